@@ -1,0 +1,251 @@
+/* The configuration file: `key = value` lines over a table of keys. */
+#include "cove/config.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/buf.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+
+enum key_kind { KEY_TEXT, KEY_NUMBER, KEY_BYTES, KEY_TIME };
+
+struct key {
+    const char *name;
+    enum key_kind kind;
+    size_t offset, size; /* size: of a text field */
+    uint64_t min, max;   /* of a number; of a text, max 0 means it may be empty */
+};
+
+#define FIELD(f) offsetof(struct cove_config, f)
+#define TEXT(name, f, may_be_empty)                                                                \
+    {                                                                                              \
+        name, KEY_TEXT, FIELD(f), sizeof(((struct cove_config *)0)->f), 0, !(may_be_empty)         \
+    }
+#define NUMBER(name, f, min, max)                                                                  \
+    {                                                                                              \
+        name, KEY_NUMBER, FIELD(f), 0, min, max                                                    \
+    }
+#define BYTES(name, f, min, max)                                                                   \
+    {                                                                                              \
+        name, KEY_BYTES, FIELD(f), 0, min, max                                                     \
+    }
+#define TIME(name, f, min, max)                                                                    \
+    {                                                                                              \
+        name, KEY_TIME, FIELD(f), 0, min, max                                                      \
+    }
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+#define DAY_MS ((uint64_t)86400000)
+
+static const struct key keys[] = {
+    TEXT("run_dir", run_dir, false),
+    TEXT("state_dir", state_dir, false),
+    TEXT("keys_file", keys_file, false),
+    TEXT("policy_file", policy_file, false),
+    TEXT("profile_dir", profile_dir, false),
+    TEXT("audit_file", audit_file, true),
+    TEXT("libexec_dir", libexec_dir, false),
+    TEXT("cgroup", cgroup, false),
+    TEXT("worker_user", worker_user, false),
+    TEXT("socket_group", socket_group, false),
+    NUMBER("workers", workers, 0, 64),
+    NUMBER("threads", threads, 2, 4096),
+    NUMBER("short_threads", short_threads, 1, 4096),
+    BYTES("body_max", body_max_bytes, KIB, GIB),
+    TEXT("cors_origins", cors_origins, true),
+    TEXT("log_level", log_level, false),
+    TEXT("template", template, false),
+    TEXT("user", user, false),
+    NUMBER("pool", pool, 0, 1024),
+    NUMBER("max_sandboxes", max_sandboxes, 1, 16384),
+    NUMBER("id_base", id_base, 65536, 0xFFFF0000),
+    NUMBER("id_count", id_count, 65536, 1 << 20),
+    TIME("reuse", reuse_ms, 1, 365 * DAY_MS),
+    TIME("lifetime", lifetime_ms, 1, 365 * DAY_MS),
+    BYTES("memory_max", memory_max_bytes, 16 * MIB, 1024 * GIB),
+    NUMBER("pids_max", pids_max, 8, 1 << 20),
+    NUMBER("cpu_percent", cpu_percent, 0, 100000),
+    NUMBER("open_files_max", open_files_max, 16, 1 << 20),
+    BYTES("file_max", file_max_bytes, KIB, 1024 * GIB),
+    TIME("command_timeout", command_timeout_ms, 1, 7 * DAY_MS),
+    BYTES("output_max", output_max_bytes, KIB, GIB),
+    NUMBER("commands_max", commands_max, 1, 100000),
+    /* The kernel takes no single argument above 128 KiB, and `bash -c TEXT` is one. */
+    BYTES("command_max", command_max_bytes, 1, 131071),
+};
+
+void config_default(struct cove_config *c)
+{
+    *c = (struct cove_config){
+        .run_dir = COVE_RUNDIR,
+        .state_dir = COVE_STATEDIR,
+        .keys_file = COVE_SYSCONFDIR "/keys",
+        .policy_file = COVE_SYSCONFDIR "/policy.conf",
+        .profile_dir = COVE_DATADIR "/profiles",
+        .audit_file = COVE_STATEDIR "/audit.log",
+        .libexec_dir = COVE_LIBEXECDIR,
+        .cgroup = "cove",
+        .worker_user = "cove",
+        .socket_group = "www-data",
+        .workers = 0,
+        .threads = 128,
+        .short_threads = 16,
+        .body_max_bytes = 8 * MIB,
+        .cors_origins = "*",
+        .log_level = "info",
+        .template = "base",
+        .user = "root",
+        .pool = 4,
+        .max_sandboxes = 512,
+        .id_base = 1000000,
+        .id_count = 65536,
+        .reuse_ms = 55 * 60000,
+        .lifetime_ms = 3600000,
+        .memory_max_bytes = 512 * MIB,
+        .pids_max = 512,
+        .cpu_percent = 0,
+        .open_files_max = 4096,
+        .file_max_bytes = 4 * GIB,
+        .command_timeout_ms = 60000,
+        .output_max_bytes = 8 * MIB,
+        .commands_max = 1000,
+        .command_max_bytes = 131071,
+    };
+}
+
+static const struct key *find_key(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+        if (strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+    return NULL;
+}
+
+static int set_text(char *field, const struct key *k, const char *value, struct cove_err *e)
+{
+    if (!*value && k->max)
+        return cove_fail(e, COVE_INVALID, "%s: must not be empty", k->name);
+    if (strlen(value) >= k->size)
+        return cove_fail(e, COVE_INVALID, "%s: longer than %zu characters", k->name, k->size - 1);
+    memset(field, 0, k->size);
+    memcpy(field, value, strlen(value));
+    return 0;
+}
+
+static int set_number(uint64_t *field, const struct key *k, const char *value, struct cove_err *e)
+{
+    uint64_t n;
+    int rc = k->kind == KEY_BYTES  ? text_parse_bytes(value, &n, e)
+             : k->kind == KEY_TIME ? text_parse_ms(value, &n, e)
+                                   : text_parse_u64(value, &n, e);
+
+    if (rc < 0)
+        return cove_context(e, "%s", k->name);
+    if (n < k->min || n > k->max)
+        return cove_fail(e, COVE_INVALID, "%s: %.40s is not between %llu and %llu", k->name, value,
+                         (unsigned long long)k->min, (unsigned long long)k->max);
+    *field = n;
+    return 0;
+}
+
+int config_set(struct cove_config *c, const char *name, const char *value, struct cove_err *e)
+{
+    const struct key *k = find_key(name);
+    void *field;
+
+    if (!k)
+        return cove_fail(e, COVE_INVALID, "%.60s: no such key", name);
+    field = (char *)c + k->offset;
+    return k->kind == KEY_TEXT ? set_text(field, k, value, e) : set_number(field, k, value, e);
+}
+
+static char *trim(char *s)
+{
+    char *end;
+
+    while (isspace((unsigned char)*s))
+        s++;
+    end = s + strlen(s);
+    while (end > s && isspace((unsigned char)end[-1]))
+        end--;
+    *end = '\0';
+    return s;
+}
+
+static int set_line(struct cove_config *c, char *line, struct cove_err *e)
+{
+    char *key = trim(line), *eq;
+
+    if (!*key || *key == '#')
+        return 0;
+    eq = strchr(key, '=');
+    if (!eq)
+        return cove_fail(e, COVE_INVALID, "'%.60s' is not of the form key = value", key);
+    *eq = '\0';
+    return config_set(c, trim(key), trim(eq + 1), e);
+}
+
+int config_load(const char *path, struct cove_config *c, struct cove_err *e)
+{
+    struct cove_config next = *c;
+    char line[2048];
+    unsigned number = 0;
+    int rc = 0;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    while (rc == 0 && fgets(line, sizeof(line), f)) {
+        number++;
+        if (!strchr(line, '\n') && !feof(f))
+            rc = cove_fail(e, COVE_INVALID, "line is longer than %zu bytes", sizeof(line) - 2);
+        else
+            rc = set_line(&next, line, e);
+    }
+    if (rc == 0 && ferror(f))
+        rc = cove_fail_errno(e, COVE_INVALID, "reading");
+    fclose(f);
+    if (rc < 0)
+        return cove_context(e, "%s:%u", path, number);
+    if (config_check(&next, e) < 0)
+        return cove_context(e, "%s", path);
+    *c = next;
+    return 0;
+}
+
+int config_check(const struct cove_config *c, struct cove_err *e)
+{
+    if (c->short_threads >= c->threads)
+        return cove_fail(e, COVE_INVALID, "short_threads: must be below threads (%llu)",
+                         (unsigned long long)c->threads);
+    if (c->reuse_ms > c->lifetime_ms)
+        return cove_fail(e, COVE_INVALID, "reuse: must not be above lifetime");
+    if (c->pool > c->max_sandboxes)
+        return cove_fail(e, COVE_INVALID, "pool: must not be above max_sandboxes");
+    if (c->id_base + c->max_sandboxes * c->id_count > UINT32_MAX)
+        return cove_fail(e, COVE_INVALID, "id_base: max_sandboxes x id_count ids do not fit above it");
+    if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
+        return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
+    if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
+        return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
+    return 0;
+}
+
+int config_print(const struct cove_config *c, struct buf *out)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        const char *field = (const char *)c + keys[i].offset;
+
+        if (keys[i].kind == KEY_TEXT)
+            buf_addf(out, "%s = %s\n", keys[i].name, field);
+        else
+            buf_addf(out, "%s = %llu%s\n", keys[i].name,
+                     (unsigned long long)*(const uint64_t *)(const void *)field,
+                     keys[i].kind == KEY_TIME ? "ms" : "");
+    }
+    return out->overflow ? -1 : 0;
+}

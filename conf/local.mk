@@ -1,0 +1,2 @@
+covesysconfdir = $(sysconfdir)/cove
+dist_covesysconf_DATA = conf/cove.conf

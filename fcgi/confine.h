@@ -1,0 +1,11 @@
+/* The worker's own cage, for the day somebody finds a hole in its parsers. */
+#ifndef COVE_FCGI_CONFINE_H
+#define COVE_FCGI_CONFINE_H
+
+#include "cove/err.h"
+
+/* After all is set up and before the first thread starts: threads inherit it, nothing takes it off
+ * again. */
+int confine_self(struct cove_err *e);
+
+#endif

@@ -1,0 +1,176 @@
+/* The core's verbs: finding a project's sandbox, talking to it, getting rid of it. */
+#include "fcgi/core.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "cove/log.h"
+#include "cove/text.h"
+
+void core_count(struct core *c, enum state_counter counter, uint64_t n)
+{
+    if (c && c->state)
+        state_count(c->state, c->worker, counter, n);
+}
+
+/* `busy` is written last, so whoever sees it set sees the rest; see struct state_task. */
+void core_task_begin(struct core *c, const char *request_id, const char *what)
+{
+    struct state_task *t = c->task;
+
+    if (!t)
+        return;
+    t->box = t->generation = t->proc = 0;
+    t->since_ms = clock_boot_ms();
+    text_copy(t->request_id, sizeof(t->request_id), request_id);
+    text_copy(t->what, sizeof(t->what), what);
+    atomic_store_explicit(&t->busy, 1, memory_order_release);
+}
+
+void core_task_end(struct core *c)
+{
+    if (c->task)
+        atomic_store_explicit(&c->task->busy, 0, memory_order_release);
+}
+
+int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e)
+{
+    struct live_ref *ref = live_get(c->policy);
+
+    if (!ref)
+        return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
+    *ret = ref;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ finding */
+
+static int find_known(struct core *c, const char *tenant, const char *project, struct core_box *ret)
+{
+    struct box_info info;
+    uint32_t index;
+
+    if (!state_find_project(c->state, tenant, project, &index, &info))
+        return -1;
+    if (info.state != BOX_LIVE || clock_boot_ms() >= info.reuse_until_ms)
+        return -1;
+    *ret = (struct core_box){ .index = index, .generation = info.generation, .known = true };
+    text_copy(ret->id, sizeof(ret->id), info.id);
+    return 0;
+}
+
+static int claim(struct core *c, const char *tenant, const char *project, struct core_box *ret,
+                 struct cove_err *e)
+{
+    struct keeper_claim args = { 0 };
+    struct keeper_box box;
+
+    if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
+        !text_copy(args.project, sizeof(args.project), project))
+        return cove_fail(e, COVE_INVALID, "project: name too long");
+    if (keeper_claim(&c->keeper, &args, &box, e) < 0)
+        return -1;
+    *ret = (struct core_box){ .index = box.index, .generation = box.generation };
+    text_copy(ret->id, sizeof(ret->id), box.id);
+    return 0;
+}
+
+int core_box_for_project(struct core *c, const char *tenant, const char *project,
+                         struct core_box *ret, struct cove_err *e)
+{
+    if (find_known(c, tenant, project, ret) == 0)
+        return 0;
+    return claim(c, tenant, project, ret, e);
+}
+
+int core_retire_project(struct core *c, const char *tenant, const char *project, struct cove_err *e)
+{
+    struct keeper_retire args = { 0 };
+
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    if (!text_copy(args.project, sizeof(args.project), project))
+        return cove_fail(e, COVE_INVALID, "project: name too long");
+    return keeper_retire(&c->keeper, &args, e);
+}
+
+/* ------------------------------------------------------------------ talking */
+
+int core_session_open(struct core *c, const char *tenant, const char *project,
+                      struct core_session *ret, struct cove_err *e)
+{
+    struct core_session s = { .core = c, .tenant = tenant };
+
+    if (core_box_for_project(c, tenant, project, &s.box, e) < 0)
+        return -1;
+    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0) {
+        /* It may have ended since the lookup, and the keeper knows better. What the keeper named is
+         * final. */
+        if (!s.box.known)
+            return -1;
+        if (claim(c, tenant, project, &s.box, e) < 0 ||
+            box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+            return -1;
+    }
+    if (c->task) {
+        c->task->box = s.box.index;
+        c->task->generation = s.box.generation;
+    }
+    *ret = s;
+    return 0;
+}
+
+void core_session_close(struct core_session *s)
+{
+    box_close(&s->conn);
+}
+
+/* ------------------------------------------------------------------ running */
+
+/* An init that breaks the protocol is not our init any more. Its sandbox ends, all others go on. */
+static void retire_misbehaving(struct core_session *s)
+{
+    struct keeper_retire args = { 0 };
+    struct cove_err e;
+
+    log_event(LOG_LEVEL_WARN, "sandbox misbehaves and is ended", LOG_S("sandbox", s->box.id),
+              LOG_S("tenant", s->tenant));
+    text_copy(args.tenant, sizeof(args.tenant), s->tenant);
+    text_copy(args.id, sizeof(args.id), s->box.id);
+    if (keeper_retire(&s->core->keeper, &args, &e) < 0)
+        log_error("could not end it", &e, LOG_S("sandbox", s->box.id));
+}
+
+static void count_end(struct core *c, const struct run_result *r)
+{
+    static const enum state_counter counters[END_CAUSE_COUNT] = {
+        [END_DEADLINE] = COUNT_DEADLINES,
+        [END_MEMORY] = COUNT_OOM,
+        [END_OUTPUT] = COUNT_OUTPUT_LIMIT,
+        [END_CLIENT] = COUNT_CLIENT_GONE,
+    };
+    enum state_counter counter = r->end.cause < END_CAUSE_COUNT ? counters[r->end.cause] : 0;
+
+    core_count(c, COUNT_SPAWNS, 1);
+    core_count(c, COUNT_OUTPUT_BYTES, r->output_bytes);
+    if (r->end.denied)
+        core_count(c, COUNT_DENIALS, r->end.denied);
+    if (counter)
+        core_count(c, counter, 1);
+}
+
+int core_run(struct core_session *s, const struct run_args *args, struct run_result *ret,
+             struct cove_err *e)
+{
+    struct run_result result = { 0 };
+
+    if (run_command(&s->conn, args, &result, e) < 0) {
+        if (result.distrust)
+            retire_misbehaving(s);
+        return -1;
+    }
+    count_end(s->core, &result);
+    if (result.distrust)
+        retire_misbehaving(s);
+    *ret = result;
+    return 0;
+}

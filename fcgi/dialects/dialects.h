@@ -1,0 +1,12 @@
+/* The dialects, in the order in which they are asked whether a path is theirs. */
+#ifndef COVE_FCGI_DIALECTS_H
+#define COVE_FCGI_DIALECTS_H
+
+#include "fcgi/router.h"
+
+extern const struct dialect health_dialect;
+extern const struct dialect execute_dialect; /* last: it takes any path that ends in /execute */
+
+extern const struct dialect *const all_dialects[]; /* NULL-terminated */
+
+#endif

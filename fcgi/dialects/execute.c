@@ -1,0 +1,338 @@
+/*
+ * The execute dialect: shell commands in a project's sandbox, as in shared/spec/execute.md.
+ *
+ *   POST .../execute {"projectId", "commands": [...], "stopOnError"?, "timeout"?, "cwd"?, "env"?}
+ *   POST .../cleanup {"projectId"}
+ *   POST / or /worker with "action": "execute" or "cleanup"
+ */
+#include "fcgi/dialects/execute.h"
+
+#include <string.h>
+
+#include "cove/log.h"
+#include "cove/text.h"
+#include "fcgi/core.h"
+#include "fcgi/dialects/dialects.h"
+#include "fcgi/policy_live.h"
+
+enum { SHOWN_BYTES = 100 }; /* of a command in a message */
+
+/* ------------------------------------------------------------------ bad news */
+
+static const struct error_reply error_replies[] = {
+    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 400 },
+    { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_CONFLICT, 409 },
+    { COVE_TOO_LARGE, 413 }, { COVE_LIMIT, 429 },        { COVE_BUSY, 503 },
+    { COVE_INTERNAL, 500 }, /* last: also what unknown codes become */
+};
+
+static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    (void)req;
+    rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", false);
+    reply_str(rep, "error", e->msg, strlen(e->msg));
+    reply_num(rep, "exitCode", 1);
+    reply_close(rep);
+}
+
+static int reply_forbidden(struct request *req, struct reply *rep, const char *command,
+                           const struct policy_result *verdict)
+{
+    const char *text = arena_printf(&req->arena,
+                                    "🚨 Forbidden command detected: \"%s\". "
+                                    "This operation is not allowed for security reasons.",
+                                    command);
+
+    rep->status = 400;
+    req->note.cause = arena_printf(&req->arena, "policy: %s", verdict->rule);
+    core_count(req->core, COUNT_REFUSALS, 1);
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", false);
+    reply_str(rep, "error", text, strlen(text));
+    reply_num(rep, "exitCode", 1);
+    reply_str(rep, "rule", verdict->rule, strlen(verdict->rule));
+    reply_str(rep, "reason", verdict->reason, strlen(verdict->reason));
+    reply_close(rep);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ running */
+
+struct outcome { /* of all commands of one request */
+    struct buf stdout_text, stderr_text;
+    int exit_code;         /* the first that is not zero */
+    struct cove_end end;   /* the first that was not the command's own doing */
+    const char *command;   /* that end's */
+    struct cove_err error; /* code COVE_OK unless a command could not be started */
+};
+
+static void outcome_init(struct outcome *o, size_t output_max)
+{
+    *o = (struct outcome){ .end.cause = END_OWN };
+    buf_init(&o->stdout_text, output_max);
+    buf_init(&o->stderr_text, output_max);
+}
+
+static void outcome_done(struct outcome *o)
+{
+    buf_done(&o->stdout_text);
+    buf_done(&o->stderr_text);
+}
+
+static int collect(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
+                   size_t len)
+{
+    struct outcome *o = arg;
+
+    (void)offset; /* the reply holds all of it */
+    return buf_add(stream == RUN_STDOUT ? &o->stdout_text : &o->stderr_text, bytes, len);
+}
+
+/* After these there is no sense (or no room) for another command. */
+static bool ends_all(uint32_t cause)
+{
+    return cause == END_DEADLINE || cause == END_OUTPUT || cause == END_CLIENT || cause == END_GONE;
+}
+
+static void note_end(struct outcome *o, const char *command, const struct cove_end *end)
+{
+    int code = end_exit_code(end);
+
+    if (o->exit_code == 0 || end->cause == END_DEADLINE)
+        o->exit_code = code;
+    if (end->cause != END_OWN && (o->end.cause == END_OWN || ends_all(end->cause))) {
+        o->end = *end;
+        o->command = command;
+    }
+}
+
+/* true: go on with the next one. */
+static bool run_one(struct core_session *s, const struct execute_args *args, const char *command,
+                    struct run_args *run, struct outcome *o)
+{
+    const char *const argv[] = { "bash", "-c", command, NULL };
+    struct run_result result;
+
+    run->argv = argv;
+    run->output_used = o->stdout_text.len + o->stderr_text.len;
+    if (core_run(s, run, &result, &o->error) < 0) {
+        if (o->error.code == COVE_NOT_FOUND)
+            o->error.code =
+                COVE_INVALID; /* what a spawn does not find is the cwd the caller named */
+        o->command = command;
+        return false;
+    }
+    note_end(o, command, &result.end);
+    return !ends_all(result.end.cause) && !(args->stop_on_error && o->exit_code != 0);
+}
+
+static void run_all(struct core_session *s, const struct request *req,
+                    const struct execute_args *args, int filter_fd, struct outcome *o)
+{
+    const struct cove_config *config = s->core->config;
+    uint64_t asked_ms = (uint64_t)args->timeout_s * 1000;
+    struct run_args run = {
+        .user = config->user,
+        .cwd = args->cwd,
+        .env = args->env_strings,
+        .timeout_ms = asked_ms && asked_ms < config->command_timeout_ms
+                          ? asked_ms
+                          : config->command_timeout_ms,
+        .output_max_bytes = config->output_max_bytes,
+        .max_open_files = config->open_files_max,
+        .max_file_bytes = config->file_max_bytes,
+        .filter_fd = filter_fd,
+        .client_fd = req->client_fd,
+        .sink = collect,
+        .sink_arg = o,
+    };
+
+    for (size_t i = 0; i < args->commands.count; i++)
+        if (!run_one(s, args, args->commands.items[i], &run, o))
+            return;
+}
+
+/* ------------------------------------------------------------------ the reply */
+
+static const char *shorten(struct arena *a, const char *command)
+{
+    size_t len = strlen(command);
+
+    if (len <= SHOWN_BYTES)
+        return command;
+    len = SHOWN_BYTES;
+    while (len > 0 && ((unsigned char)command[len] & 0xC0) == 0x80)
+        len--; /* not in the middle of a character */
+    return arena_printf(a, "%.*s…", (int)len, command);
+}
+
+static const char *error_text(struct request *req, const struct outcome *o)
+{
+    char what[160];
+
+    if (o->error.code == COVE_OK)
+        end_describe(&o->end, what, sizeof(what));
+    return arena_printf(&req->arena, "command \"%s\": %s", shorten(&req->arena, o->command),
+                        o->error.code == COVE_OK ? what : o->error.msg);
+}
+
+static void reply_ended(struct reply *rep, const struct cove_end *end)
+{
+    const char *cause = end_cause_name(end->cause);
+    char what[160];
+
+    end_describe(end, what, sizeof(what));
+    reply_open(rep, "ended");
+    reply_str(rep, "cause", cause, strlen(cause));
+    reply_num(rep, "limit", (long long)end->limit);
+    reply_str(rep, "message", what, strlen(what));
+    reply_close(rep);
+}
+
+static int status_of(const struct outcome *o)
+{
+    if (o->error.code != COVE_OK)
+        return reply_error_status(error_replies, ARRAY_SIZE(error_replies), o->error.code);
+    return o->end.cause == END_DEADLINE || o->end.cause == END_GONE ? 500 : 200;
+}
+
+static void reply_outcome(struct request *req, struct reply *rep, const char *sandbox,
+                          const struct outcome *o)
+{
+    bool failed = o->error.code != COVE_OK, ended = o->end.cause != END_OWN;
+    const char *text = failed || ended ? error_text(req, o) : NULL;
+    const char *id = arena_printf(&req->arena, "sandbox_%s", sandbox);
+    int exit_code = failed && o->exit_code == 0 ? 1 : o->exit_code;
+
+    rep->status = status_of(o);
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", exit_code == 0);
+    reply_str(rep, "stdout", o->stdout_text.data, o->stdout_text.len);
+    reply_str(rep, "stderr", o->stderr_text.data, o->stderr_text.len);
+    reply_num(rep, "exitCode", exit_code);
+    reply_str(rep, "sandboxId", id, strlen(id));
+    if (text)
+        reply_str(rep, "error", text, strlen(text));
+    if (o->end.cause == END_OUTPUT)
+        reply_bool(rep, "truncated", true);
+    if (ended)
+        reply_ended(rep, &o->end);
+    reply_close(rep);
+    if (failed)
+        req->note.cause = cove_code_name(o->error.code);
+    else if (ended)
+        req->note.cause = end_cause_name(o->end.cause);
+}
+
+/* ------------------------------------------------------------------ /execute */
+
+/* The first command the policy refuses, or NULL. All are judged before one runs. */
+static const char *find_forbidden(const struct policy *policy, const struct policy_query *query,
+                                  const struct json_strings *commands, struct policy_result *ret)
+{
+    for (size_t i = 0; i < commands->count; i++) {
+        const char *command = commands->items[i];
+
+        policy_check(policy, query, command, strlen(command), ret);
+        if (ret->denied)
+            return command;
+    }
+    return NULL;
+}
+
+static int run_in_sandbox(struct request *req, struct reply *rep, const struct execute_args *args,
+                          int filter_fd, struct cove_err *e)
+{
+    struct core_session session;
+    struct outcome outcome;
+
+    if (core_session_open(req->core, req->tenant, args->project, &session, e) < 0)
+        return -1;
+    req->note.sandbox = arena_strdup(&req->arena, session.box.id);
+    outcome_init(&outcome, req->core->config->output_max_bytes);
+    run_all(&session, req, args, filter_fd, &outcome);
+    core_session_close(&session);
+    reply_outcome(req, rep, req->note.sandbox, &outcome);
+    outcome_done(&outcome);
+    return 0;
+}
+
+static int execute(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct execute_args args = { 0 };
+    struct policy_query query = {
+        .dialect = "execute",
+        .tenant = req->tenant,
+        .template = req->core->config->template,
+    };
+    struct policy_result verdict;
+    struct live_ref *policy;
+    const char *forbidden;
+    int rc;
+
+    req->note.operation = "execute";
+    if (execute_decode(req, req->core->config, &args, e) < 0 ||
+        core_policy_get(req->core, &policy, e) < 0)
+        return -1;
+    forbidden = find_forbidden(policy_set_policy(policy->value), &query, &args.commands, &verdict);
+    if (forbidden)
+        rc = reply_forbidden(req, rep, forbidden, &verdict);
+    else
+        rc = run_in_sandbox(req, rep, &args, policy_set_filter(policy->value, &query), e);
+    live_put(policy);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ /cleanup, and action */
+
+static int cleanup(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct execute_args args = { 0 };
+
+    req->note.operation = "cleanup";
+    if (execute_decode_project(req, &args, e) < 0 ||
+        core_retire_project(req->core, req->tenant, args.project, e) < 0)
+        return -1;
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", true);
+    reply_close(rep);
+    return 0;
+}
+
+static int by_action(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    static const struct {
+        const char *action;
+        int (*handle)(struct request *req, struct reply *rep, struct cove_err *e);
+    } actions[] = {
+        { "execute", execute },
+        { "cleanup", cleanup },
+    };
+    struct execute_args args = { 0 };
+
+    if (execute_decode_action(req, &args, e) < 0)
+        return -1;
+    if (!args.action)
+        return cove_fail(e, COVE_INVALID, "action: is missing");
+    for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
+        if (strcmp(args.action, actions[i].action) == 0)
+            return actions[i].handle(req, rep, e);
+    return cove_fail(e, COVE_NOT_FOUND, "action: '%s' is neither execute nor cleanup", args.action);
+}
+
+static const struct route execute_routes[] = {
+    { POST, "/**/execute", execute, ROUTE_LONG },
+    { POST, "/**/cleanup", cleanup, 0 },
+    { POST, "/", by_action, ROUTE_LONG },
+    { POST, "/worker", by_action, ROUTE_LONG },
+};
+
+const struct dialect execute_dialect = {
+    .name = "execute",
+    .base = "",
+    .routes = execute_routes,
+    .route_count = ARRAY_SIZE(execute_routes),
+    .on_error = on_error,
+};

@@ -1,0 +1,78 @@
+/*
+ * A request as handlers see it: method, decoded path, query, body, and who asks. What it points to
+ * lives in its arena (or in its JSON tree) and is gone after the reply.
+ */
+#ifndef COVE_FCGI_HTTP_H
+#define COVE_FCGI_HTTP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cove/buf.h"
+#include "cove/err.h"
+#include "cove/mem.h"
+
+struct core;
+struct FCGX_Stream;
+struct json_object;
+
+enum method { GET = 1, HEAD = 2, POST = 4, PUT = 8, PATCH = 16, DELETE = 32, OPTIONS = 64 };
+
+struct pair {
+    const char *name, *value;
+};
+
+enum { CAPTURES_MAX = 4, SEGMENTS_MAX = 64, QUERY_MAX = 64 };
+
+struct request_note { /* what the log line says about this request; NULL = nothing */
+    const char *operation, *project, *sandbox, *cause;
+};
+
+struct request {
+    struct arena arena;
+    struct core *core;      /* the serving thread's; NULL in tests that need no sandbox */
+    struct FCGX_Stream *in; /* the body, until request_read_body() */
+    char **params;          /* what nginx told us, "NAME=value", NULL-terminated */
+    int client_fd;          /* hangs up when the client leaves; -1 in tests */
+
+    unsigned method; /* enum method, 0 if it is none of them */
+    const char *method_name;
+    const char *path;      /* as sent, without the query */
+    const char **segments; /* "/a/b%20c" is "a", "b c"; "/" has none, "/a/" ends in an empty one */
+    size_t segment_count;
+    struct pair *query;
+    size_t query_count;
+    struct pair captures[CAPTURES_MAX]; /* the {names} of the route's pattern */
+    size_t capture_count;
+
+    const char *request_id;
+    const char *tenant; /* "" = not authenticated */
+    struct buf body;
+    struct json_object *json; /* the parsed body, once somebody asked for it */
+    struct request_note note;
+    uint64_t started_ms;
+};
+
+/* Fails with COVE_INVALID when the path or query is not decodable; the request is still fit for an
+ * error reply. */
+int request_init(struct request *req, char **params, struct cove_err *e);
+void request_done(struct request *req);
+
+/* COVE_TOO_LARGE when the body has more than max bytes. */
+int request_read_body(struct request *req, size_t max, struct cove_err *e);
+
+/* A FastCGI parameter or "" when there is none: request_param(req, "HTTP_ORIGIN"). */
+const char *request_param(const struct request *req, const char *name);
+const char *request_query(const struct request *req, const char *name); /* NULL = not given */
+const char *request_capture(const struct request *req,
+                            const char *name); /* never NULL for a {name} of the route */
+
+/* Decode %XX of `len` bytes into the arena; with plus, '+' is a blank. NULL: a bad escape or a NUL
+ * in it. */
+char *http_decode(struct arena *a, const char *text, size_t len, int plus);
+
+unsigned http_method(const char *name);
+/* "GET, POST" of a set of methods. */
+const char *http_method_list(struct arena *a, unsigned methods);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * Live things: files the keeper put in the run directory and that may change under us (the policy,
+ * the keys). A reader takes the current one and gives it back; a change makes a new one beside it,
+ * and the old one goes with its last reader. Nobody waits for a load and nobody sees half of one.
+ */
+#ifndef COVE_FCGI_LIVE_H
+#define COVE_FCGI_LIVE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/err.h"
+
+struct state;
+
+struct live_kind {
+    const char *what; /* for the log */
+    int (*load)(const char *path, void **ret, struct cove_err *e);
+    void (*free)(void *value);
+    uint32_t (*generation)(const struct state *state); /* another number: load again */
+};
+
+struct live_ref {
+    void *value;
+    const struct live_kind *kind;
+    atomic_uint users;
+};
+
+struct live {
+    const struct live_kind *kind;
+    const struct state *state;
+    char path[256];
+    pthread_mutex_t lock;    /* of current, held for a moment only */
+    pthread_mutex_t loading; /* held by the one who loads */
+    struct live_ref *current;
+    atomic_bool fresh; /* current is what generation_seen stands for */
+    atomic_uint generation_seen;
+    uint64_t retry_at_ms; /* after a failure; under loading */
+};
+
+/* Tries to load at once; a failure is logged, and tried again a second later when somebody asks. */
+void live_init(struct live *l, const struct live_kind *kind, const struct state *state,
+               const char *run_dir, const char *name);
+void live_done(struct live *l);
+
+/* NULL while there has never been a good one. */
+struct live_ref *live_get(struct live *l);
+void live_put(struct live_ref *ref);
+
+/* The whole of a file, for loaders. *ret is malloc()ed, with a NUL behind its len bytes. */
+int live_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e);
+
+#endif

@@ -1,0 +1,20 @@
+noinst_LIBRARIES += libfcgicore.a
+libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
+	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS)
+libfcgicore_a_SOURCES = \
+	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/json.h fcgi/json.c \
+	fcgi/router.h fcgi/router.c fcgi/cors.c \
+	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/policy_live.h fcgi/policy_live.c \
+	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
+	fcgi/confine.h fcgi/confine.c \
+	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
+	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
+
+FCGICORE_LIBS = libfcgicore.a libclient.a libpolicy.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
+	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lpthread
+
+pkglibexec_PROGRAMS += cove-worker
+cove_worker_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
+cove_worker_SOURCES = fcgi/worker.c fcgi/threads.h fcgi/threads.c
+cove_worker_LDADD = $(FCGICORE_LIBS)
+EXTRA_DIST += fcgi/README.md

@@ -1,0 +1,160 @@
+/* Replies: head, body, and the default shape of bad news. */
+#include "fcgi/reply.h"
+
+#include <assert.h>
+#include <fcgiapp.h>
+#include <limits.h>
+#include <string.h>
+
+enum { HEAD_MAX_BYTES = 8 * 1024, BODY_FIRST_BYTES = 512 };
+
+void reply_init(struct reply *rep, size_t body_max)
+{
+    *rep = (struct reply){ .status = 200 };
+    buf_init(&rep->body, body_max);
+    buf_reserve(&rep->body, BODY_FIRST_BYTES); /* most replies then grow no more */
+}
+
+void reply_done(struct reply *rep)
+{
+    buf_done(&rep->body);
+}
+
+void reply_header(struct reply *rep, const char *name, const char *value)
+{
+    assert(rep->header_count < REPLY_HEADERS_MAX);
+    rep->headers[rep->header_count++] = (struct pair){ name, value };
+}
+
+static const char *reason_of(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {
+        { 200, "OK" },
+        { 201, "Created" },
+        { 204, "No Content" },
+        { 400, "Bad Request" },
+        { 401, "Unauthorized" },
+        { 403, "Forbidden" },
+        { 404, "Not Found" },
+        { 405, "Method Not Allowed" },
+        { 408, "Request Timeout" },
+        { 409, "Conflict" },
+        { 410, "Gone" },
+        { 413, "Content Too Large" },
+        { 429, "Too Many Requests" },
+        { 500, "Internal Server Error" },
+        { 501, "Not Implemented" },
+        { 503, "Service Unavailable" },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "Status";
+}
+
+int reply_head(const struct reply *rep, const struct request *req, struct buf *out)
+{
+    buf_addf(out, "Status: %d %s\r\n", rep->status, reason_of(rep->status));
+    if (rep->body.len > 0)
+        buf_add_str(out, "Content-Type: application/json\r\n");
+    if (rep->status != 204)
+        buf_addf(out, "Content-Length: %zu\r\n", rep->body.len);
+    buf_addf(out, "X-Request-Id: %s\r\n", req->request_id);
+    for (size_t i = 0; i < rep->header_count; i++)
+        buf_addf(out, "%s: %s\r\n", rep->headers[i].name, rep->headers[i].value);
+    return buf_add_str(out, "\r\n");
+}
+
+static void put(const char *data, size_t len, FCGX_Stream *out)
+{
+    while (len > 0) {
+        int n = FCGX_PutStr(data, len > INT_MAX ? INT_MAX : (int)len, out);
+
+        if (n <= 0)
+            return; /* the other side is gone: nobody to tell */
+        data += n;
+        len -= (size_t)n;
+    }
+}
+
+void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream *out)
+{
+    struct buf head;
+
+    buf_init(&head, HEAD_MAX_BYTES);
+    reply_head(rep, req, &head);
+    assert(!head.overflow);
+    put(head.data, head.len, out);
+    if (req->method != HEAD)
+        put(rep->body.data, rep->body.len, out);
+    buf_done(&head);
+}
+
+int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].code == code)
+            return rows[i].status;
+    return rows[count - 1].status;
+}
+
+static const struct error_reply plain_errors[] = {
+    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
+    { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
+    { COVE_CONFLICT, 409 },  { COVE_GONE, 410 },         { COVE_TOO_LARGE, 413 },
+    { COVE_LIMIT, 429 },     { COVE_BUSY, 503 },         { COVE_UNSUPPORTED, 501 },
+    { COVE_INTERNAL, 500 },
+};
+
+void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    (void)req;
+    rep->status = reply_error_status(plain_errors, ARRAY_SIZE(plain_errors), e->code);
+    reply_open(rep, NULL);
+    reply_str(rep, "error", e->msg, strlen(e->msg));
+    reply_close(rep);
+}
+
+static void add_name(struct reply *rep, const char *name)
+{
+    struct buf *b = &rep->body;
+
+    if (b->len > 0 && b->data[b->len - 1] != '{')
+        buf_add_char(b, ',');
+    buf_add_json_str(b, name, strlen(name));
+    buf_add_char(b, ':');
+}
+
+void reply_str(struct reply *rep, const char *name, const char *text, size_t len)
+{
+    add_name(rep, name);
+    buf_add_json_str(&rep->body, text ? text : "", text ? len : 0);
+}
+
+void reply_num(struct reply *rep, const char *name, long long number)
+{
+    add_name(rep, name);
+    buf_addf(&rep->body, "%lld", number);
+}
+
+void reply_bool(struct reply *rep, const char *name, int value)
+{
+    add_name(rep, name);
+    buf_add_str(&rep->body, value ? "true" : "false");
+}
+
+void reply_open(struct reply *rep, const char *name)
+{
+    if (name)
+        add_name(rep, name);
+    buf_add_char(&rep->body, '{');
+}
+
+void reply_close(struct reply *rep)
+{
+    buf_add_char(&rep->body, '}');
+}

@@ -1,0 +1,46 @@
+/* A reply: status, a few headers, a JSON body. Built whole, sent once, always with its length. */
+#ifndef COVE_FCGI_REPLY_H
+#define COVE_FCGI_REPLY_H
+
+#include "cove/buf.h"
+#include "cove/err.h"
+#include "fcgi/http.h"
+
+enum { REPLY_HEADERS_MAX = 12 };
+
+struct reply {
+    int status;
+    struct buf body; /* JSON, or empty */
+    struct pair headers[REPLY_HEADERS_MAX];
+    size_t header_count;
+};
+
+void reply_init(struct reply *rep, size_t body_max);
+void reply_done(struct reply *rep);
+
+/* value must live until the reply is sent: a constant, or in the request's arena. */
+void reply_header(struct reply *rep, const char *name, const char *value);
+
+/* The head as FastCGI wants it, with the blank line. */
+int reply_head(const struct reply *rep, const struct request *req, struct buf *out);
+void reply_send(const struct reply *rep, const struct request *req, struct FCGX_Stream *out);
+
+/* One row per error code; the last row is also what codes without a row become. */
+struct error_reply {
+    enum cove_code code;
+    int status;
+};
+int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code);
+
+/* The shape of errors outside any dialect: {"error": "..."}. */
+void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e);
+
+/* JSON members, for bodies written by hand: ,"name":"text" (the comma unless it is the first of the
+ * object). */
+void reply_str(struct reply *rep, const char *name, const char *text, size_t len);
+void reply_num(struct reply *rep, const char *name, long long number);
+void reply_bool(struct reply *rep, const char *name, int value);
+void reply_open(struct reply *rep, const char *name); /* name NULL: the body's own object */
+void reply_close(struct reply *rep);
+
+#endif

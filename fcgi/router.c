@@ -1,0 +1,204 @@
+/* The router: which row serves a request, and what happens around its handler. */
+#include "fcgi/router.h"
+
+#include <string.h>
+
+#include "cove/log.h"
+#include "fcgi/core.h"
+
+/* ------------------------------------------------------------------ matching */
+
+static bool same(const char *pattern, size_t len, const char *segment)
+{
+    return strncmp(pattern, segment, len) == 0 && segment[len] == '\0';
+}
+
+static void capture(struct request *req, const char *pattern, size_t len, const char *value)
+{
+    if (req->capture_count == CAPTURES_MAX)
+        return;
+    req->captures[req->capture_count++] = (struct pair){
+        .name = arena_strndup(&req->arena, pattern + 1, len - 2),
+        .value = value,
+    };
+}
+
+/* Does `pattern` fit the segments from `i` on? */
+static bool fits(const char *pattern, struct request *req, size_t i)
+{
+    size_t len;
+
+    if (*pattern == '\0' || strcmp(pattern, "/") == 0)
+        return i == req->segment_count;
+    len = strcspn(++pattern, "/");
+    if (len == 2 && strncmp(pattern, "**", 2) == 0) {
+        size_t captured = req->capture_count;
+
+        for (; i <= req->segment_count; i++, req->capture_count = captured)
+            if (fits(pattern + len, req, i))
+                return true;
+        return false;
+    }
+    if (i == req->segment_count)
+        return false;
+    if (*pattern == '{') {
+        if (*req->segments[i] == '\0')
+            return false; /* an empty segment names nothing */
+        capture(req, pattern, len, req->segments[i]);
+    } else if (!same(pattern, len, req->segments[i])) {
+        return false;
+    }
+    return fits(pattern + len, req, i + 1);
+}
+
+/* How many segments the base takes, or -1 when the path does not begin with it. */
+static long skip_base(const char *base, const struct request *req)
+{
+    size_t i = 0;
+
+    while (*base) {
+        size_t len = strcspn(++base, "/");
+
+        if (i == req->segment_count || !same(base, len, req->segments[i]))
+            return -1;
+        base += len;
+        i++;
+    }
+    return (long)i;
+}
+
+static unsigned methods_of(const struct route *route)
+{
+    return route->methods | (route->methods & GET ? HEAD : 0);
+}
+
+static bool try_dialect(const struct dialect *d, struct request *req, struct route_match *m)
+{
+    long start = skip_base(d->base, req);
+
+    if (start < 0)
+        return false;
+    for (size_t i = 0; i < d->route_count; i++) {
+        const struct route *route = &d->routes[i];
+
+        req->capture_count = 0;
+        if (!fits(route->pattern, req, (size_t)start))
+            continue;
+        m->allowed |= methods_of(route) | OPTIONS;
+        if (!m->dialect)
+            m->dialect = d;
+        if (methods_of(route) & req->method) {
+            m->dialect = d;
+            m->route = route;
+            return true;
+        }
+    }
+    return false;
+}
+
+void router_match(const struct dialect *const *dialects, struct request *req,
+                  struct route_match *ret)
+{
+    *ret = (struct route_match){ 0 };
+    for (; *dialects; dialects++)
+        if (try_dialect(*dialects, req, ret))
+            return;
+}
+
+/* ------------------------------------------------------------------ serving */
+
+static void fail(const struct dialect *d, struct request *req, struct reply *rep,
+                 const struct cove_err *e)
+{
+    buf_clear(&rep->body);
+    if (e->code == COVE_BUSY)
+        reply_header(rep, "Retry-After", "1");
+    if (e->code == COVE_INTERNAL)
+        log_error("request failed", e, LOG_S("request_id", req->request_id));
+    if (!req->note.cause)
+        req->note.cause = cove_code_name(e->code);
+    if (d)
+        d->on_error(req, rep, e);
+    else
+        reply_plain_error(req, rep, e);
+}
+
+static int refuse_method(struct request *req, struct reply *rep, unsigned allowed,
+                         struct cove_err *e)
+{
+    const char *allow = http_method_list(&req->arena, allowed);
+
+    reply_header(rep, "Allow", allow);
+    return cove_fail(e, COVE_METHOD, "method %.20s is not allowed here, use %s", req->method_name,
+                     allow);
+}
+
+static bool take_long(struct router *r)
+{
+    if (atomic_fetch_sub(&r->long_left, 1) > 0)
+        return true;
+    atomic_fetch_add(&r->long_left, 1);
+    return false;
+}
+
+static int read_and_handle(struct router *r, const struct route *route, struct request *req,
+                           struct reply *rep, struct cove_err *e)
+{
+    if (req->in && request_read_body(req, r->body_max, e) < 0)
+        return -1;
+    if (route->handle(req, rep, e) < 0)
+        return -1;
+    if (rep->body.overflow)
+        return cove_fail(e, COVE_INTERNAL, "the reply is too large");
+    return 0;
+}
+
+static int admit(struct router *r, const struct route *route, struct request *req,
+                 struct reply *rep, struct cove_err *e)
+{
+    int rc;
+
+    if (!(route->flags & ROUTE_OPEN) && !*req->tenant)
+        return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+    if (!(route->flags & ROUTE_LONG))
+        return read_and_handle(r, route, req, rep, e);
+    if (!take_long(r)) {
+        core_count(req->core, COUNT_OVERLOADED, 1);
+        return cove_fail(e, COVE_BUSY, "the server is full, try again in a second");
+    }
+    rc = read_and_handle(r, route, req, rep, e);
+    atomic_fetch_add(&r->long_left, 1);
+    return rc;
+}
+
+static int serve(struct router *r, struct route_match *m, struct request *req, struct reply *rep,
+                 struct cove_err *e)
+{
+    router_match(r->dialects, req, m);
+    if (!m->dialect)
+        return cove_fail(e, COVE_NOT_FOUND, "no such path: %.100s", req->path);
+    if (m->route)
+        return admit(r, m->route, req, rep, e);
+    if (req->method != OPTIONS)
+        return refuse_method(req, rep, m->allowed, e);
+    req->note.operation = "options";
+    reply_header(rep, "Allow", http_method_list(&req->arena, m->allowed));
+    return 0;
+}
+
+void router_serve(struct router *r, struct request *req, struct reply *rep)
+{
+    struct route_match m;
+    struct cove_err e;
+
+    if (serve(r, &m, req, rep, &e) < 0)
+        fail(m.dialect, req, rep, &e);
+    cors_apply(r->cors_origins, req, rep, req->method == OPTIONS ? m.allowed : 0);
+}
+
+void router_refuse(struct router *r, struct request *req, struct reply *rep,
+                   const struct cove_err *e)
+{
+    fail(NULL, req, rep, e);
+    cors_apply(r->cors_origins, req, rep, 0);
+}

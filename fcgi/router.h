@@ -1,0 +1,63 @@
+/*
+ * The router: a list of dialects, each a table of routes and a shape for errors. Keys, the split
+ * between long and short requests, body size, 404, 405, OPTIONS and CORS are settled here, before a
+ * handler is called.
+ */
+#ifndef COVE_FCGI_ROUTER_H
+#define COVE_FCGI_ROUTER_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "cove/err.h"
+#include "fcgi/http.h"
+#include "fcgi/reply.h"
+
+enum route_flags {
+    ROUTE_OPEN = 1 << 0, /* needs no key */
+    ROUTE_LONG = 1 << 1, /* runs commands or streams: may not take the last threads */
+};
+
+struct route {
+    unsigned methods; /* enum method, one or several */
+    const char
+        *pattern; /* "/{id}/status"; a segment "**" is any number of segments, none included */
+    int (*handle)(struct request *req, struct reply *rep, struct cove_err *e);
+    unsigned flags;
+};
+
+struct dialect {
+    const char *name;
+    const char *base; /* what all its patterns begin with, "" for none; literal segments only */
+    const struct route *routes;
+    size_t route_count;
+    void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
+};
+
+struct router {
+    const struct dialect *const *dialects; /* NULL-terminated; the first that fits is taken */
+    const char *cors_origins;              /* space-separated, "*" = any, "" = none */
+    size_t body_max;
+    atomic_int long_left; /* how many more long requests this process may be at */
+};
+
+struct route_match {
+    const struct dialect *dialect; /* NULL: nobody knows this path */
+    const struct route *route;     /* NULL: the path is known, the method is not */
+    unsigned allowed;              /* methods the path takes */
+};
+
+void router_match(const struct dialect *const *dialects, struct request *req,
+                  struct route_match *ret);
+
+/* Serve one request into rep; never fails, bad news is a reply too. */
+void router_serve(struct router *r, struct request *req, struct reply *rep);
+/* The same for a request that request_init() refused. */
+void router_refuse(struct router *r, struct request *req, struct reply *rep,
+                   const struct cove_err *e);
+
+/* cors.c: the headers a browser asks for, if the origin is one of the configured. */
+void cors_apply(const char *origins, struct request *req, struct reply *rep,
+                unsigned preflight_methods);
+
+#endif

@@ -1,0 +1,295 @@
+/*
+ * Running a command: one poll loop over what it writes, what init says of it, whether the client is
+ * still there, and the time. Each of them can end it; the loop is left when init has reported the
+ * end, or when init is given up.
+ *
+ * Init is inside the sandbox, so nothing here may wait for it without a limit, and the far ends of
+ * the pipes are in hostile hands: a process can open its own stdout for reading and steal bytes
+ * that poll() has promised us. That is why our ends do not block.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "fcgi/core.h"
+
+enum {
+    READ_BYTES = 64 * 1024, /* a pipe holds as much */
+    KILL_ANSWER_MS = 2000,  /* init has this long to report the end of what it was told to kill */
+};
+
+struct run {
+    struct box_conn *conn;
+    const struct run_args *args;
+    uint32_t proc;
+    int out[2];         /* our ends of the pipes, by enum run_stream; -1 after end of file */
+    uint64_t offset[2]; /* of the next byte of each */
+    uint64_t room;      /* what is left of the output limit */
+    uint64_t until_ms;  /* the deadline, or how long init may take to report; UINT64_MAX = no end */
+    uint32_t kill_cause; /* enum end_cause; END_OWN while it has not been killed */
+    uint64_t kill_limit;
+    uint64_t started_unix_ms;
+    bool over;
+    struct run_result *result;
+};
+
+/* ------------------------------------------------------------------ ways to end */
+
+static void give_up(struct run *r, bool distrust)
+{
+    r->result->end = (struct cove_end){
+        .signal = SIGKILL,
+        .cause = END_GONE,
+        .started_unix_ms = r->started_unix_ms,
+        .ended_unix_ms = clock_unix_ms(),
+    };
+    r->result->distrust = distrust;
+    r->over = true;
+}
+
+static void kill_tree(struct run *r, enum end_cause cause, uint64_t limit)
+{
+    struct box_signal order = {
+        .proc = r->proc,
+        .scope = SIGNAL_TREE,
+        .signo = SIGKILL,
+        .cause = cause,
+        .limit = limit,
+    };
+
+    if (r->kill_cause != END_OWN)
+        return;
+    r->kill_cause = cause;
+    r->kill_limit = limit;
+    if (r->over)
+        return; /* it has ended already, the last of its output is being read */
+    r->until_ms = clock_boot_ms() + KILL_ANSWER_MS;
+    if (box_signal(r->conn, &order, NULL, NULL) < 0)
+        give_up(r, false);
+}
+
+/* What killed it is what we did, unless it was quicker and ended by itself with all of its output
+ * read. */
+static void settle_cause(const struct run *r, struct cove_end *end)
+{
+    if (r->kill_cause == END_OWN || (end->signal == 0 && r->kill_cause == END_DEADLINE))
+        return;
+    end->cause = r->kill_cause;
+    end->limit = r->kill_limit;
+    if (end->signal == 0 && r->kill_cause == END_OUTPUT)
+        end->signal =
+            SIGKILL; /* its exit code would tell of success, but its output is not whole */
+}
+
+/* ------------------------------------------------------------------ what poll() can bring */
+
+/* Hand on what fits; what is more than the limit ends the command. */
+static void deliver(struct run *r, enum run_stream stream, const char *bytes, size_t len)
+{
+    size_t fits = len < r->room ? len : (size_t)r->room;
+
+    if (fits > 0 && r->args->sink(r->args->sink_arg, stream, r->offset[stream], bytes, fits) != 0)
+        kill_tree(r, END_CLIENT, 0);
+    r->offset[stream] += fits;
+    r->room -= fits;
+    r->result->output_bytes += fits;
+    if (fits < len)
+        kill_tree(r, END_OUTPUT, r->args->output_max_bytes);
+}
+
+/* Read once, at most max bytes; 0 when there is nothing more to read now. */
+static size_t read_some(struct run *r, enum run_stream stream, size_t max)
+{
+    char bytes[READ_BYTES];
+    ssize_t n = read(r->out[stream], bytes, max < sizeof(bytes) ? max : sizeof(bytes));
+
+    if (n > 0) {
+        deliver(r, stream, bytes, (size_t)n);
+        return (size_t)n;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        r->out[stream] = cove_close(r->out[stream]);
+    return 0;
+}
+
+/* Gone, or still there and talking nonsense? */
+static bool has_closed(int sock)
+{
+    char byte;
+    ssize_t n = recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static void on_box(struct run *r)
+{
+    struct box_event event;
+    struct cove_err e;
+    int n = box_next_event(r->conn, 0, &event, &e);
+
+    if (n < 0) {
+        give_up(r, !has_closed(r->conn->sock));
+    } else if (n > 0 && event.kind == BOX_EVENT_EXITED && event.exited.proc == r->proc) {
+        r->result->end = event.exited.end;
+        settle_cause(r, &r->result->end);
+        r->over = true;
+    }
+}
+
+static void on_time(struct run *r)
+{
+    if (r->kill_cause == END_OWN)
+        kill_tree(r, END_DEADLINE, r->args->timeout_ms);
+    else
+        give_up(r, true); /* told to kill and did not: it does not obey */
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static int time_left(const struct run *r)
+{
+    uint64_t now;
+
+    if (r->until_ms == UINT64_MAX)
+        return -1;
+    now = clock_boot_ms();
+    if (now >= r->until_ms)
+        return 0;
+    return r->until_ms - now > 1000000 ? 1000000 : (int)(r->until_ms - now);
+}
+
+static void wait_once(struct run *r)
+{
+    bool killed = r->kill_cause != END_OWN;
+    struct pollfd fds[] = {
+        { .fd = r->out[RUN_STDOUT], .events = POLLIN },
+        { .fd = r->out[RUN_STDERR], .events = POLLIN },
+        { .fd = r->conn->sock, .events = POLLIN },
+        { .fd = killed ? -1 : r->args->client_fd, .events = POLLRDHUP },
+    };
+    int left = time_left(r);
+
+    if (left == 0) {
+        on_time(r);
+        return;
+    }
+    if (poll(fds, ARRAY_SIZE(fds), left) <= 0)
+        return;
+    if (fds[0].revents)
+        read_some(r, RUN_STDOUT, READ_BYTES);
+    if (fds[1].revents)
+        read_some(r, RUN_STDERR, READ_BYTES);
+    if (fds[3].revents & (POLLRDHUP | POLLHUP | POLLERR))
+        kill_tree(r, END_CLIENT, 0);
+    if (fds[2].revents && !r->over)
+        on_box(r);
+}
+
+/*
+ * The shell has ended; what it wrote is in the pipes, and a child it left behind may hold them open
+ * and go on writing. So read what is there now, not until end of file.
+ */
+static void drain(struct run *r, enum run_stream stream)
+{
+    int there = 0;
+
+    if (r->out[stream] < 0 || ioctl(r->out[stream], FIONREAD, &there) < 0)
+        return;
+    while (there > 0 && r->out[stream] >= 0) {
+        size_t n = read_some(r, stream, (size_t)there);
+
+        if (n == 0)
+            return;
+        there -= (int)n;
+    }
+}
+
+static void drain_all(struct run *r)
+{
+    uint32_t before = r->kill_cause;
+
+    drain(r, RUN_STDOUT);
+    drain(r, RUN_STDERR);
+    if (r->kill_cause != before && r->result->end.cause == END_OWN)
+        settle_cause(r, &r->result->end);
+}
+
+/* ------------------------------------------------------------------ the start */
+
+static int make_pipe(int *ret_ours, int *ret_theirs, struct cove_err *e)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_BUSY, "pipe");
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    *ret_ours = ends[0];
+    *ret_theirs = ends[1];
+    return 0;
+}
+
+static int spawn(struct run *r, struct cove_err *e)
+{
+    const struct run_args *a = r->args;
+    AUTO_CLOSE int out = -1;
+    AUTO_CLOSE int err = -1;
+    struct box_spawned spawned;
+
+    if (make_pipe(&r->out[RUN_STDOUT], &out, e) < 0 || make_pipe(&r->out[RUN_STDERR], &err, e) < 0)
+        return -1;
+    struct spawn_args args = {
+        .user = a->user,
+        .cwd = a->cwd,
+        .argv = a->argv,
+        .env = a->env,
+        .flags = SPAWN_TIED,
+        .stdin_fd = -1,
+        .stdout_fd = out,
+        .stderr_fd = err,
+        .filter_fd = a->filter_fd,
+        .max_open_files = a->max_open_files,
+        .max_file_bytes = a->max_file_bytes,
+    };
+
+    if (box_spawn(r->conn, &args, &spawned, NULL, e) < 0) {
+        if (e->code == COVE_GONE)
+            r->result->distrust = !has_closed(r->conn->sock);
+        return -1;
+    }
+    r->proc = spawned.proc;
+    return 0; /* our copies of the far ends close here: only the command holds them now */
+}
+
+int run_command(struct box_conn *conn, const struct run_args *args, struct run_result *ret,
+                struct cove_err *e)
+{
+    struct run r = {
+        .conn = conn,
+        .args = args,
+        .out = { -1, -1 },
+        .room = args->output_max_bytes > args->output_used
+                    ? args->output_max_bytes - args->output_used
+                    : 0,
+        .until_ms = args->timeout_ms ? clock_boot_ms() + args->timeout_ms : UINT64_MAX,
+        .started_unix_ms = clock_unix_ms(),
+        .result = ret,
+    };
+    int rc;
+
+    *ret = (struct run_result){ 0 };
+    rc = spawn(&r, e);
+    if (rc == 0) {
+        while (!r.over)
+            wait_once(&r);
+        drain_all(&r);
+    }
+    cove_close(r.out[RUN_STDOUT]);
+    cove_close(r.out[RUN_STDERR]);
+    return rc;
+}

@@ -1,0 +1,83 @@
+/* One request: who it is for (the router, or nginx's auth_request), the reply, the counters, the
+ * log line. */
+#include "fcgi/serve.h"
+
+#include <fcgiapp.h>
+#include <string.h>
+
+#include "cove/log.h"
+#include "cove/text.h"
+#include "fcgi/auth.h"
+
+/* JSON may take six bytes for one of output (\u0001), and an error repeats a command. */
+static size_t body_ceiling(const struct cove_config *config)
+{
+    return 6 * (config->output_max_bytes + 2 * config->command_max_bytes) + 64 * 1024;
+}
+
+static void count_reply(struct core *core, int status)
+{
+    core_count(core, COUNT_REQUESTS, 1);
+    if (status >= 500)
+        core_count(core, COUNT_REPLIES_5XX, 1);
+    else if (status >= 400)
+        core_count(core, COUNT_REPLIES_4XX, 1);
+    else
+        core_count(core, COUNT_REPLIES_2XX, 1);
+}
+
+/* What happens all the time and means nothing is for debugging. */
+static enum log_level level_of(const struct request *req, int status)
+{
+    const char *op = req->note.operation ? req->note.operation : "";
+
+    if (status < 400 && (strcmp(op, "auth") == 0 || strcmp(op, "health") == 0))
+        return LOG_LEVEL_DEBUG;
+    return LOG_LEVEL_INFO;
+}
+
+static void log_request(const struct request *req, int status)
+{
+    const struct request_note *n = &req->note;
+
+    log_event(level_of(req, status), "request", LOG_S("request_id", req->request_id),
+              LOG_S("tenant", req->tenant), LOG_S("operation", n->operation),
+              LOG_S("method", req->method_name), LOG_S("path", req->path),
+              LOG_S("project", n->project), LOG_S("sandbox", n->sandbox), LOG_N("status", status),
+              LOG_N("duration_ms", clock_boot_ms() - req->started_ms), LOG_S("cause", n->cause));
+}
+
+static void route(struct router *router, struct live *keys, struct request *req, struct reply *rep,
+                  const struct cove_err *refused)
+{
+    if (strcmp(request_param(req, "COVE_ROLE"), "auth") == 0) { /* whatever the path */
+        auth_serve(keys, req, rep);
+        cors_apply(router->cors_origins, req, rep, 0); /* nginx repeats it on its own 401 */
+    } else if (refused) {
+        router_refuse(router, req, rep, refused);
+    } else {
+        router_serve(router, req, rep);
+    }
+}
+
+void serve_request(struct core *core, struct router *router, struct live *keys, FCGX_Request *fcgi)
+{
+    struct request req;
+    struct reply rep;
+    struct cove_err e;
+    bool refused = request_init(&req, fcgi->envp, &e) < 0;
+
+    req.core = core;
+    req.in = fcgi->in;
+    req.client_fd = fcgi->ipcFd;
+    reply_init(&rep, body_ceiling(core->config));
+    core_task_begin(core, req.request_id, req.method_name);
+    route(router, keys, &req, &rep, refused ? &e : NULL);
+    reply_send(&rep, &req, fcgi->out);
+    FCGX_Finish_r(fcgi); /* the client has its reply; what follows is on our own time */
+    core_task_end(core);
+    count_reply(core, rep.status);
+    log_request(&req, rep.status);
+    reply_done(&rep);
+    request_done(&req);
+}

@@ -1,0 +1,14 @@
+/* One request from the first byte to the log line. */
+#ifndef COVE_FCGI_SERVE_H
+#define COVE_FCGI_SERVE_H
+
+#include "fcgi/core.h"
+#include "fcgi/router.h"
+
+struct FCGX_Request;
+
+/* Serve what FCGX_Accept_r() brought; the caller finishes it. */
+void serve_request(struct core *core, struct router *router, struct live *keys,
+                   struct FCGX_Request *fcgi);
+
+#endif

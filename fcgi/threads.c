@@ -1,0 +1,154 @@
+/*
+ * The serving threads. All threads of all workers wait in accept() on one socket, where the kernel
+ * wakes one of them per connection. nginx opens a connection per request, and a connection is
+ * closed after its reply whatever the other side would like, so no thread is ever held by an idle
+ * one.
+ *
+ * We accept ourselves and hand the connection to libfcgi as one that is "kept": its own accept loop
+ * could only be interrupted by a signal that may just as well hit the read of a request, which it
+ * takes for a broken connection. Here SIGUSR1 is blocked except around accept(), and accept() alone
+ * is what it interrupts.
+ */
+#include "fcgi/threads.h"
+
+#include <errno.h>
+#include <fcgiapp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "fcgi/core.h"
+#include "fcgi/serve.h"
+
+enum {
+    STACK_BYTES = 256 * 1024, /* the largest frame is run.c's 64 KiB of output */
+    POKE_EVERY_US = 20000,
+    ACCEPT_PAUSE_US = 50000, /* after EMFILE and its like, when trying at once is no use */
+};
+
+struct thread_args {
+    struct worker *worker;
+    uint32_t index;
+};
+
+static void nothing(int signo)
+{
+    (void)signo;
+}
+
+static sigset_t poke_set(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    return set;
+}
+
+/* A connection, or -1 when it is time to look around. */
+static int accept_one(struct worker *w)
+{
+    sigset_t poke = poke_set();
+    int fd, saved;
+
+    pthread_sigmask(SIG_UNBLOCK, &poke, NULL);
+    fd = accept4(w->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    saved = errno;
+    pthread_sigmask(SIG_BLOCK, &poke, NULL);
+    if (fd < 0 && saved != EINTR && saved != ECONNABORTED)
+        usleep(ACCEPT_PAUSE_US);
+    return fd;
+}
+
+static void serve_connection(struct worker *w, struct core *core, int fd)
+{
+    FCGX_Request fcgi;
+
+    FCGX_InitRequest(&fcgi, w->listen_fd, FCGI_FAIL_ACCEPT_ON_INTR);
+    fcgi.ipcFd = fd;
+    fcgi.keepConnection = 1; /* as if kept from a request before: FCGX_Accept_r() goes on with it */
+    if (FCGX_Accept_r(&fcgi) == 0)
+        serve_request(core, &w->router, &w->keys, &fcgi);
+    FCGX_Free(&fcgi, 1);
+}
+
+static void *thread_main(void *arg)
+{
+    struct thread_args *args = arg;
+    struct worker *w = args->worker;
+    struct core core = {
+        .config = &w->config,
+        .state = w->state,
+        .worker = w->index,
+        .task = state_task(w->state, w->index, args->index),
+        .policy = &w->policy,
+        .keeper = KEEPER_LINK(w->config.run_dir),
+    };
+
+    free(args);
+    while (!atomic_load(&w->draining)) {
+        int fd = accept_one(w);
+
+        if (fd >= 0)
+            serve_connection(w, &core, fd);
+    }
+    keeper_link_done(&core.keeper);
+    atomic_fetch_sub(&w->running, 1);
+    return NULL;
+}
+
+static int start_one(struct worker *w, const pthread_attr_t *attr, struct cove_err *e)
+{
+    struct thread_args *args = malloc(sizeof(*args));
+
+    if (!args)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    *args = (struct thread_args){ .worker = w, .index = (uint32_t)w->thread_count };
+    errno = pthread_create(&w->threads[w->thread_count], attr, thread_main, args);
+    if (errno) {
+        free(args);
+        return cove_fail_errno(e, COVE_INTERNAL, "thread %zu", w->thread_count);
+    }
+    w->thread_count++;
+    atomic_fetch_add(&w->running, 1);
+    return 0;
+}
+
+int threads_start(struct worker *w, struct cove_err *e)
+{
+    struct sigaction action = { .sa_handler = nothing }; /* no SA_RESTART: accept() must return */
+    sigset_t poke = poke_set();
+    pthread_attr_t attr;
+    int rc = 0;
+
+    sigaction(SIGUSR1, &action, NULL);
+    pthread_sigmask(SIG_BLOCK, &poke, NULL);
+    w->threads = calloc(w->config.threads, sizeof(*w->threads));
+    if (!w->threads)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    while (rc == 0 && w->thread_count < w->config.threads)
+        rc = start_one(w, &attr, e);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
+/* A poke is lost on a thread that is between looking at `draining` and accept(), so they are
+ * repeated. */
+void threads_drain(struct worker *w)
+{
+    atomic_store(&w->draining, true);
+    while (atomic_load(&w->running) > 0) {
+        for (size_t i = 0; i < w->thread_count; i++)
+            pthread_kill(w->threads[i], SIGUSR1);
+        state_worker_beat(w->state, w->index);
+        usleep(POKE_EVERY_US);
+    }
+    for (size_t i = 0; i < w->thread_count; i++)
+        pthread_join(w->threads[i], NULL);
+}

@@ -1,0 +1,32 @@
+/* The serving threads of a worker: accept, serve, and leave when told to. */
+#ifndef COVE_FCGI_THREADS_H
+#define COVE_FCGI_THREADS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cove/config.h"
+#include "cove/state.h"
+#include "fcgi/live.h"
+#include "fcgi/router.h"
+
+struct worker {
+    struct cove_config config;
+    uint32_t index;
+    struct state *state;
+    struct live policy, keys;
+    struct router router;
+    int listen_fd;
+    atomic_bool draining;
+    atomic_uint running; /* threads that have not left yet */
+    pthread_t *threads;
+    size_t thread_count;
+};
+
+/* SIGUSR1 is how a thread is called out of accept(). */
+int threads_start(struct worker *w, struct cove_err *e);
+/* Stop accepting; returns once all running requests have been answered. */
+void threads_drain(struct worker *w);
+
+#endif

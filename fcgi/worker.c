@@ -1,0 +1,175 @@
+/*
+ * cove-worker: one of the pre-forked servers.
+ *
+ *   privilege: its own user, no capabilities, its own seccomp filter
+ *   does:      FastCGI, dialects, the policy check, moving bytes
+ *   never:     creates namespaces, opens a sandbox's paths itself
+ *
+ * Started by the keeper as `cove: worker N` with argv[1] = N and these descriptors: 0 the listening
+ * FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is running, take
+ * nothing new, exit 0.
+ */
+#include <errno.h>
+#include <fcgiapp.h>
+#include <malloc.h>
+#include <openssl/evp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "fcgi/auth.h"
+#include "fcgi/confine.h"
+#include "fcgi/dialects/dialects.h"
+#include "fcgi/policy_live.h"
+#include "fcgi/threads.h"
+
+enum { LISTEN_FD = 0, CONFIG_FD = 3 };
+
+static int read_config(struct cove_config *ret, struct cove_err *e)
+{
+    struct cove_config config;
+    char beyond;
+
+    if (pread(CONFIG_FD, &config, sizeof(config), 0) != sizeof(config) ||
+        pread(CONFIG_FD, &beyond, 1, sizeof(config)) != 0)
+        return cove_fail(e, COVE_INTERNAL,
+                         "fd 3 does not hold this version's configuration (started by hand?)");
+    close(CONFIG_FD);
+    *ret = config;
+    return 0;
+}
+
+static void setup_log(const struct worker *w)
+{
+    enum log_level level = LOG_LEVEL_INFO;
+    char name[32];
+
+    snprintf(name, sizeof(name), "worker %u", w->index);
+    log_level_parse(w->config.log_level, &level, NULL);
+    log_init(name, level);
+    prctl(PR_SET_NAME, "cove-worker");
+}
+
+static int setup_state(struct worker *w, struct cove_err *e)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/state", w->config.run_dir);
+    if (state_attach(path, &w->state, e) < 0)
+        return -1;
+    if (w->index >= state_worker_count(w->state))
+        return cove_fail(e, COVE_INTERNAL, "worker %u has no slot in shared memory", w->index);
+    state_worker_claim(w->state, w->index, (uint32_t)getpid());
+    return 0;
+}
+
+/* The policy and the keys are there before the first request; a worker without a policy refuses to
+ * run commands. */
+static void setup_live(struct worker *w)
+{
+    unsigned char hash[KEY_HASH_BYTES];
+
+    keys_hash("", hash); /* libcrypto sets itself up now, while it may still read its files */
+    live_init(&w->policy, &policy_kind, w->state, w->config.run_dir, "policy");
+    live_init(&w->keys, &keys_kind, w->state, w->config.run_dir, "keys");
+}
+
+static void setup_router(struct worker *w)
+{
+    w->router.dialects = all_dialects;
+    w->router.cors_origins = w->config.cors_origins;
+    w->router.body_max = w->config.body_max_bytes;
+    atomic_init(&w->router.long_left, (int)(w->config.threads - w->config.short_threads));
+}
+
+/*
+ * Two pipes with both ends, a connection to init, one to the keeper, nginx's, and a filter make up
+ * to nine descriptors per busy thread.
+ */
+static void setup_limits(const struct worker *w)
+{
+    struct rlimit limit;
+    rlim_t want = 64 + 12 * w->config.threads;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < want) {
+        limit.rlim_cur = want < limit.rlim_max ? want : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    mallopt(M_ARENA_MAX, 4); /* not one heap per thread: a large output would stay behind in each */
+}
+
+/* Signals come to this thread only, when it asks for them. */
+static sigset_t setup_signals(void)
+{
+    sigset_t set;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return set;
+}
+
+static int setup(struct worker *w, const char *index, struct cove_err *e)
+{
+    uint64_t n;
+
+    if (text_parse_u64(index, &n, e) < 0 || read_config(&w->config, e) < 0)
+        return -1;
+    w->index = (uint32_t)n;
+    w->listen_fd = LISTEN_FD;
+    setup_log(w);
+    setup_limits(w);
+    if (setup_state(w, e) < 0)
+        return -1;
+    setup_live(w);
+    setup_router(w);
+    if (FCGX_Init() != 0)
+        return cove_fail(e, COVE_INTERNAL, "libfcgi does not start");
+    return 0;
+}
+
+static void beat_until_told(struct worker *w, const sigset_t *signals)
+{
+    const struct timespec second = { .tv_sec = 1 };
+
+    do
+        state_worker_beat(w->state, w->index);
+    while (sigtimedwait(signals, NULL, &second) < 0);
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker worker; /* zeroed */
+    struct cove_err e;
+    sigset_t signals;
+
+    log_init("worker", LOG_LEVEL_INFO);
+    if (argc != 2) {
+        fprintf(stderr, "cove-worker is started by coved, not by hand\n");
+        return 2;
+    }
+    signals = setup_signals(); /* before libfcgi, which would take SIGTERM for itself */
+    if (setup(&worker, argv[1], &e) < 0 || confine_self(&e) < 0 || threads_start(&worker, &e) < 0) {
+        log_error("worker cannot start", &e);
+        return 1;
+    }
+    log_event(LOG_LEVEL_INFO, "worker ready", LOG_N("threads", worker.thread_count));
+    beat_until_told(&worker, &signals);
+    threads_drain(&worker);
+    log_event(LOG_LEVEL_INFO, "worker drained");
+    live_done(&worker.policy);
+    live_done(&worker.keys);
+    state_close(worker.state);
+    free(worker.threads);
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* A growing byte buffer that is born with its ceiling. */
+#ifndef COVE_BUF_H
+#define COVE_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf {
+    char *data; /* NUL-terminated whenever it is not NULL; the NUL is not counted in len */
+    size_t len;
+    size_t cap;
+    size_t max;    /* the ceiling; len never exceeds it */
+    bool overflow; /* something did not fit (or memory ran out): sticky, so callers may check once */
+};
+
+void buf_init(struct buf *b, size_t max);
+void buf_done(struct buf *b);
+void buf_clear(struct buf *b); /* len = 0, overflow = false; keeps the memory */
+
+/* All return 0, or -1 when it did not fit; what did not fit is not added at all. */
+int buf_add(struct buf *b, const void *data, size_t len);
+int buf_add_str(struct buf *b, const char *s);
+int buf_add_char(struct buf *b, char c);
+int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Room for at least `want` more bytes at b->data + b->len, to read() into; NULL if that breaks the ceiling. */
+char *buf_reserve(struct buf *b, size_t want);
+
+/* JSON text. The string's bytes may be anything: what is not UTF-8 becomes U+FFFD, controls are escaped. */
+int buf_add_json_str(struct buf *b, const char *s, size_t len); /* with the quotes */
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * What workers (and the CLI) see of keeper and sandboxes: calls that look local. Each call is one message and its
+ * answer, with a deadline; whatever comes from a sandbox is checked before it is handed up.
+ */
+#ifndef COVE_CLIENT_H
+#define COVE_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cove/end.h"
+#include "cove/err.h"
+#include "cove/msg.h"
+
+/* ------------------------------------------------------------------ the keeper */
+
+struct keeper_link { /* one per thread; connects when first used, and again after the keeper was restarted */
+    const char *run_dir;
+    int sock; /* -1 */
+    uint32_t tag;
+};
+
+#define KEEPER_LINK(dir) ((struct keeper_link){ .run_dir = (dir), .sock = -1 })
+void keeper_link_done(struct keeper_link *k);
+
+int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, struct keeper_box *ret,
+                 struct cove_err *e);
+int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struct cove_err *e);
+int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
+int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
+int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
+int keeper_audit(struct keeper_link *k, const char *members, size_t len, struct cove_err *e);
+
+/* ------------------------------------------------------------------ a sandbox */
+
+enum { BOX_ANSWER_MS = 10000 }; /* an init that does not answer within this is taken for dead: COVE_GONE */
+
+struct box_conn { /* one conversation with one init */
+    int sock;
+    uint32_t tag;
+    char *buf; /* MSG_MAX_BYTES, made when first needed */
+};
+
+int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e);
+void box_close(struct box_conn *c);
+
+struct spawn_args {
+    const char *user;  /* NULL = root */
+    const char *cwd;   /* NULL = the user's home */
+    const char *label; /* NULL = none */
+    const char *const *argv;
+    const char *const *env; /* NULL-terminated "K=V", or NULL */
+    uint32_t flags;         /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
+    int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
+    uint16_t rows, cols;
+    uint64_t log_bytes, max_open_files, max_file_bytes;
+};
+
+/* *ret_pty gets the master with SPAWN_PTY and no SPAWN_LOG (checked to be a tty), else -1. May be NULL. */
+int box_spawn(struct box_conn *c, const struct spawn_args *args, struct box_spawned *ret,
+              int *ret_pty, struct cove_err *e);
+int box_signal(struct box_conn *c, const struct box_signal *args, const char *label,
+               struct cove_err *e);
+
+/*
+ * What init says of its own accord on this conversation. 1: *ret holds it; 0: nothing within timeout_ms; -1: COVE_GONE
+ * when the sandbox is gone. Poll c->sock to wait for it together with other things.
+ */
+enum box_event_kind { BOX_EVENT_EXITED = 1, BOX_EVENT_TICK, BOX_EVENT_DENIED };
+struct box_event {
+    enum box_event_kind kind;
+    struct box_exited exited;
+    struct box_log_tick tick;
+    char text[512]; /* of a denial: valid UTF-8 */
+};
+int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, struct cove_err *e);
+
+int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e); /* then box_next_event */
+int box_forget(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e);
+int box_stdin(struct box_conn *c, uint32_t proc, const char *label, bool close_it, int *ret_fd,
+              struct cove_err *e);
+int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t rows, uint16_t cols,
+               struct cove_err *e);
+
+/* Listings: `each` is called per entry until it returns non-zero. Pages are fetched as needed. */
+typedef int (*box_proc_fn)(void *arg, const struct box_proc *p, const char *label, const char *command);
+int box_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *e);
+typedef int (*box_entry_fn)(void *arg, const char *name, const struct box_stat *st, const char *target);
+int box_list(struct box_conn *c, const char *user, const char *path, box_entry_fn each, void *arg,
+             struct cove_err *e);
+
+int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log_opened *ret,
+            int *ret_ring_fd, struct cove_err *e);
+int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, struct cove_err *e); /* then box_next_event */
+
+/* Files. An opened one is checked to be a regular file (or a directory, if O_DIRECTORY was asked for). */
+int box_file_open(struct box_conn *c, const char *user, const char *path, uint32_t open_flags,
+                  uint32_t mode, uint32_t flags, struct box_stat *ret_stat, int *ret_fd,
+                  struct cove_err *e);
+int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32_t flags,
+                  struct box_stat *ret, struct cove_err *e);
+/* BOX_MKDIR, BOX_REMOVE, BOX_CHMOD, BOX_RENAME (with `to`). */
+int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
+                    const char *to, const struct box_file *args, struct cove_err *e);
+int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t mask, int inotify_fd,
+              int32_t *ret_wd, int *ret_inotify_fd, struct cove_err *e);
+int box_port(struct box_conn *c, uint16_t port, int *ret_sock, struct cove_err *e);
+
+#endif

@@ -1,0 +1,69 @@
+/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes. */
+#ifndef COVE_CONFIG_H
+#define COVE_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cove/err.h"
+#include "cove/msg.h"
+
+struct cove_config {
+    /* where */
+    char run_dir[72];      /* sockets, shared memory: gone at reboot */
+    char state_dir[512];   /* sandboxes' files, templates */
+    char keys_file[512];   /* hashed keys and their tenants */
+    char policy_file[512]; /* the deny-list */
+    char profile_dir[512]; /* seccomp profiles */
+    char audit_file[512];  /* "" = no audit log */
+    char libexec_dir[512]; /* cove-init, cove-worker */
+    char cgroup[64];       /* name of our cgroup below the root (or below the one systemd delegates) */
+
+    /* workers */
+    char worker_user[64];    /* name or number */
+    char socket_group[64];   /* who may connect to the FastCGI socket: nginx's group */
+    uint64_t workers;        /* 0 = one per cpu */
+    uint64_t threads;        /* per worker */
+    uint64_t short_threads;  /* of those, kept free for requests that answer at once */
+    uint64_t body_max_bytes; /* of a request that is not a file */
+    char cors_origins[512];  /* space-separated, "*" = any, "" = none */
+    char log_level[16];
+
+    /* sandboxes */
+    char template[COVE_TEMPLATE_MAX];
+    char user[32]; /* who runs commands where a dialect does not say */
+    uint64_t pool; /* sandboxes kept ready */
+    uint64_t max_sandboxes;
+    uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
+    uint64_t reuse_ms, lifetime_ms;
+
+    /* limits of a sandbox */
+    uint64_t memory_max_bytes;
+    uint64_t pids_max;
+    uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
+    uint64_t open_files_max;
+    uint64_t file_max_bytes;
+
+    /* limits of a command */
+    uint64_t command_timeout_ms;
+    uint64_t output_max_bytes;
+    uint64_t commands_max;      /* in one request */
+    uint64_t command_max_bytes; /* one command's text */
+};
+
+void config_default(struct cove_config *c);
+
+/* Read a file over what is in *c; on failure *c is untouched. The message is "FILE:LINE: key: what". */
+int config_load(const char *path, struct cove_config *c, struct cove_err *e);
+
+/* One "key = value", as from the command line. */
+int config_set(struct cove_config *c, const char *key, const char *value, struct cove_err *e);
+
+/* What only makes sense together (short_threads < threads, ...). */
+int config_check(const struct cove_config *c, struct cove_err *e);
+
+/* All keys with their current values, one "key = value" a line (coved --show-config). */
+struct buf;
+int config_print(const struct cove_config *c, struct buf *out);
+
+#endif

@@ -1,0 +1,336 @@
+/*
+ * Messages between processes: one SEQPACKET packet is one message, file descriptors ride along.
+ *
+ * Two protocols share this framing:
+ *   BOX_*     worker (or keeper) -> init of one sandbox, on the sandbox's control socket
+ *   KEEPER_*  worker -> keeper
+ * A peer that sends what the receiver's table does not allow (type, size, number of fds) is cut off.
+ * Integers are in host order: both ends are on one machine. Strings travel in the tail, each with its
+ * terminating NUL, in the order the comment of the message gives.
+ *
+ * A connection to init is one conversation: the worker sends a request with a tag of its choosing and
+ * gets one answer with the same tag: the type named after the arrow, or MSG_ERROR with a cove_err. What
+ * init sends of its own accord (BOX_EXITED, BOX_LOG_TICK, ...) carries the tag of the request that asked
+ * for it. When the connection closes, what was SPAWN_TIED to it is killed, all else goes on.
+ */
+#ifndef COVE_MSG_H
+#define COVE_MSG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cove/end.h"
+#include "cove/err.h"
+
+#define MSG_MAGIC 0x31564f43u /* "COV1": raise the digit when a layout below changes */
+
+enum {
+    MSG_MAX_BYTES = 256 * 1024, /* head + body + tail; a socket's send buffer must hold it */
+    MSG_MAX_FDS = 4,
+    MSG_PATH_MAX = 4096,
+};
+
+struct msg_head {
+    uint32_t magic;
+    uint32_t type; /* enum msg_type */
+    uint32_t size; /* of the whole packet */
+    uint32_t tag;  /* chosen by whoever asks, repeated in the answer */
+};
+
+enum msg_type {
+    MSG_ERROR = 1, /* struct cove_err */
+    MSG_DONE,      /* no body: it is done */
+
+    /* --- to init --- */
+    BOX_PING = 100,  /*                          -> MSG_DONE */
+    BOX_SPAWN,       /* struct box_spawn         -> BOX_SPAWNED (+ pty master fd), later BOX_EXITED */
+    BOX_SIGNAL,      /* struct box_signal, tail: label          -> MSG_DONE */
+    BOX_WAIT,        /* struct box_proc_ref, tail: label        -> BOX_EXITED, at once or later */
+    BOX_PROCS,       /* struct box_procs         -> BOX_PROC_LIST, a page of it */
+    BOX_FORGET,      /* struct box_proc_ref, tail: label        -> MSG_DONE; a finished process only */
+    BOX_STDIN,       /* struct box_stdin, tail: label           -> MSG_DONE (+ write end; none on close) */
+    BOX_RESIZE,      /* struct box_resize, tail: label          -> MSG_DONE; pty only */
+    BOX_LOG,         /* struct box_proc_ref, tail: label        -> BOX_LOG_OPENED + ring fd */
+    BOX_LOG_ARM,     /* struct box_log_arm       -> one BOX_LOG_TICK once there is more than `pos` */
+    BOX_OPEN,        /* struct box_file, tail: user, path       -> BOX_STATED + fd */
+    BOX_STAT,        /* struct box_file, tail: user, path       -> BOX_STATED */
+    BOX_LIST,        /* struct box_list, tail: user, path       -> BOX_ENTRIES, a page of it */
+    BOX_MKDIR,       /* struct box_file, tail: user, path       -> MSG_DONE */
+    BOX_RENAME,      /* struct box_file, tail: user, from, to   -> MSG_DONE */
+    BOX_REMOVE,      /* struct box_file, tail: user, path       -> MSG_DONE */
+    BOX_CHMOD,       /* struct box_file, tail: user, path       -> MSG_DONE */
+    BOX_WATCH,       /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd if none came) */
+    BOX_CONNECT,     /* struct box_connect       -> MSG_DONE + connected socket */
+    BOX_JUDGE,       /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */
+    BOX_EXEC_ANSWER, /* struct box_exec_answer, tail: reason    -> no answer */
+
+    /* --- from init --- */
+    BOX_SPAWNED = 200, /* struct box_spawned */
+    BOX_EXITED,        /* struct box_exited */
+    BOX_PROC_LIST,     /* struct box_page, tail: struct box_proc + label + command, repeated */
+    BOX_LOG_OPENED,    /* struct box_log_opened + ring fd */
+    BOX_LOG_TICK,      /* struct box_log_tick */
+    BOX_STATED,        /* struct box_stat, tail: symlink target ("" if it is none) */
+    BOX_ENTRIES,       /* struct box_page, tail: struct box_stat + name + symlink target, repeated */
+    BOX_WATCHED,       /* struct box_watched (+ inotify fd) */
+    BOX_EXEC_ASK,      /* struct box_exec_ask, tail: argv strings */
+    BOX_EXEC_DENIED,   /* struct box_proc_ref, tail: what was refused and why; to the spawner */
+
+    /* --- worker to keeper --- */
+    KEEPER_CLAIM = 300, /* struct keeper_claim -> KEEPER_BOX */
+    KEEPER_RETIRE,      /* struct keeper_retire -> MSG_DONE once it is dead; idempotent */
+    KEEPER_EXTEND,      /* struct keeper_extend -> MSG_DONE */
+    KEEPER_FREEZE,      /* struct keeper_which -> MSG_DONE */
+    KEEPER_THAW,        /* struct keeper_which -> MSG_DONE */
+    KEEPER_BOX,         /* struct keeper_box */
+    KEEPER_AUDIT,       /* tail: one JSON object's members, to be chained into the audit log -> MSG_DONE */
+};
+
+/* ------------------------------------------------------------------ processes */
+
+enum box_spawn_flags {
+    SPAWN_FD_STDIN = 1 << 0,  /* fds follow in this order: stdin, stdout, stderr, filter; */
+    SPAWN_FD_STDOUT = 1 << 1, /* what has no fd is /dev/null, or the log ring (SPAWN_LOG) */
+    SPAWN_FD_STDERR = 1 << 2,
+    SPAWN_FD_FILTER = 1 << 3, /* a file of struct sock_filter to install before execve */
+    SPAWN_PTY = 1 << 4,       /* stdin, stdout and stderr are a new pty; its master is in the answer */
+    SPAWN_LOG = 1 << 5,       /* init keeps the output in a ring that outlives every worker */
+    SPAWN_TIED = 1 << 6,      /* the connection's end is the process tree's end */
+    SPAWN_STDIN = 1 << 7,     /* init keeps a stdin pipe; BOX_STDIN hands out its write end */
+    SPAWN_NOTIFY = 1 << 8,    /* the filter notifies execve: ask the judge */
+    SPAWN_RECORD = 1 << 9,    /* keep a record after the end, for BOX_PROCS and BOX_WAIT */
+};
+
+struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")... */
+    uint32_t flags;
+    uint32_t argc, envc;
+    uint16_t rows, cols;       /* of the pty */
+    uint64_t log_bytes;        /* capacity of the ring, with SPAWN_LOG */
+    uint64_t max_open_files;   /* rlimits, 0 = as init has them */
+    uint64_t max_file_bytes;
+};
+
+struct box_proc_ref {
+    uint32_t proc; /* init's number for it, never reused; 0: the one with the label in the tail */
+    uint32_t reserved;
+};
+
+enum box_signal_scope { SIGNAL_PROCESS, SIGNAL_GROUP, SIGNAL_TREE /* all it ever started; SIGKILL only */ };
+
+struct box_signal {
+    uint32_t proc;
+    uint32_t scope;
+    int32_t signo;
+    uint32_t cause; /* enum end_cause to report when this ends it: deadline, output, killed... */
+    uint64_t limit; /* the figure that goes with the cause */
+};
+
+struct box_spawned {
+    uint32_t proc;
+    uint32_t pid; /* as seen inside */
+};
+
+struct box_exited {
+    uint32_t proc;
+    uint32_t pid;
+    struct cove_end end;
+};
+
+struct box_procs {
+    uint32_t after; /* processes with a number above this one */
+    uint32_t reserved;
+};
+
+struct box_page {
+    uint32_t count; /* entries in the tail */
+    uint32_t more;  /* 1: ask again, with `next` */
+    uint64_t next;
+};
+
+struct box_proc {
+    uint32_t size; /* of this entry with its strings, rounded up to 8 */
+    uint32_t proc;
+    uint32_t pid;
+    uint32_t running;
+    uint32_t flags; /* enum box_spawn_flags it was started with */
+    uint32_t reserved;
+    uint64_t cpu_us;       /* of its whole tree, while it can be known */
+    uint64_t memory_bytes; /* resident, of the process itself */
+    struct cove_end end;   /* started_unix_ms is always set, the rest when it is not running */
+};
+
+struct box_stdin {
+    uint32_t proc;
+    uint32_t close; /* 1: no more input; the process reads end of file */
+};
+
+struct box_resize {
+    uint32_t proc;
+    uint16_t rows, cols;
+};
+
+/* ------------------------------------------------------------------ log rings: see cove/ring.h */
+
+struct box_log_opened {
+    uint32_t proc;
+    uint32_t running;
+};
+
+struct box_log_arm {
+    uint32_t proc;
+    uint32_t reserved;
+    uint64_t pos;
+};
+
+struct box_log_tick {
+    uint32_t proc;
+    uint32_t running; /* 0: nothing more will come after `end` */
+    uint64_t end;
+};
+
+/* ------------------------------------------------------------------ files */
+
+enum box_file_flags {
+    FILE_NOFOLLOW = 1 << 0,  /* STAT: the link itself */
+    FILE_PARENTS = 1 << 1,   /* MKDIR, and OPEN with O_CREAT: make missing parents, 0755 */
+    FILE_RECURSIVE = 1 << 2, /* REMOVE: a directory with all in it */
+    FILE_DIR = 1 << 3,       /* REMOVE: must be a directory; without it, must not be one */
+    FILE_SAME_AS = 1 << 4,   /* RENAME: take over mode and owner of what is replaced */
+    FILE_NOREPLACE = 1 << 5, /* RENAME: fail with COVE_CONFLICT if the target is there */
+};
+
+struct box_file {
+    uint32_t flags;
+    uint32_t open_flags; /* O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY */
+    uint32_t mode;
+    uint32_t reserved;
+};
+
+struct box_list {
+    uint64_t from; /* 0, or box_page.next of the page before */
+};
+
+struct box_stat {
+    uint32_t size_of_entry; /* in a list: of this entry with its strings, rounded up to 8 */
+    uint32_t mode;
+    uint32_t uid, gid; /* as seen inside */
+    uint64_t bytes;
+    int64_t mtime_ns;
+    uint64_t inode;
+};
+
+struct box_watch { /* an inotify fd that comes along gets the watch, else a new one is made */
+    uint32_t mask;
+    uint32_t reserved;
+};
+
+struct box_watched {
+    int32_t wd;
+    uint32_t reserved;
+};
+
+struct box_connect {
+    uint16_t port;
+    uint16_t reserved[3];
+};
+
+/* ------------------------------------------------------------------ exec-time policy */
+
+struct box_exec_ask {
+    uint64_t ask;
+    uint32_t proc; /* whose tree it is in, 0 if unknown */
+    uint32_t pid;
+    uint32_t argc;
+    uint32_t truncated; /* 1: argv was longer than what is here */
+};
+
+struct box_exec_answer {
+    uint64_t ask;
+    uint32_t allow;
+    uint32_t reserved;
+};
+
+/* ------------------------------------------------------------------ keeper */
+
+enum { COVE_TENANT_MAX = 64, COVE_PROJECT_MAX = 132, COVE_TEMPLATE_MAX = 64 }; /* sizes, with the NUL */
+
+enum keeper_claim_flags {
+    CLAIM_FRESH = 1 << 0, /* a new sandbox even if the project has one (which then ages) */
+};
+
+struct keeper_claim {
+    char tenant[COVE_TENANT_MAX];
+    char project[COVE_PROJECT_MAX];
+    char template[COVE_TEMPLATE_MAX]; /* "" = the configured default */
+    uint32_t flags;
+    uint32_t reserved;
+    uint64_t reuse_ms;    /* 0 = as configured */
+    uint64_t lifetime_ms; /* 0 = as configured */
+};
+
+struct keeper_which {
+    char tenant[COVE_TENANT_MAX];
+    char id[24]; /* the sandbox's id */
+};
+
+struct keeper_retire { /* id "" : the project's current one and those of it that age */
+    char tenant[COVE_TENANT_MAX];
+    char id[24];
+    char project[COVE_PROJECT_MAX];
+};
+
+struct keeper_extend {
+    char tenant[COVE_TENANT_MAX];
+    char id[24];
+    uint64_t lifetime_ms; /* from now */
+};
+
+struct keeper_box {
+    char id[24];
+    uint32_t index, generation; /* its slot in shared memory */
+    uint32_t created;           /* 1: made (or taken from the pool) for this claim */
+    uint32_t reserved;
+};
+
+/* ------------------------------------------------------------------ framing (base/msg.c) */
+
+struct msg {
+    struct msg_head head;
+    const void *body; /* in the caller's buffer; NULL if the packet ended with the head */
+    size_t body_len;  /* body and tail together */
+    int fds[MSG_MAX_FDS];
+    size_t fd_count;
+};
+
+/* What a receiver takes: the first row whose type fits decides. Rows end with type 0. */
+struct msg_rule {
+    uint32_t type;
+    size_t min_body; /* the fixed struct */
+    size_t max_tail; /* 0: exactly the struct */
+    unsigned min_fds, max_fds;
+};
+
+/* Make room in a socket for the longest message; once per socket, by both sides. */
+void msg_prepare_socket(int sock);
+
+/* Send one message. body may be NULL; fds stay the caller's. COVE_GONE when the peer has closed,
+   COVE_BUSY when flags has MSG_DONTWAIT and the peer's queue is full. */
+int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t body_len,
+             const void *tail, size_t tail_len, const int *fds, size_t fd_count, int flags,
+             struct cove_err *e);
+
+/*
+ * Receive one message into buf and check it against rules. 1: a message; 0: the peer has closed;
+ * -1: error (COVE_BUSY: nothing there and MSG_DONTWAIT; COVE_INVALID: not a message we take: cut the
+ * peer off). On success msg->fds are the caller's to close (msg_close_fds); they are CLOEXEC.
+ */
+int msg_recv(int sock, void *buf, size_t buf_size, const struct msg_rule *rules, int flags,
+             struct msg *ret, struct cove_err *e);
+void msg_close_fds(struct msg *m);
+
+/* Walk the strings of a tail: returns the string at *at and moves on, or NULL when there is none left or the
+   NUL is missing. */
+const char *msg_next_str(const char **at, const char *end);
+
+#endif

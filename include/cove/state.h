@@ -1,0 +1,127 @@
+/*
+ * State in shared memory: what sandboxes there are, whose they are, what runs, and counters.
+ *
+ *   state          head | project hints | id hints | box slots          workers map it read-only
+ *   state.workers  head | worker slots with their counters | tasks      written by its worker
+ *
+ * The keeper is the only writer of boxes and hints, and nothing it does depends on what workers write. A box slot holds two copies
+ * of its record: the writer fills the idle one and then flips `seq`, so a writer that dies at any instruction leaves
+ * the last whole record in place, and a reader never waits. Hints are guesses that speed a lookup up: a reader
+ * checks the slot they lead to, and whoever finds nothing asks the keeper, who knows.
+ */
+#ifndef COVE_STATE_H
+#define COVE_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cove/err.h"
+#include "cove/msg.h"
+#include "cove/text.h"
+
+enum box_state { /* arrows: sandbox/README.md */
+    BOX_EMPTY,
+    BOX_BUILDING, /* its set-up runs */
+    BOX_WARM,     /* ready, nobody's */
+    BOX_LIVE,     /* a project's current one */
+    BOX_AGEING,   /* was a project's; takes no new requests, lives to the end of its time */
+    BOX_FROZEN,   /* a project's current one, paused in memory */
+    BOX_DYING,    /* being killed and swept */
+};
+
+struct box_info {
+    uint32_t state;      /* enum box_state */
+    uint32_t generation; /* grows on reuse of the slot, so an old handle never finds a new box */
+    uint32_t init_pid;   /* on the host */
+    uint32_t id_base;    /* its root's user id on the host */
+    uint64_t init_start;      /* start time of that pid, in clock ticks: tells a reused pid */
+    uint64_t created_unix_ms; /* when it became the project's */
+    uint64_t created_ms;      /* the same and what follows in CLOCK_BOOTTIME */
+    uint64_t reuse_until_ms;
+    uint64_t dies_at_ms;
+    char id[24];
+    char tenant[COVE_TENANT_MAX];
+    char project[COVE_PROJECT_MAX];
+    char template[COVE_TEMPLATE_MAX];
+};
+
+enum state_counter {
+    COUNT_REQUESTS,
+    COUNT_REPLIES_2XX,
+    COUNT_REPLIES_4XX,
+    COUNT_REPLIES_5XX,
+    COUNT_OVERLOADED, /* 503: every long slot taken */
+    COUNT_SPAWNS,
+    COUNT_REFUSALS, /* by policy, before running */
+    COUNT_DENIALS,  /* by policy, at exec time */
+    COUNT_DEADLINES,
+    COUNT_OOM,
+    COUNT_OUTPUT_LIMIT,
+    COUNT_CLIENT_GONE,
+    COUNT_OUTPUT_BYTES,
+    COUNT_BOXES_BUILT,
+    COUNT_BOXES_CLAIMED,
+    COUNT_BOXES_CLAIMED_COLD, /* the pool was empty */
+    COUNT_BOXES_EXPIRED,
+    COUNT_BOXES_RETIRED,
+    COUNT_BOXES_LOST, /* init died under it */
+    COUNT_WORKER_DEATHS,
+    STATE_COUNTERS = 32
+};
+
+struct state_task { /* what one thread of a worker is at, one cache line */
+    _Atomic uint32_t busy; /* 0: free. Written last when taken, first when given back */
+    uint32_t box;
+    uint32_t generation;
+    uint32_t proc;
+    uint64_t since_ms; /* CLOCK_BOOTTIME */
+    char request_id[24];
+    char what[16];
+};
+
+struct state; /* a mapping */
+
+/* The keeper's: make or take over the file. *ret_kept tells whether an earlier life's boxes are in it. */
+int state_open(const char *path, gid_t worker_gid, uint32_t boxes, uint32_t workers,
+               uint32_t tasks_per_worker, struct state **ret, bool *ret_kept, struct cove_err *e);
+/* A worker's (or the CLI's): map what the keeper made. */
+int state_attach(const char *path, struct state **ret, struct cove_err *e);
+void state_close(struct state *s);
+
+uint32_t state_box_count(const struct state *s);
+void state_box_read(const struct state *s, uint32_t index, struct box_info *ret);
+void state_box_write(struct state *s, uint32_t index, const struct box_info *info); /* keeper only */
+void state_rebuild_hints(struct state *s);                                         /* keeper only */
+
+/* Lock-free lookups. Only boxes that are LIVE or FROZEN (by id: AGEING too) are found. */
+bool state_find_project(const struct state *s, const char *tenant, const char *project,
+                        uint32_t *ret_index, struct box_info *ret);
+bool state_find_id(const struct state *s, const char *tenant, const char *id, uint32_t *ret_index,
+                   struct box_info *ret);
+
+/* Workers. A slot belongs to one live worker process. */
+uint32_t state_worker_count(const struct state *s);
+void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid);
+uint32_t state_worker_pid(const struct state *s, uint32_t worker);
+/* Frees what a dead worker held; returns how many tasks it was at. */
+uint32_t state_worker_release(struct state *s, uint32_t worker);
+void state_worker_beat(struct state *s, uint32_t worker);
+uint64_t state_worker_beat_ms(const struct state *s, uint32_t worker);
+struct state_task *state_task(struct state *s, uint32_t worker, uint32_t task); /* NULL out of range */
+
+/* Counters: each process adds to its own; the keeper's are worker STATE_KEEPER's. Reading sums up all. */
+#define STATE_KEEPER UINT32_MAX
+void state_count(struct state *s, uint32_t worker, enum state_counter c, uint64_t n);
+uint64_t state_counter_sum(const struct state *s, enum state_counter c);
+
+/* The policy that holds: raised by the keeper after it has put a validated bundle in place. */
+uint32_t state_policy_generation(const struct state *s);
+void state_policy_raise(struct state *s);
+/* Likewise for keys. */
+uint32_t state_keys_generation(const struct state *s);
+void state_keys_raise(struct state *s);
+
+#endif

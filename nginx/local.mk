@@ -1,0 +1,6 @@
+# The site as templates: quickstart and the package fill in paths, ports and the domain.
+nginxdir = $(pkgdatadir)/nginx
+dist_nginx_DATA = nginx/cove.conf nginx/nginx-private.conf
+nginxsnippetsdir = $(nginxdir)/snippets
+dist_nginxsnippets_DATA = nginx/snippets/cove-auth.conf nginx/snippets/cove-error.conf \
+	nginx/snippets/cove-fastcgi.conf

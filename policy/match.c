@@ -1,0 +1,169 @@
+/*
+ * PCRE2 with bounds, so that no pattern and no text can hold a worker.
+ *
+ * PCRE2's match limit counts anew at every place where a match may begin, which is not enough: a
+ * pattern that needs a thousand steps at each of a million places never hits it. So a text is tried
+ * in windows of beginnings, and between two windows we look at the thread's own clock. Whoever runs
+ * over either bound gets MATCH_LIMIT, which the engine turns into a refusal.
+ *
+ * Patterns and texts are bytes, not UTF-8: a command may be any bytes.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "policy_private.h"
+
+#define MATCH_STEPS 100000        /* at one place of the text */
+#define MATCH_HEAP_KIB 8192       /* when the JIT's own stack does not do */
+#define MATCH_WINDOW 1024         /* places between two looks at the clock */
+#define MATCH_CPU_NS 250000000ULL /* for one command against one policy, all rules together */
+#define PROBE_STEPS 20000         /* regex_is_slow_on() */
+
+struct regex {
+    pcre2_code *code;
+    bool anchored; /* can only match at the beginning */
+};
+
+struct matcher {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+    unsigned windows;
+    uint64_t started_ns;
+};
+
+static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C |
+                                        PCRE2_DOLLAR_ENDONLY | PCRE2_USE_OFFSET_LIMIT;
+
+int regex_new(const char *pattern, bool caseless, struct regex **ret, size_t *ret_at,
+              struct cove_err *e)
+{
+    struct regex *r = calloc(1, sizeof(*r));
+    uint32_t options = 0;
+    PCRE2_SIZE at = 0;
+    int error;
+
+    if (!r)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    r->code = pcre2_compile((PCRE2_SPTR)pattern, strlen(pattern),
+                            compile_options | (caseless ? PCRE2_CASELESS : 0), &error, &at, NULL);
+    if (!r->code) {
+        char why[120];
+
+        pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
+        regex_free(r);
+        *ret_at = at;
+        return cove_fail(e, COVE_INVALID, "%s", why);
+    }
+    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it we are slower, not wrong */
+    pcre2_pattern_info(r->code, PCRE2_INFO_ALLOPTIONS, &options);
+    r->anchored = options & PCRE2_ANCHORED;
+    *ret = r;
+    return 0;
+}
+
+void regex_free(struct regex *r)
+{
+    if (!r)
+        return;
+    pcre2_code_free(r->code);
+    free(r);
+}
+
+bool regex_matches_empty(const struct regex *r)
+{
+    uint32_t empty = 0;
+
+    pcre2_pattern_info(r->code, PCRE2_INFO_MATCHEMPTY, &empty);
+    return empty;
+}
+
+struct matcher *matcher_new(void)
+{
+    struct matcher *m = calloc(1, sizeof(*m));
+
+    if (!m)
+        return NULL;
+    m->data = pcre2_match_data_create(1, NULL);
+    m->context = pcre2_match_context_create(NULL);
+    if (!m->data || !m->context) {
+        matcher_free(m);
+        return NULL;
+    }
+    pcre2_set_match_limit(m->context, MATCH_STEPS);
+    pcre2_set_depth_limit(m->context, MATCH_STEPS);
+    pcre2_set_heap_limit(m->context, MATCH_HEAP_KIB);
+    return m;
+}
+
+void matcher_free(struct matcher *m)
+{
+    if (!m)
+        return;
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->context);
+    free(m);
+}
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* Short texts never get here twice, so the common check does not pay for the clock. */
+static bool out_of_time(struct matcher *m)
+{
+    if (m->windows++ == 0)
+        m->started_ns = thread_ns();
+    return thread_ns() - m->started_ns > MATCH_CPU_NS;
+}
+
+/* Beginnings in [from, from + MATCH_WINDOW). */
+static int match_window(struct matcher *m, const struct regex *r, const char *text, size_t len,
+                        size_t from)
+{
+    int rc;
+
+    pcre2_set_offset_limit(m->context, from + MATCH_WINDOW - 1);
+    rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, from, 0, m->data, m->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, from, PCRE2_NO_JIT, m->data, m->context);
+    return rc;
+}
+
+enum match matcher_run(struct matcher *m, const struct regex *r, const char *text, size_t len)
+{
+    for (size_t from = 0; from <= len; from += MATCH_WINDOW) {
+        int rc = match_window(m, r, text, len, from);
+
+        if (rc >= 0)
+            return MATCH_YES;
+        if (rc != PCRE2_ERROR_NOMATCH)
+            return MATCH_LIMIT;
+        if (r->anchored)
+            break;
+        if (len > MATCH_WINDOW && out_of_time(m))
+            return MATCH_LIMIT;
+    }
+    return MATCH_NO;
+}
+
+bool regex_is_slow_on(const struct regex *r, const char *text, size_t len)
+{
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    int rc = 0;
+
+    if (context && data) {
+        pcre2_set_match_limit(context, PROBE_STEPS);
+        rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, 0, PCRE2_NO_JIT, data, context);
+    }
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    return rc == PCRE2_ERROR_MATCHLIMIT;
+}

@@ -1,0 +1,431 @@
+/*
+ * Exec-time policy: a command started with SPAWN_NOTIFY, and all that it starts, stops at each
+ * execve until the judge (a connection that sent BOX_JUDGE) has answered. Every such spawn has a
+ * seccomp listener of its own, so which tree an execve belongs to is known and cannot be forged. No
+ * judge within JUDGE_MS, or no answer within ANSWER_MS: EPERM.
+ *
+ * This is a guardrail: the memory that argv was read from can be changed by another thread between
+ * the verdict and the kernel's own look at it.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "init_private.h"
+
+enum { JUDGE_MS = 2000, ANSWER_MS = 10000, ARGV_BYTES = 32 * 1024, ARGV_MAX = 512 };
+
+#if defined(__x86_64__)
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+struct listener {
+    LIST_ENTRY(listener) link;
+    struct watch watch;
+    uint32_t proc;
+};
+
+struct ask { /* one execve that waits */
+    TAILQ_ENTRY(ask) link;
+    uint64_t number;
+    uint64_t notif_id;
+    struct listener *listener;
+    uint32_t pid;
+    uint64_t file, argv; /* addresses in that process */
+    uint64_t deadline_ms;
+    bool sent;
+};
+
+struct start { /* a spawn whose first execve has not returned yet: the answer to the client waits
+                  for it */
+    LIST_ENTRY(start) link;
+    struct watch watch;
+    struct conn *conn; /* NULL: it has gone */
+    uint32_t tag;
+    struct proc *proc;
+};
+
+/* --------------------------------------------------------------- reading a stopped process */
+
+struct words { /* strings one after the other, as they go into the message */
+    char bytes[ARGV_BYTES];
+    size_t len;
+    uint32_t count;
+    bool truncated;
+};
+
+static ssize_t peek(pid_t pid, uint64_t at, void *out, size_t len)
+{
+    struct iovec local = { out, len }, remote = { (void *)(uintptr_t)at, len };
+
+    return process_vm_readv(pid, &local, 1, &remote, 1, 0);
+}
+
+/* Up to the next page at a time: what lies behind the string's end may not be mapped. */
+static bool add_word(struct words *w, pid_t pid, uint64_t at)
+{
+    size_t start = w->len;
+
+    while (w->len < sizeof(w->bytes) - 1) {
+        size_t room = sizeof(w->bytes) - 1 - w->len, to_page = 4096 - at % 4096;
+        ssize_t n = peek(pid, at, w->bytes + w->len, room < to_page ? room : to_page);
+        char *nul = n > 0 ? memchr(w->bytes + w->len, '\0', (size_t)n) : NULL;
+
+        if (n <= 0) {
+            w->len = start;
+            return false;
+        }
+        if (nul) {
+            w->len = (size_t)(nul + 1 - w->bytes);
+            w->count++;
+            return true;
+        }
+        w->len += (size_t)n;
+        at += (uint64_t)n;
+    }
+    w->bytes[w->len++] = '\0';
+    w->count++;
+    w->truncated = true;
+    return true;
+}
+
+/* The file first, then argv: argv[0] is whatever the caller likes to call it. */
+static void read_words(struct words *w, const struct ask *a)
+{
+    pid_t pid = (pid_t)a->pid;
+    uint64_t argv = a->argv, word;
+
+    w->len = w->count = 0;
+    w->truncated = !add_word(w, pid, a->file);
+    for (int i = 0; argv && !w->truncated; i++, argv += sizeof(word)) {
+        if (peek(pid, argv, &word, sizeof(word)) != (ssize_t)sizeof(word) || word == 0)
+            break;
+        if (i == ARGV_MAX || !add_word(w, pid, word))
+            w->truncated = true;
+    }
+}
+
+/* --------------------------------------------------------------- asks */
+
+static void answer_kernel(int listener_fd, uint64_t notif_id, bool allow)
+{
+    struct seccomp_notif_resp resp = { .id = notif_id };
+
+    if (allow)
+        resp.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    else
+        resp.error = -EPERM;
+    ioctl(listener_fd, SECCOMP_IOCTL_NOTIF_SEND, &resp); /* ENOENT: it was killed meanwhile */
+}
+
+static void ask_free(struct init *in, struct ask *a)
+{
+    TAILQ_REMOVE(&in->asks, a, link);
+    in->ask_count--;
+    free(a);
+}
+
+static void tell_spawner(struct proc *p, const char *reason)
+{
+    struct box_proc_ref ref = { .proc = p->number };
+    struct want *w;
+
+    for (w = TAILQ_FIRST(&p->wants); w; w = TAILQ_NEXT(w, by_proc))
+        if (w->spawner)
+            conn_send_tail(w->conn, BOX_EXEC_DENIED, w->tag, &ref, sizeof(ref), reason,
+                           strlen(reason) + 1);
+}
+
+static void deny(struct init *in, struct ask *a, const char *reason)
+{
+    struct proc *p = proc_by_number(in, a->listener->proc);
+
+    answer_kernel(a->listener->watch.fd, a->notif_id, false);
+    if (p) {
+        p->end.denied++;
+        tell_spawner(p, reason);
+    }
+    ask_free(in, a);
+}
+
+/*
+ * The words are read when they are sent and not when the execve stops: a judge that comes late, or
+ * again after the one before it was lost, sees them as they are then. Only the check of the id
+ * after reading makes them that process's.
+ */
+static void send_ask(struct init *in, struct ask *a)
+{
+    static struct words words;
+    struct box_exec_ask msg = { .ask = a->number, .proc = a->listener->proc, .pid = a->pid };
+
+    read_words(&words, a);
+    if (ioctl(a->listener->watch.fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &a->notif_id) < 0) {
+        ask_free(in, a);
+        return;
+    }
+    msg.argc = words.count;
+    msg.truncated = words.truncated;
+    a->sent = conn_send_tail(in->judge, BOX_EXEC_ASK, 0, &msg, sizeof(msg), words.bytes, words.len);
+    a->deadline_ms = clock_boot_ms() + (a->sent ? ANSWER_MS : JUDGE_MS);
+}
+
+static void new_ask(struct init *in, struct listener *l, const struct seccomp_notif *req)
+{
+    bool is_at = req->data.nr == SYS_execveat;
+    struct ask *a = NULL;
+
+    if (req->data.arch == NATIVE_ARCH && in->ask_count < MAX_ASKS)
+        a = calloc(1, sizeof(*a));
+    if (!a) {
+        answer_kernel(l->watch.fd, req->id, false);
+        return;
+    }
+    *a = (struct ask){ .number = ++in->last_ask,
+                       .notif_id = req->id,
+                       .listener = l,
+                       .pid = req->pid,
+                       .file = req->data.args[is_at ? 1 : 0],
+                       .argv = req->data.args[is_at ? 2 : 1],
+                       .deadline_ms = clock_boot_ms() + JUDGE_MS };
+    TAILQ_INSERT_TAIL(&in->asks, a, link);
+    in->ask_count++;
+    if (in->judge)
+        send_ask(in, a);
+}
+
+/* --------------------------------------------------------------- listeners */
+
+static void listener_free(struct init *in, struct listener *l)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks);
+
+    while (a) {
+        struct ask *next = TAILQ_NEXT(a, link);
+
+        if (a->listener == l)
+            ask_free(in, a);
+        a = next;
+    }
+    watch_stop(in, &l->watch);
+    LIST_REMOVE(l, link);
+    free(l);
+}
+
+static void listener_ready(struct init *in, struct watch *w, uint32_t events)
+{
+    struct listener *l = container_of(w, struct listener, watch);
+    union { /* room for a kernel whose structure has grown: it writes as much as it has */
+        struct seccomp_notif req;
+        char space[512];
+    } u = { .space = { 0 } };
+
+    if (!(events & EPOLLIN)) { /* hung up: the last process with this filter has ended */
+        listener_free(in, l);
+        return;
+    }
+    if (ioctl(w->fd, SECCOMP_IOCTL_NOTIF_RECV, &u.req) < 0)
+        return; /* ENOENT: killed before we came */
+    if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
+        new_ask(in, l, &u.req);
+    else
+        answer_kernel(w->fd, u.req.id,
+                      false); /* a filter that asks about anything else is not ours */
+}
+
+static void listener_new(struct init *in, uint32_t proc, int *fd)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+
+    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, NULL) < 0) {
+        free(l); /* the caller closes the fd, and every execve fails with ENOSYS */
+        return;
+    }
+    take_fd(fd);
+    l->proc = proc;
+    LIST_INSERT_HEAD(&in->listeners, l, link);
+}
+
+/* --------------------------------------------------------------- the start of such a process */
+
+static const struct msg_rule start_rules[] = {
+    { MSG_DONE, 0, 0, 1, 1 }, /* the listener */
+    { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+    { 0 },
+};
+
+static void start_free(struct init *in, struct start *s)
+{
+    s->proc->start = NULL;
+    watch_stop(in, &s->watch);
+    LIST_REMOVE(s, link);
+    free(s);
+}
+
+static void start_failed(struct init *in, struct start *s, struct cove_err *e)
+{
+    struct proc *p = s->proc;
+
+    if (p->end.denied && e->errnum == EPERM)
+        cove_fail(e, COVE_FORBIDDEN, "command '%.100s' was refused by the policy", p->command);
+    if (s->conn)
+        conn_send_error(s->conn, s->tag, e);
+    start_free(in, s);
+    if (p->has_cgroup)
+        cgroup_leave(in, p->number);
+    proc_free(in, p); /* its zombie is reaped as nobody's */
+}
+
+static void start_succeeded(struct init *in, struct start *s)
+{
+    struct box_spawned msg = { .proc = s->proc->number, .pid = (uint32_t)s->proc->pid };
+
+    if (s->conn && s->proc->pty >= 0 && !s->proc->log)
+        conn_send_fd(s->conn, BOX_SPAWNED, s->tag, &msg, sizeof(msg), s->proc->pty);
+    else if (s->conn)
+        conn_send(s->conn, BOX_SPAWNED, s->tag, &msg, sizeof(msg));
+    start_free(in, s);
+}
+
+static void start_ready(struct init *in, struct watch *w, uint32_t events)
+{
+    struct start *s = container_of(w, struct start, watch);
+    _Alignas(8) char buf[sizeof(struct msg_head) + sizeof(struct cove_err)];
+    struct cove_err e;
+    struct msg m;
+    int n = msg_recv(w->fd, buf, sizeof(buf), start_rules, MSG_DONTWAIT, &m, &e);
+
+    (void)events;
+    if (n == 0) {
+        start_succeeded(in, s); /* closed by execve */
+    } else if (n > 0 && m.head.type == MSG_DONE) {
+        listener_new(in, s->proc->number, &m.fds[0]);
+        msg_close_fds(&m);
+    } else if (n > 0) {
+        memcpy(&e, m.body, sizeof(e));
+        start_failed(in, s, &e);
+    }
+}
+
+int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
+                struct cove_err *e)
+{
+    struct start *s = calloc(1, sizeof(*s));
+
+    if (!s || watch_start(in, &s->watch, sock, EPOLLIN, start_ready, e) < 0) {
+        if (!s)
+            cove_fail(e, COVE_LIMIT, "out of memory");
+        free(s);
+        cove_close(sock);
+        return -1;
+    }
+    s->conn = c;
+    s->tag = tag;
+    s->proc = p;
+    p->start = s;
+    LIST_INSERT_HEAD(&in->starts, s, link);
+    return 0;
+}
+
+/* It ended before we saw its socket close: by its own error (which is in the socket), or killed, or
+ * very quickly. */
+void judge_proc_ended(struct init *in, struct proc *p, int wait_status)
+{
+    uint32_t number = p->number;
+
+    while (p && p->start) {
+        struct start *s = p->start;
+
+        start_ready(in, &s->watch, EPOLLIN);
+        p = proc_by_number(in, number);
+    }
+    if (p)
+        proc_ended(in, p, wait_status);
+}
+
+/* --------------------------------------------------------------- the judge */
+
+void judge_conn_closed(struct init *in, struct conn *c)
+{
+    struct start *s;
+    struct ask *a;
+
+    for (s = LIST_FIRST(&in->starts); s; s = LIST_NEXT(s, link))
+        if (s->conn == c)
+            s->conn = NULL;
+    if (in->judge != c)
+        return;
+    in->judge = NULL;
+    for (a = TAILQ_FIRST(&in->asks); a; a = TAILQ_NEXT(a, link)) {
+        a->sent = false; /* the next judge is asked again */
+        a->deadline_ms = clock_boot_ms() + JUDGE_MS;
+    }
+}
+
+void judge_expire(struct init *in, uint64_t now_ms)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks);
+
+    while (a) {
+        struct ask *next = TAILQ_NEXT(a, link);
+
+        if (a->deadline_ms <= now_ms)
+            deny(in, a,
+                 a->sent ? "the policy did not answer in time" : "there is no policy to ask");
+        a = next;
+    }
+}
+
+/* Safe: only those who may run anything here at all are connected; the last one to come is asked.
+ */
+int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks);
+
+    (void)e;
+    in->judge = c;
+    conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
+    while (a) {
+        struct ask *next = TAILQ_NEXT(a, link);
+
+        if (!a->sent)
+            send_ask(in, a);
+        a = next;
+    }
+    return 0;
+}
+
+int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    const struct box_exec_answer *args = m->body;
+    const char *reason;
+    struct ask *a;
+
+    (void)e;
+    if (tail_strings(m, sizeof(*args), &reason, 1) < 0 || c != in->judge)
+        return CUT_OFF;
+    for (a = TAILQ_FIRST(&in->asks); a; a = TAILQ_NEXT(a, link))
+        if (a->number == args->ask && a->sent)
+            break;
+    if (!a)
+        return 0; /* it was killed, or took too long */
+    if (!args->allow) {
+        deny(in, a, reason);
+        return 0;
+    }
+    answer_kernel(a->listener->watch.fd, a->notif_id, true);
+    ask_free(in, a);
+    return 0;
+}

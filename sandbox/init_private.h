@@ -1,0 +1,261 @@
+/* What the files of init share. Reading order: init.c, init_conn.c, init_proc.c, init_exec.c, then
+ * any. */
+#ifndef SANDBOX_INIT_PRIVATE_H
+#define SANDBOX_INIT_PRIVATE_H
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "cove/err.h"
+#include "cove/mem.h"
+#include "cove/msg.h"
+#include "cove/ring.h"
+#include "init_fds.h"
+
+/* Everything a client can make many of has a number here. */
+enum {
+    MAX_CONNS = 1024,
+    MAX_WANTS = 256,     /* of one connection: exits and ticks it waits for */
+    MAX_PROCS = 8192,    /* running and finished */
+    MAX_FINISHED = 1024, /* records of finished processes; the oldest goes first */
+    MAX_FINISHED_RING_BYTES = 64 << 20,
+    MAX_HELPERS = 16,  /* recursive removes at a time */
+    MAX_CONNECTS = 64, /* connects that did not succeed at once */
+    MAX_ASKS = 4096,   /* execve calls that wait for a verdict */
+    MAX_GROUPS = 64,
+    MAX_ARGS = 8192,
+    MAX_ENV = 2048,
+    MAX_LABEL = 256,
+    COMMAND_SHOWN = 512, /* bytes of a command that BOX_PROCS tells */
+    PAGE_BYTES = 64 * 1024,
+};
+
+/* What a handler returns beside 0 and -1 (a cove_err for the client): this is no message of ours,
+ * cut it off. */
+enum { CUT_OFF = -2 };
+
+struct init;
+
+/* --- loop (init.c): one event at a time, so that none is ever about what the one before has freed
+ * --- */
+struct watch {
+    int fd; /* -1: not watched; owned by whoever embeds the watch */
+    void (*ready)(struct init *in, struct watch *w, uint32_t events);
+};
+
+int watch_start(struct init *in, struct watch *w, int fd, uint32_t events,
+                void (*ready)(struct init *, struct watch *, uint32_t), struct cove_err *e);
+void watch_stop(struct init *in, struct watch *w); /* and close */
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+/* --- connections (init_conn.c) --- */
+enum want_kind { WANT_EXIT, WANT_TICK };
+
+struct want { /* a connection waits for something of a process */
+    TAILQ_ENTRY(want) by_conn, by_proc;
+    struct conn *conn;
+    struct proc *proc;
+    enum want_kind kind;
+    uint32_t tag;
+    uint64_t pos; /* of a tick */
+    bool spawner; /* it started the process: denials go here too */
+};
+TAILQ_HEAD(want_list, want);
+
+struct conn {
+    LIST_ENTRY(conn) link;
+    struct watch watch;
+    struct want_list wants;
+    unsigned want_count;
+    bool cut; /* no more of this one: it goes at its next event */
+};
+
+void conn_accept(struct init *in, struct watch *w, uint32_t events);
+void conn_cut(struct conn *c);
+/* False when it could not be sent; the connection is then cut off. */
+bool conn_send(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len);
+bool conn_send_tail(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len,
+                    const void *tail, size_t tail_len);
+bool conn_send_fd(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len,
+                  int fd);
+void conn_send_error(struct conn *c, uint32_t tag, const struct cove_err *e);
+struct want *want_new(struct conn *c, struct proc *p, enum want_kind kind, uint32_t tag,
+                      struct cove_err *e);
+void want_free(struct want *w);
+/* The tail of a message as exactly `count` strings: 0, or CUT_OFF. */
+int tail_strings(const struct msg *m, size_t body_size, const char **ret, size_t count);
+
+typedef int (*verb_fn)(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+const struct msg_rule *init_rules(void);                                          /* init.c */
+int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* init.c */
+
+/* --- users (init_users.c) --- */
+struct user {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[MAX_GROUPS];
+    size_t group_count;
+    char name[64], home[256], shell[128];
+};
+
+int user_find(const char *name_or_number, struct user *ret, struct cove_err *e);
+/* An absolute path as it is, a relative one below the user's home. */
+int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], struct cove_err *e);
+/* Between these two, file access is checked as that user's; root keeps what root may. */
+int user_enter(const struct user *u, struct cove_err *e);
+void user_leave(void);
+
+/* --- processes (init_proc.c) --- */
+struct log;
+struct start;
+
+struct proc {
+    TAILQ_ENTRY(proc) link; /* in init.running or init.finished */
+    uint32_t number;
+    pid_t pid;
+    uint32_t flags;
+    bool running;
+    bool has_cgroup;
+    struct cove_end end;
+    char *label, *command;
+    struct want_list wants;
+    struct log *log; /* NULL: no ring */
+    int stdin_fd;    /* write end with SPAWN_STDIN, else -1 */
+    int pty;         /* master with SPAWN_PTY, else -1 */
+    uint32_t kill_cause;
+    int kill_signo;
+    uint64_t kill_limit;
+    uint64_t oom_before, pids_before; /* the counters when it started */
+    uint64_t cpu_us;                  /* of its tree, once it has ended */
+    uint64_t kept_bytes;              /* of its ring, as counted in finished_ring_bytes */
+    struct start *start;              /* with SPAWN_NOTIFY, until execve is through */
+};
+TAILQ_HEAD(proc_list, proc);
+
+struct proc *proc_by_number(struct init *in, uint32_t number);
+/* By number or, when that is 0, the newest with this label. */
+int proc_find(struct init *in, uint32_t number, const char *label, struct proc **ret,
+              struct cove_err *e);
+int proc_add(struct init *in, struct proc *p, struct cove_err *e);
+void proc_free(struct init *in, struct proc *p);
+void proc_drop_if_done(struct init *in, struct proc *p);
+void proc_kill_tree(struct init *in, struct proc *p);
+void proc_reap(struct init *in, struct watch *w, uint32_t events);
+void proc_ended(struct init *in, struct proc *p, int wait_status);
+int on_signal(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_wait(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+
+/* --- spawning (init_spawn.c), and what the child does (init_exec.c) --- */
+struct exec_job { /* all that the child needs, made ready by init: the child allocates nothing */
+    const char *cwd;
+    bool cwd_is_home; /* may be missing: then / */
+    char **argv, **env;
+    struct user user;
+    int stdio[3];
+    bool pty; /* stdio[0] becomes the controlling terminal */
+    uint64_t max_open_files, max_file_bytes;
+    struct sock_fprog filter; /* len 0: none */
+    int notify_sock;          /* the listener goes there, and then an error; -1: no notifications */
+    struct cove_err err; /* the child's, through shared memory or notify_sock; code 0: it runs */
+};
+
+int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+/* Start the child in that cgroup (-1: ours) and return its pid. Without notify_sock it has called
+ * execve by then. */
+pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e);
+void exec_setup(void); /* before init raises its own limits */
+
+/* --- log rings (init_log.c) --- */
+int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e);
+int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
+                 struct cove_err *e);
+int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
+void log_drain(struct init *in, struct proc *p); /* all that was written up to now */
+bool log_is_open(const struct proc *p);          /* somebody may still write */
+uint64_t log_bytes(const struct proc *p);        /* memory it takes */
+void log_tick(struct init *in, struct proc *p);  /* tell those who wait */
+void log_free(struct init *in, struct proc *p);
+void logs_expire(struct init *in, uint64_t now_ms);
+int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+
+/* --- cgroups (init_cgroup.c) --- */
+void cgroup_setup(struct init *in);
+int cgroup_make(struct init *in, uint32_t number, int *ret_fd,
+                struct cove_err *e);                 /* -1: without */
+int cgroup_kill(struct init *in, uint32_t number);   /* 0, or -1 and errno */
+void cgroup_leave(struct init *in, uint32_t number); /* remove it, now or when it is empty */
+void cgroup_sweep(struct init *in);
+uint64_t cgroup_cpu_us(struct init *in, uint32_t number);
+uint64_t cgroup_oom_kills(const struct init *in);
+uint64_t cgroup_pids_refused(const struct init *in);
+uint64_t cgroup_memory_limit(void);
+uint64_t cgroup_pids_limit(void);
+
+/* --- files (init_files.c, init_remove.c) and ports (init_ports.c) --- */
+int file_fail(struct cove_err *e, const char *path); /* errno as the client's error */
+int on_open(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_list(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_mkdir(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_rename(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+void helpers_conn_closed(struct init *in, struct conn *c);
+void ports_conn_closed(struct init *in, struct conn *c);
+void ports_expire(struct init *in, uint64_t now_ms);
+
+/* --- exec-time policy (init_judge.c) --- */
+int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
+                struct cove_err *e);
+void judge_proc_ended(struct init *in, struct proc *p, int wait_status);
+void judge_conn_closed(struct init *in, struct conn *c);
+void judge_expire(struct init *in, uint64_t now_ms);
+int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+
+/* --- all of it --- */
+struct init {
+    int epoll;
+    int spare_fd; /* given up for a moment when descriptors run out, to turn a client away */
+    struct watch listen, signals;
+    LIST_HEAD(, conn) conns;
+    unsigned conn_count;
+
+    struct proc **procs; /* all, by number: numbers only grow, so adding keeps the order */
+    size_t proc_count, proc_room;
+    struct proc_list running, finished; /* finished: the oldest end first */
+    unsigned finished_count;
+    uint64_t finished_ring_bytes;
+    uint32_t last_number;
+
+    bool has_cgroup;
+    int oom_fd, pids_fd; /* the counters' files, -1: none */
+    uint32_t *lingering; /* numbers of cgroups that were not empty yet */
+    size_t lingering_count, lingering_room, sweep_at;
+
+    unsigned held_logs; /* rings that hold back their ticks for a moment */
+    LIST_HEAD(, helper) helpers;
+    LIST_HEAD(, connecting) connects;
+    unsigned helper_count, connect_count;
+
+    struct conn *judge;
+    TAILQ_HEAD(, ask) asks;
+    LIST_HEAD(, listener) listeners;
+    LIST_HEAD(, start) starts;
+    uint64_t last_ask;
+    unsigned ask_count;
+};
+
+#endif

@@ -1,0 +1,647 @@
+/*
+ * The keeper.
+ *
+ * privilege  root
+ * does       namespaces, mounts, cgroups, time to live, warm pool, supervision, reload
+ * never      parses HTTP or JSON of clients, touches a sandbox's files by a path of the sandbox's making
+ *
+ * Theory of operation. One thread, one epoll loop. Workers ask over SEQPACKET connections to <run_dir>/keeper.sock (table
+ * `calls`: everything a worker can make root do). Each box is watched through a pidfd, each one being built through
+ * its ready pipe as well. What the keeper knows of boxes is written through to shared memory, where workers read it without
+ * asking; commands in an existing sandbox do not pass here at all. When the keeper dies nothing else does: a new one reads the
+ * shared memory, opens pidfds anew and goes on (adopt.c).
+ *
+ * Signals: SIGTERM, SIGINT stop everything, sandboxes included; SIGQUIT stops keeper and workers and leaves the sandboxes to
+ * a successor; SIGHUP reads configuration, policy and keys again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/buf.h"
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "keeper_private.h"
+
+/* ------------------------------------------------------------------ events */
+
+int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e)
+{
+    struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)kind << 32 | index };
+
+    if (epoll_ctl(k->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "epoll");
+    return 0;
+}
+
+void keeper_unwatch(struct keeper *k, int fd)
+{
+    if (fd >= 0)
+        epoll_ctl(k->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* ------------------------------------------------------------------ clients: threads of workers */
+
+static void client_close(struct keeper *k, uint32_t i)
+{
+    keeper_unwatch(k, k->clients[i].sock);
+    k->clients[i].sock = cove_close(k->clients[i].sock);
+    boxes_forget_client(k, i);
+}
+
+void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                   size_t len)
+{
+    struct client *c = &k->clients[w->client];
+    struct cove_err err;
+
+    if (c->sock < 0 || c->generation != w->client_generation)
+        return;
+    /* A worker that does not read its answers loses the connection, nobody else waits for it. */
+    if (msg_send(c->sock, type, w->tag, body, len, NULL, 0, NULL, 0, MSG_DONTWAIT, &err) < 0)
+        shutdown(c->sock, SHUT_RDWR);
+}
+
+void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err)
+{
+    keeper_answer(k, w, MSG_ERROR, err, sizeof(*err));
+}
+
+static void on_accept(struct keeper *k)
+{
+    AUTO_CLOSE int sock = accept4(k->listen, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    for (uint32_t i = 0; sock >= 0 && i < CLIENTS_MAX; i++) {
+        struct client *c = &k->clients[i];
+
+        if (c->sock >= 0)
+            continue;
+        if (keeper_watch(k, sock, SRC_CLIENT, i, NULL) == 0) {
+            c->sock = take_fd(&sock);
+            c->generation++;
+        }
+        return;
+    }
+}
+
+/* ------------------------------------------------------------------ calls */
+
+/* Strings of a message end within their field and hold no control characters. */
+static bool is_text(const char *s, size_t size, bool may_be_empty)
+{
+    size_t len = strnlen(s, size);
+
+    if (len == size || (len == 0 && !may_be_empty))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)s[i] < ' ')
+            return false;
+    return true;
+}
+
+#define IS_TEXT(field, may_be_empty) is_text((field), sizeof(field), (may_be_empty))
+
+static void answer_result(struct keeper *k, const struct waiter *w, int rc,
+                          const struct cove_err *err)
+{
+    if (rc < 0)
+        keeper_answer_error(k, w, err);
+    else
+        keeper_answer(k, w, MSG_DONE, NULL, 0);
+}
+
+/* Safe for any caller: at most it makes a sandbox for a tenant, within max_sandboxes. */
+static bool on_claim(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    struct keeper_claim args;
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.project, false) ||
+        !IS_TEXT(args.template, true))
+        return false;
+    boxes_claim(k, &args, w);
+    return true;
+}
+
+/* Safe: only what carries the tenant's name can die, and a worker speaks for all tenants anyway. */
+static bool on_retire(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    struct keeper_retire args;
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, true) ||
+        !IS_TEXT(args.project, args.id[0] != '\0'))
+        return false;
+    boxes_retire(k, &args, w);
+    return true;
+}
+
+/* Safe: the new end is bounded. */
+static bool on_extend(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    struct keeper_extend args;
+    struct cove_err err = { 0 };
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    answer_result(k, w, boxes_extend(k, &args, &err), &err);
+    return true;
+}
+
+static bool freeze_or_thaw(struct keeper *k, const void *body, bool freeze, const struct waiter *w)
+{
+    struct keeper_which args;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    answer_result(k, w, boxes_freeze(k, &args, freeze, &err), &err);
+    return true;
+}
+
+/* Safe: stops a sandbox from running, and nothing else. */
+static bool on_freeze(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    (void)len;
+    return freeze_or_thaw(k, body, true, w);
+}
+
+static bool on_thaw(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    (void)len;
+    return freeze_or_thaw(k, body, false, w);
+}
+
+struct keeper_call {
+    struct msg_rule rule;
+    bool (*handle)(struct keeper *k, const void *body, size_t len, const struct waiter *w);
+};
+
+static const struct keeper_call calls[] = { /* everything a worker can make root do */
+    { { KEEPER_CLAIM, sizeof(struct keeper_claim), 0, 0, 0 }, on_claim },
+    { { KEEPER_RETIRE, sizeof(struct keeper_retire), 0, 0, 0 }, on_retire },
+    { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
+    { { KEEPER_FREEZE, sizeof(struct keeper_which), 0, 0, 0 }, on_freeze },
+    { { KEEPER_THAW, sizeof(struct keeper_which), 0, 0, 0 }, on_thaw },
+};
+
+static const struct keeper_call *find_call(uint32_t type)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+        if (calls[i].rule.type == type)
+            return &calls[i];
+    return NULL;
+}
+
+static void on_client(struct keeper *k, uint32_t i)
+{
+    struct msg_rule rules[ARRAY_SIZE(calls) + 1] = { 0 };
+    struct client *c = &k->clients[i];
+    char buf[8192];
+    struct cove_err err = { 0 };
+    struct waiter w = { .client = i, .client_generation = c->generation };
+    struct msg m;
+    int rc;
+
+    for (size_t n = 0; n < ARRAY_SIZE(calls); n++)
+        rules[n] = calls[n].rule;
+    rc = msg_recv(c->sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, &err);
+    if (rc < 0 && err.code == COVE_BUSY)
+        return;
+    if (rc < 0)
+        log_error("worker's message refused", &err);
+    w.tag = rc == 1 ? m.head.tag : 0;
+    if (rc != 1 || !find_call(m.head.type)->handle(k, m.body, m.body_len, &w))
+        client_close(k, i);
+}
+
+/* ------------------------------------------------------------------ signals */
+
+static int load_config(struct keeper *k, struct cove_config *ret, struct cove_err *e)
+{
+    struct cove_config c;
+
+    config_default(&c);
+    if (k->config_path && config_load(k->config_path, &c, e) < 0)
+        return -1;
+    for (char *const *o = k->overrides; o && *o; o++) {
+        char pair[1024], *eq;
+
+        if (!text_copy(pair, sizeof(pair), *o) || !(eq = strchr(pair, '=')))
+            return cove_fail(e, COVE_INVALID, "-o %s: not of the form key=value", *o);
+        *eq = '\0';
+        if (config_set(&c, pair, eq + 1, e) < 0)
+            return cove_context(e, "-o");
+    }
+    if (config_check(&c, e) < 0)
+        return -1;
+    *ret = c;
+    return 0;
+}
+
+/* What is fixed while we run keeps its value; the rest holds for what is made from now on. */
+static void keep_fixed_settings(struct cove_config *next, const struct cove_config *now)
+{
+    memcpy(next->run_dir, now->run_dir, sizeof(next->run_dir));
+    memcpy(next->state_dir, now->state_dir, sizeof(next->state_dir));
+    memcpy(next->cgroup, now->cgroup, sizeof(next->cgroup));
+    memcpy(next->worker_user, now->worker_user, sizeof(next->worker_user));
+    memcpy(next->socket_group, now->socket_group, sizeof(next->socket_group));
+    next->max_sandboxes = now->max_sandboxes;
+    next->threads = now->threads;
+    next->id_base = now->id_base;
+    next->id_count = now->id_count;
+}
+
+static void apply_log_level(const struct cove_config *c)
+{
+    enum log_level level;
+
+    if (log_level_parse(c->log_level, &level, NULL) == 0)
+        log_set_level(level);
+}
+
+static void reload(struct keeper *k)
+{
+    struct cove_config next;
+    struct cove_err err = { 0 };
+
+    if (load_config(k, &next, &err) < 0) {
+        log_error("configuration refused, the old one stays", &err);
+        return;
+    }
+    keep_fixed_settings(&next, &k->config);
+    k->config = next;
+    apply_log_level(&k->config);
+    if (publish_all(k, &err) < 0)
+        log_error("policy or keys refused, the old ones stay", &err);
+    workers_drain_all(k); /* the old ones finish what they have; new ones read the new configuration */
+    workers_start(k);
+    log_event(LOG_LEVEL_INFO, "configuration reloaded");
+}
+
+static void reap_sweepers(struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        pid_t pid = k->boxes[i].sweeper;
+
+        if (pid > 0 && waitpid(pid, NULL, WNOHANG) == pid)
+            boxes_on_sweeper(k, pid);
+    }
+}
+
+/* Returns the signal that ends the loop, or 0. */
+static int on_signal(struct keeper *k)
+{
+    struct signalfd_siginfo info;
+
+    while (read(k->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        switch (info.ssi_signo) {
+        case SIGCHLD:
+            reap_sweepers(k);
+            break;
+        case SIGHUP:
+            reload(k);
+            break;
+        default:
+            return (int)info.ssi_signo;
+        }
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static int dispatch(struct keeper *k, const struct epoll_event *ev)
+{
+    uint32_t index = (uint32_t)ev->data.u64;
+
+    switch ((enum source)(ev->data.u64 >> 32)) {
+    case SRC_SIGNAL:
+        return on_signal(k);
+    case SRC_LISTEN:
+        on_accept(k);
+        break;
+    case SRC_INOTIFY:
+        publish_on_inotify(k);
+        break;
+    case SRC_CLIENT:
+        if (k->clients[index].sock >= 0)
+            on_client(k, index);
+        break;
+    case SRC_BOX_READY:
+        if (k->boxes[index].build.ready >= 0)
+            boxes_on_ready(k, index);
+        break;
+    case SRC_BOX_PID:
+        if (k->boxes[index].build.pidfd >= 0)
+            boxes_on_death(k, index);
+        break;
+    case SRC_WORKER:
+        if (k->workers[index].pid)
+            workers_on_exit(k, index);
+        break;
+    }
+    return 0;
+}
+
+static int loop(struct keeper *k)
+{
+    int signo = 0;
+
+    while (!signo) {
+        struct epoll_event events[32];
+        uint64_t next = boxes_tick(k), now = clock_boot_ms();
+        int n;
+
+        if (k->publish_at_ms && k->publish_at_ms < next)
+            next = k->publish_at_ms;
+        if (now < k->worker_retry_ms && k->worker_retry_ms < next)
+            next = k->worker_retry_ms;
+        n = epoll_wait(k->epoll, events, ARRAY_SIZE(events), next > now ? (int)(next - now) : 0);
+        for (int i = 0; i < n && !signo; i++)
+            signo = dispatch(k, &events[i]);
+        publish_tick(k);
+        workers_start(k);
+    }
+    return signo;
+}
+
+/* ------------------------------------------------------------------ set-up */
+
+static int setup_signals(struct keeper *k, struct cove_err *e)
+{
+    static const int handled[] = { SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD };
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_SIZE(handled); i++)
+        sigaddset(&set, handled[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    k->epoll = epoll_create1(EPOLL_CLOEXEC);
+    k->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (k->epoll < 0 || k->signals < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "event loop");
+    return keeper_watch(k, k->signals, SRC_SIGNAL, 0, e);
+}
+
+static int make_dir(const char *path, mode_t mode, gid_t gid, struct cove_err *e)
+{
+    if (mkdir(path, mode) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    if (chown(path, 0, gid) < 0 || chmod(path, mode) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    return 0;
+}
+
+static int open_dir(const char *path, int *ret, struct cove_err *e)
+{
+    *ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_INVALID, "%s", path) : 0;
+}
+
+/*
+ * run_dir may be searched by all, since nginx's user has to reach fcgi.sock in it; what is in it says itself who may touch it.
+ */
+static int setup_dirs(struct keeper *k, struct cove_err *e)
+{
+    const struct cove_config *c = &k->config;
+    char path[640];
+
+    if (make_dir(c->run_dir, 0755, 0, e) < 0 || make_dir(c->state_dir, 0711, 0, e) < 0 ||
+        open_dir(c->state_dir, &k->state_dir, e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/boxes", c->run_dir);
+    if (make_dir(path, 0750, k->worker_gid, e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/profiles", c->run_dir);
+    if (make_dir(path, 0750, k->worker_gid, e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/boxes", c->state_dir);
+    if (make_dir(path, 0700, 0, e) < 0)
+        return -1;
+    return open_dir(path, &k->boxes_dir, e);
+}
+
+/* One keeper per run_dir: the lock is held as long as the process lives, whatever ends it. */
+static int setup_pidfile(struct keeper *k, struct cove_err *e)
+{
+    char path[256], text[16];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/coved.pid", k->config.run_dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        close(fd);
+        return cove_fail(e, COVE_CONFLICT, "a keeper is running already in %s", k->config.run_dir);
+    }
+    snprintf(text, sizeof(text), "%d\n", getpid());
+    if (ftruncate(fd, 0) < 0 || write(fd, text, strlen(text)) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    return 0; /* stays open */
+}
+
+static int open_exe(const struct keeper *k, const char *name, int *ret, struct cove_err *e)
+{
+    char path[640];
+
+    snprintf(path, sizeof(path), "%s/%s", k->config.libexec_dir, name);
+    *ret = open(path, O_PATH | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_INVALID, "%s", path) : 0;
+}
+
+static int setup_socket(struct keeper *k, struct cove_err *e)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+
+    k->clients = calloc(CLIENTS_MAX, sizeof(*k->clients));
+    if (!k->clients)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        k->clients[i].sock = -1;
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/keeper.sock", k->config.run_dir);
+    unlink(addr.sun_path);
+    k->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (k->listen < 0 || bind(k->listen, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        chown(addr.sun_path, (uid_t)-1, k->worker_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
+        listen(k->listen, 1024) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "%s", addr.sun_path);
+    return keeper_watch(k, k->listen, SRC_LISTEN, 0, e);
+}
+
+static int setup_state(struct keeper *k, struct cove_err *e)
+{
+    char path[256];
+    bool kept = false;
+
+    snprintf(path, sizeof(path), "%s/state", k->config.run_dir);
+    if (state_open(path, k->worker_gid, (uint32_t)k->config.max_sandboxes, WORKER_SLOTS,
+                   (uint32_t)k->config.threads, &k->state, &kept, e) < 0)
+        return -1;
+    k->boxes = calloc(state_box_count(k->state), sizeof(*k->boxes));
+    if (!k->boxes)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (adopt_boxes(k, kept, e) < 0)
+        return -1;
+    adopt_workers(k);
+    return 0;
+}
+
+/* Three descriptors a box, one a client: the default of 1024 is soon used up. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int setup(struct keeper *k, struct cove_err *e)
+{
+    if (geteuid() != 0)
+        return cove_fail(e, COVE_INVALID, "the keeper makes namespaces and must be started as root");
+    umask(022);
+    raise_file_limit();
+    if (resolve_user(k->config.worker_user, &k->worker_uid, &k->worker_gid, e) < 0 ||
+        resolve_group(k->config.socket_group, &k->socket_gid, e) < 0 || setup_dirs(k, e) < 0 ||
+        setup_pidfile(k, e) < 0 || setup_signals(k, e) < 0 ||
+        open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
+        open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
+        cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
+        template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 ||
+        publish_all(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
+        return -1;
+    publish_watch(k);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static void remove_run_files(const struct keeper *k)
+{
+    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state", "state.workers",
+                                         "policy",      "keys",      "coved.pid" };
+    char path[256];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, names[i]);
+        unlink(path);
+    }
+}
+
+static void stop(struct keeper *k, int signo)
+{
+    k->stopping = true;
+    log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
+    if (signo != SIGQUIT)
+        boxes_destroy_all(k);
+    workers_stop(k);
+    if (signo != SIGQUIT) {
+        cgroup_remove_all(&k->cgroups, k->config.cgroup);
+        remove_run_files(k);
+    }
+    log_event(LOG_LEVEL_INFO, "keeper stopped");
+}
+
+static int usage(FILE *to, int code)
+{
+    fputs("usage: coved [-c FILE] [-o KEY=VALUE]... [--check | --show-config | --version]\n", to);
+    return code;
+}
+
+static int show_config(const struct cove_config *c)
+{
+    struct buf text;
+
+    buf_init(&text, 64 * 1024);
+    config_print(c, &text);
+    fwrite(text.data, 1, text.len, stdout);
+    buf_done(&text);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        { "config", required_argument, NULL, 'c' }, { "set", required_argument, NULL, 'o' },
+        { "check", no_argument, NULL, 'k' },        { "show-config", no_argument, NULL, 's' },
+        { "version", no_argument, NULL, 'V' },      { "help", no_argument, NULL, 'h' },
+        { NULL, 0, NULL, 0 },
+    };
+    static struct keeper keeper = { .epoll = -1, .signals = -1, .inotify = -1, .listen = -1 };
+    char **overrides = calloc((size_t)argc + 1, sizeof(*overrides));
+    struct cove_err err = { 0 };
+    int opt, count = 0, check = 0, show = 0;
+
+    log_init("keeper", LOG_LEVEL_INFO);
+    while (overrides && (opt = getopt_long(argc, argv, "c:o:h", options, NULL)) != -1) {
+        switch (opt) {
+        case 'c':
+            keeper.config_path = strdup(optarg);
+            break;
+        case 'o':
+            overrides[count++] = strdup(optarg);
+            break;
+        case 'k':
+            check = 1;
+            break;
+        case 's':
+            show = 1;
+            break;
+        case 'V':
+            puts("coved " COVE_VERSION);
+            return 0;
+        default:
+            return usage(opt == 'h' ? stdout : stderr, opt == 'h' ? 0 : 2);
+        }
+    }
+    if (optind < argc)
+        return usage(stderr, 2);
+    keeper.overrides = overrides;
+    if (load_config(&keeper, &keeper.config, &err) < 0) {
+        fprintf(stderr, "coved: %s\n", err.msg);
+        return 2;
+    }
+    if (check || show)
+        return show ? show_config(&keeper.config) : 0;
+    apply_log_level(&keeper.config);
+    title_init(argc, argv);
+    if (setup(&keeper, &err) < 0) {
+        log_error("keeper not started", &err);
+        fprintf(stderr, "coved: %s\n", err.msg);
+        return 1;
+    }
+    title_set("cove: keeper");
+    workers_start(&keeper);
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        if (keeper.workers[i].pid && !keeper.workers[i].child)
+            kill(keeper.workers[i].pid, SIGTERM); /* the keeper before's: ours are up now */
+    log_event(LOG_LEVEL_INFO, "keeper started", LOG_S("version", COVE_VERSION),
+              LOG_S("run_dir", keeper.config.run_dir));
+    stop(&keeper, loop(&keeper));
+    return 0;
+}

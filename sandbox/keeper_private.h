@@ -1,0 +1,112 @@
+/* The keeper's own state, shared by keeper.c, boxes.c, adopt.c, workers.c and publish.c. */
+#ifndef COVE_KEEPER_PRIVATE_H
+#define COVE_KEEPER_PRIVATE_H
+
+#include "sandbox_private.h"
+
+enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
+
+/* Who waits for an answer about a box. The client may be gone by then: it is found again by number. */
+struct waiter {
+    struct waiter *next;
+    uint32_t client;
+    uint32_t client_generation;
+    uint32_t tag;
+};
+
+struct box { /* what the keeper alone needs to know of a box; the rest is `info`, mirrored in shared memory */
+    struct box_info info;
+    struct build build;      /* pidfd while it lives, ready while it is being built */
+    struct waiter *waiters;  /* for it to be ready, or to be dead */
+    uint64_t build_began_ms;
+    uint64_t lifetime_ms, reuse_ms; /* of the project it is promised to while it is being built */
+    pid_t sweeper;
+    bool child;    /* ours to reap; false after a restart of the keeper */
+    bool promised; /* a project waits for it: info.tenant and .project are set */
+    bool dead;     /* init has ended; cgroup and files are left to remove */
+};
+
+struct client { /* a connection of a worker's thread */
+    int sock; /* -1: free */
+    uint32_t generation;
+};
+
+struct worker {
+    pid_t pid;
+    int pidfd;
+    uint64_t began_ms;
+    bool draining; /* of an older configuration, or an older keeper */
+    bool child;
+};
+
+struct keeper {
+    struct cove_config config;
+    const char *config_path;
+    char *const *overrides; /* "key=value", NULL-terminated */
+
+    int epoll, signals, inotify;
+    int listen;      /* <run_dir>/keeper.sock */
+    int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
+    int state_dir, boxes_dir, init_exe, worker_exe;
+    uid_t worker_uid;
+    gid_t worker_gid, socket_gid;
+
+    struct state *state;
+    struct cgroups cgroups;
+    struct box *boxes; /* state_box_count() of them */
+    uint64_t pool_retry_ms;
+    uint64_t publish_at_ms; /* 0: nothing to publish */
+
+    struct worker workers[WORKER_SLOTS];
+    uint64_t worker_retry_ms;
+    struct client *clients;
+    bool stopping;
+};
+
+/* What an epoll event is about: kind in the upper half, index in the lower. */
+enum source { SRC_SIGNAL, SRC_LISTEN, SRC_INOTIFY, SRC_CLIENT, SRC_BOX_READY, SRC_BOX_PID, SRC_WORKER };
+int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
+void keeper_unwatch(struct keeper *k, int fd);
+
+/* Answer a waiter, if its client is still there. */
+void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body, size_t len);
+void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err);
+
+/* ------------------------------------------------------------------ boxes.c */
+
+void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
+void boxes_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
+int boxes_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
+int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze, struct cove_err *e);
+void boxes_on_ready(struct keeper *k, uint32_t index);
+void boxes_on_death(struct keeper *k, uint32_t index);
+void boxes_on_sweeper(struct keeper *k, pid_t pid);
+/* Expire, refill the pool, retry removals. Returns when it wants to be called again, in CLOCK_BOOTTIME ms. */
+uint64_t boxes_tick(struct keeper *k);
+void boxes_destroy(struct keeper *k, uint32_t index);
+void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
+void boxes_forget_client(struct keeper *k, uint32_t client);
+
+/* ------------------------------------------------------------------ adopt.c */
+
+/* After a restart: take up what lives, end what is half-made, sweep what nobody owns. */
+int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e);
+void adopt_workers(struct keeper *k);
+
+/* ------------------------------------------------------------------ workers.c */
+
+int workers_listen(struct keeper *k, struct cove_err *e);
+void workers_start(struct keeper *k); /* as many as configured are up or coming up */
+void workers_drain_all(struct keeper *k);
+void workers_on_exit(struct keeper *k, uint32_t index);
+void workers_stop(struct keeper *k); /* drain, then kill what is left */
+
+/* ------------------------------------------------------------------ publish.c */
+
+/* Validate policy, profiles and keys, and put them where workers read them. */
+int publish_all(struct keeper *k, struct cove_err *e);
+void publish_watch(struct keeper *k);
+void publish_on_inotify(struct keeper *k);
+void publish_tick(struct keeper *k);
+
+#endif

@@ -1,0 +1,19 @@
+# The caller's side, for workers, gate and cli.
+noinst_LIBRARIES += libclient.a
+libclient_a_SOURCES = \
+	include/cove/client.h include/cove/state.h include/cove/ring.h \
+	sandbox/client.c sandbox/state.c sandbox/ring.c
+
+noinst_LIBRARIES += libsandbox.a
+libsandbox_a_SOURCES = \
+	sandbox/sandbox_private.h sandbox/keeper_private.h sandbox/init_fds.h \
+	sandbox/tools.c sandbox/cgroup.c sandbox/userns.c sandbox/mounts.c sandbox/template.c \
+	sandbox/build.c sandbox/sweep.c
+
+sbin_PROGRAMS += coved
+coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/publish.c
+coved_LDADD = libsandbox.a libclient.a libpolicy.a libbase.a \
+	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lcap
+
+EXTRA_DIST += sandbox/README.md
+include sandbox/init.mk

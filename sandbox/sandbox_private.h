@@ -1,0 +1,128 @@
+/* What the keeper's files share among themselves. Workers never see this. */
+#ifndef COVE_SANDBOX_PRIVATE_H
+#define COVE_SANDBOX_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cove/config.h"
+#include "cove/err.h"
+#include "cove/state.h"
+
+/* ------------------------------------------------------------------ cgroup.c */
+
+enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CONTROLLERS };
+
+struct cgroups {             /* our corner of the hierarchies */
+    int v2;                  /* directory fd: <v2 mount>/.../NAME */
+    int v1[CGROUP_CONTROLLERS]; /* <v1 mount>/NAME where a controller is on v1, else -1 */
+    bool on_v2[CGROUP_CONTROLLERS];
+};
+
+struct cgroup_limits {
+    uint64_t memory_bytes, pids, cpu_percent; /* 0 = none */
+};
+
+struct cgroup_box { /* one sandbox's directories; memory and pids are where its counters are */
+    int v2, memory, pids;
+};
+
+int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e);
+void cgroup_done(struct cgroups *cg);   /* closes */
+void cgroup_remove_all(struct cgroups *cg, const char *name); /* kills whatever is left, removes the directories */
+int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
+                      uid_t root_uid, struct cgroup_box *ret, struct cove_err *e);
+void cgroup_box_close(struct cgroup_box *b);
+/* v1 controllers only: on v2 the process is born in its cgroup. */
+int cgroup_attach_v1(const struct cgroups *cg, const char *id, pid_t pid, struct cove_err *e);
+void cgroup_kill_box(const struct cgroups *cg, const char *id);
+int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e);
+/* 0 when nothing is left of it, -1 while processes in it are still ending. */
+int cgroup_remove_box(const struct cgroups *cg, const char *id);
+/* Is this pid in that box? Guards against killing a stranger who got a recycled pid. */
+bool cgroup_has_pid(const struct cgroups *cg, const char *id, pid_t pid);
+typedef void (*cgroup_box_fn)(void *arg, const char *id);
+void cgroup_each_box(const struct cgroups *cg, cgroup_box_fn each, void *arg);
+
+/* ------------------------------------------------------------------ userns.c */
+
+struct id_range {
+    uint32_t base, count; /* inside 0..count-1 is base.. on the host */
+};
+
+int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e);
+
+/* ------------------------------------------------------------------ template.c */
+
+/* Make the template `base` below state_dir if it is not there or was made by another version. */
+int template_make_base(int state_dir_fd, struct cove_err *e);
+void template_sweep_old(int state_dir_fd); /* while no sandbox lives */
+
+struct template { /* an opened one */
+    int root;      /* the directory that becomes / */
+    int usr;       /* the directory that becomes /usr, -1 if root has its own */
+};
+
+int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
+void template_close(struct template *t);
+
+/* ------------------------------------------------------------------ mounts.c */
+
+struct box_mounts { /* detached mounts the keeper makes and the sandbox's set-up puts in place */
+    int files; /* the sandbox's own directory: up, work, usr-up, usr-work */
+    int root;  /* the template, ids mapped */
+    int usr;   /* the host's /usr, ids mapped, or -1 */
+    int dev;   /* a tmpfs with device nodes */
+};
+
+int mounts_prepare(const struct template *t, int box_dir, int userns_fd, const struct id_range *ids,
+                   struct box_mounts *ret, struct cove_err *e);
+void mounts_close(struct box_mounts *m);
+/* In the child: all of it, up to and including pivot_root. */
+int mounts_enter(struct box_mounts *m, struct cove_err *e);
+
+/* ------------------------------------------------------------------ build.c */
+
+struct build_args {
+    const struct cgroups *cgroups;
+    const struct cgroup_limits *limits;
+    const struct template *template;
+    const char *id;
+    const char *run_dir;
+    int boxes_dir; /* state_dir/boxes */
+    int init_exe;
+    gid_t worker_gid;
+    struct id_range ids;
+};
+
+struct build { /* one that is under way */
+    pid_t pid;
+    int pidfd;
+    int ready; /* readable: end of file = runs, a struct cove_err = failed */
+};
+
+int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
+/* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
+int build_finish(struct build *b, struct cove_err *e);
+
+/* ------------------------------------------------------------------ sweep.c */
+
+/* Remove a directory tree that a sandbox wrote, however deep and however named. Follows nothing. */
+int sweep_tree(int parent_fd, const char *name, struct cove_err *e);
+/* The same in a child process, so that a million files do not hold the keeper up. Returns its pid. */
+pid_t sweep_tree_async(int parent_fd, const char *name, struct cove_err *e);
+
+/* ------------------------------------------------------------------ small tools (tools.c) */
+
+int write_file_at(int dir, const char *name, const char *text, struct cove_err *e);
+/* Up to size-1 bytes, NUL-terminated; returns the length. */
+ssize_t read_file_at(int dir, const char *name, char *out, size_t size);
+uint64_t process_start_time(pid_t pid); /* clock ticks since boot, 0 if there is no such process */
+int resolve_user(const char *name_or_number, uid_t *ret_uid, gid_t *ret_gid, struct cove_err *e);
+int resolve_group(const char *name_or_number, gid_t *ret, struct cove_err *e);
+void title_init(int argc, char **argv);
+void title_set(const char *title);
+
+#endif

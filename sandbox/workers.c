@@ -1,0 +1,230 @@
+/* Workers: started without any privilege, supervised, replaced when they die, drained when the configuration changes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "keeper_private.h"
+
+enum { RESTART_PAUSE_MS = 500, QUICK_DEATH_MS = 2000, DRAIN_MS = 10000 };
+
+/* ------------------------------------------------------------------ the FastCGI socket */
+
+/* The new socket is bound beside the old one and moved over it: at no time is there none to connect to. */
+int workers_listen(struct keeper *k, struct cove_err *e)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    char path[160];
+    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (sock < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "FastCGI socket");
+    snprintf(path, sizeof(path), "%s/fcgi.sock", k->config.run_dir);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/fcgi.new", k->config.run_dir);
+    unlink(addr.sun_path);
+    if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        chown(addr.sun_path, (uid_t)-1, k->socket_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
+        listen(sock, 4096) < 0 || rename(addr.sun_path, path) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "FastCGI socket %s", path);
+    k->fcgi_listen = take_fd(&sock);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ starting one */
+
+static int config_memfd(const struct cove_config *c, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = memfd_create("cove-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || write(fd, c, sizeof(*c)) != sizeof(*c) ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "configuration for the worker");
+    return take_fd(&fd);
+}
+
+/* Nothing is left of root's rights, and nothing in the worker could bring them back. */
+static int drop_privileges(uid_t uid, gid_t gid)
+{
+    cap_t none = cap_init();
+
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+        prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    if (!none || setgroups(1, &gid) < 0 || setresgid(gid, gid, gid) < 0 ||
+        setresuid(uid, uid, uid) < 0 || cap_set_proc(none) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -1;
+    cap_free(none);
+    return 0;
+}
+
+static void become_worker(struct keeper *k, uint32_t index, int config_fd)
+{
+    char title[32], number[16];
+    char *const argv[] = { title, number, NULL };
+    char *const env[] = { "LC_ALL=C.UTF-8", NULL };
+    int exe = fcntl(k->worker_exe, F_DUPFD_CLOEXEC, 100);
+    int fcgi = fcntl(k->fcgi_listen, F_DUPFD_CLOEXEC, 100);
+    int config = fcntl(config_fd, F_DUPFD_CLOEXEC, 100);
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    sigset_t no_signals;
+
+    snprintf(title, sizeof(title), "cove: worker %u", index);
+    snprintf(number, sizeof(number), "%u", index);
+    sigemptyset(&no_signals);
+    sigprocmask(SIG_SETMASK, &no_signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    setsid();
+    if (dup2(fcgi, 0) == 0 && dup2(null, 1) == 1 && dup2(config, 3) == 3 &&
+        drop_privileges(k->worker_uid, k->worker_gid) == 0)
+        execveat(exe, "", argv, env, AT_EMPTY_PATH);
+    _exit(127);
+}
+
+static int start_one(struct keeper *k, uint32_t index, struct cove_err *e)
+{
+    AUTO_CLOSE int config_fd = config_memfd(&k->config, e);
+    struct worker *w = &k->workers[index];
+    pid_t pid;
+
+    if (config_fd < 0)
+        return -1;
+    pid = fork();
+    if (pid < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "fork");
+    if (pid == 0)
+        become_worker(k, index, config_fd);
+    *w = (struct worker){
+        .pid = pid,
+        .pidfd = pidfd_open(pid, 0),
+        .began_ms = clock_boot_ms(),
+        .child = true,
+    };
+    if (w->pidfd >= 0)
+        fcntl(w->pidfd, F_SETFD, FD_CLOEXEC);
+    return keeper_watch(k, w->pidfd, SRC_WORKER, index, e);
+}
+
+/* ------------------------------------------------------------------ keeping the right number of them */
+
+static uint64_t wanted(const struct keeper *k)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (k->config.workers)
+        return k->config.workers;
+    return cpus < 1 ? 1 : cpus > 64 ? 64 : (uint64_t)cpus;
+}
+
+static int free_slot_of(const struct keeper *k)
+{
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        if (k->workers[i].pid == 0)
+            return i;
+    return -1;
+}
+
+void workers_start(struct keeper *k)
+{
+    uint64_t running = 0, want = wanted(k);
+    struct cove_err err = { 0 };
+
+    if (k->stopping || clock_boot_ms() < k->worker_retry_ms)
+        return;
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        running += k->workers[i].pid != 0 && !k->workers[i].draining;
+    for (; running < want; running++) {
+        int slot = free_slot_of(k);
+
+        if (slot < 0)
+            return;
+        if (start_one(k, (uint32_t)slot, &err) < 0) {
+            log_error("worker not started", &err);
+            k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
+            return;
+        }
+    }
+}
+
+static void drain(struct worker *w)
+{
+    w->draining = true;
+    pidfd_send_signal(w->pidfd, SIGTERM, NULL, 0);
+}
+
+void workers_drain_all(struct keeper *k)
+{
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        if (k->workers[i].pid)
+            drain(&k->workers[i]);
+}
+
+void workers_on_exit(struct keeper *k, uint32_t index)
+{
+    struct worker *w = &k->workers[index];
+    uint32_t held = state_worker_release(k->state, index);
+    uint64_t now = clock_boot_ms();
+    int status = 0;
+
+    keeper_unwatch(k, w->pidfd);
+    w->pidfd = cove_close(w->pidfd);
+    if (w->child)
+        waitpid(w->pid, &status, 0);
+    if (!w->draining) {
+        log_event(LOG_LEVEL_ERROR, "worker died", LOG_N("worker", index), LOG_N("pid", w->pid),
+                  LOG_N("signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0),
+                  LOG_N("exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : 0),
+                  LOG_N("requests_lost", held));
+        state_count(k->state, STATE_KEEPER, COUNT_WORKER_DEATHS, 1);
+        if (now - w->began_ms < QUICK_DEATH_MS)
+            k->worker_retry_ms = now + RESTART_PAUSE_MS; /* something is wrong: not in a tight loop */
+    }
+    *w = (struct worker){ 0 };
+    workers_start(k);
+}
+
+static bool any_running(struct keeper *k)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < WORKER_SLOTS; i++) {
+        struct pollfd p = { .fd = k->workers[i].pidfd, .events = POLLIN };
+
+        if (!k->workers[i].pid)
+            continue;
+        if (poll(&p, 1, 0) == 1)
+            workers_on_exit(k, i);
+        else
+            any = true;
+    }
+    return any;
+}
+
+/* Sandboxes die first (the caller sees to it), so that requests end by themselves. */
+void workers_stop(struct keeper *k)
+{
+    uint64_t until = clock_boot_ms() + DRAIN_MS;
+
+    workers_drain_all(k);
+    while (any_running(k) && clock_boot_ms() < until)
+        poll(NULL, 0, 5);
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        if (k->workers[i].pid)
+            pidfd_send_signal(k->workers[i].pidfd, SIGKILL, NULL, 0);
+    while (any_running(k))
+        poll(NULL, 0, 5);
+}

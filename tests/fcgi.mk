@@ -1,0 +1,24 @@
+# Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
+if HAVE_CMOCKA
+FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_auth \
+	tests/unit/test_run tests/unit/test_execute
+UNIT_TESTS += $(FCGI_TESTS)
+FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS) -I$(top_srcdir)/tests/unit
+FCGI_TEST_LDADD = $(FCGICORE_LIBS) $(UNIT_LIBS)
+
+tests_unit_test_json_SOURCES = tests/unit/test_json.c tests/unit/fcgi_request.h
+tests_unit_test_json_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_json_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_router_SOURCES = tests/unit/test_router.c
+tests_unit_test_router_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_router_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_auth_SOURCES = tests/unit/test_auth.c
+tests_unit_test_auth_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_auth_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_run_SOURCES = tests/unit/test_run.c
+tests_unit_test_run_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_run_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_execute_SOURCES = tests/unit/test_execute.c
+tests_unit_test_execute_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_execute_LDADD = $(FCGI_TEST_LDADD)
+endif

@@ -1,0 +1,13 @@
+# Each unit test links only what its folder may use, so a wrong arrow between layers fails to link.
+UNIT_TESTS =
+if HAVE_CMOCKA
+UNIT_TESTS += tests/unit/test_base
+tests_unit_test_base_SOURCES = tests/unit/test_base.c
+tests_unit_test_base_LDADD = libbase.a $(UNIT_LIBS)
+endif
+include tests/init.mk
+include tests/policy.mk
+include tests/sandbox.mk
+include tests/fcgi.mk
+check_PROGRAMS += $(UNIT_TESTS)
+TESTS += $(UNIT_TESTS)

@@ -1,0 +1,71 @@
+"""Documents that must stay true: promises name tests that exist, every key is explained."""
+import os
+import re
+import subprocess
+
+import pytest
+
+from cove import TOP, read
+
+SPEC = read(f"{TOP}/docs/SPEC.md")
+
+
+def promises():
+    """(number, text) of each; a promise goes to the next number or headline."""
+    return re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |^#|\Z)", SPEC, re.M | re.S)
+
+
+def named_tests(text):
+    return re.findall(r"`(tests/[\w/]+\.(?:py|c))(?:::|:)(\w+)`", text)
+
+
+def test_promises_are_numbered_without_gaps():
+    numbers = [int(n) for n, _ in promises()]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 20
+
+
+def test_every_promise_names_at_least_one_test():
+    without = [n for n, text in promises() if not named_tests(text)]
+    assert not without
+
+
+def test_every_named_test_exists():
+    missing = []
+    for path, name in named_tests(SPEC):
+        pattern = rf"^def {name}\(" if path.endswith(".py") else rf"\b{name}\s*\("
+        if not re.search(pattern, read(f"{TOP}/{path}"), re.M):
+            missing.append(f"{path}:{name}")
+    assert not missing
+
+
+def keys_of_config():
+    return re.findall(r'^\s+(?:TEXT|NUMBER|BYTES|TIME)\("(\w+)"', read(f"{TOP}/base/config.c"), re.M)
+
+
+def test_every_key_is_explained_in_the_file_and_in_the_manual():
+    keys = keys_of_config()
+    assert len(keys) > 20
+    assert re.findall(r"^(\w+) = ", read(f"{TOP}/conf/cove.conf"), re.M) == keys
+    assert re.findall(r"^\.It Cm (\w+) No =", read(f"{TOP}/man/cove.conf.5"), re.M) == keys
+
+
+def test_the_values_in_the_file_are_the_defaults():
+    coved = f"{TOP}/.cove/inst/sbin/coved"
+    show = lambda *args: subprocess.run([coved, *args, "--show-config"], capture_output=True, text=True).stdout
+    ours = dict(re.findall(r"^(\w+) = (.*)$", show("-c", f"{TOP}/conf/cove.conf"), re.M))
+    defaults = dict(re.findall(r"^(\w+) = (.*)$", show("-c", "/dev/null"), re.M))
+    paths = {"run_dir", "state_dir", "keys_file", "policy_file", "profile_dir", "audit_file", "libexec_dir"}  # by --prefix
+    assert ours.keys() == set(keys_of_config())
+    assert {k: v for k, v in ours.items() if k not in paths} == {k: v for k, v in defaults.items() if k not in paths}
+
+
+def test_links_between_documents_lead_somewhere():
+    for name in ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/SPEC.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(f"{TOP}/{name}")):
+            assert os.path.exists(os.path.join(TOP, os.path.dirname(name), target)), f"{name}: {target}"
+
+
+def test_files_that_the_architecture_names_exist():
+    text = read(f"{TOP}/docs/ARCHITECTURE.md")
+    for path in re.findall(r"`((?:base|fcgi|policy|sandbox|nginx|include|cli)/[\w./-]+\.\w+)`", text):
+        assert os.path.exists(f"{TOP}/{path}"), path

@@ -1,0 +1,335 @@
+"""Lives and deaths: of sandboxes, and of each process of the server."""
+import concurrent.futures
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from cove import alive, namespace, read, wait_for
+
+TICKER = "(while :; do echo >> /workspace/ticks; sleep 0.05; done) > /dev/null 2>&1 & echo"
+
+
+def ticks(server, init):
+    return len(read(server.path_inside(init, "/workspace/ticks")))
+
+
+def still_ticking(server, init):
+    now = ticks(server, init)
+    return wait_for(lambda: ticks(server, init) > now, 5, "another tick")
+
+
+# ------------------------------------------------------------------ time
+
+def test_after_the_reuse_time_a_fresh_sandbox_comes_and_the_old_one_lives_out_its_life(make_server):
+    server = make_server(reuse="2s", lifetime="6s")
+    born = time.monotonic()
+    first = server.execute("p", TICKER)
+    init = server.init_of(first)
+    assert server.execute("p", "true").id == first.id
+    second = wait_for(lambda: (r := server.execute("p", "true")).id != first.id and r, 6, "a fresh sandbox")
+    assert time.monotonic() - born >= 1.9
+    assert server.run("p", "ls /workspace") == ""
+    assert alive(init) and still_ticking(server, init)
+    wait_for(lambda: not alive(init), 8, "the end of the old sandbox")
+    assert 5.5 < time.monotonic() - born < 9
+    assert second.id != first.id
+
+
+def test_at_the_end_of_its_life_a_sandbox_is_gone_with_all_that_runs_in_it(make_server):
+    server = make_server(reuse="2s", lifetime="3s")
+    reply = server.execute("p", "trap '' TERM; setsid sleep 1000 & echo")
+    init = server.init_of(reply)
+    inside = server.inside(init)
+    assert inside
+    wait_for(lambda: not alive(init) and not any(map(alive, inside)), 6, "the end")
+    assert server.execute("p", "true").id != reply.id
+
+
+def test_a_command_that_outlives_its_sandbox_is_answered(make_server):
+    server = make_server(reuse="1s", lifetime="2s", command_timeout="30s")
+    began = time.monotonic()
+    reply = server.execute("p", "echo so far; sleep 20")
+    assert time.monotonic() - began < 10
+    assert reply.status == 500 and reply.json["success"] is False and reply.json["error"]
+
+
+def test_cleanup_ends_a_project_s_ageing_sandboxes_too(make_server):
+    server = make_server(reuse="1s", lifetime="60s", pool=0)
+    first = server.execute("p", "true")
+    wait_for(lambda: server.execute("p", "true").id != first.id, 5, "a fresh sandbox")
+    server.cleanup("p")
+    wait_for(lambda: not server.inits, 5, "no sandbox at all")
+
+
+# ------------------------------------------------------------------ the warm pool
+
+def test_the_pool_is_kept_full(make_server):
+    server = make_server(pool=3)
+    wait_for(lambda: len(server.inits) == 3, 10, "three warm sandboxes")
+    warm = set(server.inits)
+    assert server.execute("p", "true").id in warm
+    wait_for(lambda: len(server.inits) == 4, 10, "three warm ones and the project's")
+
+
+def test_without_a_pool_sandboxes_are_made_on_demand(make_server):
+    server = make_server(pool=0)
+    assert server.inits == {}
+    assert server.run("p", "echo made") == "made\n"
+    assert len(server.inits) == 1
+
+
+def test_a_full_server_says_so_with_503(make_server):
+    server = make_server(pool=0, max_sandboxes=2)
+    server.run("a", "true")
+    server.run("b", "true")
+    reply = server.execute("c", "true")
+    assert reply.status in (429, 503) and int(reply.headers["Retry-After"]) > 0
+    server.cleanup("a")
+    wait_for(lambda: server.execute("c", "true").status == 200, 5, "room again")
+
+
+def test_more_first_requests_than_the_pool_holds_are_all_answered(make_server):
+    server = make_server(pool=2)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        replies = list(pool.map(lambda i: server.execute(f"p{i}", "echo hi"), range(12)))
+    assert [r.status for r in replies] == [200] * 12
+    assert len({r.id for r in replies}) == 12
+
+
+# ------------------------------------------------------------------ the keeper dies
+
+def test_after_kill_9_of_the_keeper_the_next_one_finds_everything_undisturbed(make_server):
+    server = make_server()
+    first = server.execute("p", "echo kept > /workspace/f", TICKER)
+    init = server.init_of(first)
+    inside = server.inside(init)
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    wait_for(lambda: not alive(server.keeper_pid), 5, "the keeper's death")
+    assert still_ticking(server, init)
+    server.up()
+    second = server.execute("p", "cat /workspace/f")
+    assert second.id == first.id and second.json["stdout"] == "kept\n"
+    assert still_ticking(server, init)
+    assert set(inside) & set(server.inside(init))
+    assert server.run("fresh", "echo new") == "new\n"
+    server.cleanup("p")
+    wait_for(lambda: not alive(init) and not any(map(alive, inside)), 5, "the end of an adopted sandbox")
+
+
+def test_an_adopted_sandbox_still_expires(make_server):
+    server = make_server(reuse="3s", lifetime="5s")
+    init = server.init_of(server.execute("p", TICKER))
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    wait_for(lambda: not alive(server.keeper_pid), 5)
+    server.up()
+    wait_for(lambda: not alive(init), 10, "the end of its life")
+
+
+def test_a_sandbox_that_died_while_there_was_no_keeper_is_swept(make_server):
+    server = make_server(pool=0)
+    first = server.execute("p", TICKER)
+    init = server.init_of(first)
+    inside = server.inside(init)
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    wait_for(lambda: not alive(server.keeper_pid), 5)
+    os.kill(init, signal.SIGKILL)
+    wait_for(lambda: not any(map(alive, [init, *inside])), 5, "the end of all in it")
+    server.up()
+    second = server.execute("p", "ls /workspace")
+    assert second.status == 200 and second.id != first.id and second.json["stdout"] == ""
+
+
+def test_sigquit_hands_over_to_the_next_keeper(make_server):
+    server = make_server()
+    first = server.execute("p", TICKER)
+    init = server.init_of(first)
+    old = server.keeper_pid
+    os.kill(old, signal.SIGQUIT)
+    wait_for(lambda: not alive(old), 10, "the keeper's end")
+    assert still_ticking(server, init)
+    server.up()
+    assert server.execute("p", "true").id == first.id
+
+
+def test_kill_9_at_random_moments_leaves_a_table_that_is_still_right(make_server):
+    server = make_server(pool=2, workers=2)
+    keep = server.execute("keep", TICKER)
+    init = server.init_of(keep)
+    rng = random.Random(1)
+
+    def churn(i):
+        try:
+            server.execute(f"churn{i % 5}", "true", timeout=20)
+            if i % 3 == 0:
+                server.cleanup(f"churn{i % 5}")
+        except OSError:
+            pass  # a request that was on its way when the server died
+
+    for round_number in range(8):
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            jobs = [pool.submit(churn, i) for i in range(24)]
+            time.sleep(rng.uniform(0, 0.15))  # the random moment itself, not a wait for anything
+            victim = server.keeper_pid if round_number % 2 else rng.choice(server.worker_pids)
+            os.kill(victim, signal.SIGKILL)
+            if round_number % 2:
+                wait_for(lambda: not alive(victim), 5)
+                server.up()
+            for job in jobs:
+                job.result()
+    assert server.execute("keep", "true").id == keep.id and still_ticking(server, init)
+    for i in range(5):
+        assert server.run(f"churn{i}", f"echo {i}") == f"{i}\n"
+        assert server.cleanup(f"churn{i}").status == 200
+    wait_for(lambda: len(server.inits) == 3, 15, "two warm sandboxes and the kept one, nothing else")
+
+
+# ------------------------------------------------------------------ a worker dies
+
+def test_a_killed_worker_is_replaced_and_the_other_s_requests_go_on(make_server):
+    server = make_server(workers=2, command_timeout="60s")
+    assert len(server.worker_pids) == 2
+    server.run("p", "true")
+    init = next(pid for box, pid in server.inits.items() if box == server.execute("p", "true").id)
+    wait = "touch /workspace/on-$0-$RANDOM$RANDOM; while [ ! -e /workspace/go ]; do sleep 0.05; done; echo done"
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        jobs = [pool.submit(server.execute, "p", wait) for _ in range(16)]
+        where = server.path_inside(init, "/workspace")
+        wait_for(lambda: len([n for n in os.listdir(where) if n.startswith("on-")]) == 16, 20, "16 running commands")
+        victim = server.worker_pids[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: len(server.worker_pids) == 2 and victim not in server.worker_pids, 10, "a new worker")
+        with open(where + "/go", "w"):
+            pass
+        replies = [job.result() for job in jobs]
+    good = [r for r in replies if r.status == 200]
+    lost = [r for r in replies if r.status != 200]
+    assert good and all(r.json["stdout"] == "done\n" for r in good)
+    assert all(r.status == 502 and r.json["success"] is False for r in lost)
+    assert server.run("p", "echo fine") == "fine\n"
+
+
+def test_commands_of_a_killed_worker_do_not_run_on(make_server):
+    server = make_server(workers=1, command_timeout="60s")
+    init = server.init_of(server.execute("p", "true"))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        job = pool.submit(server.execute, "p", "sleep 55")
+        wait_for(lambda: "sleep 55" in " ".join(server.inside_titles(init)), 5, "the command")
+        os.kill(server.worker_pids[0], signal.SIGKILL)
+        assert job.result().status == 502
+    wait_for(lambda: "sleep 55" not in " ".join(server.inside_titles(init)), 5, "the command's end")
+
+
+def test_workers_end_when_the_keeper_is_gone_for_good(make_server):
+    server = make_server()
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    wait_for(lambda: not alive(server.keeper_pid), 5)
+    server.quickstart("down")  # may say what it had to clean up: nobody was left to do it
+    assert not server.left_over()
+    server.up()
+
+
+# ------------------------------------------------------------------ init dies
+
+def test_when_init_dies_its_sandbox_is_gone_at_once_without_orphans(server, project):
+    first = server.execute(project, "setsid sleep 1000 & (sleep 1000 &) ; echo")
+    init = server.init_of(first)
+    inside = server.inside(init)
+    assert len(inside) >= 2
+    os.kill(init, signal.SIGKILL)
+    wait_for(lambda: not alive(init) and not any(map(alive, inside)), 3, "the end of all in it")
+    second = server.execute(project, "ls /workspace")
+    assert second.status == 200 and second.id != first.id and second.json["stdout"] == ""
+
+
+def test_a_command_whose_sandbox_dies_is_answered_at_once(server, project):
+    init = server.init_of(server.execute(project, "true"))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        job = pool.submit(server.execute, project, "echo so far; sleep 3.9")
+        wait_for(lambda: "sleep 3.9" in " ".join(server.inside_titles(init)), 5, "the command")
+        began = time.monotonic()
+        os.kill(init, signal.SIGKILL)
+        reply = job.result()
+    assert time.monotonic() - began < 2
+    assert reply.status == 500 and reply.json["success"] is False and "sandbox" in reply.json["error"]
+
+
+def test_a_command_cannot_kill_its_own_init(server, project):
+    first = server.execute(project, "kill -9 1; kill -TERM 1; kill -9 -1; true")
+    assert server.execute(project, "echo alive").json["stdout"] == "alive\n"
+    assert server.execute(project, "true").id == first.id if "sandboxId" in first.json else True
+
+
+# ------------------------------------------------------------------ signals to the keeper
+
+def test_sighup_reads_keys_again(make_server):
+    server = make_server()
+    key = server.add_key("second")
+    assert server.execute("p", "true", key=key).status == 200
+    # and a key that was taken out stops working
+    keys = f"{server.dir}/conf/keys"
+    lines = read(keys).split("\n")
+    with open(keys, "w") as f:
+        f.write(lines[0] + "\n")
+    os.kill(server.keeper_pid, signal.SIGHUP)
+    wait_for(lambda: server.post("/cleanup", {"projectId": "p"}, key=key).status == 401, 5, "401")
+
+
+def test_sighup_takes_new_settings_without_touching_sandboxes(make_server):
+    server = make_server(command_timeout="30s")
+    first = server.execute("p", TICKER)
+    server.change_config(command_timeout="1s")
+    wait_for(lambda: server.execute("p", "sleep 3").json["exitCode"] == 124, 20, "the new deadline")
+    assert server.execute("p", "true").id == first.id
+
+
+def test_a_mistake_in_the_configuration_is_told_with_its_line_and_the_old_one_holds(make_server):
+    server = make_server()
+    first = server.execute("p", "true")
+    path = f"{server.dir}/conf/cove.conf"
+    good = read(path)
+    server.change_config(comand_timeout="1s")
+    number = len(read(path).rstrip("\n").split("\n"))
+    wait_for(lambda: any(f"cove.conf:{number}" in str(line) and "comand_timeout" in str(line)
+                         for line in server.log_lines()), 5, "the complaint")
+    assert server.execute("p", "sleep 1.2; echo ok").json["stdout"] == "ok\n"
+    assert server.execute("p", "true").id == first.id
+    with open(path, "w") as f:
+        f.write(good)
+
+
+def test_sigterm_leaves_nothing(make_server):
+    server = make_server(pool=3)
+    for i in range(5):
+        server.run(f"p{i}", "trap '' TERM; setsid sleep 1000 & echo")
+    keeper = server.keeper_pid
+    os.kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not alive(keeper), 15, "the keeper's end")
+    wait_for(lambda: not server.left_over(), 3, "nothing left")
+    boxes = [d for d, _, _ in os.walk(f"{server.dir}/state") if d.endswith(("/upper", "/work"))]
+    assert not boxes
+
+
+def test_sigterm_during_requests_answers_or_closes_them(make_server):
+    server = make_server()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(server.execute, f"p{i}", "sleep 15") for i in range(4)]
+        wait_for(lambda: len([1 for pid in server.inits.values() if server.inside(pid)]) == 4, 10, "four commands")
+        os.kill(server.keeper_pid, signal.SIGTERM)
+        replies = [job.result() for job in jobs]
+    assert all(r.status in (500, 502, 503) and r.json["success"] is False for r in replies), replies
+    wait_for(lambda: not server.left_over(), 10, "nothing left")
+
+
+# ------------------------------------------------------------------ tenants
+
+def test_tenants_with_the_same_project_name_do_not_share_a_sandbox(make_server):
+    server = make_server()
+    other = server.add_key("other")
+    mine = server.execute("p", "echo secret > /workspace/f")
+    theirs = server.execute("p", "ls /workspace", key=other)
+    assert theirs.json["stdout"] == "" and theirs.id != mine.id
+    server.cleanup("p", key=other)
+    assert server.run("p", "cat /workspace/f") == "secret\n"

@@ -1,0 +1,145 @@
+"""The wall: what a sandbox cannot see, do or use up."""
+import json
+import os
+import time
+
+import pytest
+
+from cove import all_pids, namespace, read, status_field, wait_for
+
+
+def rest_of(reply):
+    return json.dumps({k: v for k, v in reply.json.items() if k not in ("stdout", "stderr")})
+
+
+def test_a_sandbox_has_all_seven_namespaces_of_its_own(server, project):
+    init = server.init_of(server.execute(project, "true"))
+    for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup"):
+        assert namespace(init, kind) != namespace("self", kind), kind
+
+
+def test_a_sandbox_sees_only_its_own_processes(server, project):
+    pids = server.run(project, "ls /proc | grep -c '^[0-9]'")
+    assert int(pids) < 10
+    assert server.run(project, "cat /proc/1/cmdline | tr '\\0' ' '").startswith("cove: init")
+
+
+def test_the_host_s_files_are_not_there(server, project):
+    here = os.path.realpath(server.dir)
+    out = server.run(project, f"ls -d {here} {server.run_dir} /root/.ssh /sys/fs/cgroup/* 2>/dev/null | wc -l")
+    assert out == "0\n"
+    assert server.run(project, "cat /etc/shadow 2>/dev/null | wc -c") == "0\n"
+
+
+def test_a_sandbox_cannot_change_what_others_share(server, project):
+    server.execute(project + "-a", "echo evil > /usr/bin/cove-test-file; echo evil > /etc/cove-test-file")
+    assert server.run(project + "-b", "ls /usr/bin/cove-test-file /etc/cove-test-file 2>/dev/null | wc -l") == "0\n"
+    assert not os.path.exists("/usr/bin/cove-test-file")
+
+
+def test_tmp_and_shm_are_private(server, project):
+    server.run(project + "-a", "touch /tmp/x /dev/shm/x")
+    assert server.run(project + "-b", "ls /tmp /dev/shm | grep -c '^x$'; true") == "0\n"
+    assert not os.path.exists("/tmp/x") and not os.path.exists("/dev/shm/x")
+
+
+def test_there_is_no_network_beyond_loopback(server, project):
+    assert server.run(project, "ls /sys/class/net 2>/dev/null || grep -o '^ *[a-z0-9]*:' /proc/net/dev | tr -d ' :'") == "lo\n"
+    assert server.execute(project, "exec 3<>/dev/tcp/127.0.0.1/%d" % server.http).json["exitCode"] != 0
+
+
+@pytest.mark.parametrize("attempt", [
+    "mount -t tmpfs none /mnt", "unshare -U true", "chroot / true && mount -o remount,rw /proc",
+    "mknod /tmp/sda b 8 0 && head -c1 /tmp/sda", "echo 1 > /proc/sys/kernel/panic", "echo b > /proc/sysrq-trigger",
+    "cat /proc/kcore | head -c1", "nsenter -t 1 -n true && ip link add x type dummy", "dmesg"])
+def test_root_inside_cannot_do_what_only_the_host_s_root_may(server, project, attempt):
+    reply = server.execute(project, attempt)
+    assert reply.status == 200 and reply.json["exitCode"] != 0, reply
+
+
+def test_workers_have_no_privileges(server):
+    for pid in server.worker_pids:
+        assert status_field(pid, "Uid").split() == ["61170"] * 4
+        assert int(status_field(pid, "CapEff"), 16) == 0 and int(status_field(pid, "CapPrm"), 16) == 0
+        assert status_field(pid, "NoNewPrivs") == "1"
+        assert status_field(pid, "Seccomp") == "2"
+        assert "0" not in status_field(pid, "Groups").split()
+
+
+def test_commands_run_under_a_seccomp_filter_without_new_privileges_on_the_host(server, project):
+    init = server.init_of(server.execute(project, "sleep 100 & echo"))
+    for pid in wait_for(lambda: server.inside(init)):
+        assert status_field(pid, "Seccomp") == "2"
+
+
+def test_processes_name_themselves(server, project):
+    reply = server.execute(project, "true")
+    titles = list(server.titles("cove: ").values())
+    assert "cove: keeper" in titles
+    assert any(t.startswith("cove: worker ") for t in titles)
+    assert f"cove: init {reply.id}" in titles
+
+
+# ------------------------------------------------------------------ using it all up
+
+def test_a_fork_bomb_hurts_only_its_own_sandbox(server, project):
+    began = time.monotonic()
+    reply = server.execute(project + "-bomb", "bomb() { bomb | bomb & bomb; }; bomb", timeout=30)
+    assert time.monotonic() - began < 20
+    assert reply.status in (200, 500) and reply.json["success"] is False
+    assert server.run(project + "-other", "echo fine") == "fine\n"
+    assert len(all_pids()) < 1000
+    # What it left running goes with the sandbox; until then there are no more of them than pids_max.
+    init = server.init_of(server.execute(project + "-bomb", "true"))
+    assert len(server.inside(init)) <= 128
+
+
+def test_a_detached_fork_bomb_dies_at_the_deadline(server, project):
+    reply = server.execute(project, "trap '' TERM; b() { setsid bash -c \"$(declare -f b); b\" & b; }; b; sleep 100",
+                           timeout=30)
+    assert reply.json["success"] is False
+    assert server.cleanup(project).status == 200
+
+
+def test_too_much_memory_kills_the_command_and_the_reply_names_the_limit(server, project):
+    reply = server.execute(project, "head -c 1000000000 /dev/zero | tail -c 999999999 > /dev/null")
+    assert reply.json["success"] is False
+    assert "memory" in rest_of(reply) and "256 MiB" in rest_of(reply), reply
+    assert server.run(project, "echo alive") == "alive\n"
+
+
+def test_a_memory_hog_does_not_take_its_neighbours_along(server, project):
+    first = server.execute(project, "sleep 1000 & echo")
+    init = server.init_of(first)
+    server.execute(project, "head -c 1000000000 /dev/zero | tail -c 999999999 > /dev/null")
+    assert server.execute(project + "-other", "true").json["success"]
+    assert server.init_of(server.execute(project, "true")) == init
+
+
+def test_running_out_of_pids_is_told(server, project):
+    reply = server.execute(project, "for i in $(seq 300); do sleep 30 & done; wait")
+    assert reply.json["success"] is False
+    assert "pids" in rest_of(reply) or "processes" in rest_of(reply) or "fork" in reply.json["stderr"], reply
+
+
+def test_open_files_are_limited(server, project):
+    assert server.run(project, "ulimit -n") == "4096\n"
+
+
+def test_a_set_uid_program_on_the_host_is_never_made(server, project):
+    reply = server.execute(project, "cp /bin/true /workspace/suid && chmod u+s /workspace/suid && echo made")
+    init = server.init_of(reply)
+    path = server.path_inside(init, "/workspace/suid")
+    if os.path.exists(path):
+        assert os.stat(path).st_uid >= 1000000
+
+
+def test_a_symlink_out_of_the_sandbox_leads_nowhere(server, project):
+    assert server.run(project, "ln -s /../../../../etc/hostname /workspace/l; ln -s /proc/1/root/../.. /workspace/m; "
+                               "ls /workspace/m/ | tr '\\n' ' '").find(os.path.basename(server.dir)) < 0
+
+
+def test_proc_of_the_host_is_read_only_or_hidden(server, project):
+    before = read("/proc/sys/kernel/hostname")
+    server.execute(project, "echo hacked > /proc/sys/kernel/hostname; hostname hacked")
+    assert read("/proc/sys/kernel/hostname") == before

@@ -1,0 +1,166 @@
+"""quickstart: the first five minutes, and the clean end."""
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from cove import QUICKSTART, TOP, Server, alive, read, wait_for
+
+
+def test_up_shows_its_steps_and_prints_url_key_and_a_command_that_works(server):
+    out = server.up_output
+    steps = re.findall(r"^\[(\d)/(\d)\]", out, re.M)
+    assert [int(a) for a, _ in steps] == list(range(1, int(steps[0][1]) + 1))
+    assert f"http://127.0.0.1:{server.http}" in out and server.key in out
+    command = out[out.index("curl -s"):]
+    server.projects.add(("hello", True))
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert '"success":true' in done.stdout.replace(" ", "") and "hello from" in done.stdout, done
+
+
+def test_the_env_file_is_private_and_complete(server):
+    path = f"{server.dir}/env"
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert server.env == {"COVE_URL": f"http://127.0.0.1:{server.http}", "COVE_DOMAIN": "cove.localhost",
+                          "COVE_TLS_URL": f"https://127.0.0.1:{server.https}", "COVE_KEY": server.key}
+    assert re.fullmatch(r"e2b_[0-9a-f]{40}", server.key)
+    assert stat.S_IMODE(os.stat(f"{server.dir}/conf/keys").st_mode) & 0o077 == 0
+
+
+def test_a_second_up_is_quick_and_changes_nothing(server, project):
+    first = server.execute(project, "true")
+    before = (server.keeper_pid, server.worker_pids, server.key)
+    began = time.monotonic()
+    out = server.quickstart("up", "--no-install").stdout
+    assert time.monotonic() - began < 5
+    assert "running already" in out and server.key in out
+    assert (server.keeper_pid, server.worker_pids, server.env["COVE_KEY"]) == before
+    assert server.execute(project, "true").id == first.id
+
+
+def test_up_with_a_new_setting_restarts_the_keeper_and_keeps_the_sandboxes(make_server):
+    server = make_server()
+    first = server.execute("p", "true")
+    server.quickstart("up", "--no-install", "--set", "command_timeout=1s")
+    second = server.execute("p", "sleep 10")
+    assert second.json["exitCode"] == 124 and server.execute("p", "true").id == first.id
+
+
+def test_status_says_what_runs(server):
+    out = server.quickstart("status").stdout
+    assert f"pid {server.keeper_pid}" in out and f"http://127.0.0.1:{server.http}" in out
+    assert re.search(rf"workers\s+{len(server.worker_pids)}\b", out)
+    assert re.search(r"sandboxes\s+\d+", out)
+
+
+def test_status_and_down_of_what_does_not_run(tmp_path):
+    server = Server(tmp_path)
+    done = server.quickstart("status", check=False)
+    assert done.returncode == 3 and "not running" in done.stdout
+    assert "not running" in server.quickstart("down").stdout
+
+
+@pytest.mark.parametrize("flag", ["http", "https"])
+def test_a_taken_port_is_told_with_its_owner_and_the_flag(tmp_path, flag):
+    server = Server(tmp_path)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", getattr(server, flag)))
+        s.listen()
+        done = server.quickstart("up", "--no-install", "--http", str(server.http), "--https", str(server.https),
+                                 check=False)
+    assert done.returncode == 1
+    last = done.stdout.strip().split("\n")[-1]
+    assert str(getattr(server, flag)) in last and f"--{flag} PORT" in last and f"pid {os.getpid()}" in last
+    assert not os.path.exists(f"/run/{server.config.get('cgroup', 'cove-none')}")
+    server.quickstart("down")
+
+
+@pytest.mark.parametrize("args,words", [
+    (["up", "--http", "abc"], "not a port"), (["up", "--http", "70000"], "not a port"), (["up", "--http"], "value"),
+    (["up", "--set", "x"], "key=value"), (["up", "--wrong"], "--wrong"), (["dance"], "dance"),
+    (["test", "--only", "x"], "--only")])
+def test_wrong_arguments_are_told_in_a_sentence(tmp_path, args, words):
+    extra = ["--no-install"] if args[0] == "up" else []
+    done = subprocess.run([QUICKSTART, args[0], *extra, *args[1:]], capture_output=True, text=True,
+                          env={**os.environ, "HOME": str(tmp_path)})
+    assert done.returncode != 0 and words in done.stderr
+
+
+def test_an_unknown_setting_is_told(tmp_path):
+    server = Server(tmp_path, no_such_key="1")
+    done = server.quickstart("up", "--no-install", "--http", str(server.http), "--https", str(server.https),
+                             "--set", "no_such_key=1", check=False)
+    assert done.returncode != 0 and "no_such_key" in done.stdout
+    server.quickstart("down")
+    assert not server.left_over()
+
+
+def test_without_root_it_says_so():
+    done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", QUICKSTART, "up"],
+                          capture_output=True, text=True)
+    assert done.returncode != 0 and "root" in done.stderr
+
+
+def test_instances_run_side_by_side(make_server):
+    a, b = make_server(), make_server()
+    assert a.run_dir != b.run_dir and a.cgroup != b.cgroup and a.key != b.key
+    assert a.run("p", "echo a > /workspace/f; echo a") == "a\n"
+    assert b.run("p", "ls /workspace") == ""
+    assert b.execute("p", "true", key=a.key).status == 401
+
+
+def test_down_stops_all_and_up_again_keeps_the_key(make_server):
+    server = make_server()
+    key = server.key
+    server.run("p", "sleep 1000 & echo")
+    run_dir = server.run_dir
+    out = server.down().stdout
+    assert "nothing of it is left" in out
+    assert not server.left_over() and not os.path.exists(run_dir)
+    server.up()
+    assert server.key == key and server.run("p", "echo again") == "again\n"
+
+
+def test_down_cleans_up_after_a_keeper_that_was_killed(make_server):
+    server = make_server()
+    server.run("p", "setsid sleep 1000 & echo")
+    os.kill(server.keeper_pid, 9)
+    wait_for(lambda: not alive(server.keeper_pid), 5)
+    out = server.quickstart("down").stdout
+    assert "left behind" in out, "it says what it found"
+    assert not server.left_over()
+    server.up()
+
+
+def test_a_private_directory_works_because_nothing_unprivileged_must_enter_it(tmp_path):
+    """Checkout, build and state below a directory that only root can enter, like a home of mode 0700."""
+    home = tempfile.mkdtemp(prefix="cove-home-")
+    os.chmod(home, 0o700)
+    top = f"{home}/cove"
+    skip = re.compile(r"\.git|\.cove|build(-.*)?|autom4te\.cache|__pycache__|\.pytest_cache")  # build-aux comes back below
+    shutil.copytree(TOP, top, symlinks=True, ignore=lambda _, names: [n for n in names if skip.fullmatch(n)])
+    shutil.copytree(f"{TOP}/build-aux", f"{top}/build-aux")  # with it, configure need not be made again
+    server = Server(f"{top}/.cove", pool=1, workers=1)
+    try:
+        server.up(top=top)
+        assert server.run("p", "echo private") == "private\n"
+        mode = stat.S_IMODE(os.stat(home).st_mode)
+        assert mode == 0o700
+    finally:
+        server.quickstart("down", top=top)
+        assert not server.left_over()
+        shutil.rmtree(home)
+
+
+def test_nothing_is_written_outside_of_its_directories(make_server):
+    before = set(os.listdir("/run")) | set(os.listdir("/etc")) | set(os.listdir("/var/lib"))
+    server = make_server()
+    server.run("p", "true")
+    after = set(os.listdir("/run")) | set(os.listdir("/etc")) | set(os.listdir("/var/lib"))
+    assert after - before == {os.path.basename(server.run_dir)}

@@ -1,0 +1,111 @@
+/* base/config.c: an operator's file is read whole or not at all, and a mistake is told by line and key. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "cove/buf.h"
+#include "cove/config.h"
+#include "cove/mem.h"
+
+static int load(const char *text, struct cove_config *c, struct cove_err *e)
+{
+    char name[] = "/tmp/cove-config-XXXXXX";
+    int fd = mkstemp(name), rc;
+
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    rc = config_load(name, c, e);
+    unlink(name);
+    return rc;
+}
+
+static void the_defaults_make_sense_together(void **state)
+{
+    struct cove_config c;
+
+    (void)state;
+    config_default(&c);
+    assert_int_equal(config_check(&c, NULL), 0);
+    assert_int_equal(c.reuse_ms, 55 * 60000);
+    assert_int_equal(c.command_timeout_ms, 60000);
+}
+
+static void values_have_units_and_comments_are_skipped(void **state)
+{
+    struct cove_config c;
+    struct cove_err e = { 0 };
+
+    (void)state;
+    config_default(&c);
+    if (load("# a comment\n\n  reuse = 2s\nlifetime=3s\nmemory_max = 64M\n", &c, &e) < 0)
+        fail_msg("%s", e.msg);
+    assert_int_equal(c.reuse_ms, 2000);
+    assert_int_equal(c.memory_max_bytes, 64 << 20);
+}
+
+static const struct {
+    const char *text, *where;
+} mistakes[] = {
+    { "pool = 1\nmemry_max = 1G\n", ":2: memry_max: no such key" },
+    { "threads\n", ":1: 'threads' is not of the form key = value" },
+    { "threads = many\n", ":1: threads: 'many' is not a number" },
+    { "reuse = 60\n", ":1: reuse: '60' is not a time such as" },
+    { "pids_max = 1\n", ":1: pids_max: 1 is not between 8 and" },
+    { "run_dir =\n", ":1: run_dir: must not be empty" },
+    { "reuse = 2h\n", "reuse: must not be above lifetime" },
+    { "threads = 4\nshort_threads = 4\n", "short_threads: must be below threads" },
+    { "cgroup = a/b\n", "cgroup: must be a plain name" },
+};
+
+static void a_mistake_is_told_by_line_and_key_and_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(mistakes); i++) {
+        struct cove_config c, before;
+        struct cove_err e = { 0 };
+
+        config_default(&c);
+        before = c;
+        assert_int_equal(load(mistakes[i].text, &c, &e), -1);
+        if (!strstr(e.msg, mistakes[i].where))
+            fail_msg("'%s' is not in '%s'", mistakes[i].where, e.msg);
+        assert_memory_equal(&c, &before, sizeof(c));
+    }
+}
+
+static void what_is_printed_can_be_read_again(void **state)
+{
+    struct cove_config c, again;
+    struct cove_err e = { 0 };
+    struct buf text;
+
+    (void)state;
+    config_default(&c);
+    c.pool = 9;
+    buf_init(&text, 65536);
+    assert_int_equal(config_print(&c, &text), 0);
+    config_default(&again);
+    if (load(text.data, &again, &e) < 0)
+        fail_msg("%s", e.msg);
+    assert_memory_equal(&c, &again, sizeof(c));
+    buf_done(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_defaults_make_sense_together),
+        cmocka_unit_test(values_have_units_and_comments_are_skipped),
+        cmocka_unit_test(a_mistake_is_told_by_line_and_key_and_changes_nothing),
+        cmocka_unit_test(what_is_printed_can_be_read_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
