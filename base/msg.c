@@ -73,7 +73,7 @@ int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t bod
         sizeof(head) + body_len + tail_len > MSG_MAX_BYTES)
         return cove_fail(e, COVE_TOO_LARGE, "a message may have %d bytes", MSG_MAX_BYTES);
     head.size = (uint32_t)(sizeof(head) + body_len + tail_len);
-    if (fd_count > 0)
+    if (fds && fd_count > 0)
         attach_fds(&mh, &space, fds, fd_count);
     do
         n = sendmsg(sock, &mh, flags | MSG_NOSIGNAL);

@@ -263,7 +263,7 @@ static int bench_create(struct http *h, int rounds, const char *name)
         add(&bare, run_bare());
         add(&create, run_http(h, "execute", project));
         run_http(h, "cleanup", project);
-        poll(NULL, 0, 60);
+        poll(NULL, 0, 300);
     }
     print_row(&create, quantile(&bare, 0.5));
     return 0;

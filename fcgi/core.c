@@ -43,6 +43,14 @@ int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e)
     return 0;
 }
 
+void core_audit(struct core *c, const struct keeper_audit_entry *entry)
+{
+    struct cove_err e = { 0 };
+
+    if (c->config->audit_file[0] && keeper_audit(&c->keeper, entry, &e) < 0)
+        log_error("audit line lost", &e, LOG_S("tenant", entry->tenant), LOG_S("rule", entry->rule));
+}
+
 /* ------------------------------------------------------------------ finding */
 
 static int find_known(struct core *c, const char *tenant, const char *project, struct core_box *ret)

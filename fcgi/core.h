@@ -40,6 +40,9 @@ void core_task_end(struct core *c);
 /* The policy that holds, for one request; without one nothing may run: COVE_BUSY. */
 int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e);
 
+/* A line for the audit log. That it could not be written is logged; the request is answered all the same. */
+void core_audit(struct core *c, const struct keeper_audit_entry *entry);
+
 /* ------------------------------------------------------------------ sandboxes */
 
 struct core_box {
@@ -86,6 +89,8 @@ struct run_args {
     uint64_t output_used;      /* of those, what earlier commands of the same request have taken */
     uint64_t max_open_files, max_file_bytes; /* 0 = as init has them */
     int filter_fd;                           /* seccomp program, -1 = none */
+    bool exec_time;                          /* it notifies execve, and the judge is asked */
+    uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
     int client_fd; /* when it hangs up, the command is killed; -1 = nobody waits */
     run_sink sink;
     void *sink_arg;

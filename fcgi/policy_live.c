@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/state.h"
 #include "cove/text.h"
@@ -80,7 +79,7 @@ static int open_profile(const struct policy_set *set, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static int filter_locked(struct policy_set *set, const char *name)
+static int filter_locked(struct policy_set *set, const char *name, struct cove_err *e)
 {
     struct profile *p;
 
@@ -88,26 +87,34 @@ static int filter_locked(struct policy_set *set, const char *name)
         if (strcmp(set->profiles[i].name, name) == 0)
             return set->profiles[i].fd;
     if (set->profile_count == PROFILES_MAX)
-        return set->profiles[0].fd;
-    p = &set->profiles[set->profile_count++];
+        return cove_fail(e, COVE_BUSY, "more than %d seccomp profiles in use", PROFILES_MAX);
+    p = &set->profiles[set->profile_count];
     text_copy(p->name, sizeof(p->name), name);
     p->fd = open_profile(set, name);
     if (p->fd < 0)
-        p->fd = open_profile(set, "default");
-    if (p->fd < 0)
-        log_event(LOG_LEVEL_WARN, "no seccomp program for commands", LOG_S("profile", name));
+        return cove_fail(e, COVE_BUSY, "there is no seccomp profile '%s', so nothing may run", name);
+    set->profile_count++;
     return p->fd;
 }
 
-int policy_set_filter(struct policy_set *set, const struct policy_query *q)
+int policy_set_filter(struct policy_set *set, const struct policy_query *q,
+                      struct policy_filter *ret, struct cove_err *e)
 {
-    const char *name = policy_profile(set->policy, q);
+    bool exec_time = policy_exec_time(set->policy, q);
+    const char *profile = policy_profile(set->policy, q);
+    char name[PROFILE_NAME_MAX];
     int fd;
 
-    if (!name || !*name || strchr(name, '/') || strlen(name) >= PROFILE_NAME_MAX)
-        name = "default";
+    if (!profile || !*profile || strchr(profile, '/'))
+        profile = "default";
+    if ((size_t)snprintf(name, sizeof(name), "%s%s", profile, exec_time ? ".notify" : "") >=
+        sizeof(name))
+        return cove_fail(e, COVE_BUSY, "seccomp profile '%.40s': name too long", profile);
     pthread_mutex_lock(&set->lock);
-    fd = filter_locked(set, name);
+    fd = filter_locked(set, name, e);
     pthread_mutex_unlock(&set->lock);
-    return fd;
+    if (fd < 0)
+        return -1;
+    *ret = (struct policy_filter){ .fd = fd, .exec_time = exec_time };
+    return 0;
 }

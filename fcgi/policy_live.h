@@ -12,9 +12,14 @@ extern const struct live_kind policy_kind; /* of <run_dir>/policy */
 const struct policy *policy_set_policy(const struct policy_set *set);
 
 /*
- * The compiled seccomp program a query's commands get, as a file to hand to init:
- * <run_dir>/profiles/NAME.bpf, else default.bpf, else -1. The fd stays the set's.
+ * The compiled seccomp program a query's commands get, as a file to hand to init: <run_dir>/profiles/NAME.bpf, or
+ * NAME.notify.bpf when each of their execve calls is to be judged. The fd stays the set's. There is no way to run without one.
  */
-int policy_set_filter(struct policy_set *set, const struct policy_query *q);
+struct policy_filter {
+    int fd;
+    bool exec_time;
+};
+int policy_set_filter(struct policy_set *set, const struct policy_query *q,
+                      struct policy_filter *ret, struct cove_err *e);
 
 #endif

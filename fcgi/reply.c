@@ -45,6 +45,7 @@ static const char *reason_of(int status)
         { 410, "Gone" },
         { 413, "Content Too Large" },
         { 429, "Too Many Requests" },
+        { 499, "Client Closed Request" },
         { 500, "Internal Server Error" },
         { 501, "Not Implemented" },
         { 503, "Service Unavailable" },

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -127,6 +128,16 @@ static bool has_closed(int sock)
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+/* A refused execve is told where its caller would look for it: among the errors. */
+static void tell_denial(struct run *r, const char *text)
+{
+    char line[600];
+    int len = snprintf(line, sizeof(line), "%s\n", text);
+
+    if (!r->over && len > 0)
+        deliver(r, RUN_STDERR, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+}
+
 static void on_box(struct run *r)
 {
     struct box_event event;
@@ -139,6 +150,8 @@ static void on_box(struct run *r)
         r->result->end = event.exited.end;
         settle_cause(r, &r->result->end);
         r->over = true;
+    } else if (n > 0 && event.kind == BOX_EVENT_DENIED) {
+        tell_denial(r, event.text);
     }
 }
 
@@ -220,6 +233,22 @@ static void drain_all(struct run *r)
         settle_cause(r, &r->result->end);
 }
 
+/* What still holds a pipe open lives on in the background, and would die of SIGPIPE: init reads on in our place. */
+static void leave_pipes(struct run *r)
+{
+    int left[2];
+    size_t count = 0;
+
+    for (int i = 0; i < 2; i++) {
+        struct pollfd p = { .fd = r->out[i], .events = POLLIN };
+
+        if (r->out[i] >= 0 && poll(&p, 1, 0) >= 0 && !(p.revents & POLLHUP))
+            left[count++] = r->out[i];
+    }
+    if (count > 0 && r->result->end.cause != END_GONE && r->kill_cause == END_OWN)
+        box_drain(r->conn, left, count, NULL);
+}
+
 /* ------------------------------------------------------------------ the start */
 
 static int make_pipe(int *ret_ours, int *ret_theirs, struct cove_err *e)
@@ -248,7 +277,8 @@ static int spawn(struct run *r, struct cove_err *e)
         .cwd = a->cwd,
         .argv = a->argv,
         .env = a->env,
-        .flags = SPAWN_TIED,
+        .flags = SPAWN_TIED | (a->exec_time ? SPAWN_NOTIFY : 0),
+        .context = a->dialect,
         .stdin_fd = -1,
         .stdout_fd = out,
         .stderr_fd = err,
@@ -288,6 +318,7 @@ int run_command(struct box_conn *conn, const struct run_args *args, struct run_r
         while (!r.over)
             wait_once(&r);
         drain_all(&r);
+        leave_pipes(&r);
     }
     cove_close(r.out[RUN_STDOUT]);
     cove_close(r.out[RUN_STDERR]);

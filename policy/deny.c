@@ -30,7 +30,7 @@ struct check {
     void *explain_ctx;
 };
 
-/* --- compiling ---------------------------------------------------------------------------------- */
+/* --- compiling ------------------------------------------------------------------------------- */
 
 static int hash_bundle(const char *bundle, size_t len, char out[65])
 {
@@ -42,7 +42,8 @@ static int hash_bundle(const char *bundle, size_t len, char out[65])
     return 0;
 }
 
-/* A policy that denies nothing is a mistake, not a wish: a file cut short must not open the door. */
+/* A policy that denies nothing is a mistake, not a wish: a file cut short must not open the door.
+ */
 static int finish(struct policy *p, const char *bundle, size_t len, struct cove_err *e)
 {
     if (p->deny_count == 0)
@@ -112,9 +113,10 @@ const char *policy_form_name(enum policy_form form)
     return (size_t)form < ARRAY_SIZE(names) ? names[form] : names[0];
 }
 
-/* --- the result --------------------------------------------------------------------------------- */
+/* --- the result ------------------------------------------------------------------------------ */
 
-/* As much as fits, cut between characters; what is no UTF-8 or a control becomes a question mark. */
+/* As much as fits, cut between characters; what is no UTF-8 or a control becomes a question mark.
+ */
 static void copy_shown(char *out, size_t size, const char *text, size_t len)
 {
     size_t n = 0;
@@ -155,7 +157,7 @@ static void set_limit(struct policy_result *r, const char *rule, const char *tex
                "The command is too large, too deep or too costly to be judged", text, len);
 }
 
-/* --- matching one form -------------------------------------------------------------------------- */
+/* --- matching one form ----------------------------------------------------------------------- */
 
 static bool is_candidate(const struct check *c, size_t i)
 {
@@ -173,7 +175,8 @@ static enum match try_rule(const struct check *c, size_t i, enum policy_form kin
 }
 
 /* An exception that cannot be judged is none. */
-static bool is_excepted(const struct check *c, const struct rule *deny, const char *text, size_t len)
+static bool is_excepted(const struct check *c, const struct rule *deny, const char *text,
+                        size_t len)
 {
     for (size_t i = 0; i < c->p->rule_count; i++) {
         const struct rule *r = &c->p->rules[i];
@@ -245,7 +248,7 @@ static bool on_found(void *ctx, enum lexer_kind kind, const char *text, size_t l
     return judge_form(c, POLICY_FORM_WORDS, c->words_form, text, len);
 }
 
-/* --- a check ------------------------------------------------------------------------------------ */
+/* --- a check --------------------------------------------------------------------------------- */
 
 static bool check_init(struct check *c, const struct policy *p, const struct policy_query *q,
                        enum policy_form words_form, struct policy_result *result)
@@ -317,7 +320,7 @@ void policy_explain(const struct policy *p, const struct policy_query *q, const 
     check_done(&c);
 }
 
-/* --- settings and rules, for those who ask ------------------------------------------------------ */
+/* --- settings and rules, for those who ask --------------------------------------------------- */
 
 bool policy_exec_time(const struct policy *p, const struct policy_query *q)
 {

@@ -60,7 +60,8 @@ static void position(const char *content, size_t at, unsigned *ret_line, unsigne
     }
 }
 
-/* Control characters, text in no known encoding, and a last line that was not written to its end. */
+/* Control characters, text in no known encoding, and a last line that was not written to its end.
+ */
 static int check_content(const char *path, const struct buf *content, struct cove_err *e)
 {
     const char *what = NULL;
@@ -107,7 +108,8 @@ static bool include_name(const char *line, size_t len, char *name, size_t size)
         ;
     if (i < len && line[i] == '"')
         quote = line[i++];
-    while (i + n < len && n + 1 < size && (quote ? line[i + n] != quote : !strchr(" \t\r#", line[i + n])))
+    while (i + n < len && n + 1 < size &&
+           (quote ? line[i + n] != quote : !strchr(" \t\r#", line[i + n])))
         n++;
     memcpy(name, line + i, n);
     name[n] = '\0';
@@ -185,7 +187,7 @@ static int bundle_file(struct buf *out, const char *path, enum bundle_mark mark,
     return r;
 }
 
-/* --- policy.d ----------------------------------------------------------------------------------- */
+/* --- policy.d -------------------------------------------------------------------------------- */
 
 static int is_conf(const struct dirent *d)
 {

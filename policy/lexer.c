@@ -47,7 +47,8 @@ static bool grow(struct lex *l, void **array, size_t count, size_t *cap, size_t 
 
 void lex_word_open(struct lex *l)
 {
-    if (l->word_open || !grow(l, (void **)&l->words, l->word_count, &l->word_cap, sizeof(*l->words)))
+    if (l->word_open ||
+        !grow(l, (void **)&l->words, l->word_count, &l->word_cap, sizeof(*l->words)))
         return;
     l->words[l->word_count++] = (struct word){ .start = l->text.len };
     l->word_open = true;
@@ -89,8 +90,7 @@ const char *lex_word(const struct lex *l, size_t i)
 
 void lex_redirect_push(struct lex *l, size_t word, char op)
 {
-    if (grow(l, (void **)&l->redirects, l->redirect_count, &l->redirect_cap,
-             sizeof(*l->redirects)))
+    if (grow(l, (void **)&l->redirects, l->redirect_count, &l->redirect_cap, sizeof(*l->redirects)))
         l->redirects[l->redirect_count++] =
             (struct redirect){ .start = l->words[word].start, .op = op };
 }

@@ -1,11 +1,12 @@
 /*
  * What lexer.c, quote.c, shell.c and unwrap.c share.
  *
- * Theory of operation. One pass over the text, recursive descent, every level bounded. Words live on
- * a stack: their bytes in `text`, one after the other, and where each begins in `words`. A command
- * that is found inside another one's word, as in `rm $(date)x`, pushes its own words on top, is
- * judged, and pops them again; the outer word then goes on growing where it was. So nothing is
- * allocated per level, and nothing is read twice except text that a shell would read twice as well
+ * Theory of operation. One pass over the text, recursive descent, every level bounded. Words live
+ * on a stack: their bytes in `text`, one after the other, and where each begins in `words`. A
+ * command that is found inside another one's word, as in `rm $(date)x`, pushes its own words on
+ * top, is judged, and pops them again; the outer word then goes on growing where it was. So nothing
+ * is allocated per level, and nothing is read twice except text that a shell would read twice as
+ * well
  * (`sh -c`, eval, backticks), which is paid for from `budget`.
  */
 #ifndef POLICY_LEXER_PRIVATE_H
@@ -14,10 +15,10 @@
 #include "cove/buf.h"
 #include "lexer.h"
 
-#define LEX_DEPTH_MAX 64                   /* $( ) within $( ), sh -c within sh -c */
+#define LEX_DEPTH_MAX    64                /* $( ) within $( ), sh -c within sh -c */
 #define LEX_COMMANDS_MAX 20000             /* simple commands in one text */
 #define LEX_BUDGET_BYTES (8 * 1024 * 1024) /* read and emitted, inner texts included */
-#define LEX_WRAP_MAX 16                    /* sudo nice timeout 5 ... in front of one command */
+#define LEX_WRAP_MAX     16                /* sudo nice timeout 5 ... in front of one command */
 #define LEX_HEREDOCS_MAX 16                /* waiting for their bodies on one line */
 
 struct word {

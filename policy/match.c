@@ -16,11 +16,11 @@
 
 #include "policy_private.h"
 
-#define MATCH_STEPS 100000        /* at one place of the text */
-#define MATCH_HEAP_KIB 8192       /* when the JIT's own stack does not do */
-#define MATCH_WINDOW 1024         /* places between two looks at the clock */
-#define MATCH_CPU_NS 250000000ULL /* for one command against one policy, all rules together */
-#define PROBE_STEPS 20000         /* regex_is_slow_on() */
+#define MATCH_STEPS    100000       /* at one place of the text */
+#define MATCH_HEAP_KIB 8192         /* when the JIT's own stack does not do */
+#define MATCH_WINDOW   1024         /* places between two looks at the clock */
+#define MATCH_CPU_NS   250000000ULL /* for one command against one policy, all rules together */
+#define PROBE_STEPS    20000        /* regex_is_slow_on() */
 
 struct regex {
     pcre2_code *code;
@@ -34,8 +34,9 @@ struct matcher {
     uint64_t started_ns;
 };
 
-static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C |
-                                        PCRE2_DOLLAR_ENDONLY | PCRE2_USE_OFFSET_LIMIT;
+static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
+                                        PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY |
+                                        PCRE2_USE_OFFSET_LIMIT;
 
 int regex_new(const char *pattern, bool caseless, struct regex **ret, size_t *ret_at,
               struct cove_err *e)

@@ -28,7 +28,7 @@ struct parser {
     struct cove_err *e;
 };
 
-/* --- errors and small things -------------------------------------------------------------------- */
+/* --- errors and small things ----------------------------------------------------------------- */
 
 /* column counts from 1; at points into the line. */
 static int fail_at(struct parser *ps, const char *at, const char *what)
@@ -92,7 +92,7 @@ static bool is_name(const char *s)
                      strlen(s);
 }
 
-/* --- marks -------------------------------------------------------------------------------------- */
+/* --- marks ----------------------------------------------------------------------------------- */
 
 static int intern_file(struct parser *ps, const char *name)
 {
@@ -138,13 +138,14 @@ static int on_mark(struct parser *ps)
     return 0;
 }
 
-/* --- sections and settings ---------------------------------------------------------------------- */
+/* --- sections and settings ------------------------------------------------------------------- */
 
 static int add_section(struct parser *ps, const struct scope *scope)
 {
     struct policy *p = ps->p;
 
-    if (grow(ps, (void **)&p->sections, p->section_count, &p->section_cap, sizeof(*p->sections)) < 0)
+    if (grow(ps, (void **)&p->sections, p->section_count, &p->section_cap, sizeof(*p->sections)) <
+        0)
         return -1;
     p->sections[p->section_count] = (struct section){
         .scope = *scope, .file = ps->file, .line = ps->line, .exec_time = -1, .audit_all = -1
@@ -234,7 +235,7 @@ static int on_setting(struct parser *ps, const char *name)
     return fail_at(ps, name, "no such setting; there are exec-time, seccomp and audit");
 }
 
-/* --- rules -------------------------------------------------------------------------------------- */
+/* --- rules ----------------------------------------------------------------------------------- */
 
 static int parse_name(struct parser *ps, struct rule *r)
 {
@@ -369,7 +370,7 @@ static int on_rule(struct parser *ps, bool allow)
     return failed ? -1 : 0;
 }
 
-/* --- lines -------------------------------------------------------------------------------------- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static int on_line(struct parser *ps)
 {

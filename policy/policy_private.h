@@ -1,4 +1,5 @@
-/* What the deny-list's files share: file.c -> parse.c -> deny.c, with scope.c, match.c, prefilter.c. */
+/* What the deny-list's files share: file.c -> parse.c -> deny.c, with scope.c, match.c,
+ * prefilter.c. */
 #ifndef POLICY_PRIVATE_H
 #define POLICY_PRIVATE_H
 
@@ -9,10 +10,11 @@
 #include "cove/policy.h"
 
 #define POLICY_INCLUDE_DEPTH 8
-#define POLICY_NAME_MAX 63
-#define POLICY_PATTERN_MAX 4096
+#define POLICY_NAME_MAX      63
+#define POLICY_PATTERN_MAX   4096
 
-/* A mark line in a bundle: MARK, one of the kinds, the number of the next line, a blank, the path. */
+/* A mark line in a bundle: MARK, one of the kinds, the number of the next line, a blank, the path.
+ */
 #define BUNDLE_MARK '\001'
 enum bundle_mark {
     MARK_FILE = '=',  /* a file of its own: its rules hold for all until its first section */
@@ -20,13 +22,14 @@ enum bundle_mark {
     MARK_LEAVE = '-', /* back in the includer, and in its section */
 };
 
-/* --- scope.c: for whom a section holds ---------------------------------------------------------- */
+/* --- scope.c: for whom a section holds ------------------------------------------------------- */
 
 enum scope_key { SCOPE_DIALECT, SCOPE_TENANT, SCOPE_TEMPLATE, SCOPE_KEY_COUNT };
 
 struct scope {
-    char *head;                   /* as written between the brackets */
-    char *lists[SCOPE_KEY_COUNT]; /* items, each ended by a NUL, the list by an empty one; or NULL */
+    char *head; /* as written between the brackets */
+    char
+        *lists[SCOPE_KEY_COUNT]; /* items, each ended by a NUL, the list by an empty one; or NULL */
 };
 
 /* head is one line without its brackets; *ret_at is where in it the trouble is. */
@@ -35,7 +38,7 @@ void scope_done(struct scope *s);
 bool scope_holds(const struct scope *s, const struct policy_query *q);
 bool scope_covers(const struct scope *a, const struct scope *b); /* what holds b surely holds a */
 
-/* --- match.c: PCRE2 with bounds ----------------------------------------------------------------- */
+/* --- match.c: PCRE2 with bounds -------------------------------------------------------------- */
 
 struct regex;
 struct matcher; /* what one thread needs while it matches */
@@ -53,7 +56,7 @@ struct matcher *matcher_new(void);
 void matcher_free(struct matcher *m);
 enum match matcher_run(struct matcher *m, const struct regex *r, const char *text, size_t len);
 
-/* --- prefilter.c: which of thousands of rules can match at all ---------------------------------- */
+/* --- prefilter.c: which of thousands of rules can match at all ------------------------------- */
 
 struct prefilter;
 
@@ -69,7 +72,7 @@ void prefilter_run(const struct prefilter *f, const char *text, size_t len, uint
 /* The longest text that each match must contain, without regular expression in it; "" if none. */
 void prefilter_literal(const char *pattern, char *out, size_t out_size);
 
-/* --- deny.c ------------------------------------------------------------------------------------- */
+/* --- deny.c ---------------------------------------------------------------------------------- */
 
 struct section {
     struct scope scope;
@@ -101,7 +104,7 @@ struct policy {
     char hash[65];
 };
 
-/* --- parse.c: a bundle's text into sections and rules ------------------------------------------- */
+/* --- parse.c: a bundle's text into sections and rules ---------------------------------------- */
 
 int parse_bundle(const char *bundle, size_t len, struct policy *p, struct cove_err *e);
 

@@ -14,19 +14,19 @@
 #include "policy_private.h"
 
 #define BUCKET_BITS 16
-#define BUCKETS (1u << BUCKET_BITS)
+#define BUCKETS     (1u << BUCKET_BITS)
 #define LITERAL_MAX 256
 
 struct prefilter {
     uint64_t *always; /* rules without a literal */
     size_t rule_count, rule_cap;
-    uint32_t *bucket_of;            /* per rule; BUCKETS: none */
-    uint32_t first[BUCKETS + 1];    /* per bucket, where its rules begin in `rules` */
-    uint32_t *rules;                /* rule numbers, by bucket */
-    uint64_t used[BUCKETS / 64];    /* buckets with any rule: small enough to stay in the cache */
+    uint32_t *bucket_of;         /* per rule; BUCKETS: none */
+    uint32_t first[BUCKETS + 1]; /* per bucket, where its rules begin in `rules` */
+    uint32_t *rules;             /* rule numbers, by bucket */
+    uint64_t used[BUCKETS / 64]; /* buckets with any rule: small enough to stay in the cache */
 };
 
-/* --- the literal of a pattern ------------------------------------------------------------------- */
+/* --- the literal of a pattern ---------------------------------------------------------------- */
 
 struct literal_scan {
     const char *at;
@@ -85,13 +85,15 @@ static void skip_group(struct literal_scan *s)
             depth++;
         else if (*s->at == ')')
             depth--;
-        if (s->at[0] == '(' && (s->at[1] == '*' || (s->at[1] == '?' && !strchr(":=!<>|P#", s->at[2]))))
+        if (s->at[0] == '(' &&
+            (s->at[1] == '*' || (s->at[1] == '?' && !strchr(":=!<>|P#", s->at[2]))))
             s->given_up = true; /* a verb, or options that change what the rest means */
         s->at++;
     } while (*s->at && depth > 0);
 }
 
-/* A backslash: an escaped sign is itself, a class or an anchor ends the run, the rest is too clever. */
+/* A backslash: an escaped sign is itself, a class or an anchor ends the run, the rest is too
+ * clever. */
 static void scan_escape(struct literal_scan *s)
 {
     char c = s->at[1];
@@ -165,7 +167,7 @@ void prefilter_literal(const char *pattern, char *out, size_t out_size)
     out[s.best_len] = '\0';
 }
 
-/* --- the table ---------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 static uint32_t bucket_of(const char *p)
 {

@@ -396,14 +396,12 @@ static void read_array(struct lex *l)
 }
 
 /* True when `(` opens an array, as in a=( or a+=( */
-static bool at_array(struct lex *l)
+static bool at_array(const struct lex *l)
 {
-    size_t start;
+    size_t start = l->word_open ? l->words[l->word_count - 1].start : l->text.len;
 
-    if (!l->word_open || l->text.data[l->text.len - 1] != '=')
-        return false;
-    start = l->words[l->word_count - 1].start;
-    return l->text.len > start && unwrap_is_assignment(l->text.data + start);
+    return l->text.len > start && l->text.data[l->text.len - 1] == '=' &&
+           unwrap_is_assignment(l->text.data + start);
 }
 
 static bool is_special(char c)

@@ -1,4 +1,5 @@
-/* For whom a section holds: [execute], [dialect=executor,e2b tenant=acme template=*], [dialect=!execute] */
+/* For whom a section holds: [execute], [dialect=executor,e2b tenant=acme template=*],
+ * [dialect=!execute] */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +54,7 @@ static int parse_term(const char *term, size_t len, struct scope *s, struct cove
     int key = equals ? key_of(term, (size_t)(equals - term)) : SCOPE_DIALECT;
 
     if (key < 0)
-        return cove_fail(e, COVE_INVALID,
-                         "section: '%.*s' is not one of dialect, tenant, template",
+        return cove_fail(e, COVE_INVALID, "section: '%.*s' is not one of dialect, tenant, template",
                          (int)(equals - term), term);
     if (s->lists[key])
         return cove_fail(e, COVE_INVALID, "section: %s is said twice", key_names[key]);
@@ -110,9 +110,9 @@ static bool list_holds(const char *list, const char *value)
         bool not = *item == '!';
         bool match = value ? fnmatch(item + not, value, 0) == 0 : strcmp(item + not, "*") == 0;
 
-        if (not && match)
+        if (not &&match)
             return false;
-        if (!not) {
+        if (!not ) {
             holds = (first_positive ? false : holds) || match;
             first_positive = false;
         }

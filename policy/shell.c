@@ -13,11 +13,11 @@
 #include "lexer_private.h"
 
 enum level_state {
-    AT_COMMAND,   /* words are a command's */
-    AT_FOR,       /* for x in ...: until ; or do */
-    AT_CASE,      /* case WORD: until in */
-    AT_PATTERN,   /* pattern): until the parenthesis */
-    AT_FUNCTION,  /* function NAME */
+    AT_COMMAND,  /* words are a command's */
+    AT_FOR,      /* for x in ...: until ; or do */
+    AT_CASE,     /* case WORD: until in */
+    AT_PATTERN,  /* pattern): until the parenthesis */
+    AT_FUNCTION, /* function NAME */
 };
 
 struct level {
@@ -44,7 +44,7 @@ static bool last_word_is(const struct lex *l, const char *s)
     return !l->words[i].quoted && strcmp(lex_word(l, i), s) == 0;
 }
 
-/* --- commands ---------------------------------------------------------------------------------- */
+/* --- commands -------------------------------------------------------------------------------- */
 
 static void reset_command(struct lex *l, const struct level *lv)
 {
@@ -111,7 +111,7 @@ static void end_function_name(struct lex *l, struct level *lv)
     lv->state = AT_COMMAND;
 }
 
-/* --- reserved words ---------------------------------------------------------------------------- */
+/* --- reserved words -------------------------------------------------------------------------- */
 
 static void on_skip(struct lex *l, struct level *lv)
 {
@@ -169,16 +169,16 @@ static const struct reserved {
     const char *word;
     void (*met)(struct lex *l, struct level *lv);
 } reserved_words[] = {
-    { AT_COMMAND, "if", on_skip },       { AT_COMMAND, "then", on_skip },
-    { AT_COMMAND, "else", on_skip },     { AT_COMMAND, "elif", on_skip },
-    { AT_COMMAND, "fi", on_skip },       { AT_COMMAND, "while", on_skip },
-    { AT_COMMAND, "until", on_skip },    { AT_COMMAND, "do", on_skip },
-    { AT_COMMAND, "done", on_skip },     { AT_COMMAND, "{", on_skip },
-    { AT_COMMAND, "}", on_skip },        { AT_COMMAND, "!", on_skip },
-    { AT_COMMAND, "for", on_for },       { AT_COMMAND, "select", on_for },
-    { AT_COMMAND, "case", on_case },     { AT_COMMAND, "esac", on_esac },
-    { AT_COMMAND, "[[", on_test },       { AT_COMMAND, "function", on_function },
-    { AT_FOR, "do", on_do },             { AT_CASE, "in", on_in },
+    { AT_COMMAND, "if", on_skip },    { AT_COMMAND, "then", on_skip },
+    { AT_COMMAND, "else", on_skip },  { AT_COMMAND, "elif", on_skip },
+    { AT_COMMAND, "fi", on_skip },    { AT_COMMAND, "while", on_skip },
+    { AT_COMMAND, "until", on_skip }, { AT_COMMAND, "do", on_skip },
+    { AT_COMMAND, "done", on_skip },  { AT_COMMAND, "{", on_skip },
+    { AT_COMMAND, "}", on_skip },     { AT_COMMAND, "!", on_skip },
+    { AT_COMMAND, "for", on_for },    { AT_COMMAND, "select", on_for },
+    { AT_COMMAND, "case", on_case },  { AT_COMMAND, "esac", on_esac },
+    { AT_COMMAND, "[[", on_test },    { AT_COMMAND, "function", on_function },
+    { AT_FOR, "do", on_do },          { AT_CASE, "in", on_in },
     { AT_PATTERN, "esac", on_esac },
 };
 
@@ -202,7 +202,7 @@ static void after_word(struct lex *l, struct level *lv)
     }
 }
 
-/* --- redirections and heredocs ----------------------------------------------------------------- */
+/* --- redirections and heredocs --------------------------------------------------------------- */
 
 /* The number in front of an operator, 2>, or {fd}>, is no word of the command. */
 static bool last_word_is_fd(const struct lex *l, const struct level *lv)
@@ -223,9 +223,9 @@ static void add_heredoc(struct lex *l, size_t word, bool strip_tabs)
         lex_limit(l);
         return;
     }
-    l->heredocs[l->heredoc_count++] = (struct heredoc){
-        .delimiter = delimiter, .quoted = l->words[word].quoted, .strip_tabs = strip_tabs
-    };
+    l->heredocs[l->heredoc_count++] = (struct heredoc){ .delimiter = delimiter,
+                                                        .quoted = l->words[word].quoted,
+                                                        .strip_tabs = strip_tabs };
 }
 
 /* at is on < or >, or on the & of &>. */
@@ -302,7 +302,8 @@ static bool ends_heredoc(const struct heredoc *h, const char *line, size_t len)
     return len == strlen(h->delimiter) && memcmp(line, h->delimiter, len) == 0;
 }
 
-/* A body is data; but a shell reads it as commands, and $( ) in it runs unless the EOF is quoted. */
+/* A body is data; but a shell reads it as commands, and $( ) in it runs unless the EOF is quoted.
+ */
 static void judge_heredoc(struct lex *l, const struct heredoc *h, const char *body, size_t len)
 {
     const char *at = l->at, *end = l->end;
@@ -347,7 +348,7 @@ static void read_heredocs(struct lex *l, struct level *lv)
     }
 }
 
-/* --- operators ---------------------------------------------------------------------------------- */
+/* --- operators ------------------------------------------------------------------------------- */
 
 static void on_newline(struct lex *l, struct level *lv)
 {
@@ -475,10 +476,9 @@ static const struct op {
     char c;
     void (*met)(struct lex *l, struct level *lv);
 } operators[] = {
-    { ' ', on_blank },     { '\t', on_blank },     { '\n', on_newline },
-    { ';', on_semicolon }, { '&', on_ampersand },  { '|', on_bar },
-    { '(', on_open },      { ')', on_close },      { '<', on_angle },
-    { '>', on_angle },     { '#', on_comment },
+    { ' ', on_blank },     { '\t', on_blank }, { '\n', on_newline }, { ';', on_semicolon },
+    { '&', on_ampersand }, { '|', on_bar },    { '(', on_open },     { ')', on_close },
+    { '<', on_angle },     { '>', on_angle },  { '#', on_comment },
 };
 
 static void read_next(struct lex *l, struct level *lv)
@@ -496,10 +496,9 @@ static void read_next(struct lex *l, struct level *lv)
 
 void shell_read_list(struct lex *l, enum shell_stop stop)
 {
-    struct level lv = { .words = l->word_count,
-                        .redirects = l->redirect_count,
-                        .text = l->text.len,
-                        .stop = stop };
+    struct level lv = {
+        .words = l->word_count, .redirects = l->redirect_count, .text = l->text.len, .stop = stop
+    };
     bool word_open = l->word_open;
 
     l->word_open = false;

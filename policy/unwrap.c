@@ -30,7 +30,8 @@ bool unwrap_is_assignment(const char *w)
     while (isalnum((unsigned char)w[n]) || w[n] == '_')
         n++;
     if (w[n] == '[')
-        n += strcspn(w + n, "]=") + 1;
+        n += strcspn(w + n, "]=");
+    n += w[n] == ']';
     return w[n] == '=' || (w[n] == '+' && w[n + 1] == '=');
 }
 
@@ -41,7 +42,7 @@ static const char *base_name(const char *w)
     return slash ? slash + 1 : w;
 }
 
-/* --- options ------------------------------------------------------------------------------------ */
+/* --- options --------------------------------------------------------------------------------- */
 
 static bool long_takes_arg(const struct prefix *p, const char *w)
 {
@@ -100,7 +101,7 @@ static size_t skip_options(struct lex *l, const struct prefix *p, const struct c
     return i;
 }
 
-/* --- kinds of prefixes -------------------------------------------------------------------------- */
+/* --- kinds of prefixes ----------------------------------------------------------------------- */
 
 /* sudo, env, timeout: the rest of the words is a command. */
 static size_t open_command(struct lex *l, const struct prefix *p, const struct command *c)
@@ -178,7 +179,7 @@ static size_t open_find(struct lex *l, const struct prefix *p, const struct comm
     return c->last;
 }
 
-/* --- shells ------------------------------------------------------------------------------------- */
+/* --- shells ---------------------------------------------------------------------------------- */
 
 static void mark_heredocs(struct lex *l)
 {

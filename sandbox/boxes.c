@@ -15,7 +15,7 @@
 #include "cove/text.h"
 #include "keeper_private.h"
 
-enum { POOL_RETRY_MS = 1000, REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000 };
+enum { POOL_RETRY_MS = 1000, POOL_PAUSE_MS = 150, REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000 };
 
 static void save(struct keeper *k, uint32_t i)
 {
@@ -245,6 +245,7 @@ static void go_live(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
     uint64_t now = clock_boot_ms();
 
+    k->pool_pause_ms = now + POOL_PAUSE_MS;
     b->info.created_unix_ms = clock_unix_ms();
     b->info.created_ms = now;
     b->info.reuse_until_ms = now + b->reuse_ms;
@@ -320,6 +321,7 @@ void boxes_on_ready(struct keeper *k, uint32_t i)
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_BUILT, 1);
     log_event(LOG_LEVEL_DEBUG, "sandbox built", LOG_S("sandbox", b->info.id),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
+    workers_tell_judge(k, i);
     if (b->promised)
         go_live(k, i);
     else
@@ -544,7 +546,11 @@ static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t ne
     }
 }
 
-/* One box per call: a request that came in meanwhile is served before the next one is built. */
+/*
+ * One box per call: a request that came in meanwhile is served before the next one is built. And as long as there is a spare
+ * one, not right after a claim: building takes a cpu, and moving a process into v1 cgroups stops every fork on the machine for
+ * milliseconds, just when the new sandbox runs its first command.
+ */
 static uint64_t refill_pool(struct keeper *k, uint64_t now, uint64_t next)
 {
     struct cove_err err = { 0 };
@@ -561,6 +567,8 @@ static uint64_t refill_pool(struct keeper *k, uint64_t now, uint64_t next)
     }
     if (spare >= k->config.pool)
         return next;
+    if (spare > 0 && now < k->pool_pause_ms)
+        return earliest(next, k->pool_pause_ms);
     if (now < k->pool_retry_ms)
         return earliest(next, k->pool_retry_ms);
     if (begin_box(k, k->config.template, &i, &err) < 0) {

@@ -20,7 +20,12 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 
-enum { KEEPER_ANSWER_MS = 30000, KEEPER_RETRY_MS = 5000 };
+enum { KEEPER_ANSWER_MS = 30000, KEEPER_RETRY_MS = 5000, AUDIT_COMMAND_BYTES = 4096 };
+
+static void add_str(struct buf *tail, const char *s)
+{
+    buf_add(tail, s ? s : "", (s ? strlen(s) : 0) + 1);
+}
 
 /* Connect to a SEQPACKET socket below run_dir. */
 static int connect_to(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e)
@@ -175,9 +180,22 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct c
     return keeper_ask(k, KEEPER_THAW, args, sizeof(*args), MSG_DONE, NULL, 0, e);
 }
 
-int keeper_audit(struct keeper_link *k, const char *members, size_t len, struct cove_err *e)
+int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e)
 {
-    return keeper_ask(k, KEEPER_AUDIT, members, len, MSG_DONE, NULL, 0, e);
+    const char *const fields[] = { entry->event,   entry->dialect, entry->tenant, entry->project,
+                                   entry->sandbox, entry->rule,    entry->form };
+    const char *command = entry->command ? entry->command : "";
+    struct buf tail;
+    int rc;
+
+    buf_init(&tail, 8192);
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+        add_str(&tail, fields[i]);
+    buf_add(&tail, command, strnlen(command, AUDIT_COMMAND_BYTES));
+    buf_add(&tail, "", 1);
+    rc = keeper_ask(k, KEEPER_AUDIT, tail.data, tail.len, MSG_DONE, NULL, 0, e);
+    buf_done(&tail);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ a sandbox: asking */
@@ -255,7 +273,7 @@ static int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t b
     if (msg_send(c->sock, type, tag, body, body_len, tail ? tail->data : NULL, tail ? tail->len : 0,
                  fds, fd_count, MSG_NOSIGNAL, e) < 0)
         return -1;
-    while (wait_readable(c->sock, until)) {
+    while (clock_boot_ms() < until && wait_readable(c->sock, until)) { /* a flood does not stop time */
         if (box_receive(c, 0, ret, e) < 0)
             return -1;
         if (ret->head.tag == tag && ret->head.type == want)
@@ -281,11 +299,6 @@ static int box_do(struct box_conn *c, uint32_t type, const void *body, size_t bo
     return 0;
 }
 
-static void add_str(struct buf *tail, const char *s)
-{
-    buf_add(tail, s ? s : "", (s ? strlen(s) : 0) + 1);
-}
-
 /* ------------------------------------------------------------------ processes */
 
 static void pack_spawn(const struct spawn_args *a, struct box_spawn *body, struct buf *tail)
@@ -294,6 +307,7 @@ static void pack_spawn(const struct spawn_args *a, struct box_spawn *body, struc
         .flags = a->flags,
         .rows = a->rows,
         .cols = a->cols,
+        .context = a->context,
         .log_bytes = a->log_bytes,
         .max_open_files = a->max_open_files,
         .max_file_bytes = a->max_file_bytes,
@@ -406,15 +420,27 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
 {
     uint64_t until = clock_boot_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
 
-    while (wait_readable(c->sock, until)) {
+    do { /* at least one look, and a flood of what is no event does not stop time */
         struct msg m;
 
+        if (!wait_readable(c->sock, until))
+            return 0;
         if (box_receive(c, 0, &m, e) < 0)
             return -1;
         msg_close_fds(&m);
         if (fill_event(&m, ret))
             return 1;
-    }
+    } while (clock_boot_ms() < until);
+    return 0;
+}
+
+int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e)
+{
+    struct msg m;
+
+    if (box_ask(c, BOX_DRAIN, NULL, 0, NULL, fds, fd_count, MSG_DONE, &m, e) < 0)
+        return -1;
+    msg_close_fds(&m);
     return 0;
 }
 

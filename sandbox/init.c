@@ -71,6 +71,7 @@ static const struct verb {
     { { BOX_CHMOD,       sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_chmod },
     { { BOX_WATCH,       sizeof(struct box_watch),       PATH_TAIL,      0, 1 }, on_watch },
     { { BOX_CONNECT,     sizeof(struct box_connect),     0,              0, 0 }, on_connect },
+    { { BOX_DRAIN,       0,                              0,              1, 2 }, on_drain },
     { { BOX_JUDGE,       0,                              0,              0, 0 }, on_judge },
     { { BOX_EXEC_ANSWER, sizeof(struct box_exec_answer), 1024,           0, 0 }, on_exec_answer },
 };

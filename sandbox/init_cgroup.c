@@ -61,6 +61,8 @@ void cgroup_setup(struct init *in)
     in->has_cgroup = fstat(INIT_FD_CGROUP, &st) == 0 && S_ISDIR(st.st_mode);
     in->oom_fd = open_first(INIT_FD_MEMORY, "memory.events", "memory.oom_control");
     in->pids_fd = open_first(INIT_FD_PIDS, "pids.events", NULL);
+    in->next_cgroup_fd = -1;
+    cgroup_prepare(in);
 }
 
 static uint64_t counter(int fd, const char *key)
@@ -103,14 +105,11 @@ uint64_t cgroup_pids_limit(void)
 
 /* --------------------------------------------------------------- one per command */
 
-int cgroup_make(struct init *in, uint32_t number, int *ret_fd, struct cove_err *e)
+static int make_one(uint32_t number, struct cove_err *e)
 {
     char name[48];
     int fd;
 
-    *ret_fd = -1;
-    if (!in->has_cgroup)
-        return 0;
     name_of(number, "", name);
     if (mkdirat(INIT_FD_CGROUP, name, 0755) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "making a control group");
@@ -118,9 +117,31 @@ int cgroup_make(struct init *in, uint32_t number, int *ret_fd, struct cove_err *
     if (fd < 0) {
         cove_fail_errno(e, COVE_LIMIT, "opening a control group");
         unlinkat(INIT_FD_CGROUP, name, AT_REMOVEDIR);
-        return -1;
     }
-    *ret_fd = fd;
+    return fd;
+}
+
+/* Make the next command's cgroup when nobody waits for it; if that fails, it is made, or fails,
+ * when it is needed. */
+void cgroup_prepare(struct init *in)
+{
+    if (!in->has_cgroup || in->next_cgroup_fd >= 0)
+        return;
+    in->next_cgroup = in->last_number + 1;
+    in->next_cgroup_fd = make_one(in->next_cgroup, NULL);
+}
+
+int cgroup_make(struct init *in, uint32_t number, int *ret_fd, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = take_fd(&in->next_cgroup_fd);
+
+    if (fd >= 0 && in->next_cgroup != number) { /* the spawn it was meant for came to nothing */
+        fd = cove_close(fd);
+        cgroup_leave(in, in->next_cgroup);
+    }
+    if (fd < 0 && in->has_cgroup && (fd = make_one(number, e)) < 0)
+        return -1;
+    *ret_fd = take_fd(&fd);
     return 0;
 }
 

@@ -35,7 +35,7 @@ enum { JUDGE_MS = 2000, ANSWER_MS = 10000, ARGV_BYTES = 32 * 1024, ARGV_MAX = 51
 struct listener {
     LIST_ENTRY(listener) link;
     struct watch watch;
-    uint32_t proc;
+    uint32_t proc, context;
 };
 
 struct ask { /* one execve that waits */
@@ -169,7 +169,9 @@ static void deny(struct init *in, struct ask *a, const char *reason)
 static void send_ask(struct init *in, struct ask *a)
 {
     static struct words words;
-    struct box_exec_ask msg = { .ask = a->number, .proc = a->listener->proc, .pid = a->pid };
+    struct box_exec_ask msg = {
+        .ask = a->number, .proc = a->listener->proc, .pid = a->pid, .context = a->listener->context
+    };
 
     read_words(&words, a);
     if (ioctl(a->listener->watch.fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &a->notif_id) < 0) {
@@ -178,7 +180,8 @@ static void send_ask(struct init *in, struct ask *a)
     }
     msg.argc = words.count;
     msg.truncated = words.truncated;
-    a->sent = conn_send_tail(in->judge, BOX_EXEC_ASK, 0, &msg, sizeof(msg), words.bytes, words.len);
+    a->sent = conn_send_tail(in->judge, BOX_EXEC_ASK, in->judge_tag, &msg, sizeof(msg), words.bytes,
+                             words.len);
     a->deadline_ms = clock_boot_ms() + (a->sent ? ANSWER_MS : JUDGE_MS);
 }
 
@@ -245,7 +248,7 @@ static void listener_ready(struct init *in, struct watch *w, uint32_t events)
                       false); /* a filter that asks about anything else is not ours */
 }
 
-static void listener_new(struct init *in, uint32_t proc, int *fd)
+static void listener_new(struct init *in, const struct proc *p, int *fd)
 {
     struct listener *l = calloc(1, sizeof(*l));
 
@@ -254,7 +257,8 @@ static void listener_new(struct init *in, uint32_t proc, int *fd)
         return;
     }
     take_fd(fd);
-    l->proc = proc;
+    l->proc = p->number; /* both outlive it: what it left running is judged, too */
+    l->context = p->context;
     LIST_INSERT_HEAD(&in->listeners, l, link);
 }
 
@@ -311,10 +315,12 @@ static void start_ready(struct init *in, struct watch *w, uint32_t events)
     if (n == 0) {
         start_succeeded(in, s); /* closed by execve */
     } else if (n > 0 && m.head.type == MSG_DONE) {
-        listener_new(in, s->proc->number, &m.fds[0]);
+        listener_new(in, s->proc, &m.fds[0]);
         msg_close_fds(&m);
     } else if (n > 0) {
         memcpy(&e, m.body, sizeof(e));
+        start_failed(in, s, &e);
+    } else if (e.code != COVE_BUSY) {
         start_failed(in, s, &e);
     }
 }
@@ -339,18 +345,20 @@ int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, i
     return 0;
 }
 
-/* It ended before we saw its socket close: by its own error (which is in the socket), or killed, or
- * very quickly. */
+/*
+ * It ended before we saw its socket close: by its own error, or killed, or very quickly. All that
+ * the socket can still hold is a listener, an error and the end, so three looks are enough.
+ */
 void judge_proc_ended(struct init *in, struct proc *p, int wait_status)
 {
     uint32_t number = p->number;
 
-    while (p && p->start) {
-        struct start *s = p->start;
-
-        start_ready(in, &s->watch, EPOLLIN);
+    for (int i = 0; i < 3 && p && p->start; i++) {
+        start_ready(in, &p->start->watch, EPOLLIN);
         p = proc_by_number(in, number);
     }
+    if (p && p->start)
+        start_succeeded(in, p->start);
     if (p)
         proc_ended(in, p, wait_status);
 }
@@ -396,6 +404,7 @@ int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
     (void)e;
     in->judge = c;
+    in->judge_tag = m->head.tag;
     conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
     while (a) {
         struct ask *next = TAILQ_NEXT(a, link);

@@ -14,20 +14,15 @@
 
 enum { CONNECT_MS = 5000 };
 
-struct connecting { /* the listener's queue is full: the kernel tries again by itself */
+struct connecting { /* even on loopback the kernel answers a moment after connect() has returned */
     LIST_ENTRY(connecting) link;
     struct watch watch;
     struct conn *conn;
     uint32_t tag;
     uint16_t port;
+    bool tried_v4;
     uint64_t deadline_ms;
 };
-
-static void hand_over(struct conn *c, uint32_t tag, int fd)
-{
-    fcntl(fd, F_SETFL, 0); /* O_NONBLOCK was for us */
-    conn_send_fd(c, MSG_DONE, tag, NULL, 0, fd);
-}
 
 static void connecting_free(struct init *in, struct connecting *w)
 {
@@ -36,6 +31,38 @@ static void connecting_free(struct init *in, struct connecting *w)
     in->connect_count--;
     free(w);
 }
+
+static int start_connect(int family, uint16_t port)
+{
+    struct sockaddr_in v4 = { .sin_family = AF_INET,
+                              .sin_port = htons(port),
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+                               .sin6_port = htons(port),
+                               .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+    const struct sockaddr *addr = family == AF_INET ? (void *)&v4 : (void *)&v6;
+    socklen_t len = family == AF_INET ? sizeof(v4) : sizeof(v6);
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && connect(fd, addr, len) < 0 && errno != EINPROGRESS)
+        fd = cove_close(fd);
+    return fd;
+}
+
+static void connecting_ready(struct init *in, struct watch *watch, uint32_t events);
+
+/* Begin with one loopback address; false and errno when that failed at once. */
+static bool attempt(struct init *in, struct connecting *w, int family)
+{
+    AUTO_CLOSE int fd = start_connect(family, w->port);
+
+    if (fd < 0 || watch_start(in, &w->watch, fd, EPOLLOUT, connecting_ready, NULL) < 0)
+        return false;
+    take_fd(&fd);
+    return true;
+}
+
+/* --------------------------------------------------------------- the outcome */
 
 static int fail_connect(struct cove_err *e, int errnum, uint16_t port)
 {
@@ -55,19 +82,27 @@ static void finish(struct init *in, struct connecting *w, int errnum)
         fail_connect(&e, errnum, w->port);
         conn_send_error(w->conn, w->tag, &e);
     } else {
-        hand_over(w->conn, w->tag, w->watch.fd);
+        fcntl(w->watch.fd, F_SETFL, 0); /* O_NONBLOCK was for us */
+        conn_send_fd(w->conn, MSG_DONE, w->tag, NULL, 0, w->watch.fd);
     }
     connecting_free(in, w);
 }
 
 static void connecting_ready(struct init *in, struct watch *watch, uint32_t events)
 {
+    struct connecting *w = container_of(watch, struct connecting, watch);
     int errnum = 0;
     socklen_t len = sizeof(errnum);
 
     (void)events;
     getsockopt(watch->fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
-    finish(in, container_of(watch, struct connecting, watch), errnum);
+    if (errnum == ECONNREFUSED && !w->tried_v4) { /* some listen on ::1 only */
+        w->tried_v4 = true;
+        watch_stop(in, watch);
+        if (attempt(in, w, AF_INET6))
+            return;
+    }
+    finish(in, w, errnum);
 }
 
 void ports_expire(struct init *in, uint64_t now_ms)
@@ -96,66 +131,29 @@ void ports_conn_closed(struct init *in, struct conn *c)
     }
 }
 
-static int wait_for(struct init *in, struct conn *c, uint32_t tag, uint16_t port, int *fd,
-                    struct cove_err *e)
-{
-    struct connecting *w = in->connect_count < MAX_CONNECTS ? calloc(1, sizeof(*w)) : NULL;
-
-    if (!w)
-        return cove_fail(e, COVE_BUSY, "port %u: too many connections are waiting", port);
-    if (watch_start(in, &w->watch, *fd, EPOLLOUT, connecting_ready, e) < 0) {
-        free(w);
-        return -1;
-    }
-    take_fd(fd);
-    w->conn = c;
-    w->tag = tag;
-    w->port = port;
-    w->deadline_ms = clock_boot_ms() + CONNECT_MS;
-    LIST_INSERT_HEAD(&in->connects, w, link);
-    in->connect_count++;
-    return 0;
-}
-
-/* 0, or an errno. *ret_fd is open unless that is final. */
-static int try_connect(const struct sockaddr *addr, socklen_t len, int *ret_fd)
-{
-    int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return errno;
-    *ret_fd = fd;
-    return connect(fd, addr, len) < 0 ? errno : 0;
-}
-
 /* Safe: the sandbox's own loopback, and nothing else can be named. */
 int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_connect *args = m->body;
-    struct sockaddr_in v4 = { .sin_family = AF_INET,
-                              .sin_port = htons(args->port),
-                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
-                               .sin6_port = htons(args->port),
-                               .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-    AUTO_CLOSE int fd4 = -1, fd6 = -1;
-    int *fd = &fd4, errnum;
+    struct connecting *w;
 
     if (args->port == 0)
         return cove_fail(e, COVE_INVALID, "port 0");
-    errnum = try_connect((struct sockaddr *)&v4, sizeof(v4), &fd4);
-    if (errnum == ECONNREFUSED) { /* some listen on ::1 only */
-        int second = try_connect((struct sockaddr *)&v6, sizeof(v6), &fd6);
+    w = in->connect_count < MAX_CONNECTS ? calloc(1, sizeof(*w)) : NULL;
+    if (!w)
+        return cove_fail(e, COVE_BUSY, "port %u: too many connections are waiting", args->port);
+    *w = (struct connecting){ .watch.fd = -1,
+                              .conn = c,
+                              .tag = m->head.tag,
+                              .port = args->port,
+                              .deadline_ms = clock_boot_ms() + CONNECT_MS };
+    LIST_INSERT_HEAD(&in->connects, w, link);
+    in->connect_count++;
+    if (!attempt(in, w, AF_INET)) {
+        int errnum = errno;
 
-        if (second == 0 || second == EINPROGRESS) {
-            fd = &fd6;
-            errnum = second;
-        }
-    }
-    if (errnum == EINPROGRESS)
-        return wait_for(in, c, m->head.tag, args->port, fd, e);
-    if (errnum)
+        connecting_free(in, w);
         return fail_connect(e, errnum, args->port);
-    hand_over(c, m->head.tag, *fd);
+    }
     return 0;
 }

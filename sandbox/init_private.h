@@ -24,7 +24,8 @@ enum {
     MAX_FINISHED = 1024, /* records of finished processes; the oldest goes first */
     MAX_FINISHED_RING_BYTES = 64 << 20,
     MAX_HELPERS = 16,  /* recursive removes at a time */
-    MAX_CONNECTS = 64, /* connects that did not succeed at once */
+    MAX_CONNECTS = 64, /* connects that wait for an answer */
+    MAX_DRAINS = 1024, /* pipes that are read for nobody */
     MAX_ASKS = 4096,   /* execve calls that wait for a verdict */
     MAX_GROUPS = 64,
     MAX_ARGS = 8192,
@@ -119,6 +120,7 @@ struct proc {
     uint32_t number;
     pid_t pid;
     uint32_t flags;
+    uint32_t context; /* as it came with the spawn, for the judge */
     bool running;
     bool has_cgroup;
     struct cove_end end;
@@ -190,6 +192,7 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
 
 /* --- cgroups (init_cgroup.c) --- */
 void cgroup_setup(struct init *in);
+void cgroup_prepare(struct init *in);
 int cgroup_make(struct init *in, uint32_t number, int *ret_fd,
                 struct cove_err *e);                 /* -1: without */
 int cgroup_kill(struct init *in, uint32_t number);   /* 0, or -1 and errno */
@@ -212,6 +215,7 @@ int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
 int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_drain(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* init_drain.c */
 void helpers_conn_closed(struct init *in, struct conn *c);
 void ports_conn_closed(struct init *in, struct conn *c);
 void ports_expire(struct init *in, uint64_t now_ms);
@@ -230,7 +234,7 @@ struct init {
     int epoll;
     int spare_fd; /* given up for a moment when descriptors run out, to turn a client away */
     struct watch listen, signals;
-    LIST_HEAD(, conn) conns;
+    LIST_HEAD(conn_list, conn) conns;
     unsigned conn_count;
 
     struct proc **procs; /* all, by number: numbers only grow, so adding keeps the order */
@@ -241,19 +245,22 @@ struct init {
     uint32_t last_number;
 
     bool has_cgroup;
+    int next_cgroup_fd; /* made ahead for the process next_cgroup; -1: none */
+    uint32_t next_cgroup;
     int oom_fd, pids_fd; /* the counters' files, -1: none */
     uint32_t *lingering; /* numbers of cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;
 
     unsigned held_logs; /* rings that hold back their ticks for a moment */
-    LIST_HEAD(, helper) helpers;
-    LIST_HEAD(, connecting) connects;
-    unsigned helper_count, connect_count;
+    LIST_HEAD(helper_list, helper) helpers;
+    LIST_HEAD(connecting_list, connecting) connects;
+    unsigned helper_count, connect_count, drain_count;
 
     struct conn *judge;
-    TAILQ_HEAD(, ask) asks;
-    LIST_HEAD(, listener) listeners;
-    LIST_HEAD(, start) starts;
+    uint32_t judge_tag;
+    TAILQ_HEAD(ask_list, ask) asks;
+    LIST_HEAD(listener_list, listener) listeners;
+    LIST_HEAD(start_list, start) starts;
     uint64_t last_ask;
     unsigned ask_count;
 };

@@ -177,18 +177,16 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
     if (p->log)
         log_drain(in, p);
     p->pty = cove_close(p->pty);
+    p->running = false;
+    if (p->flags & SPAWN_RECORD)
+        keep_record(in, p);
+    if (p->log)
+        log_tick(in, p);
+    tell_waiting(p); /* what follows is tidying up: nobody should wait for it */
     if (p->has_cgroup && (p->flags & SPAWN_RECORD))
         p->cpu_us = cgroup_cpu_us(in, p->number);
     if (p->has_cgroup)
         cgroup_leave(in, p->number);
-    if (p->flags & SPAWN_RECORD) {
-        p->running = false;
-        keep_record(in, p);
-    }
-    p->running = false;
-    if (p->log)
-        log_tick(in, p);
-    tell_waiting(p);
     proc_drop_if_done(in, p);
 }
 
@@ -246,7 +244,7 @@ static void kill_session(pid_t session)
 
 void proc_kill_tree(struct init *in, struct proc *p)
 {
-    if (p->has_cgroup && cgroup_kill(in, p->number) == 0)
+    if (p->has_cgroup && (cgroup_kill(in, p->number) == 0 || !p->running))
         return;
     if (p->running)
         kill(-p->pid, SIGKILL);
@@ -258,7 +256,9 @@ void proc_kill_tree(struct init *in, struct proc *p)
 /* A tree may outlive both its first process and the record of it: the cgroup's name is enough. */
 static int kill_leftover_tree(struct init *in, uint32_t number, struct cove_err *e)
 {
-    return cgroup_kill(in, number) == 0 ? 0 : cove_fail(e, COVE_NOT_FOUND, "process %u", number);
+    if (number > in->last_number || cgroup_kill(in, number) < 0)
+        return cove_fail(e, COVE_NOT_FOUND, "process %u", number);
+    return 0;
 }
 
 static int send_signal(struct init *in, struct proc *p, const struct box_signal *args,

@@ -102,7 +102,8 @@ static void helper_main(const struct user *u, const char *path, const char *give
     struct cove_err e;
     ssize_t n = 0;
 
-    dup2(pipe_fd, 3); /* nothing else stays: a connection must end when init closes it, not when we end */
+    dup2(pipe_fd,
+         3); /* nothing else stays: a connection must end when init closes it, not when we end */
     close_range(4, ~0U, 0);
     if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
         setresuid(u->uid, u->uid, u->uid) < 0 || remove_tree(path) < 0) {
@@ -174,7 +175,7 @@ static int remove_as_user(const char *path, uint32_t flags)
 {
     int r = flags & FILE_DIR ? rmdir(path) : unlink(path);
 
-    if (r == 0 || !(flags & FILE_RECURSIVE))
+    if (r == 0 || errno == ENOENT || !(flags & FILE_RECURSIVE))
         return r;
     if (flags & FILE_DIR)
         return errno == ENOTEMPTY || errno == EEXIST ? 1 : -1;

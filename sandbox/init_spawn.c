@@ -272,6 +272,7 @@ static struct proc *make_proc(struct init *in, const struct spawn *s, struct cov
     TAILQ_INIT(&p->wants);
     p->stdin_fd = p->pty = -1;
     p->flags = s->args->flags;
+    p->context = s->args->context;
     p->running = true;
     p->label = strdup(s->label);
     p->command = shown_command(s);
@@ -373,5 +374,6 @@ int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
             r = carry_out(in, &s, c, m->head.tag, e);
     }
     spawn_done(&s);
+    cgroup_prepare(in);
     return r;
 }

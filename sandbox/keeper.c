@@ -37,6 +37,8 @@
 #include "cove/mem.h"
 #include "keeper_private.h"
 
+enum { AUDIT_FILE_BYTES = 64 << 20 };
+
 /* ------------------------------------------------------------------ events */
 
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e)
@@ -191,6 +193,31 @@ static bool on_thaw(struct keeper *k, const void *body, size_t len, const struct
     return freeze_or_thaw(k, body, false, w);
 }
 
+/* Safe: it adds a line to a file that only root reads; what is in it is data. A full disk is the caller's to know. */
+static bool on_audit(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    const char *at = body, *end = at + len, *field[8];
+    struct cove_err err = { 0 };
+    struct audit_entry entry;
+
+    for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+        if (!(field[i] = msg_next_str(&at, end)))
+            return false;
+    entry = (struct audit_entry){
+        .event = field[0],
+        .dialect = field[1],
+        .tenant = field[2],
+        .project = field[3],
+        .sandbox = field[4][0] ? field[4] : NULL,
+        .rule = field[5][0] ? field[5] : NULL,
+        .form = field[6][0] ? field[6] : NULL,
+        .command = field[7],
+        .command_len = strlen(field[7]),
+    };
+    answer_result(k, w, k->audit ? audit_append(k->audit, &entry, &err) : 0, &err);
+    return true;
+}
+
 struct keeper_call {
     struct msg_rule rule;
     bool (*handle)(struct keeper *k, const void *body, size_t len, const struct waiter *w);
@@ -202,6 +229,7 @@ static const struct keeper_call calls[] = { /* everything a worker can make root
     { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
     { { KEEPER_FREEZE, sizeof(struct keeper_which), 0, 0, 0 }, on_freeze },
     { { KEEPER_THAW, sizeof(struct keeper_which), 0, 0, 0 }, on_thaw },
+    { { KEEPER_AUDIT, 0, 8192, 0, 0 }, on_audit },
 };
 
 static const struct keeper_call *find_call(uint32_t type)
@@ -216,7 +244,7 @@ static void on_client(struct keeper *k, uint32_t i)
 {
     struct msg_rule rules[ARRAY_SIZE(calls) + 1] = { 0 };
     struct client *c = &k->clients[i];
-    char buf[8192];
+    char buf[16384];
     struct cove_err err = { 0 };
     struct waiter w = { .client = i, .client_generation = c->generation };
     struct msg m;
@@ -359,6 +387,9 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
     case SRC_WORKER:
         if (k->workers[index].pid)
             workers_on_exit(k, index);
+        break;
+    case SRC_JUDGE:
+        workers_on_judge_exit(k);
         break;
     }
     return 0;
@@ -520,6 +551,15 @@ static void raise_file_limit(void)
     }
 }
 
+static int setup_audit(struct keeper *k, struct cove_err *e)
+{
+    struct audit_options options = { .max_bytes = AUDIT_FILE_BYTES, .keep = 0 };
+
+    if (!k->config.audit_file[0])
+        return 0;
+    return audit_open(k->config.audit_file, &options, &k->audit, e);
+}
+
 static int setup(struct keeper *k, struct cove_err *e)
 {
     if (geteuid() != 0)
@@ -531,9 +571,11 @@ static int setup(struct keeper *k, struct cove_err *e)
         setup_pidfile(k, e) < 0 || setup_signals(k, e) < 0 ||
         open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
         open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
+        open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 ||
-        publish_all(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
+        publish_all(k, e) < 0 || setup_audit(k, e) < 0 || setup_socket(k, e) < 0 ||
+        workers_listen(k, e) < 0)
         return -1;
     publish_watch(k);
     return 0;
@@ -546,10 +588,16 @@ static void remove_run_files(const struct keeper *k)
     static const char *const names[] = { "keeper.sock", "fcgi.sock", "state", "state.workers",
                                          "policy",      "keys",      "coved.pid" };
     char path[256];
+    int dir;
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, names[i]);
         unlink(path);
+    }
+    if ((dir = open(k->config.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0) {
+        sweep_tree(dir, "boxes", NULL);
+        sweep_tree(dir, "profiles", NULL);
+        close(dir);
     }
 }
 
@@ -559,7 +607,7 @@ static void stop(struct keeper *k, int signo)
     log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
     if (signo != SIGQUIT)
         boxes_destroy_all(k);
-    workers_stop(k);
+    workers_stop(k, signo == SIGQUIT);
     if (signo != SIGQUIT) {
         cgroup_remove_all(&k->cgroups, k->config.cgroup);
         remove_run_files(k);

@@ -2,6 +2,7 @@
 #ifndef COVE_KEEPER_PRIVATE_H
 #define COVE_KEEPER_PRIVATE_H
 
+#include "cove/audit.h"
 #include "sandbox_private.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
@@ -47,24 +48,28 @@ struct keeper {
     int epoll, signals, inotify;
     int listen;      /* <run_dir>/keeper.sock */
     int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
-    int state_dir, boxes_dir, init_exe, worker_exe;
+    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
 
     struct state *state;
     struct cgroups cgroups;
     struct box *boxes; /* state_box_count() of them */
-    uint64_t pool_retry_ms;
+    uint64_t pool_retry_ms; /* after a failure */
+    uint64_t pool_pause_ms; /* after a claim */
     uint64_t publish_at_ms; /* 0: nothing to publish */
 
     struct worker workers[WORKER_SLOTS];
+    struct worker judge; /* answers for execve; told of every box */
+    int judge_sock;
     uint64_t worker_retry_ms;
+    struct audit *audit; /* NULL: not configured */
     struct client *clients;
     bool stopping;
 };
 
 /* What an epoll event is about: kind in the upper half, index in the lower. */
-enum source { SRC_SIGNAL, SRC_LISTEN, SRC_INOTIFY, SRC_CLIENT, SRC_BOX_READY, SRC_BOX_PID, SRC_WORKER };
+enum source { SRC_SIGNAL, SRC_LISTEN, SRC_INOTIFY, SRC_CLIENT, SRC_BOX_READY, SRC_BOX_PID, SRC_WORKER, SRC_JUDGE };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
 
@@ -99,7 +104,9 @@ int workers_listen(struct keeper *k, struct cove_err *e);
 void workers_start(struct keeper *k); /* as many as configured are up or coming up */
 void workers_drain_all(struct keeper *k);
 void workers_on_exit(struct keeper *k, uint32_t index);
-void workers_stop(struct keeper *k); /* drain, then kill what is left */
+void workers_stop(struct keeper *k, bool leave_judge); /* drain, then kill what is left */
+void workers_on_judge_exit(struct keeper *k);
+void workers_tell_judge(struct keeper *k, uint32_t box);
 
 /* ------------------------------------------------------------------ publish.c */
 

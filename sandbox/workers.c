@@ -72,33 +72,62 @@ static int drop_privileges(uid_t uid, gid_t gid)
     return 0;
 }
 
-static void become_worker(struct keeper *k, uint32_t index, int config_fd)
+/* A program of ours, without privileges: in[] become its descriptors 0, 1, 3 and 4; 2 is the log. */
+static void become(struct keeper *k, int exe_fd, char *const argv[], const int in[4])
 {
-    char title[32], number[16];
-    char *const argv[] = { title, number, NULL };
     char *const env[] = { "LC_ALL=C.UTF-8", NULL };
-    int exe = fcntl(k->worker_exe, F_DUPFD_CLOEXEC, 100);
-    int fcgi = fcntl(k->fcgi_listen, F_DUPFD_CLOEXEC, 100);
-    int config = fcntl(config_fd, F_DUPFD_CLOEXEC, 100);
-    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int high[4], exe = fcntl(exe_fd, F_DUPFD_CLOEXEC, 100);
     sigset_t no_signals;
 
-    snprintf(title, sizeof(title), "cove: worker %u", index);
-    snprintf(number, sizeof(number), "%u", index);
+    for (int i = 0; i < 4; i++)
+        high[i] = in[i] < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC)
+                            : fcntl(in[i], F_DUPFD_CLOEXEC, 100);
     sigemptyset(&no_signals);
     sigprocmask(SIG_SETMASK, &no_signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     setsid();
-    if (dup2(fcgi, 0) == 0 && dup2(null, 1) == 1 && dup2(config, 3) == 3 &&
-        drop_privileges(k->worker_uid, k->worker_gid) == 0)
+    if (dup2(high[0], 0) == 0 && dup2(high[1], 1) == 1 && dup2(high[2], 3) == 3 &&
+        dup2(high[3], 4) == 4 && drop_privileges(k->worker_uid, k->worker_gid) == 0)
         execveat(exe, "", argv, env, AT_EMPTY_PATH);
     _exit(127);
+}
+
+static void become_worker(struct keeper *k, uint32_t index, int config_fd)
+{
+    char title[32], number[16];
+    char *const argv[] = { title, number, NULL };
+    const int in[] = { k->fcgi_listen, -1, config_fd, -1 };
+
+    snprintf(title, sizeof(title), "cove: worker %u", index);
+    snprintf(number, sizeof(number), "%u", index);
+    become(k, k->worker_exe, argv, in);
+}
+
+static void become_judge(struct keeper *k, int config_fd, int sock)
+{
+    char *const argv[] = { "cove: judge", NULL };
+    const int in[] = { -1, -1, config_fd, sock };
+
+    become(k, k->judge_exe, argv, in);
+}
+
+static int watch_process(struct keeper *k, struct worker *w, pid_t pid, enum source kind,
+                         uint32_t index, struct cove_err *e)
+{
+    *w = (struct worker){
+        .pid = pid,
+        .pidfd = pidfd_open(pid, 0),
+        .began_ms = clock_boot_ms(),
+        .child = true,
+    };
+    if (w->pidfd >= 0)
+        fcntl(w->pidfd, F_SETFD, FD_CLOEXEC);
+    return keeper_watch(k, w->pidfd, kind, index, e);
 }
 
 static int start_one(struct keeper *k, uint32_t index, struct cove_err *e)
 {
     AUTO_CLOSE int config_fd = config_memfd(&k->config, e);
-    struct worker *w = &k->workers[index];
     pid_t pid;
 
     if (config_fd < 0)
@@ -108,15 +137,71 @@ static int start_one(struct keeper *k, uint32_t index, struct cove_err *e)
         return cove_fail_errno(e, COVE_INTERNAL, "fork");
     if (pid == 0)
         become_worker(k, index, config_fd);
-    *w = (struct worker){
-        .pid = pid,
-        .pidfd = pidfd_open(pid, 0),
-        .began_ms = clock_boot_ms(),
-        .child = true,
-    };
-    if (w->pidfd >= 0)
-        fcntl(w->pidfd, F_SETFD, FD_CLOEXEC);
-    return keeper_watch(k, w->pidfd, SRC_WORKER, index, e);
+    return watch_process(k, &k->workers[index], pid, SRC_WORKER, index, e);
+}
+
+/* ------------------------------------------------------------------ the judge */
+
+void workers_tell_judge(struct keeper *k, uint32_t box)
+{
+    struct judge_box m = { .index = box };
+
+    text_copy(m.id, sizeof(m.id), k->boxes[box].info.id);
+    /* One that does not read is of no use: it is replaced, and the next one hears of all boxes. */
+    if (k->judge.pid &&
+        msg_send(k->judge_sock, JUDGE_BOX, 0, &m, sizeof(m), NULL, 0, NULL, 0, MSG_DONTWAIT, NULL) < 0)
+        pidfd_send_signal(k->judge.pidfd, SIGKILL, NULL, 0);
+}
+
+static bool runs(uint32_t state)
+{
+    return state == BOX_WARM || state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
+}
+
+static int start_judge(struct keeper *k, struct cove_err *e)
+{
+    AUTO_CLOSE int config_fd = config_memfd(&k->config, e);
+    int pair[2], size = 4 << 20;
+    pid_t pid;
+
+    if (config_fd < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "judge");
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+    pid = fork();
+    if (pid == 0)
+        become_judge(k, config_fd, pair[1]);
+    close(pair[1]);
+    if (pid < 0) {
+        close(pair[0]);
+        return cove_fail_errno(e, COVE_INTERNAL, "fork");
+    }
+    k->judge_sock = pair[0];
+    if (watch_process(k, &k->judge, pid, SRC_JUDGE, 0, e) < 0)
+        return -1;
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        if (runs(k->boxes[i].info.state))
+            workers_tell_judge(k, i);
+    return 0;
+}
+
+static void end_judge(struct keeper *k)
+{
+    keeper_unwatch(k, k->judge.pidfd);
+    cove_close(k->judge.pidfd);
+    k->judge_sock = cove_close(k->judge_sock);
+    waitpid(k->judge.pid, NULL, 0);
+    k->judge = (struct worker){ 0 };
+}
+
+void workers_on_judge_exit(struct keeper *k)
+{
+    uint64_t now = clock_boot_ms();
+
+    log_event(LOG_LEVEL_ERROR, "judge died", LOG_N("pid", k->judge.pid));
+    if (now - k->judge.began_ms < QUICK_DEATH_MS)
+        k->worker_retry_ms = now + RESTART_PAUSE_MS;
+    end_judge(k);
+    workers_start(k);
 }
 
 /* ------------------------------------------------------------------ keeping the right number of them */
@@ -145,6 +230,10 @@ void workers_start(struct keeper *k)
 
     if (k->stopping || clock_boot_ms() < k->worker_retry_ms)
         return;
+    if (!k->judge.pid && start_judge(k, &err) < 0) {
+        log_error("judge not started", &err);
+        k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
+    }
     for (int i = 0; i < WORKER_SLOTS; i++)
         running += k->workers[i].pid != 0 && !k->workers[i].draining;
     for (; running < want; running++) {
@@ -184,6 +273,8 @@ void workers_on_exit(struct keeper *k, uint32_t index)
     w->pidfd = cove_close(w->pidfd);
     if (w->child)
         waitpid(w->pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && held == 0)
+        w->draining = true; /* somebody asked it to go, and it went */
     if (!w->draining) {
         log_event(LOG_LEVEL_ERROR, "worker died", LOG_N("worker", index), LOG_N("pid", w->pid),
                   LOG_N("signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0),
@@ -214,8 +305,11 @@ static bool any_running(struct keeper *k)
     return any;
 }
 
-/* Sandboxes die first (the caller sees to it), so that requests end by themselves. */
-void workers_stop(struct keeper *k)
+/*
+ * Sandboxes die first (the caller sees to it), so that requests end by themselves. When they are left to a successor, so is the
+ * judge: what runs in them goes on calling execve.
+ */
+void workers_stop(struct keeper *k, bool leave_judge)
 {
     uint64_t until = clock_boot_ms() + DRAIN_MS;
 
@@ -227,4 +321,8 @@ void workers_stop(struct keeper *k)
             pidfd_send_signal(k->workers[i].pidfd, SIGKILL, NULL, 0);
     while (any_running(k))
         poll(NULL, 0, 5);
+    if (k->judge.pid && !leave_judge) {
+        pidfd_send_signal(k->judge.pidfd, SIGKILL, NULL, 0);
+        end_judge(k);
+    }
 }

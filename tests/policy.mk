@@ -1,8 +1,15 @@
 # Unit tests of policy/: they link policy and base, so a wrong arrow between layers fails here.
 if HAVE_CMOCKA
-POLICY_TESTS = tests/unit/test_lexer tests/unit/test_deny tests/unit/test_policy_file
+POLICY_TESTS = tests/unit/test_lexer \
+	tests/unit/test_deny \
+	tests/unit/test_policy_file \
+	tests/unit/test_policy_lint \
+	tests/unit/test_profile \
+	tests/unit/test_profile_pack \
+	tests/unit/test_audit
 UNIT_TESTS += $(POLICY_TESTS)
-POLICY_LDADD = libpolicy.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(UNIT_LIBS)
+POLICY_LDADD = libpolicy.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(UNIT_LIBS) \
+	-lpthread
 POLICY_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/policy -DTEST_SRCDIR='"$(abs_top_srcdir)"'
 
 tests_unit_test_lexer_SOURCES = tests/unit/test_lexer.c
@@ -14,4 +21,23 @@ tests_unit_test_deny_LDADD = $(POLICY_LDADD)
 tests_unit_test_policy_file_SOURCES = tests/unit/test_policy_file.c
 tests_unit_test_policy_file_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_policy_file_LDADD = $(POLICY_LDADD)
+tests_unit_test_policy_lint_SOURCES = tests/unit/test_policy_lint.c
+tests_unit_test_policy_lint_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_policy_lint_LDADD = $(POLICY_LDADD)
+tests_unit_test_profile_SOURCES = tests/unit/test_profile.c
+tests_unit_test_profile_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_profile_LDADD = $(POLICY_LDADD)
+tests_unit_test_profile_pack_SOURCES = tests/unit/test_profile_pack.c
+tests_unit_test_profile_pack_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_profile_pack_LDADD = $(POLICY_LDADD)
+tests_unit_test_audit_SOURCES = tests/unit/test_audit.c
+tests_unit_test_audit_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_audit_LDADD = $(POLICY_LDADD)
 endif
+
+# Lexer and policy parser under libFuzzer; needs clang.
+EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/fuzz_lexer.c tests/fuzz/fuzz_policy.c tests/fuzz/corpus
+.PHONY: check-fuzz
+check-fuzz:
+	$(top_srcdir)/tests/fuzz/run.sh fuzz $(FUZZ_SECONDS)
+FUZZ_SECONDS = 20

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "cove/dialect.h"
 #include "cove/log.h"
 #include "cove/text.h"
 #include "fcgi/core.h"
@@ -112,7 +113,7 @@ static void note_end(struct outcome *o, const char *command, const struct cove_e
 static bool run_one(struct core_session *s, const struct execute_args *args, const char *command,
                     struct run_args *run, struct outcome *o)
 {
-    const char *const argv[] = { "bash", "-c", command, NULL };
+    const char *const argv[] = { "/bin/bash", "-c", command, NULL };
     struct run_result result;
 
     run->argv = argv;
@@ -129,7 +130,8 @@ static bool run_one(struct core_session *s, const struct execute_args *args, con
 }
 
 static void run_all(struct core_session *s, const struct request *req,
-                    const struct execute_args *args, int filter_fd, struct outcome *o)
+                    const struct execute_args *args, const struct policy_filter *filter,
+                    struct outcome *o)
 {
     const struct cove_config *config = s->core->config;
     uint64_t asked_ms = (uint64_t)args->timeout_s * 1000;
@@ -143,7 +145,9 @@ static void run_all(struct core_session *s, const struct request *req,
         .output_max_bytes = config->output_max_bytes,
         .max_open_files = config->open_files_max,
         .max_file_bytes = config->file_max_bytes,
-        .filter_fd = filter_fd,
+        .filter_fd = filter->fd,
+        .exec_time = filter->exec_time,
+        .dialect = DIALECT_EXECUTE,
         .client_fd = req->client_fd,
         .sink = collect,
         .sink_arg = o,
@@ -195,6 +199,9 @@ static int status_of(const struct outcome *o)
 {
     if (o->error.code != COVE_OK)
         return reply_error_status(error_replies, ARRAY_SIZE(error_replies), o->error.code);
+    if (o->end.cause == END_CLIENT)
+        return 499; /* nobody reads it, but the log and the counters do: nginx's own number for this
+                     */
     return o->end.cause == END_DEADLINE || o->end.cause == END_GONE ? 500 : 200;
 }
 
@@ -242,8 +249,24 @@ static const char *find_forbidden(const struct policy *policy, const struct poli
     return NULL;
 }
 
+static void audit_refusal(struct request *req, const struct policy_query *query, const char *project,
+                          const char *command, const struct policy_result *verdict)
+{
+    struct keeper_audit_entry entry = {
+        .event = "refused",
+        .dialect = query->dialect,
+        .tenant = req->tenant,
+        .project = project,
+        .rule = verdict->rule,
+        .form = policy_form_name(verdict->form),
+        .command = command,
+    };
+
+    core_audit(req->core, &entry);
+}
+
 static int run_in_sandbox(struct request *req, struct reply *rep, const struct execute_args *args,
-                          int filter_fd, struct cove_err *e)
+                          const struct policy_filter *filter, struct cove_err *e)
 {
     struct core_session session;
     struct outcome outcome;
@@ -252,7 +275,7 @@ static int run_in_sandbox(struct request *req, struct reply *rep, const struct e
         return -1;
     req->note.sandbox = arena_strdup(&req->arena, session.box.id);
     outcome_init(&outcome, req->core->config->output_max_bytes);
-    run_all(&session, req, args, filter_fd, &outcome);
+    run_all(&session, req, args, filter, &outcome);
     core_session_close(&session);
     reply_outcome(req, rep, req->note.sandbox, &outcome);
     outcome_done(&outcome);
@@ -268,6 +291,7 @@ static int execute(struct request *req, struct reply *rep, struct cove_err *e)
         .template = req->core->config->template,
     };
     struct policy_result verdict;
+    struct policy_filter filter;
     struct live_ref *policy;
     const char *forbidden;
     int rc;
@@ -277,10 +301,12 @@ static int execute(struct request *req, struct reply *rep, struct cove_err *e)
         core_policy_get(req->core, &policy, e) < 0)
         return -1;
     forbidden = find_forbidden(policy_set_policy(policy->value), &query, &args.commands, &verdict);
-    if (forbidden)
+    if (forbidden) {
+        audit_refusal(req, &query, args.project, forbidden, &verdict);
         rc = reply_forbidden(req, rep, forbidden, &verdict);
-    else
-        rc = run_in_sandbox(req, rep, &args, policy_set_filter(policy->value, &query), e);
+    } else if ((rc = policy_set_filter(policy->value, &query, &filter, e)) == 0) {
+        rc = run_in_sandbox(req, rep, &args, &filter, e);
+    }
     live_put(policy);
     return rc;
 }

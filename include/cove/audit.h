@@ -1,6 +1,7 @@
 /*
- * The audit log: JSON lines in which each line carries a SHA-256 over itself, which includes the hash
- * of the line before. Whoever changes, inserts or removes a line breaks the chain from there on.
+ * The audit log: JSON lines in which each line carries a SHA-256 over itself, which includes the
+ * hash of the line before. Whoever changes, inserts or removes a line breaks the chain from there
+ * on.
  */
 #ifndef COVE_AUDIT_H
 #define COVE_AUDIT_H
@@ -14,8 +15,8 @@
 struct audit;
 struct redactor;
 
-struct audit_entry {     /* NULL fields are left out of the line */
-    const char *event;   /* "refused", "exec-denied", "ran" */
+struct audit_entry {   /* NULL fields are left out of the line */
+    const char *event; /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *project, *sandbox;
     const char *rule, *form;
     const char *command; /* any bytes; secrets are redacted on the way in */
@@ -29,8 +30,8 @@ struct audit_options {
 };
 
 /*
- * Any number of processes may have the same file open: a lock orders their lines. A line that a crash
- * left half-written is cut off and noted in the next line. Threads share one struct audit.
+ * Any number of processes may have the same file open: a lock orders their lines. A line that a
+ * crash left half-written is cut off and noted in the next line. Threads share one struct audit.
  */
 int audit_open(const char *path, const struct audit_options *options, struct audit **ret,
                struct cove_err *e);
@@ -40,9 +41,9 @@ void audit_close(struct audit *a);
 int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_err *e);
 
 struct audit_report {
-    uint64_t lines;       /* lines whose hash and place in the chain are right */
-    unsigned files;       /* moved-aside files and the current one */
-    char head[65];        /* the last good line's hash: keep it elsewhere to notice a cut-off end */
+    uint64_t lines; /* lines whose hash and place in the chain are right */
+    unsigned files; /* moved-aside files and the current one */
+    char head[65];  /* the last good line's hash: keep it elsewhere to notice a cut-off end */
     char broken_file[256]; /* "" when all is well */
     uint64_t broken_line;
     char what[120];

@@ -31,7 +31,13 @@ int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struc
 int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
 int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
 int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
-int keeper_audit(struct keeper_link *k, const char *members, size_t len, struct cove_err *e);
+
+struct keeper_audit_entry { /* NULL = "" */
+    const char *event; /* "refused", "exec-denied", "ran" */
+    const char *dialect, *tenant, *project, *sandbox, *rule, *form;
+    const char *command; /* the first 4 KiB of it count */
+};
+int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e);
 
 /* ------------------------------------------------------------------ a sandbox */
 
@@ -55,6 +61,7 @@ struct spawn_args {
     uint32_t flags;         /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;
+    uint32_t context; /* enum cove_dialect */
     uint64_t log_bytes, max_open_files, max_file_bytes;
 };
 
@@ -76,6 +83,12 @@ struct box_event {
     char text[512]; /* of a denial: valid UTF-8 */
 };
 int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, struct cove_err *e);
+
+/*
+ * Our ends of a command's pipes that something in its background still writes to: init reads on, so that it does not die of
+ * SIGPIPE when we leave. The fds stay the caller's.
+ */
+int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e);
 
 int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e); /* then box_next_event */
 int box_forget(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e);

@@ -62,6 +62,7 @@ enum msg_type {
     BOX_CHMOD,       /* struct box_file, tail: user, path       -> MSG_DONE */
     BOX_WATCH,       /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd if none came) */
     BOX_CONNECT,     /* struct box_connect       -> MSG_DONE + connected socket */
+    BOX_DRAIN,       /* no body + 1-2 pipe ends: read them to their end and throw it away -> MSG_DONE */
     BOX_JUDGE,       /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */
     BOX_EXEC_ANSWER, /* struct box_exec_answer, tail: reason    -> no answer */
 
@@ -84,7 +85,10 @@ enum msg_type {
     KEEPER_FREEZE,      /* struct keeper_which -> MSG_DONE */
     KEEPER_THAW,        /* struct keeper_which -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
-    KEEPER_AUDIT,       /* tail: one JSON object's members, to be chained into the audit log -> MSG_DONE */
+    KEEPER_AUDIT,       /* tail: event, dialect, tenant, project, sandbox, rule, form, command -> MSG_DONE */
+
+    /* --- keeper to judge --- */
+    JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
 };
 
 /* ------------------------------------------------------------------ processes */
@@ -106,6 +110,8 @@ struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")..
     uint32_t flags;
     uint32_t argc, envc;
     uint16_t rows, cols;       /* of the pty */
+    uint32_t context;          /* the dialect (cove/dialect.h), repeated in BOX_EXEC_ASK */
+    uint32_t reserved;
     uint64_t log_bytes;        /* capacity of the ring, with SPAWN_LOG */
     uint64_t max_open_files;   /* rlimits, 0 = as init has them */
     uint64_t max_file_bytes;
@@ -243,6 +249,8 @@ struct box_exec_ask {
     uint32_t pid;
     uint32_t argc;
     uint32_t truncated; /* 1: argv was longer than what is here */
+    uint32_t context;   /* of the spawn */
+    uint32_t reserved;
 };
 
 struct box_exec_answer {
@@ -284,6 +292,12 @@ struct keeper_extend {
     char tenant[COVE_TENANT_MAX];
     char id[24];
     uint64_t lifetime_ms; /* from now */
+};
+
+struct judge_box {
+    char id[24];
+    uint32_t index; /* its slot in shared memory */
+    uint32_t reserved;
 };
 
 struct keeper_box {

@@ -37,8 +37,8 @@ struct policy_result {
 
 /* Bounds on what is judged; going over one is a verdict of its own (POLICY_FORM_LIMIT). */
 #define POLICY_COMMAND_MAX (1024 * 1024) /* bytes of one command text */
-#define POLICY_RULES_MAX 20000
-#define POLICY_BUNDLE_MAX (8 * 1024 * 1024)
+#define POLICY_RULES_MAX   20000
+#define POLICY_BUNDLE_MAX  (8 * 1024 * 1024)
 
 /*
  * A bundle is the policy as one text: policy.conf, what it includes and policy.d/ flattened, with
@@ -69,7 +69,7 @@ bool policy_audit_all(const struct policy *p, const struct policy_query *q); /* 
 
 const char *policy_form_name(enum policy_form form); /* "raw", "words", "argv", "limit", "none" */
 
-/* --- for the operator's tool ------------------------------------------------------------------ */
+/* --- for the operator's tool ----------------------------------------------------------------- */
 
 struct policy_rule_info { /* pointers live as long as the policy */
     const char *name;

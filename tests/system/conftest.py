@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import tempfile
 
@@ -36,7 +37,10 @@ def show_log(server):
 @pytest.fixture(scope="session")
 def session_server():
     server = Server(new_dir(), **SESSION_SETTINGS)
-    server.up()
+    try:
+        server.up()
+    except AssertionError as e:
+        pytest.exit(f"the server does not start:\n{e}", returncode=1)
     yield server
     stop(server)
 
@@ -67,4 +71,4 @@ def make_server():
 @pytest.fixture
 def project(request):
     """A project name of the test's own."""
-    return request.node.name[:100].replace("[", "-").replace("]", "")
+    return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:100]

@@ -18,10 +18,10 @@
 #include "cove/policy.h"
 
 #define NOBODY NULL /* no rule refuses it */
-#define RAW POLICY_FORM_RAW
-#define WORDS POLICY_FORM_WORDS
-#define ARGV POLICY_FORM_ARGV
-#define LIMIT POLICY_FORM_LIMIT
+#define RAW    POLICY_FORM_RAW
+#define WORDS  POLICY_FORM_WORDS
+#define ARGV   POLICY_FORM_ARGV
+#define LIMIT  POLICY_FORM_LIMIT
 
 static struct policy *load(const char *path)
 {
@@ -87,10 +87,12 @@ static const struct {
     { "rm -rf /etc", "rm-rf", "rm-root", WORDS, "a system folder" },
     { "rm -rf a /usr b", "rm-rf", "rm-root", WORDS, "between others" },
     { "rm -r /", NOBODY, "rm-root", WORDS, "without -f the document does not mind" },
-    { "rm -rf --no-preserve-root /x", "rm-rf", "rm-no-preserve-root", WORDS, "the option that says it" },
+    { "rm -rf --no-preserve-root /x", "rm-rf", "rm-no-preserve-root", WORDS,
+      "the option that says it" },
     { "rm -rf node_modules", "rm-rf", NOBODY, WORDS, "ordinary work elsewhere" },
     { "rm -rf ./dist ./build", "rm-rf", NOBODY, WORDS, "ordinary work elsewhere" },
-    { "rm -rf /workspace/app/node_modules", "rm-rf", NOBODY, WORDS, "below the root is not the root" },
+    { "rm -rf /workspace/app/node_modules", "rm-rf", NOBODY, WORDS,
+      "below the root is not the root" },
     { "rm -rf /tmp/x", "rm-rf", NOBODY, WORDS, "nor is /tmp/x" },
     { "rm -rf ~/.cache", "rm-rf", NOBODY, WORDS, "a part of a home is not all of it" },
     { "rm -rf .git && git init", "rm-rf", NOBODY, WORDS, "in a list" },
@@ -166,7 +168,8 @@ static const struct {
     { "echo 'rm -rf /' | sudo bash -s", "rm-rf", "rm-root", WORDS, "as root" },
     { "bash <<< 'rm -rf /'", "rm-rf", "rm-root", WORDS, "a here-string" },
     { "bash <<EOF\nrm -rf /\nEOF", "rm-rf", "rm-root", WORDS, "a heredoc for a shell" },
-    { "bash -c '\"$@\"' x rm -rf /", "rm-rf", "rm-root", WORDS, "parameters that become a command" },
+    { "bash -c '\"$@\"' x rm -rf /", "rm-rf", "rm-root", WORDS,
+      "parameters that become a command" },
     { "trap 'rm -rf /' EXIT", "rm-rf", "rm-root", WORDS, "at the end" },
     { "coproc rm -rf /", "rm-rf", "rm-root", WORDS, "beside" },
     { "rm '' -rf /", "rm-rf", "rm-root", WORDS, "an empty word in between" },
@@ -235,7 +238,8 @@ static const struct {
     { "dd of=x if=y", "dd-if", NOBODY, WORDS, "the other order" },
     { "d\"\"d i'f'=/dev/zero", "dd-if", NOBODY, WORDS, "disguised" },
     { "dd if=x of=/dev/nvme0n1", "dd-if", "dd-device", WORDS, "over a disk" },
-    { "cat x | dd of=/dev/vda", NOBODY, "dd-device", WORDS, "without if=, the document does not mind" },
+    { "cat x | dd of=/dev/vda", NOBODY, "dd-device", WORDS,
+      "without if=, the document does not mind" },
     { "dd --help; add if=x", NOBODY, NOBODY, RAW, "asking about it" },
 
     /* 7. /dev/sd */
@@ -308,8 +312,8 @@ static void the_default_policy_does_what_it_says(void **state)
     (void)state;
     assert_true(ARRAY_SIZE(cases) >= 150);
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        wrong += compare("execute", p, cases[i].text, cases[i].execute, cases[i].form,
-                         cases[i].because);
+        wrong +=
+            compare("execute", p, cases[i].text, cases[i].execute, cases[i].form, cases[i].because);
         wrong += compare("e2b", p, cases[i].text, cases[i].other, cases[i].form, cases[i].because);
     }
     assert_int_equal(wrong, 0);
@@ -348,7 +352,7 @@ static void settings_follow_the_dialect(void **state)
     policy_free(p);
 }
 
-/* --- exec time ---------------------------------------------------------------------------------- */
+/* --- exec time ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *argv[6];
@@ -389,7 +393,7 @@ static void real_arguments_are_checked(void **state)
     policy_free(p);
 }
 
-/* --- exceptions and scopes ---------------------------------------------------------------------- */
+/* --- exceptions and scopes ------------------------------------------------------------------- */
 
 static void exceptions_lift_one_rule_for_one_command(void **state)
 {
@@ -414,10 +418,10 @@ static void sections_say_for_whom(void **state)
     static const struct {
         const char *dialect, *tenant, *template, *denied;
     } asks[] = {
-        { "execute", "acme", "base", "a" },    { "e2b", "acme", "base", "b" },
-        { "executor", "acme", "py-3", "b" },   { "e2b", "other", "base", NULL },
-        { "relay", "x", "py-3", "c" },         { "relay", "x", "node", NULL },
-        { "agent", "bad", "node", NULL },      { "agent", "good", "node", "d" },
+        { "execute", "acme", "base", "a" },  { "e2b", "acme", "base", "b" },
+        { "executor", "acme", "py-3", "b" }, { "e2b", "other", "base", NULL },
+        { "relay", "x", "py-3", "c" },       { "relay", "x", "node", NULL },
+        { "agent", "bad", "node", NULL },    { "agent", "good", "node", "d" },
         { NULL, NULL, NULL, NULL },
     };
     struct policy *p = compile("[execute]\ndeny a words /^x/ \"r\"\n"
@@ -454,7 +458,7 @@ static void later_settings_win(void **state)
     policy_free(p);
 }
 
-/* --- bounds ------------------------------------------------------------------------------------- */
+/* --- bounds ---------------------------------------------------------------------------------- */
 
 static double seconds(void)
 {
@@ -547,7 +551,7 @@ static void results_are_valid_text(void **state)
     policy_free(p);
 }
 
-/* --- many rules, many threads ------------------------------------------------------------------- */
+/* --- many rules, many threads ---------------------------------------------------------------- */
 
 /* Each of `count` rules refuses one word of its own. */
 static char *many_rules(int count)
@@ -582,12 +586,24 @@ static void the_prefilter_loses_no_rule(void **state)
 static const struct {
     const char *pattern, *matches;
 } literals[] = {
-    { "a(?:b|c)*d", "ad" },   { "abc?d", "abd" },       { "abc*", "ab" },
-    { "ab{0}cde", "acde" },   { "x|abcdef", "x" },      { "(?i)abc", "ABC" },
-    { "[abc]def", "adef" },   { "[]abc]def", "]def" },  { "\\x41bc", "Abc" },
-    { "a\\.bc", "a.bc" },     { "(?=.*z)abc", "abcz" }, { "a+bcd", "aabcd" },
-    { "\\Qa.b\\E", "a.b" },   { "abc|", "" },           { "(abc)?", "" },
-    { "ab\\d{2}cd", "ab12cd" }, { "[[:alpha:]]bcd", "abcd" }, { "a{2,}bc", "aabc" },
+    { "a(?:b|c)*d", "ad" },
+    { "abc?d", "abd" },
+    { "abc*", "ab" },
+    { "ab{0}cde", "acde" },
+    { "x|abcdef", "x" },
+    { "(?i)abc", "ABC" },
+    { "[abc]def", "adef" },
+    { "[]abc]def", "]def" },
+    { "\\x41bc", "Abc" },
+    { "a\\.bc", "a.bc" },
+    { "(?=.*z)abc", "abcz" },
+    { "a+bcd", "aabcd" },
+    { "\\Qa.b\\E", "a.b" },
+    { "abc|", "" },
+    { "(abc)?", "" },
+    { "ab\\d{2}cd", "ab12cd" },
+    { "[[:alpha:]]bcd", "abcd" },
+    { "a{2,}bc", "aabc" },
 };
 
 static void the_prefilter_understands_patterns(void **state)

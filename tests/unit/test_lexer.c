@@ -137,8 +137,8 @@ static const struct {
     { "bash -o pipefail -lc 'rm x'", "bash -o pipefail -lc rm x ; {rm x} ; rm x", "with others" },
     { "bash -c -x 'rm x'", "bash -c -x rm x ; {rm x} ; rm x", "the text comes after the options" },
     { "bash script.sh -c x", "bash script.sh -c x", "a script's own option" },
-    { "sh -c 'sh -c \"rm x\"'", "sh -c sh -c \"rm x\" ; {sh -c \"rm x\"} ; sh -c rm x ; {rm x} ; rm x",
-      "shells in shells" },
+    { "sh -c 'sh -c \"rm x\"'",
+      "sh -c sh -c \"rm x\" ; {sh -c \"rm x\"} ; sh -c rm x ; {rm x} ; rm x", "shells in shells" },
     { "bash -c '\"$@\"' _ rm x", "bash -c \"$@\" _ rm x ; _ rm x ; rm x ; {\"$@\"} ; ''",
       "the parameters of a text" },
 };
@@ -176,7 +176,7 @@ static void argv_is_unwrapped(void **state)
     buf_done(&b);
 }
 
-/* --- bounds ------------------------------------------------------------------------------------- */
+/* --- bounds ---------------------------------------------------------------------------------- */
 
 static bool ignore(void *ctx, enum lexer_kind kind, const char *text, size_t len)
 {

@@ -1,4 +1,5 @@
-/* policy/file.c and policy/parse.c: what a policy file may say, and what is said about a bad one. */
+/* policy/file.c and policy/parse.c: what a policy file may say, and what is said about a bad one.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +93,8 @@ static const struct {
     { "", "policy.conf:1:1: no deny rule in the whole policy" },
     { "# only a comment\n", "policy.conf:1:1: no deny rule" },
     { "allow a words /x/\n", "policy.conf:1:1: no deny rule" },
-    { "deny a words /x/ \"r\"", "policy.conf:1:21: the last line has no end: is the file half-written?" },
+    { "deny a words /x/ \"r\"",
+      "policy.conf:1:21: the last line has no end: is the file half-written?" },
     { OK "den", "policy.conf:2:4: the last line has no end" },
     { OK "deny\n", "policy.conf:2:5: a name is missing" },
     { OK "deny b!c words /x/ \"r\"\n", "policy.conf:2:6: a name is letters" },
@@ -105,7 +107,8 @@ static const struct {
     { OK "deny b words /a**/ \"r\"\n", "policy.conf:2:" },
     { OK "deny b words /(*UTF)a/ \"r\"\n", "policy.conf:2:21: rule 'b': using UTF is disabled" },
     { OK "deny b words /x/g \"r\"\n", "policy.conf:2:17: rule 'b': after the pattern only an i" },
-    { OK "deny b words /x/\n", "policy.conf:2:17: rule 'b': the \"reason\" that callers are shown" },
+    { OK "deny b words /x/\n",
+      "policy.conf:2:17: rule 'b': the \"reason\" that callers are shown" },
     { OK "deny b words /x/ r\n", "policy.conf:2:18: rule 'b': the reason must stand in" },
     { OK "deny b words /x/ \"r\n", "policy.conf:2:18: rule 'b': the reason must stand in" },
     { OK "deny b words /x/ \" \"\n", "policy.conf:2:18: rule 'b': an empty reason" },

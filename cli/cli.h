@@ -1,0 +1,35 @@
+/* `cove`, the operators' tool: one entry point per word behind it. argv[0] is that word. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+
+#include "cove/err.h"
+
+enum cli_exit {
+    CLI_OK = 0,    /* allowed, whole, the same */
+    CLI_NO = 1,    /* denied, broken, different */
+    CLI_ERROR = 2, /* wrong usage, or it could not be done */
+};
+
+int cli_policy(int argc, char **argv);
+int cli_audit(int argc, char **argv);
+
+/* policy log, policy seccomp: the rest of `cove policy`. */
+int cli_policy_log(int argc, char **argv);
+int cli_policy_seccomp(int argc, char **argv);
+
+struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage; /* what may follow the name */
+};
+
+/* Find argv[1] in a table that ends with a NULL name, and run it with argv moved on. */
+int cli_dispatch(const char *whose, const struct cli_command *commands, int argc, char **argv);
+
+/* Both print and return CLI_ERROR. */
+int cli_fail(const struct cove_err *e);
+int cli_usage(const char *usage);
+
+#endif

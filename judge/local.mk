@@ -1,0 +1,4 @@
+pkglibexec_PROGRAMS += cove-judge
+cove_judge_SOURCES = judge/judge.c include/cove/dialect.h
+cove_judge_LDADD = libclient.a libpolicy.a libbase.a $(PCRE2_LIBS) $(CRYPTO_LIBS) $(SECCOMP_LIBS)
+EXTRA_DIST += judge/README.md

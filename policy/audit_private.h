@@ -1,0 +1,45 @@
+/* The shape of an audit line, which audit.c writes and audit_verify.c reads. */
+#ifndef POLICY_AUDIT_PRIVATE_H
+#define POLICY_AUDIT_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cove/audit.h"
+
+/*
+ * {"seq":7,"time":"...","event":"refused",...,"prev":"<64 hex>","hash":"<64 hex>"}
+ *
+ * The hash is the SHA-256 of everything before `,"hash":"`. It comes last, at a fixed distance from
+ * the end of the line, so that it can be found without parsing JSON; so can prev. The first line of
+ * all has 64 zeros as prev; the first line of a file after rotation has the hash of the last one
+ * before.
+ */
+#define AUDIT_HASH_LEN    64
+#define AUDIT_HASH_KEY    ",\"hash\":\""
+#define AUDIT_PREV_KEY    ",\"prev\":\""
+#define AUDIT_TAIL_LEN    (sizeof(AUDIT_HASH_KEY) - 1 + AUDIT_HASH_LEN + 2) /* with "} */
+#define AUDIT_PREV_LEN    (sizeof(AUDIT_PREV_KEY) - 1 + AUDIT_HASH_LEN + 1) /* with " */
+#define AUDIT_LINE_MAX    (256 * 1024)
+#define AUDIT_COMMAND_MAX (16 * 1024) /* longer commands are cut in the log */
+#define AUDIT_ZERO        "0000000000000000000000000000000000000000000000000000000000000000"
+
+struct audit_link { /* a line's place in the chain */
+    uint64_t seq;
+    char prev[AUDIT_HASH_LEN + 1];
+    char hash[AUDIT_HASH_LEN + 1];
+};
+
+/* SHA-256 in hex. */
+int audit_hash(const char *text, size_t len, char out[AUDIT_HASH_LEN + 1]);
+
+/* line without its newline; false if it does not have the shape or its hash is not its own. */
+bool audit_parse_line(const char *line, size_t len, struct audit_link *ret);
+
+/* "PATH.000042": files that were moved aside, in order. */
+int audit_rotated_name(const char *path, unsigned number, char *out, size_t size);
+/* The numbers that are there, ascending; *ret is malloc()ed. */
+int audit_list_rotated(const char *path, unsigned **ret, size_t *ret_count, struct cove_err *e);
+
+#endif

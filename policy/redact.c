@@ -1,0 +1,120 @@
+/*
+ * Secrets in commands, before they get into a log. Each row is a pattern whose first group stays
+ * and whose rest is replaced. Redaction may take away too much; it must not leave a secret of these
+ * kinds.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/audit.h"
+#include "cove/mem.h"
+
+#define REDACTED "$1[redacted]"
+
+static const char *const patterns[] = {
+    /* Authorization: Bearer TOKEN, Basic, Token; X-API-Key: KEY and its like */
+    "(?i)(\\b(?:bearer|basic|token)\\s+)[A-Za-z0-9._~+/=-]{6,}",
+    "(?i)(\\bauthorization\\s*[:=]\\s*)[^\\s\"']+(?=[\"']|$|\\s)",
+    "(?i)(\\bx-[a-z0-9-]*(?:key|token|secret)\\s*:\\s*)[^\\s\"']+",
+    /* --password=x, --token x, -p given to mysql as one word; PGPASSWORD=x, AWS_SECRET_ACCESS_KEY=x
+     */
+    "(?i)(--?[a-z0-9-]*(?:password|passwd|secret|token|api-?key|private-?key)(?:=|\\s+))"
+    "(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    "(?i)(\\b\\w*(?:password|passwd|secret|token|api_?key|private_?key|access_?key|credential)\\w*"
+    "\\s*=\\s*)(?:\"[^\"]*\"|'[^']*'|[^\\s;&|]+)",
+    "(?i)(\"\\w*(?:password|passwd|secret|token|api_?key|private_?key)\\w*\"\\s*:\\s*\")[^\"]*",
+    "(\\bmysql(?:dump|admin)?\\b[^;|&]*\\s-p)[^\\s;|&]+",
+    "(\\bcurl\\b[^;|&]*\\s(?:-u|--user)[= ]?\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    /* https://user:password@host */
+    "(\\b[a-zA-Z][a-zA-Z0-9+.-]*://)[^\\s/@\"']+(?=@)",
+    /* keys that tell themselves: E2B, GitHub, GitLab, Slack, Stripe, OpenAI, AWS, Google, JWT */
+    "()\\be2b_[A-Za-z0-9]{6,}",
+    "()\\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{6,}",
+    "()\\bxox[abprs]-[A-Za-z0-9-]{6,}",
+    "()\\b[srp]k[-_](?:live|test|proj|ant)?[-_]?[A-Za-z0-9_-]{16,}",
+    "()\\b(?:AKIA|ASIA)[A-Z0-9]{16}\\b",
+    "()\\bAIza[A-Za-z0-9_-]{30,}",
+    "()\\beyJ[A-Za-z0-9_-]{6,}\\.[A-Za-z0-9_-]{6,}\\.[A-Za-z0-9_-]*",
+    "(-----BEGIN [A-Z ]*PRIVATE KEY-----)(?s:.*?)(?=-----END|$)",
+};
+
+struct redactor {
+    pcre2_code *codes[ARRAY_SIZE(patterns)];
+};
+
+int redactor_new(struct redactor **ret, struct cove_err *e)
+{
+    struct redactor *r = calloc(1, sizeof(*r));
+
+    for (size_t i = 0; r && i < ARRAY_SIZE(patterns); i++) {
+        PCRE2_SIZE at;
+        int error;
+
+        r->codes[i] = pcre2_compile((PCRE2_SPTR)patterns[i], PCRE2_ZERO_TERMINATED, PCRE2_NEVER_UTF,
+                                    &error, &at, NULL);
+        if (!r->codes[i]) {
+            redactor_free(r);
+            return cove_fail(e, COVE_INTERNAL, "redaction pattern %zu: error at %zu", i, at);
+        }
+        pcre2_jit_compile(r->codes[i], PCRE2_JIT_COMPLETE);
+    }
+    if (!r)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    *ret = r;
+    return 0;
+}
+
+void redactor_free(struct redactor *r)
+{
+    for (size_t i = 0; r && i < ARRAY_SIZE(patterns); i++)
+        pcre2_code_free(r->codes[i]);
+    free(r);
+}
+
+/* One pattern over the text in *b, which is replaced. */
+static int substitute(const pcre2_code *code, pcre2_match_context *context, struct buf *b)
+{
+    PCRE2_SIZE len = b->len + b->len / 2 + 64;
+    char *out = malloc(len);
+    int rc = -1;
+
+    for (int tries = 0; out && tries < 2; tries++) {
+        char *more;
+
+        rc = pcre2_substitute(code, (PCRE2_SPTR)b->data, b->len, 0,
+                              PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_OVERFLOW_LENGTH, NULL,
+                              context, (PCRE2_SPTR)REDACTED, PCRE2_ZERO_TERMINATED,
+                              (PCRE2_UCHAR *)out, &len);
+        if (rc != PCRE2_ERROR_NOMEMORY)
+            break;
+        more = realloc(out, len);
+        if (!more)
+            break;
+        out = more;
+    }
+    if (rc > 0) {
+        buf_clear(b);
+        buf_add(b, out, len);
+    }
+    free(out);
+    return rc < 0 || b->overflow ? -1 : 0;
+}
+
+int redactor_run(const struct redactor *r, const char *text, size_t len, struct buf *out)
+{
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    int failed = !context || buf_add(out, text, len) < 0;
+
+    if (context)
+        pcre2_set_match_limit(context, 100000);
+    for (size_t i = 0; i < ARRAY_SIZE(patterns) && !failed && out->len; i++)
+        failed = substitute(r->codes[i], context, out) < 0;
+    pcre2_match_context_free(context);
+    if (failed) { /* what could not be looked through is not shown at all */
+        buf_clear(out);
+        return buf_add_str(out, "[redacted]");
+    }
+    return 0;
+}

@@ -1,0 +1,462 @@
+/* policy/audit.c: the log that shows tampering. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cove/audit.h"
+#include "cove/mem.h"
+
+struct folder {
+    char dir[32], log[48];
+};
+
+static int setup(void **state)
+{
+    struct folder *f = calloc(1, sizeof(*f));
+
+    strcpy(f->dir, "/tmp/cove-audit-XXXXXX");
+    if (!mkdtemp(f->dir))
+        return -1;
+    snprintf(f->log, sizeof(f->log), "%s/audit.log", f->dir);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct folder *f = *state;
+    char command[64];
+    int r;
+
+    snprintf(command, sizeof(command), "rm -rf '%s'", f->dir);
+    r = system(command);
+    free(f);
+    return r;
+}
+
+static struct audit *open_log(const char *path, uint64_t max_bytes, unsigned keep)
+{
+    struct audit_options options = { .max_bytes = max_bytes, .keep = keep };
+    struct cove_err e = { 0 };
+    struct audit *a = NULL;
+
+    if (audit_open(path, &options, &a, &e) < 0)
+        fail_msg("%s", e.msg);
+    return a;
+}
+
+static void append(struct audit *a, const char *command)
+{
+    struct audit_entry entry = { .event = "refused",
+                                 .dialect = "execute",
+                                 .tenant = "acme",
+                                 .rule = "rm-rf",
+                                 .command = command,
+                                 .command_len = strlen(command) };
+    struct cove_err e = { 0 };
+
+    if (audit_append(a, &entry, &e) < 0)
+        fail_msg("%s", e.msg);
+}
+
+static struct audit_report verify(const char *path)
+{
+    struct audit_report report;
+    struct cove_err e = { 0 };
+
+    if (audit_verify(path, &report, &e) < 0)
+        fail_msg("%s", e.msg);
+    return report;
+}
+
+static void assert_whole(const char *path, uint64_t lines)
+{
+    struct audit_report r = verify(path);
+
+    if (r.broken_file[0])
+        fail_msg("%s:%lu: %s", r.broken_file, (unsigned long)r.broken_line, r.what);
+    assert_int_equal(r.lines, lines);
+}
+
+static char *read_whole(const char *path, size_t *ret_len)
+{
+    FILE *f = fopen(path, "r");
+    char *text = calloc(1, 1 << 20);
+
+    assert_non_null(f);
+    *ret_len = fread(text, 1, (1 << 20) - 1, f);
+    fclose(f);
+    return text;
+}
+
+static void write_whole(const char *path, const char *text, size_t len)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    fclose(f);
+}
+
+static void lines_are_chained(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 0, 0);
+    AUTO_FREE char *text = NULL;
+    size_t len;
+
+    append(a, "rm -rf /");
+    append(a, "with \"quotes\", \n newlines and \xff bytes");
+    audit_close(a);
+    a = open_log(f->log, 0, 0); /* another day */
+    append(a, "rm -rf ~");
+    audit_close(a);
+    assert_whole(f->log, 3);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "{\"seq\":1,\"time\":\"20"));
+    assert_non_null(strstr(text,
+                           "\"event\":\"refused\",\"dialect\":\"execute\",\"tenant\":\"acme\","
+                           "\"rule\":\"rm-rf\",\"command\":\"rm -rf /\",\"prev\":\"0000"));
+}
+
+/* --- tampering ------------------------------------------------------------------------------- */
+
+static char *line_at(char *text, int n)
+{
+    while (--n > 0)
+        text = strchr(text, '\n') + 1;
+    return text;
+}
+
+static void change_a_byte(char *text, size_t *len)
+{
+    (void)len;
+    strstr(line_at(text, 3), "acme")[0] = 'A';
+}
+
+static void remove_a_line(char *text, size_t *len)
+{
+    char *from = line_at(text, 3), *to = line_at(text, 4);
+
+    memmove(from, to, *len - (size_t)(to - text));
+    *len -= (size_t)(to - from);
+}
+
+static void swap_two_lines(char *text, size_t *len)
+{
+    char *a = line_at(text, 2), *b = line_at(text, 3), *c = line_at(text, 4);
+    AUTO_FREE char *copy = strndup(a, (size_t)(b - a));
+
+    (void)len;
+    memmove(a, b, (size_t)(c - b));
+    memcpy(a + (c - b), copy, (size_t)(b - a));
+}
+
+static void remove_the_first_line(char *text, size_t *len)
+{
+    char *to = line_at(text, 2);
+
+    *len -= (size_t)(to - text);
+    memmove(text, to, *len);
+}
+
+static void repeat_a_line(char *text, size_t *len)
+{
+    char *a = line_at(text, 2), *b = line_at(text, 3);
+
+    memmove(b + (b - a), b, *len - (size_t)(b - text));
+    memcpy(b, a, (size_t)(b - a));
+    *len += (size_t)(b - a);
+}
+
+static void insert_garbage(char *text, size_t *len)
+{
+    char *a = line_at(text, 4);
+
+    memmove(a + 4, a, *len - (size_t)(a - text));
+    memcpy(a, "{}\n\n", 4);
+    *len += 4;
+}
+
+static void cut_the_end_off(char *text, size_t *len)
+{
+    (void)text;
+    *len -= 5;
+}
+
+static const struct {
+    void (*tamper)(char *text, size_t *len);
+    uint64_t line;
+    const char *what;
+} tampers[] = {
+    { change_a_byte, 3, "the line was changed" },
+    { remove_a_line, 3, "a line before this one is missing" },
+    { swap_two_lines, 2, "a line before this one is missing" },
+    { remove_the_first_line, 1, "this is not the beginning" },
+    { repeat_a_line, 3, "a line before this one is missing" },
+    { insert_garbage, 4, "the line was changed" },
+    { cut_the_end_off, 5, "the line has no end" },
+};
+
+static void the_first_broken_line_is_found(void **state)
+{
+    struct folder *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(tampers); i++) {
+        struct audit *a = open_log(f->log, 0, 0);
+        AUTO_FREE char *text = NULL;
+        struct audit_report r;
+        size_t len;
+
+        for (int k = 0; k < 5; k++)
+            append(a, "rm -rf /");
+        audit_close(a);
+        text = read_whole(f->log, &len);
+        tampers[i].tamper(text, &len);
+        write_whole(f->log, text, len);
+        r = verify(f->log);
+        if (r.broken_line != tampers[i].line ||
+            strncmp(r.what, tampers[i].what, strlen(tampers[i].what)) != 0)
+            fail_msg("row %zu: line %lu: '%s'", i, (unsigned long)r.broken_line, r.what);
+        assert_int_equal(r.lines, tampers[i].line - 1);
+        unlink(f->log);
+    }
+}
+
+/* --- crashes, full disks, rotation ----------------------------------------------------------- */
+
+static void a_torn_line_is_cut_off_and_noted(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 0, 0);
+    AUTO_FREE char *text = NULL;
+    FILE *file;
+    size_t len;
+
+    append(a, "one");
+    audit_close(a);
+    file = fopen(f->log, "a");
+    fputs("{\"seq\":2,\"ti", file);
+    fclose(file);
+    assert_int_equal(verify(f->log).broken_line, 2);
+    a = open_log(f->log, 0, 0);
+    append(a, "two");
+    append(a, "three");
+    audit_close(a);
+    assert_whole(f->log, 3);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(line_at(text, 2), ",\"torn_bytes\":12,"));
+    assert_null(strstr(line_at(text, 3), "torn_bytes"));
+}
+
+static void a_log_with_a_forged_end_is_not_continued(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 0, 0);
+    struct cove_err e = { 0 };
+
+    append(a, "one");
+    audit_close(a);
+    write_whole(f->log, "{\"seq\":1}\n", 10);
+    assert_int_equal(audit_open(f->log, NULL, &a, &e), -1);
+    assert_int_equal(e.code, COVE_CONFLICT);
+}
+
+static void a_full_disk_is_an_error_and_the_chain_stays(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 0, 0);
+    struct rlimit before, small;
+    struct audit_entry entry = { .event = "refused", .command = "x", .command_len = 1 };
+    struct cove_err e = { 0 };
+    struct stat st;
+
+    append(a, "one");
+    assert_int_equal(stat(f->log, &st), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = (rlim_t)st.st_size + 50; /* part of the line fits, as on a full disk */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(audit_append(a, &entry, &e), -1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(e.code, COVE_LIMIT);
+    assert_whole(f->log, 1);
+    append(a, "two");
+    audit_close(a);
+    assert_whole(f->log, 2);
+}
+
+static void rotation_carries_the_chain_on(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 2000, 0);
+    struct audit_report r;
+    char name[64];
+    AUTO_FREE char *text = NULL;
+    size_t len;
+
+    for (int i = 0; i < 50; i++)
+        append(a, "rm -rf /");
+    audit_close(a);
+    r = verify(f->log);
+    assert_int_equal(r.lines, 50);
+    assert_true(r.files > 3);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "\"continues\":\"audit.log.0000"));
+
+    snprintf(name, sizeof(name), "%s.000002", f->log);
+    assert_int_equal(unlink(name), 0);
+    r = verify(f->log);
+    assert_string_equal(r.broken_file, name);
+    assert_string_equal(r.what, "this file is missing");
+}
+
+static void old_files_go_and_the_rest_still_verifies(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 1000, 2);
+    struct audit_report r;
+
+    for (int i = 0; i < 50; i++)
+        append(a, "rm -rf /");
+    audit_close(a);
+    r = verify(f->log);
+    assert_string_equal(r.broken_file, "");
+    assert_int_equal(r.files, 3);
+}
+
+static void *append_many(void *arg)
+{
+    for (int i = 0; i < 50; i++)
+        append(arg, "from a thread");
+    return NULL;
+}
+
+static void processes_and_threads_share_a_file(void **state)
+{
+    struct folder *f = *state;
+
+    for (int i = 0; i < 3; i++) {
+        if (fork() == 0) {
+            struct audit *a = open_log(f->log, 5000, 0);
+            pthread_t t[2];
+
+            for (size_t k = 0; k < 2; k++)
+                pthread_create(&t[k], NULL, append_many, a);
+            for (size_t k = 0; k < 2; k++)
+                pthread_join(t[k], NULL);
+            audit_close(a);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        int status;
+
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    assert_whole(f->log, 300);
+}
+
+/* --- redaction ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *command, *logged;
+} secrets[] = {
+    { "curl -H 'Authorization: Bearer abc.def-123' x",
+      "curl -H 'Authorization: [redacted] [redacted]' x" },
+    { "curl -H \"X-API-Key: 12345678\" x", "curl -H \"X-API-Key: [redacted]\" x" },
+    { "mysql --password=hunter2 -u me", "mysql --password=[redacted] -u me" },
+    { "mysql -u me -phunter2 db", "mysql -u me -p[redacted] db" },
+    { "tool --token 'a b c' x", "tool --token [redacted] x" },
+    { "AWS_SECRET_ACCESS_KEY=abc/def aws s3 ls", "AWS_SECRET_ACCESS_KEY=[redacted] aws s3 ls" },
+    { "export GITHUB_TOKEN=\"x y\"; ls", "export GITHUB_TOKEN=[redacted]; ls" },
+    { "E2B_KEY=e2b_0123456789abcdef x", "E2B_KEY=[redacted] x" },
+    { "echo e2b_0123456789abcdef", "echo [redacted]" },
+    { "git clone https://me:pass@example.org/x.git",
+      "git clone https://[redacted]@example.org/x.git" },
+    { "echo ghp_abcdefghijklmnop", "echo [redacted]" },
+    { "echo AKIAABCDEFGHIJKLMNOP", "echo [redacted]" },
+    { "curl -u me:pass https://x", "curl -u [redacted] https://x" },
+    { "echo '{\"password\": \"x\"}'", "echo '{\"password\": \"[redacted]\"}'" },
+    { "rm -rf /", "rm -rf /" },
+    { "ls token.txt; cd secret/", "ls token.txt; cd secret/" },
+    { "make -p", "make -p" },
+};
+
+static void secrets_are_not_logged(void **state)
+{
+    struct redactor *r = NULL;
+    struct cove_err e;
+    int wrong = 0;
+
+    (void)state;
+    assert_int_equal(redactor_new(&r, &e), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(secrets); i++) {
+        struct buf b;
+
+        buf_init(&b, 4096);
+        redactor_run(r, secrets[i].command, strlen(secrets[i].command), &b);
+        if (strcmp(b.data, secrets[i].logged) != 0) {
+            print_error("'%s'\n  logged '%s'\n  want   '%s'\n", secrets[i].command, b.data,
+                        secrets[i].logged);
+            wrong++;
+        }
+        buf_done(&b);
+    }
+    redactor_free(r);
+    assert_int_equal(wrong, 0);
+}
+
+static void long_commands_are_cut(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_log(f->log, 0, 0);
+    char *command = malloc(1 << 20);
+    struct stat st;
+
+    memset(command, '\001', 1 << 20);
+    command[(1 << 20) - 1] = '\0';
+    append(a, command);
+    append(a, "short");
+    free(command);
+    audit_close(a);
+    assert_whole(f->log, 2);
+    assert_int_equal(stat(f->log, &st), 0);
+    assert_true(st.st_size < 128 * 1024);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(lines_are_chained),
+        TEST(the_first_broken_line_is_found),
+        TEST(a_torn_line_is_cut_off_and_noted),
+        TEST(a_log_with_a_forged_end_is_not_continued),
+        TEST(a_full_disk_is_an_error_and_the_chain_stays),
+        TEST(rotation_carries_the_chain_on),
+        TEST(old_files_go_and_the_rest_still_verifies),
+        TEST(processes_and_threads_share_a_file),
+        cmocka_unit_test(secrets_are_not_logged),
+        TEST(long_commands_are_cut),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
