@@ -14,6 +14,7 @@ static int show_version(int argc, char **argv)
 }
 
 static const struct cli_command commands[] = {
+    { "key", cli_key, "create|list|revoke|rotate ..." },
     { "policy", cli_policy, "check|test|explain|diff|log|seccomp ..." },
     { "audit", cli_audit, "verify [FILE] [--json]" },
     { "version", show_version, "" },
@@ -22,5 +23,7 @@ static const struct cli_command commands[] = {
 
 int main(int argc, char **argv)
 {
+    if (cli_take_config(&argc, &argv) != CLI_OK)
+        return CLI_ERROR;
     return cli_dispatch("cove", commands, argc, argv);
 }

@@ -534,7 +534,8 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     k->boxes = calloc(state_box_count(k->state), sizeof(*k->boxes));
     if (!k->boxes)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    if (adopt_boxes(k, kept, e) < 0)
+    snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
+    if (meters_open(path, k->worker_gid, &k->meters, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;
     adopt_workers(k);
     return 0;
@@ -586,7 +587,8 @@ static int setup(struct keeper *k, struct cove_err *e)
 static void remove_run_files(const struct keeper *k)
 {
     static const char *const names[] = { "keeper.sock", "fcgi.sock", "state", "state.workers",
-                                         "policy",      "keys",      "coved.pid" };
+                                         "policy",      "keys",      "tenants", "meters",
+                                         "coved.pid" };
     char path[256];
     int dir;
 

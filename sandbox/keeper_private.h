@@ -3,6 +3,8 @@
 #define COVE_KEEPER_PRIVATE_H
 
 #include "cove/audit.h"
+#include "cove/keys.h"
+#include "cove/meters.h"
 #include "sandbox_private.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
@@ -53,6 +55,8 @@ struct keeper {
     gid_t worker_gid, socket_gid;
 
     struct state *state;
+    struct meters *meters; /* the workers' own; made here, never looked at */
+    struct tenants tenants;
     struct cgroups cgroups;
     struct box *boxes; /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
@@ -91,6 +95,11 @@ uint64_t boxes_tick(struct keeper *k);
 void boxes_destroy(struct keeper *k, uint32_t index);
 void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
 void boxes_forget_client(struct keeper *k, uint32_t client);
+
+/* ------------------------------------------------------------------ quota.c */
+
+/* May this tenant have one more? COVE_LIMIT if not. */
+int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
 
 /* ------------------------------------------------------------------ adopt.c */
 

@@ -13,6 +13,7 @@ struct cove_config {
     char run_dir[72];      /* sockets, shared memory: gone at reboot */
     char state_dir[512];   /* sandboxes' files, templates */
     char keys_file[512];   /* hashed keys and their tenants */
+    char tenants_file[512]; /* quotas of single tenants; need not be there */
     char policy_file[512]; /* the deny-list */
     char profile_dir[512]; /* seccomp profiles */
     char audit_file[512];  /* "" = no audit log */
@@ -43,6 +44,11 @@ struct cove_config {
     uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
     uint64_t open_files_max;
     uint64_t file_max_bytes;
+
+    /* quotas of a tenant that tenants_file does not name; 0 = none */
+    uint64_t tenant_requests; /* per second */
+    uint64_t tenant_sandboxes;
+    uint64_t tenant_processes;
 
     /* limits of a command */
     uint64_t command_timeout_ms;

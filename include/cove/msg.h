@@ -272,9 +272,9 @@ struct keeper_claim {
     char project[COVE_PROJECT_MAX];
     char template[COVE_TEMPLATE_MAX]; /* "" = the configured default */
     uint32_t flags;
-    uint32_t reserved;
-    uint64_t reuse_ms;    /* 0 = as configured */
-    uint64_t lifetime_ms; /* 0 = as configured */
+    uint32_t key_sandboxes; /* the caller's key allows no more of the tenant's at a time; 0 = as the tenant */
+    uint64_t reuse_ms;      /* 0 = as configured */
+    uint64_t lifetime_ms;   /* 0 = as configured */
 };
 
 struct keeper_which {
