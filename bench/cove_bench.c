@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "cove/client.h"
+#include "cove/dialect.h"
 #include "cove/mem.h"
 
 static double now_ms(void)
@@ -117,23 +118,29 @@ static double run_bwrap(void)
     return run_program(argv);
 }
 
-/* At the init socket: what remains when HTTP, JSON, policy and authentication are taken away. */
+/* At the init socket, as a worker asks for it: what remains when HTTP, JSON, policy and authentication are taken away. */
 static double run_socket(const char *run_dir, const char *id)
 {
-    static const char *const argv[] = { "bash", "-c", "true", NULL };
+    static const char *const argv[] = { "/bin/bash", "-c", "true", NULL };
+    static int filter = -1;
     struct spawn_args args = { .argv = argv,
-                               .cwd = "/workspace",
-                               .flags = SPAWN_TIED,
+                               .flags = SPAWN_TIED | SPAWN_NOTIFY,
+                               .context = DIALECT_EXECUTE,
                                .stdin_fd = -1,
                                .stdout_fd = -1,
-                               .stderr_fd = -1,
-                               .filter_fd = -1 };
+                               .stderr_fd = -1 };
     struct box_spawned spawned;
     struct cove_err e = { 0 };
     struct box_event ev;
     struct box_conn c;
-    double began = now_ms();
+    char path[256];
+    double began;
 
+    snprintf(path, sizeof(path), "%s/profiles/default.notify.bpf", run_dir);
+    if (filter < 0 && (filter = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        die(path);
+    args.filter_fd = filter;
+    began = now_ms();
     if (box_open(run_dir, id, &c, &e) < 0 || box_spawn(&c, &args, &spawned, NULL, &e) < 0 ||
         box_next_event(&c, 10000, &ev, &e) != 1) {
         fprintf(stderr, "cove-bench: at the socket: %s\n", e.msg);

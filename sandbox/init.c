@@ -127,6 +127,11 @@ void watch_stop(struct init *in, struct watch *w)
 /* A coarse clock, which ticks only while something has a deadline. */
 static int next_timeout_ms(const struct init *in)
 {
+    if (in->spare.due_ms) {
+        uint64_t now_ms = clock_boot_ms();
+
+        return now_ms < in->spare.due_ms ? (int)(in->spare.due_ms - now_ms) : 0;
+    }
     if (in->held_logs)
         return 5;
     return in->ask_count || in->connect_count ? 50 : -1;
@@ -139,6 +144,7 @@ static void expire(struct init *in)
     logs_expire(in, now_ms);
     judge_expire(in, now_ms);
     ports_expire(in, now_ms);
+    spare_expire(in, now_ms);
 }
 
 static void run(struct init *in)
@@ -261,6 +267,7 @@ int main(void)
     TAILQ_INIT(&in.running);
     TAILQ_INIT(&in.finished);
     TAILQ_INIT(&in.asks);
+    in.spare.watch.fd = in.spare.listener = -1;
     if (setup(&in, &e) < 0) {
         ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
 
