@@ -28,7 +28,8 @@ static void trim_partial_utf8(char *s)
     }
 }
 
-static void vfail(struct cove_err *e, enum cove_code code, int errnum, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void
+vfail(struct cove_err *e, enum cove_code code, int errnum, const char *fmt, va_list ap)
 {
     if (!e)
         return;

@@ -107,6 +107,7 @@ static const struct {
     { "echo `a \\`b\\``", "b ; a $() ; echo $()", "backticks" },
     { "diff <(a) >(b)", "a ; b ; diff $() $()", "process substitution" },
     { "echo $((1<<2)) ; a", "<2 ; echo $() ; a", "a shift is no heredoc" },
+    { "((x)); cat <<E\nrm x\nE\na", "x ; cat ; a", "behind (( )) it is a heredoc again" },
     { "echo $((a) | (b))", "a ; b ; echo $()", "two subshells" },
 
     /* heredocs */
