@@ -1,9 +1,10 @@
 /*
- * cove-bench: what a command costs, measured side by side in one run, because absolute figures of a shared machine mean
- * little. Every round takes one sample of each contestant, so that noise hits all of them.
+ * cove-bench: what a command costs, measured side by side in one run, because absolute figures of a
+ * shared machine mean little. Every round takes one sample of each contestant, so that noise hits
+ * all of them.
  *
- *   cove-bench latency  RUN_DIR HOST PORT KEY ROUNDS   posix_spawn, bubblewrap, init socket, nginx: serial
- *   cove-bench create   HOST PORT KEY ROUNDS NAME      first command of new projects, serial
+ *   cove-bench latency  RUN_DIR HOST PORT KEY ROUNDS   posix_spawn, bubblewrap, init socket, nginx:
+ * serial cove-bench create   HOST PORT KEY ROUNDS NAME      first command of new projects, serial
  *   cove-bench load     HOST PORT KEY CLIENTS SECONDS  commands in existing sandboxes, many at once
  */
 #include <arpa/inet.h>
@@ -109,16 +110,37 @@ static double run_bare(void)
 
 static double run_bwrap(void)
 {
-    char *const argv[] = { "bwrap",      "--unshare-all", "--die-with-parent", "--ro-bind", "/usr",
-                           "/usr",       "--symlink",     "usr/bin",           "/bin",      "--symlink",
-                           "usr/lib",    "/lib",          "--symlink",         "usr/lib64", "/lib64",
-                           "--proc",     "/proc",         "--dev",             "/dev",      "--tmpfs",
-                           "/tmp",       "bash",          "-c",                "true",      NULL };
+    char *const argv[] = { "bwrap",
+                           "--unshare-all",
+                           "--die-with-parent",
+                           "--ro-bind",
+                           "/usr",
+                           "/usr",
+                           "--symlink",
+                           "usr/bin",
+                           "/bin",
+                           "--symlink",
+                           "usr/lib",
+                           "/lib",
+                           "--symlink",
+                           "usr/lib64",
+                           "/lib64",
+                           "--proc",
+                           "/proc",
+                           "--dev",
+                           "/dev",
+                           "--tmpfs",
+                           "/tmp",
+                           "bash",
+                           "-c",
+                           "true",
+                           NULL };
 
     return run_program(argv);
 }
 
-/* At the init socket, as a worker asks for it: what remains when HTTP, JSON, policy and authentication are taken away. */
+/* At the init socket, as a worker asks for it: what remains when HTTP, JSON, policy and
+ * authentication are taken away. */
 static double run_socket(const char *run_dir, const char *id)
 {
     static const char *const argv[] = { "/bin/bash", "-c", "true", NULL };
@@ -213,7 +235,8 @@ static double run_http(struct http *h, const char *route, const char *project)
         exit(1);
     }
     began = now_ms() - began;
-    if (strcasestr(h->reply, "\r\nconnection: close")) { /* nginx ends a connection after 1,000 requests */
+    if (strcasestr(h->reply,
+                   "\r\nconnection: close")) { /* nginx ends a connection after 1,000 requests */
         close(h->sock);
         http_connect(h);
     }
@@ -259,7 +282,8 @@ static int bench_latency(const char *run_dir, struct http *h, int rounds)
     return 0;
 }
 
-/* The first command of a project that has no sandbox; between two the pool has time to fill up again. */
+/* The first command of a project that has no sandbox; between two the pool has time to fill up
+ * again. */
 static int bench_create(struct http *h, int rounds, const char *name)
 {
     struct samples create = { .name = name }, bare = { .name = "" };

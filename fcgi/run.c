@@ -238,7 +238,8 @@ static void drain_all(struct run *r)
         settle_cause(r, &r->result->end);
 }
 
-/* What still holds a pipe open lives on in the background, and would die of SIGPIPE: init reads on in our place. */
+/* What still holds a pipe open lives on in the background, and would die of SIGPIPE: init reads on
+ * in our place. */
 static void leave_pipes(struct run *r)
 {
     int left[2];

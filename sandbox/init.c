@@ -192,12 +192,14 @@ static int setup_descriptors(struct init *in, struct cove_err *e)
  * mask. */
 static int setup_signals(struct init *in, struct cove_err *e)
 {
-    static const unsigned long as_default[8]; /* the kernel's own structure, all of it zero: SIG_DFL */
+    static const unsigned long
+        as_default[8]; /* the kernel's own structure, all of it zero: SIG_DFL */
     sigset_t all, child;
     int fd;
 
     for (int s = 1; s <= SIGRTMAX; s++)
-        syscall(SYS_rt_sigaction, s, as_default, NULL, 8); /* libc's refuses two of them, which may come to us ignored */
+        syscall(SYS_rt_sigaction, s, as_default, NULL,
+                8); /* libc's refuses two of them, which may come to us ignored */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     sigemptyset(&child);

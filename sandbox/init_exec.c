@@ -308,7 +308,8 @@ static int fail_clone(int errnum, struct cove_err *e)
 
 /* --------------------------------------------------------------- the spare process */
 
-/* The job as init has packed it: strings and descriptors into place, in this process's own memory. */
+/* The job as init has packed it: strings and descriptors into place, in this process's own memory.
+ */
 static int unpack_job(const struct msg *m, struct exec_job *job)
 {
     static char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
@@ -339,7 +340,8 @@ static int unpack_job(const struct msg *m, struct exec_job *job)
     return 0;
 }
 
-/* Of all that init has open it keeps its socket only: a copy of somebody's pipe would keep that pipe open. */
+/* Of all that init has open it keeps its socket only: a copy of somebody's pipe would keep that
+ * pipe open. */
 static int keep_only(int sock)
 {
     int at = sock == 3 ? 3 : dup3(sock, 3, O_CLOEXEC);

@@ -187,8 +187,8 @@ static void send_ask(struct init *in, struct ask *a)
 }
 
 /*
- * The first execve under a filter is made by our own child, before any code of the sandbox runs, of an argv that the worker
- * has checked before it asked for the spawn: it needs no second verdict.
+ * The first execve under a filter is made by our own child, before any code of the sandbox runs, of
+ * an argv that the worker has checked before it asked for the spawn: it needs no second verdict.
  */
 static bool is_our_own(struct init *in, struct listener *l, const struct seccomp_notif *req)
 {

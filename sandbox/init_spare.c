@@ -1,9 +1,11 @@
 /*
- * A process made ahead. Starting a command under a filter costs a clone into a new cgroup and the kernel's reading of the filter,
- * several times what execve costs. So when a command has ended, init makes the next one's process in advance: in its own cgroup,
- * under the filter that was used last, waiting on a socket for what it is to become. A spawn that fits takes it and sends the
- * rest (argv, environment, user, stdio); one that does not fit starts in the ordinary way. The spare has init's rights, so what
- * runs in the sandbox can kill it or stop it, but not look into it or steer it; when it is gone the ordinary way is left.
+ * A process made ahead. Starting a command under a filter costs a clone into a new cgroup and the
+ * kernel's reading of the filter, several times what execve costs. So when a command has ended,
+ * init makes the next one's process in advance: in its own cgroup, under the filter that was used
+ * last, waiting on a socket for what it is to become. A spawn that fits takes it and sends the rest
+ * (argv, environment, user, stdio); one that does not fit starts in the ordinary way. The spare has
+ * init's rights, so what runs in the sandbox can kill it or stop it, but not look into it or steer
+ * it; when it is gone the ordinary way is left.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -20,7 +22,8 @@
 
 enum { MAKE_AFTER_MS = 20 }; /* a start: the command has the cpu to itself meanwhile */
 
-/* --------------------------------------------------------------- what the next one is likely to need */
+/* --------------------------------------------------------------- what the next one is likely to
+ * need */
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {

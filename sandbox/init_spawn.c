@@ -31,7 +31,8 @@ struct spawn { /* one request, while it is being carried out */
     char **argv, **env;
     struct exec_job job;
     struct stat filter_file;
-    int sock; /* our end, when the start is told over a socket: with SPAWN_NOTIFY, and from a spare process */
+    int sock; /* our end, when the start is told over a socket: with SPAWN_NOTIFY, and from a spare
+                 process */
 };
 
 /* --------------------------------------------------------------- reading the request */
@@ -321,7 +322,8 @@ static int answer(struct init *in, struct spawn *s, struct proc *p, struct conn 
 {
     struct box_spawned msg = { .proc = p->number, .pid = (uint32_t)p->pid };
 
-    if (s->sock >= 0) { /* its execve is still to come, and may wait for a verdict: the answer comes later */
+    if (s->sock >=
+        0) { /* its execve is still to come, and may wait for a verdict: the answer comes later */
         int r = judge_start(in, c, tag, p, s->sock, e);
 
         s->sock = -1;

@@ -84,7 +84,8 @@ static void the_next_command_becomes_of_the_process_made_ahead(void **state)
     run_filtered("exit 0", filter, 0);
     assert_true(eventually(find_spare, NULL));
     ahead = spare_pid;
-    s = run_filtered("test \"$GREETING\" = hello && test \"$(id -un)\" = nobody && exit 7", filter, 7);
+    s = run_filtered("test \"$GREETING\" = hello && test \"$(id -un)\" = nobody && exit 7", filter,
+                     7);
     assert_int_equal(s.pid, ahead);
     close(filter);
 }
@@ -99,7 +100,8 @@ static void it_is_under_the_filter_and_in_its_own_cgroup(void **state)
         skip();
     run_filtered("exit 0", filter, 0);
     assert_true(eventually(find_spare, NULL));
-    snprintf(script, sizeof(script), "mkdir %s 2>/dev/null && exit 1; grep -q '/c2$' /proc/self/cgroup && exit 8",
+    snprintf(script, sizeof(script),
+             "mkdir %s 2>/dev/null && exit 1; grep -q '/c2$' /proc/self/cgroup && exit 8",
              in_dir("made"));
     run_filtered(script, filter, 8);
     close(filter);
@@ -131,7 +133,8 @@ static void one_that_was_killed_is_not_missed(void **state)
 
 static void another_filter_starts_in_the_ordinary_way(void **state)
 {
-    int one = filter_file(no_mkdir, sizeof(no_mkdir)), other = filter_file(no_mkdir, sizeof(no_mkdir));
+    int one = filter_file(no_mkdir, sizeof(no_mkdir)),
+        other = filter_file(no_mkdir, sizeof(no_mkdir));
     struct command plain = { .cwd = "/", .argv = { "/bin/sh", "-c", "exit 5" } };
     struct box_spawned s;
 

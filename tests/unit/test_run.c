@@ -29,7 +29,7 @@ struct fake_init {
     int out, err;  /* the command's stdout and stderr, after spawned() */
     uint32_t tag;
     struct box_signal order; /* the last kill, after killed() */
-    size_t drained; /* pipe ends that were handed back to be read on */
+    size_t drained;          /* pipe ends that were handed back to be read on */
 };
 
 static const struct msg_rule rules[] = {
