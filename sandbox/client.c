@@ -259,8 +259,8 @@ static bool is_event(uint32_t type)
 }
 
 /*
- * Send a request and wait for the answer of that tag. Events that come in between are for a caller
- * who waits for events, and such callers do not ask: a kill is sent with box_tell().
+ * Send a request and wait for the answer of that tag. What comes in between is left over from
+ * before: events nobody waits for any more, and answers to what was only told (a kill, a drain).
  */
 static int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
                    const struct buf *tail, const int *fds, size_t fd_count, uint32_t want,
@@ -283,7 +283,7 @@ static int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t b
         msg_close_fds(ret);
         if (ret->head.tag == tag && ret->head.type == MSG_ERROR)
             return raise_remote(ret, e);
-        if (!is_event(ret->head.type))
+        if (!is_event(ret->head.type) && ret->head.type != MSG_DONE && ret->head.type != MSG_ERROR)
             return cove_fail(e, COVE_GONE, "the sandbox gave an answer nobody asked for");
     }
     return cove_fail(e, COVE_GONE, "the sandbox does not answer");
