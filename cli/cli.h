@@ -18,7 +18,8 @@ int cli_policy(int argc, char **argv);
 int cli_audit(int argc, char **argv);
 int cli_key(int argc, char **argv);
 
-/* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the front of argv. */
+/* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the
+ * front of argv. */
 int cli_take_config(int *argc, char ***argv);
 const char *cli_config_path(void);
 int cli_config(struct cove_config *ret, struct cove_err *e);

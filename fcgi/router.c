@@ -7,7 +7,9 @@
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
 
-enum { LIMIT_RETRY_S = 5 }; /* a quota of sandboxes has room when one of them ends: nobody knows when */
+enum {
+    LIMIT_RETRY_S = 5
+}; /* a quota of sandboxes has room when one of them ends: nobody knows when */
 
 /* ------------------------------------------------------------------ matching */
 
