@@ -17,6 +17,12 @@ enum cli_exit {
 int cli_policy(int argc, char **argv);
 int cli_audit(int argc, char **argv);
 int cli_key(int argc, char **argv);
+int cli_ls(int argc, char **argv);
+int cli_top(int argc, char **argv);
+int cli_exec(int argc, char **argv);
+int cli_logs(int argc, char **argv);
+int cli_kill(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 
 /* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the
  * front of argv. */

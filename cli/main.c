@@ -14,6 +14,12 @@ static int show_version(int argc, char **argv)
 }
 
 static const struct cli_command commands[] = {
+    { "doctor", cli_doctor, "[--json]" },
+    { "ls", cli_ls, "[--all] [--tenant T] [--json]" },
+    { "top", cli_top, "[--count N] [--interval 1s] [--tenant T] [--json]" },
+    { "exec", cli_exec, "[--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]..." },
+    { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]]" },
+    { "kill", cli_kill, "SANDBOX..." },
     { "key", cli_key, "create|list|revoke|rotate ..." },
     { "policy", cli_policy, "check|test|explain|diff|log|seccomp ..." },
     { "audit", cli_audit, "verify [FILE] [--json]" },
