@@ -7,6 +7,7 @@
 
 #include "cove/state.h"
 #include "cove/text.h"
+#include "fcgi/basic.h"
 #include "fcgi/core.h"
 
 /* ------------------------------------------------------------------ the table as a live thing */
@@ -79,27 +80,40 @@ static const char *id_of(struct request *req, const struct key *key)
     return id;
 }
 
+static void admit(struct request *req, struct reply *rep, const char *tenant, const char *key)
+{
+    rep->status = 204;
+    req->tenant = arena_strdup(&req->arena, tenant);
+    reply_header(rep, "X-Cove-Tenant", req->tenant);
+    reply_header(rep, "X-Cove-Key", key);
+}
+
+static void refuse(struct request *req, struct reply *rep)
+{
+    bool passwords = req->core && req->core->config->pam_service[0];
+    struct cove_err e;
+
+    cove_fail(&e, COVE_UNAUTHORIZED, "a valid key is required");
+    core_count(req->core, COUNT_AUTH_FAILURES, 1);
+    req->note.cause = cove_code_name(e.code);
+    reply_header(rep, "WWW-Authenticate", passwords ? "Bearer, Basic realm=\"cove\"" : "Bearer");
+    reply_plain_error(req, rep, &e);
+}
+
 void auth_serve(struct live *keys, struct request *req, struct reply *rep)
 {
     struct live_ref *ref = live_get(keys);
     const struct key *key = ref ? auth_find(ref->value, req) : NULL;
+    char tenant[COVE_TENANT_MAX];
 
     req->note.operation = "auth";
-    if (key) {
-        rep->status = 204;
-        req->tenant = arena_strdup(&req->arena, key->tenant);
-        reply_header(rep, "X-Cove-Tenant", req->tenant);
-        reply_header(rep, "X-Cove-Key", id_of(req, key));
-    } else if (req->method == OPTIONS) {
+    if (key)
+        admit(req, rep, key->tenant, id_of(req, key));
+    else if (req->method == OPTIONS)
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
-    } else {
-        struct cove_err e;
-
-        cove_fail(&e, COVE_UNAUTHORIZED, "a valid key is required");
-        core_count(req->core, COUNT_AUTH_FAILURES, 1);
-        req->note.cause = cove_code_name(e.code);
-        reply_header(rep, "WWW-Authenticate", "Bearer");
-        reply_plain_error(req, rep, &e);
-    }
+    else if (basic_sign_in(req, tenant))
+        admit(req, rep, tenant, "");
+    else
+        refuse(req, rep);
     live_put(ref);
 }

@@ -326,8 +326,9 @@ static void reload(struct keeper *k)
     apply_log_level(&k->config);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
-    workers_drain_all(
-        k); /* the old ones finish what they have; new ones read the new configuration */
+    signin_stop(k);
+    /* The old ones finish what they have; new ones read the new configuration. */
+    workers_drain_all(k);
     workers_start(k);
     log_event(LOG_LEVEL_INFO, "configuration reloaded");
 }
@@ -395,6 +396,9 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
         break;
     case SRC_JUDGE:
         workers_on_judge_exit(k);
+        break;
+    case SRC_AUTH:
+        signin_on_exit(k);
         break;
     }
     return 0;
@@ -580,6 +584,7 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
         open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
         open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
+        open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 || publish_all(k, e) < 0 ||
         setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
@@ -592,9 +597,9 @@ static int setup(struct keeper *k, struct cove_err *e)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock",   "fcgi.sock", "state",
-                                         "state.workers", "policy",    "keys",
-                                         "tenants",       "meters",    "coved.pid" };
+    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",   "state.workers",
+                                         "policy",      "keys",      "tenants", "meters",
+                                         "auth.sock",   "coved.pid" };
     char path[256];
     int dir;
 

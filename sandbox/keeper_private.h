@@ -52,7 +52,7 @@ struct keeper {
     int epoll, signals, inotify;
     int listen;      /* <run_dir>/keeper.sock */
     int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
-    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe;
+    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
 
@@ -68,6 +68,7 @@ struct keeper {
     struct worker workers[WORKER_SLOTS];
     struct worker judge; /* answers for execve; told of every box */
     int judge_sock;
+    struct worker auth; /* asks PAM; only while pam_service is set */
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */
     struct client *clients;
@@ -83,7 +84,8 @@ enum source {
     SRC_BOX_READY,
     SRC_BOX_PID,
     SRC_WORKER,
-    SRC_JUDGE
+    SRC_JUDGE,
+    SRC_AUTH
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
@@ -130,6 +132,19 @@ void workers_on_exit(struct keeper *k, uint32_t index);
 void workers_stop(struct keeper *k, bool leave_judge); /* drain, then kill what is left */
 void workers_on_judge_exit(struct keeper *k);
 void workers_tell_judge(struct keeper *k, uint32_t box);
+
+/* For the processes that other files start: the configuration as bytes, supervision, no tight loop
+ * of deaths. */
+int workers_config_memfd(const struct cove_config *c, struct cove_err *e);
+int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
+                  struct cove_err *e);
+void workers_pause_after(struct keeper *k, const struct worker *dead);
+
+/* ------------------------------------------------------------------ signin.c */
+
+int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
+void signin_on_exit(struct keeper *k);
+void signin_stop(struct keeper *k);
 
 /* ------------------------------------------------------------------ publish.c */
 

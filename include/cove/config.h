@@ -31,6 +31,12 @@ struct cove_config {
     char cors_origins[512];  /* space-separated, "*" = any, "" = none */
     char log_level[16];
 
+    /* signing in with a password */
+    char pam_service[64]; /* "" = off */
+    char pam_dir[256];
+    char pam_tenant_prefix[32];
+    uint64_t pam_cache_ms; /* how long a worker remembers a yes */
+
     /* sandboxes */
     char template[COVE_TEMPLATE_MAX];
     char user[32]; /* who runs commands where a dialect does not say */

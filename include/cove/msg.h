@@ -93,6 +93,10 @@ enum msg_type {
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
+
+    /* --- worker to cove-auth, one question a connection --- */
+    AUTH_ASK = 500, /* tail: user, password, address of the client -> AUTH_VERDICT */
+    AUTH_VERDICT,   /* struct auth_verdict */
 };
 
 /* ------------------------------------------------------------------ processes */
@@ -306,6 +310,11 @@ struct keeper_extend {
     char tenant[COVE_TENANT_MAX];
     char id[24];
     uint64_t lifetime_ms; /* from now */
+};
+
+struct auth_verdict {
+    uint32_t yes;
+    uint32_t wait_ms; /* of a no: PAM was not asked, there were too many failures; try after this */
 };
 
 struct judge_box {
