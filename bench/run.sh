@@ -42,3 +42,11 @@ echo
 echo "| commands a second | per s | p50 ms | p99 ms | ratio |"
 echo "| --- | --- | --- | --- | --- |"
 "$build/cove-bench" load 127.0.0.1 "$warm_port" "$warm_key" 16 5
+echo
+echo "| exec-time policy | p50 ms | p99 ms | ratio | n |"
+echo "| --- | --- | --- | --- | --- |"
+"$build/cove-bench" exec "$run_dir" 127.0.0.1 "$warm_port" "$warm_key" "$((rounds / 5))"
+if [ -x "$build/policy-bench" ]; then
+    echo
+    "$build/policy-bench"
+fi
