@@ -38,10 +38,11 @@ static int check_dialects(const char *list, struct cove_err *e)
 
     text_copy(copy, sizeof(copy), list);
     while ((one = strsep(&rest, ",")))
-        if (dialect_number(one) == DIALECT_NONE)
-            return cove_fail(e, COVE_INVALID,
-                             "--dialects: '%.40s' is none of execute, executor, e2b, relay, agent",
-                             one);
+        if (dialect_number(one) == DIALECT_NONE && strcmp(one, "metrics") != 0)
+            return cove_fail(
+                e, COVE_INVALID,
+                "--dialects: '%.40s' is none of execute, executor, e2b, relay, agent, metrics",
+                one);
     return 0;
 }
 

@@ -116,6 +116,7 @@ static void fail(const struct dialect *d, struct request *req, struct reply *rep
                  const struct cove_err *e)
 {
     buf_clear(&rep->body);
+    rep->content_type = NULL;
     if (e->code == COVE_BUSY)
         reply_header(rep, "Retry-After", "1");
     if (e->code == COVE_LIMIT)
