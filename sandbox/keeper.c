@@ -317,8 +317,11 @@ static void reload(struct keeper *k)
     struct cove_config next;
     struct cove_err err = { 0 };
 
+    notify_reloading(&k->notify);
     if (load_config(k, &next, &err) < 0) {
         log_error("configuration refused, the old one stays", &err);
+        notify_tell(&k->notify,
+                    "READY=1\nSTATUS=configuration refused at the last reload, the old one holds");
         return;
     }
     keep_fixed_settings(&next, &k->config);
@@ -330,6 +333,7 @@ static void reload(struct keeper *k)
     /* The old ones finish what they have; new ones read the new configuration. */
     workers_drain_all(k);
     workers_start(k);
+    notify_tell(&k->notify, "READY=1\nSTATUS=");
     log_event(LOG_LEVEL_INFO, "configuration reloaded");
 }
 
@@ -422,6 +426,7 @@ static int loop(struct keeper *k)
             signo = dispatch(k, &events[i]);
         publish_tick(k);
         workers_start(k);
+        notify_alive(&k->notify);
     }
     return signo;
 }
@@ -617,6 +622,7 @@ static void remove_run_files(const struct keeper *k)
 static void stop(struct keeper *k, int signo)
 {
     k->stopping = true;
+    notify_tell(&k->notify, "STOPPING=1");
     log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
     if (signo != SIGQUIT)
         boxes_destroy_all(k);
@@ -693,6 +699,7 @@ int main(int argc, char **argv)
     if (check || show)
         return show ? show_config(&keeper.config) : 0;
     apply_log_level(&keeper.config);
+    notify_init(&keeper.notify); /* before title_init(), which takes the environment's place */
     title_init(argc, argv);
     if (setup(&keeper, &err) < 0) {
         log_error("keeper not started", &err);
@@ -706,6 +713,7 @@ int main(int argc, char **argv)
             kill(keeper.workers[i].pid, SIGTERM); /* the keeper before's: ours are up now */
     log_event(LOG_LEVEL_INFO, "keeper started", LOG_S("version", COVE_VERSION),
               LOG_S("run_dir", keeper.config.run_dir));
+    notify_tell(&keeper.notify, "READY=1");
     stop(&keeper, loop(&keeper));
     return 0;
 }

@@ -44,7 +44,14 @@ struct worker {
     bool child;
 };
 
+struct notify {         /* the service manager, if one started us */
+    char path[108];     /* "" = none */
+    uint64_t period_ms; /* 0 = it does not watch */
+    uint64_t next_ms;
+};
+
 struct keeper {
+    struct notify notify;
     struct cove_config config;
     const char *config_path;
     char *const *overrides; /* "key=value", NULL-terminated */
@@ -145,6 +152,13 @@ void workers_pause_after(struct keeper *k, const struct worker *dead);
 int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
 void signin_on_exit(struct keeper *k);
 void signin_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ notify.c */
+
+void notify_init(struct notify *n);
+void notify_tell(const struct notify *n, const char *text); /* "READY=1", ... */
+void notify_reloading(const struct notify *n);
+void notify_alive(struct notify *n);
 
 /* ------------------------------------------------------------------ publish.c */
 
