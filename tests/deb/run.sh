@@ -43,8 +43,8 @@ make_root() {
     local mirror
     [ ! -e "$root/.ready" ] || return 0
     say "debootstrap"
-    mirror=$(grep -rhoE '(https?|file)://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
-        grep -v security | head -n 1) || true
+    # shellcheck disable=SC2016
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort -u | head -n 1) || true
     rm -rf "$root"
     debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 ||
         die "debootstrap ($work/debootstrap.log)"
