@@ -33,22 +33,13 @@ void core_task_end(struct core *c)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
 }
 
-int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e)
-{
-    struct live_ref *ref = live_get(c->policy);
-
-    if (!ref)
-        return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
-    *ret = ref;
-    return 0;
-}
-
 void core_audit(struct core *c, const struct keeper_audit_entry *entry)
 {
     struct cove_err e = { 0 };
 
     if (c->config->audit_file[0] && keeper_audit(&c->keeper, entry, &e) < 0)
-        log_error("audit line lost", &e, LOG_S("tenant", entry->tenant), LOG_S("rule", entry->rule));
+        log_error("audit line lost", &e, LOG_S("tenant", entry->tenant),
+                  LOG_S("rule", entry->rule));
 }
 
 /* ------------------------------------------------------------------ finding */

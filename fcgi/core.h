@@ -16,8 +16,7 @@
 #include "cove/policy.h"
 #include "cove/state.h"
 #include "fcgi/live.h"
-
-struct policy_set;
+#include "fcgi/policy_live.h"
 
 struct core { /* one per thread */
     const struct cove_config *config;
@@ -37,10 +36,31 @@ void core_task_end(struct core *c);
 
 /* ------------------------------------------------------------------ policy */
 
-/* The policy that holds, for one request; without one nothing may run: COVE_BUSY. */
-int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e);
+/*
+ * What the policy that holds says to all commands of a request, before the first one runs. Without
+ * a policy nothing may run: COVE_BUSY. A refusal is no failure: it is counted, audited, and told in
+ * the permit.
+ */
+struct core_ask {
+    uint32_t dialect; /* enum cove_dialect */
+    const char *tenant, *project;
+    const char *const *commands;
+    size_t count;
+};
 
-/* A line for the audit log. That it could not be written is logged; the request is answered all the same. */
+struct core_permit {
+    struct live_ref *policy;      /* what the filter belongs to */
+    struct policy_filter filter;  /* for those who may run */
+    const char *forbidden;        /* the first command that may not, NULL if all may */
+    struct policy_result verdict; /* on that one */
+};
+
+int core_permit_get(struct core *c, const struct core_ask *ask, struct core_permit *ret,
+                    struct cove_err *e);
+void core_permit_put(struct core_permit *p);
+
+/* A line for the audit log. That it could not be written is logged; the request is answered all the
+ * same. */
 void core_audit(struct core *c, const struct keeper_audit_entry *entry);
 
 /* ------------------------------------------------------------------ sandboxes */

@@ -32,8 +32,10 @@ struct request {
     struct arena arena;
     struct core *core;      /* the serving thread's; NULL in tests that need no sandbox */
     struct FCGX_Stream *in; /* the body, until request_read_body() */
-    char **params;          /* what nginx told us, "NAME=value", NULL-terminated */
-    int client_fd;          /* hangs up when the client leaves; -1 in tests */
+    struct FCGX_Stream
+        *out;      /* where a streamed reply goes; NULL in tests, which find it in rep->body */
+    char **params; /* what nginx told us, "NAME=value", NULL-terminated */
+    int client_fd; /* hangs up when the client leaves; -1 in tests */
 
     unsigned method; /* enum method, 0 if it is none of them */
     const char *method_name;

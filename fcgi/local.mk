@@ -5,6 +5,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/json.h fcgi/json.c \
 	fcgi/router.h fcgi/router.c fcgi/cors.c \
 	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/policy_live.h fcgi/policy_live.c \
+	fcgi/check.h fcgi/check.c fcgi/core_policy.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/confine.h fcgi/confine.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
