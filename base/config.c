@@ -76,6 +76,9 @@ static const struct key keys[] = {
     NUMBER("commands_max", commands_max, 1, 100000),
     /* The kernel takes no single argument above 128 KiB, and `bash -c TEXT` is one. */
     BYTES("command_max", command_max_bytes, 1, 131071),
+    TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
+    BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
+    TEXT("on_disconnect", on_disconnect, false),
 };
 
 void config_default(struct cove_config *c)
@@ -114,6 +117,9 @@ void config_default(struct cove_config *c)
         .output_max_bytes = 8 * MIB,
         .commands_max = 1000,
         .command_max_bytes = 131071,
+        .executor_timeout_ms = 10 * 60000,
+        .log_max_bytes = 4 * MIB,
+        .on_disconnect = "kill",
     };
 }
 
@@ -230,6 +236,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
+    if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
+        return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
         return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
     return 0;

@@ -94,6 +94,14 @@ int core_retire_project(struct core *c, const char *tenant, const char *project,
 
 /* ------------------------------------------------------------------ talking */
 
+static void note_box(struct core *c, const struct core_box *box)
+{
+    if (c->task) {
+        c->task->box = box->index;
+        c->task->generation = box->generation;
+    }
+}
+
 int core_session_open(struct core *c, const char *tenant, const char *project,
                       struct core_session *ret, struct cove_err *e)
 {
@@ -110,10 +118,25 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
             box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
             return -1;
     }
-    if (c->task) {
-        c->task->box = s.box.index;
-        c->task->generation = s.box.generation;
-    }
+    note_box(c, &s.box);
+    *ret = s;
+    return 0;
+}
+
+int core_session_open_id(struct core *c, const char *tenant, const char *id,
+                         struct core_session *ret, struct cove_err *e)
+{
+    struct core_session s = { .core = c, .tenant = tenant };
+    struct box_info info;
+
+    if (!state_find_id(c->state, tenant, id, &s.box.index, &info))
+        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
+    s.box.generation = info.generation;
+    s.box.known = true;
+    text_copy(s.box.id, sizeof(s.box.id), info.id);
+    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+        return -1;
+    note_box(c, &s.box);
     *ret = s;
     return 0;
 }

@@ -723,6 +723,25 @@ int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32
     return 0;
 }
 
+int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
+                       char ret_target[MSG_PATH_MAX], struct cove_err *e)
+{
+    struct box_file body = { .flags = FILE_NOFOLLOW };
+    struct msg m;
+    size_t len;
+
+    if (ask_file(c, BOX_STAT, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+        return -1;
+    msg_close_fds(&m);
+    memcpy(ret, m.body, sizeof(*ret));
+    len = strnlen((const char *)m.body + sizeof(*ret), m.body_len - sizeof(*ret));
+    if (len >= MSG_PATH_MAX)
+        return cove_fail(e, COVE_GONE, "the sandbox sent a link that is too long");
+    memcpy(ret_target, (const char *)m.body + sizeof(*ret), len);
+    ret_target[len] = '\0';
+    return 0;
+}
+
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e)
 {

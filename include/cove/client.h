@@ -114,6 +114,9 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
                   struct cove_err *e);
 int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32_t flags,
                   struct box_stat *ret, struct cove_err *e);
+/* The thing itself, a link included, with its target ("" if it is none). */
+int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
+                       char ret_target[MSG_PATH_MAX], struct cove_err *e);
 /* BOX_MKDIR, BOX_REMOVE, BOX_CHMOD, BOX_RENAME (with `to`). */
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e);

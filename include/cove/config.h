@@ -49,6 +49,11 @@ struct cove_config {
     uint64_t output_max_bytes;
     uint64_t commands_max;      /* in one request */
     uint64_t command_max_bytes; /* one command's text */
+
+    /* the executor dialect */
+    uint64_t executor_timeout_ms; /* of /run and /run_streaming */
+    uint64_t log_max_bytes;       /* kept of a background process's output */
+    char on_disconnect[8];        /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);
