@@ -79,6 +79,9 @@ static const struct key keys[] = {
     TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
     BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
     TEXT("on_disconnect", on_disconnect, false),
+    NUMBER("proxy_port", proxy_port, 1, 65535),
+    NUMBER("proxy_range_first", proxy_range_first, 0, 65535),
+    NUMBER("proxy_range_last", proxy_range_last, 0, 65535),
 };
 
 void config_default(struct cove_config *c)
@@ -120,6 +123,9 @@ void config_default(struct cove_config *c)
         .executor_timeout_ms = 10 * 60000,
         .log_max_bytes = 4 * MIB,
         .on_disconnect = "kill",
+        .proxy_port = 3031,
+        .proxy_range_first = 3032,
+        .proxy_range_last = 3095,
     };
 }
 

@@ -196,3 +196,25 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
     *ret = result;
     return 0;
 }
+
+/* ------------------------------------------------------------------ ports */
+
+int core_port_bind(struct core_session *s, const char *project, uint16_t port,
+                   uint16_t *ret_proxy_port, struct cove_err *e)
+{
+    struct gate_bind args = { .port = port };
+
+    text_copy(args.tenant, sizeof(args.tenant), s->tenant);
+    text_copy(args.project, sizeof(args.project), project);
+    text_copy(args.id, sizeof(args.id), s->box.id);
+    return gate_bind(s->core->config->run_dir, &args, ret_proxy_port, e);
+}
+
+int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e)
+{
+    struct gate_unbind args = { 0 };
+
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    text_copy(args.project, sizeof(args.project), project);
+    return gate_unbind(c->config->run_dir, &args, e);
+}

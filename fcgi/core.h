@@ -173,6 +173,12 @@ int core_remove(struct core_session *s, const char *user, const char *path, uint
 /* ------------------------------------------------------------------ background processes
  * (core_procs.c) */
 
+/* A port of the sandbox, reachable from outside through the gate. */
+int core_port_bind(struct core_session *s, const char *project, uint16_t port,
+                   uint16_t *ret_proxy_port,
+                   struct cove_err *e); /* COVE_CONFLICT: msg is the bound port */
+int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e);
+
 struct core_spawn {
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */

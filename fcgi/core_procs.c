@@ -110,7 +110,8 @@ int core_proc_forget(struct core_session *s, const struct core_proc *p, struct c
 {
     struct box_signal order = { .proc = p->proc, .scope = SIGNAL_TREE, .signo = SIGKILL };
 
-    if (box_signal(&s->conn, &order, NULL, e) < 0)
+    if (box_forget(&s->conn, p->proc, NULL, e) < 0)
         return -1;
-    return box_forget(&s->conn, p->proc, NULL, e);
+    box_signal(&s->conn, &order, NULL, NULL); /* its tree can be named without its record */
+    return 0;
 }

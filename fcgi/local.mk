@@ -14,6 +14,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \
 	fcgi/dialects/executor_procs.c fcgi/dialects/executor_logs.c \
+	fcgi/dialects/executor_ports.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 
 FCGICORE_LIBS = libfcgicore.a libclient.a libpolicy.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \

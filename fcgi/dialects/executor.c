@@ -27,6 +27,9 @@ static const struct route executor_routes[] = {
     { POST, "/list_dir", executor_list_dir, 0 },
     { GET, "/raw_file", executor_get_raw, ROUTE_LONG },             /* extension */
     { PUT, "/raw_file", executor_put_raw, ROUTE_LONG | ROUTE_RAW }, /* extension */
+    /* port management */
+    { POST, "/bind_port", executor_bind_port, 0 },
+    { POST, "/unbind_port", executor_unbind_port, 0 },
     /* background processes */
     { POST, "/start_process", executor_start, 0 },
     { GET, "/list_processes", executor_list, 0 },
@@ -40,9 +43,8 @@ static const struct route executor_routes[] = {
 /* ------------------------------------------------------------------ bad news */
 
 static const struct error_reply error_replies[] = {
-    /* A path or process that is not there is a parameter that is wrong: the document has no 404. */
     { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
-    { COVE_NOT_FOUND, 400 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
+    { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
     { COVE_CONFLICT, 409 },  { COVE_TOO_LARGE, 413 },    { COVE_BUSY, 503 },
     { COVE_INTERNAL, 500 }, /* last: also what unknown codes become */
 };
@@ -55,6 +57,13 @@ static void on_error(struct request *req, struct reply *rep, const struct cove_e
     reply_bool(rep, "success", false);
     reply_str(rep, "error", e->msg, strlen(e->msg));
     reply_close(rep);
+}
+
+int executor_fail(struct cove_err *e)
+{
+    if (e->code == COVE_NOT_FOUND)
+        e->code = COVE_INVALID;
+    return -1;
 }
 
 void executor_reply_success(struct reply *rep)
@@ -72,21 +81,30 @@ static int open_by_host(struct request *req, const char *id, struct core_session
     return core_session_open_id(req->core, req->tenant, id, ret, e);
 }
 
-static const char *project_of(const struct request *req)
+/* The id of 8080-ID.DOMAIN, or NULL. */
+static const char *host_id(struct request *req)
 {
-    const char *given = request_param(req, "HTTP_X_PROJECT_ID");
+    char id[COVE_ID_LEN + 1];
+    unsigned port;
 
-    return *given ? given : DEFAULT_PROJECT;
+    if (!request_host_box(req, &port, id) || port != PORT_OF_OLD)
+        return NULL;
+    return arena_strdup(&req->arena, id);
+}
+
+const char *executor_project(struct request *req)
+{
+    const char *id = host_id(req), *given = request_param(req, "HTTP_X_PROJECT_ID");
+
+    return id ? id : *given ? given : DEFAULT_PROJECT;
 }
 
 int executor_open(struct request *req, struct core_session *ret, struct cove_err *e)
 {
-    const char *project = project_of(req);
-    unsigned port;
-    char id[COVE_ID_LEN + 1];
+    const char *id = host_id(req), *project = executor_project(req);
 
-    if (request_host_box(req, &port, id) && port == PORT_OF_OLD)
-        return open_by_host(req, arena_strdup(&req->arena, id), ret, e);
+    if (id)
+        return open_by_host(req, id, ret, e);
     if (check_project("X-Project-Id", project, e) < 0)
         return -1;
     req->note.project = arena_strdup(&req->arena, project);
@@ -152,7 +170,7 @@ int executor_take_command(struct request *req, struct reply *rep, struct executo
     struct core_ask ask = {
         .dialect = DIALECT_EXECUTOR,
         .tenant = req->tenant,
-        .project = project_of(req),
+        .project = executor_project(req),
         .commands = &ret->cmd,
         .count = 1,
     };

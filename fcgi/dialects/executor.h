@@ -25,6 +25,13 @@ int executor_take_command(struct request *req, struct reply *rep, struct executo
  * `default`. */
 int executor_open(struct request *req, struct core_session *ret, struct cove_err *e);
 
+/* The project a request means; with a host name, the sandbox's id: a name of its own. */
+const char *executor_project(struct request *req);
+
+/* A path or a process that is not there is a wrong parameter: the document knows no 404. Returns
+ * -1. */
+int executor_fail(struct cove_err *e);
+
 /* {"success":true, ... and what the caller adds before reply_close() */
 void executor_reply_success(struct reply *rep);
 
@@ -34,6 +41,7 @@ executor_handler executor_run, executor_run_streaming; /* executor_run.c */
 executor_handler executor_write_file, executor_read_file,
     executor_delete_file; /* executor_files.c */
 executor_handler executor_make_dir, executor_delete_dir, executor_list_dir;
+executor_handler executor_bind_port, executor_unbind_port;     /* executor_ports.c */
 executor_handler executor_put_raw, executor_get_raw;           /* executor_raw.c */
 executor_handler executor_start, executor_list, executor_kill; /* executor_procs.c */
 executor_handler executor_signal, executor_stdin, executor_remove;

@@ -87,7 +87,7 @@ int executor_write_file(struct request *req, struct reply *rep, struct cove_err 
         return -1;
     rc = write_whole(&session, &args, bytes, len, e);
     core_session_close(&session);
-    return rc < 0 ? -1 : reply_success(rep);
+    return rc < 0 ? executor_fail(e) : reply_success(rep);
 }
 
 /* ------------------------------------------------------------------ /read_file */
@@ -118,7 +118,7 @@ int executor_read_file(struct request *req, struct reply *rep, struct cove_err *
         reply_close(rep);
     }
     buf_done(&content);
-    return rc;
+    return rc < 0 ? executor_fail(e) : 0;
 }
 
 /* ------------------------------------------------------------------ /delete_file, /make_dir,
@@ -151,7 +151,7 @@ static int change(struct request *req, struct reply *rep,
         return -1;
     rc = verb(&session, req->core->config->user, args.path, e);
     core_session_close(&session);
-    return rc < 0 ? -1 : reply_success(rep);
+    return rc < 0 ? executor_fail(e) : reply_success(rep);
 }
 
 int executor_delete_file(struct request *req, struct reply *rep, struct cove_err *e)
@@ -239,5 +239,5 @@ int executor_list_dir(struct request *req, struct reply *rep, struct cove_err *e
         reply_names(rep, &names);
     }
     free(names.items);
-    return rc;
+    return rc < 0 ? executor_fail(e) : 0;
 }

@@ -51,8 +51,10 @@ static int start(struct request *req, struct reply *rep, const struct executor_c
         return -1;
     rc = core_spawn(&session, &args, &spawned, e);
     core_session_close(&session);
-    if (rc < 0)
-        return cove_context(e, "Failed to start process");
+    if (rc < 0) {
+        cove_context(e, "Failed to start process");
+        return executor_fail(e);
+    }
     rep->status = 201;
     reply_open(rep, NULL);
     reply_str(rep, "id", id, strlen(id));
@@ -201,7 +203,7 @@ static int find(struct request *req, struct proc_args *args, struct core_session
         return 0;
     core_session_close(session);
     if (e->code == COVE_NOT_FOUND || e->code == COVE_INVALID)
-        return cove_fail(e, COVE_NOT_FOUND, "process not found: %.128s", args->id);
+        return cove_fail(e, COVE_INVALID, "process not found: %.128s", args->id);
     return -1;
 }
 

@@ -57,7 +57,7 @@ int executor_get_raw(struct request *req, struct reply *rep, struct cove_err *e)
     rc = core_file_open(&session, req->core->config->user, path, &fd, &st, e);
     core_session_close(&session);
     if (rc < 0)
-        return -1;
+        return executor_fail(e);
     reply_header(rep, "Content-Type", "application/octet-stream");
     reply_header(rep, "Content-Length",
                  arena_printf(&req->arena, "%llu", (unsigned long long)st.bytes));
@@ -108,7 +108,7 @@ int executor_put_raw(struct request *req, struct reply *rep, struct cove_err *e)
     }
     core_session_close(&session);
     if (rc < 0)
-        return -1;
+        return executor_fail(e);
     executor_reply_success(rep);
     reply_num(rep, "bytes", (long long)file.written);
     reply_close(rep);

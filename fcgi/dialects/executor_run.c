@@ -45,14 +45,6 @@ static void note_end(struct request *req, const struct cove_end *end)
         req->note.cause = end_cause_name(end->cause);
 }
 
-/* What a spawn does not find is the cwd the caller named. */
-static int bad_start(struct cove_err *e)
-{
-    if (e->code == COVE_NOT_FOUND)
-        e->code = COVE_INVALID;
-    return -1;
-}
-
 /* ------------------------------------------------------------------ /run */
 
 struct collected {
@@ -111,7 +103,7 @@ static int run_and_reply(struct request *req, struct reply *rep, const struct ex
     args.sink_arg = &collected;
     buf_init(&collected.out[0], args.output_max_bytes);
     buf_init(&collected.out[1], args.output_max_bytes);
-    rc = core_run(&session, &args, &result, e) < 0 ? bad_start(e) : 0;
+    rc = core_run(&session, &args, &result, e) < 0 ? executor_fail(e) : 0;
     core_session_close(&session);
     if (rc == 0)
         reply_run(req, rep, &result.end, &collected);

@@ -39,6 +39,13 @@ struct keeper_audit_entry { /* NULL = "" */
 };
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e);
 
+/* ------------------------------------------------------------------ the gate */
+
+/* COVE_CONFLICT: the project has a port already, which is the whole message. */
+int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
+              struct cove_err *e);
+int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e);
+
 /* ------------------------------------------------------------------ a sandbox */
 
 enum { BOX_ANSWER_MS = 10000 }; /* an init that does not answer within this is taken for dead: COVE_GONE */
