@@ -64,6 +64,8 @@ struct keeper {
     struct worker workers[WORKER_SLOTS];
     struct worker judge; /* answers for execve; told of every box */
     int judge_sock;
+    struct worker gate; /* carries TCP traffic to ports of sandboxes */
+    int gate_exe, gate_sock, gate_listen, gate_file;
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */
     struct client *clients;
@@ -79,7 +81,8 @@ enum source {
     SRC_BOX_READY,
     SRC_BOX_PID,
     SRC_WORKER,
-    SRC_JUDGE
+    SRC_JUDGE,
+    SRC_GATE
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
@@ -121,6 +124,19 @@ void workers_on_exit(struct keeper *k, uint32_t index);
 void workers_stop(struct keeper *k, bool leave_judge); /* drain, then kill what is left */
 void workers_on_judge_exit(struct keeper *k);
 void workers_tell_judge(struct keeper *k, uint32_t box);
+/* For programs of ours beside the workers; in the child: in[] become its descriptors 0, 1, 3 and 4.
+ */
+void workers_become(struct keeper *k, int exe_fd, char *const argv[], const int in[4]);
+int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
+                  struct cove_err *e);
+int workers_config(const struct keeper *k, struct cove_err *e); /* a sealed file of it, or -1 */
+
+/* ------------------------------------------------------------------ gatehouse.c */
+
+int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first start */
+int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
+void gate_on_exit(struct keeper *k);
+void gate_stop(struct keeper *k);
 
 /* ------------------------------------------------------------------ publish.c */
 

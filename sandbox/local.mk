@@ -11,7 +11,7 @@ libsandbox_a_SOURCES = \
 	sandbox/build.c sandbox/sweep.c
 
 sbin_PROGRAMS += coved
-coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/publish.c
+coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/gatehouse.c sandbox/publish.c
 coved_LDADD = libsandbox.a libclient.a libpolicy.a libbase.a \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lcap
 

@@ -23,6 +23,7 @@ const struct dialect health_dialect = {
 
 const struct dialect *const all_dialects[] = {
     &health_dialect,
+    &executor_dialect,
     &execute_dialect,
     NULL,
 };
