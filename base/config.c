@@ -84,6 +84,12 @@ static const struct key keys[] = {
     NUMBER("commands_max", commands_max, 1, 100000),
     /* The kernel takes no single argument above 128 KiB, and `bash -c TEXT` is one. */
     BYTES("command_max", command_max_bytes, 1, 131071),
+    TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
+    BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
+    TEXT("on_disconnect", on_disconnect, false),
+    NUMBER("proxy_port", proxy_port, 1, 65535),
+    NUMBER("proxy_range_first", proxy_range_first, 0, 65535),
+    NUMBER("proxy_range_last", proxy_range_last, 0, 65535),
 };
 
 void config_default(struct cove_config *c)
@@ -127,6 +133,12 @@ void config_default(struct cove_config *c)
         .output_max_bytes = 8 * MIB,
         .commands_max = 1000,
         .command_max_bytes = 131071,
+        .executor_timeout_ms = 10 * 60000,
+        .log_max_bytes = 4 * MIB,
+        .on_disconnect = "kill",
+        .proxy_port = 3031,
+        .proxy_range_first = 3032,
+        .proxy_range_last = 3095,
     };
 }
 
@@ -244,6 +256,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
                          "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
+    if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
+        return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
         return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
     return 0;

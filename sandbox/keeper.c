@@ -398,6 +398,9 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
         if (k->workers[index].pid)
             workers_on_exit(k, index);
         break;
+    case SRC_GATE:
+        gate_on_exit(k);
+        break;
     case SRC_JUDGE:
         workers_on_judge_exit(k);
         break;
@@ -590,9 +593,11 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
         open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
         open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
+        open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 || publish_all(k, e) < 0 ||
-        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
+        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0 ||
+        gate_listen(k, e) < 0)
         return -1;
     publish_watch(k);
     return 0;

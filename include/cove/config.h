@@ -62,6 +62,13 @@ struct cove_config {
     uint64_t output_max_bytes;
     uint64_t commands_max;      /* in one request */
     uint64_t command_max_bytes; /* one command's text */
+
+    /* the executor dialect */
+    uint64_t executor_timeout_ms; /* of /run and /run_streaming */
+    uint64_t log_max_bytes;       /* kept of a background process's output */
+    uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
+    uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */
+    char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);

@@ -46,7 +46,7 @@ crash_under_running_sandboxes() {
 }
 stop_ends_all() {
     systemctl stop cove || return 1
-    ! pgrep -f 'cove: init' && [ ! -e /run/cove ] && systemctl start cove && wait_until 30 answers
+    ! pgrep -f '^cove: init' && [ ! -e /run/cove ] && systemctl start cove && wait_until 30 answers
 }
 doctor_is_content() { cove doctor; }
 
@@ -80,7 +80,7 @@ phase2() {
     must "and answers" wait_until 60 answers
     must "with the key from before" says hello 'echo again' again
     must "remove" apt-get remove -y cove
-    must "nothing of it runs" bash -c '! pgrep -f "cove: "'
+    must "nothing of it runs" bash -c '! pgrep -f "^cove: "'
     must "nginx goes on" bash -c 'nginx -t -q && systemctl is-active nginx'
     must "purge" apt-get purge -y cove
     must "nothing of it is left" bash -c '[ ! -e /etc/cove ] && [ ! -e /var/lib/cove ] && ! getent passwd cove'
