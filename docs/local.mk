@@ -7,4 +7,5 @@ EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
 	tests/system/test_nginx.py tests/system/test_policy.py \
 	tests/system/test_quickstart.py \
 	tests/system/test_front_cli.py tests/system/test_front_keys.py tests/system/test_front_metrics.py \
-	tests/system/test_front_nginx.py tests/system/test_front_pam.py tests/system/test_front_systemd.py
+	tests/system/test_front_nginx.py tests/system/test_front_pam.py tests/system/test_front_systemd.py \
+	tests/system/test_front_tenants.py

@@ -91,7 +91,7 @@ static int admit_pace(struct request *req, const char *kind, const char *who, ui
         return 0;
     req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
     core_count(req->core, COUNT_LIMIT_REQUESTS, 1);
-    return cove_fail(e, COVE_LIMIT, "quota: this %s may send %llu requests a second", kind,
+    return cove_fail(e, COVE_QUOTA, "quota: this %s may send %llu requests a second", kind,
                      (unsigned long long)per_second);
 }
 
@@ -174,6 +174,6 @@ int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e)
     if (!limit || count_in(core, tenant) < limit)
         return 0;
     core_count(core, COUNT_LIMIT_PROCESSES, 1);
-    return cove_fail(e, COVE_LIMIT, "quota: this tenant may have %llu background processes",
+    return cove_fail(e, COVE_QUOTA, "quota: this tenant may have %llu background processes",
                      (unsigned long long)limit);
 }

@@ -25,7 +25,7 @@ void caller_end(struct caller *c);
 
 /*
  * Before a handler is called: may this key speak this dialect, and is there room in the quota of
- * requests? COVE_FORBIDDEN, or COVE_LIMIT with req->retry_after_s set.
+ * requests? COVE_FORBIDDEN, or COVE_QUOTA with req->retry_after_s set.
  */
 int caller_admit(struct request *req, const char *dialect, struct cove_err *e);
 

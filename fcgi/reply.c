@@ -127,7 +127,7 @@ int reply_error_status(const struct error_reply *rows, size_t count, enum cove_c
     for (size_t i = 0; i < count; i++)
         if (rows[i].code == code)
             return rows[i].status;
-    return rows[count - 1].status;
+    return code == COVE_QUOTA ? 429 : rows[count - 1].status;
 }
 
 static const struct error_reply plain_errors[] = {

@@ -121,7 +121,7 @@ static void fail(const struct dialect *d, struct request *req, struct reply *rep
     rep->content_type = NULL;
     if (e->code == COVE_BUSY)
         reply_header(rep, "Retry-After", "1");
-    if (e->code == COVE_LIMIT)
+    if (e->code == COVE_QUOTA || e->code == COVE_LIMIT)
         reply_header(rep, "Retry-After",
                      arena_printf(&req->arena, "%u",
                                   req->retry_after_s ? req->retry_after_s : LIMIT_RETRY_S));

@@ -124,7 +124,7 @@ void boxes_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ quota.c */
 
-/* May this tenant have one more? COVE_LIMIT if not. */
+/* May this tenant have one more? COVE_QUOTA if not. */
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
 
 /* ------------------------------------------------------------------ adopt.c */
