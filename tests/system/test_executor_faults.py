@@ -1,5 +1,6 @@
 """The executor dialect when things break, and when there is much of everything."""
 import concurrent.futures
+import contextlib
 import http.client
 import os
 import signal
@@ -118,10 +119,10 @@ def test_hundreds_of_clients_of_one_process(make_server):
     server = make_server(workers=2, threads=400, pids_max=1024)
     box = Executor(server, "p")
     id = box.start("while [ ! -e /tmp/go ]; do sleep 0.05; done; seq 20")
-    streams = []
-    try:
+    with contextlib.ExitStack() as stack:
+        streams = []
         for _ in range(500):
-            streams.append(box.stream(f"/process_logs_streaming?id={id}", method="GET").__enter__())
+            streams.append(stack.enter_context(box.stream(f"/process_logs_streaming?id={id}", method="GET")))
             assert streams[-1].status == 200
         began = time.monotonic()
         assert server.request("GET", "/health").status == 200 and time.monotonic() - began < 1
@@ -129,6 +130,3 @@ def test_hundreds_of_clients_of_one_process(make_server):
         for s in streams:
             events = list(s)
             assert text(events) == [str(n) for n in range(1, 21)] and events[-1].name == "complete"
-    finally:
-        for s in streams:
-            s.close()

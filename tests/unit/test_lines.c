@@ -161,6 +161,7 @@ static void an_event_reads_as_documented(void **state)
     reply_str(&rep, "data", "a\n\xff", 3);
     sse_event_end(&rep);
     assert_string_equal(rep.body.data,
+                        ": here it begins\n\n"
                         "id: 7\nevent: output\n"
                         "data: {\"stream\":\"stdout\",\"data\":\"a\\n\xef\xbf\xbd\"}\n\n");
     assert_true(rep.streamed);
