@@ -1,7 +1,8 @@
 /*
- * Building a sandbox: the keeper's half (directories, cgroup, control socket, clone, id maps, detached mounts) and the
- * child's half, which runs inside the new namespaces and ends by becoming init. The two meet once: the child waits until
- * its ids are mapped, and gets the mounts with that word. After it the keeper only waits for the ready pipe.
+ * Building a sandbox: the keeper's half (directories, cgroup, control socket, clone, id maps,
+ * detached mounts) and the child's half, which runs inside the new namespaces and ends by becoming
+ * init. The two meet once: the child waits until its ids are mapped, and gets the mounts with that
+ * word. After it the keeper only waits for the ready pipe.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +78,8 @@ static int setup_identity(struct cove_err *e)
     return 0;
 }
 
-/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there. */
+/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there.
+ */
 static int setup_cgroup_view(struct cove_err *e)
 {
     if (unshare(CLONE_NEWCGROUP) < 0)
@@ -112,11 +114,12 @@ static void setup_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Put the descriptors where init looks for them: first out of the way, then down, so that none is overwritten. */
+/* Put the descriptors where init looks for them: first out of the way, then down, so that none is
+ * overwritten. */
 static int setup_fds(const struct parts *p, int init_exe, int *ret_exe, struct cove_err *e)
 {
-    const int from[] = { p->listen, p->ready_write, p->cgroup.v2, p->cgroup.memory,
-                         p->cgroup.pids, init_exe };
+    const int from[] = { p->listen,        p->ready_write, p->cgroup.v2,
+                         p->cgroup.memory, p->cgroup.pids, init_exe };
     int high[ARRAY_SIZE(from)];
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -175,7 +178,8 @@ static int make_box_dir(const struct build_args *args, int *ret_fd, struct cove_
     AUTO_CLOSE int dir = -1;
 
     if (mkdirat(args->boxes_dir, args->id, 0755) < 0)
-        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
+        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
+                               "sandbox directory");
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (dir < 0 || mkdirat(dir, names[i], 0755) < 0 ||
@@ -277,7 +281,8 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
 
     if (make_box_dir(args, &p.box_dir, e) < 0 ||
-        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) < 0 ||
+        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
+            0 ||
         make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||
         clone_child(&p, args, &b, e) < 0) {
         parts_close(&p);

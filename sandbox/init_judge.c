@@ -10,7 +10,6 @@
 #include "config.h" /* _GNU_SOURCE */
 
 #include <errno.h>
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +24,6 @@
 #include "init_private.h"
 
 enum { JUDGE_MS = 2000, ANSWER_MS = 10000, ARGV_BYTES = 32 * 1024, ARGV_MAX = 512 };
-
-#if defined(__x86_64__)
-#define NATIVE_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_ARCH AUDIT_ARCH_AARCH64
-#endif
 
 struct listener {
     LIST_ENTRY(listener) link;
@@ -248,18 +241,21 @@ static void listener_ready(struct init *in, struct watch *w, uint32_t events)
                       false); /* a filter that asks about anything else is not ours */
 }
 
-static void listener_new(struct init *in, const struct proc *p, int *fd)
+int judge_listen(struct init *in, const struct proc *p, int *fd, struct cove_err *e)
 {
     struct listener *l = calloc(1, sizeof(*l));
 
-    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, NULL) < 0) {
-        free(l); /* the caller closes the fd, and every execve fails with ENOSYS */
-        return;
+    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, e) < 0) {
+        if (!l)
+            cove_fail(e, COVE_LIMIT, "out of memory");
+        free(l);
+        return -1; /* the caller closes the fd, and every execve fails with ENOSYS */
     }
     take_fd(fd);
-    l->proc = p->number; /* both outlive it: what it left running is judged, too */
+    l->proc = p->number;
     l->context = p->context;
     LIST_INSERT_HEAD(&in->listeners, l, link);
+    return 0;
 }
 
 /* --------------------------------------------------------------- the start of such a process */
@@ -315,7 +311,7 @@ static void start_ready(struct init *in, struct watch *w, uint32_t events)
     if (n == 0) {
         start_succeeded(in, s); /* closed by execve */
     } else if (n > 0 && m.head.type == MSG_DONE) {
-        listener_new(in, s->proc, &m.fds[0]);
+        judge_listen(in, s->proc, &m.fds[0], &e);
         msg_close_fds(&m);
     } else if (n > 0) {
         memcpy(&e, m.body, sizeof(e));
@@ -403,6 +399,10 @@ int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     struct ask *a = TAILQ_FIRST(&in->asks);
 
     (void)e;
+    if (in->judge && in->judge != c) {
+        conn_cut(in->judge); /* of a keeper before: it ends when nobody is left to ask it */
+        judge_conn_closed(in, in->judge);
+    }
     in->judge = c;
     in->judge_tag = m->head.tag;
     conn_send(c, MSG_DONE, m->head.tag, NULL, 0);

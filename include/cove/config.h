@@ -1,4 +1,5 @@
-/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes. */
+/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes.
+ */
 #ifndef COVE_CONFIG_H
 #define COVE_CONFIG_H
 
@@ -17,7 +18,7 @@ struct cove_config {
     char profile_dir[512]; /* seccomp profiles */
     char audit_file[512];  /* "" = no audit log */
     char libexec_dir[512]; /* cove-init, cove-worker */
-    char cgroup[64];       /* name of our cgroup below the root (or below the one systemd delegates) */
+    char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */
 
     /* workers */
     char worker_user[64];    /* name or number */
@@ -53,14 +54,15 @@ struct cove_config {
     /* the executor dialect */
     uint64_t executor_timeout_ms; /* of /run and /run_streaming */
     uint64_t log_max_bytes;       /* kept of a background process's output */
-    uint64_t proxy_port;          /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
+    uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
     uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */
-    char on_disconnect[8];        /* "kill" or "keep": a streamed command whose client went away */
+    char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);
 
-/* Read a file over what is in *c; on failure *c is untouched. The message is "FILE:LINE: key: what". */
+/* Read a file over what is in *c; on failure *c is untouched. The message is "FILE:LINE: key:
+ * what". */
 int config_load(const char *path, struct cove_config *c, struct cove_err *e);
 
 /* One "key = value", as from the command line. */
