@@ -132,10 +132,11 @@ static enum told tell_all(struct follower *f, struct cove_err *e)
     return n < 0 ? TOLD_NONSENSE : TOLD_ALL;
 }
 
-static int count_lines(const struct follower *f, uint64_t *ret, struct cove_err *e)
+static int count_lines(const struct follower *f, uint64_t *ret, uint64_t *ret_lost,
+                       struct cove_err *e)
 {
     struct ring_reader reader = f->reader;
-    uint64_t lines = 0, bytes = 0, gap;
+    uint64_t lines = 0, bytes = 0, lost = 0, gap = 0;
     struct ring_rec rec;
     int n = 0;
 
@@ -145,23 +146,26 @@ static int count_lines(const struct follower *f, uint64_t *ret, struct cove_err 
              (at = memchr(at, '\n', (size_t)(end - at))); at++)
             lines++;
         bytes += rec.len;
+        lost += gap;
     }
     *ret = lines;
+    *ret_lost = lost;
     return n < 0 ? -1 : 0;
 }
 
 static int find_start(struct follower *f, struct cove_err *e)
 {
-    uint64_t lines;
+    uint64_t lines, lost;
 
     if (f->args->since) {
         for (int i = 0; i < 2; i++)
             f->expected[i] = f->lines[i].offset = f->args->since->offset[i];
         return 0;
     }
-    f->expected[0] = f->expected[1] = NEVER;
-    if (count_lines(f, &lines, e) < 0)
+    if (count_lines(f, &lines, &lost, e) < 0)
         return -1;
+    /* Older lines are gone without a word, as documented; but what is lost from now on is told. */
+    f->expected[0] = f->expected[1] = lost ? NEVER : 0;
     f->skip = lines > f->args->lines_max ? lines - f->args->lines_max : 0;
     return 0;
 }
