@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Figures of the executor dialect: streaming latency, many streams, files, the TCP proxy.
 
-usage: executor_bench.py [--streams N]      starts an instance of its own and stops it again; needs root
+usage: executor_bench.py [--streams N] [--streams-only]    starts an instance of its own and stops it again; needs root
 """
 import argparse
 import contextlib
 import os
 import resource
 import socket
-import statistics
 import sys
 import tempfile
 import threading
@@ -126,17 +125,19 @@ def proxy(box, port):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--streams", type=int, default=500)
+    parser.add_argument("--streams-only", action="store_true")
     args = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = Server(tempfile.mkdtemp(prefix="cove-bench-"), proxy_port=free_port(), workers=2,
-                    threads=args.streams // 2 + 200, pool=2).up()
+                    threads=min(4096, args.streams + 200), pool=2).up()
     try:
         box = Executor(server, "default")
         box.sh("true")
-        latency(box)
-        files(box)
-        proxy(box, int(server.settings["proxy_port"]))
+        if not args.streams_only:
+            latency(box)
+            files(box)
+            proxy(box, int(server.settings["proxy_port"]))
         many_streams(server, args.streams)
     finally:
         server.down()
