@@ -5,6 +5,7 @@
 #ifndef COVE_FCGI_CORE_H
 #define COVE_FCGI_CORE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,7 @@ struct core { /* one per thread */
     struct state_task *task; /* what this thread is at, for `cove top` and for the keeper */
     struct live *policy;
     struct keeper_link keeper;
+    const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
 };
 
 void core_count(struct core *c, enum state_counter counter,
