@@ -6,6 +6,7 @@
 
 #include "cove/log.h"
 #include "cove/text.h"
+#include "fcgi/caller.h"
 
 void core_count(struct core *c, enum state_counter counter, uint64_t n)
 {
@@ -64,6 +65,7 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     struct keeper_claim args = { 0 };
     struct keeper_box box;
 
+    args.key_sandboxes = caller_sandboxes(c);
     if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
         !text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");
@@ -77,6 +79,8 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
 int core_box_for_project(struct core *c, const char *tenant, const char *project,
                          struct core_box *ret, struct cove_err *e)
 {
+    if (caller_may_project(c, project, e) < 0)
+        return -1;
     if (find_known(c, tenant, project, ret) == 0)
         return 0;
     return claim(c, tenant, project, ret, e);
@@ -86,6 +90,8 @@ int core_retire_project(struct core *c, const char *tenant, const char *project,
 {
     struct keeper_retire args = { 0 };
 
+    if (caller_may_project(c, project, e) < 0)
+        return -1;
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     if (!text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");
@@ -131,6 +137,8 @@ int core_session_open_id(struct core *c, const char *tenant, const char *id,
 
     if (!state_find_id(c->state, tenant, id, &s.box.index, &info))
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
+    if (caller_may_project(c, info.project, e) < 0)
+        return -1;
     s.box.generation = info.generation;
     s.box.known = true;
     text_copy(s.box.id, sizeof(s.box.id), info.id);
@@ -214,6 +222,8 @@ int core_port_unbind(struct core *c, const char *tenant, const char *project, st
 {
     struct gate_unbind args = { 0 };
 
+    if (caller_may_project(c, project, e) < 0)
+        return -1;
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     text_copy(args.project, sizeof(args.project), project);
     return gate_unbind(c->config->run_dir, &args, e);

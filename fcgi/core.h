@@ -20,12 +20,17 @@
 #include "fcgi/live.h"
 #include "fcgi/policy_live.h"
 
+struct caller;
+struct meters;
+
 struct core { /* one per thread */
     const struct cove_config *config;
     struct state *state;
     uint32_t worker;
     struct state_task *task; /* what this thread is at, for `cove top` and for the keeper */
     struct live *policy;
+    struct meters *meters;       /* NULL in tests: nothing is measured, no pace is kept */
+    const struct caller *caller; /* of the request at hand; NULL: no scopes */
     struct keeper_link keeper;
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
 };

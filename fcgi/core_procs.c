@@ -5,6 +5,7 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "fcgi/caller.h"
 #include "fcgi/core.h"
 
 enum {
@@ -33,6 +34,8 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
         .max_file_bytes = config->file_max_bytes,
     };
 
+    if (caller_may_spawn(s->core, s->tenant, e) < 0)
+        return -1;
     if (box_spawn(&s->conn, &spawn, ret, NULL, e) < 0)
         return -1;
     core_count(s->core, COUNT_SPAWNS, 1);

@@ -16,7 +16,8 @@ enum { REPLY_HEADERS_MAX = 12 };
 
 struct reply {
     int status;
-    struct buf body; /* JSON, or empty; of a streamed reply, what has not left yet */
+    struct buf body;          /* JSON, or empty; of a streamed reply, what has not left yet */
+    const char *content_type; /* NULL = JSON */
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
     bool streamed; /* the head has left */

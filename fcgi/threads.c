@@ -78,7 +78,7 @@ static void serve_connection(struct worker *w, struct core *core, int fd)
     fcgi.ipcFd = fd;
     fcgi.keepConnection = 1; /* as if kept from a request before: FCGX_Accept_r() goes on with it */
     if (FCGX_Accept_r(&fcgi) == 0)
-        serve_request(core, &w->router, &w->keys, &fcgi);
+        serve_request(core, &w->router, &w->callers, &fcgi);
     FCGX_Free(&fcgi, 1);
 }
 
@@ -92,6 +92,7 @@ static void *thread_main(void *arg)
         .worker = w->index,
         .task = state_task(w->state, w->index, args->index),
         .policy = &w->policy,
+        .meters = w->meters,
         .keeper = KEEPER_LINK(w->config.run_dir),
         .leaving = &w->leaving,
     };

@@ -11,12 +11,15 @@
 #include "cove/state.h"
 #include "fcgi/live.h"
 #include "fcgi/router.h"
+#include "fcgi/serve.h"
 
 struct worker {
     struct cove_config config;
     uint32_t index;
     struct state *state;
-    struct live policy, keys;
+    struct meters *meters;
+    struct live policy;
+    struct callers callers;
     struct router router;
     int listen_fd;
     sem_t door; /* who may wait in accept() */

@@ -24,8 +24,10 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/meters.h"
 #include "cove/text.h"
 #include "fcgi/auth.h"
+#include "fcgi/caller.h"
 #include "fcgi/confine.h"
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/policy_live.h"
@@ -65,6 +67,9 @@ static int setup_state(struct worker *w, struct cove_err *e)
     snprintf(path, sizeof(path), "%s/state", w->config.run_dir);
     if (state_attach(path, &w->state, e) < 0)
         return -1;
+    snprintf(path, sizeof(path), "%s/meters", w->config.run_dir);
+    if (meters_attach(path, &w->meters, e) < 0)
+        return -1;
     if (w->index >= state_worker_count(w->state))
         return cove_fail(e, COVE_INTERNAL, "worker %u has no slot in shared memory", w->index);
     state_worker_claim(w->state, w->index, (uint32_t)getpid());
@@ -79,7 +84,8 @@ static void setup_live(struct worker *w)
 
     keys_hash("", hash); /* libcrypto sets itself up now, while it may still read its files */
     live_init(&w->policy, &policy_kind, w->state, w->config.run_dir, "policy");
-    live_init(&w->keys, &keys_kind, w->state, w->config.run_dir, "keys");
+    live_init(&w->callers.keys, &keys_kind, w->state, w->config.run_dir, "keys");
+    live_init(&w->callers.tenants, &tenants_kind, w->state, w->config.run_dir, "tenants");
 }
 
 static void setup_router(struct worker *w)
@@ -179,7 +185,9 @@ int main(int argc, char **argv)
     threads_drain(&worker);
     log_event(LOG_LEVEL_INFO, "worker drained");
     live_done(&worker.policy);
-    live_done(&worker.keys);
+    live_done(&worker.callers.keys);
+    live_done(&worker.callers.tenants);
+    meters_close(worker.meters);
     state_close(worker.state);
     free(worker.threads);
     return 0;

@@ -3,6 +3,8 @@
 #define COVE_KEEPER_PRIVATE_H
 
 #include "cove/audit.h"
+#include "cove/keys.h"
+#include "cove/meters.h"
 #include "sandbox_private.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
@@ -42,7 +44,14 @@ struct worker {
     bool child;
 };
 
+struct notify {         /* the service manager, if one started us */
+    char path[108];     /* "" = none */
+    uint64_t period_ms; /* 0 = it does not watch */
+    uint64_t next_ms;
+};
+
 struct keeper {
+    struct notify notify;
     struct cove_config config;
     const char *config_path;
     char *const *overrides; /* "key=value", NULL-terminated */
@@ -50,11 +59,13 @@ struct keeper {
     int epoll, signals, inotify;
     int listen;      /* <run_dir>/keeper.sock */
     int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
-    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe;
+    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
 
     struct state *state;
+    struct meters *meters; /* the workers' own; made here, never looked at */
+    struct tenants tenants;
     struct cgroups cgroups;
     struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
@@ -64,6 +75,7 @@ struct keeper {
     struct worker workers[WORKER_SLOTS];
     struct worker judge; /* answers for execve; told of every box */
     int judge_sock;
+    struct worker auth; /* asks PAM; only while pam_service is set */
     struct worker gate; /* carries TCP traffic to ports of sandboxes */
     int gate_exe, gate_sock, gate_listen, gate_file;
     uint64_t worker_retry_ms;
@@ -82,6 +94,7 @@ enum source {
     SRC_BOX_PID,
     SRC_WORKER,
     SRC_JUDGE,
+    SRC_AUTH,
     SRC_GATE
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
@@ -109,6 +122,11 @@ void boxes_destroy(struct keeper *k, uint32_t index);
 void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
 void boxes_forget_client(struct keeper *k, uint32_t client);
 
+/* ------------------------------------------------------------------ quota.c */
+
+/* May this tenant have one more? COVE_LIMIT if not. */
+int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
+
 /* ------------------------------------------------------------------ adopt.c */
 
 /* After a restart: take up what lives, end what is half-made, sweep what nobody owns. */
@@ -130,6 +148,7 @@ void workers_become(struct keeper *k, int exe_fd, char *const argv[], const int 
 int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
                   struct cove_err *e);
 int workers_config(const struct keeper *k, struct cove_err *e); /* a sealed file of it, or -1 */
+void workers_pause_after(struct keeper *k, const struct worker *dead); /* no tight loop of deaths */
 
 /* ------------------------------------------------------------------ gatehouse.c */
 
@@ -137,6 +156,19 @@ int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first
 int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
 void gate_on_exit(struct keeper *k);
 void gate_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ signin.c */
+
+int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
+void signin_on_exit(struct keeper *k);
+void signin_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ notify.c */
+
+void notify_init(struct notify *n);
+void notify_tell(const struct notify *n, const char *text); /* "READY=1", ... */
+void notify_reloading(const struct notify *n);
+void notify_alive(struct notify *n);
 
 /* ------------------------------------------------------------------ publish.c */
 

@@ -195,13 +195,19 @@ static void end_judge(struct keeper *k)
     k->judge = (struct worker){ 0 };
 }
 
-void workers_on_judge_exit(struct keeper *k)
+/* Something that dies as soon as it starts is not started again in a tight loop. */
+void workers_pause_after(struct keeper *k, const struct worker *dead)
 {
     uint64_t now = clock_boot_ms();
 
-    log_event(LOG_LEVEL_ERROR, "judge died", LOG_N("pid", k->judge.pid));
-    if (now - k->judge.began_ms < QUICK_DEATH_MS)
+    if (now - dead->began_ms < QUICK_DEATH_MS)
         k->worker_retry_ms = now + RESTART_PAUSE_MS;
+}
+
+void workers_on_judge_exit(struct keeper *k)
+{
+    log_event(LOG_LEVEL_ERROR, "judge died", LOG_N("pid", k->judge.pid));
+    workers_pause_after(k, &k->judge);
     end_judge(k);
     workers_start(k);
 }
@@ -235,6 +241,10 @@ void workers_start(struct keeper *k)
         return;
     if (!k->judge.pid && start_judge(k, &err) < 0) {
         log_error("judge not started", &err);
+        k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
+    }
+    if (signin_start(k, &err) < 0) {
+        log_error("cove-auth not started", &err);
         k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
     }
     if (gate_start(k, &err) < 0) {
@@ -328,6 +338,7 @@ void workers_stop(struct keeper *k, bool leave_judge)
 {
     uint64_t until = clock_boot_ms() + DRAIN_MS;
 
+    signin_stop(k);
     drain_all(k, SIGINT);
     while (any_running(k) && clock_boot_ms() < until)
         poll(NULL, 0, 5);

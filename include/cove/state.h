@@ -71,6 +71,12 @@ enum state_counter {
     COUNT_BOXES_RETIRED,
     COUNT_BOXES_LOST, /* init died under it */
     COUNT_WORKER_DEATHS,
+    COUNT_AUTH_FAILURES,  /* 401: a key that is none, or none at all */
+    COUNT_LIMIT_REQUESTS, /* 429: a tenant's or key's quota */
+    COUNT_LIMIT_SANDBOXES,
+    COUNT_LIMIT_PROCESSES,
+    COUNT_BYTES_IN,
+    COUNT_BYTES_OUT,
     STATE_COUNTERS = 32
 };
 
