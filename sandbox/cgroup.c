@@ -86,21 +86,60 @@ static int find_hierarchies(struct hierarchies *h, struct cove_err *e)
     return 0;
 }
 
-/* The cgroup systemd gave to this service with Delegate=yes, if it did. */
-static bool find_delegated(const char *mount, char *out, size_t size)
+static bool is_delegated(const char *path)
 {
-    char text[1024], value[8], *line;
-    ssize_t n = read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+    char value[8];
+    ssize_t n = getxattr(path, "user.delegate", value, sizeof(value));
 
-    if (n <= 0 || !(line = strstr(text, "0::/")))
-        return false;
-    line[strcspn(line, "\n")] = '\0';
-    if ((size_t)snprintf(out, size, "%s%s", mount, line + 3) >= size)
-        return false;
-    n = getxattr(out, "user.delegate", value, sizeof(value));
     if (n <= 0)
-        n = getxattr(out, "trusted.delegate", value, sizeof(value));
+        n = getxattr(path, "trusted.delegate", value, sizeof(value));
     return n > 0 && value[0] == '1';
+}
+
+/*
+ * On v2 a cgroup that hands controllers down may hold no process, and systemd starts a service's
+ * main process in the service's own cgroup: a keeper whose sandboxes were below that could never be
+ * started again while they live. So they have a unit of their own, NAME-sandboxes.service, next to
+ * the keeper's; it is looked for beside each cgroup that we are in.
+ */
+static bool find_sandboxes_unit(const char *mount, const char *own, const char *name, char *out,
+                                size_t size)
+{
+    char parent[1024];
+    char *slash;
+
+    if (!text_copy(parent, sizeof(parent), own))
+        return false;
+    while ((slash = strrchr(parent, '/'))) {
+        *slash = '\0';
+        if ((size_t)snprintf(out, size, "%s%s/%s-sandboxes.service", mount, parent, name) < size &&
+            is_delegated(out))
+            return true;
+    }
+    return false;
+}
+
+enum cgroup_place cgroup_find_place(const char *mount, const char *own, const char *name, char *out,
+                                    size_t size)
+{
+    if (find_sandboxes_unit(mount, own, name, out, size))
+        return CGROUP_BESIDE;
+    if ((size_t)snprintf(out, size, "%s%s", mount, own) < size && is_delegated(out))
+        return CGROUP_WITHIN;
+    snprintf(out, size, "%s", mount);
+    return CGROUP_AT_ROOT;
+}
+
+/* Where on v2 this process is: "/system.slice/cove.service", "/" if it cannot be told. */
+static void find_own(char *out, size_t size)
+{
+    char text[1024], *line = NULL;
+
+    if (read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) > 0)
+        line = strstr(text, "0::/");
+    if (line)
+        line[strcspn(line, "\n")] = '\0';
+    snprintf(out, size, "%s", line ? line + 3 : "/");
 }
 
 /* ------------------------------------------------------------------ our corner */
@@ -145,13 +184,16 @@ static int leave_delegated(int base, struct cove_err *e)
 
 static int init_v2(struct cgroups *cg, const char *mount, const char *name, struct cove_err *e)
 {
-    char path[1024], available[256] = "";
-    bool delegated = find_delegated(mount, path, sizeof(path));
-    AUTO_CLOSE int base = open(delegated ? path : mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char path[1024], own[1024], available[256] = "";
+    AUTO_CLOSE int base = -1;
+    enum cgroup_place place;
 
+    find_own(own, sizeof(own));
+    place = cgroup_find_place(mount, own, name, path, sizeof(path));
+    base = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "%s", delegated ? path : mount);
-    if (delegated && leave_delegated(base, e) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "%s", path);
+    if (place == CGROUP_WITHIN && leave_delegated(base, e) < 0)
         return -1;
     read_file_at(base, "cgroup.controllers", available, sizeof(available));
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)

@@ -1,0 +1,290 @@
+#!/bin/bash
+# Inside the machine of tests/vm/run.sh: install cove as an operator would, then see that it keeps its promises. Each
+# check is a line PASS or FAIL on the console; the last line is RESULT.
+# shellcheck disable=SC2016 # commands are expanded by the shell in the sandbox
+set -uo pipefail
+export LC_ALL=C
+exec >/dev/ttyS0 2>&1
+
+readonly BOOK=/var/lib/cove-vm # what the second boot must know
+readonly URL=https://cove.localhost
+readonly UNITS=/usr/share/cove/systemd
+
+# ------------------------------------------------------------------ words
+
+note() { printf 'NOTE %s\n' "$*"; }
+
+verdict() { # verdict NAME STATUS [WHAT IT SAW]
+    if [ "$2" -eq 0 ]; then
+        echo pass >>$BOOK/verdicts
+        printf 'PASS %s%s\n' "$1" "${3:+: $3}"
+    else
+        echo fail >>$BOOK/verdicts
+        printf 'FAIL %s%s\n' "$1" "${3:+: $3}"
+        journalctl -b --no-pager -n 15 -o short-monotonic 2>/dev/null | sed 's/^/     | /'
+    fi
+}
+
+check() { # check NAME COMMAND...
+    local name=$1 out status
+    shift
+    out=$("$@" 2>&1)
+    status=$?
+    verdict "$name" $status "$(tail -n 1 <<<"$out" | cut -c 1-200)"
+}
+
+wait_until() { # wait_until SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.2
+    done
+}
+
+# ------------------------------------------------------------------ calling it
+
+execute() { # execute PROJECT COMMAND: the reply
+    curl -s -m 60 --cacert $BOOK/tls.crt "$URL/execute" -H "X-API-Key: $(cat $BOOK/key)" \
+        -d "$(jq -nc --arg p "$1" --arg c "$2" '{projectId: $p, commands: [$c]}')"
+}
+
+field() { jq -r "$1" 2>/dev/null; }
+out_of() { execute "$1" "$2" | field .stdout; }
+id_of() { execute "$1" true | field .sandboxId; }
+healthy() { curl -sf -m 5 --cacert $BOOK/tls.crt "$URL/health"; }
+main_pid() { systemctl show --value -p MainPID cove; }
+cgroup_of() { find /sys/fs/cgroup -type d -name "${1#sandbox_}" | head -n 1; }
+
+# ------------------------------------------------------------------ installing
+
+setting() { sed -i "s|^$1 = .*|$1 = $2|" /etc/cove/cove.conf; }
+
+install_nginx_site() {
+    local from=/usr/share/cove/nginx
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=cove.localhost \
+        -addext "subjectAltName=DNS:cove.localhost" -keyout $BOOK/tls.key -out $BOOK/tls.crt 2>/dev/null || return
+    sed -e 's|@RUN_DIR@|/run/cove|; s|@HTTP_LISTEN@|80|; s|@HTTPS_LISTEN@|443|; s|@DOMAIN@|cove.localhost|g' \
+        -e "s|@CERT@|$BOOK/tls.crt|; s|@CERT_KEY@|$BOOK/tls.key|; s|@LOG_DIR@|/var/log/nginx|" \
+        -e "s|@BODY_MAX@|9m|; s|@SNIPPETS@|$from/snippets|" $from/cove.conf >/etc/nginx/conf.d/cove.conf
+    nginx -t
+}
+
+install_key() {
+    printf 'e2b_%s' "$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')" >$BOOK/key
+    (umask 077 && printf '%s default vm\n' "$(sha256sum <$BOOK/key | cut -d ' ' -f 1)" >/etc/cove/keys)
+}
+
+install_all() {
+    cp -a /payload/inst/. / || return
+    install -m 644 $UNITS/*.service $UNITS/*.socket $UNITS/*.slice /etc/systemd/system/ 2>/dev/null
+    [ -e /etc/systemd/system/cove.service ] || return
+    install -m 644 $UNITS/cove.sysusers /usr/lib/sysusers.d/cove.conf && systemd-sysusers || return
+    [ ! -e $UNITS/cove.tmpfiles ] || install -m 644 $UNITS/cove.tmpfiles /usr/lib/tmpfiles.d/cove.conf
+    setting memory_max 128M
+    setting pids_max 64
+    setting command_timeout 20s
+    setting pool 2
+    install_key && install_nginx_site && systemctl daemon-reload
+}
+
+# ------------------------------------------------------------------ what is promised
+
+host_is_as_meant() {
+    note "kernel $(uname -r), systemd $(systemctl --version | awk 'NR == 1 { print $2 }')," \
+        "$(awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo) MiB"
+    note "cgroup.controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+    ! grep -q ' - cgroup ' /proc/self/mountinfo && grep -q ' - cgroup2 ' /proc/self/mountinfo &&
+        [ "$(cat /proc/1/comm)" = systemd ]
+}
+
+service_starts() {
+    systemctl enable --now cove nginx && wait_until 60 healthy && systemctl is-active cove
+}
+
+first_command() {
+    local reply
+    reply=$(execute first 'echo hello from $(id -un)')
+    printf '%s' "$reply"
+    [ "$(field .stdout <<<"$reply")" = "hello from root" ] && [ "$(field .success <<<"$reply")" = true ]
+}
+
+limits_are_set() {
+    local dir
+    dir=$(cgroup_of "$(id_of first)")
+    [ -n "$dir" ] || return
+    printf '%s memory.max %s pids.max %s' "${dir#/sys/fs/cgroup/}" "$(cat "$dir/memory.max")" "$(cat "$dir/pids.max")"
+    [ "$(cat "$dir/memory.max")" = $((128 << 20)) ] && [ "$(cat "$dir/pids.max")" = 64 ]
+}
+
+memory_limit_holds() {
+    local reply
+    reply=$(execute first 'head -c 1000000000 /dev/zero | tail -c 999999999 >/dev/null')
+    printf 'exit %s, %s' "$(field .exitCode <<<"$reply")" "$(field .ended.message <<<"$reply")"
+    grep -q 'memory limit (128 MiB) reached' <<<"$reply" && [ "$(field .exitCode <<<"$reply")" = 137 ] &&
+        [ "$(out_of first 'echo alive')" = alive ]
+}
+
+pids_limit_holds() {
+    local reply
+    reply=$(execute pids 'for i in $(seq 200); do sleep 5 & done; wait')
+    printf 'exit %s, %s' "$(field .exitCode <<<"$reply")" "$(field .ended.message <<<"$reply")"
+    grep -q 'process limit (64) reached' <<<"$reply" && [ "$(field .success <<<"$reply")" = false ]
+}
+
+fork_bomb_is_harmless() {
+    local reply began=$SECONDS
+    reply=$(execute bomb 'printf "#!/bin/bash\n\"\$0\" & \"\$0\" & wait\n" >/tmp/b; chmod +x /tmp/b; /tmp/b')
+    printf '%s s, success %s, exit %s' $((SECONDS - began)) "$(field .success <<<"$reply")" "$(field .exitCode <<<"$reply")"
+    [ "$(field .success <<<"$reply")" = false ] && [ "$(out_of other 'echo fine')" = fine ] &&
+        execute bomb true | grep -q sandboxId
+}
+
+deadline_reaches_daemons() {
+    local reply dir a b
+    reply=$(execute deadline '(setsid bash -c "(trap \"\" TERM HUP; while :; do echo \$((n++)) >/workspace/n; sleep 0.3; done) & " &)
+        sleep 100')
+    printf '%s' "$(field .error <<<"$reply" | tail -c 60)"
+    grep -q 'deadline (20 s) reached' <<<"$reply" && [ "$(field .exitCode <<<"$reply")" = 124 ] || return
+    dir=$(cgroup_of "$(field .sandboxId <<<"$reply")")
+    { read -r a; read -r b; } < <(out_of deadline 'cat /workspace/n; sleep 1.5; cat /workspace/n')
+    printf ', counter at %s, then %s, %s processes' "$a" "$b" "$(cat "$dir"/cgroup.procs "$dir"/*/cgroup.procs | wc -l)"
+    [ -n "$a" ] && [ "$a" = "$b" ]
+}
+
+exec_policy_denies() {
+    local reply
+    reply=$(execute first "echo $(printf 'rm -rf /workspace/x' | base64) | base64 -d | sh")
+    field .stderr <<<"$reply" | head -n 1
+    grep -qi 'rm -rf' <<<"$reply" && [ "$(field .exitCode <<<"$reply")" != 0 ] &&
+        grep -q exec-denied /var/lib/cove/audit.log
+}
+
+start_counter() {
+    execute counter 'i=0; while :; do i=$((i+1)); echo $i >/workspace/i; sleep 0.2; done >/dev/null 2>&1 & echo' | field .sandboxId >$BOOK/counter
+    wait_until 10 counter_moves
+}
+
+counter_moves() { # same sandbox, and what runs in it still counts
+    local reply a b
+    reply=$(execute counter 'cat /workspace/i; sleep 1; cat /workspace/i')
+    { read -r a; read -r b; } < <(field .stdout <<<"$reply")
+    printf '%s at %s, then %s' "$(field .sandboxId <<<"$reply")" "$a" "$b"
+    [ -n "$a" ] && [ -n "$b" ] && [ "$b" -gt "$a" ] && [ "$(field .sandboxId <<<"$reply")" = "$(cat $BOOK/counter)" ]
+}
+
+survives_restart() {
+    local before
+    before=$(main_pid)
+    systemctl restart cove && wait_until 60 healthy && [ "$(main_pid)" != "$before" ] && counter_moves
+}
+
+survives_keeper_kill() {
+    local before
+    before=$(main_pid)
+    kill -KILL "$before"
+    wait_until 30 keeper_is_other_than "$before" && wait_until 60 healthy && wait_until 10 counter_moves && counter_moves &&
+        [ "$(id_of fresh-after-kill)" != "" ]
+}
+
+keeper_is_other_than() { [ "$(main_pid)" != 0 ] && [ "$(main_pid)" != "$1" ] && systemctl is-active cove; }
+
+limits_hold_after_restart() {
+    local reply
+    reply=$(execute counter 'head -c 1000000000 /dev/zero | tail -c 999999999 >/dev/null')
+    printf 'exit %s, %s' "$(field .exitCode <<<"$reply")" "$(field .ended.message <<<"$reply")"
+    grep -q 'memory limit (128 MiB) reached' <<<"$reply" && counter_moves >/dev/null
+}
+
+reload_takes_effect() {
+    local before
+    before=$(main_pid)
+    setting command_timeout 3s
+    systemctl reload cove || return
+    wait_until 30 new_deadline_holds && [ "$(main_pid)" = "$before" ] && counter_moves
+}
+
+new_deadline_holds() { execute reload 'sleep 8' | grep -q '3 s'; }
+
+bad_reload_changes_nothing() {
+    cp /etc/cove/cove.conf $BOOK/cove.conf
+    echo 'no_such_key = 1' >>/etc/cove/cove.conf
+    systemctl reload cove
+    sleep 1
+    cp $BOOK/cove.conf /etc/cove/cove.conf
+    journalctl -b -u cove --no-pager | grep -a 'refused' | tail -n 1 | grep -ao 'cove.conf[^"]*no_such_key[^"]*' && healthy
+}
+
+stop_ends_all() {
+    local left
+    systemctl stop cove || return
+    wait_until 30 nothing_left
+    left=$(what_is_left)
+    printf '%s' "${left:-nothing left}"
+    [ -z "$left" ]
+}
+
+what_is_left() {
+    find /sys/fs/cgroup -type d -path '*cove*' ! -name 'cove-vm-test.service' ! -name 'system-cove.slice'
+    pgrep -a -f '^cove: '
+    ls -d /var/lib/cove/boxes/* /run/cove/boxes/* 2>/dev/null
+    grep -a '/var/lib/cove\|/run/cove' /proc/self/mountinfo
+}
+nothing_left() { [ -z "$(what_is_left)" ]; }
+
+starts_again() { systemctl start cove && wait_until 60 healthy && [ "$(out_of first 'echo new')" = new ]; }
+
+nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $BOOK/tls.crt $URL/health | grep -x '50[23]'; }
+
+units_are_valid() { systemd-analyze verify --man=no /etc/systemd/system/cove*.service; }
+exposure() { systemd-analyze security --no-pager cove.service | tail -n 1 | grep -o 'Overall.*'; }
+
+log_is_clean() {
+    ! journalctl -b -u cove --no-pager -o cat | grep -a '"level":"error"' | grep -av "$1"
+}
+
+# ------------------------------------------------------------------ two boots
+
+first_boot() {
+    mkdir -p $BOOK
+    : >$BOOK/verdicts
+    check "systemd is process 1, cgroup v2 is alone" host_is_as_meant
+    check "install" install_all
+    check "units pass systemd-analyze verify" units_are_valid
+    check "the service starts and is active" service_starts
+    check "first command over HTTPS" first_command
+    check "limits are in the sandbox's own v2 cgroup" limits_are_set
+    check "memory limit kills and is told" memory_limit_holds
+    check "pids limit holds and is told" pids_limit_holds
+    check "a fork bomb hurts only itself" fork_bomb_is_harmless
+    check "the deadline reaches a detached daemon" deadline_reaches_daemons
+    check "exec-time policy refuses" exec_policy_denies
+    check "a background process counts" start_counter
+    check "it survives systemctl restart" survives_restart
+    check "and a second one" survives_restart
+    check "limits hold in an adopted sandbox" limits_hold_after_restart
+    check "it survives kill -9 of the keeper" survives_keeper_kill
+    check "systemctl reload takes up a new setting" reload_takes_effect
+    check "a broken configuration is refused and named" bad_reload_changes_nothing
+    check "systemctl stop leaves nothing" stop_ends_all
+    check "nginx answers for a stopped service" nginx_says_503
+    check "systemctl start after stop" starts_again
+    check "sandboxes run at reboot" start_counter
+    check "systemd-analyze security" exposure
+    touch $BOOK/second
+    note "rebooting at $(cut -d ' ' -f 1 /proc/uptime) s"
+    sync
+    systemctl reboot
+}
+
+second_boot() {
+    rm $BOOK/second
+    check "after a reboot the service is there" wait_until 90 healthy
+    check "first command after a reboot" first_command
+    check "no sandbox of before is left" test "$(id_of counter)" != "$(cat $BOOK/counter)"
+    check "systemctl stop leaves nothing" stop_ends_all
+    printf 'RESULT %d passed, %d failed\n' "$(grep -c pass $BOOK/verdicts)" "$(grep -c fail $BOOK/verdicts)"
+    systemctl poweroff
+}
+
+if [ -e $BOOK/second ]; then second_boot; else first_boot; fi

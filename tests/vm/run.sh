@@ -1,0 +1,145 @@
+#!/bin/bash
+# The VM test: cove on a machine like those it is made for. Debian 12 with its own kernel, systemd as process 1, cgroup
+# v2 alone, nginx with TLS; booted in qemu without KVM. `./quickstart test-vm` calls it.
+#
+#   .cove/vm/root.ext4   the machine's disk, made once (debootstrap), never written to by a run
+#   .cove/vm/payload     what is tested, made anew each time: `make install`, tests/vm/inside.sh; a second, read-only disk
+#   .cove/vm/console     all that the machine said
+#
+# --fresh makes the disk anew.
+set -euo pipefail
+export LC_ALL=C
+umask 022
+
+readonly SUITE=bookworm
+readonly MINUTES=12          # one run, two boots; without KVM a boot takes most of a minute
+readonly MEMORY=1024         # MiB; the machine must manage with little
+readonly HOST_PACKAGES=(debootstrap e2fsprogs qemu-system-x86)
+readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
+    nginx-light openssl curl jq libcap2 libfcgi0ldbl libjson-c5 libpam0g libpcre2-8-0 libseccomp2 libssl3)
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+readonly top
+readonly work=$top/.cove/vm
+
+say() { printf '%s\n' "$*"; }
+die() { printf 'vm: %s\n' "$*" >&2; exit 1; }
+
+quietly() { # quietly NAME COMMAND...
+    local log=$work/$1.log
+    shift
+    "$@" >"$log" 2>&1 && return 0
+    tail -n 30 "$log" >&2
+    die "failed: $* (all of it: $log)"
+}
+
+install_packages() {
+    local name missing=()
+    for name in "${HOST_PACKAGES[@]}"; do
+        dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || missing+=("$name")
+    done
+    [ "${#missing[@]}" -eq 0 ] && return
+    say "installing: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly apt apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# Where this machine's own apt gets its packages: no mirror is named in here.
+apt_mirror() {
+    # shellcheck disable=SC2016 # apt's own variables
+    apt-get indextargets --format '$(SITE) $(CODENAME) $(COMPONENT)' 2>/dev/null |
+        awk -v suite="$SUITE" '$2 == suite && $3 == "main" { print $1; exit }'
+}
+
+# ------------------------------------------------------------------ the machine's disk
+
+write_guest_files() { # write_guest_files ROOT
+    printf 'cove-vm\n' >"$1/etc/hostname"
+    printf '127.0.0.1 localhost cove.localhost cove-vm\n' >"$1/etc/hosts"
+    printf '/dev/vda / ext4 defaults 0 1\n' >"$1/etc/fstab"
+    : >"$1/etc/machine-id"
+    rm -f "$1/etc/resolv.conf" "$1"/etc/apt/sources.list
+    mkdir -p "$1/payload"
+    cat >"$1/etc/systemd/system/cove-vm-test.service" <<'END'
+[Unit]
+Description=what tests/vm/run.sh wants done
+After=basic.target
+[Service]
+ExecStartPre=/bin/mount -o ro /dev/vdb /payload
+ExecStart=/bin/bash /payload/inside.sh
+[Install]
+WantedBy=multi-user.target
+END
+    ln -sf ../cove-vm-test.service "$1/etc/systemd/system/multi-user.target.wants/cove-vm-test.service"
+    # A console for people is not needed, nor nginx before its site is there.
+    ln -sf /dev/null "$1/etc/systemd/system/serial-getty@.service"
+    ln -sf /dev/null "$1/etc/systemd/system/getty.target"
+    rm -f "$1/etc/systemd/system/multi-user.target.wants/nginx.service" "$1/etc/nginx/sites-enabled/default"
+}
+
+make_disk() {
+    local mirror root=$work/root
+    # The recipe's name: another one makes another disk.
+    recipe=$(sed -n '/^readonly SUITE/p; /^readonly GUEST/,/)$/p; /^write_guest/,/^}/p' "${BASH_SOURCE[0]}" | sha256sum)
+    [ "$fresh" = no ] && [ -s "$work/root.ext4" ] && [ "$(cat "$work/recipe" 2>/dev/null)" = "$recipe" ] && return
+    mirror=$(apt_mirror)
+    [ -n "$mirror" ] || die "this machine's apt knows no $SUITE/main: the test's disk cannot be made."
+    say "making the machine's disk (once; some minutes)"
+    rm -rf "$root" "$work/root.ext4"
+    quietly debootstrap nice debootstrap --variant=minbase --include="$(IFS=,; echo "${GUEST_PACKAGES[*]}")" \
+        "$SUITE" "$root" "$mirror"
+    rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,locale,man}/*
+    write_guest_files "$root"
+    cp "$root"/boot/vmlinuz-* "$work/vmlinuz"
+    cp "$root"/boot/initrd.img-* "$work/initrd"
+    quietly mke2fs mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 -d "$root" "$work/root.ext4" 2G
+    rm -rf "$root"
+    printf '%s\n' "$recipe" >"$work/recipe"
+}
+
+# ------------------------------------------------------------------ what is tested
+
+make_payload() {
+    say "building"
+    mkdir -p "$work/build"
+    if [ ! -x "$top/configure" ] || [ "$top/configure.ac" -nt "$top/configure" ]; then quietly autogen "$top/autogen.sh"; fi
+    if [ ! -e "$work/build/Makefile" ] || [ "$top/configure" -nt "$work/build/Makefile" ]; then
+        (cd "$work/build" && quietly configure "$top/configure" -q --prefix=/usr --sysconfdir=/etc --localstatedir=/var)
+    fi
+    quietly make nice make -C "$work/build" -j 2 --no-print-directory all
+    rm -rf "$work/payload" "$work/payload.ext4"
+    mkdir -p "$work/payload"
+    quietly install make -C "$work/build" --no-print-directory install DESTDIR="$work/payload/inst"
+    cp "$top/tests/vm/inside.sh" "$work/payload/"
+    quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 96M
+}
+
+# ------------------------------------------------------------------ the run
+
+run_machine() {
+    local began=$SECONDS status=0
+    say "booting (console: $work/console)"
+    # snapshot=on: what is written lives as long as this qemu does, reboots of the machine included.
+    timeout "$((MINUTES * 60))" nice qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY" \
+        -nodefaults -no-user-config -display none -serial "file:$work/console" -device virtio-rng-pci \
+        -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$work/payload.ext4,format=raw,if=virtio,readonly=on" \
+        -kernel "$work/vmlinuz" -initrd "$work/initrd" \
+        -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 mitigations=off" || status=$?
+    [ "$status" -ne 124 ] || say "vm: not done after $MINUTES minutes."
+    tr -d '\r' <"$work/console" | grep -aE '^(PASS|FAIL|NOTE|RESULT)' || true
+    say "($((SECONDS - began)) s in the machine)"
+    tr -d '\r' <"$work/console" | grep -aqE '^RESULT [0-9]+ passed, 0 failed$' ||
+        die "some checks failed, or the machine did not get to the end: $work/console"
+}
+
+[ "$(id -u)" -eq 0 ] || die "needs root (debootstrap)."
+fresh=no
+[ "${1:-}" != --fresh ] || fresh=yes
+mkdir -p "$work"
+exec 9>"$work/lock"
+flock -n 9 || die "another VM test is at work in $work."
+install_packages
+make_disk
+make_payload
+run_machine
