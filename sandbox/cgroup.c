@@ -169,17 +169,21 @@ static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
     }
 }
 
-/* A cgroup that hands controllers down holds no processes itself: move into a leaf beside the
- * sandboxes. */
-static int leave_delegated(int base, struct cove_err *e)
+/* A cgroup that hands controllers down holds no process itself: move who is there (we, or what
+ * systemd started in the sandboxes' unit to keep it) into a leaf beside the sandboxes. */
+static int empty_into_leaf(int base, struct cove_err *e)
 {
     AUTO_CLOSE int leaf = -1;
-    char pid[16];
+    char pids[4096], *save, *pid;
 
     if (make_dir(base, "server", &leaf, e) < 0)
         return -1;
-    snprintf(pid, sizeof(pid), "%d", getpid());
-    return write_file_at(leaf, "cgroup.procs", pid, e);
+    if (read_file_at(base, "cgroup.procs", pids, sizeof(pids)) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup.procs");
+    for (pid = strtok_r(pids, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
+        if (write_file_at(leaf, "cgroup.procs", pid, e) < 0 && errno != ESRCH) /* it ended */
+            return -1;
+    return 0;
 }
 
 static int init_v2(struct cgroups *cg, const char *mount, const char *name, struct cove_err *e)
@@ -193,7 +197,7 @@ static int init_v2(struct cgroups *cg, const char *mount, const char *name, stru
     base = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "%s", path);
-    if (place == CGROUP_WITHIN && leave_delegated(base, e) < 0)
+    if (place != CGROUP_AT_ROOT && empty_into_leaf(base, e) < 0)
         return -1;
     read_file_at(base, "cgroup.controllers", available, sizeof(available));
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)

@@ -83,6 +83,7 @@ install_all() {
     [ ! -e $UNITS/cove.tmpfiles ] || install -m 644 $UNITS/cove.tmpfiles /usr/lib/tmpfiles.d/cove.conf
     setting memory_max 128M
     setting pids_max 64
+    setting cpu_percent 150
     setting command_timeout 20s
     setting pool 2
     install_key && install_nginx_site && systemctl daemon-reload
@@ -91,9 +92,9 @@ install_all() {
 # ------------------------------------------------------------------ what is promised
 
 host_is_as_meant() {
-    note "kernel $(uname -r), systemd $(systemctl --version | awk 'NR == 1 { print $2 }')," \
-        "$(awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo) MiB"
-    note "cgroup.controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+    printf 'Linux %s, systemd %s, %s MiB, cgroup2 controllers: %s' "$(uname -r)" \
+        "$(systemctl --version | awk 'NR == 1 { print $2 }')" "$(awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo)" \
+        "$(cat /sys/fs/cgroup/cgroup.controllers)"
     ! grep -q ' - cgroup ' /proc/self/mountinfo && grep -q ' - cgroup2 ' /proc/self/mountinfo &&
         [ "$(cat /proc/1/comm)" = systemd ]
 }
@@ -113,8 +114,10 @@ limits_are_set() {
     local dir
     dir=$(cgroup_of "$(id_of first)")
     [ -n "$dir" ] || return
-    printf '%s memory.max %s pids.max %s' "${dir#/sys/fs/cgroup/}" "$(cat "$dir/memory.max")" "$(cat "$dir/pids.max")"
-    [ "$(cat "$dir/memory.max")" = $((128 << 20)) ] && [ "$(cat "$dir/pids.max")" = 64 ]
+    printf '%s: memory.max %s, pids.max %s, cpu.max %s' "${dir#/sys/fs/cgroup/}" "$(cat "$dir/memory.max")" \
+        "$(cat "$dir/pids.max")" "$(cat "$dir/cpu.max")"
+    [ "$(cat "$dir/memory.max")" = $((128 << 20)) ] && [ "$(cat "$dir/pids.max")" = 64 ] &&
+        [ "$(cat "$dir/cpu.max")" = "150000 100000" ]
 }
 
 memory_limit_holds() {
@@ -144,7 +147,7 @@ deadline_reaches_daemons() {
     local reply dir a b
     reply=$(execute deadline '(setsid bash -c "(trap \"\" TERM HUP; while :; do echo \$((n++)) >/workspace/n; sleep 0.3; done) & " &)
         sleep 100')
-    printf '%s' "$(field .error <<<"$reply" | tail -c 60)"
+    printf '%s' "$(field .error <<<"$reply" | tail -c 23)"
     grep -q 'deadline (20 s) reached' <<<"$reply" && [ "$(field .exitCode <<<"$reply")" = 124 ] || return
     dir=$(cgroup_of "$(field .sandboxId <<<"$reply")")
     { read -r a; read -r b; } < <(out_of deadline 'cat /workspace/n; sleep 1.5; cat /workspace/n')
@@ -212,7 +215,7 @@ bad_reload_changes_nothing() {
     systemctl reload cove
     sleep 1
     cp $BOOK/cove.conf /etc/cove/cove.conf
-    journalctl -b -u cove --no-pager | grep -a 'refused' | tail -n 1 | grep -ao 'cove.conf[^"]*no_such_key[^"]*' && healthy
+    healthy && journalctl -b -u cove --no-pager -o cat | grep -a refused | grep -ao 'cove.conf:[^"]*no_such_key[^"]*' | tail -n 1
 }
 
 stop_ends_all() {
@@ -238,10 +241,6 @@ nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $BOOK/tl
 
 units_are_valid() { systemd-analyze verify --man=no /etc/systemd/system/cove*.service; }
 exposure() { systemd-analyze security --no-pager cove.service | tail -n 1 | grep -o 'Overall.*'; }
-
-log_is_clean() {
-    ! journalctl -b -u cove --no-pager -o cat | grep -a '"level":"error"' | grep -av "$1"
-}
 
 # ------------------------------------------------------------------ two boots
 
