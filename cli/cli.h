@@ -4,7 +4,9 @@
 
 #include <stdbool.h>
 
+#include "cove/config.h"
 #include "cove/err.h"
+#include "cove/state.h"
 
 enum cli_exit {
     CLI_OK = 0,    /* allowed, whole, the same */
@@ -14,6 +16,20 @@ enum cli_exit {
 
 int cli_policy(int argc, char **argv);
 int cli_audit(int argc, char **argv);
+int cli_key(int argc, char **argv);
+int cli_ls(int argc, char **argv);
+int cli_top(int argc, char **argv);
+int cli_exec(int argc, char **argv);
+int cli_logs(int argc, char **argv);
+int cli_kill(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
+
+/* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the
+ * front of argv. */
+int cli_take_config(int *argc, char ***argv);
+const char *cli_config_path(void);
+int cli_config(struct cove_config *ret, struct cove_err *e);
+int cli_state(const struct cove_config *c, struct state **ret, struct cove_err *e);
 
 /* policy log, policy seccomp: the rest of `cove policy`. */
 int cli_policy_log(int argc, char **argv);

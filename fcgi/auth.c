@@ -1,103 +1,14 @@
-/* Keys: the table, and the one question nginx asks of it. */
+/* The one question nginx asks: who is it? */
 #include "fcgi/auth.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cove/state.h"
 #include "cove/text.h"
-
-/* ------------------------------------------------------------------ the table */
-
-static bool parse_hash(const char *hex, unsigned char ret[KEY_HASH_BYTES])
-{
-    if (strlen(hex) != 2 * KEY_HASH_BYTES || strspn(hex, "0123456789abcdef") != strlen(hex))
-        return false;
-    for (size_t i = 0; i < KEY_HASH_BYTES; i++) {
-        unsigned byte;
-
-        sscanf(hex + 2 * i, "%2x", &byte);
-        ret[i] = (unsigned char)byte;
-    }
-    return true;
-}
-
-/* A tenant ends up in headers, logs and shared memory: plain names only. */
-static bool is_plain_name(const char *s)
-{
-    return *s &&
-           s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] ==
-               '\0';
-}
-
-static int parse_line(char *line, struct keys *k, struct cove_err *e)
-{
-    char *rest = line;
-    const char *hash = strtok_r(rest, " \t", &rest);
-    const char *tenant = strtok_r(NULL, " \t", &rest);
-    const char *name = strtok_r(NULL, " \t", &rest);
-    struct key key = { 0 };
-    struct key *items;
-
-    if (!hash || *hash == '#')
-        return 0;
-    if (!parse_hash(hash, key.hash))
-        return cove_fail(e, COVE_INVALID, "must begin with 64 hex digits");
-    if (!tenant || !is_plain_name(tenant) || !text_copy(key.tenant, sizeof(key.tenant), tenant))
-        return cove_fail(e, COVE_INVALID, "tenant must be 1 to 63 letters, digits, '.', '_', '-'");
-    text_copy(key.name, sizeof(key.name), name ? name : "");
-    items = realloc(k->items, (k->count + 1) * sizeof(*items));
-    if (!items)
-        return cove_fail(e, COVE_INTERNAL, "out of memory");
-    k->items = items;
-    k->items[k->count++] = key;
-    return 0;
-}
-
-int keys_parse(const char *text, struct keys *ret, struct cove_err *e)
-{
-    AUTO_FREE char *copy = strdup(text);
-    struct keys k = { 0 };
-    unsigned number = 0;
-
-    if (!copy)
-        return cove_fail(e, COVE_INTERNAL, "out of memory");
-    for (char *rest = copy, *line; (line = strsep(&rest, "\r\n"));) {
-        number++;
-        if (parse_line(line, &k, e) < 0) {
-            keys_done(&k);
-            return cove_context(e, "line %u", number);
-        }
-    }
-    *ret = k;
-    return 0;
-}
-
-void keys_done(struct keys *k)
-{
-    free(k->items);
-    *k = (struct keys){ 0 };
-}
-
-const struct key *keys_find(const struct keys *k, const unsigned char hash[KEY_HASH_BYTES])
-{
-    const struct key *found = NULL;
-
-    for (size_t i = 0; i < k->count; i++)
-        if (CRYPTO_memcmp(k->items[i].hash, hash, KEY_HASH_BYTES) == 0)
-            found = &k->items[i];
-    return found;
-}
-
-void keys_hash(const char *key, unsigned char ret[KEY_HASH_BYTES])
-{
-    if (EVP_Digest(key, strlen(key), ret, NULL, EVP_sha256(), NULL) != 1)
-        abort(); /* without SHA-256 nobody can be told from anybody */
-}
+#include "fcgi/basic.h"
+#include "fcgi/core.h"
 
 /* ------------------------------------------------------------------ the table as a live thing */
 
@@ -155,31 +66,54 @@ const struct key *auth_find(const struct keys *k, const struct request *req)
             continue;
         keys_hash(value + skip, hash);
         key = keys_find(k, hash);
-        if (key)
+        if (key && !key_expired(key, clock_unix_ms() / 1000))
             return key;
     }
     return NULL;
+}
+
+static const char *id_of(struct request *req, const struct key *key)
+{
+    char *id = arena_alloc(&req->arena, KEY_ID_LEN + 1);
+
+    keys_id(key, id);
+    return id;
+}
+
+static void admit(struct request *req, struct reply *rep, const char *tenant, const char *key)
+{
+    rep->status = 204;
+    req->tenant = arena_strdup(&req->arena, tenant);
+    reply_header(rep, "X-Cove-Tenant", req->tenant);
+    reply_header(rep, "X-Cove-Key", key);
+}
+
+static void refuse(struct request *req, struct reply *rep)
+{
+    bool passwords = req->core && req->core->config->pam_service[0];
+    struct cove_err e;
+
+    cove_fail(&e, COVE_UNAUTHORIZED, "a valid key is required");
+    core_count(req->core, COUNT_AUTH_FAILURES, 1);
+    req->note.cause = cove_code_name(e.code);
+    reply_header(rep, "WWW-Authenticate", passwords ? "Bearer, Basic realm=\"cove\"" : "Bearer");
+    reply_plain_error(req, rep, &e);
 }
 
 void auth_serve(struct live *keys, struct request *req, struct reply *rep)
 {
     struct live_ref *ref = live_get(keys);
     const struct key *key = ref ? auth_find(ref->value, req) : NULL;
+    char tenant[COVE_TENANT_MAX];
 
     req->note.operation = "auth";
-    if (key) {
-        rep->status = 204;
-        req->tenant = arena_strdup(&req->arena, key->tenant);
-        reply_header(rep, "X-Cove-Tenant", req->tenant);
-    } else if (req->method == OPTIONS) {
+    if (key)
+        admit(req, rep, key->tenant, id_of(req, key));
+    else if (req->method == OPTIONS)
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
-    } else {
-        struct cove_err e;
-
-        cove_fail(&e, COVE_UNAUTHORIZED, "a valid key is required");
-        req->note.cause = cove_code_name(e.code);
-        reply_header(rep, "WWW-Authenticate", "Bearer");
-        reply_plain_error(req, rep, &e);
-    }
+    else if (basic_sign_in(req, tenant))
+        admit(req, rep, tenant, "");
+    else
+        refuse(req, rep);
     live_put(ref);
 }

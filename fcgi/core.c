@@ -6,6 +6,7 @@
 
 #include "cove/log.h"
 #include "cove/text.h"
+#include "fcgi/caller.h"
 
 void core_count(struct core *c, enum state_counter counter, uint64_t n)
 {
@@ -74,6 +75,7 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     struct keeper_claim args = { 0 };
     struct keeper_box box;
 
+    args.key_sandboxes = caller_sandboxes(c);
     if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
         !text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");
@@ -87,6 +89,8 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
 int core_box_for_project(struct core *c, const char *tenant, const char *project,
                          struct core_box *ret, struct cove_err *e)
 {
+    if (caller_may_project(c, project, e) < 0)
+        return -1;
     if (find_known(c, tenant, project, ret) == 0)
         return 0;
     return claim(c, tenant, project, ret, e);
@@ -96,6 +100,8 @@ int core_retire_project(struct core *c, const char *tenant, const char *project,
 {
     struct keeper_retire args = { 0 };
 
+    if (caller_may_project(c, project, e) < 0)
+        return -1;
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     if (!text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");

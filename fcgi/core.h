@@ -18,6 +18,8 @@
 #include "fcgi/live.h"
 
 struct policy_set;
+struct caller;
+struct meters;
 
 struct core { /* one per thread */
     const struct cove_config *config;
@@ -25,6 +27,8 @@ struct core { /* one per thread */
     uint32_t worker;
     struct state_task *task; /* what this thread is at, for `cove top` and for the keeper */
     struct live *policy;
+    struct meters *meters;       /* NULL in tests: nothing is measured, no pace is kept */
+    const struct caller *caller; /* of the request at hand; NULL: no scopes */
     struct keeper_link keeper;
 };
 

@@ -46,7 +46,9 @@ struct request {
     size_t capture_count;
 
     const char *request_id;
-    const char *tenant; /* "" = not authenticated */
+    const char *tenant;     /* "" = not authenticated */
+    unsigned retry_after_s; /* for the Retry-After of a 429; 0 = a default */
+    const char *dialect;    /* who served it; NULL = nobody */
     struct buf body;
     struct json_object *json; /* the parsed body, once somebody asked for it */
     struct request_note note;

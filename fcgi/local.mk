@@ -4,13 +4,14 @@ libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(FCGI_CFLAGS) $(JSONC_C
 libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/json.h fcgi/json.c \
 	fcgi/router.h fcgi/router.c fcgi/cors.c \
-	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/policy_live.h fcgi/policy_live.c \
+	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
+	fcgi/policy_live.h fcgi/policy_live.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/confine.h fcgi/confine.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 
-FCGICORE_LIBS = libfcgicore.a libclient.a libpolicy.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
+FCGICORE_LIBS = libfcgicore.a libclient.a libpolicy.a libkeys.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lpthread
 
 pkglibexec_PROGRAMS += cove-worker

@@ -61,7 +61,8 @@ int reply_head(const struct reply *rep, const struct request *req, struct buf *o
 {
     buf_addf(out, "Status: %d %s\r\n", rep->status, reason_of(rep->status));
     if (rep->body.len > 0)
-        buf_add_str(out, "Content-Type: application/json\r\n");
+        buf_addf(out, "Content-Type: %s\r\n",
+                 rep->content_type ? rep->content_type : "application/json");
     if (rep->status != 204)
         buf_addf(out, "Content-Length: %zu\r\n", rep->body.len);
     buf_addf(out, "X-Request-Id: %s\r\n", req->request_id);

@@ -10,7 +10,8 @@ enum { REPLY_HEADERS_MAX = 12 };
 
 struct reply {
     int status;
-    struct buf body; /* JSON, or empty */
+    struct buf body;          /* JSON, or empty */
+    const char *content_type; /* NULL = JSON */
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
 };

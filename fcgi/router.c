@@ -4,7 +4,12 @@
 #include <string.h>
 
 #include "cove/log.h"
+#include "fcgi/caller.h"
 #include "fcgi/core.h"
+
+enum {
+    LIMIT_RETRY_S = 5
+}; /* a quota of sandboxes has room when one of them ends: nobody knows when */
 
 /* ------------------------------------------------------------------ matching */
 
@@ -111,8 +116,13 @@ static void fail(const struct dialect *d, struct request *req, struct reply *rep
                  const struct cove_err *e)
 {
     buf_clear(&rep->body);
+    rep->content_type = NULL;
     if (e->code == COVE_BUSY)
         reply_header(rep, "Retry-After", "1");
+    if (e->code == COVE_LIMIT)
+        reply_header(rep, "Retry-After",
+                     arena_printf(&req->arena, "%u",
+                                  req->retry_after_s ? req->retry_after_s : LIMIT_RETRY_S));
     if (e->code == COVE_INTERNAL)
         log_error("request failed", e, LOG_S("request_id", req->request_id));
     if (!req->note.cause)
@@ -153,13 +163,24 @@ static int read_and_handle(struct router *r, const struct route *route, struct r
     return 0;
 }
 
-static int admit(struct router *r, const struct route *route, struct request *req,
-                 struct reply *rep, struct cove_err *e)
+static int admit_caller(const struct dialect *d, const struct route *route, struct request *req,
+                        struct cove_err *e)
+{
+    if (route->flags & ROUTE_OPEN)
+        return 0;
+    if (!*req->tenant)
+        return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+    return caller_admit(req, d->name, e);
+}
+
+static int admit(struct router *r, const struct dialect *d, const struct route *route,
+                 struct request *req, struct reply *rep, struct cove_err *e)
 {
     int rc;
 
-    if (!(route->flags & ROUTE_OPEN) && !*req->tenant)
-        return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+    req->dialect = d->name;
+    if (admit_caller(d, route, req, e) < 0)
+        return -1;
     if (!(route->flags & ROUTE_LONG))
         return read_and_handle(r, route, req, rep, e);
     if (!take_long(r)) {
@@ -178,7 +199,7 @@ static int serve(struct router *r, struct route_match *m, struct request *req, s
     if (!m->dialect)
         return cove_fail(e, COVE_NOT_FOUND, "no such path: %.100s", req->path);
     if (m->route)
-        return admit(r, m->route, req, rep, e);
+        return admit(r, m->dialect, m->route, req, rep, e);
     if (req->method != OPTIONS)
         return refuse_method(req, rep, m->allowed, e);
     req->note.operation = "options";

@@ -5,9 +5,12 @@
 #include <fcgiapp.h>
 #include <string.h>
 
+#include "cove/dialect.h"
 #include "cove/log.h"
+#include "cove/meters.h"
 #include "cove/text.h"
 #include "fcgi/auth.h"
+#include "fcgi/caller.h"
 
 /* JSON may take six bytes for one of output (\u0001), and an error repeats a command. */
 static size_t body_ceiling(const struct cove_config *config)
@@ -15,8 +18,16 @@ static size_t body_ceiling(const struct cove_config *config)
     return 6 * (config->output_max_bytes + 2 * config->command_max_bytes) + 64 * 1024;
 }
 
-static void count_reply(struct core *core, int status)
+/* An auth subrequest is no request of a client's: it is counted in time, not as one. */
+static void count_reply(struct core *core, const struct request *req, const struct reply *rep)
 {
+    int status = rep->status;
+
+    if (core->meters && req->dialect)
+        meters_request(core->meters, dialect_number(req->dialect), status,
+                       clock_boot_ms() - req->started_ms);
+    core_count(core, COUNT_BYTES_IN, req->body.len);
+    core_count(core, COUNT_BYTES_OUT, rep->body.len);
     core_count(core, COUNT_REQUESTS, 1);
     if (status >= 500)
         core_count(core, COUNT_REPLIES_5XX, 1);
@@ -47,20 +58,35 @@ static void log_request(const struct request *req, int status)
               LOG_N("duration_ms", clock_boot_ms() - req->started_ms), LOG_S("cause", n->cause));
 }
 
-static void route(struct router *router, struct live *keys, struct request *req, struct reply *rep,
-                  const struct cove_err *refused)
+static void serve_api(struct router *router, struct callers *callers, struct request *req,
+                      struct reply *rep)
+{
+    struct caller caller;
+    struct cove_err e;
+
+    if (caller_begin(&caller, &callers->keys, &callers->tenants, req, &e) < 0)
+        router_refuse(router, req, rep, &e);
+    else
+        router_serve(router, req, rep);
+    req->core->caller = NULL;
+    caller_end(&caller);
+}
+
+static void route(struct router *router, struct callers *callers, struct request *req,
+                  struct reply *rep, const struct cove_err *refused)
 {
     if (strcmp(request_param(req, "COVE_ROLE"), "auth") == 0) { /* whatever the path */
-        auth_serve(keys, req, rep);
+        auth_serve(&callers->keys, req, rep);
         cors_apply(router->cors_origins, req, rep, 0); /* nginx repeats it on its own 401 */
     } else if (refused) {
         router_refuse(router, req, rep, refused);
     } else {
-        router_serve(router, req, rep);
+        serve_api(router, callers, req, rep);
     }
 }
 
-void serve_request(struct core *core, struct router *router, struct live *keys, FCGX_Request *fcgi)
+void serve_request(struct core *core, struct router *router, struct callers *callers,
+                   FCGX_Request *fcgi)
 {
     struct request req;
     struct reply rep;
@@ -72,11 +98,11 @@ void serve_request(struct core *core, struct router *router, struct live *keys, 
     req.client_fd = fcgi->ipcFd;
     reply_init(&rep, body_ceiling(core->config));
     core_task_begin(core, req.request_id, req.method_name);
-    route(router, keys, &req, &rep, refused ? &e : NULL);
+    route(router, callers, &req, &rep, refused ? &e : NULL);
     reply_send(&rep, &req, fcgi->out);
     FCGX_Finish_r(fcgi); /* the client has its reply; what follows is on our own time */
     core_task_end(core);
-    count_reply(core, rep.status);
+    count_reply(core, &req, &rep);
     log_request(&req, rep.status);
     reply_done(&rep);
     request_done(&req);

@@ -7,8 +7,12 @@
 
 struct FCGX_Request;
 
+struct callers { /* who may call, kept up to date */
+    struct live keys, tenants;
+};
+
 /* Serve what FCGX_Accept_r() brought; the caller finishes it. */
-void serve_request(struct core *core, struct router *router, struct live *keys,
+void serve_request(struct core *core, struct router *router, struct callers *callers,
                    struct FCGX_Request *fcgi);
 
 #endif

@@ -3,6 +3,7 @@
 #define COVE_FCGI_THREADS_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -10,14 +11,18 @@
 #include "cove/state.h"
 #include "fcgi/live.h"
 #include "fcgi/router.h"
+#include "fcgi/serve.h"
 
 struct worker {
     struct cove_config config;
     uint32_t index;
     struct state *state;
-    struct live policy, keys;
+    struct meters *meters;
+    struct live policy;
+    struct callers callers;
     struct router router;
     int listen_fd;
+    sem_t door; /* who may wait in accept() */
     atomic_bool draining;
     atomic_uint running; /* threads that have not left yet */
     pthread_t *threads;

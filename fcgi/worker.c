@@ -5,9 +5,9 @@
  *   does:      FastCGI, dialects, the policy check, moving bytes
  *   never:     creates namespaces, opens a sandbox's paths itself
  *
- * Started by the keeper as `cove: worker N` with argv[1] = N and these descriptors: 0 the listening
- * FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is running, take
- * nothing new, exit 0.
+ * Started by the keeper with argv[0] = "cove: worker N" (what ps shows) and these descriptors: 0
+ * the listening FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is
+ * running, take nothing new, exit 0.
  */
 #include <errno.h>
 #include <fcgiapp.h>
@@ -24,8 +24,10 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/meters.h"
 #include "cove/text.h"
 #include "fcgi/auth.h"
+#include "fcgi/caller.h"
 #include "fcgi/confine.h"
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/policy_live.h"
@@ -65,6 +67,9 @@ static int setup_state(struct worker *w, struct cove_err *e)
     snprintf(path, sizeof(path), "%s/state", w->config.run_dir);
     if (state_attach(path, &w->state, e) < 0)
         return -1;
+    snprintf(path, sizeof(path), "%s/meters", w->config.run_dir);
+    if (meters_attach(path, &w->meters, e) < 0)
+        return -1;
     if (w->index >= state_worker_count(w->state))
         return cove_fail(e, COVE_INTERNAL, "worker %u has no slot in shared memory", w->index);
     state_worker_claim(w->state, w->index, (uint32_t)getpid());
@@ -79,7 +84,8 @@ static void setup_live(struct worker *w)
 
     keys_hash("", hash); /* libcrypto sets itself up now, while it may still read its files */
     live_init(&w->policy, &policy_kind, w->state, w->config.run_dir, "policy");
-    live_init(&w->keys, &keys_kind, w->state, w->config.run_dir, "keys");
+    live_init(&w->callers.keys, &keys_kind, w->state, w->config.run_dir, "keys");
+    live_init(&w->callers.tenants, &tenants_kind, w->state, w->config.run_dir, "tenants");
 }
 
 static void setup_router(struct worker *w)
@@ -147,6 +153,14 @@ static void beat_until_told(struct worker *w, const sigset_t *signals)
     while (sigtimedwait(signals, NULL, &second) < 0);
 }
 
+/* "cove: worker 3" -> "3" */
+static const char *number_of(const char *title)
+{
+    const char *blank = strrchr(title, ' ');
+
+    return blank ? blank + 1 : title;
+}
+
 int main(int argc, char **argv)
 {
     static struct worker worker; /* zeroed */
@@ -154,12 +168,13 @@ int main(int argc, char **argv)
     sigset_t signals;
 
     log_init("worker", LOG_LEVEL_INFO);
-    if (argc != 2) {
+    if (argc != 1 || strncmp(argv[0], "cove: worker ", 13) != 0) {
         fprintf(stderr, "cove-worker is started by coved, not by hand\n");
         return 2;
     }
     signals = setup_signals(); /* before libfcgi, which would take SIGTERM for itself */
-    if (setup(&worker, argv[1], &e) < 0 || confine_self(&e) < 0 || threads_start(&worker, &e) < 0) {
+    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(&e) < 0 ||
+        threads_start(&worker, &e) < 0) {
         log_error("worker cannot start", &e);
         return 1;
     }
@@ -168,7 +183,9 @@ int main(int argc, char **argv)
     threads_drain(&worker);
     log_event(LOG_LEVEL_INFO, "worker drained");
     live_done(&worker.policy);
-    live_done(&worker.keys);
+    live_done(&worker.callers.keys);
+    live_done(&worker.callers.tenants);
+    meters_close(worker.meters);
     state_close(worker.state);
     free(worker.threads);
     return 0;

@@ -275,7 +275,8 @@ void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct
 {
     const char *template_name = args->template[0] ? args->template : k->config.template;
     struct cove_err err = { 0 };
-    uint32_t i;
+    bool outlived = false;
+    uint32_t i, old = 0;
 
     if (find_current(k, args->tenant, args->project, &i) == 0) {
         bool building = k->boxes[i].info.state == BOX_BUILDING;
@@ -286,8 +287,15 @@ void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct
                 answer_box(k, i, false);
             return;
         }
-        supersede(k, i);
+        outlived = true;
+        old = i;
     }
+    if (quota_check_claim(k, args, &err) < 0) {
+        keeper_answer_error(k, w, &err);
+        return;
+    }
+    if (outlived)
+        supersede(k, old);
     if (find_spare(k, BOX_WARM, template_name, &i) == 0) {
         give_to(k, i, args);
         add_waiter(&k->boxes[i], w);

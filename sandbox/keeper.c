@@ -317,8 +317,11 @@ static void reload(struct keeper *k)
     struct cove_config next;
     struct cove_err err = { 0 };
 
+    notify_reloading(&k->notify);
     if (load_config(k, &next, &err) < 0) {
         log_error("configuration refused, the old one stays", &err);
+        notify_tell(&k->notify,
+                    "READY=1\nSTATUS=configuration refused at the last reload, the old one holds");
         return;
     }
     keep_fixed_settings(&next, &k->config);
@@ -326,9 +329,11 @@ static void reload(struct keeper *k)
     apply_log_level(&k->config);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
-    workers_drain_all(
-        k); /* the old ones finish what they have; new ones read the new configuration */
+    signin_stop(k);
+    /* The old ones finish what they have; new ones read the new configuration. */
+    workers_drain_all(k);
     workers_start(k);
+    notify_tell(&k->notify, "READY=1\nSTATUS=");
     log_event(LOG_LEVEL_INFO, "configuration reloaded");
 }
 
@@ -396,6 +401,9 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
     case SRC_JUDGE:
         workers_on_judge_exit(k);
         break;
+    case SRC_AUTH:
+        signin_on_exit(k);
+        break;
     }
     return 0;
 }
@@ -418,6 +426,7 @@ static int loop(struct keeper *k)
             signo = dispatch(k, &events[i]);
         publish_tick(k);
         workers_start(k);
+        notify_alive(&k->notify);
     }
     return signo;
 }
@@ -540,7 +549,8 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     k->boxes = calloc(state_box_count(k->state), sizeof(*k->boxes));
     if (!k->boxes)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    if (adopt_boxes(k, kept, e) < 0)
+    snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
+    if (meters_open(path, k->worker_gid, &k->meters, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;
     adopt_workers(k);
     return 0;
@@ -579,6 +589,7 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
         open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
         open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
+        open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 || publish_all(k, e) < 0 ||
         setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
@@ -591,8 +602,9 @@ static int setup(struct keeper *k, struct cove_err *e)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",    "state.workers",
-                                         "policy",      "keys",      "coved.pid" };
+    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",   "state.workers",
+                                         "policy",      "keys",      "tenants", "meters",
+                                         "auth.sock",   "coved.pid" };
     char path[256];
     int dir;
 
@@ -610,6 +622,7 @@ static void remove_run_files(const struct keeper *k)
 static void stop(struct keeper *k, int signo)
 {
     k->stopping = true;
+    notify_tell(&k->notify, "STOPPING=1");
     log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
     if (signo != SIGQUIT)
         boxes_destroy_all(k);
@@ -686,6 +699,7 @@ int main(int argc, char **argv)
     if (check || show)
         return show ? show_config(&keeper.config) : 0;
     apply_log_level(&keeper.config);
+    notify_init(&keeper.notify); /* before title_init(), which takes the environment's place */
     title_init(argc, argv);
     if (setup(&keeper, &err) < 0) {
         log_error("keeper not started", &err);
@@ -699,6 +713,7 @@ int main(int argc, char **argv)
             kill(keeper.workers[i].pid, SIGTERM); /* the keeper before's: ours are up now */
     log_event(LOG_LEVEL_INFO, "keeper started", LOG_S("version", COVE_VERSION),
               LOG_S("run_dir", keeper.config.run_dir));
+    notify_tell(&keeper.notify, "READY=1");
     stop(&keeper, loop(&keeper));
     return 0;
 }

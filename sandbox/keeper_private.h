@@ -3,6 +3,8 @@
 #define COVE_KEEPER_PRIVATE_H
 
 #include "cove/audit.h"
+#include "cove/keys.h"
+#include "cove/meters.h"
 #include "sandbox_private.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
@@ -42,7 +44,14 @@ struct worker {
     bool child;
 };
 
+struct notify {         /* the service manager, if one started us */
+    char path[108];     /* "" = none */
+    uint64_t period_ms; /* 0 = it does not watch */
+    uint64_t next_ms;
+};
+
 struct keeper {
+    struct notify notify;
     struct cove_config config;
     const char *config_path;
     char *const *overrides; /* "key=value", NULL-terminated */
@@ -50,11 +59,13 @@ struct keeper {
     int epoll, signals, inotify;
     int listen;      /* <run_dir>/keeper.sock */
     int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
-    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe;
+    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
 
     struct state *state;
+    struct meters *meters; /* the workers' own; made here, never looked at */
+    struct tenants tenants;
     struct cgroups cgroups;
     struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
@@ -64,6 +75,7 @@ struct keeper {
     struct worker workers[WORKER_SLOTS];
     struct worker judge; /* answers for execve; told of every box */
     int judge_sock;
+    struct worker auth; /* asks PAM; only while pam_service is set */
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */
     struct client *clients;
@@ -79,7 +91,8 @@ enum source {
     SRC_BOX_READY,
     SRC_BOX_PID,
     SRC_WORKER,
-    SRC_JUDGE
+    SRC_JUDGE,
+    SRC_AUTH
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
@@ -106,6 +119,11 @@ void boxes_destroy(struct keeper *k, uint32_t index);
 void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
 void boxes_forget_client(struct keeper *k, uint32_t client);
 
+/* ------------------------------------------------------------------ quota.c */
+
+/* May this tenant have one more? COVE_LIMIT if not. */
+int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
+
 /* ------------------------------------------------------------------ adopt.c */
 
 /* After a restart: take up what lives, end what is half-made, sweep what nobody owns. */
@@ -121,6 +139,26 @@ void workers_on_exit(struct keeper *k, uint32_t index);
 void workers_stop(struct keeper *k, bool leave_judge); /* drain, then kill what is left */
 void workers_on_judge_exit(struct keeper *k);
 void workers_tell_judge(struct keeper *k, uint32_t box);
+
+/* For the processes that other files start: the configuration as bytes, supervision, no tight loop
+ * of deaths. */
+int workers_config_memfd(const struct cove_config *c, struct cove_err *e);
+int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
+                  struct cove_err *e);
+void workers_pause_after(struct keeper *k, const struct worker *dead);
+
+/* ------------------------------------------------------------------ signin.c */
+
+int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
+void signin_on_exit(struct keeper *k);
+void signin_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ notify.c */
+
+void notify_init(struct notify *n);
+void notify_tell(const struct notify *n, const char *text); /* "READY=1", ... */
+void notify_reloading(const struct notify *n);
+void notify_alive(struct notify *n);
 
 /* ------------------------------------------------------------------ publish.c */
 

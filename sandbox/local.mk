@@ -2,7 +2,8 @@
 noinst_LIBRARIES += libclient.a
 libclient_a_SOURCES = \
 	include/cove/client.h include/cove/state.h include/cove/ring.h \
-	sandbox/client.c sandbox/state.c sandbox/ring.c
+	sandbox/client.c sandbox/state.c sandbox/ring.c \
+	include/cove/meters.h sandbox/meters.c
 
 noinst_LIBRARIES += libsandbox.a
 libsandbox_a_SOURCES = \
@@ -11,8 +12,9 @@ libsandbox_a_SOURCES = \
 	sandbox/build.c sandbox/sweep.c
 
 sbin_PROGRAMS += coved
-coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/publish.c
-coved_LDADD = libsandbox.a libclient.a libpolicy.a libbase.a \
+coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/publish.c \
+	sandbox/quota.c sandbox/signin.c sandbox/notify.c
+coved_LDADD = libsandbox.a libclient.a libpolicy.a libkeys.a libbase.a \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lcap
 
 EXTRA_DIST += sandbox/README.md

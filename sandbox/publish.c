@@ -1,8 +1,8 @@
 /*
- * What operators edit and workers read: the policy, seccomp profiles, keys. The keeper reads the
- * operator's files, validates them, and puts copies into run_dir that workers can read; then it
- * raises a generation, and workers take the copies up. So all workers run the very bytes that were
- * found good, and a broken file changes nothing.
+ * What operators edit and workers read: the policy, seccomp profiles, keys, quotas. The keeper
+ * reads the operator's files, validates them, and puts copies into run_dir that workers can read;
+ * then it raises a generation, and workers take the copies up. So all workers run the very bytes
+ * that were found good, and a broken file changes nothing.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "cove/seccomp_profile.h"
 #include "keeper_private.h"
 
-enum { SETTLE_MS = 100, KEYS_MAX_BYTES = 16 << 20 };
+enum { SETTLE_MS = 100 };
 
 /* Whole or not at all: written aside, then renamed. */
 static int put(struct keeper *k, const char *name, const void *bytes, size_t len,
@@ -98,33 +98,80 @@ static int publish_profiles(struct keeper *k, struct cove_err *e)
     return rc;
 }
 
-static int publish_keys(struct keeper *k, struct cove_err *e)
+static int read_text(const char *path, char **ret, struct cove_err *e)
 {
-    AUTO_CLOSE int fd = open(k->config.keys_file, O_RDONLY | O_CLOEXEC);
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     AUTO_FREE char *text = NULL;
     struct stat st;
     ssize_t n;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return cove_fail_errno(e, COVE_INVALID, "%s", k->config.keys_file);
-    if (!S_ISREG(st.st_mode) || st.st_size > KEYS_MAX_BYTES)
-        return cove_fail(e, COVE_INVALID, "%s: not a file of keys", k->config.keys_file);
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    if (!S_ISREG(st.st_mode) || st.st_size > KEYS_FILE_MAX)
+        return cove_fail(e, COVE_INVALID, "%s: not a file of this kind", path);
     text = malloc((size_t)st.st_size + 1);
     n = text ? read(fd, text, (size_t)st.st_size) : -1;
     if (n < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", k->config.keys_file);
-    return put(k, "keys", text, (size_t)n, e);
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    text[n] = '\0';
+    *ret = take_ptr(text);
+    return 0;
 }
 
-int publish_all(struct keeper *k, struct cove_err *e)
+static int publish_keys(struct keeper *k, struct cove_err *e)
+{
+    const char *path = k->config.keys_file;
+    AUTO_FREE char *text = NULL;
+    struct keys keys;
+
+    if (read_text(path, &text, e) < 0)
+        return -1;
+    if (keys_parse(text, &keys, e) < 0)
+        return cove_context(e, "%s", path);
+    keys_done(&keys);
+    return put(k, "keys", text, strlen(text), e);
+}
+
+/* Quotas are the keeper's own too: it counts sandboxes. */
+static int publish_tenants(struct keeper *k, struct cove_err *e)
+{
+    const char *path = k->config.tenants_file;
+    AUTO_FREE char *text = NULL;
+    struct tenants tenants;
+    bool there = path[0] && access(path, F_OK) == 0;
+
+    if (there && read_text(path, &text, e) < 0)
+        return -1;
+    if (tenants_parse(there ? text : "", &tenants, e) < 0)
+        return cove_context(e, "%s", path);
+    tenants_done(&k->tenants);
+    k->tenants = tenants;
+    return put(k, "tenants", there ? text : "", there ? strlen(text) : 0, e);
+}
+
+static int publish_rules(struct keeper *k, struct cove_err *e)
 {
     if (publish_profiles(k, e) < 0 || publish_policy(k, e) < 0)
         return -1;
     state_policy_raise(k->state);
-    if (publish_keys(k, e) < 0)
+    return 0;
+}
+
+static int publish_callers(struct keeper *k, struct cove_err *e)
+{
+    if (publish_keys(k, e) < 0 || publish_tenants(k, e) < 0)
         return -1;
     state_keys_raise(k->state);
     return 0;
+}
+
+/* A broken policy must not keep a key from being revoked, nor the other way round. */
+int publish_all(struct keeper *k, struct cove_err *e)
+{
+    int rules = publish_rules(k, e);
+    int callers = publish_callers(k, rules < 0 ? NULL : e);
+
+    return rules < 0 || callers < 0 ? -1 : 0;
 }
 
 /* ------------------------------------------------------------------ live edits */
@@ -148,6 +195,8 @@ void publish_watch(struct keeper *k)
         return;
     watch_folder_of(k, k->config.policy_file);
     watch_folder_of(k, k->config.keys_file);
+    if (k->config.tenants_file[0])
+        watch_folder_of(k, k->config.tenants_file);
     text_copy(policy_d, 512, k->config.policy_file);
     snprintf(policy_d + strlen(dirname(policy_d)), 16, "/policy.d");
     inotify_add_watch(k->inotify, policy_d, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR);

@@ -49,7 +49,7 @@ int workers_listen(struct keeper *k, struct cove_err *e)
 
 /* ------------------------------------------------------------------ starting one */
 
-static int config_memfd(const struct cove_config *c, struct cove_err *e)
+int workers_config_memfd(const struct cove_config *c, struct cove_err *e)
 {
     AUTO_CLOSE int fd = memfd_create("cove-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -97,12 +97,11 @@ static void become(struct keeper *k, int exe_fd, char *const argv[], const int i
 
 static void become_worker(struct keeper *k, uint32_t index, int config_fd)
 {
-    char title[32], number[16];
-    char *const argv[] = { title, number, NULL };
+    char title[32];
+    char *const argv[] = { title, NULL };
     const int in[] = { k->fcgi_listen, -1, config_fd, -1 };
 
     snprintf(title, sizeof(title), "cove: worker %u", index);
-    snprintf(number, sizeof(number), "%u", index);
     become(k, k->worker_exe, argv, in);
 }
 
@@ -114,8 +113,8 @@ static void become_judge(struct keeper *k, int config_fd, int sock)
     become(k, k->judge_exe, argv, in);
 }
 
-static int watch_process(struct keeper *k, struct worker *w, pid_t pid, enum source kind,
-                         uint32_t index, struct cove_err *e)
+int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
+                  struct cove_err *e)
 {
     *w = (struct worker){
         .pid = pid,
@@ -130,7 +129,7 @@ static int watch_process(struct keeper *k, struct worker *w, pid_t pid, enum sou
 
 static int start_one(struct keeper *k, uint32_t index, struct cove_err *e)
 {
-    AUTO_CLOSE int config_fd = config_memfd(&k->config, e);
+    AUTO_CLOSE int config_fd = workers_config_memfd(&k->config, e);
     pid_t pid;
 
     if (config_fd < 0)
@@ -140,7 +139,7 @@ static int start_one(struct keeper *k, uint32_t index, struct cove_err *e)
         return cove_fail_errno(e, COVE_INTERNAL, "fork");
     if (pid == 0)
         become_worker(k, index, config_fd);
-    return watch_process(k, &k->workers[index], pid, SRC_WORKER, index, e);
+    return workers_watch(k, &k->workers[index], pid, SRC_WORKER, index, e);
 }
 
 /* ------------------------------------------------------------------ the judge */
@@ -163,7 +162,7 @@ static bool runs(uint32_t state)
 
 static int start_judge(struct keeper *k, struct cove_err *e)
 {
-    AUTO_CLOSE int config_fd = config_memfd(&k->config, e);
+    AUTO_CLOSE int config_fd = workers_config_memfd(&k->config, e);
     int pair[2], size = 4 << 20;
     pid_t pid;
 
@@ -179,7 +178,7 @@ static int start_judge(struct keeper *k, struct cove_err *e)
         return cove_fail_errno(e, COVE_INTERNAL, "fork");
     }
     k->judge_sock = pair[0];
-    if (watch_process(k, &k->judge, pid, SRC_JUDGE, 0, e) < 0)
+    if (workers_watch(k, &k->judge, pid, SRC_JUDGE, 0, e) < 0)
         return -1;
     for (uint32_t i = 0; i < state_box_count(k->state); i++)
         if (runs(k->boxes[i].info.state))
@@ -196,13 +195,19 @@ static void end_judge(struct keeper *k)
     k->judge = (struct worker){ 0 };
 }
 
-void workers_on_judge_exit(struct keeper *k)
+/* Something that dies as soon as it starts is not started again in a tight loop. */
+void workers_pause_after(struct keeper *k, const struct worker *dead)
 {
     uint64_t now = clock_boot_ms();
 
-    log_event(LOG_LEVEL_ERROR, "judge died", LOG_N("pid", k->judge.pid));
-    if (now - k->judge.began_ms < QUICK_DEATH_MS)
+    if (now - dead->began_ms < QUICK_DEATH_MS)
         k->worker_retry_ms = now + RESTART_PAUSE_MS;
+}
+
+void workers_on_judge_exit(struct keeper *k)
+{
+    log_event(LOG_LEVEL_ERROR, "judge died", LOG_N("pid", k->judge.pid));
+    workers_pause_after(k, &k->judge);
     end_judge(k);
     workers_start(k);
 }
@@ -236,6 +241,10 @@ void workers_start(struct keeper *k)
         return;
     if (!k->judge.pid && start_judge(k, &err) < 0) {
         log_error("judge not started", &err);
+        k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
+    }
+    if (signin_start(k, &err) < 0) {
+        log_error("cove-auth not started", &err);
         k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
     }
     for (int i = 0; i < WORKER_SLOTS; i++)
@@ -318,6 +327,7 @@ void workers_stop(struct keeper *k, bool leave_judge)
 {
     uint64_t until = clock_boot_ms() + DRAIN_MS;
 
+    signin_stop(k);
     workers_drain_all(k);
     while (any_running(k) && clock_boot_ms() < until)
         poll(NULL, 0, 5);

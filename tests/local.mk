@@ -10,5 +10,6 @@ include tests/init.mk
 include tests/policy.mk
 include tests/sandbox.mk
 include tests/fcgi.mk
+include tests/front.mk
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)

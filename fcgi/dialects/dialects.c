@@ -1,5 +1,6 @@
 /* Which dialects there are, and the one path they all share. */
 #include "fcgi/dialects/dialects.h"
+#include "fcgi/metrics.h"
 
 static int health(struct request *req, struct reply *rep, struct cove_err *e)
 {
@@ -23,6 +24,7 @@ const struct dialect health_dialect = {
 
 const struct dialect *const all_dialects[] = {
     &health_dialect,
+    &metrics_dialect,
     &execute_dialect,
     NULL,
 };

@@ -21,7 +21,7 @@ enum { SHOWN_BYTES = 100 }; /* of a command in a message */
 /* ------------------------------------------------------------------ bad news */
 
 static const struct error_reply error_replies[] = {
-    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 400 },
+    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
     { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_CONFLICT, 409 },
     { COVE_TOO_LARGE, 413 }, { COVE_LIMIT, 429 },        { COVE_BUSY, 503 },
     { COVE_INTERNAL, 500 }, /* last: also what unknown codes become */

@@ -11,13 +11,14 @@
 
 struct cove_config {
     /* where */
-    char run_dir[72];      /* sockets, shared memory: gone at reboot */
-    char state_dir[512];   /* sandboxes' files, templates */
-    char keys_file[512];   /* hashed keys and their tenants */
-    char policy_file[512]; /* the deny-list */
-    char profile_dir[512]; /* seccomp profiles */
-    char audit_file[512];  /* "" = no audit log */
-    char libexec_dir[512]; /* cove-init, cove-worker */
+    char run_dir[72];       /* sockets, shared memory: gone at reboot */
+    char state_dir[512];    /* sandboxes' files, templates */
+    char keys_file[512];    /* hashed keys and their tenants */
+    char tenants_file[512]; /* quotas of single tenants; need not be there */
+    char policy_file[512];  /* the deny-list */
+    char profile_dir[512];  /* seccomp profiles */
+    char audit_file[512];   /* "" = no audit log */
+    char libexec_dir[512];  /* cove-init, cove-worker */
     char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */
 
     /* workers */
@@ -29,6 +30,12 @@ struct cove_config {
     uint64_t body_max_bytes; /* of a request that is not a file */
     char cors_origins[512];  /* space-separated, "*" = any, "" = none */
     char log_level[16];
+
+    /* signing in with a password */
+    char pam_service[64]; /* "" = off */
+    char pam_dir[256];
+    char pam_tenant_prefix[32];
+    uint64_t pam_cache_ms; /* how long a worker remembers a yes */
 
     /* sandboxes */
     char template[COVE_TEMPLATE_MAX];
@@ -44,6 +51,11 @@ struct cove_config {
     uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
     uint64_t open_files_max;
     uint64_t file_max_bytes;
+
+    /* quotas of a tenant that tenants_file does not name; 0 = none */
+    uint64_t tenant_requests; /* per second */
+    uint64_t tenant_sandboxes;
+    uint64_t tenant_processes;
 
     /* limits of a command */
     uint64_t command_timeout_ms;

@@ -93,6 +93,10 @@ enum msg_type {
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
+
+    /* --- worker to cove-auth, one question a connection --- */
+    AUTH_ASK = 500, /* tail: user, password, address of the client -> AUTH_VERDICT */
+    AUTH_VERDICT,   /* struct auth_verdict */
 };
 
 /* ------------------------------------------------------------------ processes */
@@ -285,9 +289,10 @@ struct keeper_claim {
     char project[COVE_PROJECT_MAX];
     char template[COVE_TEMPLATE_MAX]; /* "" = the configured default */
     uint32_t flags;
-    uint32_t reserved;
-    uint64_t reuse_ms;    /* 0 = as configured */
-    uint64_t lifetime_ms; /* 0 = as configured */
+    uint32_t key_sandboxes; /* the caller's key allows no more of the tenant's at a time; 0 = as the
+                               tenant */
+    uint64_t reuse_ms;      /* 0 = as configured */
+    uint64_t lifetime_ms;   /* 0 = as configured */
 };
 
 struct keeper_which {
@@ -305,6 +310,11 @@ struct keeper_extend {
     char tenant[COVE_TENANT_MAX];
     char id[24];
     uint64_t lifetime_ms; /* from now */
+};
+
+struct auth_verdict {
+    uint32_t yes;
+    uint32_t wait_ms; /* of a no: PAM was not asked, there were too many failures; try after this */
 };
 
 struct judge_box {

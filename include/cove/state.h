@@ -71,6 +71,12 @@ enum state_counter {
     COUNT_BOXES_RETIRED,
     COUNT_BOXES_LOST, /* init died under it */
     COUNT_WORKER_DEATHS,
+    COUNT_AUTH_FAILURES,  /* 401: a key that is none, or none at all */
+    COUNT_LIMIT_REQUESTS, /* 429: a tenant's or key's quota */
+    COUNT_LIMIT_SANDBOXES,
+    COUNT_LIMIT_PROCESSES,
+    COUNT_BYTES_IN,
+    COUNT_BYTES_OUT,
     STATE_COUNTERS = 32
 };
 
@@ -80,8 +86,8 @@ struct state_task {        /* what one thread of a worker is at, one cache line 
     uint32_t generation;
     uint32_t proc;
     uint64_t since_ms; /* CLOCK_BOOTTIME */
-    char request_id[24];
-    char what[16];
+    char request_id[40]; /* nginx's has 32 digits */
+    char what[24];
 };
 
 struct state; /* a mapping */

@@ -155,6 +155,13 @@ deadline_reaches_daemons() {
     [ -n "$a" ] && [ "$a" = "$b" ]
 }
 
+no_oom_privilege() { # the service has one, its sandboxes must not
+    local out
+    out=$(out_of first 'cat /proc/1/oom_score_adj /proc/self/oom_score_adj; echo -1 >/proc/self/oom_score_adj || echo refused' | tr '\n' ' ')
+    printf '%s' "keeper $(cat /proc/"$(main_pid)"/oom_score_adj), inside $out"
+    [ "$out" = "0 500 refused " ]
+}
+
 exec_policy_denies() {
     local reply
     reply=$(execute first "echo $(printf 'rm -rf /workspace/x' | base64) | base64 -d | sh")
@@ -239,7 +246,7 @@ starts_again() { systemctl start cove && wait_until 60 healthy && [ "$(out_of fi
 
 nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $BOOK/tls.crt $URL/health | grep -x '50[23]'; }
 
-units_are_valid() { systemd-analyze verify --man=no /etc/systemd/system/cove*.service; }
+units_are_valid() { systemd-analyze verify --man=no /etc/systemd/system/cove*.service; } # finds nothing, says nothing
 exposure() { systemd-analyze security --no-pager cove.service | tail -n 1 | grep -o 'Overall.*'; }
 
 # ------------------------------------------------------------------ two boots
@@ -257,6 +264,7 @@ first_boot() {
     check "pids limit holds and is told" pids_limit_holds
     check "a fork bomb hurts only itself" fork_bomb_is_harmless
     check "the deadline reaches a detached daemon" deadline_reaches_daemons
+    check "sandboxes are not spared when the host is out of memory" no_oom_privilege
     check "exec-time policy refuses" exec_policy_denies
     check "a background process counts" start_counter
     check "it survives systemctl restart" survives_restart

@@ -1,0 +1,62 @@
+/* Sandboxes as the operator's commands see them: found by id, by the beginning of one, or by
+ * project. */
+#include <string.h>
+
+#include "boxes.h"
+
+const char *box_state_name(uint32_t state)
+{
+    static const char *const names[] = { "empty",  "building", "warm", "live",
+                                         "ageing", "frozen",   "dying" };
+
+    return state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
+}
+
+/* Every dialect's spelling of an id is taken. */
+static const char *bare_id(const char *word)
+{
+    return strncmp(word, "sandbox_", 8) == 0 || strncmp(word, "sandbox-", 8) == 0 ? word + 8 : word;
+}
+
+static bool fits(const struct box_info *b, const char *word)
+{
+    size_t len = strlen(bare_id(word));
+
+    if (b->state == BOX_EMPTY || b->state == BOX_DYING)
+        return false;
+    return (len >= 4 && strncmp(b->id, bare_id(word), len) == 0) || strcmp(b->project, word) == 0;
+}
+
+int boxes_find(const struct state *s, const char *word, struct box_info *ret, struct cove_err *e)
+{
+    size_t hits = 0;
+
+    for (uint32_t i = 0; i < state_box_count(s); i++) {
+        struct box_info b;
+
+        state_box_read(s, i, &b);
+        if (!fits(&b, word))
+            continue;
+        *ret = b;
+        hits++;
+    }
+    if (hits == 0)
+        return cove_fail(e, COVE_NOT_FOUND, "no sandbox '%.64s' (`cove ls` shows them)", word);
+    if (hits > 1)
+        return cove_fail(e, COVE_CONFLICT, "%zu sandboxes fit '%.64s': say more of the id", hits,
+                         word);
+    return 0;
+}
+
+int boxes_open(const char *word, struct cove_config *ret_config, struct box_info *ret,
+               struct cove_err *e)
+{
+    struct state *s;
+    int rc;
+
+    if (cli_config(ret_config, e) < 0 || cli_state(ret_config, &s, e) < 0)
+        return -1;
+    rc = boxes_find(s, word, ret, e);
+    state_close(s);
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* Finding a sandbox by what an operator types. */
+#ifndef CLI_BOXES_H
+#define CLI_BOXES_H
+
+#include "cli.h"
+
+const char *box_state_name(uint32_t state);
+
+/* An id (any dialect's spelling), the beginning of one, or a project; exactly one must fit. */
+int boxes_find(const struct state *s, const char *word, struct box_info *ret, struct cove_err *e);
+/* The same, from the configuration on. */
+int boxes_open(const char *word, struct cove_config *ret_config, struct box_info *ret,
+               struct cove_err *e);
+
+#endif

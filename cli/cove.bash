@@ -1,0 +1,44 @@
+# bash completion for cove(1)
+
+_cove_words() { # what may follow the words so far
+    case "$1" in
+    '') echo "doctor ls top exec logs kill key policy audit version help" ;;
+    doctor) echo "--json" ;;
+    ls) echo "--all --tenant --json" ;;
+    top) echo "--count --interval --tenant --json" ;;
+    exec) echo "--user --cwd" ;;
+    logs) echo "--follow" ;;
+    key) echo "create list revoke rotate" ;;
+    'key create') echo "--name --expires --dialects --projects --requests --sandboxes --processes --file --json" ;;
+    'key list') echo "--tenant --json --file" ;;
+    'key rotate') echo "--grace --file --json" ;;
+    'key revoke') echo "--file" ;;
+    policy) echo "check test explain diff log seccomp" ;;
+    audit) echo "verify" ;;
+    esac
+}
+
+_cove() {
+    local current=${COMP_WORDS[COMP_CWORD]} words=() word skip=no
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        if [ "$skip" = yes ]; then skip=no; continue; fi
+        case $word in
+        -c | --config) skip=yes ;;
+        -*) ;;
+        *) [ "${#words[@]}" -ge 2 ] || words+=("$word") ;;
+        esac
+    done
+    local path="${words[*]}" list
+    list=$(_cove_words "$path")
+    [ -n "$list" ] || list=$(_cove_words "${words[0]}")
+    case ${words[0]-}:$current in
+    exec:[!-]* | logs:[!-]* | kill:* | exec: | logs:)
+        list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    esac
+    case "$path:$current" in
+    "key revoke:"* | "key rotate:"*) list+=" $(cove key list 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$list" -- "$current")
+}
+
+complete -o default -F _cove cove

@@ -1,0 +1,33 @@
+/* cove doctor: one row per thing that must hold. A check says what it found and, if that is not
+ * well, how to mend it. */
+#ifndef CLI_DOCTOR_H
+#define CLI_DOCTOR_H
+
+#include "cli.h"
+
+enum finding { FOUND_OK, FOUND_WARNING, FOUND_BROKEN };
+
+struct diagnosis {
+    enum finding finding;
+    char what[256]; /* what was found */
+    char fix[256];  /* what to do about it; "" when all is well */
+};
+
+struct patient { /* what the checks look at */
+    struct cove_config config;
+    bool config_ok;
+    struct cove_err config_err;
+};
+
+struct check {
+    const char *name;
+    void (*look)(const struct patient *p, struct diagnosis *d);
+};
+
+extern const struct check host_checks[], server_checks[]; /* end with a NULL name */
+
+void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void fix(struct diagnosis *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

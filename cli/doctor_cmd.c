@@ -1,0 +1,86 @@
+/* cove doctor: runs the checks and shows what they found. */
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cove/buf.h"
+#include "doctor.h"
+
+void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
+{
+    va_list ap;
+
+    d->finding = f;
+    va_start(ap, fmt);
+    vsnprintf(d->what, sizeof(d->what), fmt, ap);
+    va_end(ap);
+}
+
+void fix(struct diagnosis *d, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(d->fix, sizeof(d->fix), fmt, ap);
+    va_end(ap);
+}
+
+static const char *const words[] = {
+    [FOUND_OK] = "ok", [FOUND_WARNING] = "warn", [FOUND_BROKEN] = "FAIL"
+};
+
+static void show(const char *name, const struct diagnosis *d)
+{
+    printf("%-4s  %-11s  %s\n", words[d->finding], name, d->what);
+    if (d->fix[0])
+        printf("                   -> %s\n", d->fix);
+}
+
+static void show_json(struct buf *b, const char *name, const struct diagnosis *d)
+{
+    buf_addf(b, "%s{\"check\":\"%s\",\"finding\":\"%s\",\"what\":", b->len > 1 ? ",\n " : "", name,
+             d->finding == FOUND_BROKEN ? "fail" : words[d->finding]);
+    buf_add_json_str(b, d->what, strlen(d->what));
+    buf_add_str(b, ",\"fix\":");
+    buf_add_json_str(b, d->fix, strlen(d->fix));
+    buf_add_char(b, '}');
+}
+
+static enum finding run_all(const struct patient *p, const struct check *checks, struct buf *json)
+{
+    enum finding worst = FOUND_OK;
+
+    for (; checks->name; checks++) {
+        struct diagnosis d = { 0 };
+
+        checks->look(p, &d);
+        if (json)
+            show_json(json, checks->name, &d);
+        else
+            show(checks->name, &d);
+        worst = d.finding > worst ? d.finding : worst;
+    }
+    return worst;
+}
+
+int cli_doctor(int argc, char **argv)
+{
+    struct patient p = { 0 };
+    enum finding host, server;
+    struct buf json;
+    bool as_json = argc == 2 && strcmp(argv[1], "--json") == 0;
+
+    if (argc > 1 && !as_json)
+        return cli_usage("cove doctor [--json]");
+    p.config_ok = cli_config(&p.config, &p.config_err) == 0;
+    buf_init(&json, 1 << 20);
+    buf_add_char(&json, '[');
+    host = run_all(&p, host_checks, as_json ? &json : NULL);
+    server = run_all(&p, server_checks, as_json ? &json : NULL);
+    if (as_json)
+        printf("%s]\n", json.data);
+    buf_done(&json);
+    return host == FOUND_BROKEN || server == FOUND_BROKEN ? CLI_NO : CLI_OK;
+}

@@ -1,0 +1,183 @@
+/* What the operator wrote and what runs: configuration, policy, keys, coved, workers, nginx, PAM.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/keys.h"
+#include "cove/mem.h"
+#include "cove/policy.h"
+#include "cove/text.h"
+#include "doctor.h"
+
+enum { BEAT_MAX_MS = 10000 };
+
+static void look_config(const struct patient *p, struct diagnosis *d)
+{
+    if (p->config_ok) {
+        found(d, FOUND_OK, "%.200s", cli_config_path());
+        return;
+    }
+    found(d, FOUND_BROKEN, "%.200s", p->config_err.msg);
+    fix(d, "mend that line; `coved --check -c %.120s` tells whether it is well", cli_config_path());
+}
+
+static void look_policy(const struct patient *p, struct diagnosis *d)
+{
+    AUTO_FREE char *bundle = NULL;
+    struct policy *policy = NULL;
+    struct cove_err e;
+    size_t len;
+
+    if (policy_bundle_read(p->config.policy_file, &bundle, &len, &e) < 0 ||
+        policy_compile(bundle, len, &policy, &e) < 0) {
+        found(d, FOUND_BROKEN, "%.200s", e.msg);
+        fix(d, "`cove policy check` names each mistake with its line");
+        return;
+    }
+    found(d, FOUND_OK, "%zu rules", policy_rule_count(policy));
+    policy_free(policy);
+}
+
+static void look_keys(const struct patient *p, struct diagnosis *d)
+{
+    uint64_t now_s = clock_unix_ms() / 1000;
+    size_t valid = 0, count;
+    struct keys_edit edit;
+    struct cove_err e;
+    struct stat st;
+
+    if (stat(p->config.keys_file, &st) < 0) {
+        found(d, FOUND_BROKEN, "%.200s is not there", p->config.keys_file);
+        fix(d, "cove key create default --name first");
+        return;
+    }
+    if (st.st_mode & 0022) {
+        found(d, FOUND_BROKEN, "%.200s can be written by others than its owner",
+              p->config.keys_file);
+        fix(d, "chmod 600 %.200s", p->config.keys_file);
+        return;
+    }
+    if (keys_edit_begin(p->config.keys_file, &edit, &e) < 0) {
+        found(d, FOUND_BROKEN, "%.200s", e.msg);
+        fix(d, "mend that line: until then the keys from before hold");
+        return;
+    }
+    for (size_t i = 0; i < edit.keys.count; i++)
+        valid += !key_expired(&edit.keys.items[i], now_s);
+    count = edit.keys.count;
+    keys_edit_done(&edit);
+    found(d, valid ? FOUND_OK : FOUND_WARNING, "%zu keys, %zu of them expired", count,
+          count - valid);
+    if (!valid)
+        fix(d, "nobody can sign in: cove key create TENANT");
+}
+
+/* The pid file is locked as long as a keeper lives, whatever the number in it says. */
+static void look_keeper(const struct patient *p, struct diagnosis *d)
+{
+    char path[128];
+    AUTO_CLOSE int fd = -1;
+
+    snprintf(path, sizeof(path), "%s/coved.pid", p->config.run_dir);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0) {
+        found(d, FOUND_OK, "coved runs in %s", p->config.run_dir);
+        return;
+    }
+    found(d, FOUND_BROKEN, "coved does not run (%s)", path);
+    fix(d, "systemctl start cove, and see: journalctl -u cove -n 20");
+}
+
+static void look_workers(const struct patient *p, struct diagnosis *d)
+{
+    uint64_t now = clock_boot_ms();
+    uint32_t alive = 0, stuck = 0;
+    struct cove_err e;
+    struct state *s;
+
+    if (cli_state(&p->config, &s, &e) < 0) {
+        found(d, FOUND_BROKEN, "%.200s", e.msg);
+        return;
+    }
+    for (uint32_t i = 0; i < state_worker_count(s); i++) {
+        if (!state_worker_pid(s, i))
+            continue;
+        alive++;
+        stuck += now - state_worker_beat_ms(s, i) > BEAT_MAX_MS;
+    }
+    state_close(s);
+    if (alive && !stuck) {
+        found(d, FOUND_OK, "%u, all answering", alive);
+        return;
+    }
+    found(d, FOUND_BROKEN, "%u workers, %u of them without a heartbeat for 10 s", alive, stuck);
+    fix(d, "kill -HUP $(cat %.72s/coved.pid) starts new ones; the log says why", p->config.run_dir);
+}
+
+/* ------------------------------------------------------------------ nginx */
+
+static int run_quietly(char *const argv[])
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+
+        dup2(null, 0);
+        dup2(null, 1);
+        dup2(null, 2);
+        execvp(argv[0], argv);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+static void look_nginx(const struct patient *p, struct diagnosis *d)
+{
+    char *const test[] = { "/usr/sbin/nginx", "-t", "-q", NULL };
+    char path[128];
+    int rc = run_quietly(test);
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/fcgi.sock", p->config.run_dir);
+    if (rc == 127) {
+        found(d, FOUND_BROKEN, "nginx is not installed");
+        fix(d, "apt install nginx");
+    } else if (rc != 0) {
+        found(d, FOUND_BROKEN, "nginx does not accept its configuration");
+        fix(d, "`nginx -t` names the file and the line");
+    } else if (stat(path, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+        found(d, FOUND_BROKEN, "%s is not there for nginx to connect to", path);
+        fix(d, "start coved");
+    } else {
+        found(d, FOUND_OK, "its configuration is fine; %s is there", path);
+    }
+}
+
+static void look_pam(const struct patient *p, struct diagnosis *d)
+{
+    (void)p;
+    if (access("/etc/pam.d/cove", F_OK) == 0) {
+        found(d, FOUND_OK, "/etc/pam.d/cove");
+        return;
+    }
+    found(d, FOUND_WARNING, "/etc/pam.d/cove is not there: signing in by password is off");
+    fix(d, "copy pam.d/cove from %s there, if you want it", COVE_DATADIR);
+}
+
+const struct check server_checks[] = {
+    { "config", look_config },   { "policy", look_policy },
+    { "keys", look_keys },       { "coved", look_keeper },
+    { "workers", look_workers }, { "nginx", look_nginx },
+    { "pam", look_pam },         { NULL },
+};

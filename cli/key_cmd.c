@@ -1,0 +1,346 @@
+/* cove key create|list|revoke|rotate. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+#include "cove/dialect.h"
+#include "cove/keys.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+
+struct options {
+    char file[512];
+    const char *tenant; /* list: only of this one */
+    const char *grace;  /* rotate: how long the old one goes on */
+    struct key key;     /* what create was told */
+    bool json;
+};
+
+/* ------------------------------------------------------------------ options */
+
+static int set_expiry(struct key *key, const char *text, struct cove_err *e)
+{
+    uint64_t now_s = clock_unix_ms() / 1000;
+
+    if (keys_parse_time(text, now_s, &key->expires_s, e) < 0)
+        return cove_context(e, "--expires");
+    if (key->expires_s <= now_s)
+        return cove_fail(e, COVE_INVALID, "--expires: %.40s is in the past", text);
+    return 0;
+}
+
+static int check_dialects(const char *list, struct cove_err *e)
+{
+    char copy[64], *rest = copy, *one;
+
+    text_copy(copy, sizeof(copy), list);
+    while ((one = strsep(&rest, ",")))
+        if (dialect_number(one) == DIALECT_NONE && strcmp(one, "metrics") != 0)
+            return cove_fail(
+                e, COVE_INVALID,
+                "--dialects: '%.40s' is none of execute, executor, e2b, relay, agent, metrics",
+                one);
+    return 0;
+}
+
+static int set_scope(struct key *key, const char *setting, const char *value, struct cove_err *e)
+{
+    if (keys_set(key, setting, value, e) < 0)
+        return -1;
+    return strcmp(setting, "dialects") == 0 ? check_dialects(value, e) : 0;
+}
+
+static int set_name(struct key *key, const char *name, struct cove_err *e)
+{
+    if (!keys_is_name(name) || !text_copy(key->name, sizeof(key->name), name))
+        return cove_fail(e, COVE_INVALID, "--name: 1 to 63 letters, digits, '.', '_', '-'");
+    return 0;
+}
+
+static const struct option longs[] = {
+    { "file", required_argument, NULL, 'f' },
+    { "name", required_argument, NULL, 'n' },
+    { "expires", required_argument, NULL, 'x' },
+    { "dialects", required_argument, NULL, 's' },
+    { "projects", required_argument, NULL, 's' },
+    { "requests", required_argument, NULL, 's' },
+    { "sandboxes", required_argument, NULL, 's' },
+    { "processes", required_argument, NULL, 's' },
+    { "tenant", required_argument, NULL, 't' },
+    { "grace", required_argument, NULL, 'g' },
+    { "json", no_argument, NULL, 'j' },
+    { 0 },
+};
+
+/* 0; CLI_ERROR after saying what is wrong. */
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    struct cove_config config;
+    struct cove_err e = { 0 };
+    int c, index = 0, rc = 0;
+
+    *o = (struct options){ 0 };
+    optind = 1;
+    while (rc == 0 && (c = getopt_long(argc, argv, "f:n:j", longs, &index)) != -1) {
+        if (c == 'f')
+            text_copy(o->file, sizeof(o->file), optarg);
+        else if (c == 'n')
+            rc = set_name(&o->key, optarg, &e);
+        else if (c == 'x')
+            rc = set_expiry(&o->key, optarg, &e);
+        else if (c == 's')
+            rc = set_scope(&o->key, longs[index].name, optarg, &e);
+        else if (c == 't')
+            o->tenant = optarg;
+        else if (c == 'g')
+            o->grace = optarg;
+        else if (c == 'j')
+            o->json = true;
+        else
+            return CLI_ERROR;
+    }
+    if (rc == 0 && !o->file[0]) {
+        rc = cli_config(&config, &e);
+        if (rc == 0)
+            text_copy(o->file, sizeof(o->file), config.keys_file);
+    }
+    return rc < 0 ? cli_fail(&e) : 0;
+}
+
+/* ------------------------------------------------------------------ showing */
+
+/* What only this moment knows goes to stdout alone, so that it can be piped; the rest is for
+ * people. */
+static void show_new(const struct options *o, const char *text, const struct key *key)
+{
+    char id[KEY_ID_LEN + 1];
+
+    keys_id(key, id);
+    if (o->json) {
+        printf("{\"key\":\"%s\",\"id\":\"%s\",\"tenant\":\"%s\",\"name\":\"%s\"}\n", text, id,
+               key->tenant, key->name);
+        return;
+    }
+    printf("%s\n", text);
+    fprintf(stderr, "key %s of tenant %s. It is shown this once: the server keeps only its hash.\n",
+            id, key->tenant);
+}
+
+static void format_day(uint64_t at_s, const char *otherwise, char out[32])
+{
+    time_t t = (time_t)at_s;
+    struct tm tm;
+
+    if (at_s)
+        strftime(out, 32, "%Y-%m-%d %H:%M", gmtime_r(&t, &tm));
+    else
+        text_copy(out, 32, otherwise);
+}
+
+static void show_row(const struct key *k)
+{
+    char id[KEY_ID_LEN + 1], created[32], expires[32];
+
+    keys_id(k, id);
+    format_day(k->created_s, "-", created);
+    format_day(k->expires_s, "never", expires);
+    if (key_expired(k, clock_unix_ms() / 1000))
+        text_copy(expires, sizeof(expires), "EXPIRED");
+    printf("%-16s  %-16s  %-16s  %-16s  %-16s  %-16s  %s\n", id, k->tenant,
+           k->name[0] ? k->name : "-", created, expires, k->dialects[0] ? k->dialects : "all",
+           k->projects[0] ? k->projects : "all");
+}
+
+static void add_member(struct buf *b, const char *name, const char *value)
+{
+    buf_addf(b, ",\"%s\":", name);
+    buf_add_json_str(b, value, strlen(value));
+}
+
+static void show_row_json(const struct key *k, bool first)
+{
+    char id[KEY_ID_LEN + 1];
+    struct buf b;
+
+    keys_id(k, id);
+    buf_init(&b, 16 * 1024);
+    buf_addf(&b, "%s{\"id\":\"%s\"", first ? "" : ",\n ", id);
+    add_member(&b, "tenant", k->tenant);
+    add_member(&b, "name", k->name);
+    add_member(&b, "dialects", k->dialects);
+    add_member(&b, "projects", k->projects);
+    buf_addf(&b,
+             ",\"created\":%llu,\"expires\":%llu,\"requests\":%llu,\"sandboxes\":%llu,"
+             "\"processes\":%llu}",
+             (unsigned long long)k->created_s, (unsigned long long)k->expires_s,
+             (unsigned long long)k->limits.requests, (unsigned long long)k->limits.sandboxes,
+             (unsigned long long)k->limits.processes);
+    fputs(b.data, stdout);
+    buf_done(&b);
+}
+
+/* ------------------------------------------------------------------ the four verbs */
+
+static int create(int argc, char **argv)
+{
+    char text[KEY_TEXT_LEN + 1];
+    struct keys_edit edit;
+    struct options o;
+    struct cove_err e;
+    int rc;
+
+    if (parse_options(argc, argv, &o) != 0)
+        return CLI_ERROR;
+    if (argc - optind != 1 || !keys_is_name(argv[optind]) ||
+        !text_copy(o.key.tenant, sizeof(o.key.tenant), argv[optind]))
+        return cli_usage(
+            "cove key create TENANT [--name NAME] [--expires 90d|2027-01-31] [--dialects "
+            "D,D] [--projects GLOB,GLOB] [--requests N] [--sandboxes N] [--processes N]");
+    if (keys_edit_begin(o.file, &edit, &e) < 0)
+        return cli_fail(&e);
+    keys_new(text, &o.key);
+    rc = keys_edit_commit(&edit, NULL, &o.key, 1, &e);
+    keys_edit_done(&edit);
+    if (rc < 0)
+        return cli_fail(&e);
+    show_new(&o, text, &o.key);
+    return CLI_OK;
+}
+
+static int list(int argc, char **argv)
+{
+    struct keys_edit edit;
+    struct options o;
+    struct cove_err e;
+    bool first = true;
+
+    if (parse_options(argc, argv, &o) != 0)
+        return CLI_ERROR;
+    if (optind != argc)
+        return cli_usage("cove key list [--tenant T] [--json]");
+    if (keys_edit_begin(o.file, &edit, &e) < 0)
+        return cli_fail(&e);
+    if (o.json)
+        fputs("[", stdout);
+    else
+        printf("%-16s  %-16s  %-16s  %-16s  %-16s  %-16s  %s\n", "KEY", "TENANT", "NAME", "CREATED",
+               "EXPIRES", "DIALECTS", "PROJECTS");
+    for (size_t i = 0; i < edit.keys.count; i++) {
+        const struct key *k = &edit.keys.items[i];
+
+        if (o.tenant && strcmp(o.tenant, k->tenant) != 0)
+            continue;
+        if (o.json)
+            show_row_json(k, first);
+        else
+            show_row(k);
+        first = false;
+    }
+    if (o.json)
+        puts("]");
+    keys_edit_done(&edit);
+    return CLI_OK;
+}
+
+/* By its public name, or by its own name if only one has it. */
+static int find(const struct keys *keys, const char *word, const struct key **ret,
+                struct cove_err *e)
+{
+    const struct key *found = keys_find_id(keys, word);
+    size_t hits = found ? 1 : 0, by_name = found ? 0 : keys->count;
+
+    for (size_t i = 0; i < by_name; i++) {
+        if (strcmp(keys->items[i].name, word) != 0)
+            continue;
+        found = &keys->items[i];
+        hits++;
+    }
+    if (hits == 0)
+        return cove_fail(e, COVE_NOT_FOUND, "no key '%.64s' (`cove key list` shows them)", word);
+    if (hits > 1)
+        return cove_fail(e, COVE_CONFLICT, "%zu keys are named '%.64s': say which by its id", hits,
+                         word);
+    *ret = found;
+    return 0;
+}
+
+static int revoke(int argc, char **argv)
+{
+    const struct key *key = NULL;
+    struct keys_edit edit;
+    struct options o;
+    struct cove_err e;
+    int rc;
+
+    if (parse_options(argc, argv, &o) != 0)
+        return CLI_ERROR;
+    if (argc - optind != 1)
+        return cli_usage("cove key revoke ID|NAME");
+    if (keys_edit_begin(o.file, &edit, &e) < 0)
+        return cli_fail(&e);
+    rc = find(&edit.keys, argv[optind], &key, &e);
+    if (rc == 0)
+        rc = keys_edit_commit(&edit, key, NULL, 0, &e);
+    if (rc == 0)
+        fprintf(stderr, "revoked: %s of tenant %s\n", argv[optind], key->tenant);
+    keys_edit_done(&edit);
+    return rc < 0 ? cli_fail(&e) : CLI_OK;
+}
+
+/* The new key has the old one's scopes. With --grace the old one is written again with an earlier
+ * end. */
+static int replace(struct keys_edit *edit, const struct key *old, const char *grace,
+                   char text[KEY_TEXT_LEN + 1], struct key *ret, struct cove_err *e)
+{
+    struct key add[2] = { *old, *old };
+    uint64_t end_s = 0;
+
+    keys_new(text, &add[0]);
+    if (grace && keys_parse_time(grace, clock_unix_ms() / 1000, &end_s, e) < 0)
+        return cove_context(e, "--grace");
+    if (!add[1].expires_s || add[1].expires_s > end_s)
+        add[1].expires_s = end_s;
+    *ret = add[0];
+    return keys_edit_commit(edit, old, add, grace ? 2 : 1, e);
+}
+
+static int rotate(int argc, char **argv)
+{
+    const struct key *old = NULL;
+    char text[KEY_TEXT_LEN + 1];
+    struct keys_edit edit;
+    struct options o;
+    struct cove_err e;
+    int rc;
+
+    if (parse_options(argc, argv, &o) != 0)
+        return CLI_ERROR;
+    if (argc - optind != 1)
+        return cli_usage("cove key rotate ID|NAME [--grace 1h]");
+    if (keys_edit_begin(o.file, &edit, &e) < 0)
+        return cli_fail(&e);
+    rc = find(&edit.keys, argv[optind], &old, &e);
+    if (rc == 0)
+        rc = replace(&edit, old, o.grace, text, &o.key, &e);
+    keys_edit_done(&edit);
+    if (rc < 0)
+        return cli_fail(&e);
+    show_new(&o, text, &o.key);
+    return CLI_OK;
+}
+
+static const struct cli_command commands[] = {
+    { "create", create, "TENANT [--name N] [--expires T] [--dialects D,D] [--projects G,G] ..." },
+    { "list", list, "[--tenant T] [--json]" },
+    { "revoke", revoke, "ID|NAME" },
+    { "rotate", rotate, "ID|NAME [--grace 1h]" },
+    { NULL },
+};
+
+int cli_key(int argc, char **argv)
+{
+    return cli_dispatch("cove key", commands, argc, argv);
+}

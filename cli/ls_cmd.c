@@ -1,0 +1,280 @@
+/* cove ls, cove top: the sandboxes, and what they use. */
+#include <getopt.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boxes.h"
+#include "cove/buf.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "usage.h"
+
+struct options {
+    bool json, all;
+    const char *tenant;
+    uint64_t count, interval_ms; /* top */
+};
+
+struct row {
+    struct box_info box;
+    struct usage usage;
+    double cpu; /* in percent of one cpu */
+};
+
+struct rows {
+    struct row *items;
+    size_t count;
+};
+
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    static const struct option longs[] = {
+        { "json", no_argument, NULL, 'j' },           { "all", no_argument, NULL, 'a' },
+        { "tenant", required_argument, NULL, 't' },   { "count", required_argument, NULL, 'n' },
+        { "interval", required_argument, NULL, 'i' }, { 0 }
+    };
+    struct cove_err e;
+    int c;
+
+    *o = (struct options){ .interval_ms = 1000 };
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "jat:n:i:", longs, NULL)) != -1) {
+        if (c == 'j')
+            o->json = true;
+        else if (c == 'a')
+            o->all = true;
+        else if (c == 't')
+            o->tenant = optarg;
+        else if (c == 'n' && text_parse_u64(optarg, &o->count, &e) == 0)
+            continue;
+        else if (c == 'i' && text_parse_ms(optarg, &o->interval_ms, &e) == 0 &&
+                 o->interval_ms >= 100)
+            continue;
+        else
+            return -1;
+    }
+    return optind == argc ? 0 : -1;
+}
+
+/* Those of the pool are nobody's: only --all shows them. */
+static bool wanted(const struct box_info *b, const struct options *o)
+{
+    bool owned = b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_FROZEN;
+
+    if (o->tenant && strcmp(o->tenant, b->tenant) != 0)
+        return false;
+    return owned || (o->all && b->state != BOX_EMPTY);
+}
+
+static int by_tenant_and_project(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    int order = strcmp(x->box.tenant, y->box.tenant);
+
+    return order ? order : strcmp(x->box.project, y->box.project);
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+
+    return (x->cpu < y->cpu) - (x->cpu > y->cpu);
+}
+
+static struct rows collect(const struct state *s, const struct options *o)
+{
+    struct rows r = { .items = calloc(state_box_count(s), sizeof(*r.items)) };
+
+    for (uint32_t i = 0; r.items && i < state_box_count(s); i++) {
+        struct row *row = &r.items[r.count];
+
+        state_box_read(s, i, &row->box);
+        if (!wanted(&row->box, o))
+            continue;
+        usage_of(&row->box, &row->usage);
+        r.count++;
+    }
+    if (r.count)
+        qsort(r.items, r.count, sizeof(*r.items), by_tenant_and_project);
+    return r;
+}
+
+/* ------------------------------------------------------------------ showing */
+
+static void format_span(uint64_t ms, char out[16])
+{
+    uint64_t s = ms / 1000;
+
+    if (s < 120)
+        snprintf(out, 16, "%us", (unsigned)s);
+    else if (s < 7200)
+        snprintf(out, 16, "%um", (unsigned)(s / 60));
+    else
+        snprintf(out, 16, "%uh", (unsigned)(s / 3600));
+}
+
+static void show_row(const struct row *r, bool with_cpu)
+{
+    const struct box_info *b = &r->box;
+    uint64_t now = clock_boot_ms();
+    char age[16] = "-", left[16] = "-", memory[32];
+
+    if (b->created_ms && b->created_ms <= now)
+        format_span(now - b->created_ms, age);
+    if (b->dies_at_ms > now)
+        format_span(b->dies_at_ms - now, left);
+    text_format_bytes(r->usage.memory_bytes, memory);
+    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5llu", b->id, box_state_name(b->state),
+           b->tenant[0] ? b->tenant : "-", b->project[0] ? b->project : "-", age, left, memory,
+           (unsigned long long)r->usage.pids);
+    if (with_cpu)
+        printf("  %6.1f%%", r->cpu);
+    printf("\n");
+}
+
+static void show_table(const struct rows *rows, bool with_cpu)
+{
+    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5s%s\n", "SANDBOX", "STATE", "TENANT",
+           "PROJECT", "AGE", "LEFT", "MEMORY", "PROCS", with_cpu ? "      CPU" : "");
+    for (size_t i = 0; i < rows->count; i++)
+        show_row(&rows->items[i], with_cpu);
+}
+
+static void add_json(struct buf *b, const struct row *r)
+{
+    const struct box_info *box = &r->box;
+
+    buf_addf(b, "{\"id\":\"%s\",\"state\":\"%s\",\"tenant\":", box->id, box_state_name(box->state));
+    buf_add_json_str(b, box->tenant, strlen(box->tenant));
+    buf_add_str(b, ",\"project\":");
+    buf_add_json_str(b, box->project, strlen(box->project));
+    buf_add_str(b, ",\"template\":");
+    buf_add_json_str(b, box->template, strlen(box->template));
+    buf_addf(b,
+             ",\"pid\":%u,\"created_unix_ms\":%llu,\"memory_bytes\":%llu,\"processes\":%llu,"
+             "\"cpu_us\":%llu,\"cpu_percent\":%.1f}",
+             box->init_pid, (unsigned long long)box->created_unix_ms,
+             (unsigned long long)r->usage.memory_bytes, (unsigned long long)r->usage.pids,
+             (unsigned long long)r->usage.cpu_us, r->cpu);
+}
+
+static void show_json(const struct rows *rows)
+{
+    struct buf b;
+
+    buf_init(&b, 64 << 20);
+    buf_add_char(&b, '[');
+    for (size_t i = 0; i < rows->count; i++) {
+        if (i)
+            buf_add_str(&b, ",\n ");
+        add_json(&b, &rows->items[i]);
+    }
+    printf("%s]\n", b.data);
+    buf_done(&b);
+}
+
+/* ------------------------------------------------------------------ ls, top */
+
+static int attach(struct state **ret, struct cove_err *e)
+{
+    struct cove_config config;
+
+    return cli_config(&config, e) < 0 ? -1 : cli_state(&config, ret, e);
+}
+
+int cli_ls(int argc, char **argv)
+{
+    struct options o;
+    struct cove_err e;
+    struct state *s;
+    struct rows rows;
+
+    if (parse_options(argc, argv, &o) < 0)
+        return cli_usage("cove ls [--all] [--tenant T] [--json]");
+    if (attach(&s, &e) < 0)
+        return cli_fail(&e);
+    rows = collect(s, &o);
+    if (o.json)
+        show_json(&rows);
+    else
+        show_table(&rows, false);
+    free(rows.items);
+    state_close(s);
+    return CLI_OK;
+}
+
+static const struct row *find_row(const struct rows *rows, const char *id)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (strcmp(rows->items[i].box.id, id) == 0)
+            return &rows->items[i];
+    return NULL;
+}
+
+static void rate(struct rows *now, const struct rows *before, uint64_t span_ms)
+{
+    for (size_t i = 0; i < now->count; i++) {
+        struct row *r = &now->items[i];
+        const struct row *was = find_row(before, r->box.id);
+
+        if (was && r->usage.cpu_us >= was->usage.cpu_us && span_ms)
+            r->cpu = (double)(r->usage.cpu_us - was->usage.cpu_us) / 10.0 / (double)span_ms;
+    }
+    if (now->count)
+        qsort(now->items, now->count, sizeof(*now->items), by_cpu);
+}
+
+static void show_top(const struct state *s, const struct rows *rows, const struct options *o)
+{
+    if (o->json) {
+        show_json(rows);
+        return;
+    }
+    if (isatty(STDOUT_FILENO))
+        printf("\033[H\033[J");
+    printf("%zu sandboxes, %llu requests, %llu commands, %llu refused, %llu over quota\n\n",
+           rows->count, (unsigned long long)state_counter_sum(s, COUNT_REQUESTS),
+           (unsigned long long)state_counter_sum(s, COUNT_SPAWNS),
+           (unsigned long long)state_counter_sum(s, COUNT_REFUSALS),
+           (unsigned long long)(state_counter_sum(s, COUNT_LIMIT_REQUESTS) +
+                                state_counter_sum(s, COUNT_LIMIT_SANDBOXES)));
+    show_table(rows, true);
+    fflush(stdout);
+}
+
+/* On a terminal until it is interrupted; into a pipe once, unless a count is given. */
+int cli_top(int argc, char **argv)
+{
+    struct options o;
+    struct cove_err e;
+    struct state *s;
+    struct rows before;
+    uint64_t began = clock_boot_ms();
+
+    if (parse_options(argc, argv, &o) < 0)
+        return cli_usage("cove top [--count N] [--interval 1s] [--tenant T] [--json]");
+    if (!o.count && (o.json || !isatty(STDOUT_FILENO)))
+        o.count = 1;
+    if (attach(&s, &e) < 0)
+        return cli_fail(&e);
+    before = collect(s, &o);
+    for (uint64_t i = 0; !o.count || i < o.count; i++) {
+        struct rows now;
+        uint64_t at;
+
+        poll(NULL, 0, (int)o.interval_ms);
+        now = collect(s, &o);
+        at = clock_boot_ms();
+        rate(&now, &before, at - began);
+        show_top(s, &now, &o);
+        free(before.items);
+        before = now;
+        began = at;
+    }
+    free(before.items);
+    state_close(s);
+    return CLI_OK;
+}

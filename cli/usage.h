@@ -1,0 +1,18 @@
+/* What a sandbox uses right now, read from its cgroups: v2's, and v1's where the controllers are
+ * there. */
+#ifndef CLI_USAGE_H
+#define CLI_USAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/state.h"
+
+struct usage {
+    uint64_t cpu_us; /* since it was made */
+    uint64_t memory_bytes, pids;
+};
+
+bool usage_of(const struct box_info *box, struct usage *ret); /* false: it is gone */
+
+#endif

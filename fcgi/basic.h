@@ -1,0 +1,26 @@
+/* HTTP Basic: a name and a password, asked of cove-auth, which asks PAM. */
+#ifndef COVE_FCGI_BASIC_H
+#define COVE_FCGI_BASIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cove/msg.h"
+
+struct request;
+
+enum { BASIC_USER_MAX = 64, BASIC_PASSWORD_MAX = 512 };
+
+struct basic {
+    char user[BASIC_USER_MAX];
+    char password[BASIC_PASSWORD_MAX];
+};
+
+/* Is it "Basic <base64 of name:password>"? Strict: bad base64, a NUL, an odd name, an empty
+ * password are none. */
+bool basic_decode(const char *header, struct basic *ret);
+
+/* The tenant, if the request carries a name and password that PAM knows. */
+bool basic_sign_in(const struct request *req, char tenant[COVE_TENANT_MAX]);
+
+#endif

@@ -1,0 +1,134 @@
+/* The caller: recalled by the key's public name, which nginx got from the auth subrequest and no
+ * client can set. */
+#include "fcgi/caller.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/meters.h"
+#include "cove/text.h"
+#include "fcgi/core.h"
+#include "fcgi/http.h"
+
+static int load(const char *path, void **ret, struct cove_err *e)
+{
+    AUTO_FREE char *text = NULL;
+    struct tenants *t;
+    size_t len;
+
+    if (live_read_file(path, KEYS_FILE_MAX, &text, &len, e) < 0)
+        return -1;
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        abort();
+    if (tenants_parse(text, t, e) < 0) {
+        free(t);
+        return cove_context(e, "%s", path);
+    }
+    *ret = t;
+    return 0;
+}
+
+static void unload(void *value)
+{
+    tenants_done(value);
+    free(value);
+}
+
+const struct live_kind tenants_kind = {
+    .what = "tenants",
+    .load = load,
+    .free = unload,
+    .generation = state_keys_generation, /* published together */
+};
+
+static int find_key(struct caller *c, const struct request *req, struct cove_err *e)
+{
+    const char *id = request_param(req, "COVE_KEY");
+
+    if (!*id)
+        return 0; /* nobody yet, or signed in by password: the tenant says it all */
+    c->key = c->keys ? keys_find_id(c->keys->value, id) : NULL;
+    if (!c->key || key_expired(c->key, clock_unix_ms() / 1000) ||
+        strcmp(c->key->tenant, req->tenant) != 0)
+        return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+    return 0;
+}
+
+int caller_begin(struct caller *c, struct live *keys, struct live *tenants, struct request *req,
+                 struct cove_err *e)
+{
+    const struct cove_config *config = req->core->config;
+    const struct quota defaults = {
+        .requests = config->tenant_requests,
+        .sandboxes = config->tenant_sandboxes,
+        .processes = config->tenant_processes,
+    };
+
+    *c = (struct caller){ .keys = live_get(keys), .tenants = live_get(tenants) };
+    c->quota = tenants_quota(c->tenants ? c->tenants->value : NULL, req->tenant, &defaults);
+    req->core->caller = c;
+    return find_key(c, req, e);
+}
+
+void caller_end(struct caller *c)
+{
+    live_put(c->keys);
+    live_put(c->tenants);
+}
+
+/* ------------------------------------------------------------------ admission */
+
+static int admit_pace(struct request *req, const char *kind, const char *who, uint64_t per_second,
+                      struct cove_err *e)
+{
+    uint64_t wait_ms;
+
+    if (!per_second || !req->core->meters)
+        return 0;
+    wait_ms = meters_admit(req->core->meters, kind, who, per_second, clock_boot_ms() * 1000);
+    if (!wait_ms)
+        return 0;
+    req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
+    core_count(req->core, COUNT_LIMIT_REQUESTS, 1);
+    return cove_fail(e, COVE_LIMIT, "quota: this %s may send %llu requests a second", kind,
+                     (unsigned long long)per_second);
+}
+
+static int admit_key(struct request *req, const struct key *key, const char *dialect,
+                     struct cove_err *e)
+{
+    char id[KEY_ID_LEN + 1];
+
+    if (!key_may_dialect(key, dialect))
+        return cove_fail(e, COVE_FORBIDDEN, "this key is for %s, not for %s", key->dialects,
+                         dialect);
+    keys_id(key, id);
+    return admit_pace(req, "key", id, key->limits.requests, e);
+}
+
+int caller_admit(struct request *req, const char *dialect, struct cove_err *e)
+{
+    const struct caller *c = req->core ? req->core->caller : NULL;
+
+    if (!c)
+        return 0;
+    if (c->key && admit_key(req, c->key, dialect, e) < 0)
+        return -1;
+    return admit_pace(req, "tenant", req->tenant, c->quota.requests, e);
+}
+
+int caller_may_project(const struct core *core, const char *project, struct cove_err *e)
+{
+    const struct caller *c = core->caller;
+
+    if (c && c->key && !key_may_project(c->key, project))
+        return cove_fail(e, COVE_FORBIDDEN, "this key is for the projects %.100s",
+                         c->key->projects);
+    return 0;
+}
+
+uint32_t caller_sandboxes(const struct core *core)
+{
+    return core->caller && core->caller->key ? (uint32_t)core->caller->key->limits.sandboxes : 0;
+}

@@ -1,0 +1,36 @@
+/* Who asks, for one request: the key that nginx was told about, what it may do, and what its tenant
+ * may use. */
+#ifndef COVE_FCGI_CALLER_H
+#define COVE_FCGI_CALLER_H
+
+#include "cove/keys.h"
+#include "fcgi/live.h"
+
+struct core;
+struct request;
+
+extern const struct live_kind
+    tenants_kind; /* of <run_dir>/tenants; the value is a struct tenants */
+
+struct caller {
+    struct live_ref *keys, *tenants; /* held until the request is over */
+    const struct key *key;           /* NULL: signed in without one */
+    struct quota quota;              /* the tenant's */
+};
+
+/* COVE_UNAUTHORIZED when the key was revoked or ran out since nginx asked. */
+int caller_begin(struct caller *c, struct live *keys, struct live *tenants, struct request *req,
+                 struct cove_err *e);
+void caller_end(struct caller *c);
+
+/*
+ * Before a handler is called: may this key speak this dialect, and is there room in the quota of
+ * requests? COVE_FORBIDDEN, or COVE_LIMIT with req->retry_after_s set.
+ */
+int caller_admit(struct request *req, const char *dialect, struct cove_err *e);
+
+/* In the core, where the project is known. core->caller may be NULL: no scope. */
+int caller_may_project(const struct core *core, const char *project, struct cove_err *e);
+uint32_t caller_sandboxes(const struct core *core); /* for struct keeper_claim */
+
+#endif

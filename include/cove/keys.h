@@ -1,0 +1,112 @@
+/*
+ * Keys and tenants: who may call, as whom, how much, until when.
+ *
+ *   keys      <sha256 hex> <tenant> <name> [created= expires= dialects= projects= requests=
+ * sandboxes= processes=] tenants   <tenant> [requests= sandboxes= processes=]
+ *
+ * A line each, '#' begins a comment. The key itself is nowhere: only its hash is kept. An unknown
+ * setting refuses the whole file: a typo in `expires=` must not make a key that lives forever.
+ */
+#ifndef COVE_KEYS_H
+#define COVE_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cove/buf.h"
+#include "cove/err.h"
+#include "cove/msg.h"
+
+enum {
+    KEY_HASH_BYTES = 32,
+    KEY_ID_LEN = 16, /* hex digits: a key's public name, the beginning of its hash */
+    KEY_NAME_MAX = 64,
+    KEY_TEXT_LEN = 4 + 40, /* "e2b_" and 40 hex digits, as existing clients check it */
+    KEYS_FILE_MAX = 16 * 1024 * 1024,
+};
+
+struct quota {         /* 0 = no limit */
+    uint64_t requests; /* per second */
+    uint64_t sandboxes;
+    uint64_t processes; /* in the background */
+};
+
+struct key {
+    unsigned char hash[KEY_HASH_BYTES];
+    char tenant[COVE_TENANT_MAX];
+    char name[KEY_NAME_MAX];
+    uint64_t created_s, expires_s; /* unix time; 0 = not told, never */
+    char dialects[64];             /* "execute,e2b"; "" = all */
+    char projects[256];            /* globs, "web-*,ci"; "" = all */
+    struct quota limits;           /* on top of the tenant's */
+};
+
+struct keys {
+    struct key *items;
+    size_t count;
+};
+
+/* "line 3: ..." when one is none. */
+int keys_parse(const char *text, struct keys *ret, struct cove_err *e);
+void keys_done(struct keys *k);
+/* One line of the file, with its line feed. */
+int keys_format(const struct key *key, struct buf *out);
+
+void keys_hash(const char *key, unsigned char ret[KEY_HASH_BYTES]);
+void keys_id(const struct key *key, char ret[KEY_ID_LEN + 1]);
+
+/* The key whose hash this is, or NULL. Takes the same time wherever it stands, and if it stands
+ * nowhere. */
+const struct key *keys_find(const struct keys *k, const unsigned char hash[KEY_HASH_BYTES]);
+/* By its public name; NULL if there is none, or more than one. */
+const struct key *keys_find_id(const struct keys *k, const char *id);
+
+bool key_expired(const struct key *key, uint64_t now_s);
+bool key_may_dialect(const struct key *key, const char *dialect);
+bool key_may_project(const struct key *key, const char *project);
+
+/* ------------------------------------------------------------------ tenants */
+
+struct tenant {
+    char name[COVE_TENANT_MAX];
+    struct quota quota;
+    unsigned given; /* bit per member of quota that its line sets */
+};
+
+struct tenants {
+    struct tenant *items;
+    size_t count;
+};
+
+int tenants_parse(const char *text, struct tenants *ret, struct cove_err *e);
+void tenants_done(struct tenants *t);
+/* The defaults, with what the tenant's own line says in their place. t may be NULL. */
+struct quota tenants_quota(const struct tenants *t, const char *tenant,
+                           const struct quota *defaults);
+
+/* ------------------------------------------------------------------ the file, for `cove key` */
+
+struct keys_edit { /* the file, locked against other editors */
+    char path[512];
+    int lock_fd;
+    char *text; /* as it is, comments included */
+    struct keys keys;
+};
+
+/* A file that is not there is an empty one. */
+int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e);
+void keys_edit_done(struct keys_edit *edit);
+/* Leave out the line of `drop` (or NULL), add some: one rename, whole or not at all. Comments stay.
+ */
+int keys_edit_commit(struct keys_edit *edit, const struct key *drop, const struct key *add,
+                     size_t add_count, struct cove_err *e);
+/* A fresh key: its text, shown once, and its hash in *ret. */
+void keys_new(char ret_text[KEY_TEXT_LEN + 1], struct key *ret);
+
+/* "2027-01-31", "2027-01-31T12:00:00Z", or from now: "90d", "12h". */
+int keys_parse_time(const char *text, uint64_t now_s, uint64_t *ret_s, struct cove_err *e);
+bool keys_is_name(const char *s); /* letters, digits, '.', '_', '-'; at least one */
+int keys_set(struct key *key, const char *setting, const char *value, struct cove_err *e);
+
+#endif

@@ -1,0 +1,19 @@
+/* What the parsers of keys and tenants share. */
+#ifndef COVE_KEYS_PRIVATE_H
+#define COVE_KEYS_PRIVATE_H
+
+#include "cove/keys.h"
+
+/* requests, sandboxes, processes: the bit of the member that was set, 0 if `name` is none of them,
+ * -1 on a bad value. */
+int quota_set(struct quota *q, const char *name, const char *value, struct cove_err *e);
+void quota_format(const struct quota *q, struct buf *out);
+
+/* Calls `line` for each line that is not blank or a comment; failures get "line N:" in front. */
+typedef int (*line_fn)(void *arg, char *line, struct cove_err *e);
+int lines_parse(const char *text, line_fn line, void *arg, struct cove_err *e);
+
+/* The next word of a line, or NULL; *at moves on. */
+char *next_word(char **at);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * Editing the file of keys. The lock is on a file beside it, because the file itself is replaced by
+ * rename: whoever waits for a lock on the old inode would edit what nobody reads any more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "keys_private.h"
+
+static int read_all(const char *path, char **ret, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct buf b;
+    ssize_t n = 1;
+
+    buf_init(&b, KEYS_FILE_MAX);
+    if (fd < 0 && errno != ENOENT)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    while (fd >= 0 && n > 0) {
+        char *room = buf_reserve(&b, 65536);
+
+        n = room ? read(fd, room, 65536) : -1;
+        if (n > 0)
+            b.len += (size_t)n;
+    }
+    if (n < 0) {
+        buf_done(&b);
+        return cove_fail(e, COVE_INVALID, "%s: cannot be read, or is too large", path);
+    }
+    buf_add_char(&b, '\0'); /* also when it is empty */
+    *ret = b.data;
+    return 0;
+}
+
+int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e)
+{
+    struct keys_edit edit = { .lock_fd = -1 };
+    char lock[520];
+
+    if (!text_copy(edit.path, sizeof(edit.path), path))
+        return cove_fail(e, COVE_INVALID, "path too long");
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    edit.lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (edit.lock_fd < 0 || flock(edit.lock_fd, LOCK_EX) < 0) {
+        cove_fail_errno(e, COVE_INVALID, "%s", lock);
+        keys_edit_done(&edit);
+        return -1;
+    }
+    if (read_all(path, &edit.text, e) < 0 || keys_parse(edit.text, &edit.keys, e) < 0) {
+        keys_edit_done(&edit);
+        return cove_context(e, "%s", path);
+    }
+    *ret = edit;
+    return 0;
+}
+
+void keys_edit_done(struct keys_edit *edit)
+{
+    edit->lock_fd = cove_close(edit->lock_fd);
+    free(take_ptr(edit->text));
+    keys_done(&edit->keys);
+}
+
+/* All lines but that of `drop`. */
+static void copy_lines(const char *text, const struct key *drop, struct buf *out)
+{
+    char hex[2 * KEY_HASH_BYTES + 1] = "";
+
+    if (drop)
+        text_hex(drop->hash, KEY_HASH_BYTES, hex);
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        size_t blanks = strspn(text, " \t");
+
+        if (!drop || strncmp(text + blanks, hex, sizeof(hex) - 1) != 0) {
+            buf_add(out, text, len);
+            buf_add_char(out, '\n');
+        }
+        text += len + (text[len] == '\n');
+    }
+}
+
+/* Owner and mode stay as the operator set them; a new file is root's alone. */
+static int write_aside(const char *path, const char *aside, const struct buf *b, struct cove_err *e)
+{
+    struct stat st = { .st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid() };
+    AUTO_CLOSE int fd = -1;
+
+    (void)stat(path, &st);
+    unlink(aside);
+    fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || fchown(fd, st.st_uid, st.st_gid) < 0 || fchmod(fd, st.st_mode & 0666) < 0 ||
+        write(fd, b->data ? b->data : "", b->len) != (ssize_t)b->len || fsync(fd) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", aside);
+    return 0;
+}
+
+int keys_edit_commit(struct keys_edit *edit, const struct key *drop, const struct key *add,
+                     size_t add_count, struct cove_err *e)
+{
+    char aside[520];
+    struct buf b;
+    int rc = 0;
+
+    buf_init(&b, KEYS_FILE_MAX);
+    copy_lines(edit->text, drop, &b);
+    for (size_t i = 0; i < add_count; i++)
+        keys_format(&add[i], &b);
+    snprintf(aside, sizeof(aside), "%s.new", edit->path);
+    if (b.overflow)
+        rc = cove_fail(e, COVE_TOO_LARGE, "%s: would be larger than %d bytes", edit->path,
+                       (int)KEYS_FILE_MAX);
+    else if (write_aside(edit->path, aside, &b, e) < 0)
+        rc = -1;
+    else if (rename(aside, edit->path) < 0)
+        rc = cove_fail_errno(e, COVE_INTERNAL, "%s", edit->path);
+    if (rc < 0)
+        unlink(aside);
+    buf_done(&b);
+    return rc;
+}
+
+void keys_new(char ret_text[KEY_TEXT_LEN + 1], struct key *ret)
+{
+    unsigned char secret[20];
+
+    text_random(secret, sizeof(secret));
+    memcpy(ret_text, "e2b_", 4);
+    text_hex(secret, sizeof(secret), ret_text + 4);
+    keys_hash(ret_text, ret->hash);
+    ret->created_s = clock_unix_ms() / 1000;
+}

@@ -1,0 +1,195 @@
+#include "cove/meters.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+
+#define METERS_MAGIC 0x534554454d45564full
+enum { METERS_VERSION = 1, PACE_SLOTS = 4096, PACE_PROBES = 16 };
+
+const uint32_t meter_bounds_ms[METER_BUCKETS] = { 1,   2,   5,    10,   25,   50,    100,
+                                                  250, 500, 1000, 2500, 5000, 10000, 60000 };
+
+/*
+ * The pace of one caller as a single number: the time at which all that it has called so far would
+ * have been due ("generic cell rate algorithm"). One compare-and-swap admits a call; there is no
+ * lock and no half-written state.
+ */
+struct pace {
+    _Atomic uint64_t who; /* a hash, 0: free */
+    _Atomic uint64_t due_us;
+};
+
+struct dialect_meter {
+    _Atomic uint64_t replies[METER_STATUS_MAX];
+    _Atomic uint64_t buckets[METER_BUCKETS + 1];
+    _Atomic uint64_t sum_ms;
+};
+
+struct meters {
+    uint64_t magic, version, size;
+    struct dialect_meter dialects[METER_DIALECTS];
+    struct pace paces[PACE_SLOTS];
+};
+
+/* ------------------------------------------------------------------ the file */
+
+static int map(int fd, struct meters **ret, struct cove_err *e)
+{
+    void *at = mmap(NULL, sizeof(struct meters), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (at == MAP_FAILED)
+        return cove_fail_errno(e, COVE_INTERNAL, "mapping the meters");
+    *ret = at;
+    return 0;
+}
+
+int meters_attach(const char *path, struct meters **ret, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct meters *m = NULL;
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    if (st.st_size != (off_t)sizeof(*m))
+        return cove_fail(e, COVE_INTERNAL, "%s: of another version", path);
+    if (map(fd, &m, e) < 0)
+        return -1;
+    if (m->magic != METERS_MAGIC || m->version != METERS_VERSION || m->size != sizeof(*m)) {
+        meters_close(m);
+        return cove_fail(e, COVE_INTERNAL, "%s: of another version", path);
+    }
+    *ret = m;
+    return 0;
+}
+
+static int create(const char *path, gid_t gid, struct meters **ret, struct cove_err *e)
+{
+    AUTO_FREE char *aside = NULL;
+    AUTO_CLOSE int fd = -1;
+
+    if (asprintf(&aside, "%s.new", path) < 0)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    unlink(aside);
+    fd = open(aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(struct meters)) < 0 || fchown(fd, (uid_t)-1, gid) < 0 ||
+        fchmod(fd, 0660) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", aside);
+    if (map(fd, ret, e) < 0)
+        return -1;
+    (*ret)->magic = METERS_MAGIC;
+    (*ret)->version = METERS_VERSION;
+    (*ret)->size = sizeof(struct meters);
+    if (rename(aside, path) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    return 0;
+}
+
+int meters_open(const char *path, gid_t worker_gid, struct meters **ret, struct cove_err *e)
+{
+    return meters_attach(path, ret, NULL) == 0 ? 0 : create(path, worker_gid, ret, e);
+}
+
+void meters_close(struct meters *m)
+{
+    if (m)
+        munmap(m, sizeof(*m));
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static void add(_Atomic uint64_t *at, uint64_t n)
+{
+    atomic_fetch_add_explicit(at, n, memory_order_relaxed);
+}
+
+static uint64_t get(const _Atomic uint64_t *at)
+{
+    return atomic_load_explicit(at, memory_order_relaxed);
+}
+
+void meters_request(struct meters *m, uint32_t dialect, int status, uint64_t duration_ms)
+{
+    struct dialect_meter *d = &m->dialects[dialect < METER_DIALECTS ? dialect : 0];
+    size_t bucket = 0;
+
+    while (bucket < METER_BUCKETS && duration_ms > meter_bounds_ms[bucket])
+        bucket++;
+    add(&d->replies[status > 0 && status < METER_STATUS_MAX ? status : 0], 1);
+    add(&d->buckets[bucket], 1);
+    add(&d->sum_ms, duration_ms);
+}
+
+uint64_t meters_replies(const struct meters *m, uint32_t dialect, int status)
+{
+    return dialect < METER_DIALECTS && status >= 0 && status < METER_STATUS_MAX
+               ? get(&m->dialects[dialect].replies[status])
+               : 0;
+}
+
+void meters_histogram(const struct meters *m, uint32_t dialect, struct meter_histogram *ret)
+{
+    *ret = (struct meter_histogram){ 0 };
+    if (dialect >= METER_DIALECTS)
+        return;
+    for (size_t i = 0; i <= METER_BUCKETS; i++)
+        ret->buckets[i] = get(&m->dialects[dialect].buckets[i]);
+    ret->sum_ms = get(&m->dialects[dialect].sum_ms);
+}
+
+/* ------------------------------------------------------------------ pace */
+
+static uint64_t hash_more(uint64_t h, const char *s)
+{
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3ull; /* FNV-1a */
+    return (h ^ 0xff) * 0x100000001b3ull;
+}
+
+/* Whoever is due in the past has nothing to remember: its slot may go to another. */
+static struct pace *find_pace(struct meters *m, uint64_t who, uint64_t now_us)
+{
+    struct pace *idle = NULL;
+
+    for (uint32_t i = 0; i < PACE_PROBES; i++) {
+        struct pace *p = &m->paces[(who + i) % PACE_SLOTS];
+
+        if (get(&p->who) == who)
+            return p;
+        if (!idle && get(&p->due_us) < now_us)
+            idle = p;
+    }
+    if (idle) {
+        uint64_t before = get(&idle->who);
+
+        if (!atomic_compare_exchange_strong(&idle->who, &before, who) && before != who)
+            return NULL;
+    }
+    return idle;
+}
+
+uint64_t meters_admit(struct meters *m, const char *kind, const char *who, uint64_t per_second,
+                      uint64_t now_us)
+{
+    uint64_t step_us = 1000000 / per_second, burst_us = 1000000 - step_us;
+    uint64_t hash = hash_more(hash_more(0xcbf29ce484222325ull, kind), who) | 1;
+    struct pace *p = find_pace(m, hash, now_us);
+    uint64_t due = p ? get(&p->due_us) : 0, from;
+
+    if (!p)
+        return 0; /* more callers than slots at the same moment: rather let it pass than refuse the
+                     wrong one */
+    do {
+        from = due > now_us ? due : now_us;
+        if (from - now_us > burst_us)
+            return (from - now_us - burst_us) / 1000 + 1;
+    } while (!atomic_compare_exchange_weak(&p->due_us, &due, from + step_us));
+    return 0;
+}

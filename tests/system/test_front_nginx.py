@@ -1,0 +1,196 @@
+"""The site as installed: limits by key, HSTS, certificates, names of ports, and nginx under bad conditions."""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from cove import read, wait_for
+from test_front_keys import becomes, create
+
+
+def nginx_pid(server):
+    return int(read(f"{server.run_dir}/nginx.pid"))
+
+
+def workers_of(pid):
+    return set(read(f"/proc/{pid}/task/{pid}/children").split())
+
+
+def edit_site(server, *changes):
+    """Change lines of the running site, as an operator would, and reload."""
+    path = f"{server.dir}/conf/nginx-cove.conf"
+    text = read(path)
+    for old, new in changes:
+        assert re.search(old, text), old
+        text = re.sub(old, new, text)
+    with open(path, "w") as f:
+        f.write(text)
+    subprocess.run(["nginx", "-t", "-q", "-c", f"{server.dir}/conf/nginx.conf"], check=True)
+    before = workers_of(nginx_pid(server))
+    os.kill(nginx_pid(server), signal.SIGHUP)
+    wait_for(lambda: not before & workers_of(nginx_pid(server)), 10, "new nginx workers")
+
+
+def test_a_flood_with_one_key_is_429_and_others_are_served(make_server):
+    server = make_server()
+    other = create(server, "other")
+    becomes(server, other, 200)
+    edit_site(server, (r"rate=\d+r/s", "rate=5r/s"), (r"burst=\d+", "burst=5"))
+    replies = [server.request("GET", "/health") for _ in range(30)]
+    refused = [r for r in replies if r.status == 429]
+    assert 20 <= len(refused) <= 25, len(refused)
+    assert refused[0].headers["Retry-After"] == "1" and refused[0].json["success"] is False
+    assert server.request("GET", "/health", key=other).status == 200
+    time.sleep(1.5)
+    assert server.request("GET", "/health").status == 200
+
+
+def test_connections_with_one_key_are_limited(make_server):
+    server = make_server()
+    server.execute("c", "true")
+    edit_site(server, (r"cove_connections \d+", "cove_connections 3"))
+    statuses = []
+    threads = [threading.Thread(target=lambda: statuses.append(server.execute("c", "sleep 1").status)) for _ in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert sorted(statuses) == [200] * 3 + [429] * 3
+
+
+def test_hsts_is_off_until_it_is_turned_on_and_then_only_over_tls(make_server):
+    server = make_server()
+    assert "Strict-Transport-Security" not in server.request("GET", "/health", tls=True).headers
+    edit_site(server, (r'on      ""', 'on      "max-age=31536000"'))
+    for path in ("/health", "/nothing"):  # a worker's reply, and nginx's own
+        assert server.request("GET", path, tls=True, key=False).headers["Strict-Transport-Security"] == "max-age=31536000"
+    assert "Strict-Transport-Security" not in server.request("GET", "/health").headers
+
+
+def test_certificate_challenges_are_served_and_nothing_else_from_there(make_server):
+    server = make_server()
+    folder = f"{server.dir}/acme/.well-known/acme-challenge"
+    os.makedirs(folder)
+    for d in (server.dir, f"{server.dir}/acme", f"{server.dir}/acme/.well-known", folder):
+        os.chmod(d, 0o755)
+    with open(f"{folder}/token", "w") as f:
+        f.write("answer")
+    with open(f"{server.dir}/acme/secret", "w") as f:
+        f.write("secret")
+    reply = server.request("GET", "/.well-known/acme-challenge/token", key=False)
+    assert (reply.status, reply.body) == (200, b"answer")
+    for path in ("/.well-known/acme-challenge/../../secret", "/.well-known/acme-challenge/%2e%2e/%2e%2e/secret", "/secret",
+                 "/.well-known/acme-challenge/..%2f..%2fsecret", "/.well-known/acme-challenge/", "/.well-known/acme-challenge/no"):
+        reply = server.request("GET", path, key=False)
+        assert reply.status in (400, 401, 403, 404) and b"secret" not in reply.body, path
+
+
+@pytest.mark.parametrize("host, port, box", [
+    ("8080-" + "a1" * 10, "8080", "a1" * 10), ("65535-" + "z" * 20, "65535", "z" * 20), ("8080-" + "a" * 19, "", ""),
+    ("8080-" + "a" * 21, "", ""), ("x8080-" + "a" * 20, "", ""), ("123456-" + "a" * 20, "", ""), ("8080_" + "a" * 20, "", "")])
+def test_a_sandboxes_port_has_a_name(server, tmp_path, host, port, box):
+    """What the installed maps make of a host name, in an nginx of its own that only says so."""
+    site = read(f"{server.dir}/conf/nginx-cove.conf")
+    maps = "".join(re.findall(r"map \$host \$cove_(?:port|box) \{.*?\n\}\n", site, re.S))
+    assert maps.count("map ") == 2
+    sock = tmp_path / "n.sock"
+    conf = tmp_path / "nginx.conf"
+    temp = "".join(f"{k}_temp_path {tmp_path}/{k};" for k in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi"))
+    conf.write_text(f"pid {tmp_path}/pid; error_log {tmp_path}/log; daemon off; events {{}}\nhttp {{ {temp} access_log off;\n{maps}"
+                    f"server {{ listen unix:{sock}; return 200 \"$cove_port|$cove_box\"; }} }}\n")
+    nginx = subprocess.Popen(["nginx", "-c", str(conf), "-e", f"{tmp_path}/log"])
+    try:
+        wait_for(sock.exists, 5, "nginx")
+        out = subprocess.run(["curl", "-s", "--unix-socket", str(sock), f"http://{host}.cove.localhost/"],
+                             text=True, capture_output=True).stdout
+        assert out == f"{port}|{box}"
+    finally:
+        nginx.terminate()
+        nginx.wait()
+
+
+@pytest.mark.parametrize("name", ["COVE_KEY", "Cove-Key", "X-Cove-Key", "COVE_PORT", "Cove-Box"])
+def test_no_header_can_name_a_key_or_a_port(make_server, name):
+    server = make_server()
+    key = create(server, "acme", "--projects", "mine")
+    becomes(server, key, 200, "mine")
+    stored = read(f"{server.dir}/conf/keys").split()[0][:16]  # the unrestricted first key's public name
+    reply = server.post("/execute", {"projectId": "other", "commands": ["true"]}, key=key, headers={name: stored})
+    assert reply.status == 403
+    reply = server.post("/execute", {"projectId": "other", "commands": ["true"]}, key=False, headers={name: stored})
+    assert reply.status == 401
+
+
+def test_the_access_log_names_tenant_and_key_but_never_the_key_itself(make_server):
+    server = make_server()
+    server.execute("log", "true")
+    line = wait_for(lambda: [x for x in map(json.loads, read(f"{server.dir}/log/access.log").splitlines())
+                             if x["uri"] == "/execute"], 5, "the line")[0]
+    assert line["tenant"] == "default" and line["key"] == read(f"{server.dir}/conf/keys").split()[0][:16]
+    for name in os.listdir(f"{server.dir}/log"):
+        assert server.key not in read(f"{server.dir}/log/{name}"), name
+
+
+# ------------------------------------------------------------------ bad conditions
+
+def test_slow_senders_hold_no_worker(make_server):
+    server = make_server(threads=8, short_threads=2)
+    server.execute("slow", "true")
+    slow = []
+    for _ in range(60):
+        s = socket.create_connection(("127.0.0.1", server.http))
+        s.sendall(b"POST /execute HTTP/1.1\r\nHost: x\r\nX-API-Key: " + server.key.encode() +
+                  b"\r\nContent-Length: 100000\r\n\r\n{")
+        slow.append(s)
+    try:
+        began = time.monotonic()
+        assert server.run("slow", "echo quick") == "quick\n"
+        assert time.monotonic() - began < 2
+    finally:
+        [s.close() for s in slow]
+
+
+def test_garbage_instead_of_tls_harms_nobody(server):
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", os.urandom(3000), b"\x00" * 1000):
+        with socket.create_connection(("127.0.0.1", server.https), timeout=5) as s:
+            try:
+                s.sendall(garbage)
+                s.shutdown(socket.SHUT_WR)
+                s.recv(1000)
+            except OSError:
+                pass
+    assert server.request("GET", "/health", tls=True).status == 200
+
+
+def test_a_reload_of_nginx_cuts_no_command_off(make_server):
+    server = make_server()
+    server.execute("reload", "true")
+    replies = []
+    t = threading.Thread(target=lambda: replies.append(server.execute("reload", "sleep 2; echo whole")))
+    t.start()
+    time.sleep(0.5)
+    os.kill(nginx_pid(server), signal.SIGHUP)
+    wait_for(lambda: server.request("GET", "/health").status == 200, 5, "an answer")
+    t.join()
+    assert replies[0].status == 200 and replies[0].json["stdout"] == "whole\n"
+
+
+def test_a_full_disk_for_the_access_log_does_not_stop_requests(make_server):
+    server = make_server()
+    edit_site(server, (r"access_log  \S+", "access_log  /dev/full"))
+    assert server.run("full", "echo on") == "on\n"
+
+
+@pytest.mark.parametrize("header", ["X-API-Key", "Authorization", "X-Relay-Secret"])
+def test_huge_credentials_are_refused(server, header):
+    for size in (7_000, 9_000, 100_000):
+        try:
+            reply = server.post("/execute", {}, key=False, headers={header: "Bearer " + "x" * size})
+        except (BrokenPipeError, ConnectionResetError):
+            continue
+        assert reply.status in (400, 401, 431, 494) and reply.json["success"] is False
+    assert server.request("GET", "/health").status == 200
