@@ -169,6 +169,21 @@ static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
     }
 }
 
+/* The kernel refuses where processes are in `dir` itself; told now, not at the first sandbox. */
+static int check_handed_down(int dir, const bool on_v2[CGROUP_CONTROLLERS], const char *path,
+                             struct cove_err *e)
+{
+    char handed[256] = "";
+
+    read_file_at(dir, "cgroup.subtree_control", handed, sizeof(handed));
+    for (int c = 0; c < CGROUP_CPU; c++)
+        if (on_v2[c] && !has_word(handed, controller_names[c], " \n"))
+            return cove_fail(e, COVE_UNSUPPORTED,
+                             "%s holds processes and so cannot hand the %s controller down", path,
+                             controller_names[c]);
+    return 0;
+}
+
 /* A cgroup that hands controllers down holds no process itself: move who is there (we, or what
  * systemd started in the sandboxes' unit to keep it) into a leaf beside the sandboxes. */
 static int empty_into_leaf(int base, struct cove_err *e)
@@ -203,7 +218,7 @@ static int init_v2(struct cgroups *cg, const char *mount, const char *name, stru
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)
         cg->on_v2[c] = has_word(available, controller_names[c], " \n");
     enable_controllers(base, cg->on_v2);
-    if (make_dir(base, name, &cg->v2, e) < 0)
+    if (check_handed_down(base, cg->on_v2, path, e) < 0 || make_dir(base, name, &cg->v2, e) < 0)
         return -1;
     enable_controllers(cg->v2, cg->on_v2);
     if (faccessat(cg->v2, "cgroup.kill", W_OK, 0) < 0)

@@ -60,20 +60,23 @@ cgroup_of() { find /sys/fs/cgroup -type d -name "${1#sandbox_}" | head -n 1; }
 
 setting() { sed -i "s|^$1 = .*|$1 = $2|" /etc/cove/cove.conf; }
 
+fill_in() { # fill_in TEMPLATE: as the package does
+    sed -e 's|@RUN_DIR@|/run/cove|g; s|@HTTP_LISTEN@|80|; s|@HTTPS_LISTEN@|443|; s|@DOMAIN@|cove.localhost|g' \
+        -e "s|@CERT@|$BOOK/tls.crt|; s|@CERT_KEY@|$BOOK/tls.key|; s|@LOG_DIR@|/var/log/nginx|g; s|@BODY_MAX@|9m|" \
+        -e 's|@SNIPPETS@|/etc/nginx/snippets|g; s|@ACME_DIR@|/var/www/acme|g; s|@HSTS@||' \
+        -e 's|@KEY_RATE@|200|g; s|@KEY_CONNECTIONS@|256|' "$1"
+}
+
 install_nginx_site() {
-    local from=/usr/share/cove/nginx
+    local from=/usr/share/cove/nginx file
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=cove.localhost \
         -addext "subjectAltName=DNS:cove.localhost" -keyout $BOOK/tls.key -out $BOOK/tls.crt 2>/dev/null || return
-    sed -e 's|@RUN_DIR@|/run/cove|; s|@HTTP_LISTEN@|80|; s|@HTTPS_LISTEN@|443|; s|@DOMAIN@|cove.localhost|g' \
-        -e "s|@CERT@|$BOOK/tls.crt|; s|@CERT_KEY@|$BOOK/tls.key|; s|@LOG_DIR@|/var/log/nginx|" \
-        -e "s|@BODY_MAX@|9m|; s|@SNIPPETS@|$from/snippets|" $from/cove.conf >/etc/nginx/conf.d/cove.conf
+    for file in "$from"/snippets/*.conf; do fill_in "$file" >"/etc/nginx/snippets/${file##*/}"; done
+    fill_in $from/cove.conf >/etc/nginx/conf.d/cove.conf
     nginx -t
 }
 
-install_key() {
-    printf 'e2b_%s' "$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')" >$BOOK/key
-    (umask 077 && printf '%s default vm\n' "$(sha256sum <$BOOK/key | cut -d ' ' -f 1)" >/etc/cove/keys)
-}
+install_key() { cove key create default --name vm --file /etc/cove/keys | grep -ao 'e2b_[0-9a-f]*' | head -n 1 >$BOOK/key; }
 
 install_all() {
     cp -a /payload/inst/. / || return
@@ -147,7 +150,7 @@ deadline_reaches_daemons() {
     local reply dir a b
     reply=$(execute deadline '(setsid bash -c "(trap \"\" TERM HUP; while :; do echo \$((n++)) >/workspace/n; sleep 0.3; done) & " &)
         sleep 100')
-    printf '%s' "$(field .error <<<"$reply" | tail -c 23)"
+    printf '%s' "$(field .error <<<"$reply" | tail -c 24)"
     grep -q 'deadline (20 s) reached' <<<"$reply" && [ "$(field .exitCode <<<"$reply")" = 124 ] || return
     dir=$(cgroup_of "$(field .sandboxId <<<"$reply")")
     { read -r a; read -r b; } < <(out_of deadline 'cat /workspace/n; sleep 1.5; cat /workspace/n')
@@ -157,9 +160,9 @@ deadline_reaches_daemons() {
 
 no_oom_privilege() { # the service has one, its sandboxes must not
     local out
-    out=$(out_of first 'cat /proc/1/oom_score_adj /proc/self/oom_score_adj; echo -1 >/proc/self/oom_score_adj || echo refused' | tr '\n' ' ')
+    out=$(out_of first 'cat /proc/1/oom_score_adj /proc/self/oom_score_adj; echo -1 >/proc/self/oom_score_adj || echo refused' | xargs)
     printf '%s' "keeper $(cat /proc/"$(main_pid)"/oom_score_adj), inside $out"
-    [ "$out" = "0 500 refused " ]
+    [ "$out" = "0 500 refused" ]
 }
 
 exec_policy_denies() {
@@ -247,6 +250,10 @@ starts_again() { systemctl start cove && wait_until 60 healthy && [ "$(out_of fi
 nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $BOOK/tls.crt $URL/health | grep -x '50[23]'; }
 
 units_are_valid() { systemd-analyze verify --man=no /etc/systemd/system/cove*.service; } # finds nothing, says nothing
+operators_tool() {
+    cove doctor >$BOOK/doctor || { grep -av ' ok' $BOOK/doctor; return 1; }
+    cove ls --json | grep -q "$(id_of first | cut -d _ -f 2)" && printf 'doctor: %s' "$(tail -n 1 $BOOK/doctor)"
+}
 exposure() { systemd-analyze security --no-pager cove.service | tail -n 1 | grep -o 'Overall.*'; }
 
 # ------------------------------------------------------------------ two boots
@@ -264,6 +271,7 @@ first_boot() {
     check "pids limit holds and is told" pids_limit_holds
     check "a fork bomb hurts only itself" fork_bomb_is_harmless
     check "the deadline reaches a detached daemon" deadline_reaches_daemons
+    check "cove doctor, cove ls" operators_tool
     check "sandboxes are not spared when the host is out of memory" no_oom_privilege
     check "exec-time policy refuses" exec_policy_denies
     check "a background process counts" start_counter
