@@ -1,8 +1,10 @@
-dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/VM-TEST.md
+dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST.md
 dist_man_MANS += man/coved.8 man/cove.conf.5
 EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
 	tests/system/conftest.py tests/system/cove.py \
 	tests/system/test_docs.py tests/system/test_execute.py tests/system/test_lifecycle.py \
 	tests/system/test_limits.py tests/system/test_load.py tests/system/test_logs.py \
 	tests/system/test_nginx.py tests/system/test_policy.py \
-	tests/system/test_quickstart.py
+	tests/system/test_quickstart.py \
+	tests/system/test_front_cli.py tests/system/test_front_keys.py tests/system/test_front_metrics.py \
+	tests/system/test_front_nginx.py tests/system/test_front_pam.py tests/system/test_front_systemd.py

@@ -5,7 +5,6 @@ UNIT_TESTS += tests/unit/test_base
 tests_unit_test_base_SOURCES = tests/unit/test_base.c
 tests_unit_test_base_LDADD = libbase.a $(UNIT_LIBS)
 endif
-EXTRA_DIST += tests/vm/run.sh tests/vm/inside.sh
 include tests/init.mk
 include tests/policy.mk
 include tests/sandbox.mk

@@ -60,12 +60,12 @@ def test_the_values_in_the_file_are_the_defaults(session_server):  # so that cov
 
 
 def test_links_between_documents_lead_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/SPEC.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/SPEC.md", "docs/OPERATING.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(f"{TOP}/{name}")):
             assert os.path.exists(os.path.join(TOP, os.path.dirname(name), target)), f"{name}: {target}"
 
 
 def test_files_that_the_architecture_names_exist():
     text = read(f"{TOP}/docs/ARCHITECTURE.md")
-    for path in re.findall(r"`((?:base|fcgi|policy|sandbox|nginx|include|cli)/[\w./-]+\.\w+)`", text):
+    for path in re.findall(r"`((?:auth|base|fcgi|keys|policy|sandbox|nginx|include|cli)/[\w./-]+\.\w+)`", text):
         assert os.path.exists(f"{TOP}/{path}"), path

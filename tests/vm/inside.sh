@@ -1,14 +1,14 @@
 #!/bin/bash
-# Inside the machine of tests/vm/run.sh: install cove as an operator would, then see that it keeps its promises. Each
+# Inside the machine of tests/vm/run.sh: install the package as an operator would, then see that it keeps its promises. Each
 # check is a line PASS or FAIL on the console; the last line is RESULT.
 # shellcheck disable=SC2016 # commands are expanded by the shell in the sandbox
 set -uo pipefail
-export LC_ALL=C
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 exec >/dev/ttyS0 2>&1
 
 readonly BOOK=/var/lib/cove-vm # what the second boot must know
 readonly URL=https://cove.localhost
-readonly UNITS=/usr/share/cove/systemd
+readonly CERT=/etc/cove/tls/cove.crt
 
 # ------------------------------------------------------------------ words
 
@@ -45,14 +45,14 @@ wait_until() { # wait_until SECONDS COMMAND...
 # ------------------------------------------------------------------ calling it
 
 execute() { # execute PROJECT COMMAND: the reply
-    curl -s -m 60 --cacert $BOOK/tls.crt "$URL/execute" -H "X-API-Key: $(cat $BOOK/key)" \
+    curl -s -m 60 --cacert $CERT "$URL/execute" -H "X-API-Key: $(cat /etc/cove/first-key)" \
         -d "$(jq -nc --arg p "$1" --arg c "$2" '{projectId: $p, commands: [$c]}')"
 }
 
 field() { jq -r "$1" 2>/dev/null; }
 out_of() { execute "$1" "$2" | field .stdout; }
 id_of() { execute "$1" true | field .sandboxId; }
-healthy() { curl -sf -m 5 --cacert $BOOK/tls.crt "$URL/health"; }
+healthy() { curl -sf -m 5 --cacert $CERT "$URL/health"; }
 main_pid() { systemctl show --value -p MainPID cove; }
 cgroup_of() { find /sys/fs/cgroup -type d -name "${1#sandbox_}" | head -n 1; }
 
@@ -60,36 +60,29 @@ cgroup_of() { find /sys/fs/cgroup -type d -name "${1#sandbox_}" | head -n 1; }
 
 setting() { sed -i "s|^$1 = .*|$1 = $2|" /etc/cove/cove.conf; }
 
-fill_in() { # fill_in TEMPLATE: as the package does
-    sed -e 's|@RUN_DIR@|/run/cove|g; s|@HTTP_LISTEN@|80|; s|@HTTPS_LISTEN@|443|; s|@DOMAIN@|cove.localhost|g' \
-        -e "s|@CERT@|$BOOK/tls.crt|; s|@CERT_KEY@|$BOOK/tls.key|; s|@LOG_DIR@|/var/log/nginx|g; s|@BODY_MAX@|9m|" \
-        -e 's|@SNIPPETS@|/etc/nginx/snippets|g; s|@ACME_DIR@|/var/www/acme|g; s|@HSTS@||' \
-        -e 's|@KEY_RATE@|200|g; s|@KEY_CONNECTIONS@|256|' "$1"
-}
+install_package() { dpkg -i /payload/cove-1.deb 2>&1 | tail -n 20 | grep -a 'first key'; }
 
-install_nginx_site() {
-    local from=/usr/share/cove/nginx file
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=cove.localhost \
-        -addext "subjectAltName=DNS:cove.localhost" -keyout $BOOK/tls.key -out $BOOK/tls.crt 2>/dev/null || return
-    for file in "$from"/snippets/*.conf; do fill_in "$file" >"/etc/nginx/snippets/${file##*/}"; done
-    fill_in $from/cove.conf >/etc/nginx/conf.d/cove.conf
-    nginx -t
-}
-
-install_key() { cove key create default --name vm --file /etc/cove/keys | grep -ao 'e2b_[0-9a-f]*' | head -n 1 >$BOOK/key; }
-
-install_all() {
-    cp -a /payload/inst/. / || return
-    install -m 644 $UNITS/*.service $UNITS/*.socket $UNITS/*.slice /etc/systemd/system/ 2>/dev/null
-    [ -e /etc/systemd/system/cove.service ] || return
-    install -m 644 $UNITS/cove.sysusers /usr/lib/sysusers.d/cove.conf && systemd-sysusers || return
-    [ ! -e $UNITS/cove.tmpfiles ] || install -m 644 $UNITS/cove.tmpfiles /usr/lib/tmpfiles.d/cove.conf
+small_limits() { # so that reaching them takes no time
     setting memory_max 128M
     setting pids_max 64
     setting cpu_percent 150
     setting command_timeout 20s
     setting pool 2
-    install_key && install_nginx_site && systemctl daemon-reload
+    systemctl restart cove && wait_until 60 healthy
+}
+
+upgrade_package() {
+    dpkg --force-confold -i /payload/cove-2.deb >$BOOK/upgrade.log 2>&1 || return
+    wait_until 60 healthy && counter_moves && printf ', version %s' "$(dpkg-query -W -f '${Version}' cove)" && grep -q '^memory_max = 128M' /etc/cove/cove.conf
+}
+
+remove_package() {
+    dpkg -r cove >$BOOK/remove.log 2>&1 && [ -e /etc/cove/keys ] && nothing_left && nginx -t -q && systemctl is-active nginx
+}
+
+purge_package() {
+    dpkg -P cove >$BOOK/purge.log 2>&1 && [ ! -e /etc/cove ] && [ ! -e /var/lib/cove ] && ! getent passwd cove &&
+        ! systemctl --failed --no-legend | grep -a 'cove\|nginx'
 }
 
 # ------------------------------------------------------------------ what is promised
@@ -103,7 +96,7 @@ host_is_as_meant() {
 }
 
 service_starts() {
-    systemctl enable --now cove nginx && wait_until 60 healthy && systemctl is-active cove
+    wait_until 60 healthy && systemctl is-enabled cove && systemctl is-active cove
 }
 
 first_command() {
@@ -247,9 +240,9 @@ nothing_left() { [ -z "$(what_is_left)" ]; }
 
 starts_again() { systemctl start cove && wait_until 60 healthy && [ "$(out_of first 'echo new')" = new ]; }
 
-nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $BOOK/tls.crt $URL/health | grep -x '50[23]'; }
+nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $CERT $URL/health | grep -x '50[23]'; }
 
-units_are_valid() { systemd-analyze verify --man=no /etc/systemd/system/cove*.service; } # finds nothing, says nothing
+units_are_valid() { systemd-analyze verify --man=no /lib/systemd/system/cove*.service; } # finds nothing, says nothing
 operators_tool() {
     cove doctor >$BOOK/doctor || { grep -av ' ok' $BOOK/doctor; return 1; }
     cove ls --json | grep -q "$(id_of first | cut -d _ -f 2)" && printf 'doctor: %s' "$(tail -n 1 $BOOK/doctor)"
@@ -262,10 +255,11 @@ first_boot() {
     mkdir -p $BOOK
     : >$BOOK/verdicts
     check "systemd is process 1, cgroup v2 is alone" host_is_as_meant
-    check "install" install_all
+    check "dpkg -i" install_package
     check "units pass systemd-analyze verify" units_are_valid
-    check "the service starts and is active" service_starts
+    check "the service is active" service_starts
     check "first command over HTTPS" first_command
+    check "restart with small limits" small_limits
     check "limits are in the sandbox's own v2 cgroup" limits_are_set
     check "memory limit kills and is told" memory_limit_holds
     check "pids limit holds and is told" pids_limit_holds
@@ -281,6 +275,7 @@ first_boot() {
     check "it survives kill -9 of the keeper" survives_keeper_kill
     check "systemctl reload takes up a new setting" reload_takes_effect
     check "a broken configuration is refused and named" bad_reload_changes_nothing
+    check "it survives an upgrade of the package" upgrade_package
     check "systemctl stop leaves nothing" stop_ends_all
     check "nginx answers for a stopped service" nginx_says_503
     check "systemctl start after stop" starts_again
@@ -297,7 +292,8 @@ second_boot() {
     check "after a reboot the service is there" wait_until 90 healthy
     check "first command after a reboot" first_command
     check "no sandbox of before is left" test "$(id_of counter)" != "$(cat $BOOK/counter)"
-    check "systemctl stop leaves nothing" stop_ends_all
+    check "dpkg -r ends it and keeps the configuration" remove_package
+    check "dpkg -P leaves nothing" purge_package
     printf 'RESULT %d passed, %d failed\n' "$(grep -c pass $BOOK/verdicts)" "$(grep -c fail $BOOK/verdicts)"
     systemctl poweroff
 }

@@ -3,7 +3,7 @@
 # v2 alone, nginx with TLS; booted in qemu without KVM. `./quickstart test-vm` calls it.
 #
 #   .cove/vm/root.ext4   the machine's disk, made once (debootstrap), never written to by a run
-#   .cove/vm/payload     what is tested, made anew each time: `make install`, tests/vm/inside.sh; a second, read-only disk
+#   .cove/vm/payload     what is tested, made anew each time: the package, the same with a higher version, inside.sh; a second disk
 #   .cove/vm/console     all that the machine said
 #
 # --fresh makes the disk anew.
@@ -14,9 +14,9 @@ umask 022
 readonly SUITE=bookworm
 readonly MINUTES=12          # one run, two boots; without KVM a boot takes most of a minute
 readonly MEMORY=1024         # MiB; the machine must manage with little
-readonly HOST_PACKAGES=(debootstrap e2fsprogs qemu-system-x86)
+readonly HOST_PACKAGES=(debhelper debootstrap dpkg-dev e2fsprogs qemu-system-x86)
 readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
-    nginx-light openssl curl jq libcap2 libfcgi0ldbl libjson-c5 libpam0g libpcre2-8-0 libseccomp2 libssl3)
+    nginx openssl curl jq libcap2 libfcgi0ldbl libjson-c5 libpam0g libpcre2-8-0 libseccomp2 libssl3)
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly top
@@ -71,10 +71,9 @@ ExecStart=/bin/bash /payload/inside.sh
 WantedBy=multi-user.target
 END
     ln -sf ../cove-vm-test.service "$1/etc/systemd/system/multi-user.target.wants/cove-vm-test.service"
-    # A console for people is not needed, nor nginx before its site is there.
+    # A console for people is not needed.
     ln -sf /dev/null "$1/etc/systemd/system/serial-getty@.service"
     ln -sf /dev/null "$1/etc/systemd/system/getty.target"
-    rm -f "$1/etc/systemd/system/multi-user.target.wants/nginx.service" "$1/etc/nginx/sites-enabled/default"
 }
 
 make_disk() {
@@ -99,19 +98,28 @@ make_disk() {
 
 # ------------------------------------------------------------------ what is tested
 
+build_package() { # of a clean copy; what git does not know or ignores is not in it
+    rm -rf "$work/src" "$work"/cove_* "$work"/cove-dbgsym_*
+    mkdir -p "$work/src"
+    (cd "$top" && git ls-files -z --cached --others --exclude-standard | xargs -0 tar cf -) | tar xf - -C "$work/src"
+    cd "$work/src" && ./autogen.sh && DEB_BUILD_OPTIONS=parallel=2 nice dpkg-buildpackage -us -uc -b
+}
+
+make_upgrade() { # make_upgrade DEB NEW-DEB: the same with a higher version
+    rm -rf "$work/next"
+    dpkg-deb -R "$1" "$work/next" && sed -i 's/^Version: .*/&+vm1/' "$work/next/DEBIAN/control" &&
+        dpkg-deb -b "$work/next" "$2"
+}
+
 make_payload() {
-    say "building"
-    mkdir -p "$work/build"
-    if [ ! -x "$top/configure" ] || [ "$top/configure.ac" -nt "$top/configure" ]; then quietly autogen "$top/autogen.sh"; fi
-    if [ ! -e "$work/build/Makefile" ] || [ "$top/configure" -nt "$work/build/Makefile" ]; then
-        (cd "$work/build" && quietly configure "$top/configure" -q --prefix=/usr --sysconfdir=/etc --localstatedir=/var)
-    fi
-    quietly make nice make -C "$work/build" -j 2 --no-print-directory all
-    rm -rf "$work/payload" "$work/payload.ext4"
+    say "building the package"
+    (quietly package build_package)
+    rm -rf "$work/payload" "$work/payload.ext4" "$work/src"
     mkdir -p "$work/payload"
-    quietly install make -C "$work/build" --no-print-directory install DESTDIR="$work/payload/inst"
+    mv "$work"/cove_*.deb "$work/payload/cove-1.deb"
+    quietly upgrade make_upgrade "$work/payload/cove-1.deb" "$work/payload/cove-2.deb"
     cp "$top/tests/vm/inside.sh" "$work/payload/"
-    quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 96M
+    quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 32M
 }
 
 # ------------------------------------------------------------------ the run
