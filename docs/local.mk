@@ -1,4 +1,4 @@
-dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md
+dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST.md
 dist_man_MANS += man/coved.8 man/cove.conf.5
 EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
 	tests/system/conftest.py tests/system/cove.py \
