@@ -5,6 +5,7 @@
 #ifndef COVE_FCGI_CORE_H
 #define COVE_FCGI_CORE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ struct core { /* one per thread */
     struct meters *meters;       /* NULL in tests: nothing is measured, no pace is kept */
     const struct caller *caller; /* of the request at hand; NULL: no scopes */
     struct keeper_link keeper;
+    const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
 };
 
 void core_count(struct core *c, enum state_counter counter,

@@ -105,7 +105,9 @@ int core_file_create(struct core_session *s, const char *user, const char *path,
 
     if (!*path)
         return cove_fail(e, COVE_INVALID, "path: must not be empty");
-    if (!text_copy(f.path, sizeof(f.path), path) || look(&f, &mode, e) < 0)
+    if (!text_copy(f.path, sizeof(f.path), path))
+        return cove_fail(e, COVE_INVALID, "'%.160s…': the path is too long", path);
+    if (look(&f, &mode, e) < 0)
         return name_path(&f, e);
     if (!S_ISREG(mode))
         return cove_fail(e, COVE_INVALID, "'%.160s' is %s", path,

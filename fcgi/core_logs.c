@@ -8,6 +8,9 @@
  */
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,10 +135,11 @@ static enum told tell_all(struct follower *f, struct cove_err *e)
     return n < 0 ? TOLD_NONSENSE : TOLD_ALL;
 }
 
-static int count_lines(const struct follower *f, uint64_t *ret, struct cove_err *e)
+static int count_lines(const struct follower *f, uint64_t *ret, uint64_t *ret_lost,
+                       struct cove_err *e)
 {
     struct ring_reader reader = f->reader;
-    uint64_t lines = 0, bytes = 0, gap;
+    uint64_t lines = 0, bytes = 0, lost = 0, gap = 0;
     struct ring_rec rec;
     int n = 0;
 
@@ -145,23 +149,26 @@ static int count_lines(const struct follower *f, uint64_t *ret, struct cove_err 
              (at = memchr(at, '\n', (size_t)(end - at))); at++)
             lines++;
         bytes += rec.len;
+        lost += gap;
     }
     *ret = lines;
+    *ret_lost = lost;
     return n < 0 ? -1 : 0;
 }
 
 static int find_start(struct follower *f, struct cove_err *e)
 {
-    uint64_t lines;
+    uint64_t lines, lost;
 
     if (f->args->since) {
         for (int i = 0; i < 2; i++)
             f->expected[i] = f->lines[i].offset = f->args->since->offset[i];
         return 0;
     }
-    f->expected[0] = f->expected[1] = NEVER;
-    if (count_lines(f, &lines, e) < 0)
+    if (count_lines(f, &lines, &lost, e) < 0)
         return -1;
+    /* Older lines are gone without a word, as documented; but what is lost from now on is told. */
+    f->expected[0] = f->expected[1] = lost ? NEVER : 0;
     f->skip = lines > f->args->lines_max ? lines - f->args->lines_max : 0;
     return 0;
 }
@@ -183,6 +190,26 @@ static void check_still_there(struct follower *f)
     f->over = !opened.running;
 }
 
+/* poll() that SIGUSR1 ends: how threads are called out of waiting when the worker leaves
+ * (threads.c). */
+static int poll_or_leave(struct pollfd *fds, nfds_t count, uint64_t timeout_ms)
+{
+    struct timespec ts = { .tv_sec = (time_t)(timeout_ms / 1000),
+                           .tv_nsec = (long)(timeout_ms % 1000) * 1000000 };
+    sigset_t mask;
+
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    sigdelset(&mask, SIGUSR1);
+    return ppoll(fds, count, &ts, &mask);
+}
+
+static bool is_leaving(const struct follower *f)
+{
+    const atomic_bool *leaving = f->session->core->leaving;
+
+    return leaving && atomic_load(leaving);
+}
+
 /* Until there may be more. 1: the client is gone. */
 static int await_more(struct follower *f, struct cove_err *e)
 {
@@ -196,7 +223,9 @@ static int await_more(struct follower *f, struct cove_err *e)
     if (box_log_arm(&f->session->conn, f->proc, f->reader.pos, e) < 0)
         return -1;
     for (;;) {
-        n = poll(fds, ARRAY_SIZE(fds), (int)f->args->idle_ms);
+        n = poll_or_leave(fds, ARRAY_SIZE(fds), f->args->idle_ms);
+        if (is_leaving(f))
+            return cove_fail(e, COVE_BUSY, "the server restarts: continue from this event's id");
         if (n == 0) {
             check_still_there(f);
             return f->args->pause(f->args->arg, true) != 0;
@@ -244,26 +273,29 @@ static int follow(struct follower *f, struct cove_err *e)
     return rc;
 }
 
-int core_log_follow(struct core_session *s, const struct log_follow *args, struct cove_err *e)
+static int open_and_follow(struct follower *f, struct cove_err *e)
 {
-    struct follower f = { .session = s, .args = args };
-    AUTO_FREE char *bytes = malloc(RING_REC_MAX);
     struct box_log_opened opened;
     AUTO_CLOSE int ring = -1;
+
+    if (box_log(&f->session->conn, 0, f->args->label, &opened, &ring, e) < 0 ||
+        ring_reader_init(&f->reader, ring, 0, e) < 0)
+        return -1;
+    f->proc = opened.proc;
+    f->over = !opened.running;
+    return follow(f, e);
+}
+
+int core_log_follow(struct core_session *s, const struct log_follow *args, struct cove_err *e)
+{
+    struct follower f = { .session = s, .args = args, .bytes = malloc(RING_REC_MAX) };
     int rc;
 
-    if (!bytes)
-        return cove_fail(e, COVE_BUSY, "out of memory");
-    if (box_log(&s->conn, 0, args->label, &opened, &ring, e) < 0 ||
-        ring_reader_init(&f.reader, ring, 0, e) < 0)
-        return -1;
-    f.proc = opened.proc;
-    f.over = !opened.running;
-    f.bytes = bytes;
     lines_init(&f.lines[0]);
     lines_init(&f.lines[1]);
-    rc = follow(&f, e);
+    rc = f.bytes ? open_and_follow(&f, e) : cove_fail(e, COVE_BUSY, "out of memory");
     lines_done(&f.lines[0]);
     lines_done(&f.lines[1]);
+    free(f.bytes);
     return rc;
 }

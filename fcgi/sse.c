@@ -13,6 +13,9 @@ void sse_begin(struct reply *rep, const struct request *req)
     reply_header(rep, "Content-Type", "text/event-stream");
     reply_header(rep, "Cache-Control", "no-cache");
     reply_begin(rep, req);
+    buf_add_str(&rep->body,
+                ": here it begins\n\n"); /* nginx keeps a head to itself until a body follows */
+    reply_flush(rep, req);
 }
 
 /* The id comes first: who looks for "event: x\ndata: {...}\n\n" finds it as documented. */

@@ -258,6 +258,16 @@ static int send_go(int sock, const struct box_mounts *m, struct cove_err *e)
     return msg_send(sock, MSG_DONE, 0, NULL, 0, NULL, 0, fds, m->usr >= 0 ? 4 : 3, 0, e);
 }
 
+/* The service may be spared when the host runs out of memory (OOMScoreAdjust=); a sandbox is not,
+ * and since root sets it, nothing inside can go below. */
+static void be_no_exception(pid_t pid)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    write_file_at(AT_FDCWD, path, "0", NULL);
+}
+
 static int equip_child(const struct parts *p, const struct build_args *args, pid_t pid,
                        struct cove_err *e)
 {
@@ -265,6 +275,7 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     AUTO_CLOSE int userns = -1;
     int rc = -1;
 
+    be_no_exception(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 &&
         cgroup_attach_v1(args->cgroups, args->id, pid, e) == 0 &&
         open_userns(pid, &userns, e) == 0 &&

@@ -86,21 +86,60 @@ static int find_hierarchies(struct hierarchies *h, struct cove_err *e)
     return 0;
 }
 
-/* The cgroup systemd gave to this service with Delegate=yes, if it did. */
-static bool find_delegated(const char *mount, char *out, size_t size)
+static bool is_delegated(const char *path)
 {
-    char text[1024], value[8], *line;
-    ssize_t n = read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+    char value[8];
+    ssize_t n = getxattr(path, "user.delegate", value, sizeof(value));
 
-    if (n <= 0 || !(line = strstr(text, "0::/")))
-        return false;
-    line[strcspn(line, "\n")] = '\0';
-    if ((size_t)snprintf(out, size, "%s%s", mount, line + 3) >= size)
-        return false;
-    n = getxattr(out, "user.delegate", value, sizeof(value));
     if (n <= 0)
-        n = getxattr(out, "trusted.delegate", value, sizeof(value));
+        n = getxattr(path, "trusted.delegate", value, sizeof(value));
     return n > 0 && value[0] == '1';
+}
+
+/*
+ * On v2 a cgroup that hands controllers down may hold no process, and systemd starts a service's
+ * main process in the service's own cgroup: a keeper whose sandboxes were below that could never be
+ * started again while they live. So they have a unit of their own, NAME-sandboxes.service, next to
+ * the keeper's; it is looked for beside each cgroup that we are in.
+ */
+static bool find_sandboxes_unit(const char *mount, const char *own, const char *name, char *out,
+                                size_t size)
+{
+    char parent[1024];
+    char *slash;
+
+    if (!text_copy(parent, sizeof(parent), own))
+        return false;
+    while ((slash = strrchr(parent, '/'))) {
+        *slash = '\0';
+        if ((size_t)snprintf(out, size, "%s%s/%s-sandboxes.service", mount, parent, name) < size &&
+            is_delegated(out))
+            return true;
+    }
+    return false;
+}
+
+enum cgroup_place cgroup_find_place(const char *mount, const char *own, const char *name, char *out,
+                                    size_t size)
+{
+    if (find_sandboxes_unit(mount, own, name, out, size))
+        return CGROUP_BESIDE;
+    if ((size_t)snprintf(out, size, "%s%s", mount, own) < size && is_delegated(out))
+        return CGROUP_WITHIN;
+    snprintf(out, size, "%s", mount);
+    return CGROUP_AT_ROOT;
+}
+
+/* Where on v2 this process is: "/system.slice/cove.service", "/" if it cannot be told. */
+static void find_own(char *out, size_t size)
+{
+    char text[1024], *line = NULL;
+
+    if (read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) > 0)
+        line = strstr(text, "0::/");
+    if (line)
+        line[strcspn(line, "\n")] = '\0';
+    snprintf(out, size, "%s", line ? line + 3 : "/");
 }
 
 /* ------------------------------------------------------------------ our corner */
@@ -130,34 +169,56 @@ static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
     }
 }
 
-/* A cgroup that hands controllers down holds no processes itself: move into a leaf beside the
- * sandboxes. */
-static int leave_delegated(int base, struct cove_err *e)
+/* The kernel refuses where processes are in `dir` itself; told now, not at the first sandbox. */
+static int check_handed_down(int dir, const bool on_v2[CGROUP_CONTROLLERS], const char *path,
+                             struct cove_err *e)
+{
+    char handed[256] = "";
+
+    read_file_at(dir, "cgroup.subtree_control", handed, sizeof(handed));
+    for (int c = 0; c < CGROUP_CPU; c++)
+        if (on_v2[c] && !has_word(handed, controller_names[c], " \n"))
+            return cove_fail(e, COVE_UNSUPPORTED,
+                             "%s holds processes and so cannot hand the %s controller down", path,
+                             controller_names[c]);
+    return 0;
+}
+
+/* A cgroup that hands controllers down holds no process itself: move who is there (we, or what
+ * systemd started in the sandboxes' unit to keep it) into a leaf beside the sandboxes. */
+static int empty_into_leaf(int base, struct cove_err *e)
 {
     AUTO_CLOSE int leaf = -1;
-    char pid[16];
+    char pids[4096], *save, *pid;
 
     if (make_dir(base, "server", &leaf, e) < 0)
         return -1;
-    snprintf(pid, sizeof(pid), "%d", getpid());
-    return write_file_at(leaf, "cgroup.procs", pid, e);
+    if (read_file_at(base, "cgroup.procs", pids, sizeof(pids)) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup.procs");
+    for (pid = strtok_r(pids, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
+        if (write_file_at(leaf, "cgroup.procs", pid, e) < 0 && errno != ESRCH) /* it ended */
+            return -1;
+    return 0;
 }
 
 static int init_v2(struct cgroups *cg, const char *mount, const char *name, struct cove_err *e)
 {
-    char path[1024], available[256] = "";
-    bool delegated = find_delegated(mount, path, sizeof(path));
-    AUTO_CLOSE int base = open(delegated ? path : mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char path[1024], own[1024], available[256] = "";
+    AUTO_CLOSE int base = -1;
+    enum cgroup_place place;
 
+    find_own(own, sizeof(own));
+    place = cgroup_find_place(mount, own, name, path, sizeof(path));
+    base = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "%s", delegated ? path : mount);
-    if (delegated && leave_delegated(base, e) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "%s", path);
+    if (place != CGROUP_AT_ROOT && empty_into_leaf(base, e) < 0)
         return -1;
     read_file_at(base, "cgroup.controllers", available, sizeof(available));
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)
         cg->on_v2[c] = has_word(available, controller_names[c], " \n");
     enable_controllers(base, cg->on_v2);
-    if (make_dir(base, name, &cg->v2, e) < 0)
+    if (check_handed_down(base, cg->on_v2, path, e) < 0 || make_dir(base, name, &cg->v2, e) < 0)
         return -1;
     enable_controllers(cg->v2, cg->on_v2);
     if (faccessat(cg->v2, "cgroup.kill", W_OK, 0) < 0)

@@ -756,6 +756,10 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
     if (ask_file(c, BOX_OPEN, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
         return -1;
     memcpy(&st, m.body, sizeof(st));
+    if (S_ISDIR(st.mode) && !(open_flags & O_DIRECTORY)) {
+        msg_close_fds(&m);
+        return cove_fail(e, COVE_INVALID, "'%.160s' is a directory", path);
+    }
     if (take_checked(&m, open_flags & O_DIRECTORY ? S_IFDIR : S_IFREG, "a file", ret_fd, e) < 0)
         return -1;
     if (ret_stat)

@@ -29,6 +29,12 @@ struct cgroup_box { /* one sandbox's directories; memory and pids are where its 
     int v2, memory, pids;
 };
 
+/* Where our corner is made: in systemd's unit for it, in our own if that is delegated, or at the
+ * top. `own` is the process's cgroup as /proc/self/cgroup has it. */
+enum cgroup_place { CGROUP_AT_ROOT, CGROUP_WITHIN, CGROUP_BESIDE };
+enum cgroup_place cgroup_find_place(const char *mount, const char *own, const char *name, char *out,
+                                    size_t size);
+
 int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e);
 void cgroup_done(struct cgroups *cg); /* closes */
 void cgroup_remove_all(struct cgroups *cg,

@@ -266,17 +266,24 @@ void workers_start(struct keeper *k)
     }
 }
 
-static void drain(struct worker *w)
+/* SIGTERM: answer what is running. SIGINT: the same, but what could go on elsewhere (log streams)
+ * ends now. */
+static void drain(struct worker *w, int signo)
 {
     w->draining = true;
-    pidfd_send_signal(w->pidfd, SIGTERM, NULL, 0);
+    pidfd_send_signal(w->pidfd, signo, NULL, 0);
+}
+
+static void drain_all(struct keeper *k, int signo)
+{
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        if (k->workers[i].pid)
+            drain(&k->workers[i], signo);
 }
 
 void workers_drain_all(struct keeper *k)
 {
-    for (int i = 0; i < WORKER_SLOTS; i++)
-        if (k->workers[i].pid)
-            drain(&k->workers[i]);
+    drain_all(k, SIGTERM);
 }
 
 void workers_on_exit(struct keeper *k, uint32_t index)
@@ -332,7 +339,7 @@ void workers_stop(struct keeper *k, bool leave_judge)
     uint64_t until = clock_boot_ms() + DRAIN_MS;
 
     signin_stop(k);
-    workers_drain_all(k);
+    drain_all(k, SIGINT);
     while (any_running(k) && clock_boot_ms() < until)
         poll(NULL, 0, 5);
     for (int i = 0; i < WORKER_SLOTS; i++)

@@ -1,5 +1,5 @@
 if HAVE_CMOCKA
-UNIT_TESTS += tests/unit/test_config tests/unit/test_state tests/unit/test_sweep
+UNIT_TESTS += tests/unit/test_config tests/unit/test_state tests/unit/test_sweep tests/unit/test_cgroup
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_state_SOURCES = tests/unit/test_state.c
@@ -7,4 +7,7 @@ tests_unit_test_state_LDADD = libclient.a libbase.a $(UNIT_LIBS)
 tests_unit_test_sweep_SOURCES = tests/unit/test_sweep.c
 tests_unit_test_sweep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_sweep_LDADD = libsandbox.a libbase.a $(UNIT_LIBS)
+tests_unit_test_cgroup_SOURCES = tests/unit/test_cgroup.c
+tests_unit_test_cgroup_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_cgroup_LDADD = libsandbox.a libbase.a $(UNIT_LIBS)
 endif

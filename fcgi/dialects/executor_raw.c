@@ -73,13 +73,11 @@ int executor_get_raw(struct request *req, struct reply *rep, struct cove_err *e)
 
 static int receive_file(struct request *req, struct core_file *file, struct cove_err *e)
 {
-    AUTO_FREE char *chunk = malloc(CHUNK_BYTES);
+    char chunk[CHUNK_BYTES];
     const char *declared = request_param(req, "CONTENT_LENGTH");
     uint64_t want = 0;
     int n;
 
-    if (!chunk)
-        return cove_fail(e, COVE_BUSY, "out of memory");
     if (*declared && text_parse_u64(declared, &want, e) < 0)
         return cove_context(e, "Content-Length");
     while ((n = FCGX_GetStr(chunk, CHUNK_BYTES, req->in)) > 0)

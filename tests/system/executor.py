@@ -57,10 +57,10 @@ class Executor:
         return self.server.request(method, path, body, headers={**self.headers, **(headers or {})}, key=False,
                                    timeout=timeout)
 
-    def post(self, path, wait=60, **fields):
+    def post(self, path, /, wait=60, **fields):
         return self.request("POST", path, fields, timeout=wait)
 
-    def ok(self, path, **fields):
+    def ok(self, path, /, **fields):
         reply = self.post(path, **fields)
         assert reply.status in (200, 201), reply
         return reply.json

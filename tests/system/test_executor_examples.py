@@ -9,7 +9,7 @@ import pytest
 from cove import TOP, free_port, read
 from executor import Executor
 
-EXAMPLES = re.findall(r"^## (.*)\n```(\w+)\n(.*?)```", read(f"{TOP}/tests/system/executor_examples.md"), re.M | re.S)
+EXAMPLES = re.findall(r"^## ([^\n]*)\n```(\w+)\n(.*?)```", read(f"{TOP}/tests/system/executor_examples.md"), re.M | re.S)
 PLACEHOLDER_ID = "550e8400-e29b-41d4-a716-446655440000"
 APP = "import sys, time\nprint('started', sys.argv[1:])\nprint('warning', file=sys.stderr)\ntime.sleep(1)\n"
 

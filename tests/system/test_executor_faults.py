@@ -1,5 +1,6 @@
 """The executor dialect when things break, and when there is much of everything."""
 import concurrent.futures
+import contextlib
 import http.client
 import os
 import signal
@@ -70,6 +71,23 @@ def test_a_killed_worker_ends_its_streams_and_the_client_continues_elsewhere(mak
     assert text(seen) == [str(n) for n in range(1, len(seen) + 1)]
 
 
+def test_a_restart_ends_log_streams_with_an_event_to_continue_from(make_server):
+    server = make_server()
+    box = Executor(server, "p")
+    id = box.start("echo one; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo two")
+    with box.stream(f"/process_logs_streaming?id={id}", method="GET") as s:
+        events = iter(s)
+        assert next(events).data["data"] == "one"
+        began = time.monotonic()
+        os.kill(server.keeper_pid, signal.SIGQUIT)  # leaves the sandboxes to the next one
+        end = last_event(events)
+    assert end and end.name == "error" and "continue" in end.data["error"] and time.monotonic() - began < 5
+    wait_for(lambda: not server.titles("cove: worker"), 12, "the workers' end")
+    server.up()
+    box.sh("touch /tmp/go")
+    assert text(box.logs(id, since=end.id)) == ["two"]
+
+
 def test_a_killed_worker_s_streamed_command_does_not_run_on(make_server):
     server = make_server()
     box = Executor(server, "p")
@@ -118,10 +136,10 @@ def test_hundreds_of_clients_of_one_process(make_server):
     server = make_server(workers=2, threads=400, pids_max=1024)
     box = Executor(server, "p")
     id = box.start("while [ ! -e /tmp/go ]; do sleep 0.05; done; seq 20")
-    streams = []
-    try:
+    with contextlib.ExitStack() as stack:
+        streams = []
         for _ in range(500):
-            streams.append(box.stream(f"/process_logs_streaming?id={id}", method="GET").__enter__())
+            streams.append(stack.enter_context(box.stream(f"/process_logs_streaming?id={id}", method="GET")))
             assert streams[-1].status == 200
         began = time.monotonic()
         assert server.request("GET", "/health").status == 200 and time.monotonic() - began < 1
@@ -129,6 +147,3 @@ def test_hundreds_of_clients_of_one_process(make_server):
         for s in streams:
             events = list(s)
             assert text(events) == [str(n) for n in range(1, 21)] and events[-1].name == "complete"
-    finally:
-        for s in streams:
-            s.close()

@@ -207,10 +207,16 @@ def test_a_line_is_at_the_client_within_ten_milliseconds(box):
     assert len(late) == 40 and sorted(late)[20] < 10_000_000, sorted(late)
 
 
+def test_the_head_of_a_stream_does_not_wait_for_its_first_line(box):
+    began = time.monotonic()
+    with box.stream("/run_streaming", {"cmd": "sleep 3"}) as s:
+        assert s.status == 200 and time.monotonic() - began < 2
+
+
 def test_silence_is_filled_with_comments(box):
     with box.stream("/run_streaming", {"cmd": "sleep 17"}) as s:
         events = list(s)
-        assert s.comments >= 1 and events[-1].name == "complete"
+        assert s.comments >= 2 and events[-1].name == "complete"
 
 
 def test_replies_are_json_for_every_byte(box):

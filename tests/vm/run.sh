@@ -1,84 +1,153 @@
 #!/bin/bash
-# The package on a real system: a Debian 12 with systemd and pure cgroup v2 in qemu (TCG: no KVM needed, slow). It installs the .deb,
-# runs commands over HTTPS through nginx, restarts and kills the keeper under running sandboxes, upgrades, reboots, removes.
-#   tests/vm/run.sh [WORK-DIR]
+# The VM test: cove on a machine like those it is made for. Debian 12 with its own kernel, systemd as process 1, cgroup
+# v2 alone, nginx with TLS; booted in qemu without KVM. `./quickstart test-vm` calls it.
+#
+#   .cove/vm/root.ext4   the machine's disk, made once (debootstrap), never written to by a run
+#   .cove/vm/payload     what is tested, made anew each time: the package, the same with a higher version, inside.sh; a second disk
+#   .cove/vm/console     all that the machine said
+#
+# --fresh makes the disk anew.
 set -euo pipefail
 export LC_ALL=C
+umask 022
+
+readonly SUITE=bookworm
+readonly MINUTES=12          # one run, two boots; without KVM a boot takes most of a minute
+readonly MEMORY=1024         # MiB; the machine must manage with little
+readonly HOST_PACKAGES=(debhelper debootstrap dpkg-dev e2fsprogs qemu-system-x86)
+readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
+    nginx openssl curl jq libcap2 libfcgi0ldbl libjson-c5 libpam0g libpcre2-8-0 libseccomp2 libssl3)
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-work=${1:-$top/.cove/vm}
-root=$work/root
-readonly PACKAGES=systemd-sysv,udev,dbus,nginx,curl,openssl,procps,iproute2,linux-image-cloud-amd64,initramfs-tools,libfcgi0ldbl,libjson-c5,libseccomp2,libpcre2-8-0,libcap2,init-system-helpers
-readonly MINUTES=15
-say() { printf '%s\n' "== $*"; }
-die() { printf '%s\n' "FAILED: $*" >&2; exit 1; }
+readonly top
+readonly work=$top/.cove/vm
 
-need() {
-    local program
-    for program in qemu-system-x86_64 debootstrap mkfs.ext4 dpkg-buildpackage; do
-        command -v "$program" >/dev/null || die "$program is missing: apt install qemu-system-x86 debootstrap e2fsprogs dpkg-dev"
+say() { printf '%s\n' "$*"; }
+die() { printf 'vm: %s\n' "$*" >&2; exit 1; }
+
+quietly() { # quietly NAME COMMAND...
+    local log=$work/$1.log
+    shift
+    "$@" >"$log" 2>&1 && return 0
+    tail -n 30 "$log" >&2
+    die "failed: $* (all of it: $log)"
+}
+
+install_packages() {
+    local name missing=()
+    for name in "${HOST_PACKAGES[@]}"; do
+        dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || missing+=("$name")
     done
+    [ "${#missing[@]}" -eq 0 ] && return
+    say "installing: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly apt apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-make_root() { # kept for the next time
-    local mirror
-    [ ! -e "$root/.ready" ] || return 0
-    say "debootstrap"
-    # shellcheck disable=SC2016
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort -u | head -n 1) || true
-    rm -rf "$root"
-    debootstrap --include="$PACKAGES" bookworm "$root" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 ||
-        die "debootstrap ($work/debootstrap.log)"
-    touch "$root/.ready"
+# Where this machine's own apt gets its packages: no mirror is named in here.
+apt_mirror() {
+    # shellcheck disable=SC2016 # apt's own variables
+    apt-get indextargets --format '$(SITE) $(CODENAME) $(COMPONENT)' 2>/dev/null |
+        awk -v suite="$SUITE" '$2 == suite && $3 == "main" { print $1; exit }'
 }
 
-make_debs() { # the package, and the same with a higher version
-    say "packages"
-    [ -n "$(ls "$work"/deb/cove_*.deb 2>/dev/null)" ] || bash "$top/tests/deb/run.sh" "$work/deb" >"$work/deb.log" 2>&1 ||
-        die "the package ($work/deb.log)"
-    cp "$work"/deb/cove_*.deb "$root/root/cove-1.deb"
-    rm -rf "$work/next"
-    dpkg-deb -R "$root/root/cove-1.deb" "$work/next"
-    sed -i 's/^Version: \(.*\)/Version: \1+vm1/' "$work/next/DEBIAN/control"
-    dpkg-deb -b "$work/next" "$root/root/cove-2.deb" >/dev/null
-}
+# ------------------------------------------------------------------ the machine's disk
 
-make_image() {
-    say "image"
-    install -m 755 "$top/tests/vm/inside.sh" "$root/root/inside.sh"
-    rm -f "$root/root/vm-phase"
-    printf 'cove-vm\n' >"$root/etc/hostname"
-    printf '/dev/vda / ext4 defaults 0 1\n' >"$root/etc/fstab"
-    cat >"$root/etc/systemd/system/vm-test.service" <<'UNIT'
+write_guest_files() { # write_guest_files ROOT
+    printf 'cove-vm\n' >"$1/etc/hostname"
+    printf '127.0.0.1 localhost cove.localhost cove-vm\n' >"$1/etc/hosts"
+    printf '/dev/vda / ext4 defaults 0 1\n' >"$1/etc/fstab"
+    : >"$1/etc/machine-id"
+    rm -f "$1/etc/resolv.conf" "$1"/etc/apt/sources.list
+    mkdir -p "$1/payload"
+    cat >"$1/etc/systemd/system/cove-vm-test.service" <<'END'
 [Unit]
-After=multi-user.target nginx.service
+Description=what tests/vm/run.sh wants done
+After=basic.target
 [Service]
-Type=simple
-ExecStart=/root/inside.sh
+ExecStartPre=/bin/mount -o ro /dev/vdb /payload
+ExecStart=/bin/bash /payload/inside.sh
 [Install]
-WantedBy=graphical.target multi-user.target
-UNIT
-    ln -sfn /etc/systemd/system/vm-test.service "$root/etc/systemd/system/multi-user.target.wants/vm-test.service"
-    rm -f "$work/disk.img"
-    truncate -s 3G "$work/disk.img"
-    mkfs.ext4 -q -d "$root" "$work/disk.img"
+WantedBy=multi-user.target
+END
+    ln -sf ../cove-vm-test.service "$1/etc/systemd/system/multi-user.target.wants/cove-vm-test.service"
+    # A console for people is not needed.
+    ln -sf /dev/null "$1/etc/systemd/system/serial-getty@.service"
+    ln -sf /dev/null "$1/etc/systemd/system/getty.target"
 }
 
-boot() {
-    local kernel initrd
-    kernel=$(ls "$root"/boot/vmlinuz-*) initrd=$(ls "$root"/boot/initrd.img-*)
-    say "booting (its console: $work/console.log)"
-    timeout $((MINUTES * 60)) qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 -nographic -no-user-config \
-        -kernel "$kernel" -initrd "$initrd" -append "root=/dev/vda rw console=ttyS0 quiet systemd.unified_cgroup_hierarchy=1" \
-        -drive "file=$work/disk.img,format=raw,if=virtio" -nic none </dev/null >"$work/console.log" 2>&1 || true
-    tr -d '\r' <"$work/console.log" | grep -a 'VM-TEST' || true
-    tr -d '\r' <"$work/console.log" | grep -aq 'VM-TEST PASSED' || die "it did not pass within $MINUTES minutes ($work/console.log)"
+make_disk() {
+    local mirror root=$work/root
+    # The recipe's name: another one makes another disk.
+    recipe=$(sed -n '/^readonly SUITE/p; /^readonly GUEST/,/)$/p; /^write_guest/,/^}/p' "${BASH_SOURCE[0]}" | sha256sum)
+    [ "$fresh" = no ] && [ -s "$work/root.ext4" ] && [ "$(cat "$work/recipe" 2>/dev/null)" = "$recipe" ] && return
+    mirror=$(apt_mirror)
+    [ -n "$mirror" ] || die "this machine's apt knows no $SUITE/main: the test's disk cannot be made."
+    say "making the machine's disk (once; some minutes)"
+    rm -rf "$root" "$work/root.ext4"
+    quietly debootstrap nice debootstrap --variant=minbase --include="$(IFS=,; echo "${GUEST_PACKAGES[*]}")" \
+        "$SUITE" "$root" "$mirror"
+    rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,locale,man}/*
+    write_guest_files "$root"
+    cp "$root"/boot/vmlinuz-* "$work/vmlinuz"
+    cp "$root"/boot/initrd.img-* "$work/initrd"
+    quietly mke2fs mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 -d "$root" "$work/root.ext4" 2G
+    rm -rf "$root"
+    printf '%s\n' "$recipe" >"$work/recipe"
 }
 
+# ------------------------------------------------------------------ what is tested
+
+build_package() { # of a clean copy; what git does not know or ignores is not in it
+    rm -rf "$work/src" "$work"/cove_* "$work"/cove-dbgsym_*
+    mkdir -p "$work/src"
+    (cd "$top" && git ls-files -z --cached --others --exclude-standard | xargs -0 tar cf -) | tar xf - -C "$work/src"
+    cd "$work/src" && ./autogen.sh && DEB_BUILD_OPTIONS=parallel=2 nice dpkg-buildpackage -us -uc -b
+}
+
+make_upgrade() { # make_upgrade DEB NEW-DEB: the same with a higher version
+    rm -rf "$work/next"
+    dpkg-deb -R "$1" "$work/next" && sed -i 's/^Version: .*/&+vm1/' "$work/next/DEBIAN/control" &&
+        dpkg-deb -b "$work/next" "$2"
+}
+
+make_payload() {
+    say "building the package"
+    (quietly package build_package)
+    rm -rf "$work/payload" "$work/payload.ext4" "$work/src"
+    mkdir -p "$work/payload"
+    mv "$work"/cove_*.deb "$work/payload/cove-1.deb"
+    quietly upgrade make_upgrade "$work/payload/cove-1.deb" "$work/payload/cove-2.deb"
+    cp "$top/tests/vm/inside.sh" "$work/payload/"
+    quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 32M
+}
+
+# ------------------------------------------------------------------ the run
+
+run_machine() {
+    local began=$SECONDS status=0
+    say "booting (console: $work/console)"
+    # snapshot=on: what is written lives as long as this qemu does, reboots of the machine included.
+    timeout "$((MINUTES * 60))" nice qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY" \
+        -nodefaults -no-user-config -display none -serial "file:$work/console" -device virtio-rng-pci \
+        -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$work/payload.ext4,format=raw,if=virtio,readonly=on" \
+        -kernel "$work/vmlinuz" -initrd "$work/initrd" \
+        -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 mitigations=off" || status=$?
+    [ "$status" -ne 124 ] || say "vm: not done after $MINUTES minutes."
+    tr -d '\r' <"$work/console" | grep -aE '^(PASS|FAIL|NOTE|RESULT)' || true
+    say "($((SECONDS - began)) s in the machine)"
+    tr -d '\r' <"$work/console" | grep -aqE '^RESULT [0-9]+ passed, 0 failed$' ||
+        die "some checks failed, or the machine did not get to the end: $work/console"
+}
+
+[ "$(id -u)" -eq 0 ] || die "needs root (debootstrap)."
+fresh=no
+[ "${1:-}" != --fresh ] || fresh=yes
 mkdir -p "$work"
-need
-make_root
-make_debs
-make_image
-boot
-say "ok"
+exec 9>"$work/lock"
+flock -n 9 || die "another VM test is at work in $work."
+install_packages
+make_disk
+make_payload
+run_machine
