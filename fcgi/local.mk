@@ -6,7 +6,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/router.h fcgi/router.c fcgi/cors.c \
 	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/policy_live.h fcgi/policy_live.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
-	fcgi/confine.h fcgi/confine.c \
+	fcgi/confine.h fcgi/confine.c fcgi/confine_files.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 

@@ -7,12 +7,15 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +26,7 @@
 #include "cove/mem.h"
 #include "init_fds.h"
 #include "sandbox_private.h"
+#include "weak.h"
 
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
@@ -90,6 +94,8 @@ static int setup_network(struct cove_err *e)
     struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
     AUTO_CLOSE int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+    if (weak("net"))
+        return 0;
     if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "bringing up the loopback interface");
     return 0;
@@ -97,6 +103,8 @@ static int setup_network(struct cove_err *e)
 
 static int setup_hostname(struct cove_err *e)
 {
+    if (weak("uts"))
+        return 0;
     if (sethostname("cove", 4) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "hostname");
     return 0;
@@ -137,7 +145,7 @@ static int become_init(const struct parts *p, const struct build_args *args, str
 {
     char title[64];
     char *const argv[] = { title, NULL };
-    char *const env[] = { NULL };
+    char *const env[] = { weak_environment(), NULL };
     int exe = -1;
 
     snprintf(title, sizeof(title), "cove: init %s", args->id);
@@ -218,17 +226,49 @@ static int make_channels(struct parts *p, struct cove_err *e)
     return 0;
 }
 
+/*
+ * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also charges to whoever made the
+ * user namespace. Made by root, one sandbox could use up what all the others and the host's own root have. So for the length
+ * of one call we are the sandbox's own id, with all capabilities kept.
+ */
+static long clone_owned_by(uid_t owner, struct clone_args *clone)
+{
+    int bits = prctl(PR_GET_SECUREBITS), error;
+    long pid = -1;
+
+    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+        return -1;
+    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
+        pid = syscall(SYS_clone3, clone, sizeof(*clone));
+    if (pid == 0)
+        return 0;
+    error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
+        abort(); /* nothing that follows would be right */
+    errno = error;
+    return pid;
+}
+
+static uint64_t namespaces(void)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID;
+
+    flags |= weak("net") ? 0 : CLONE_NEWNET;
+    flags |= weak("ipc") ? 0 : CLONE_NEWIPC;
+    flags |= weak("uts") ? 0 : CLONE_NEWUTS;
+    return flags;
+}
+
 static int clone_child(const struct parts *p, const struct build_args *args, struct build *b,
                        struct cove_err *e)
 {
     struct clone_args clone = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                 CLONE_NEWUTS | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .flags = namespaces() | CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uint64_t)(uintptr_t)&b->pidfd,
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)p->cgroup.v2,
     };
-    long pid = syscall(SYS_clone3, &clone, sizeof(clone));
+    long pid = clone_owned_by(args->ids.base, &clone);
 
     if (pid < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "creating namespaces");

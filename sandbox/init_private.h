@@ -265,4 +265,7 @@ struct init {
     unsigned ask_count;
 };
 
+/* --- landlock (init_landlock.c) --- */
+int landlock_setup(struct cove_err *e);
+
 #endif

@@ -6,7 +6,7 @@ libclient_a_SOURCES = \
 
 noinst_LIBRARIES += libsandbox.a
 libsandbox_a_SOURCES = \
-	sandbox/sandbox_private.h sandbox/keeper_private.h sandbox/init_fds.h \
+	sandbox/sandbox_private.h sandbox/keeper_private.h sandbox/init_fds.h sandbox/weak.h \
 	sandbox/tools.c sandbox/cgroup.c sandbox/userns.c sandbox/mounts.c sandbox/template.c \
 	sandbox/build.c sandbox/sweep.c
 

@@ -15,6 +15,7 @@
 
 #include "cove/mem.h"
 #include "sandbox_private.h"
+#include "weak.h"
 
 static int put_mount(int tree, const char *target)
 {
@@ -188,16 +189,20 @@ static int mount_api_filesystems(struct box_mounts *m, struct cove_err *e)
 
 /* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is the second lock. */
 static const char *const proc_hidden[] = {
-    "kcore", "keys", "kmsg", "timer_list", "sched_debug", "latency_stats", "sysrq-trigger",
-    "kallsyms", "kpagecount", "kpageflags", "kpagecgroup",
+    "kcore",     "keys",     "kmsg",       "timer_list", "sched_debug", "latency_stats",
+    "kallsyms",  "cmdline",  "kpagecount", "kpageflags", "kpagecgroup", "sysrq-trigger",
+    "interrupts", "key-users", "mtrr",     "modules",    "iomem",       "ioports",
+    "diskstats", "partitions", "slabinfo", "vmallocinfo", "pagetypeinfo", "timer_stats",
 };
 static const char *const proc_readonly[] = { "sys", "bus", "fs", "irq" };
-static const char *const proc_emptied[] = { "acpi", "asound", "scsi", "driver" };
+static const char *const proc_emptied[] = { "acpi", "asound", "scsi", "driver", "pressure" };
 
 static int hide_proc(struct cove_err *e)
 {
     char path[64];
 
+    if (weak("proc"))
+        return 0;
     for (size_t i = 0; i < ARRAY_SIZE(proc_hidden); i++) {
         snprintf(path, sizeof(path), "/proc/%s", proc_hidden[i]);
         if (mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
@@ -237,7 +242,7 @@ static int pivot(struct cove_err *e)
 int mounts_enter(struct box_mounts *m, struct cove_err *e)
 {
     if (stage_root(m, e) < 0 || mount_api_filesystems(m, e) < 0 || pivot(e) < 0 ||
-        hide_proc(e) < 0)
+        userns_forbid_more(e) < 0 || hide_proc(e) < 0)
         return -1;
     mounts_close(m);
     return 0;
