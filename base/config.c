@@ -36,9 +36,9 @@ struct key {
         name, KEY_TIME, FIELD(f), 0, min, max                                                      \
     }
 
-#define KIB ((uint64_t)1 << 10)
-#define MIB ((uint64_t)1 << 20)
-#define GIB ((uint64_t)1 << 30)
+#define KIB    ((uint64_t)1 << 10)
+#define MIB    ((uint64_t)1 << 20)
+#define GIB    ((uint64_t)1 << 30)
 #define DAY_MS ((uint64_t)86400000)
 
 static const struct key keys[] = {
@@ -227,7 +227,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
     if (c->pool > c->max_sandboxes)
         return cove_fail(e, COVE_INVALID, "pool: must not be above max_sandboxes");
     if (c->id_base + c->max_sandboxes * c->id_count > UINT32_MAX)
-        return cove_fail(e, COVE_INVALID, "id_base: max_sandboxes x id_count ids do not fit above it");
+        return cove_fail(e, COVE_INVALID,
+                         "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')

@@ -8,7 +8,8 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 
-/* Cut back to the last whole UTF-8 sequence, so that a message that did not fit stays valid text. */
+/* Cut back to the last whole UTF-8 sequence, so that a message that did not fit stays valid text.
+ */
 static void trim_partial_utf8(char *s)
 {
     size_t len = strlen(s), at = 0;
@@ -28,7 +29,8 @@ static void trim_partial_utf8(char *s)
     }
 }
 
-static void vfail(struct cove_err *e, enum cove_code code, int errnum, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void vfail(struct cove_err *e, enum cove_code code,
+                                                        int errnum, const char *fmt, va_list ap)
 {
     if (!e)
         return;

@@ -48,13 +48,13 @@ static void add_field(struct buf *b, const struct log_field *f)
     buf_add_char(b, ',');
     buf_add_json_str(b, f->key, strlen(f->key));
     buf_add_char(b, ':');
-    if (f->str)
-        buf_add_json_str(b, f->str, strnlen(f->str, 4096));
+    if (f->is_text)
+        buf_add_json_str(b, f->str ? f->str : "", f->str ? strnlen(f->str, 4096) : 0);
     else
         buf_addf(b, "%lld", (long long)f->num);
 }
 
-void log_event_fields(enum log_level level, const char *what, const struct log_field *fields)
+void log_event_fields(enum log_level level, const struct log_field *fields)
 {
     struct buf line;
     char when[32];
@@ -63,13 +63,13 @@ void log_event_fields(enum log_level level, const char *what, const struct log_f
         return;
     buf_init(&line, LINE_MAX_BYTES);
     text_format_time(clock_unix_ms(), when);
-    buf_addf(&line, "{\"time\":\"%s\",\"level\":\"%s\",\"program\":\"%s\",\"event\":", when,
+    buf_addf(&line, "{\"time\":\"%s\",\"level\":\"%s\",\"program\":\"%s\"", when,
              level_names[level], program);
-    buf_add_json_str(&line, what, strlen(what));
     for (; fields->key; fields++)
         add_field(&line, fields);
     if (!line.overflow && buf_add_str(&line, "}\n") == 0) {
-        /* A full disk or a closed stderr must not stop the server: the line is lost, nothing else. */
+        /* A full disk or a closed stderr must not stop the server: the line is lost, nothing else.
+         */
         ssize_t n = write(STDERR_FILENO, line.data, line.len);
 
         (void)n;

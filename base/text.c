@@ -122,8 +122,10 @@ static int parse_with_unit(const char *s, const struct unit *units, size_t unit_
 int text_parse_bytes(const char *s, uint64_t *ret, struct cove_err *e)
 {
     static const struct unit units[] = {
-        { "", 1 },           { "B", 1 },           { "K", 1ULL << 10 }, { "KiB", 1ULL << 10 },
-        { "M", 1ULL << 20 }, { "MiB", 1ULL << 20 }, { "G", 1ULL << 30 }, { "GiB", 1ULL << 30 },
+        { "", 1 },           { "B", 1 },
+        { "K", 1ULL << 10 }, { "KiB", 1ULL << 10 },
+        { "M", 1ULL << 20 }, { "MiB", 1ULL << 20 },
+        { "G", 1ULL << 30 }, { "GiB", 1ULL << 30 },
         { "T", 1ULL << 40 }, { "TiB", 1ULL << 40 },
     };
 

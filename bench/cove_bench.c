@@ -1,9 +1,10 @@
 /*
- * cove-bench: what a command costs, measured side by side in one run, because absolute figures of a shared machine mean
- * little. Every round takes one sample of each contestant, so that noise hits all of them.
+ * cove-bench: what a command costs, measured side by side in one run, because absolute figures of a
+ * shared machine mean little. Every round takes one sample of each contestant, so that noise hits
+ * all of them.
  *
- *   cove-bench latency  RUN_DIR HOST PORT KEY ROUNDS   posix_spawn, bubblewrap, init socket, nginx: serial
- *   cove-bench create   HOST PORT KEY ROUNDS NAME      first command of new projects, serial
+ *   cove-bench latency  RUN_DIR HOST PORT KEY ROUNDS   posix_spawn, bubblewrap, init socket, nginx:
+ * serial cove-bench create   HOST PORT KEY ROUNDS NAME      first command of new projects, serial
  *   cove-bench load     HOST PORT KEY CLIENTS SECONDS  commands in existing sandboxes, many at once
  */
 #include <arpa/inet.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "cove/client.h"
+#include "cove/dialect.h"
 #include "cove/mem.h"
 
 static double now_ms(void)
@@ -108,32 +110,59 @@ static double run_bare(void)
 
 static double run_bwrap(void)
 {
-    char *const argv[] = { "bwrap",      "--unshare-all", "--die-with-parent", "--ro-bind", "/usr",
-                           "/usr",       "--symlink",     "usr/bin",           "/bin",      "--symlink",
-                           "usr/lib",    "/lib",          "--symlink",         "usr/lib64", "/lib64",
-                           "--proc",     "/proc",         "--dev",             "/dev",      "--tmpfs",
-                           "/tmp",       "bash",          "-c",                "true",      NULL };
+    char *const argv[] = { "bwrap",
+                           "--unshare-all",
+                           "--die-with-parent",
+                           "--ro-bind",
+                           "/usr",
+                           "/usr",
+                           "--symlink",
+                           "usr/bin",
+                           "/bin",
+                           "--symlink",
+                           "usr/lib",
+                           "/lib",
+                           "--symlink",
+                           "usr/lib64",
+                           "/lib64",
+                           "--proc",
+                           "/proc",
+                           "--dev",
+                           "/dev",
+                           "--tmpfs",
+                           "/tmp",
+                           "bash",
+                           "-c",
+                           "true",
+                           NULL };
 
     return run_program(argv);
 }
 
-/* At the init socket: what remains when HTTP, JSON, policy and authentication are taken away. */
+/* At the init socket, as a worker asks for it: what remains when HTTP, JSON, policy and
+ * authentication are taken away. */
 static double run_socket(const char *run_dir, const char *id)
 {
-    static const char *const argv[] = { "bash", "-c", "true", NULL };
+    static const char *const argv[] = { "/bin/bash", "-c", "true", NULL };
+    static int filter = -1;
     struct spawn_args args = { .argv = argv,
-                               .cwd = "/workspace",
-                               .flags = SPAWN_TIED,
+                               .flags = SPAWN_TIED | SPAWN_NOTIFY,
+                               .context = DIALECT_EXECUTE,
                                .stdin_fd = -1,
                                .stdout_fd = -1,
-                               .stderr_fd = -1,
-                               .filter_fd = -1 };
+                               .stderr_fd = -1 };
     struct box_spawned spawned;
     struct cove_err e = { 0 };
     struct box_event ev;
     struct box_conn c;
-    double began = now_ms();
+    char path[256];
+    double began;
 
+    snprintf(path, sizeof(path), "%s/profiles/default.notify.bpf", run_dir);
+    if (filter < 0 && (filter = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        die(path);
+    args.filter_fd = filter;
+    began = now_ms();
     if (box_open(run_dir, id, &c, &e) < 0 || box_spawn(&c, &args, &spawned, NULL, &e) < 0 ||
         box_next_event(&c, 10000, &ev, &e) != 1) {
         fprintf(stderr, "cove-bench: at the socket: %s\n", e.msg);
@@ -206,7 +235,8 @@ static double run_http(struct http *h, const char *route, const char *project)
         exit(1);
     }
     began = now_ms() - began;
-    if (strcasestr(h->reply, "\r\nconnection: close")) { /* nginx ends a connection after 1,000 requests */
+    if (strcasestr(h->reply,
+                   "\r\nconnection: close")) { /* nginx ends a connection after 1,000 requests */
         close(h->sock);
         http_connect(h);
     }
@@ -252,7 +282,8 @@ static int bench_latency(const char *run_dir, struct http *h, int rounds)
     return 0;
 }
 
-/* The first command of a project that has no sandbox; between two the pool has time to fill up again. */
+/* The first command of a project that has no sandbox; between two the pool has time to fill up
+ * again. */
 static int bench_create(struct http *h, int rounds, const char *name)
 {
     struct samples create = { .name = name }, bare = { .name = "" };

@@ -244,8 +244,7 @@ static void list_rules(const struct policy *p, const struct policy_query *q)
     }
 }
 
-/* Without a command: which rules hold. With one: each form of it, and what is said about that form.
- */
+/* Without a command: which rules hold. With one: each form of it, and its verdict. */
 static int explain(int argc, char **argv)
 {
     struct policy *p = NULL;

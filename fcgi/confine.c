@@ -1,7 +1,7 @@
 /*
- * The seccomp filter of workers and judge: a list of what moving bytes takes, EPERM for all else. No execve, no
- * fork, no socket but unix ones, no file opened for writing, no ptrace, no mount, no change of
- * identity.
+ * The seccomp filter of workers and judge: a list of what moving bytes takes, EPERM for all else.
+ * No execve, no fork, no socket but unix ones, no file opened for writing, no ptrace, no mount, no
+ * change of identity.
  *
  * mmap() with PROT_EXEC stays allowed: PCRE2's JIT compiles the deny-list into such memory whenever
  * the policy is reloaded. mprotect() with PROT_EXEC is not needed for that, and refused.

@@ -48,7 +48,8 @@ void core_audit(struct core *c, const struct keeper_audit_entry *entry)
     struct cove_err e = { 0 };
 
     if (c->config->audit_file[0] && keeper_audit(&c->keeper, entry, &e) < 0)
-        log_error("audit line lost", &e, LOG_S("tenant", entry->tenant), LOG_S("rule", entry->rule));
+        log_error("audit line lost", &e, LOG_S("tenant", entry->tenant),
+                  LOG_S("rule", entry->rule));
 }
 
 /* ------------------------------------------------------------------ finding */

@@ -40,7 +40,8 @@ void core_task_end(struct core *c);
 /* The policy that holds, for one request; without one nothing may run: COVE_BUSY. */
 int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e);
 
-/* A line for the audit log. That it could not be written is logged; the request is answered all the same. */
+/* A line for the audit log. That it could not be written is logged; the request is answered all the
+ * same. */
 void core_audit(struct core *c, const struct keeper_audit_entry *entry);
 
 /* ------------------------------------------------------------------ sandboxes */

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cove/text.h"
+
 /* ------------------------------------------------------------------ from text to a tree */
 
 struct shape {
@@ -152,6 +154,8 @@ static int get_str(const struct where *w, struct json_object *v, size_t max, con
     len = (size_t)json_object_get_string_len(v);
     if (memchr(s, '\0', len))
         return bad(w, e, "must not contain a NUL character");
+    if (!text_is_utf8(s, len)) /* json-c takes surrogates */
+        return bad(w, e, "is not valid UTF-8");
     if (len > max) {
         snprintf(what, sizeof(what), "%zu bytes are more than %zu", len, max);
         return bad(w, e, what);

@@ -92,7 +92,8 @@ static int filter_locked(struct policy_set *set, const char *name, struct cove_e
     text_copy(p->name, sizeof(p->name), name);
     p->fd = open_profile(set, name);
     if (p->fd < 0)
-        return cove_fail(e, COVE_BUSY, "there is no seccomp profile '%s', so nothing may run", name);
+        return cove_fail(e, COVE_BUSY, "there is no seccomp profile '%s', so nothing may run",
+                         name);
     set->profile_count++;
     return p->fd;
 }

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ struct run {
     uint64_t kill_limit;
     uint64_t started_unix_ms;
     bool over;
+    char told[512]; /* the last denial, so that a search along PATH is told once */
     struct run_result *result;
 };
 
@@ -134,6 +136,9 @@ static void tell_denial(struct run *r, const char *text)
     char line[600];
     int len = snprintf(line, sizeof(line), "%s\n", text);
 
+    if (strcmp(r->told, text) == 0)
+        return;
+    text_copy(r->told, sizeof(r->told), text);
     if (!r->over && len > 0)
         deliver(r, RUN_STDERR, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
 }
@@ -233,7 +238,8 @@ static void drain_all(struct run *r)
         settle_cause(r, &r->result->end);
 }
 
-/* What still holds a pipe open lives on in the background, and would die of SIGPIPE: init reads on in our place. */
+/* What still holds a pipe open lives on in the background, and would die of SIGPIPE: init reads on
+ * in our place. */
 static void leave_pipes(struct run *r)
 {
     int left[2];

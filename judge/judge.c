@@ -2,12 +2,13 @@
  * The judge: answers for every execve of commands that run under exec-time policy.
  *
  * privilege  own user (the workers'), no capabilities, no new ones
- * does       holds one conversation with each sandbox's init, matches the real argv against the policy
- * never      runs anything, opens anything of a sandbox
+ * does       holds one conversation with each sandbox's init, matches the real argv against the
+ * policy never      runs anything, opens anything of a sandbox
  *
- * The keeper names each sandbox on fd 4 as soon as it runs; the judge connects to it and says BOX_JUDGE. From then on init asks
- * (BOX_EXEC_ASK) and waits, the judge answers. One thread, one epoll loop: a verdict takes microseconds. When the keeper dies
- * the judge goes on; the next keeper starts another, init turns to that one and hangs up on this one, which then ends.
+ * The keeper names each sandbox on fd 4 as soon as it runs; the judge connects to it and says
+ * BOX_JUDGE. From then on init asks (BOX_EXEC_ASK) and waits, the judge answers. One thread, one
+ * epoll loop: a verdict takes microseconds. When the keeper dies the judge goes on; the next keeper
+ * starts another, init turns to that one and hangs up on this one, which then ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,13 +31,21 @@
 #include "cove/state.h"
 #include "fcgi/confine.h"
 
-enum { FD_CONFIG = 3, FD_KEEPER = 4, WORDS_MAX = 1024, AUDIT_COMMAND_MAX = 4096 };
+enum {
+    FD_CONFIG = 3,
+    FD_KEEPER = 4,
+    WORDS_MAX = 1024,
+    AUDIT_COMMAND_MAX = 4096,
+    SAME_TRY_MS = 200
+};
 
 struct bench { /* one sandbox's conversation */
     struct bench *next, **prev;
     int sock;
     uint32_t index; /* of its slot */
     char id[24];
+    uint32_t denied_pid; /* the last one that was denied something, and when */
+    uint64_t denied_ms;
 };
 
 struct judge {
@@ -92,7 +101,8 @@ static int load_policy(struct judge *j, struct cove_err *e)
     return 0;
 }
 
-/* A newer policy that cannot be read (the keeper validated it) leaves the old one in force, and says so. */
+/* A newer policy that cannot be read (the keeper validated it) leaves the old one in force, and
+ * says so. */
 static void refresh_policy(struct judge *j)
 {
     struct cove_err e = { 0 };
@@ -157,8 +167,8 @@ static void describe(const struct policy_result *r, const char *const argv[], si
 }
 
 /*
- * words: the file, then argv. What runs is the file; but programs such as busybox do what argv[0] says, so both count as the
- * command's name.
+ * words: the file, then argv. What runs is the file; but programs such as busybox do what argv[0]
+ * says, so both count as the command's name.
  */
 static void check_words(struct judge *j, const struct policy_query *q, const char *words[],
                         size_t count, struct policy_result *ret)
@@ -187,10 +197,22 @@ static void send_verdict(struct bench *b, uint64_t ask, const struct policy_resu
         describe(r, argv, argc, &reason);
     else
         buf_add(&reason, "", 1);
-    if (msg_send(b->sock, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data, reason.len, NULL,
-                 0, MSG_DONTWAIT, NULL) < 0)
+    if (msg_send(b->sock, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data, reason.len,
+                 NULL, 0, MSG_DONTWAIT, NULL) < 0)
         shutdown(b->sock, SHUT_RDWR);
     buf_done(&reason);
+}
+
+/* A shell that is denied one folder's program tries the next folder of PATH: that is one event, not
+ * five. */
+static bool is_same_try(struct bench *b, uint32_t pid)
+{
+    uint64_t now = clock_boot_ms();
+    bool same = b->denied_pid == pid && now - b->denied_ms < SAME_TRY_MS;
+
+    b->denied_pid = pid;
+    b->denied_ms = now;
+    return same;
 }
 
 static void judge_words(struct judge *j, struct bench *b, const struct box_exec_ask *ask,
@@ -215,7 +237,7 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
         check_words(j, &q, words, count, &r);
     }
     send_verdict(b, ask->ask, &r, words + (count > 1), count - (count > 1));
-    if (r.denied)
+    if (r.denied && !is_same_try(b, ask->pid))
         record_denial(j, &box, dialect, &r, words + (count > 1), count - (count > 1));
 }
 

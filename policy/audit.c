@@ -50,8 +50,7 @@ static bool is_current(const struct audit *a)
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
-/* Somebody may move the file aside between our open and our lock: then the lock is worth nothing.
- */
+/* Moved aside between our open and our lock? Then the lock is worth nothing: try again. */
 static int lock_file(struct audit *a, struct cove_err *e)
 {
     for (int tries = 0; tries < 100; tries++) {

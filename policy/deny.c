@@ -42,8 +42,7 @@ static int hash_bundle(const char *bundle, size_t len, char out[65])
     return 0;
 }
 
-/* A policy that denies nothing is a mistake, not a wish: a file cut short must not open the door.
- */
+/* A policy that denies nothing is a mistake: a file cut short must not open the door. */
 static int finish(struct policy *p, const char *bundle, size_t len, struct cove_err *e)
 {
     if (p->deny_count == 0)
@@ -115,8 +114,7 @@ const char *policy_form_name(enum policy_form form)
 
 /* --- the result ------------------------------------------------------------------------------ */
 
-/* As much as fits, cut between characters; what is no UTF-8 or a control becomes a question mark.
- */
+/* As much as fits, cut between characters; controls and what is no UTF-8 become ? */
 static void copy_shown(char *out, size_t size, const char *text, size_t len)
 {
     size_t n = 0;

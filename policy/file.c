@@ -60,8 +60,7 @@ static void position(const char *content, size_t at, unsigned *ret_line, unsigne
     }
 }
 
-/* Control characters, text in no known encoding, and a last line that was not written to its end.
- */
+/* Control characters, other encodings, and a last line that was not written to its end. */
 static int check_content(const char *path, const struct buf *content, struct cove_err *e)
 {
     const char *what = NULL;

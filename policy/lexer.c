@@ -27,6 +27,28 @@ bool lex_spend(struct lex *l, size_t bytes)
     return true;
 }
 
+bool lex_enter(struct lex *l)
+{
+    if (++l->depth > LEX_DEPTH_MAX)
+        lex_limit(l);
+    return lex_going(l);
+}
+
+void lex_leave(struct lex *l)
+{
+    l->depth--;
+}
+
+bool lex_more(const struct lex *l)
+{
+    return l->at < l->end && lex_going(l);
+}
+
+char lex_peek(const struct lex *l, size_t ahead)
+{
+    return (size_t)(l->end - l->at) > ahead ? l->at[ahead] : '\0';
+}
+
 /* Room for one more element; running out of memory is a bound like any other. */
 static bool grow(struct lex *l, void **array, size_t count, size_t *cap, size_t size)
 {

@@ -1,13 +1,12 @@
 /*
- * What lexer.c, quote.c, shell.c and unwrap.c share.
+ * What lexer.c, quote.c, expand.c, brace.c, redirect.c, shell.c and unwrap.c share.
  *
  * Theory of operation. One pass over the text, recursive descent, every level bounded. Words live
  * on a stack: their bytes in `text`, one after the other, and where each begins in `words`. A
  * command that is found inside another one's word, as in `rm $(date)x`, pushes its own words on
  * top, is judged, and pops them again; the outer word then goes on growing where it was. So nothing
  * is allocated per level, and nothing is read twice except text that a shell would read twice as
- * well
- * (`sh -c`, eval, backticks), which is paid for from `budget`.
+ * well (`sh -c`, eval, backticks), which is paid for from `budget`.
  */
 #ifndef POLICY_LEXER_PRIVATE_H
 #define POLICY_LEXER_PRIVATE_H
@@ -68,7 +67,11 @@ struct command {
     const char *stdin_text; /* what is known of its input, from `<<<` or `echo ... |`; or NULL */
 };
 
-/* lexer.c: the stacks */
+/* lexer.c: reading, and the stacks */
+bool lex_enter(struct lex *l); /* one level deeper; false when that is too deep */
+void lex_leave(struct lex *l);
+bool lex_more(const struct lex *l);               /* something is left to read */
+char lex_peek(const struct lex *l, size_t ahead); /* NUL behind the end */
 void lex_limit(struct lex *l);
 bool lex_going(const struct lex *l);
 bool lex_spend(struct lex *l, size_t bytes);
@@ -85,8 +88,25 @@ void lex_nested_script(struct lex *l, const char *s);           /* s may be on t
 
 /* quote.c: from characters to words */
 void quote_read_word(struct lex *l);
+void quote_read_single(struct lex *l); /* this and the next three: at is behind the opening sign */
+void quote_read_double(struct lex *l);
+void quote_read_ansi(struct lex *l);
+void quote_read_escape(struct lex *l, bool quoted); /* at is on the backslash */
 void quote_read_expansions(struct lex *l); /* to the end of the text, as within double quotes */
 void quote_skip_continuation(struct lex *l);
+
+/* expand.c: what follows a dollar sign or a backtick */
+void expand_dollar(struct lex *l, bool quoted);
+void expand_backtick(struct lex *l, bool quoted);
+void expand_substitution(struct lex *l); /* $( ) and <( ): at is behind the parenthesis */
+
+/* brace.c: a word into words */
+void brace_expand_last(struct lex *l);
+
+/* redirect.c: arrows and heredocs */
+void redirect_read(struct lex *l, bool arith, char **stdin_text); /* at is on the arrow */
+void redirect_read_heredocs(struct lex *l);                       /* at is behind the newline */
+bool redirect_takes_last_word(const struct lex *l, size_t first); /* the 2 of 2> */
 
 /* shell.c: from words to commands */
 enum shell_stop { SHELL_STOP_END, SHELL_STOP_PAREN };

@@ -2,9 +2,9 @@
  * PCRE2 with bounds, so that no pattern and no text can hold a worker.
  *
  * PCRE2's match limit counts anew at every place where a match may begin, which is not enough: a
- * pattern that needs a thousand steps at each of a million places never hits it. So a text is tried
- * in windows of beginnings, and between two windows we look at the thread's own clock. Whoever runs
- * over either bound gets MATCH_LIMIT, which the engine turns into a refusal.
+ * pattern that needs a thousand steps at each of a million places never hits it. So a long text is
+ * tried in windows of beginnings, and between two windows we look at the thread's own clock.
+ * Whoever runs over either bound gets MATCH_LIMIT, which the engine turns into a refusal.
  *
  * Patterns and texts are bytes, not UTF-8: a command may be any bytes.
  */
@@ -16,11 +16,14 @@
 
 #include "policy_private.h"
 
-#define MATCH_STEPS    100000       /* at one place of the text */
-#define MATCH_HEAP_KIB 8192         /* when the JIT's own stack does not do */
-#define MATCH_WINDOW   1024         /* places between two looks at the clock */
-#define MATCH_CPU_NS   250000000ULL /* for one command against one policy, all rules together */
-#define PROBE_STEPS    20000        /* regex_is_slow_on() */
+#define SHORT_TEXT     1024      /* up to here one window, and no look at the clock */
+#define SHORT_STEPS    100000    /* at one place of a short text */
+#define LONG_STEPS     8000000   /* of a long one: rm with a megabyte of names is honest work */
+#define FIRST_WINDOW   8         /* of a long text: small, each place may cost LONG_STEPS */
+#define FAST_WINDOW_NS 2000000   /* a window that took less: the next one may be twice as wide */
+#define MATCH_HEAP_KIB 8192      /* when the JIT's own stack does not do */
+#define MATCH_CPU_NS   250000000 /* for one command against one policy, all rules together */
+#define PROBE_STEPS    20000     /* regex_is_slow_on() */
 
 struct regex {
     pcre2_code *code;
@@ -30,8 +33,7 @@ struct regex {
 struct matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
-    unsigned windows;
-    uint64_t started_ns;
+    uint64_t spent_ns; /* on long texts */
 };
 
 static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
@@ -93,8 +95,6 @@ struct matcher *matcher_new(void)
         matcher_free(m);
         return NULL;
     }
-    pcre2_set_match_limit(m->context, MATCH_STEPS);
-    pcre2_set_depth_limit(m->context, MATCH_STEPS);
     pcre2_set_heap_limit(m->context, MATCH_HEAP_KIB);
     return m;
 }
@@ -116,42 +116,51 @@ static uint64_t thread_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
-/* Short texts never get here twice, so the common check does not pay for the clock. */
-static bool out_of_time(struct matcher *m)
-{
-    if (m->windows++ == 0)
-        m->started_ns = thread_ns();
-    return thread_ns() - m->started_ns > MATCH_CPU_NS;
-}
-
-/* Beginnings in [from, from + MATCH_WINDOW). */
-static int match_window(struct matcher *m, const struct regex *r, const char *text, size_t len,
-                        size_t from)
+/* Beginnings in [from, from + width). */
+static enum match match_window(struct matcher *m, const struct regex *r, const char *text,
+                               size_t len, size_t from, size_t width)
 {
     int rc;
 
-    pcre2_set_offset_limit(m->context, from + MATCH_WINDOW - 1);
+    pcre2_set_offset_limit(m->context, from + width - 1);
     rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, from, 0, m->data, m->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, from, PCRE2_NO_JIT, m->data, m->context);
-    return rc;
+    if (rc >= 0)
+        return MATCH_YES;
+    return rc == PCRE2_ERROR_NOMATCH ? MATCH_NO : MATCH_LIMIT;
+}
+
+/* Windows grow as long as they are cheap, so an ordinary pattern crosses a megabyte in a few. */
+static enum match match_long(struct matcher *m, const struct regex *r, const char *text, size_t len)
+{
+    size_t width = FIRST_WINDOW;
+
+    for (size_t from = 0; from <= len && !(r->anchored && from);) {
+        uint64_t start = thread_ns(), took;
+        enum match found = match_window(m, r, text, len, from, width);
+
+        if (found != MATCH_NO)
+            return found;
+        took = thread_ns() - start;
+        m->spent_ns += took;
+        if (m->spent_ns > MATCH_CPU_NS)
+            return MATCH_LIMIT;
+        from += width;
+        width = took < FAST_WINDOW_NS ? width * 2 : FIRST_WINDOW;
+    }
+    return MATCH_NO;
 }
 
 enum match matcher_run(struct matcher *m, const struct regex *r, const char *text, size_t len)
 {
-    for (size_t from = 0; from <= len; from += MATCH_WINDOW) {
-        int rc = match_window(m, r, text, len, from);
+    bool is_short = len <= SHORT_TEXT;
 
-        if (rc >= 0)
-            return MATCH_YES;
-        if (rc != PCRE2_ERROR_NOMATCH)
-            return MATCH_LIMIT;
-        if (r->anchored)
-            break;
-        if (len > MATCH_WINDOW && out_of_time(m))
-            return MATCH_LIMIT;
-    }
-    return MATCH_NO;
+    pcre2_set_match_limit(m->context, is_short ? SHORT_STEPS : LONG_STEPS);
+    pcre2_set_depth_limit(m->context, is_short ? SHORT_STEPS : LONG_STEPS);
+    if (is_short)
+        return match_window(m, r, text, len, 0, len + 1);
+    return match_long(m, r, text, len);
 }
 
 bool regex_is_slow_on(const struct regex *r, const char *text, size_t len)

@@ -1,5 +1,4 @@
-/* What the deny-list's files share: file.c -> parse.c -> deny.c, with scope.c, match.c,
- * prefilter.c. */
+/* What the deny-list's files share: file.c, parse.c, scope.c, match.c, prefilter.c, deny.c. */
 #ifndef POLICY_PRIVATE_H
 #define POLICY_PRIVATE_H
 
@@ -13,8 +12,7 @@
 #define POLICY_NAME_MAX      63
 #define POLICY_PATTERN_MAX   4096
 
-/* A mark line in a bundle: MARK, one of the kinds, the number of the next line, a blank, the path.
- */
+/* A mark line in a bundle: MARK, a kind, the number of the next line, a blank, the path. */
 #define BUNDLE_MARK '\001'
 enum bundle_mark {
     MARK_FILE = '=',  /* a file of its own: its rules hold for all until its first section */
@@ -27,9 +25,8 @@ enum bundle_mark {
 enum scope_key { SCOPE_DIALECT, SCOPE_TENANT, SCOPE_TEMPLATE, SCOPE_KEY_COUNT };
 
 struct scope {
-    char *head; /* as written between the brackets */
-    char
-        *lists[SCOPE_KEY_COUNT]; /* items, each ended by a NUL, the list by an empty one; or NULL */
+    char *head;                   /* as written between the brackets */
+    char *lists[SCOPE_KEY_COUNT]; /* items ended by a NUL each, then an empty one; or NULL */
 };
 
 /* head is one line without its brackets; *ret_at is where in it the trouble is. */

@@ -92,8 +92,7 @@ static void skip_group(struct literal_scan *s)
     } while (*s->at && depth > 0);
 }
 
-/* A backslash: an escaped sign is itself, a class or an anchor ends the run, the rest is too
- * clever. */
+/* An escaped sign is itself, a class or an anchor ends the run, the rest is too clever. */
 static void scan_escape(struct literal_scan *s)
 {
     char c = s->at[1];
@@ -115,8 +114,11 @@ static void scan_optional(struct literal_scan *s)
     if (s->run_len)
         s->run_len--;
     end_run(s);
-    if (*s->at == '{')
-        s->at += strspn(s->at, "{0123456789,");
+    if (*s->at == '{') { /* {2,5}; a brace that is none of these is skipped alone */
+        size_t digits = strspn(s->at + 1, "0123456789,");
+
+        s->at += s->at[1 + digits] == '}' ? digits + 1 : 0;
+    }
     s->at++;
 }
 

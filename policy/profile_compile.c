@@ -26,7 +26,7 @@
 
 struct compiler {
     scmp_filter_ctx ctx;
-    bool muxed; /* this architecture has socketcall */
+    bool muxed;        /* this architecture has socketcall */
     bool placeholders; /* for conditions: profile_pack() puts them in */
     const char *path;
     struct cove_err *e;

@@ -1,13 +1,15 @@
 /*
- * Making a filter small. The kernel reads a seccomp program again for every process that installs it (it compiles it, and tries
- * every syscall number to learn which are always allowed), so a command's start pays for each instruction. libseccomp writes one
- * comparison per syscall, and has no "else" for conditions; most neighbours have the same fate. Here its program is said in
- * ranges: for each architecture a binary search over ranges of syscall numbers, each with a verdict, or with a jump to the few
- * instructions that look at an argument.
+ * Making a filter small. The kernel reads a seccomp program again for every process that installs
+ * it (it compiles it, and tries every syscall number to learn which are always allowed), so a
+ * command's start pays for each instruction. libseccomp writes one comparison per syscall, and has
+ * no "else" for conditions; most neighbours have the same fate. Here its program is said in ranges:
+ * for each architecture a binary search over ranges of syscall numbers, each with a verdict, or
+ * with a jump to the few instructions that look at an argument.
  *
- * What libseccomp decided is found by running its program on one number of every range between two constants it compares with,
- * so nothing is guessed. Entries with a condition reach us as placeholders (SECCOMP_RET_TRACE with the entry's number).
- * tests/unit/test_profile_pack.c runs the packed program beside one that libseccomp wrote whole.
+ * What libseccomp decided is found by running its program on one number of every range between two
+ * constants it compares with, so nothing is guessed. Entries with a condition reach us as
+ * placeholders (SECCOMP_RET_TRACE with the entry's number). tests/unit/test_profile_pack.c runs the
+ * packed program beside one that libseccomp wrote whole.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -34,7 +36,8 @@ struct code {
     bool failed; /* out of room or memory: sticky */
 };
 
-/* ------------------------------------------------------------------ running a program on a number */
+/* ------------------------------------------------------------------ running a program on a number
+ */
 
 static bool compare(const struct sock_filter *i, uint32_t a)
 {
@@ -48,7 +51,8 @@ static bool compare(const struct sock_filter *i, uint32_t a)
     }
 }
 
-/* False: an instruction we do not know, one that looks at arguments, or one that makes no sense here. */
+/* False: an instruction we do not know, one that looks at arguments, or one that makes no sense
+ * here. */
 static bool run(const struct sock_filter *prog, size_t count, uint32_t arch, uint32_t nr,
                 uint32_t *ret)
 {
@@ -129,7 +133,8 @@ static size_t find_ranges(const struct sock_filter *prog, size_t count, uint32_t
     return n;
 }
 
-/* What A holds at each instruction. Jumps go forward only, so one pass sees every way to a place before the place. */
+/* What A holds at each instruction. Jumps go forward only, so one pass sees every way to a place
+ * before the place. */
 static void flow(const struct sock_filter *prog, size_t count, enum holds *holds)
 {
     for (size_t pc = 0; pc < count; pc++) {
@@ -204,7 +209,8 @@ static bool is_condition(uint32_t verdict)
     return (verdict & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_TRACE;
 }
 
-/* A leaf: a verdict, or a jump whose target is known only when all is written: append_conditions() finds it by BPF_X. */
+/* A leaf: a verdict, or a jump whose target is known only when all is written: append_conditions()
+ * finds it by BPF_X. */
 static void emit_leaf(struct code *c, uint32_t verdict)
 {
     if (is_condition(verdict))

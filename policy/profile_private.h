@@ -44,8 +44,8 @@ void profile_done(struct profile *p);
 const char *profile_native_arch(void);
 
 /*
- * A filter with placeholders for p's conditions into the whole one, in few instructions (profile_pack.c). -1: it has a shape
- * that is not known there, and is left alone.
+ * A filter with placeholders for p's conditions into the whole one, in few instructions
+ * (profile_pack.c). -1: it has a shape that is not known there, and is left alone.
  */
 struct sock_filter;
 int profile_pack(const struct profile *p, struct sock_filter **filter, size_t *count);

@@ -18,8 +18,7 @@ static const char *const patterns[] = {
     "(?i)(\\b(?:bearer|basic|token)\\s+)[A-Za-z0-9._~+/=-]{6,}",
     "(?i)(\\bauthorization\\s*[:=]\\s*)[^\\s\"']+(?=[\"']|$|\\s)",
     "(?i)(\\bx-[a-z0-9-]*(?:key|token|secret)\\s*:\\s*)[^\\s\"']+",
-    /* --password=x, --token x, -p given to mysql as one word; PGPASSWORD=x, AWS_SECRET_ACCESS_KEY=x
-     */
+    /* --password=x, --token x, mysql -px; PGPASSWORD=x, AWS_SECRET_ACCESS_KEY=x */
     "(?i)(--?[a-z0-9-]*(?:password|passwd|secret|token|api-?key|private-?key)(?:=|\\s+))"
     "(?:\"[^\"]*\"|'[^']*'|\\S+)",
     "(?i)(\\b\\w*(?:password|passwd|secret|token|api_?key|private_?key|access_?key|credential)\\w*"

@@ -32,11 +32,6 @@ struct level {
     char *stdin_text; /* of the command being read, when it is known */
 };
 
-static char peek(const struct lex *l, size_t ahead)
-{
-    return (size_t)(l->end - l->at) > ahead ? l->at[ahead] : '\0';
-}
-
 static bool last_word_is(const struct lex *l, const char *s)
 {
     size_t i = l->word_count - 1;
@@ -202,152 +197,6 @@ static void after_word(struct lex *l, struct level *lv)
     }
 }
 
-/* --- redirections and heredocs --------------------------------------------------------------- */
-
-/* The number in front of an operator, 2>, or {fd}>, is no word of the command. */
-static bool last_word_is_fd(const struct lex *l, const struct level *lv)
-{
-    const char *w;
-
-    if (l->word_count == lv->words || l->words[l->word_count - 1].quoted)
-        return false;
-    w = lex_word(l, l->word_count - 1);
-    return w[strspn(w, "0123456789")] == '\0' || (w[0] == '{' && w[strlen(w) - 1] == '}');
-}
-
-static void add_heredoc(struct lex *l, size_t word, bool strip_tabs)
-{
-    char *delimiter;
-
-    if (l->heredoc_count == LEX_HEREDOCS_MAX || !(delimiter = strdup(lex_word(l, word)))) {
-        lex_limit(l);
-        return;
-    }
-    l->heredocs[l->heredoc_count++] = (struct heredoc){ .delimiter = delimiter,
-                                                        .quoted = l->words[word].quoted,
-                                                        .strip_tabs = strip_tabs };
-}
-
-/* at is on < or >, or on the & of &>. */
-static size_t redirect_op_len(const struct lex *l)
-{
-    static const char *const ops[] = { "<<<", "<<-", "&>>", "<<", "<&", "<>",
-                                       ">>",  ">|",  ">&",  "&>", "<",  ">" };
-
-    for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-        size_t n = strlen(ops[i]);
-
-        if ((size_t)(l->end - l->at) >= n && memcmp(l->at, ops[i], n) == 0)
-            return n;
-    }
-    return 1;
-}
-
-static void skip_blanks(struct lex *l)
-{
-    quote_skip_continuation(l);
-    while (peek(l, 0) == ' ' || peek(l, 0) == '\t') {
-        l->at++;
-        quote_skip_continuation(l);
-    }
-}
-
-/* 2>&1 and >&- name no file. */
-static bool is_dup(const char *op, size_t op_len, const char *target)
-{
-    return op_len == 2 && op[1] == '&' && target[strspn(target, "0123456789-")] == '\0';
-}
-
-static void read_redirect(struct lex *l, struct level *lv)
-{
-    const char *op = l->at;
-    size_t len = redirect_op_len(l), target = l->word_count;
-    bool here = len >= 2 && op[0] == '<' && op[1] == '<';
-
-    l->at += len;
-    skip_blanks(l);
-    quote_read_word(l);
-    lex_word_close(l);
-    if (!lex_going(l) || l->word_count == target)
-        return;
-    if (here && len == 3 && op[2] == '<') {
-        free(lv->stdin_text);
-        lv->stdin_text = strdup(lex_word(l, target));
-    } else if (here && !lv->arith) {
-        add_heredoc(l, target, len == 3);
-    } else if (!is_dup(op, len, lex_word(l, target))) {
-        for (size_t i = target; i < l->word_count; i++)
-            lex_redirect_push(l, i, op[0] == '<' ? '<' : '>');
-    }
-    lex_word_drop(l, target);
-}
-
-/* The line at `at`, without its newline; moves to the next one. */
-static size_t take_line(struct lex *l, const char **ret)
-{
-    const char *newline = memchr(l->at, '\n', (size_t)(l->end - l->at));
-    const char *stop = newline ? newline : l->end;
-
-    *ret = l->at;
-    l->at = newline ? newline + 1 : l->end;
-    return (size_t)(stop - *ret);
-}
-
-static bool ends_heredoc(const struct heredoc *h, const char *line, size_t len)
-{
-    while (h->strip_tabs && len && *line == '\t') {
-        line++;
-        len--;
-    }
-    return len == strlen(h->delimiter) && memcmp(line, h->delimiter, len) == 0;
-}
-
-/* A body is data; but a shell reads it as commands, and $( ) in it runs unless the EOF is quoted.
- */
-static void judge_heredoc(struct lex *l, const struct heredoc *h, const char *body, size_t len)
-{
-    const char *at = l->at, *end = l->end;
-
-    if (h->script) {
-        AUTO_FREE char *copy = strndup(body, len);
-
-        copy ? lex_nested_script(l, copy) : lex_limit(l);
-    } else if (!h->quoted) {
-        size_t first = l->heredoc_first;
-
-        l->at = body;
-        l->end = body + len;
-        l->heredoc_first = l->heredoc_count;
-        quote_read_expansions(l);
-        l->heredoc_first = first;
-        l->at = at;
-        l->end = end;
-    }
-}
-
-/* Behind a newline: the bodies of the heredocs that the line announced. */
-static void read_heredocs(struct lex *l, struct level *lv)
-{
-    while (l->heredoc_count > l->heredoc_first && lex_going(l)) {
-        struct heredoc h = l->heredocs[l->heredoc_first];
-        const char *body = l->at, *line;
-        size_t len = 0;
-
-        memmove(&l->heredocs[l->heredoc_first], &l->heredocs[l->heredoc_first + 1],
-                (--l->heredoc_count - l->heredoc_first) * sizeof(h));
-        while (l->at < l->end) {
-            size_t n = take_line(l, &line);
-
-            if (ends_heredoc(&h, line, n))
-                break;
-            len = (size_t)(l->at - body);
-        }
-        judge_heredoc(l, &h, body, len);
-        free(h.delimiter);
-        reset_command(l, lv);
-    }
-}
-
 /* --- operators ------------------------------------------------------------------------------- */
 
 static void on_newline(struct lex *l, struct level *lv)
@@ -356,15 +205,18 @@ static void on_newline(struct lex *l, struct level *lv)
     lv->test = false;
     if (lv->state != AT_CASE && lv->state != AT_PATTERN)
         end_command(l, lv, false);
-    read_heredocs(l, lv);
+    if (l->heredoc_count > l->heredoc_first) {
+        redirect_read_heredocs(l);
+        reset_command(l, lv);
+    }
 }
 
 static void on_semicolon(struct lex *l, struct level *lv)
 {
-    bool twice = peek(l, 1) == ';' || peek(l, 1) == '&';
+    bool twice = lex_peek(l, 1) == ';' || lex_peek(l, 1) == '&';
 
     l->at += twice ? 2 : 1;
-    if (twice && peek(l, 0) == '&')
+    if (twice && lex_peek(l, 0) == '&')
         l->at++;
     lv->test = false;
     end_command(l, lv, false);
@@ -374,19 +226,19 @@ static void on_semicolon(struct lex *l, struct level *lv)
 
 static void on_ampersand(struct lex *l, struct level *lv)
 {
-    if (peek(l, 1) == '>') {
-        read_redirect(l, lv);
+    if (lex_peek(l, 1) == '>') {
+        redirect_read(l, lv->arith, &lv->stdin_text);
         return;
     }
-    l->at += peek(l, 1) == '&' ? 2 : 1;
+    l->at += lex_peek(l, 1) == '&' ? 2 : 1;
     end_command(l, lv, false);
 }
 
 static void on_bar(struct lex *l, struct level *lv)
 {
-    bool pipe = peek(l, 1) != '|';
+    bool pipe = lex_peek(l, 1) != '|';
 
-    l->at += peek(l, 1) == '|' || peek(l, 1) == '&' ? 2 : 1;
+    l->at += lex_peek(l, 1) == '|' || lex_peek(l, 1) == '&' ? 2 : 1;
     if (lv->state != AT_PATTERN)
         end_command(l, lv, pipe);
 }
@@ -395,9 +247,9 @@ static bool at_function(struct lex *l, const struct level *lv)
 {
     size_t n = 1;
 
-    while (peek(l, n) == ' ' || peek(l, n) == '\t')
+    while (lex_peek(l, n) == ' ' || lex_peek(l, n) == '\t')
         n++;
-    if (peek(l, n) != ')' || lv->state != AT_COMMAND || l->word_count != lv->words + 1)
+    if (lex_peek(l, n) != ')' || lv->state != AT_COMMAND || l->word_count != lv->words + 1)
         return false;
     l->at += n + 1;
     return true;
@@ -410,7 +262,7 @@ static void on_open(struct lex *l, struct level *lv)
     } else if (at_function(l, lv)) {
         end_function_name(l, lv);
     } else {
-        bool twice = peek(l, 1) == '(';
+        bool twice = lex_peek(l, 1) == '(';
 
         l->at++;
         if (lv->state == AT_COMMAND)
@@ -442,7 +294,7 @@ static void on_angle(struct lex *l, struct level *lv)
     if (lv->test)
         l->at++;
     else
-        read_redirect(l, lv);
+        redirect_read(l, lv->arith, &lv->stdin_text);
 }
 
 static void on_blank(struct lex *l, struct level *lv)
@@ -466,9 +318,13 @@ static void on_word(struct lex *l, struct level *lv)
     lex_word_close(l);
     if (!lex_going(l) || l->word_count == before)
         return;
-    if ((peek(l, 0) == '<' || peek(l, 0) == '>') && last_word_is_fd(l, lv))
+    if ((lex_peek(l, 0) == '<' || lex_peek(l, 0) == '>') &&
+        redirect_takes_last_word(l, lv->words)) {
         lex_word_drop(l, l->word_count - 1);
-    else
+        return;
+    }
+    brace_expand_last(l);
+    if (lex_going(l))
         after_word(l, lv);
 }
 
@@ -483,7 +339,7 @@ static const struct op {
 
 static void read_next(struct lex *l, struct level *lv)
 {
-    bool substitution = (peek(l, 0) == '<' || peek(l, 0) == '>') && peek(l, 1) == '(';
+    bool substitution = (lex_peek(l, 0) == '<' || lex_peek(l, 0) == '>') && lex_peek(l, 1) == '(';
 
     for (size_t i = 0; i < ARRAY_SIZE(operators) && !substitution; i++) {
         if (operators[i].c == *l->at) {
@@ -502,16 +358,15 @@ void shell_read_list(struct lex *l, enum shell_stop stop)
     bool word_open = l->word_open;
 
     l->word_open = false;
-    if (++l->depth > LEX_DEPTH_MAX)
-        lex_limit(l);
-    if (stop == SHELL_STOP_PAREN && peek(l, 0) == '(')
+    lex_enter(l);
+    if (stop == SHELL_STOP_PAREN && lex_peek(l, 0) == '(')
         lv.arith = 1;
     while (l->at < l->end && lex_going(l) && !lv.ended)
         read_next(l, &lv);
     if (!lv.ended)
         end_command(l, &lv, false);
     free(lv.stdin_text);
-    l->depth--;
+    lex_leave(l);
     reset_command(l, &lv);
     l->word_open = word_open;
 }

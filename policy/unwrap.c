@@ -322,8 +322,7 @@ static void unwrap_all(struct lex *l, struct command *c)
 
 void unwrap_command(struct lex *l, struct command c)
 {
-    if (++l->depth > LEX_DEPTH_MAX)
-        lex_limit(l);
-    unwrap_all(l, &c);
-    l->depth--;
+    if (lex_enter(l))
+        unwrap_all(l, &c);
+    lex_leave(l);
 }

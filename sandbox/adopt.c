@@ -1,7 +1,8 @@
 /*
- * After a restart of the keeper: the state in shared memory says what there was, the kernel says what there is. What both
- * agree on is taken up as if nothing had happened; all else is brought to a clean end. What workers may have written is
- * used for nothing here that could hurt anyone but a worker.
+ * After a restart of the keeper: the state in shared memory says what there was, the kernel says
+ * what there is. What both agree on is taken up as if nothing had happened; all else is brought to
+ * a clean end. What workers may have written is used for nothing here that could hurt anyone but a
+ * worker.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -90,7 +91,8 @@ static void end_stray_cgroup(void *arg, const char *id)
         usleep(5000);
 }
 
-/* Directories of sandboxes that nobody knows: swept one by one, before the first sandbox is made. */
+/* Directories of sandboxes that nobody knows: swept one by one, before the first sandbox is made.
+ */
 static void sweep_strays(struct keeper *k)
 {
     int fd = openat(k->boxes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -135,7 +137,8 @@ int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e)
     return 0;
 }
 
-/* ------------------------------------------------------------------ workers of the keeper before */
+/* ------------------------------------------------------------------ workers of the keeper before
+ */
 
 static bool is_our_worker(const struct keeper *k, pid_t pid)
 {

@@ -1,4 +1,5 @@
-/* The life of sandboxes: claim, pool, expiry, death. The arrows between states are drawn in README.md. */
+/* The life of sandboxes: claim, pool, expiry, death. The arrows between states are drawn in
+ * README.md. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -41,9 +42,10 @@ static void add_waiter(struct box *b, const struct waiter *w)
     b->waiters = copy;
 }
 
-/* Answer all who wait for this box, and forget them. err NULL: with the box (or with "done" once it dies). */
-static void answer_waiters(struct keeper *k, uint32_t i, uint32_t type, const void *body, size_t len,
-                           const struct cove_err *err)
+/* Answer all who wait for this box, and forget them. err NULL: with the box (or with "done" once it
+ * dies). */
+static void answer_waiters(struct keeper *k, uint32_t i, uint32_t type, const void *body,
+                           size_t len, const struct cove_err *err)
 {
     struct box *b = &k->boxes[i];
 
@@ -228,7 +230,8 @@ static int find_spare(const struct keeper *k, enum box_state state, const char *
     return -1;
 }
 
-/* A box becomes a project's. While it is being built this is a promise; its time begins when it is live. */
+/* A box becomes a project's. While it is being built this is a promise; its time begins when it is
+ * live. */
 static void give_to(struct keeper *k, uint32_t i, const struct keeper_claim *args)
 {
     struct box *b = &k->boxes[i];
@@ -418,7 +421,8 @@ int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze,
 
 /* ------------------------------------------------------------------ death */
 
-/* Begin its end: everything in it gets SIGKILL. What remains happens when the kernel says that init is gone. */
+/* Begin its end: everything in it gets SIGKILL. What remains happens when the kernel says that init
+ * is gone. */
 void boxes_destroy(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
@@ -547,9 +551,10 @@ static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t ne
 }
 
 /*
- * One box per call: a request that came in meanwhile is served before the next one is built. And as long as there is a spare
- * one, not right after a claim: building takes a cpu, and moving a process into v1 cgroups stops every fork on the machine for
- * milliseconds, just when the new sandbox runs its first command.
+ * One box per call: a request that came in meanwhile is served before the next one is built. And as
+ * long as there is a spare one, not right after a claim: building takes a cpu, and moving a process
+ * into v1 cgroups stops every fork on the machine for milliseconds, just when the new sandbox runs
+ * its first command.
  */
 static uint64_t refill_pool(struct keeper *k, uint64_t now, uint64_t next)
 {

@@ -1,7 +1,8 @@
 /*
- * Building a sandbox: the keeper's half (directories, cgroup, control socket, clone, id maps, detached mounts) and the
- * child's half, which runs inside the new namespaces and ends by becoming init. The two meet once: the child waits until
- * its ids are mapped, and gets the mounts with that word. After it the keeper only waits for the ready pipe.
+ * Building a sandbox: the keeper's half (directories, cgroup, control socket, clone, id maps,
+ * detached mounts) and the child's half, which runs inside the new namespaces and ends by becoming
+ * init. The two meet once: the child waits until its ids are mapped, and gets the mounts with that
+ * word. After it the keeper only waits for the ready pipe.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +82,8 @@ static int setup_identity(struct cove_err *e)
     return 0;
 }
 
-/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there. */
+/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there.
+ */
 static int setup_cgroup_view(struct cove_err *e)
 {
     if (unshare(CLONE_NEWCGROUP) < 0)
@@ -120,11 +122,12 @@ static void setup_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Put the descriptors where init looks for them: first out of the way, then down, so that none is overwritten. */
+/* Put the descriptors where init looks for them: first out of the way, then down, so that none is
+ * overwritten. */
 static int setup_fds(const struct parts *p, int init_exe, int *ret_exe, struct cove_err *e)
 {
-    const int from[] = { p->listen, p->ready_write, p->cgroup.v2, p->cgroup.memory,
-                         p->cgroup.pids, init_exe };
+    const int from[] = { p->listen,        p->ready_write, p->cgroup.v2,
+                         p->cgroup.memory, p->cgroup.pids, init_exe };
     int high[ARRAY_SIZE(from)];
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -183,7 +186,8 @@ static int make_box_dir(const struct build_args *args, int *ret_fd, struct cove_
     AUTO_CLOSE int dir = -1;
 
     if (mkdirat(args->boxes_dir, args->id, 0755) < 0)
-        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
+        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
+                               "sandbox directory");
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (dir < 0 || mkdirat(dir, names[i], 0755) < 0 ||
@@ -227,9 +231,10 @@ static int make_channels(struct parts *p, struct cove_err *e)
 }
 
 /*
- * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also charges to whoever made the
- * user namespace. Made by root, one sandbox could use up what all the others and the host's own root have. So for the length
- * of one call we are the sandbox's own id, with all capabilities kept.
+ * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also
+ * charges to whoever made the user namespace. Made by root, one sandbox could use up what all the
+ * others and the host's own root have. So for the length of one call we are the sandbox's own id,
+ * with all capabilities kept.
  */
 static long clone_owned_by(uid_t owner, struct clone_args *clone)
 {
@@ -317,7 +322,8 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
 
     if (make_box_dir(args, &p.box_dir, e) < 0 ||
-        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) < 0 ||
+        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
+            0 ||
         make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||
         clone_child(&p, args, &b, e) < 0) {
         parts_close(&p);

@@ -1,7 +1,7 @@
 /*
- * cgroups: on v2 all of a sandbox's limits, its freezing and its killing are in one directory. On hybrid hosts the
- * controllers may still be on v1 while v2 has freezing and killing only; then limits go to the v1 directories of the same
- * name. Which is where is found out once, at start.
+ * cgroups: on v2 all of a sandbox's limits, its freezing and its killing are in one directory. On
+ * hybrid hosts the controllers may still be on v1 while v2 has freezing and killing only; then
+ * limits go to the v1 directories of the same name. Which is where is found out once, at start.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +37,8 @@ static bool has_word(const char *list, const char *word, const char *separators)
     return false;
 }
 
-/* A line of /proc/self/mountinfo: "... ... ... root MOUNTPOINT opts ... - TYPE source SUPEROPTS". */
+/* A line of /proc/self/mountinfo: "... ... ... root MOUNTPOINT opts ... - TYPE source SUPEROPTS".
+ */
 static bool parse_mount(char *line, const char **ret_point, const char **ret_type,
                         const char **ret_super)
 {
@@ -130,7 +131,8 @@ static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
     }
 }
 
-/* A cgroup that hands controllers down holds no processes itself: move into a leaf beside the sandboxes. */
+/* A cgroup that hands controllers down holds no processes itself: move into a leaf beside the
+ * sandboxes. */
 static int leave_delegated(int base, struct cove_err *e)
 {
     AUTO_CLOSE int leaf = -1;
@@ -243,8 +245,9 @@ static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_l
 }
 
 /*
- * init makes one child cgroup per command, so it owns the directory and its cgroup.procs, and nothing else: limits
- * stay the keeper's. Depth and number are bounded in case init is not what it was.
+ * init makes one child cgroup per command, so it owns the directory and its cgroup.procs, and
+ * nothing else: limits stay the keeper's. Depth and number are bounded in case init is not what it
+ * was.
  */
 static int delegate_to(int dir, uid_t root_uid, struct cove_err *e)
 {
@@ -264,8 +267,9 @@ void cgroup_box_close(struct cgroup_box *b)
 }
 
 /*
- * A folder of a host's mount leads, with enough "..", to the host's root, and init is not to be trusted with that. What it gets is
- * the same folder as the root of a mount of its own, which hangs nowhere.
+ * A folder of a host's mount leads, with enough "..", to the host's root, and init is not to be
+ * trusted with that. What it gets is the same folder as the root of a mount of its own, which hangs
+ * nowhere.
  */
 static int detach(int *fd, struct cove_err *e)
 {
@@ -349,7 +353,8 @@ int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, str
                      freeze ? "freeze" : "thaw");
 }
 
-/* rmdir a directory's children, then itself. Only the kernel's own files are in it, which need no unlink. */
+/* rmdir a directory's children, then itself. Only the kernel's own files are in it, which need no
+ * unlink. */
 static int remove_dir(int parent, const char *id)
 {
     int fd = parent >= 0 ? openat(parent, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;

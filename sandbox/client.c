@@ -1,6 +1,6 @@
 /*
- * The caller's side of both protocols. A stub packs its arguments, asks, and checks the answer; the two askers,
- * keeper_ask() and box_ask(), own deadlines, tags and strays.
+ * The caller's side of both protocols. A stub packs its arguments, asks, and checks the answer; the
+ * two askers, keeper_ask() and box_ask(), own deadlines, tags and strays.
  */
 #include "cove/client.h"
 
@@ -64,7 +64,8 @@ static int wait_readable(int sock, uint64_t until_ms)
     }
 }
 
-/* An answer that is MSG_ERROR becomes the caller's error. The text of a sandbox is bytes, not truth. */
+/* An answer that is MSG_ERROR becomes the caller's error. The text of a sandbox is bytes, not
+ * truth. */
 static int raise_remote(const struct msg *m, struct cove_err *e)
 {
     struct cove_err remote;
@@ -121,8 +122,8 @@ static int keeper_try(struct keeper_link *k, uint32_t type, const void *body, si
 }
 
 /*
- * Ask, and while the keeper is being restarted ask again. All that a worker asks may be asked twice: a claim finds
- * the box of the first time, a retirement finds none.
+ * Ask, and while the keeper is being restarted ask again. All that a worker asks may be asked
+ * twice: a claim finds the box of the first time, a retirement finds none.
  */
 static int keeper_ask(struct keeper_link *k, uint32_t type, const void *body, size_t len,
                       uint32_t want, void *ret, size_t ret_size, struct cove_err *e)
@@ -258,8 +259,8 @@ static bool is_event(uint32_t type)
 }
 
 /*
- * Send a request and wait for the answer of that tag. Events that come in between are for a caller who waits for
- * events, and such callers do not ask: a kill is sent with box_tell().
+ * Send a request and wait for the answer of that tag. What comes in between is left over from
+ * before: events nobody waits for any more, and answers to what was only told (a kill, a drain).
  */
 static int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
                    const struct buf *tail, const int *fds, size_t fd_count, uint32_t want,
@@ -273,7 +274,8 @@ static int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t b
     if (msg_send(c->sock, type, tag, body, body_len, tail ? tail->data : NULL, tail ? tail->len : 0,
                  fds, fd_count, MSG_NOSIGNAL, e) < 0)
         return -1;
-    while (clock_boot_ms() < until && wait_readable(c->sock, until)) { /* a flood does not stop time */
+    while (clock_boot_ms() < until &&
+           wait_readable(c->sock, until)) { /* a flood does not stop time */
         if (box_receive(c, 0, ret, e) < 0)
             return -1;
         if (ret->head.tag == tag && ret->head.type == want)
@@ -281,7 +283,7 @@ static int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t b
         msg_close_fds(ret);
         if (ret->head.tag == tag && ret->head.type == MSG_ERROR)
             return raise_remote(ret, e);
-        if (!is_event(ret->head.type))
+        if (!is_event(ret->head.type) && ret->head.type != MSG_DONE && ret->head.type != MSG_ERROR)
             return cove_fail(e, COVE_GONE, "the sandbox gave an answer nobody asked for");
     }
     return cove_fail(e, COVE_GONE, "the sandbox does not answer");
@@ -434,14 +436,11 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
     return 0;
 }
 
+/* Told, not asked: nobody waits for this, and what is in the queue is read even after we hang up.
+ */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e)
 {
-    struct msg m;
-
-    if (box_ask(c, BOX_DRAIN, NULL, 0, NULL, fds, fd_count, MSG_DONE, &m, e) < 0)
-        return -1;
-    msg_close_fds(&m);
-    return 0;
+    return msg_send(c->sock, BOX_DRAIN, ++c->tag, NULL, 0, NULL, 0, fds, fd_count, MSG_DONTWAIT, e);
 }
 
 static int ask_proc(struct box_conn *c, uint32_t type, uint32_t proc, const char *label,
@@ -539,7 +538,8 @@ int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t ro
 
 /* ------------------------------------------------------------------ pages of a listing */
 
-/* One entry of a page: its fixed part copied out, two strings after it. Returns its size, 0 if it is not whole. */
+/* One entry of a page: its fixed part copied out, two strings after it. Returns its size, 0 if it
+ * is not whole. */
 static size_t next_entry(const char *at, const char *end, void *fixed, size_t fixed_size,
                          const char **ret_a, const char **ret_b)
 {

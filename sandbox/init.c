@@ -128,6 +128,11 @@ void watch_stop(struct init *in, struct watch *w)
 /* A coarse clock, which ticks only while something has a deadline. */
 static int next_timeout_ms(const struct init *in)
 {
+    if (in->spare.due_ms) {
+        uint64_t now_ms = clock_boot_ms();
+
+        return now_ms < in->spare.due_ms ? (int)(in->spare.due_ms - now_ms) : 0;
+    }
     if (in->held_logs)
         return 5;
     return in->ask_count || in->connect_count ? 50 : -1;
@@ -140,6 +145,7 @@ static void expire(struct init *in)
     logs_expire(in, now_ms);
     judge_expire(in, now_ms);
     ports_expire(in, now_ms);
+    spare_expire(in, now_ms);
 }
 
 static void run(struct init *in)
@@ -187,12 +193,14 @@ static int setup_descriptors(struct init *in, struct cove_err *e)
  * mask. */
 static int setup_signals(struct init *in, struct cove_err *e)
 {
-    struct sigaction as_default = { .sa_handler = SIG_DFL };
+    static const unsigned long
+        as_default[8]; /* the kernel's own structure, all of it zero: SIG_DFL */
     sigset_t all, child;
     int fd;
 
     for (int s = 1; s <= SIGRTMAX; s++)
-        sigaction(s, &as_default, NULL);
+        syscall(SYS_rt_sigaction, s, as_default, NULL,
+                8); /* libc's refuses two of them, which may come to us ignored */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     sigemptyset(&child);
@@ -264,6 +272,7 @@ int main(void)
     TAILQ_INIT(&in.running);
     TAILQ_INIT(&in.finished);
     TAILQ_INIT(&in.asks);
+    in.spare.watch.fd = in.spare.listener = -1;
     if (setup(&in, &e) < 0) {
         ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
 

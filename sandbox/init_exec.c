@@ -62,8 +62,9 @@ static int set_limit(int which, uint64_t value, const char *name, struct cove_er
 }
 
 /*
- * 1, not 0: when the host pipes core dumps to a program, the kernel runs that program, as the host's root, for every limit
- * but 1. No core file is as small as that either. Where our own limit is 0 already, it stays.
+ * 1, not 0: when the host pipes core dumps to a program, the kernel runs that program, as the
+ * host's root, for every limit but 1. No core file is as small as that either. Where our own limit
+ * is 0 already, it stays.
  */
 static int no_core_dumps(struct cove_err *e)
 {
@@ -119,14 +120,15 @@ static int set_identity(const struct exec_job *job, struct cove_err *e)
     return 0;
 }
 
-static int raise_sys_admin(struct cove_err *e)
+/* Of what we may have, make these effective. */
+static int raise_caps(uint32_t wanted, struct cove_err *e)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct caps[2];
 
     if (syscall(SYS_capget, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
-    caps[0].effective = caps[0].permitted & (1U << CAP_SYS_ADMIN);
+    caps[0].effective = caps[0].permitted & wanted;
     caps[1].effective = 0;
     if (syscall(SYS_capset, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "setting capabilities");
@@ -150,7 +152,7 @@ static int set_filter(const struct exec_job *job, struct cove_err *e)
 
     if (job->filter.len == 0 || weak("seccomp"))
         return 0;
-    if (raise_sys_admin(e) < 0)
+    if (raise_caps(1U << CAP_SYS_ADMIN, e) < 0)
         return -1;
     if (job->notify_sock >= 0)
         flags |= SECCOMP_FILTER_FLAG_NEW_LISTENER;
@@ -228,14 +230,19 @@ static int exec_command(const struct exec_job *job, struct cove_err *e)
     return fail_exec(job, errno, e);
 }
 
+static void begin(void)
+{
+    setsid();
+    umask(022);
+    prefer_as_oom_victim();
+}
+
 static int child(void *arg)
 {
     struct exec_job *job = arg;
     struct cove_err *e = &job->err;
 
-    setsid();
-    umask(022);
-    prefer_as_oom_victim();
+    begin();
     if (set_limits(job, e) == 0 && set_stdio(job, e) == 0 && set_identity(job, e) == 0) {
         set_signals();
         if (set_filter(job, e) == 0)
@@ -310,6 +317,97 @@ static int fail_clone(int errnum, struct cove_err *e)
     if (errnum == EAGAIN)
         return cove_fail_errno(e, COVE_LIMIT, "no more processes in this sandbox");
     return cove_fail_errno(e, errnum == ENOMEM ? COVE_LIMIT : COVE_INTERNAL, "starting a process");
+}
+
+/* --------------------------------------------------------------- the spare process */
+
+/* The job as init has packed it: strings and descriptors into place, in this process's own memory.
+ */
+static int unpack_job(const struct msg *m, struct exec_job *job)
+{
+    static char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
+    const struct spare_job *body = m->body;
+    const char *at = (const char *)(body + 1), *end = (const char *)m->body + m->body_len;
+    size_t next = 0;
+
+    if (body->argc > MAX_ARGS || body->envc > MAX_ENV + 15 || body->group_count > MAX_GROUPS)
+        return -1;
+    job->cwd = msg_next_str(&at, end);
+    for (uint32_t i = 0; i < body->argc; i++)
+        argv[i] = (char *)msg_next_str(&at, end);
+    for (uint32_t i = 0; i < body->envc; i++)
+        env[i] = (char *)msg_next_str(&at, end);
+    job->argv = argv;
+    job->env = env;
+    job->cwd_is_home = body->cwd_is_home;
+    job->pty = body->pty;
+    job->max_open_files = body->max_open_files;
+    job->max_file_bytes = body->max_file_bytes;
+    job->user.uid = body->uid;
+    job->user.gid = body->gid;
+    job->user.group_count = body->group_count;
+    memcpy(job->user.groups, body->groups, sizeof(body->groups));
+    memcpy(job->user.name, body->user, sizeof(body->user));
+    for (int fd = 0; fd < 3; fd++)
+        job->stdio[fd] = body->stdio & (1U << fd) && next < m->fd_count ? m->fds[next++] : fd;
+    return 0;
+}
+
+/* Of all that init has open it keeps its socket only: a copy of somebody's pipe would keep that
+ * pipe open. */
+static int keep_only(int sock)
+{
+    int at = sock == 3 ? 3 : dup3(sock, 3, O_CLOEXEC);
+
+    syscall(SYS_close_range, 4U, ~0U, 0);
+    return at;
+}
+
+static void become_job(struct exec_job *job, int sock)
+{
+    static const struct msg_rule taken[] = {
+        { SPARE_JOB, sizeof(struct spare_job), MSG_MAX_BYTES, 0, 3 },
+        { 0 },
+    };
+    static _Alignas(8) char buf[MSG_MAX_BYTES];
+    struct cove_err *e = &job->err;
+    struct msg m;
+
+    if (msg_recv(sock, buf, sizeof(buf), taken, 0, &m, NULL) != 1 || unpack_job(&m, job) < 0)
+        return; /* not wanted any more */
+    if (set_limits(job, e) == 0 && set_stdio(job, e) == 0 && set_identity(job, e) == 0) {
+        set_signals();
+        exec_command(job, e);
+    }
+    msg_send(sock, MSG_ERROR, 0, e, sizeof(*e), NULL, 0, NULL, 0, 0, NULL);
+}
+
+static int spare(const struct sock_fprog *filter, bool notify, int sock)
+{
+    static struct exec_job job;
+
+    begin();
+    prctl(PR_SET_NAME, "cove-spare");
+    sock = keep_only(sock);
+    job.filter = *filter;
+    job.notify_sock = notify ? sock : -1;
+    if (sock >= 0 && set_filter(&job, &job.err) == 0 && raise_caps(~0U, &job.err) == 0)
+        become_job(&job, sock);
+    return EXIT_NOT_STARTED;
+}
+
+pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP,
+        .cgroup = (uint64_t)cgroup_fd,
+        .exit_signal = SIGCHLD,
+    };
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == 0)
+        _exit(spare(filter, notify, sock));
+    return (pid_t)pid;
 }
 
 void exec_setup(void)

@@ -36,6 +36,7 @@ struct listener {
     LIST_ENTRY(listener) link;
     struct watch watch;
     uint32_t proc, context;
+    bool begun; /* the command's own execve has been seen */
 };
 
 struct ask { /* one execve that waits */
@@ -185,6 +186,19 @@ static void send_ask(struct init *in, struct ask *a)
     a->deadline_ms = clock_boot_ms() + (a->sent ? ANSWER_MS : JUDGE_MS);
 }
 
+/*
+ * The first execve under a filter is made by our own child, before any code of the sandbox runs, of
+ * an argv that the worker has checked before it asked for the spawn: it needs no second verdict.
+ */
+static bool is_our_own(struct init *in, struct listener *l, const struct seccomp_notif *req)
+{
+    const struct proc *p = proc_by_number(in, l->proc);
+    bool first = !l->begun;
+
+    l->begun = true;
+    return first && p && p->start && req->pid == (uint32_t)p->pid;
+}
+
 static void new_ask(struct init *in, struct listener *l, const struct seccomp_notif *req)
 {
     bool is_at = req->data.nr == SYS_execveat;
@@ -241,25 +255,30 @@ static void listener_ready(struct init *in, struct watch *w, uint32_t events)
     }
     if (ioctl(w->fd, SECCOMP_IOCTL_NOTIF_RECV, &u.req) < 0)
         return; /* ENOENT: killed before we came */
-    if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
+    if (is_our_own(in, l, &u.req))
+        answer_kernel(w->fd, u.req.id, true);
+    else if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
         new_ask(in, l, &u.req);
     else
         answer_kernel(w->fd, u.req.id,
                       false); /* a filter that asks about anything else is not ours */
 }
 
-static void listener_new(struct init *in, const struct proc *p, int *fd)
+int judge_listen(struct init *in, const struct proc *p, int *fd, struct cove_err *e)
 {
     struct listener *l = calloc(1, sizeof(*l));
 
-    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, NULL) < 0) {
-        free(l); /* the caller closes the fd, and every execve fails with ENOSYS */
-        return;
+    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, e) < 0) {
+        if (!l)
+            cove_fail(e, COVE_LIMIT, "out of memory");
+        free(l);
+        return -1; /* the caller closes the fd, and every execve fails with ENOSYS */
     }
     take_fd(fd);
-    l->proc = p->number; /* both outlive it: what it left running is judged, too */
+    l->proc = p->number;
     l->context = p->context;
     LIST_INSERT_HEAD(&in->listeners, l, link);
+    return 0;
 }
 
 /* --------------------------------------------------------------- the start of such a process */
@@ -315,7 +334,7 @@ static void start_ready(struct init *in, struct watch *w, uint32_t events)
     if (n == 0) {
         start_succeeded(in, s); /* closed by execve */
     } else if (n > 0 && m.head.type == MSG_DONE) {
-        listener_new(in, s->proc, &m.fds[0]);
+        judge_listen(in, s->proc, &m.fds[0], &e);
         msg_close_fds(&m);
     } else if (n > 0) {
         memcpy(&e, m.body, sizeof(e));
@@ -403,6 +422,10 @@ int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     struct ask *a = TAILQ_FIRST(&in->asks);
 
     (void)e;
+    if (in->judge && in->judge != c) {
+        conn_cut(in->judge); /* of a keeper before: it ends when nobody is left to ask it */
+        judge_conn_closed(in, in->judge);
+    }
     in->judge = c;
     in->judge_tag = m->head.tag;
     conn_send(c, MSG_DONE, m->head.tag, NULL, 0);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "cove/err.h"
@@ -171,10 +172,51 @@ struct exec_job { /* all that the child needs, made ready by init: the child all
 };
 
 int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+/* Start a child that installs the filter, sends its listener over sock (notify), and then waits
+ * there for a SPARE_JOB. */
+pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd);
 /* Start the child in that cgroup (-1: ours) and return its pid. Without notify_sock it has called
  * execve by then. */
 pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e);
 void exec_setup(void); /* before init raises its own limits */
+
+/* --- a process made ahead (init_spare.c) --- */
+enum {
+    SPARE_JOB = 900
+}; /* between init and its own child: struct spare_job, tail: cwd, argv..., env...; fds: stdio */
+
+struct spare_job {
+    uint32_t uid, gid, group_count;
+    uint32_t argc, envc;
+    uint32_t stdio; /* bit n: a descriptor n comes along */
+    uint32_t cwd_is_home, pty;
+    uint64_t max_open_files, max_file_bytes;
+    gid_t groups[MAX_GROUPS];
+    char user[64];
+};
+
+struct spare {
+    struct watch watch;       /* our end of its socket */
+    pid_t pid;                /* 0: there is none */
+    uint32_t number;          /* of the process it will be: its cgroup has that name already */
+    int listener;             /* with notify, once it came */
+    uint64_t due_ms;          /* when to make one; 0: not wanted */
+    struct sock_fprog filter; /* what was used last, from which file; len 0: nothing yet */
+    struct stat file;
+    bool notify;
+};
+
+void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
+                    bool notify);
+void spare_hurry(struct init *in); /* a command has ended: now is a good time */
+void spare_expire(struct init *in, uint64_t now_ms);
+bool spare_reaped(struct init *in, pid_t pid);
+void spare_drop(struct init *in);
+/* Before a process gets its number: one that would not be taken must not stand in its way. */
+void spare_drop_unless(struct init *in, const struct stat *file, bool notify);
+/* 0: it has become p; the answer to the client follows from *ret_sock, as with SPAWN_NOTIFY. -1:
+ * start in the ordinary way. */
+int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock);
 
 /* --- log rings (init_log.c) --- */
 int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e);
@@ -223,6 +265,8 @@ void ports_expire(struct init *in, uint64_t now_ms);
 /* --- exec-time policy (init_judge.c) --- */
 int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
                 struct cove_err *e);
+int judge_listen(struct init *in, const struct proc *p, int *listener,
+                 struct cove_err *e); /* takes it */
 void judge_proc_ended(struct init *in, struct proc *p, int wait_status);
 void judge_conn_closed(struct init *in, struct conn *c);
 void judge_expire(struct init *in, uint64_t now_ms);
@@ -255,6 +299,8 @@ struct init {
     LIST_HEAD(helper_list, helper) helpers;
     LIST_HEAD(connecting_list, connecting) connects;
     unsigned helper_count, connect_count, drain_count;
+
+    struct spare spare;
 
     struct conn *judge;
     uint32_t judge_tag;

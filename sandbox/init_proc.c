@@ -187,6 +187,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
         p->cpu_us = cgroup_cpu_us(in, p->number);
     if (p->has_cgroup)
         cgroup_leave(in, p->number);
+    spare_hurry(in);
     proc_drop_if_done(in, p);
 }
 
@@ -212,6 +213,8 @@ void proc_reap(struct init *in, struct watch *w, uint32_t events)
     while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
         struct proc *p = running_by_pid(in, pid);
 
+        if (!p && spare_reaped(in, pid))
+            continue;
         if (p && p->start)
             judge_proc_ended(in, p, status); /* it never got to its execve */
         else if (p)

@@ -30,7 +30,9 @@ struct spawn { /* one request, while it is being carried out */
     char cwd_path[MSG_PATH_MAX];
     char **argv, **env;
     struct exec_job job;
-    int sock; /* our end, with SPAWN_NOTIFY */
+    struct stat filter_file;
+    int sock; /* our end, when the start is told over a socket: with SPAWN_NOTIFY, and from a spare
+                 process */
 };
 
 /* --------------------------------------------------------------- reading the request */
@@ -146,16 +148,16 @@ static int make_vectors(struct spawn *s, struct cove_err *e)
 static int read_filter(struct spawn *s, struct cove_err *e)
 {
     static struct sock_filter filter[FILTER_MAX];
-    struct stat st;
+    struct stat *st = &s->filter_file;
     ssize_t n;
 
     if (s->filter_fd < 0)
         return 0;
-    if (fstat(s->filter_fd, &st) < 0 || !S_ISREG(st.st_mode))
+    if (fstat(s->filter_fd, st) < 0 || !S_ISREG(st->st_mode))
         return cove_fail(e, COVE_INVALID, "the filter is not a file");
     n = pread(s->filter_fd, filter, sizeof(filter), 0);
-    if (n <= 0 || n % (ssize_t)sizeof(*filter) || n != st.st_size)
-        return cove_fail(e, COVE_INVALID, "the filter has %lld bytes", (long long)st.st_size);
+    if (n <= 0 || n % (ssize_t)sizeof(*filter) || n != st->st_size)
+        return cove_fail(e, COVE_INVALID, "the filter has %lld bytes", (long long)st->st_size);
     s->job.filter.filter = filter;
     s->job.filter.len = (unsigned short)((size_t)n / sizeof(*filter));
     return 0;
@@ -269,6 +271,7 @@ static struct proc *make_proc(struct init *in, const struct spawn *s, struct cov
         cove_fail(e, COVE_LIMIT, "out of memory");
         return NULL;
     }
+    spare_drop_unless(in, &s->filter_file, s->args->flags & SPAWN_NOTIFY);
     TAILQ_INIT(&p->wants);
     p->stdin_fd = p->pty = -1;
     p->flags = s->args->flags;
@@ -291,7 +294,7 @@ static int start(struct init *in, struct spawn *s, struct proc *p, struct cove_e
 {
     AUTO_CLOSE int cgroup_fd = -1;
 
-    if (cgroup_make(in, p->number, &cgroup_fd, e) < 0)
+    if (make_notify(s, e) < 0 || cgroup_make(in, p->number, &cgroup_fd, e) < 0)
         return -1;
     p->has_cgroup = cgroup_fd >= 0;
     p->pid = exec_start(&s->job, cgroup_fd, e);
@@ -300,13 +303,27 @@ static int start(struct init *in, struct spawn *s, struct proc *p, struct cove_e
     return p->pid < 0 ? -1 : 0;
 }
 
+/* From the process made ahead, if it fits; and the next one is to be like this one. */
+static int start_quickly(struct init *in, struct spawn *s, struct proc *p, struct cove_err *e)
+{
+    bool notify = s->args->flags & SPAWN_NOTIFY;
+
+    if (spare_take(in, &s->job, p, &s->sock) == 0)
+        return 0;
+    if (start(in, s, p, e) < 0)
+        return -1;
+    if (s->job.filter.len > 0)
+        spare_remember(in, &s->filter_file, &s->job.filter, notify);
+    return 0;
+}
+
 static int answer(struct init *in, struct spawn *s, struct proc *p, struct conn *c, uint32_t tag,
                   struct cove_err *e)
 {
     struct box_spawned msg = { .proc = p->number, .pid = (uint32_t)p->pid };
 
-    if (s->args->flags &
-        SPAWN_NOTIFY) { /* its execve waits for a verdict: the answer comes later */
+    if (s->sock >=
+        0) { /* its execve is still to come, and may wait for a verdict: the answer comes later */
         int r = judge_start(in, c, tag, p, s->sock, e);
 
         s->sock = -1;
@@ -330,7 +347,7 @@ static int carry_out(struct init *in, struct spawn *s, struct conn *c, uint32_t 
     w = want_new(c, p, WANT_EXIT, tag, e);
     if (w)
         w->spawner = true;
-    if (!w || make_stdio(in, s, p, e) < 0 || make_notify(s, e) < 0 || start(in, s, p, e) < 0) {
+    if (!w || make_stdio(in, s, p, e) < 0 || start_quickly(in, s, p, e) < 0) {
         proc_free(in, p);
         return -1;
     }

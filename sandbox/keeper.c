@@ -3,16 +3,18 @@
  *
  * privilege  root
  * does       namespaces, mounts, cgroups, time to live, warm pool, supervision, reload
- * never      parses HTTP or JSON of clients, touches a sandbox's files by a path of the sandbox's making
+ * never      parses HTTP or JSON of clients, touches a sandbox's files by a path of the sandbox's
+ * making
  *
- * Theory of operation. One thread, one epoll loop. Workers ask over SEQPACKET connections to <run_dir>/keeper.sock (table
- * `calls`: everything a worker can make root do). Each box is watched through a pidfd, each one being built through
- * its ready pipe as well. What the keeper knows of boxes is written through to shared memory, where workers read it without
- * asking; commands in an existing sandbox do not pass here at all. When the keeper dies nothing else does: a new one reads the
- * shared memory, opens pidfds anew and goes on (adopt.c).
+ * Theory of operation. One thread, one epoll loop. Workers ask over SEQPACKET connections to
+ * <run_dir>/keeper.sock (table `calls`: everything a worker can make root do). Each box is watched
+ * through a pidfd, each one being built through its ready pipe as well. What the keeper knows of
+ * boxes is written through to shared memory, where workers read it without asking; commands in an
+ * existing sandbox do not pass here at all. When the keeper dies nothing else does: a new one reads
+ * the shared memory, opens pidfds anew and goes on (adopt.c).
  *
- * Signals: SIGTERM, SIGINT stop everything, sandboxes included; SIGQUIT stops keeper and workers and leaves the sandboxes to
- * a successor; SIGHUP reads configuration, policy and keys again.
+ * Signals: SIGTERM, SIGINT stop everything, sandboxes included; SIGQUIT stops keeper and workers
+ * and leaves the sandboxes to a successor; SIGHUP reads configuration, policy and keys again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -193,7 +195,8 @@ static bool on_thaw(struct keeper *k, const void *body, size_t len, const struct
     return freeze_or_thaw(k, body, false, w);
 }
 
-/* Safe: it adds a line to a file that only root reads; what is in it is data. A full disk is the caller's to know. */
+/* Safe: it adds a line to a file that only root reads; what is in it is data. A full disk is the
+ * caller's to know. */
 static bool on_audit(struct keeper *k, const void *body, size_t len, const struct waiter *w)
 {
     const char *at = body, *end = at + len, *field[8];
@@ -223,7 +226,8 @@ struct keeper_call {
     bool (*handle)(struct keeper *k, const void *body, size_t len, const struct waiter *w);
 };
 
-static const struct keeper_call calls[] = { /* everything a worker can make root do */
+static const struct keeper_call calls[] = {
+    /* everything a worker can make root do */
     { { KEEPER_CLAIM, sizeof(struct keeper_claim), 0, 0, 0 }, on_claim },
     { { KEEPER_RETIRE, sizeof(struct keeper_retire), 0, 0, 0 }, on_retire },
     { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
@@ -322,7 +326,8 @@ static void reload(struct keeper *k)
     apply_log_level(&k->config);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
-    workers_drain_all(k); /* the old ones finish what they have; new ones read the new configuration */
+    workers_drain_all(
+        k); /* the old ones finish what they have; new ones read the new configuration */
     workers_start(k);
     log_event(LOG_LEVEL_INFO, "configuration reloaded");
 }
@@ -452,7 +457,8 @@ static int open_dir(const char *path, int *ret, struct cove_err *e)
 }
 
 /*
- * run_dir may be searched by all, since nginx's user has to reach fcgi.sock in it; what is in it says itself who may touch it.
+ * run_dir may be searched by all, since nginx's user has to reach fcgi.sock in it; what is in it
+ * says itself who may touch it.
  */
 static int setup_dirs(struct keeper *k, struct cove_err *e)
 {
@@ -563,7 +569,8 @@ static int setup_audit(struct keeper *k, struct cove_err *e)
 static int setup(struct keeper *k, struct cove_err *e)
 {
     if (geteuid() != 0)
-        return cove_fail(e, COVE_INVALID, "the keeper makes namespaces and must be started as root");
+        return cove_fail(e, COVE_INVALID,
+                         "the keeper makes namespaces and must be started as root");
     umask(022);
     raise_file_limit();
     if (resolve_user(k->config.worker_user, &k->worker_uid, &k->worker_gid, e) < 0 ||
@@ -573,9 +580,8 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
         open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
-        template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 ||
-        publish_all(k, e) < 0 || setup_audit(k, e) < 0 || setup_socket(k, e) < 0 ||
-        workers_listen(k, e) < 0)
+        template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 || publish_all(k, e) < 0 ||
+        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
         return -1;
     publish_watch(k);
     return 0;
@@ -585,7 +591,7 @@ static int setup(struct keeper *k, struct cove_err *e)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state", "state.workers",
+    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",    "state.workers",
                                          "policy",      "keys",      "coved.pid" };
     char path[256];
     int dir;
@@ -635,9 +641,12 @@ static int show_config(const struct cove_config *c)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "config", required_argument, NULL, 'c' }, { "set", required_argument, NULL, 'o' },
-        { "check", no_argument, NULL, 'k' },        { "show-config", no_argument, NULL, 's' },
-        { "version", no_argument, NULL, 'V' },      { "help", no_argument, NULL, 'h' },
+        { "config", required_argument, NULL, 'c' },
+        { "set", required_argument, NULL, 'o' },
+        { "check", no_argument, NULL, 'k' },
+        { "show-config", no_argument, NULL, 's' },
+        { "version", no_argument, NULL, 'V' },
+        { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
     };
     static struct keeper keeper = { .epoll = -1, .signals = -1, .inotify = -1, .listen = -1 };

@@ -7,7 +7,8 @@
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
 
-/* Who waits for an answer about a box. The client may be gone by then: it is found again by number. */
+/* Who waits for an answer about a box. The client may be gone by then: it is found again by number.
+ */
 struct waiter {
     struct waiter *next;
     uint32_t client;
@@ -15,10 +16,11 @@ struct waiter {
     uint32_t tag;
 };
 
-struct box { /* what the keeper alone needs to know of a box; the rest is `info`, mirrored in shared memory */
+struct box { /* what the keeper alone needs to know of a box; the rest is `info`, mirrored in shared
+                memory */
     struct box_info info;
-    struct build build;      /* pidfd while it lives, ready while it is being built */
-    struct waiter *waiters;  /* for it to be ready, or to be dead */
+    struct build build;     /* pidfd while it lives, ready while it is being built */
+    struct waiter *waiters; /* for it to be ready, or to be dead */
     uint64_t build_began_ms;
     uint64_t lifetime_ms, reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
@@ -28,7 +30,7 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
 };
 
 struct client { /* a connection of a worker's thread */
-    int sock; /* -1: free */
+    int sock;   /* -1: free */
     uint32_t generation;
 };
 
@@ -54,7 +56,7 @@ struct keeper {
 
     struct state *state;
     struct cgroups cgroups;
-    struct box *boxes; /* state_box_count() of them */
+    struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */
     uint64_t publish_at_ms; /* 0: nothing to publish */
@@ -69,12 +71,22 @@ struct keeper {
 };
 
 /* What an epoll event is about: kind in the upper half, index in the lower. */
-enum source { SRC_SIGNAL, SRC_LISTEN, SRC_INOTIFY, SRC_CLIENT, SRC_BOX_READY, SRC_BOX_PID, SRC_WORKER, SRC_JUDGE };
+enum source {
+    SRC_SIGNAL,
+    SRC_LISTEN,
+    SRC_INOTIFY,
+    SRC_CLIENT,
+    SRC_BOX_READY,
+    SRC_BOX_PID,
+    SRC_WORKER,
+    SRC_JUDGE
+};
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
 
 /* Answer a waiter, if its client is still there. */
-void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body, size_t len);
+void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                   size_t len);
 void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err);
 
 /* ------------------------------------------------------------------ boxes.c */
@@ -82,11 +94,13 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
 void boxes_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
 int boxes_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
-int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze, struct cove_err *e);
+int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze,
+                 struct cove_err *e);
 void boxes_on_ready(struct keeper *k, uint32_t index);
 void boxes_on_death(struct keeper *k, uint32_t index);
 void boxes_on_sweeper(struct keeper *k, pid_t pid);
-/* Expire, refill the pool, retry removals. Returns when it wants to be called again, in CLOCK_BOOTTIME ms. */
+/* Expire, refill the pool, retry removals. Returns when it wants to be called again, in
+ * CLOCK_BOOTTIME ms. */
 uint64_t boxes_tick(struct keeper *k);
 void boxes_destroy(struct keeper *k, uint32_t index);
 void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */

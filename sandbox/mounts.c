@@ -1,7 +1,8 @@
 /*
- * A sandbox's file systems. The keeper makes detached mounts while it has the host's privileges (ids mapped, device
- * nodes); the sandbox's own set-up, already inside its namespaces, attaches them, puts the overlays together and pivots.
- * No host path is looked up inside: the checkout or state_dir may lie where the sandbox's ids could not even search.
+ * A sandbox's file systems. The keeper makes detached mounts while it has the host's privileges
+ * (ids mapped, device nodes); the sandbox's own set-up, already inside its namespaces, attaches
+ * them, puts the overlays together and pivots. No host path is looked up inside: the checkout or
+ * state_dir may lie where the sandbox's ids could not even search.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,8 +53,8 @@ static const struct {
 static const struct {
     const char *name, *target;
 } device_links[] = {
-    { "fd", "/proc/self/fd" },         { "stdin", "/proc/self/fd/0" },
-    { "stdout", "/proc/self/fd/1" },   { "stderr", "/proc/self/fd/2" },
+    { "fd", "/proc/self/fd" },       { "stdin", "/proc/self/fd/0" },
+    { "stdout", "/proc/self/fd/1" }, { "stderr", "/proc/self/fd/2" },
     { "ptmx", "pts/ptmx" },
 };
 
@@ -80,7 +81,8 @@ static int fill_dev(int dev, const struct id_range *ids, struct cove_err *e)
     return 0;
 }
 
-/* A tmpfs of the host's, so that its device nodes work inside; each sandbox has inodes of its own. */
+/* A tmpfs of the host's, so that its device nodes work inside; each sandbox has inodes of its own.
+ */
 static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -140,7 +142,8 @@ static int attach(int tree, const char *name, struct cove_err *e)
     return 0;
 }
 
-/* "volatile" skips the sync at the end: a sandbox's files do not outlive it, unless saved from inside. */
+/* "volatile" skips the sync at the end: a sandbox's files do not outlive it, unless saved from
+ * inside. */
 static int overlay(const char *lower, const char *upper, const char *work, const char *target,
                    struct cove_err *e)
 {
@@ -181,18 +184,19 @@ static int mount_api_filesystems(struct box_mounts *m, struct cove_err *e)
     if (mount("devpts", STAGE "/new/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
               "newinstance,ptmxmode=0666,mode=0620,gid=5") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/pts");
-    if (mount("tmpfs", STAGE "/new/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV,
-              "mode=1777,size=64m") < 0)
+    if (mount("tmpfs", STAGE "/new/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m") <
+        0)
         return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/shm");
     return 0;
 }
 
-/* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is the second lock. */
+/* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is
+ * the second lock. */
 static const char *const proc_hidden[] = {
-    "kcore",     "keys",     "kmsg",       "timer_list", "sched_debug", "latency_stats",
-    "kallsyms",  "cmdline",  "kpagecount", "kpageflags", "kpagecgroup", "sysrq-trigger",
-    "interrupts", "key-users", "mtrr",     "modules",    "iomem",       "ioports",
-    "diskstats", "partitions", "slabinfo", "vmallocinfo", "pagetypeinfo", "timer_stats",
+    "kcore",      "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
+    "kallsyms",   "cmdline",    "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
+    "interrupts", "key-users",  "mtrr",       "modules",     "iomem",        "ioports",
+    "diskstats",  "partitions", "slabinfo",   "vmallocinfo", "pagetypeinfo", "timer_stats",
 };
 static const char *const proc_readonly[] = { "sys", "bus", "fs", "irq" };
 static const char *const proc_emptied[] = { "acpi", "asound", "scsi", "driver", "pressure" };
@@ -211,7 +215,8 @@ static int hide_proc(struct cove_err *e)
     for (size_t i = 0; i < ARRAY_SIZE(proc_emptied); i++) {
         snprintf(path, sizeof(path), "/proc/%s", proc_emptied[i]);
         if (mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-                  "size=0,nr_inodes=1") < 0 && errno != ENOENT)
+                  "size=0,nr_inodes=1") < 0 &&
+            errno != ENOENT)
             return cove_fail_errno(e, COVE_INTERNAL, "emptying %s", path);
     }
     for (size_t i = 0; i < ARRAY_SIZE(proc_readonly); i++) {

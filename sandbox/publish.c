@@ -1,7 +1,8 @@
 /*
- * What operators edit and workers read: the policy, seccomp profiles, keys. The keeper reads the operator's files, validates
- * them, and puts copies into run_dir that workers can read; then it raises a generation, and workers take the copies
- * up. So all workers run the very bytes that were found good, and a broken file changes nothing.
+ * What operators edit and workers read: the policy, seccomp profiles, keys. The keeper reads the
+ * operator's files, validates them, and puts copies into run_dir that workers can read; then it
+ * raises a generation, and workers take the copies up. So all workers run the very bytes that were
+ * found good, and a broken file changes nothing.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +24,8 @@
 enum { SETTLE_MS = 100, KEYS_MAX_BYTES = 16 << 20 };
 
 /* Whole or not at all: written aside, then renamed. */
-static int put(struct keeper *k, const char *name, const void *bytes, size_t len, struct cove_err *e)
+static int put(struct keeper *k, const char *name, const void *bytes, size_t len,
+               struct cove_err *e)
 {
     char path[320], aside[332];
     AUTO_CLOSE int fd = -1;
@@ -82,9 +84,11 @@ static int publish_profiles(struct keeper *k, struct cove_err *e)
     while (rc == 0 && (d = readdir(dir))) {
         size_t len = strlen(d->d_name);
 
-        if (d->d_name[0] == '.' || len <= 5 || len > 64 || strcmp(d->d_name + len - 5, ".conf") != 0)
+        if (d->d_name[0] == '.' || len <= 5 || len > 64 ||
+            strcmp(d->d_name + len - 5, ".conf") != 0)
             continue;
-        if (publish_profile(k, d->d_name, false, e) < 0 || publish_profile(k, d->d_name, true, e) < 0)
+        if (publish_profile(k, d->d_name, false, e) < 0 ||
+            publish_profile(k, d->d_name, true, e) < 0)
             rc = -1;
         found++;
     }

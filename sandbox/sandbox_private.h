@@ -15,8 +15,8 @@
 
 enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CONTROLLERS };
 
-struct cgroups {             /* our corner of the hierarchies */
-    int v2;                  /* directory fd: <v2 mount>/.../NAME */
+struct cgroups {                /* our corner of the hierarchies */
+    int v2;                     /* directory fd: <v2 mount>/.../NAME */
     int v1[CGROUP_CONTROLLERS]; /* <v1 mount>/NAME where a controller is on v1, else -1 */
     bool on_v2[CGROUP_CONTROLLERS];
 };
@@ -30,8 +30,9 @@ struct cgroup_box { /* one sandbox's directories; memory and pids are where its 
 };
 
 int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e);
-void cgroup_done(struct cgroups *cg);   /* closes */
-void cgroup_remove_all(struct cgroups *cg, const char *name); /* kills whatever is left, removes the directories */
+void cgroup_done(struct cgroups *cg); /* closes */
+void cgroup_remove_all(struct cgroups *cg,
+                       const char *name); /* kills whatever is left, removes the directories */
 int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
                       uid_t root_uid, struct cgroup_box *ret, struct cove_err *e);
 void cgroup_box_close(struct cgroup_box *b);
@@ -61,9 +62,10 @@ int userns_forbid_more(struct cove_err *e);
 int template_make_base(int state_dir_fd, struct cove_err *e);
 void template_sweep_old(int state_dir_fd); /* while no sandbox lives */
 
-struct template { /* an opened one */
-    int root;      /* the directory that becomes / */
-    int usr;       /* the directory that becomes /usr, -1 if root has its own */
+struct template
+{             /* an opened one */
+    int root; /* the directory that becomes / */
+    int usr;  /* the directory that becomes /usr, -1 if root has its own */
 };
 
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
@@ -72,10 +74,10 @@ void template_close(struct template *t);
 /* ------------------------------------------------------------------ mounts.c */
 
 struct box_mounts { /* detached mounts the keeper makes and the sandbox's set-up puts in place */
-    int files; /* the sandbox's own directory: up, work, usr-up, usr-work */
-    int root;  /* the template, ids mapped */
-    int usr;   /* the host's /usr, ids mapped, or -1 */
-    int dev;   /* a tmpfs with device nodes */
+    int files;      /* the sandbox's own directory: up, work, usr-up, usr-work */
+    int root;       /* the template, ids mapped */
+    int usr;        /* the host's /usr, ids mapped, or -1 */
+    int dev;        /* a tmpfs with device nodes */
 };
 
 int mounts_prepare(const struct template *t, int box_dir, int userns_fd, const struct id_range *ids,
@@ -112,7 +114,8 @@ int build_finish(struct build *b, struct cove_err *e);
 
 /* Remove a directory tree that a sandbox wrote, however deep and however named. Follows nothing. */
 int sweep_tree(int parent_fd, const char *name, struct cove_err *e);
-/* The same in a child process, so that a million files do not hold the keeper up. Returns its pid. */
+/* The same in a child process, so that a million files do not hold the keeper up. Returns its pid.
+ */
 pid_t sweep_tree_async(int parent_fd, const char *name, struct cove_err *e);
 
 /* ------------------------------------------------------------------ small tools (tools.c) */

@@ -391,7 +391,8 @@ void state_rebuild_hints(struct state *s)
     }
 }
 
-/* The slot a hint leads to, if there is one. Hints may be stale or torn from a dead keeper's hands. */
+/* The slot a hint leads to, if there is one. Hints may be stale or torn from a dead keeper's hands.
+ */
 static bool follow_hint(const struct state *s, const _Atomic uint32_t *hints, uint32_t at,
                         uint32_t *ret_index, struct box_info *ret)
 {

@@ -1,7 +1,8 @@
 /*
- * Templates: the lower layer of a sandbox's root. A template is a directory below state_dir/templates: `root` becomes /,
- * and if there is a file `usr-from-host`, the host's /usr becomes /usr. `base` is made here, from the host's /usr and a small
- * synthetic /etc, so that the first command runs without any download.
+ * Templates: the lower layer of a sandbox's root. A template is a directory below
+ * state_dir/templates: `root` becomes /, and if there is a file `usr-from-host`, the host's /usr
+ * becomes /usr. `base` is made here, from the host's /usr and a small synthetic /etc, so that the
+ * first command runs without any download.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -27,21 +28,27 @@ static const struct {
     mode_t mode;
     uid_t owner;
 } base_dirs[] = {
-    { "etc", 0755, 0 },      { "proc", 0555, 0 },       { "dev", 0755, 0 },
-    { "sys", 0555, 0 },      { "usr", 0755, 0 },        { "root", 0700, 0 },
-    { "tmp", 01777, 0 },     { "run", 0755, 0 },        { "run/lock", 01777, 0 },
-    { "mnt", 0755, 0 },      { "opt", 0755, 0 },        { "srv", 0755, 0 },
-    { "home", 0755, 0 },     { "home/user", 0755, 1000 }, { "workspace", 0777, 1000 },
-    { "var", 0755, 0 },      { "var/tmp", 01777, 0 },   { "var/log", 0755, 0 },
-    { "var/cache", 0755, 0 }, { "var/lib", 0755, 0 },   { "var/spool", 0755, 0 },
+    { "etc", 0755, 0 },       { "proc", 0555, 0 },         { "dev", 0755, 0 },
+    { "sys", 0555, 0 },       { "usr", 0755, 0 },          { "root", 0700, 0 },
+    { "tmp", 01777, 0 },      { "run", 0755, 0 },          { "run/lock", 01777, 0 },
+    { "mnt", 0755, 0 },       { "opt", 0755, 0 },          { "srv", 0755, 0 },
+    { "home", 0755, 0 },      { "home/user", 0755, 1000 }, { "workspace", 0777, 1000 },
+    { "var", 0755, 0 },       { "var/tmp", 01777, 0 },     { "var/log", 0755, 0 },
+    { "var/cache", 0755, 0 }, { "var/lib", 0755, 0 },      { "var/spool", 0755, 0 },
 };
 
 static const struct {
     const char *path, *target;
 } base_links[] = {
-    { "bin", "usr/bin" },     { "sbin", "usr/sbin" },   { "lib", "usr/lib" },
-    { "lib32", "usr/lib32" }, { "lib64", "usr/lib64" }, { "libx32", "usr/libx32" },
-    { "var/run", "/run" },    { "var/lock", "/run/lock" }, { "etc/mtab", "../proc/self/mounts" },
+    { "bin", "usr/bin" },
+    { "sbin", "usr/sbin" },
+    { "lib", "usr/lib" },
+    { "lib32", "usr/lib32" },
+    { "lib64", "usr/lib64" },
+    { "libx32", "usr/libx32" },
+    { "var/run", "/run" },
+    { "var/lock", "/run/lock" },
+    { "etc/mtab", "../proc/self/mounts" },
     { "etc/os-release", "../usr/lib/os-release" },
 };
 
@@ -70,13 +77,34 @@ static const struct {
     { "etc/gitconfig", "[safe]\n\tdirectory = *\n" },
 };
 
-/* Taken over from the host's /etc: what programs in /usr lean on. Only world-readable files are copied. */
+/* Taken over from the host's /etc: what programs in /usr lean on. Only world-readable files are
+ * copied. */
 static const char *const base_copies[] = {
-    "alternatives", "ssl/certs",   "ssl/openssl.cnf", "ca-certificates.conf", "ld.so.cache",
-    "ld.so.conf",   "ld.so.conf.d", "services",       "protocols",            "mime.types",
-    "localtime",    "timezone",    "debian_version",  "magic",                "terminfo",
-    "inputrc",      "perl",        "python3",         "python3.11",           "java-17-openjdk",
-    "fonts",        "xml",         "sgml",            "npmrc",                "wgetrc",
+    "alternatives",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ca-certificates.conf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "services",
+    "protocols",
+    "mime.types",
+    "localtime",
+    "timezone",
+    "debian_version",
+    "magic",
+    "terminfo",
+    "inputrc",
+    "perl",
+    "python3",
+    "python3.11",
+    "java-17-openjdk",
+    "fonts",
+    "xml",
+    "sgml",
+    "npmrc",
+    "wgetrc",
 };
 
 /* ------------------------------------------------------------------ making it */
@@ -218,7 +246,8 @@ static int make_dir_at(int parent, const char *name, mode_t mode, int *ret, stru
     return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%s", name) : 0;
 }
 
-/* Sandboxes that live on from before may stand on the old one: it steps aside, and is swept at a later start. */
+/* Sandboxes that live on from before may stand on the old one: it steps aside, and is swept at a
+ * later start. */
 static int put_aside(int templates, struct cove_err *e)
 {
     char id[COVE_ID_LEN + 1], aside[64];

@@ -46,7 +46,8 @@ ssize_t read_file_at(int dir, const char *name, char *out, size_t size)
     return (ssize_t)len;
 }
 
-/* Field 22 of /proc/PID/stat; the name in field 2 may hold blanks and brackets, so count from its end. */
+/* Field 22 of /proc/PID/stat; the name in field 2 may hold blanks and brackets, so count from its
+ * end. */
 uint64_t process_start_time(pid_t pid)
 {
     char path[32], text[1024], *at;

@@ -1,4 +1,5 @@
-/* Workers: started without any privilege, supervised, replaced when they die, drained when the configuration changes. */
+/* Workers: started without any privilege, supervised, replaced when they die, drained when the
+ * configuration changes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -25,7 +26,8 @@ enum { RESTART_PAUSE_MS = 500, QUICK_DEATH_MS = 2000, DRAIN_MS = 10000 };
 
 /* ------------------------------------------------------------------ the FastCGI socket */
 
-/* The new socket is bound beside the old one and moved over it: at no time is there none to connect to. */
+/* The new socket is bound beside the old one and moved over it: at no time is there none to connect
+ * to. */
 int workers_listen(struct keeper *k, struct cove_err *e)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -72,7 +74,8 @@ static int drop_privileges(uid_t uid, gid_t gid)
     return 0;
 }
 
-/* A program of ours, without privileges: in[] become its descriptors 0, 1, 3 and 4; 2 is the log. */
+/* A program of ours, without privileges: in[] become its descriptors 0, 1, 3 and 4; 2 is the log.
+ */
 static void become(struct keeper *k, int exe_fd, char *const argv[], const int in[4])
 {
     char *const env[] = { "LC_ALL=C.UTF-8", NULL };
@@ -80,8 +83,8 @@ static void become(struct keeper *k, int exe_fd, char *const argv[], const int i
     sigset_t no_signals;
 
     for (int i = 0; i < 4; i++)
-        high[i] = in[i] < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC)
-                            : fcntl(in[i], F_DUPFD_CLOEXEC, 100);
+        high[i] =
+            in[i] < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : fcntl(in[i], F_DUPFD_CLOEXEC, 100);
     sigemptyset(&no_signals);
     sigprocmask(SIG_SETMASK, &no_signals, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -148,8 +151,8 @@ void workers_tell_judge(struct keeper *k, uint32_t box)
 
     text_copy(m.id, sizeof(m.id), k->boxes[box].info.id);
     /* One that does not read is of no use: it is replaced, and the next one hears of all boxes. */
-    if (k->judge.pid &&
-        msg_send(k->judge_sock, JUDGE_BOX, 0, &m, sizeof(m), NULL, 0, NULL, 0, MSG_DONTWAIT, NULL) < 0)
+    if (k->judge.pid && msg_send(k->judge_sock, JUDGE_BOX, 0, &m, sizeof(m), NULL, 0, NULL, 0,
+                                 MSG_DONTWAIT, NULL) < 0)
         pidfd_send_signal(k->judge.pidfd, SIGKILL, NULL, 0);
 }
 
@@ -204,7 +207,8 @@ void workers_on_judge_exit(struct keeper *k)
     workers_start(k);
 }
 
-/* ------------------------------------------------------------------ keeping the right number of them */
+/* ------------------------------------------------------------------ keeping the right number of
+ * them */
 
 static uint64_t wanted(const struct keeper *k)
 {
@@ -282,7 +286,8 @@ void workers_on_exit(struct keeper *k, uint32_t index)
                   LOG_N("requests_lost", held));
         state_count(k->state, STATE_KEEPER, COUNT_WORKER_DEATHS, 1);
         if (now - w->began_ms < QUICK_DEATH_MS)
-            k->worker_retry_ms = now + RESTART_PAUSE_MS; /* something is wrong: not in a tight loop */
+            k->worker_retry_ms =
+                now + RESTART_PAUSE_MS; /* something is wrong: not in a tight loop */
     }
     *w = (struct worker){ 0 };
     workers_start(k);
@@ -306,8 +311,8 @@ static bool any_running(struct keeper *k)
 }
 
 /*
- * Sandboxes die first (the caller sees to it), so that requests end by themselves. When they are left to a successor, so is the
- * judge: what runs in them goes on calling execve.
+ * Sandboxes die first (the caller sees to it), so that requests end by themselves. When they are
+ * left to a successor, so is the judge: what runs in them goes on calling execve.
  */
 void workers_stop(struct keeper *k, bool leave_judge)
 {

@@ -6,7 +6,8 @@ POLICY_TESTS = tests/unit/test_lexer \
 	tests/unit/test_policy_lint \
 	tests/unit/test_profile \
 	tests/unit/test_profile_pack \
-	tests/unit/test_audit
+	tests/unit/test_audit \
+	tests/unit/test_policy_cli
 UNIT_TESTS += $(POLICY_TESTS)
 POLICY_LDADD = libpolicy.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(UNIT_LIBS) \
 	-lpthread
@@ -33,6 +34,9 @@ tests_unit_test_profile_pack_LDADD = $(POLICY_LDADD)
 tests_unit_test_audit_SOURCES = tests/unit/test_audit.c
 tests_unit_test_audit_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_audit_LDADD = $(POLICY_LDADD)
+tests_unit_test_policy_cli_SOURCES = tests/unit/test_policy_cli.c
+tests_unit_test_policy_cli_CPPFLAGS = $(POLICY_CPPFLAGS) -DCOVE_PROGRAM='"$(abs_top_builddir)/cove"'
+tests_unit_test_policy_cli_LDADD = $(POLICY_LDADD)
 endif
 
 # Lexer and policy parser under libFuzzer; needs clang.

@@ -249,8 +249,9 @@ static const char *find_forbidden(const struct policy *policy, const struct poli
     return NULL;
 }
 
-static void audit_refusal(struct request *req, const struct policy_query *query, const char *project,
-                          const char *command, const struct policy_result *verdict)
+static void audit_refusal(struct request *req, const struct policy_query *query,
+                          const char *project, const char *command,
+                          const struct policy_result *verdict)
 {
     struct keeper_audit_entry entry = {
         .event = "refused",

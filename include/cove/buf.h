@@ -9,8 +9,9 @@ struct buf {
     char *data; /* NUL-terminated whenever it is not NULL; the NUL is not counted in len */
     size_t len;
     size_t cap;
-    size_t max;    /* the ceiling; len never exceeds it */
-    bool overflow; /* something did not fit (or memory ran out): sticky, so callers may check once */
+    size_t max; /* the ceiling; len never exceeds it */
+    bool
+        overflow; /* something did not fit (or memory ran out): sticky, so callers may check once */
 };
 
 void buf_init(struct buf *b, size_t max);
@@ -23,10 +24,12 @@ int buf_add_str(struct buf *b, const char *s);
 int buf_add_char(struct buf *b, char c);
 int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Room for at least `want` more bytes at b->data + b->len, to read() into; NULL if that breaks the ceiling. */
+/* Room for at least `want` more bytes at b->data + b->len, to read() into; NULL if that breaks the
+ * ceiling. */
 char *buf_reserve(struct buf *b, size_t want);
 
-/* JSON text. The string's bytes may be anything: what is not UTF-8 becomes U+FFFD, controls are escaped. */
+/* JSON text. The string's bytes may be anything: what is not UTF-8 becomes U+FFFD, controls are
+ * escaped. */
 int buf_add_json_str(struct buf *b, const char *s, size_t len); /* with the quotes */
 
 #endif

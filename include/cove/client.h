@@ -1,6 +1,7 @@
 /*
- * What workers (and the CLI) see of keeper and sandboxes: calls that look local. Each call is one message and its
- * answer, with a deadline; whatever comes from a sandbox is checked before it is handed up.
+ * What workers (and the CLI) see of keeper and sandboxes: calls that look local. Each call is one
+ * message and its answer, with a deadline; whatever comes from a sandbox is checked before it is
+ * handed up.
  */
 #ifndef COVE_CLIENT_H
 #define COVE_CLIENT_H
@@ -16,7 +17,8 @@
 
 /* ------------------------------------------------------------------ the keeper */
 
-struct keeper_link { /* one per thread; connects when first used, and again after the keeper was restarted */
+struct keeper_link { /* one per thread; connects when first used, and again after the keeper was
+                        restarted */
     const char *run_dir;
     int sock; /* -1 */
     uint32_t tag;
@@ -33,7 +35,7 @@ int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct
 int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
 
 struct keeper_audit_entry { /* NULL = "" */
-    const char *event; /* "refused", "exec-denied", "ran" */
+    const char *event;      /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *project, *sandbox, *rule, *form;
     const char *command; /* the first 4 KiB of it count */
 };
@@ -41,7 +43,9 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 
 /* ------------------------------------------------------------------ a sandbox */
 
-enum { BOX_ANSWER_MS = 10000 }; /* an init that does not answer within this is taken for dead: COVE_GONE */
+enum {
+    BOX_ANSWER_MS = 10000
+}; /* an init that does not answer within this is taken for dead: COVE_GONE */
 
 struct box_conn { /* one conversation with one init */
     int sock;
@@ -58,22 +62,24 @@ struct spawn_args {
     const char *label; /* NULL = none */
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */
-    uint32_t flags;         /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
+    uint32_t flags; /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;
     uint32_t context; /* enum cove_dialect */
     uint64_t log_bytes, max_open_files, max_file_bytes;
 };
 
-/* *ret_pty gets the master with SPAWN_PTY and no SPAWN_LOG (checked to be a tty), else -1. May be NULL. */
+/* *ret_pty gets the master with SPAWN_PTY and no SPAWN_LOG (checked to be a tty), else -1. May be
+ * NULL. */
 int box_spawn(struct box_conn *c, const struct spawn_args *args, struct box_spawned *ret,
               int *ret_pty, struct cove_err *e);
 int box_signal(struct box_conn *c, const struct box_signal *args, const char *label,
                struct cove_err *e);
 
 /*
- * What init says of its own accord on this conversation. 1: *ret holds it; 0: nothing within timeout_ms; -1: COVE_GONE
- * when the sandbox is gone. Poll c->sock to wait for it together with other things.
+ * What init says of its own accord on this conversation. 1: *ret holds it; 0: nothing within
+ * timeout_ms; -1: COVE_GONE when the sandbox is gone. Poll c->sock to wait for it together with
+ * other things.
  */
 enum box_event_kind { BOX_EVENT_EXITED = 1, BOX_EVENT_TICK, BOX_EVENT_DENIED };
 struct box_event {
@@ -85,12 +91,13 @@ struct box_event {
 int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, struct cove_err *e);
 
 /*
- * Our ends of a command's pipes that something in its background still writes to: init reads on, so that it does not die of
- * SIGPIPE when we leave. The fds stay the caller's.
+ * Our ends of a command's pipes that something in its background still writes to: init reads on, so
+ * that it does not die of SIGPIPE when we leave. The fds stay the caller's.
  */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e);
 
-int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e); /* then box_next_event */
+int box_wait(struct box_conn *c, uint32_t proc, const char *label,
+             struct cove_err *e); /* then box_next_event */
 int box_forget(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e);
 int box_stdin(struct box_conn *c, uint32_t proc, const char *label, bool close_it, int *ret_fd,
               struct cove_err *e);
@@ -98,17 +105,21 @@ int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t ro
                struct cove_err *e);
 
 /* Listings: `each` is called per entry until it returns non-zero. Pages are fetched as needed. */
-typedef int (*box_proc_fn)(void *arg, const struct box_proc *p, const char *label, const char *command);
+typedef int (*box_proc_fn)(void *arg, const struct box_proc *p, const char *label,
+                           const char *command);
 int box_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *e);
-typedef int (*box_entry_fn)(void *arg, const char *name, const struct box_stat *st, const char *target);
+typedef int (*box_entry_fn)(void *arg, const char *name, const struct box_stat *st,
+                            const char *target);
 int box_list(struct box_conn *c, const char *user, const char *path, box_entry_fn each, void *arg,
              struct cove_err *e);
 
 int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log_opened *ret,
             int *ret_ring_fd, struct cove_err *e);
-int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, struct cove_err *e); /* then box_next_event */
+int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos,
+                struct cove_err *e); /* then box_next_event */
 
-/* Files. An opened one is checked to be a regular file (or a directory, if O_DIRECTORY was asked for). */
+/* Files. An opened one is checked to be a regular file (or a directory, if O_DIRECTORY was asked
+ * for). */
 int box_file_open(struct box_conn *c, const char *user, const char *path, uint32_t open_flags,
                   uint32_t mode, uint32_t flags, struct box_stat *ret_stat, int *ret_fd,
                   struct cove_err *e);

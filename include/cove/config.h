@@ -1,4 +1,5 @@
-/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes. */
+/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes.
+ */
 #ifndef COVE_CONFIG_H
 #define COVE_CONFIG_H
 
@@ -17,7 +18,7 @@ struct cove_config {
     char profile_dir[512]; /* seccomp profiles */
     char audit_file[512];  /* "" = no audit log */
     char libexec_dir[512]; /* cove-init, cove-worker */
-    char cgroup[64];       /* name of our cgroup below the root (or below the one systemd delegates) */
+    char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */
 
     /* workers */
     char worker_user[64];    /* name or number */
@@ -53,7 +54,8 @@ struct cove_config {
 
 void config_default(struct cove_config *c);
 
-/* Read a file over what is in *c; on failure *c is untouched. The message is "FILE:LINE: key: what". */
+/* Read a file over what is in *c; on failure *c is untouched. The message is "FILE:LINE: key:
+ * what". */
 int config_load(const char *path, struct cove_config *c, struct cove_err *e);
 
 /* One "key = value", as from the command line. */

@@ -1,4 +1,5 @@
-/* The dialects by number and name: the number travels with a spawn, the name is what policy sections use. */
+/* The dialects by number and name: the number travels with a spawn, the name is what policy
+ * sections use. */
 #ifndef COVE_DIALECT_H
 #define COVE_DIALECT_H
 
@@ -6,7 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
-enum cove_dialect { DIALECT_NONE, DIALECT_EXECUTE, DIALECT_EXECUTOR, DIALECT_E2B, DIALECT_RELAY, DIALECT_AGENT };
+enum cove_dialect {
+    DIALECT_NONE,
+    DIALECT_EXECUTE,
+    DIALECT_EXECUTOR,
+    DIALECT_E2B,
+    DIALECT_RELAY,
+    DIALECT_AGENT
+};
 
 static inline const char *dialect_name(uint32_t dialect)
 {

@@ -2,6 +2,7 @@
 #ifndef COVE_LOG_H
 #define COVE_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cove/err.h"
@@ -10,11 +11,12 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 
 struct log_field {
     const char *key;
-    const char *str; /* NULL: the number counts */
+    bool is_text;
+    const char *str; /* NULL is shown as "" */
     int64_t num;
 };
 
-#define LOG_S(k, v) ((struct log_field){ .key = (k), .str = (v) ? (v) : "" })
+#define LOG_S(k, v) ((struct log_field){ .key = (k), .is_text = true, .str = (v) })
 #define LOG_N(k, v) ((struct log_field){ .key = (k), .num = (int64_t)(v) })
 
 void log_init(const char *program, enum log_level most); /* program: "keeper", "worker 3" */
@@ -27,12 +29,13 @@ int log_level_parse(const char *name, enum log_level *ret, struct cove_err *e);
  * Secrets never go in here: keys, tokens, env values and command output are not log fields.
  */
 #define log_event(level, what, ...)                                                                \
-    log_event_fields((level), (what), (const struct log_field[]){ __VA_ARGS__ __VA_OPT__(, ) { 0 } })
-void log_event_fields(enum log_level level, const char *what, const struct log_field *fields);
+    log_event_fields((level),                                                                      \
+                     (const struct log_field[]){ LOG_S("event", (what)), ##__VA_ARGS__, { 0 } })
+void log_event_fields(enum log_level level, const struct log_field *fields);
 
 /* An error at the edge: code, errno and message as fields. */
 #define log_error(what, err, ...)                                                                  \
     log_event(LOG_LEVEL_ERROR, (what), LOG_S("error", (err)->msg),                                 \
-              LOG_S("code", cove_code_name((err)->code))__VA_OPT__(, ) __VA_ARGS__)
+              LOG_S("code", cove_code_name((err)->code)), ##__VA_ARGS__)
 
 #endif

@@ -18,7 +18,7 @@ static inline void cove_auto_close(const int *fd)
     cove_close(*fd);
 }
 
-#define AUTO_FREE __attribute__((cleanup(cove_auto_free)))
+#define AUTO_FREE  __attribute__((cleanup(cove_auto_free)))
 #define AUTO_CLOSE __attribute__((cleanup(cove_auto_close)))
 
 /* Hand over: the variable forgets what it held, the value is the new owner's. */

@@ -4,14 +4,15 @@
  * Two protocols share this framing:
  *   BOX_*     worker (or keeper) -> init of one sandbox, on the sandbox's control socket
  *   KEEPER_*  worker -> keeper
- * A peer that sends what the receiver's table does not allow (type, size, number of fds) is cut off.
- * Integers are in host order: both ends are on one machine. Strings travel in the tail, each with its
- * terminating NUL, in the order the comment of the message gives.
+ * A peer that sends what the receiver's table does not allow (type, size, number of fds) is cut
+ * off. Integers are in host order: both ends are on one machine. Strings travel in the tail, each
+ * with its terminating NUL, in the order the comment of the message gives.
  *
- * A connection to init is one conversation: the worker sends a request with a tag of its choosing and
- * gets one answer with the same tag: the type named after the arrow, or MSG_ERROR with a cove_err. What
- * init sends of its own accord (BOX_EXITED, BOX_LOG_TICK, ...) carries the tag of the request that asked
- * for it. When the connection closes, what was SPAWN_TIED to it is killed, all else goes on.
+ * A connection to init is one conversation: the worker sends a request with a tag of its choosing
+ * and gets one answer with the same tag: the type named after the arrow, or MSG_ERROR with a
+ * cove_err. What init sends of its own accord (BOX_EXITED, BOX_LOG_TICK, ...) carries the tag of
+ * the request that asked for it. When the connection closes, what was SPAWN_TIED to it is killed,
+ * all else goes on.
  */
 #ifndef COVE_MSG_H
 #define COVE_MSG_H
@@ -43,27 +44,29 @@ enum msg_type {
     MSG_DONE,      /* no body: it is done */
 
     /* --- to init --- */
-    BOX_PING = 100,  /*                          -> MSG_DONE */
-    BOX_SPAWN,       /* struct box_spawn         -> BOX_SPAWNED (+ pty master fd), later BOX_EXITED */
-    BOX_SIGNAL,      /* struct box_signal, tail: label          -> MSG_DONE */
-    BOX_WAIT,        /* struct box_proc_ref, tail: label        -> BOX_EXITED, at once or later */
-    BOX_PROCS,       /* struct box_procs         -> BOX_PROC_LIST, a page of it */
-    BOX_FORGET,      /* struct box_proc_ref, tail: label        -> MSG_DONE; a finished process only */
-    BOX_STDIN,       /* struct box_stdin, tail: label           -> MSG_DONE (+ write end; none on close) */
-    BOX_RESIZE,      /* struct box_resize, tail: label          -> MSG_DONE; pty only */
-    BOX_LOG,         /* struct box_proc_ref, tail: label        -> BOX_LOG_OPENED + ring fd */
-    BOX_LOG_ARM,     /* struct box_log_arm       -> one BOX_LOG_TICK once there is more than `pos` */
-    BOX_OPEN,        /* struct box_file, tail: user, path       -> BOX_STATED + fd */
-    BOX_STAT,        /* struct box_file, tail: user, path       -> BOX_STATED */
-    BOX_LIST,        /* struct box_list, tail: user, path       -> BOX_ENTRIES, a page of it */
-    BOX_MKDIR,       /* struct box_file, tail: user, path       -> MSG_DONE */
-    BOX_RENAME,      /* struct box_file, tail: user, from, to   -> MSG_DONE */
-    BOX_REMOVE,      /* struct box_file, tail: user, path       -> MSG_DONE */
-    BOX_CHMOD,       /* struct box_file, tail: user, path       -> MSG_DONE */
-    BOX_WATCH,       /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd if none came) */
-    BOX_CONNECT,     /* struct box_connect       -> MSG_DONE + connected socket */
-    BOX_DRAIN,       /* no body + 1-2 pipe ends: read them to their end and throw it away -> MSG_DONE */
-    BOX_JUDGE,       /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */
+    BOX_PING = 100, /*                          -> MSG_DONE */
+    BOX_SPAWN,   /* struct box_spawn         -> BOX_SPAWNED (+ pty master fd), later BOX_EXITED */
+    BOX_SIGNAL,  /* struct box_signal, tail: label          -> MSG_DONE */
+    BOX_WAIT,    /* struct box_proc_ref, tail: label        -> BOX_EXITED, at once or later */
+    BOX_PROCS,   /* struct box_procs         -> BOX_PROC_LIST, a page of it */
+    BOX_FORGET,  /* struct box_proc_ref, tail: label        -> MSG_DONE; a finished process only */
+    BOX_STDIN,   /* struct box_stdin, tail: label           -> MSG_DONE (+ write end; none on close)
+                  */
+    BOX_RESIZE,  /* struct box_resize, tail: label          -> MSG_DONE; pty only */
+    BOX_LOG,     /* struct box_proc_ref, tail: label        -> BOX_LOG_OPENED + ring fd */
+    BOX_LOG_ARM, /* struct box_log_arm       -> one BOX_LOG_TICK once there is more than `pos` */
+    BOX_OPEN,    /* struct box_file, tail: user, path       -> BOX_STATED + fd */
+    BOX_STAT,    /* struct box_file, tail: user, path       -> BOX_STATED */
+    BOX_LIST,    /* struct box_list, tail: user, path       -> BOX_ENTRIES, a page of it */
+    BOX_MKDIR,   /* struct box_file, tail: user, path       -> MSG_DONE */
+    BOX_RENAME,  /* struct box_file, tail: user, from, to   -> MSG_DONE */
+    BOX_REMOVE,  /* struct box_file, tail: user, path       -> MSG_DONE */
+    BOX_CHMOD,   /* struct box_file, tail: user, path       -> MSG_DONE */
+    BOX_WATCH, /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd if none came)
+                */
+    BOX_CONNECT, /* struct box_connect       -> MSG_DONE + connected socket */
+    BOX_DRAIN,   /* no body + 1-2 pipe ends: read them to their end and throw it away -> MSG_DONE */
+    BOX_JUDGE,   /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */
     BOX_EXEC_ANSWER, /* struct box_exec_answer, tail: reason    -> no answer */
 
     /* --- from init --- */
@@ -73,10 +76,10 @@ enum msg_type {
     BOX_LOG_OPENED,    /* struct box_log_opened + ring fd */
     BOX_LOG_TICK,      /* struct box_log_tick */
     BOX_STATED,        /* struct box_stat, tail: symlink target ("" if it is none) */
-    BOX_ENTRIES,       /* struct box_page, tail: struct box_stat + name + symlink target, repeated */
-    BOX_WATCHED,       /* struct box_watched (+ inotify fd) */
-    BOX_EXEC_ASK,      /* struct box_exec_ask, tail: argv strings */
-    BOX_EXEC_DENIED,   /* struct box_proc_ref, tail: what was refused and why; to the spawner */
+    BOX_ENTRIES,     /* struct box_page, tail: struct box_stat + name + symlink target, repeated */
+    BOX_WATCHED,     /* struct box_watched (+ inotify fd) */
+    BOX_EXEC_ASK,    /* struct box_exec_ask, tail: argv strings */
+    BOX_EXEC_DENIED, /* struct box_proc_ref, tail: what was refused and why; to the spawner */
 
     /* --- worker to keeper --- */
     KEEPER_CLAIM = 300, /* struct keeper_claim -> KEEPER_BOX */
@@ -85,7 +88,8 @@ enum msg_type {
     KEEPER_FREEZE,      /* struct keeper_which -> MSG_DONE */
     KEEPER_THAW,        /* struct keeper_which -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
-    KEEPER_AUDIT,       /* tail: event, dialect, tenant, project, sandbox, rule, form, command -> MSG_DONE */
+    KEEPER_AUDIT, /* tail: event, dialect, tenant, project, sandbox, rule, form, command -> MSG_DONE
+                   */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -98,22 +102,22 @@ enum box_spawn_flags {
     SPAWN_FD_STDOUT = 1 << 1, /* what has no fd is /dev/null, or the log ring (SPAWN_LOG) */
     SPAWN_FD_STDERR = 1 << 2,
     SPAWN_FD_FILTER = 1 << 3, /* a file of struct sock_filter to install before execve */
-    SPAWN_PTY = 1 << 4,       /* stdin, stdout and stderr are a new pty; its master is in the answer */
-    SPAWN_LOG = 1 << 5,       /* init keeps the output in a ring that outlives every worker */
-    SPAWN_TIED = 1 << 6,      /* the connection's end is the process tree's end */
-    SPAWN_STDIN = 1 << 7,     /* init keeps a stdin pipe; BOX_STDIN hands out its write end */
-    SPAWN_NOTIFY = 1 << 8,    /* the filter notifies execve: ask the judge */
-    SPAWN_RECORD = 1 << 9,    /* keep a record after the end, for BOX_PROCS and BOX_WAIT */
+    SPAWN_PTY = 1 << 4,    /* stdin, stdout and stderr are a new pty; its master is in the answer */
+    SPAWN_LOG = 1 << 5,    /* init keeps the output in a ring that outlives every worker */
+    SPAWN_TIED = 1 << 6,   /* the connection's end is the process tree's end */
+    SPAWN_STDIN = 1 << 7,  /* init keeps a stdin pipe; BOX_STDIN hands out its write end */
+    SPAWN_NOTIFY = 1 << 8, /* the filter notifies execve: ask the judge */
+    SPAWN_RECORD = 1 << 9, /* keep a record after the end, for BOX_PROCS and BOX_WAIT */
 };
 
 struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")... */
     uint32_t flags;
     uint32_t argc, envc;
-    uint16_t rows, cols;       /* of the pty */
-    uint32_t context;          /* the dialect (cove/dialect.h), repeated in BOX_EXEC_ASK */
+    uint16_t rows, cols; /* of the pty */
+    uint32_t context;    /* the dialect (cove/dialect.h), repeated in BOX_EXEC_ASK */
     uint32_t reserved;
-    uint64_t log_bytes;        /* capacity of the ring, with SPAWN_LOG */
-    uint64_t max_open_files;   /* rlimits, 0 = as init has them */
+    uint64_t log_bytes;      /* capacity of the ring, with SPAWN_LOG */
+    uint64_t max_open_files; /* rlimits, 0 = as init has them */
     uint64_t max_file_bytes;
 };
 
@@ -122,7 +126,11 @@ struct box_proc_ref {
     uint32_t reserved;
 };
 
-enum box_signal_scope { SIGNAL_PROCESS, SIGNAL_GROUP, SIGNAL_TREE /* all it ever started; SIGKILL only */ };
+enum box_signal_scope {
+    SIGNAL_PROCESS,
+    SIGNAL_GROUP,
+    SIGNAL_TREE /* all it ever started; SIGKILL only */
+};
 
 struct box_signal {
     uint32_t proc;
@@ -208,7 +216,8 @@ enum box_file_flags {
 
 struct box_file {
     uint32_t flags;
-    uint32_t open_flags; /* O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY */
+    uint32_t open_flags; /* O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND,
+                            O_DIRECTORY */
     uint32_t mode;
     uint32_t reserved;
 };
@@ -261,7 +270,11 @@ struct box_exec_answer {
 
 /* ------------------------------------------------------------------ keeper */
 
-enum { COVE_TENANT_MAX = 64, COVE_PROJECT_MAX = 132, COVE_TEMPLATE_MAX = 64 }; /* sizes, with the NUL */
+enum {
+    COVE_TENANT_MAX = 64,
+    COVE_PROJECT_MAX = 132,
+    COVE_TEMPLATE_MAX = 64
+}; /* sizes, with the NUL */
 
 enum keeper_claim_flags {
     CLAIM_FRESH = 1 << 0, /* a new sandbox even if the project has one (which then ages) */
@@ -336,15 +349,15 @@ int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t bod
 
 /*
  * Receive one message into buf and check it against rules. 1: a message; 0: the peer has closed;
- * -1: error (COVE_BUSY: nothing there and MSG_DONTWAIT; COVE_INVALID: not a message we take: cut the
- * peer off). On success msg->fds are the caller's to close (msg_close_fds); they are CLOEXEC.
+ * -1: error (COVE_BUSY: nothing there and MSG_DONTWAIT; COVE_INVALID: not a message we take: cut
+ * the peer off). On success msg->fds are the caller's to close (msg_close_fds); they are CLOEXEC.
  */
 int msg_recv(int sock, void *buf, size_t buf_size, const struct msg_rule *rules, int flags,
              struct msg *ret, struct cove_err *e);
 void msg_close_fds(struct msg *m);
 
-/* Walk the strings of a tail: returns the string at *at and moves on, or NULL when there is none left or the
-   NUL is missing. */
+/* Walk the strings of a tail: returns the string at *at and moves on, or NULL when there is none
+   left or the NUL is missing. */
 const char *msg_next_str(const char **at, const char *end);
 
 #endif

@@ -13,7 +13,8 @@
 
 struct policy;
 
-struct policy_query { /* who asks; NULL means "not said" and matches only sections open to all */
+/* Who asks. NULL means "not said": it matches * and lists that only leave others out (!execute). */
+struct policy_query {
     const char *dialect;
     const char *tenant;
     const char *template;

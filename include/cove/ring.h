@@ -1,11 +1,13 @@
 /*
- * Log rings: the output of a process, kept by the sandbox's init in a memfd, read by workers with pread().
+ * Log rings: the output of a process, kept by the sandbox's init in a memfd, read by workers with
+ * pread().
  *
- * The file is a head page and a data area of `capacity` bytes. The data is a stream of records, each a
- * struct ring_rec and its bytes; the stream's positions count from the start of the process and never go back,
- * position P lives at data[P % capacity]. The writer moves `start` past what it is about to overwrite, writes, then
- * moves `end`. A reader reads the head, the data, the head again: what is below the second `start` was overwritten
- * meanwhile and is a gap. Readers treat all of it as hostile bytes: init runs inside the sandbox.
+ * The file is a head page and a data area of `capacity` bytes. The data is a stream of records,
+ * each a struct ring_rec and its bytes; the stream's positions count from the start of the process
+ * and never go back, position P lives at data[P % capacity]. The writer moves `start` past what it
+ * is about to overwrite, writes, then moves `end`. A reader reads the head, the data, the head
+ * again: what is below the second `start` was overwritten meanwhile and is a gap. Readers treat all
+ * of it as hostile bytes: init runs inside the sandbox.
  */
 #ifndef COVE_RING_H
 #define COVE_RING_H
@@ -30,8 +32,8 @@ struct ring_head {
 };
 
 struct ring_rec {
-    uint32_t len;    /* bytes that follow, then padding to 8 */
-    uint32_t stream; /* enum ring_stream */
+    uint32_t len;     /* bytes that follow, then padding to 8 */
+    uint32_t stream;  /* enum ring_stream */
     uint64_t unix_ns; /* when it was captured */
     uint64_t offset;  /* of its first byte in that stream, counted from the start of the process */
 };
@@ -45,7 +47,8 @@ struct ring {
 };
 
 int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e);
-void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes, uint32_t len);
+void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes,
+                 uint32_t len);
 void ring_done(struct ring *r);
 
 /* --- reader, anywhere --- */
@@ -59,10 +62,11 @@ struct ring_reader {
 int ring_reader_init(struct ring_reader *r, int fd, uint64_t pos, struct cove_err *e);
 
 /*
- * The next record: 1 and the record with its bytes in buf (RING_REC_MAX of it); 0 when there is none yet; -1 when
- * the ring makes no sense (COVE_INVALID). *ret_gap tells how many positions were lost before it; after a gap, pos
- * stands on the oldest whole record.
+ * The next record: 1 and the record with its bytes in buf (RING_REC_MAX of it); 0 when there is
+ * none yet; -1 when the ring makes no sense (COVE_INVALID). *ret_gap tells how many positions were
+ * lost before it; after a gap, pos stands on the oldest whole record.
  */
-int ring_read(struct ring_reader *r, struct ring_rec *ret, void *buf, uint64_t *ret_gap, struct cove_err *e);
+int ring_read(struct ring_reader *r, struct ring_rec *ret, void *buf, uint64_t *ret_gap,
+              struct cove_err *e);
 
 #endif

@@ -25,8 +25,7 @@ int seccomp_profile_compile(const char *path, bool notify_exec, struct sock_filt
 int seccomp_profile_find(const char *name, const char *dir, char *ret, size_t ret_size,
                          struct cove_err *e);
 
-/* What a profile says, a line per syscall and condition, sorted by name: for people and for diff.
- */
+/* What a profile says, a line per syscall, sorted by name: for people and for diff. */
 struct seccomp_line {
     const char *syscall;
     const char *action;    /* "allow", "refuse", "enosys" */

@@ -4,10 +4,11 @@
  *   state          head | project hints | id hints | box slots          workers map it read-only
  *   state.workers  head | worker slots with their counters | tasks      written by its worker
  *
- * The keeper is the only writer of boxes and hints, and nothing it does depends on what workers write. A box slot holds two copies
- * of its record: the writer fills the idle one and then flips `seq`, so a writer that dies at any instruction leaves
- * the last whole record in place, and a reader never waits. Hints are guesses that speed a lookup up: a reader
- * checks the slot they lead to, and whoever finds nothing asks the keeper, who knows.
+ * The keeper is the only writer of boxes and hints, and nothing it does depends on what workers
+ * write. A box slot holds two copies of its record: the writer fills the idle one and then flips
+ * `seq`, so a writer that dies at any instruction leaves the last whole record in place, and a
+ * reader never waits. Hints are guesses that speed a lookup up: a reader checks the slot they lead
+ * to, and whoever finds nothing asks the keeper, who knows.
  */
 #ifndef COVE_STATE_H
 #define COVE_STATE_H
@@ -23,13 +24,14 @@
 #include "cove/text.h"
 
 enum box_state { /* arrows: sandbox/README.md */
-    BOX_EMPTY,
-    BOX_BUILDING, /* its set-up runs */
-    BOX_WARM,     /* ready, nobody's */
-    BOX_LIVE,     /* a project's current one */
-    BOX_AGEING,   /* was a project's; takes no new requests, lives to the end of its time */
-    BOX_FROZEN,   /* a project's current one, paused in memory */
-    BOX_DYING,    /* being killed and swept */
+                 BOX_EMPTY,
+                 BOX_BUILDING, /* its set-up runs */
+                 BOX_WARM,     /* ready, nobody's */
+                 BOX_LIVE,     /* a project's current one */
+                 BOX_AGEING, /* was a project's; takes no new requests, lives to the end of its time
+                              */
+                 BOX_FROZEN, /* a project's current one, paused in memory */
+                 BOX_DYING,  /* being killed and swept */
 };
 
 struct box_info {
@@ -37,7 +39,7 @@ struct box_info {
     uint32_t generation; /* grows on reuse of the slot, so an old handle never finds a new box */
     uint32_t init_pid;   /* on the host */
     uint32_t id_base;    /* its root's user id on the host */
-    uint64_t init_start;      /* start time of that pid, in clock ticks: tells a reused pid */
+    uint64_t init_start; /* start time of that pid, in clock ticks: tells a reused pid */
     uint64_t created_unix_ms; /* when it became the project's */
     uint64_t created_ms;      /* the same and what follows in CLOCK_BOOTTIME */
     uint64_t reuse_until_ms;
@@ -72,7 +74,7 @@ enum state_counter {
     STATE_COUNTERS = 32
 };
 
-struct state_task { /* what one thread of a worker is at, one cache line */
+struct state_task {        /* what one thread of a worker is at, one cache line */
     _Atomic uint32_t busy; /* 0: free. Written last when taken, first when given back */
     uint32_t box;
     uint32_t generation;
@@ -84,7 +86,8 @@ struct state_task { /* what one thread of a worker is at, one cache line */
 
 struct state; /* a mapping */
 
-/* The keeper's: make or take over the file. *ret_kept tells whether an earlier life's boxes are in it. */
+/* The keeper's: make or take over the file. *ret_kept tells whether an earlier life's boxes are in
+ * it. */
 int state_open(const char *path, gid_t worker_gid, uint32_t boxes, uint32_t workers,
                uint32_t tasks_per_worker, struct state **ret, bool *ret_kept, struct cove_err *e);
 /* A worker's (or the CLI's): map what the keeper made. */
@@ -93,8 +96,9 @@ void state_close(struct state *s);
 
 uint32_t state_box_count(const struct state *s);
 void state_box_read(const struct state *s, uint32_t index, struct box_info *ret);
-void state_box_write(struct state *s, uint32_t index, const struct box_info *info); /* keeper only */
-void state_rebuild_hints(struct state *s);                                         /* keeper only */
+void state_box_write(struct state *s, uint32_t index,
+                     const struct box_info *info); /* keeper only */
+void state_rebuild_hints(struct state *s);         /* keeper only */
 
 /* Lock-free lookups. Only boxes that are LIVE or FROZEN (by id: AGEING too) are found. */
 bool state_find_project(const struct state *s, const char *tenant, const char *project,
@@ -110,9 +114,11 @@ uint32_t state_worker_pid(const struct state *s, uint32_t worker);
 uint32_t state_worker_release(struct state *s, uint32_t worker);
 void state_worker_beat(struct state *s, uint32_t worker);
 uint64_t state_worker_beat_ms(const struct state *s, uint32_t worker);
-struct state_task *state_task(struct state *s, uint32_t worker, uint32_t task); /* NULL out of range */
+struct state_task *state_task(struct state *s, uint32_t worker,
+                              uint32_t task); /* NULL out of range */
 
-/* Counters: each process adds to its own; the keeper's are worker STATE_KEEPER's. Reading sums up all. */
+/* Counters: each process adds to its own; the keeper's are worker STATE_KEEPER's. Reading sums up
+ * all. */
 #define STATE_KEEPER UINT32_MAX
 void state_count(struct state *s, uint32_t worker, enum state_counter c, uint64_t n);
 uint64_t state_counter_sum(const struct state *s, enum state_counter c);

@@ -8,17 +8,19 @@
 
 #include "cove/err.h"
 
-#define COVE_ID_LEN 20 /* a sandbox id: a-z0-9, unguessable, a legal DNS label */
+#define COVE_ID_LEN   20 /* a sandbox id: a-z0-9, unguessable, a legal DNS label */
 #define COVE_UUID_LEN 36
 
-/* Length of the valid UTF-8 sequence at s (1-4), or 0: overlong forms, surrogates and > U+10FFFF are not valid. */
+/* Length of the valid UTF-8 sequence at s (1-4), or 0: overlong forms, surrogates and > U+10FFFF
+ * are not valid. */
 size_t text_utf8_seq(const char *s, size_t len);
 bool text_is_utf8(const char *s, size_t len);
 
 /* Copy what fits and terminate; true if all of it fitted. */
 bool text_copy(char *dst, size_t dst_size, const char *src);
 
-/* Whole-string numbers: "512", "512M" or "512MiB" (K M G T, powers of 1024), "90s" "55m" "1h" "250ms". */
+/* Whole-string numbers: "512", "512M" or "512MiB" (K M G T, powers of 1024), "90s" "55m" "1h"
+ * "250ms". */
 int text_parse_u64(const char *s, uint64_t *ret, struct cove_err *e);
 int text_parse_bytes(const char *s, uint64_t *ret, struct cove_err *e);
 int text_parse_ms(const char *s, uint64_t *ret_ms, struct cove_err *e);
@@ -33,13 +35,15 @@ void text_format_time(uint64_t unix_ms, char out[32]);
 
 void text_hex(const void *bytes, size_t len, char *out /* 2*len+1 */);
 
-/* Fresh names from the kernel's random source. Aborts if there is none: an id must not be guessable. */
+/* Fresh names from the kernel's random source. Aborts if there is none: an id must not be
+ * guessable. */
 void text_random(void *out, size_t len);
 void text_new_id(char out[COVE_ID_LEN + 1]);
 void text_new_uuid(char out[COVE_UUID_LEN + 1]);
 bool text_is_id(const char *s); /* exactly what text_new_id() makes */
 
-/* Clocks in milliseconds: CLOCK_BOOTTIME for deadlines (goes on in suspend), CLOCK_REALTIME for people. */
+/* Clocks in milliseconds: CLOCK_BOOTTIME for deadlines (goes on in suspend), CLOCK_REALTIME for
+ * people. */
 uint64_t clock_boot_ms(void);
 uint64_t clock_unix_ms(void);
 

@@ -229,21 +229,27 @@ class Server:
     @property
     def inits(self):
         """{sandbox id: host pid of its init}"""
-        return {t.split()[2]: pid for pid, t in self.titles("cove: init").items() if len(t.split()) > 2}
+        return {t.split()[2]: pid for pid, t in self.titles("cove: init").items()
+                if len(t.split()) > 2 and status_field(pid, "NSpid").split()[-1:] == ["1"]}
 
     def init_of(self, reply):
         return self.inits[reply.id]
 
     def inside(self, init_pid):
-        """Host pids of what runs in a sandbox beside its init."""
+        """Host pids of what runs in a sandbox beside its init (and the process that init keeps ready, a fork of itself)."""
         ns = namespace(init_pid, "pid")
-        return [p for p in all_pids() if p != init_pid and ns and namespace(p, "pid") == ns and alive(p)]
+        return [p for p in all_pids() if ns and namespace(p, "pid") == ns and alive(p)
+                and not title(p).startswith("cove: init")]
 
     def inside_titles(self, init_pid):
         return [title(p) for p in self.inside(init_pid)]
 
     def path_inside(self, init_pid, path):
         return f"/proc/{init_pid}/root{path}"
+
+    def touch_inside(self, init_pid, path):
+        """As the sandbox's root: the host's own has no id in there."""
+        subprocess.run(["nsenter", "-t", str(init_pid), "--user", "--mount", "-S", "0", "-G", "0", "touch", path], check=True)
 
     def cgroups(self):
         return sorted(d for root in ("/sys/fs/cgroup", *glob.glob("/sys/fs/cgroup/*")) if os.path.isdir(root)

@@ -11,11 +11,6 @@ from cove import wait_for
 WAIT = "while [ ! -e /workspace/go ]; do sleep 0.02; done; echo done"
 
 
-def go(server, init):
-    with open(server.path_inside(init, "/workspace/go"), "w"):
-        pass
-
-
 def send_and_keep_open(server, project, command):
     body = json.dumps({"projectId": project, "commands": [command]}).encode()
     s = socket.create_connection(("127.0.0.1", server.http), timeout=20)
@@ -39,7 +34,7 @@ def test_when_every_long_slot_is_taken_health_answers_and_commands_get_503(make_
         assert refused.status == 503, refused
         assert int(refused.headers["Retry-After"]) > 0
         assert refused.json["success"] is False and refused.json["error"]
-        go(server, init)
+        server.touch_inside(init, "/workspace/go")
         assert [job.result().json["stdout"] for job in jobs] == ["done\n"] * 4
     assert server.execute("p", "true").status == 200
 

@@ -1,4 +1,5 @@
-/* base/config.c: an operator's file is read whole or not at all, and a mistake is told by line and key. */
+/* base/config.c: an operator's file is read whole or not at all, and a mistake is told by line and
+ * key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

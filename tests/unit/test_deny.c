@@ -110,6 +110,8 @@ static const struct {
     { "$'\\162\\155' -rf /", "rm-rf", "rm-root", WORDS, "octal" },
     { "$'rm' $'\\x2drf' /", "rm-rf", "rm-root", WORDS, "hexadecimal" },
     { "${x:-rm} -rf /", "rm-rf", "rm-root", WORDS, "a default" },
+    { "{rm,-rf,/}", "rm-rf", "rm-root", WORDS, "braces" },
+    { "rm -{r,f} /", "rm-rf", "rm-root", WORDS, "braces in a word" },
     { "cd /tmp; rm -rf /", "rm-rf", "rm-root", WORDS, "after ;" },
     { "true && rm -rf /", "rm-rf", "rm-root", WORDS, "after &&" },
     { "false || rm -rf /", "rm-rf", "rm-root", WORDS, "after ||" },
@@ -492,7 +494,8 @@ static void patterns_that_backtrack_are_cut_off(void **state)
         { "deny a raw /(a+)+\\d/ \"r\"\n", "exponential", 64 },
         { "deny a raw /^(a|a)*\\d/ \"r\"\n", "exponential, anchored", 64 },
         { "deny a raw /a.*a.*a.*b/ \"r\"\n", "a cube", 5000 },
-        { "deny a raw /a[^b]*b/ \"r\"\n", "a square over a megabyte", 1024 * 1024 },
+        { "deny a raw /a[^b]*\\d/ \"r\"\n", "a square over a megabyte", 1024 * 1024 },
+        { "deny a raw /(a+)+\\d/ \"r\"\n", "exponential and long", 5000 },
     };
 
     (void)state;
@@ -516,6 +519,44 @@ static void what_is_too_large_is_refused(void **state)
     assert_false(check_repeated(policy, 'a', POLICY_COMMAND_MAX).denied);
     assert_int_equal(check_repeated(policy, 'a', POLICY_COMMAND_MAX + 1).form, LIMIT);
     assert_int_equal(check_repeated(policy, ';', POLICY_COMMAND_MAX).form, POLICY_FORM_NONE);
+}
+
+/* A bound must not hit honest work: a megabyte of names, for each rule that looks at all of them.
+ */
+static void long_argument_lists_are_judged(void **state)
+{
+    static const struct {
+        const char *begin, *end, *rule;
+    } rows[] = {
+        { "rm -f ", "", NOBODY },
+        { "rm -r ", "", NOBODY },
+        { "rm -r ", "-f", "rm-rf" },
+        { "chmod 644 ", "", NOBODY },
+        { "dd ", "", NOBODY },
+        { "dd ", "if=x", "dd-if" },
+        { "systemctl ", "", NOBODY },
+        { "tar cf x ", "", NOBODY },
+        { "tar cf x ", "/dev/sda", "dev-sd" },
+    };
+    struct policy *p = load(TEST_SRCDIR "/policy/policy.conf");
+    char *text = malloc(POLICY_COMMAND_MAX + 1);
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        size_t len = (size_t)sprintf(text, "%s", rows[i].begin);
+        struct policy_result r;
+
+        while (len + 16 < POLICY_COMMAND_MAX)
+            len += (size_t)sprintf(text + len, "file.o ");
+        strcpy(text + len, rows[i].end);
+        r = check(p, "execute", text);
+        if (!is_as_wanted(&r, rows[i].rule, WORDS))
+            fail_msg("%s ... %s: %s on %s", rows[i].begin, rows[i].end, r.rule,
+                     policy_form_name(r.form));
+    }
+    free(text);
+    policy_free(p);
 }
 
 static void nesting_is_refused_not_followed(void **state)
@@ -601,6 +642,8 @@ static const struct {
     { "\\Qa.b\\E", "a.b" },
     { "abc|", "" },
     { "(abc)?", "" },
+    { "x{{y\\dabc{", "x{{y1abc{" },
+    { "ab{\\dcde", "ab{1cde" },
     { "ab\\d{2}cd", "ab12cd" },
     { "[[:alpha:]]bcd", "abcd" },
     { "a{2,}bc", "aabc" },
@@ -663,6 +706,7 @@ int main(void)
         cmocka_unit_test(later_settings_win),
         cmocka_unit_test(patterns_that_backtrack_are_cut_off),
         cmocka_unit_test(what_is_too_large_is_refused),
+        cmocka_unit_test(long_argument_lists_are_judged),
         cmocka_unit_test(nesting_is_refused_not_followed),
         cmocka_unit_test(results_are_valid_text),
         cmocka_unit_test(the_prefilter_loses_no_rule),

@@ -72,7 +72,6 @@ static void every_execve_is_judged_and_a_denial_is_told(void **state)
 
     (void)state;
     send_spawn(fx.sock, &cmd);
-    judge_one(judge, "/rm"); /* sh */
     s = *(const struct box_spawned *)expect(BOX_SPAWNED, NULL);
     judge_one(judge, "/rm"); /* ls */
     judge_one(judge, "/rm"); /* rm */
@@ -86,46 +85,66 @@ static void every_execve_is_judged_and_a_denial_is_told(void **state)
     close(cmd.fds[0]);
 }
 
-static void a_command_that_is_refused_itself_does_not_start(void **state)
+static void the_commands_own_execve_needs_no_second_verdict(void **state)
 {
-    struct command cmd = judged("true");
-    int judge = become_judge();
+    struct command cmd = judged("exit 3"); /* a builtin: no other execve */
+    uint32_t proc;
 
     (void)state;
     send_spawn(fx.sock, &cmd);
-    judge_one(judge, "/bin/sh");
-    expect(BOX_EXEC_DENIED, NULL);
-    assert_int_equal(expect_error(), COVE_FORBIDDEN);
-    assert_init_answers();
-    close(judge);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    assert_int_equal(expect_exit(proc).exit_code, 3);
     close(cmd.fds[0]);
 }
 
 static void without_a_judge_execve_is_refused_after_a_while_and_init_goes_on(void **state)
 {
-    struct command cmd = judged("true");
+    struct command cmd = judged("/bin/ls /; exit 5");
+    struct cove_end end;
+    uint32_t proc;
 
     (void)state;
     send_spawn(fx.sock, &cmd);
-    assert_init_answers(); /* not stuck in the start */
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    assert_init_answers(); /* not stuck */
     expect(BOX_EXEC_DENIED, NULL);
-    assert_int_equal(expect_error(), COVE_FORBIDDEN);
+    end = expect_exit(proc);
+    assert_int_equal(end.exit_code, 5);
+    assert_int_equal(end.denied, 1);
+    close(cmd.fds[0]);
+}
+
+static void a_new_judge_takes_the_place_of_the_one_before(void **state)
+{
+    struct command cmd = judged("/bin/ls / >/dev/null");
+    int first = become_judge(), second = become_judge();
+    struct msg hung_up;
+    uint32_t proc;
+
+    (void)state;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    judge_one(second, "/rm");
+    assert_int_equal(expect_exit(proc).exit_code, 0);
+    assert_int_equal(receive_from(first, &hung_up, ANSWER_MS), 0);
+    close(first);
+    close(second);
     close(cmd.fds[0]);
 }
 
 static void a_judge_that_vanishes_is_replaced_by_the_next(void **state)
 {
-    struct command cmd = judged("exit 4");
+    struct command cmd = judged("/bin/ls / >/dev/null; exit 4");
     int first = become_judge(), second;
     uint32_t proc;
 
     (void)state;
     send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
     expect_on(first, BOX_EXEC_ASK, NULL);
     close(first);
     second = become_judge();
     judge_one(second, "/rm");
-    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
     assert_int_equal(expect_exit(proc).exit_code, 4);
     close(second);
     close(cmd.fds[0]);
@@ -136,9 +155,10 @@ int main(void)
 #define PLAIN(t) cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
     const struct CMUnitTest tests[] = {
         PLAIN(every_execve_is_judged_and_a_denial_is_told),
-        PLAIN(a_command_that_is_refused_itself_does_not_start),
+        PLAIN(the_commands_own_execve_needs_no_second_verdict),
         PLAIN(without_a_judge_execve_is_refused_after_a_while_and_init_goes_on),
         PLAIN(a_judge_that_vanishes_is_replaced_by_the_next),
+        PLAIN(a_new_judge_takes_the_place_of_the_one_before),
     };
 
     if (geteuid() != 0) {

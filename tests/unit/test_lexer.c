@@ -62,6 +62,15 @@ static const struct {
     { "${x#$(id)}", "id ; ${x}", "or in a pattern" },
     { "echo ${#x} ${!y}", "echo ${x} ${y}", "lengths and indirections" },
 
+    /* braces */
+    { "{rm,-rf,/}", "rm -rf /", "a whole command in braces" },
+    { "rm -{r,f} x", "rm -r -f x", "what stands around is repeated" },
+    { "a{b,}c", "abc ac", "an empty part" },
+    { "a{b,c}d{e,f}", "abd{e,f} acd{e,f}", "only the first: this is no shell" },
+    { "'{a,b}' {a} {} a,b {a,b", "{a,b} {a} {} a,b {a,b", "no list, no braces" },
+    { "$x{b,c} ${y}{d,e}", "$xb $xc ${y}d ${y}e", "a variable's braces are its own" },
+    { "rm 2{3,4}>x", "rm 23 24 >x", "and this is no descriptor" },
+
     /* separators */
     { "a;b&&c||d|e&f\ng", "a ; b ; c ; d ; e ; f ; g", "each is a command" },
     { "a |& b", "a ; b", "with its errors" },
@@ -98,6 +107,7 @@ static const struct {
     { "echo `a \\`b\\``", "b ; a $() ; echo $()", "backticks" },
     { "diff <(a) >(b)", "a ; b ; diff $() $()", "process substitution" },
     { "echo $((1<<2)) ; a", "<2 ; echo $() ; a", "a shift is no heredoc" },
+    { "((x)); cat <<E\nrm x\nE\na", "x ; cat ; a", "behind (( )) it is a heredoc again" },
     { "echo $((a) | (b))", "a ; b ; echo $()", "two subshells" },
 
     /* heredocs */
@@ -232,6 +242,9 @@ static const struct {
     { "'\"", 1000000, LEXER_DONE, "quotes" },
     { ">", 1000000, LEXER_DONE, "arrows" },
     { "$", 1000000, LEXER_DONE, "dollars" },
+    { "{", 1000000, LEXER_DONE, "braces" },
+    { "{a,", 1000000, LEXER_DONE, "lists without an end" },
+    { "{,}", 1000000, LEXER_DONE, "lists of nothing" },
 };
 
 static void bounds_hold(void **state)

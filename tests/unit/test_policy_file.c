@@ -1,5 +1,4 @@
-/* policy/file.c and policy/parse.c: what a policy file may say, and what is said about a bad one.
- */
+/* policy/file.c, policy/parse.c: what a file may say, and what is said about a bad one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* policy/profile_pack.c: the packed filter decides as libseccomp's own does, and is much shorter. */
+/* policy/profile_pack.c: the packed filter decides as libseccomp's own does, and is much shorter.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,13 +64,15 @@ static uint32_t judge(const struct sock_filter *p, size_t n, const struct seccom
     return 0;
 }
 
-static const uint32_t arches[] = { AUDIT_ARCH_X86_64, AUDIT_ARCH_I386, AUDIT_ARCH_AARCH64,
-                                   AUDIT_ARCH_ARM, 0, 0xffffffff };
+static const uint32_t arches[] = {
+    AUDIT_ARCH_X86_64, AUDIT_ARCH_I386, AUDIT_ARCH_AARCH64, AUDIT_ARCH_ARM, 0, 0xffffffff
+};
 
 static uint64_t some_argument(unsigned *seed)
 {
-    static const uint64_t telling[] = { 0, 1, 2, 10, 16, 17, 40, 0x5412, 0x541c, 0x10000000,
-                                        0x7e020000, 0x20000, 0xffffffff, 8, 0x4000000 };
+    static const uint64_t telling[] = { 0,          1,       2,          10,     16,
+                                        17,         40,      0x5412,     0x541c, 0x10000000,
+                                        0x7e020000, 0x20000, 0xffffffff, 8,      0x4000000 };
     uint64_t low = rand_r(seed) % 3 ? telling[(size_t)rand_r(seed) % ARRAY_SIZE(telling)]
                                     : (uint64_t)rand_r(seed);
 

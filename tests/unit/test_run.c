@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 
 #include "cove/buf.h"
 #include "cove/mem.h"
@@ -28,11 +29,13 @@ struct fake_init {
     int out, err;  /* the command's stdout and stderr, after spawned() */
     uint32_t tag;
     struct box_signal order; /* the last kill, after killed() */
+    size_t drained;          /* pipe ends that were handed back to be read on */
 };
 
 static const struct msg_rule rules[] = {
     { BOX_SPAWN, sizeof(struct box_spawn), MSG_MAX_BYTES, 2, 3 },
     { BOX_SIGNAL, sizeof(struct box_signal), 4096, 0, 0 },
+    { BOX_DRAIN, 0, 0, 1, 2 },
     { 0 },
 };
 
@@ -111,15 +114,22 @@ static void exits_first_and_is_read_later(struct fake_init *f)
 static void leaves_a_child_that_never_stops_writing(struct fake_init *f)
 {
     char lots[500];
+    struct msg m;
 
     memset(lots, 'x', sizeof(lots));
     spawned(f);
     say(f, "hello\n", "oops\n");
     exited(f, (struct cove_end){ .exit_code = 3 });
-    for (int i = 0; i < 1000; i++) {
+    fcntl(f->out, F_SETFL, O_NONBLOCK);
+    for (int i = 0; i < 200; i++) {
         if (write(f->out, lots, sizeof(lots)) < 0)
-            break; /* the reader has left */
+            break; /* nobody reads now, but init will */
         usleep(1000);
+    }
+    if (msg_recv(f->sock, fake_buf, sizeof(fake_buf), rules, 0, &m, NULL) == 1 &&
+        m.head.type == BOX_DRAIN) {
+        f->drained = m.fd_count;
+        msg_close_fds(&m);
     }
 }
 
@@ -384,6 +394,8 @@ static void run_case(size_t i)
 
     rc = run_command(&stage.conn, &args, &result, &e);
     stage_done(&stage);
+    if (cases[i].init == leaves_a_child_that_never_stops_writing)
+        assert_int_equal(stage.init.drained, 2);
     if (rc != cases[i].rc || result.distrust != cases[i].distrust || !got.in_order)
         fail_msg("%s: rc %d (%s), distrust %d, in order %d", cases[i].because, rc, e.msg,
                  result.distrust, got.in_order);

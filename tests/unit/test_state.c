@@ -218,7 +218,8 @@ static void counters_sum_up_over_processes(void **state)
     state_close(s);
 }
 
-/* ------------------------------------------------------------------ a writer that is killed at any moment */
+/* ------------------------------------------------------------------ a writer that is killed at any
+ * moment */
 
 /* Each record is consistent in itself: every field is made from one number. */
 static struct box_info numbered(uint32_t n)

@@ -1,0 +1,160 @@
+"""The policy as callers meet it: before a command runs, at exec time, in the audit log, and while it is being edited."""
+import json
+import os
+import signal
+import subprocess
+import threading
+
+from cove import TOP, read, wait_for
+
+FORBIDDEN = "\U0001f6a8 Forbidden command detected: "
+
+
+def base64_of(text):
+    return subprocess.run(["base64", "-w0"], input=text, text=True, stdout=subprocess.PIPE, check=True).stdout
+
+
+def audit_lines(server):
+    return [json.loads(line) for line in read(server.config["audit_file"]).split("\n") if line]
+
+
+def cove(server, *args):
+    build = next(d for d in (f"{server.config['libexec_dir']}", f"{TOP}/.cove/build") if os.path.exists(f"{d}/cove"))
+    return subprocess.run([f"{build}/cove", *args], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+# ------------------------------------------------------------------ before it runs
+
+def test_a_disguised_command_is_refused_before_anything_runs(server, project):
+    for command in ("r''m -r\\f /", "echo x; rm  -fr /tmp/y", "bash -c 'rm --recursive --force /'", "$(rm -rf /)"):
+        reply = server.execute(project, "touch /workspace/ran", command)
+        assert reply.status == 400 and reply.json["error"].startswith(FORBIDDEN), (command, reply)
+    assert server.run(project, "ls /workspace") == ""
+
+
+def test_words_that_only_mention_a_command_are_not_refused(server, project):
+    assert server.run(project, 'echo "rm -rf is bad"') == "rm -rf is bad\n"
+    assert server.execute(project, 'grep -r "rm -rf" /workspace').status == 200
+
+
+# ------------------------------------------------------------------ at exec time
+
+def test_what_was_hidden_from_the_text_is_refused_at_exec_time(server, project):
+    hidden = base64_of("rm -rf /workspace/precious")
+    ways = {
+        "decoded": f"echo {hidden} | base64 -d | sh",
+        "a script": f"echo {hidden} | base64 -d > /tmp/s; chmod +x /tmp/s; sh /tmp/s",
+        "python": f"python3 -c \"import base64,os; os.system(base64.b64decode('{hidden}').decode())\"",
+        "a variable": "a=rm; b=-rf; $a $b /workspace/precious",
+    }
+    server.run(project, "mkdir /workspace/precious")
+    for name, command in ways.items():
+        reply = server.execute(project, command)
+        assert "cove: refused by policy" in reply.json["stderr"], (name, reply)
+        assert server.run(project, "ls /workspace") == "precious\n", name
+
+
+def test_a_background_process_is_still_judged_after_the_reply(server, project):
+    hidden = base64_of("rm -rf /workspace/precious; touch /workspace/done")
+    server.run(project, "mkdir /workspace/precious")
+    server.run(project, f"(sleep 0.3; echo {hidden} | base64 -d | sh) >/dev/null 2>&1 & echo")
+    wait_for(lambda: "done" in server.run(project, "ls /workspace"), 10, "the background command")
+    assert server.run(project, "ls /workspace") == "done\nprecious\n"
+
+
+def test_after_the_death_of_the_judge_commands_go_on_and_are_judged(server, project):
+    server.run(project, "true")
+    judges = server.titles("cove: judge")
+    assert len(judges) == 1
+    os.kill(next(iter(judges)), signal.SIGKILL)
+    assert server.run(project, "ls / >/dev/null; echo still here") == "still here\n"
+    reply = server.execute(project, f"echo {base64_of('rm -rf /x')} | base64 -d | sh")
+    assert "cove: refused by policy" in reply.json["stderr"], reply
+    wait_for(lambda: len(server.titles("cove: judge")) == 1, 5, "one judge")
+
+
+def test_after_a_restart_of_the_keeper_there_is_one_judge(make_server):
+    server = make_server()
+    server.run("p", "true")
+    old = set(server.titles("cove: judge"))
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    server.up()
+    assert server.run("p", "ls / >/dev/null; echo x") == "x\n"
+    wait_for(lambda: len(now := set(server.titles("cove: judge"))) == 1 and now != old, 10, "a judge in the old one's place")
+    assert server.run("p", "ls / >/dev/null; echo y") == "y\n"
+
+
+# ------------------------------------------------------------------ audit
+
+def test_refusals_are_in_the_audit_log_and_its_chain_holds(make_server):
+    server = make_server()
+    assert server.execute("p", "shutdown now --token e2b_" + "5" * 40).status == 400
+    server.execute("p", f"echo {base64_of('rm -rf /x')} | base64 -d | sh")
+    lines = wait_for(lambda: len(audit_lines(server)) >= 2 and audit_lines(server), 5, "two lines")
+    assert [line["event"] for line in lines[:2]] == ["refused", "exec-denied"]
+    assert all(line["tenant"] and line["project"] == "p" and line["dialect"] == "execute" for line in lines)
+    assert "5" * 40 not in json.dumps(lines)  # secrets are taken out
+    path = server.config["audit_file"]
+    assert os.stat(path).st_mode & 0o027 == 0
+    assert cove(server, "audit", "verify", path).returncode == 0
+    text = read(path)
+    with open(path, "w") as f:
+        f.write(text.replace('"project":"p"', '"project":"q"', 1))
+    broken = cove(server, "audit", "verify", path)
+    assert broken.returncode == 1 and "1" in broken.stdout
+
+
+# ------------------------------------------------------------------ live edits
+
+def policy_of(server):
+    return server.config["policy_file"]
+
+
+def test_a_saved_edit_holds_within_moments_and_a_broken_one_changes_nothing(make_server):
+    server = make_server()
+    path = policy_of(server)
+    good = read(path)
+    assert server.execute("p", "frobnicate").status == 200
+    with open(path, "w") as f:
+        f.write(good + '\n[execute]\ndeny  no-frob  words  /^frobnicate\\b/  "no frobbing"\n')
+    reply = wait_for(lambda: (r := server.execute("p", "frobnicate")).status == 400 and r, 5, "the new rule")
+    assert reply.json["rule"] == "no-frob" and reply.json["reason"] == "no frobbing"
+    with open(path, "w") as f:
+        f.write(good + '\ndeny  broken  words  /(/  "x"\n')
+    refused = wait_for(lambda: [line for line in server.log_lines() if "refused" in line["event"]], 5, "the refusal in the log")
+    assert f"{path}:" in refused[-1]["error"] and "broken" in refused[-1]["error"]
+    assert server.execute("p", "frobnicate").status == 400  # the one before stays
+    assert server.execute("p", "rm -rf /").status == 400
+
+
+def test_edits_under_load_lose_no_request_and_never_leave_it_without_a_policy(make_server):
+    server = make_server(workers=2)
+    path = policy_of(server)
+    good = read(path)
+    server.run("p0", "true")
+    stop, bad, counts = threading.Event(), [], [0, 0]
+
+    def client(n):
+        while not stop.is_set():
+            fine = server.execute(f"p{n}", "true")
+            evil = server.execute(f"p{n}", "shutdown -h now")
+            counts[0] += 1
+            if fine.status != 200 or evil.status != 400:
+                bad.append((fine, evil))
+
+    clients = [threading.Thread(target=client, args=(n,)) for n in range(4)]
+    for c in clients:
+        c.start()
+    for i in range(100):
+        text = good + f"\n# edit {i}\n" if i % 4 else good[: len(good) // 2] + "\ndeny broken"
+        with open(path + ".tmp", "w") as f:
+            f.write(text)
+        os.rename(path + ".tmp", path)
+        counts[1] += 1
+        threading.Event().wait(0.03)
+    with open(path, "w") as f:
+        f.write(good)
+    stop.set()
+    for c in clients:
+        c.join()
+    assert counts[0] > 20 and not bad, bad[:3]
