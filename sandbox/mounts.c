@@ -244,10 +244,21 @@ static int pivot(struct cove_err *e)
     return 0;
 }
 
+/* The kernel needs a passing mount namespace for each detached mount, so the limit comes after the
+ * last of them. */
+static int close_proc(struct cove_err *e)
+{
+    AUTO_CLOSE int sysctl_dir = open("/proc/sys/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (sysctl_dir < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "/proc/sys/user");
+    return hide_proc(e) < 0 ? -1 : userns_forbid_more(sysctl_dir, e);
+}
+
 int mounts_enter(struct box_mounts *m, struct cove_err *e)
 {
     if (stage_root(m, e) < 0 || mount_api_filesystems(m, e) < 0 || pivot(e) < 0 ||
-        userns_forbid_more(e) < 0 || hide_proc(e) < 0)
+        close_proc(e) < 0)
         return -1;
     mounts_close(m);
     return 0;
