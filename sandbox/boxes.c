@@ -138,6 +138,9 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
         .init_exe = k->init_exe,
         .worker_gid = k->worker_gid,
         .ids = *ids,
+        .disk = &k->disk,
+        .slot = i,
+        .cpus = (uint32_t)((k->config.cpu_percent + 99) / 100),
     };
     int rc;
 

@@ -31,7 +31,7 @@
 
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
-    int box_dir; /* up, work, ... */
+    int files; /* up, work, ...: a directory, or the mount of a disk */
     int listen;
     int ready_read, ready_write;
     int go_keeper, go_child; /* socket pair: "your ids are mapped, here are your mounts" */
@@ -45,7 +45,7 @@ struct parts { /* what the child finds open, beside what the keeper has anyway *
 static void parts_close(struct parts *p)
 {
     cgroup_box_close(&p->cgroup);
-    p->box_dir = cove_close(p->box_dir);
+    p->files = cove_close(p->files);
     p->listen = cove_close(p->listen);
     p->ready_read = cove_close(p->ready_read);
     p->ready_write = cove_close(p->ready_write);
@@ -112,6 +112,25 @@ static int setup_hostname(struct cove_err *e)
     return 0;
 }
 
+/* As many cpus as the quota is worth, the next sandbox on the next ones: nproc and thread pools
+ * then fit it. */
+static void setup_cpus(const struct build_args *args)
+{
+    cpu_set_t all, own;
+    int count, nth = 0;
+
+    if (args->cpus == 0 || sched_getaffinity(0, sizeof(all), &all) < 0)
+        return;
+    count = CPU_COUNT(&all);
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) &&
+            (uint32_t)((nth++ + count - (int)(args->slot * args->cpus % (uint32_t)count)) % count) <
+                args->cpus)
+            CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof(own), &own);
+}
+
 static void setup_signals(void)
 {
     sigset_t none;
@@ -168,6 +187,7 @@ static void child(const struct parts *p, const struct build_args *args)
     setsid();
     umask(022);
     setup_signals();
+    setup_cpus(args);
     if (wait_for_go(p->go_child, &mounts, &e) == 0 && setup_cgroup_view(&e) == 0 &&
         setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 && setup_network(&e) == 0 &&
         setup_hostname(&e) == 0)
@@ -179,22 +199,34 @@ static void child(const struct parts *p, const struct build_args *args)
 
 /* ------------------------------------------------------------------ the keeper's half */
 
-static int make_box_dir(const struct build_args *args, int *ret_fd, struct cove_err *e)
+static int fail_dir(struct cove_err *e)
 {
-    static const char *const names[] = { "up", "work", "usr-up", "usr-work" };
-    uid_t root = args->ids.base;
+    return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
+}
+
+/* Its directory, or with a limit the disk in it. */
+static int make_files(const struct build_args *args, int *ret_fd, struct cove_err *e)
+{
     AUTO_CLOSE int dir = -1;
 
     if (mkdirat(args->boxes_dir, args->id, 0755) < 0)
-        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
-                               "sandbox directory");
+        return fail_dir(e);
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (dir < 0 || mkdirat(dir, names[i], 0755) < 0 ||
-            fchownat(dir, names[i], root, root, 0) < 0)
-            return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
-                                   "sandbox directory");
+    if (dir < 0)
+        return fail_dir(e);
+    if (args->disk->pattern >= 0)
+        return disk_make(args->disk, dir, ret_fd, e);
     *ret_fd = take_fd(&dir);
+    return 0;
+}
+
+static int make_layers(int files, uid_t root, struct cove_err *e)
+{
+    static const char *const names[] = { "up", "work", "usr-up", "usr-work" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (mkdirat(files, names[i], 0755) < 0 || fchownat(files, names[i], root, root, 0) < 0)
+            return fail_dir(e);
     return 0;
 }
 
@@ -309,7 +341,8 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     if (userns_write_maps(pid, &args->ids, e) == 0 &&
         cgroup_attach_v1(args->cgroups, args->id, pid, e) == 0 &&
         open_userns(pid, &userns, e) == 0 &&
-        mounts_prepare(args->template, p->box_dir, userns, &args->ids, &mounts, e) == 0)
+        mounts_prepare(args->template, p->files, args->disk->pattern >= 0, userns, &args->ids,
+                       &mounts, e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);
     mounts_close(&mounts);
     return rc;
@@ -321,7 +354,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct parts p = NO_PARTS;
     struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
 
-    if (make_box_dir(args, &p.box_dir, e) < 0 ||
+    if (make_files(args, &p.files, e) < 0 || make_layers(p.files, args->ids.base, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
             0 ||
         make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||

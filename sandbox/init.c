@@ -259,6 +259,7 @@ static int setup(struct init *in, struct cove_err *e)
     if (setup_signals(in, e) < 0 || landlock_setup(e) < 0 || setup_privileges(e) < 0)
         return -1;
     cgroup_setup(in);
+    meminfo_setup(in);
     fcntl(INIT_FD_LISTEN, F_SETFL, O_NONBLOCK);
     return watch_start(in, &in->listen, INIT_FD_LISTEN, EPOLLIN, conn_accept, e);
 }

@@ -8,7 +8,7 @@ noinst_LIBRARIES += libsandbox.a
 libsandbox_a_SOURCES = \
 	sandbox/sandbox_private.h sandbox/keeper_private.h sandbox/init_fds.h sandbox/weak.h \
 	sandbox/tools.c sandbox/cgroup.c sandbox/userns.c sandbox/mounts.c sandbox/template.c \
-	sandbox/build.c sandbox/sweep.c
+	sandbox/build.c sandbox/sweep.c sandbox/disk.c sandbox/procfiles.c
 
 sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/publish.c

@@ -90,7 +90,7 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 
     if (fs < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "fsopen tmpfs");
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "size", "64k", 0) < 0 ||
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "size", "1m", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "64", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
@@ -104,12 +104,14 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
     return 0;
 }
 
-int mounts_prepare(const struct template *t, int box_dir, int userns_fd, const struct id_range *ids,
-                   struct box_mounts *ret, struct cove_err *e)
+int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
+                   const struct id_range *ids, struct box_mounts *ret, struct cove_err *e)
 {
     struct box_mounts m = { -1, -1, -1, -1 };
 
-    if (clone_tree(box_dir, -1, MOUNT_ATTR_NODEV, &m.files, e) < 0 ||
+    if (is_mount)
+        m.files = fcntl(files, F_DUPFD_CLOEXEC, 0);
+    if ((!is_mount && clone_tree(files, -1, MOUNT_ATTR_NODEV, &m.files, e) < 0) ||
         clone_tree(t->root, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, &m.root, e) < 0 ||
         (t->usr >= 0 &&
          clone_tree(t->usr, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, &m.usr, e) < 0) ||
@@ -252,7 +254,9 @@ static int close_proc(struct cove_err *e)
 
     if (sysctl_dir < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "/proc/sys/user");
-    return hide_proc(e) < 0 ? -1 : userns_forbid_more(sysctl_dir, e);
+    if (procfiles_setup(e) < 0 || hide_proc(e) < 0)
+        return -1;
+    return userns_forbid_more(sysctl_dir, e);
 }
 
 int mounts_enter(struct box_mounts *m, struct cove_err *e)

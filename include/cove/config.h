@@ -42,6 +42,8 @@ struct cove_config {
     uint64_t memory_max_bytes;
     uint64_t pids_max;
     uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
+    uint64_t disk_max_bytes; /* 0 = no limit */
+    uint64_t inodes_max;
     uint64_t open_files_max;
     uint64_t file_max_bytes;
 

@@ -71,6 +71,8 @@ enum state_counter {
     COUNT_BOXES_RETIRED,
     COUNT_BOXES_LOST, /* init died under it */
     COUNT_WORKER_DEATHS,
+    COUNT_PIDS_LIMIT,
+    COUNT_DISK_LIMIT,
     STATE_COUNTERS = 32
 };
 
