@@ -139,6 +139,7 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
         .worker_gid = k->worker_gid,
         .ids = *ids,
         .disk = &k->disk,
+        .net = &k->net,
         .slot = i,
         .cpus = (uint32_t)((k->config.cpu_percent + 99) / 100),
     };

@@ -91,7 +91,7 @@ static int setup_cgroup_view(struct cove_err *e)
     return 0;
 }
 
-static int setup_network(struct cove_err *e)
+static int setup_network(const struct build_args *args, struct cove_err *e)
 {
     struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
     AUTO_CLOSE int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -100,7 +100,7 @@ static int setup_network(struct cove_err *e)
         return 0;
     if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "bringing up the loopback interface");
-    return 0;
+    return net_enter(args->net, args->slot, e);
 }
 
 static int setup_hostname(struct cove_err *e)
@@ -189,7 +189,7 @@ static void child(const struct parts *p, const struct build_args *args)
     setup_signals();
     setup_cpus(args);
     if (wait_for_go(p->go_child, &mounts, &e) == 0 && setup_cgroup_view(&e) == 0 &&
-        setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 && setup_network(&e) == 0 &&
+        setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 && setup_network(args, &e) == 0 &&
         setup_hostname(&e) == 0)
         become_init(p, args, &e); /* returns only when it failed */
     n = write(p->ready_write, &e, sizeof(e));
@@ -340,7 +340,7 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
 
     if (userns_write_maps(pid, &args->ids, e) == 0 &&
         cgroup_attach_v1(args->cgroups, args->id, pid, e) == 0 &&
-        open_userns(pid, &userns, e) == 0 &&
+        net_attach(args->net, args->slot, pid, e) == 0 && open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, p->files, args->disk->pattern >= 0, userns, &args->ids,
                        &mounts, e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);

@@ -321,6 +321,16 @@ static void setup_disk(struct keeper *k)
         log_error("new sandboxes have no disk limit", &err);
 }
 
+/* Wrong words in the configuration, or a kernel without nftables: new sandboxes then keep what held
+ * before, at first none. */
+static void setup_net(struct keeper *k)
+{
+    struct cove_err err = { 0 };
+
+    if (net_init(&k->net, &k->config, &err) < 0)
+        log_error("network settings refused, the old ones stay", &err);
+}
+
 static void reload(struct keeper *k)
 {
     struct cove_config next;
@@ -334,6 +344,7 @@ static void reload(struct keeper *k)
     k->config = next;
     apply_log_level(&k->config);
     setup_disk(k);
+    setup_net(k);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
     workers_drain_all(
@@ -594,6 +605,7 @@ static int setup(struct keeper *k, struct cove_err *e)
         setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
         return -1;
     setup_disk(k);
+    setup_net(k);
     publish_watch(k);
     return 0;
 }
@@ -626,6 +638,7 @@ static void stop(struct keeper *k, int signo)
         boxes_destroy_all(k);
     workers_stop(k, signo == SIGQUIT);
     if (signo != SIGQUIT) {
+        net_done(&k->net);
         cgroup_remove_all(&k->cgroups, k->config.cgroup);
         remove_run_files(k);
     }

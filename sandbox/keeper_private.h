@@ -57,6 +57,7 @@ struct keeper {
     struct state *state;
     struct cgroups cgroups;
     struct disk disk;
+    struct net net;
     struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */

@@ -113,6 +113,26 @@ void mounts_close(struct box_mounts *m);
 /* In the child: all of it, up to and including pivot_root. */
 int mounts_enter(struct box_mounts *m, struct cove_err *e);
 
+/* ------------------------------------------------------------------ net.c, netfilter.c */
+
+enum net_mode { NET_NONE, NET_EGRESS, NET_ALLOW };
+
+struct net {
+    enum net_mode mode; /* of new sandboxes: one that was made without a network stays without */
+    uint32_t range;     /* a /16, host order; slot n has four addresses of it */
+    bool loaded;        /* our table is in the kernel */
+    char prefix[10];    /* of the host's ends' names */
+    char table[24];
+    char dns[256];
+};
+
+/* Check the configuration and put the rules in place; on failure all is as it was. */
+int net_init(struct net *n, const struct cove_config *c, struct cove_err *e);
+void net_done(struct net *n);
+int net_attach(const struct net *n, uint32_t slot, pid_t pid,
+               struct cove_err *e);                                    /* the keeper's half */
+int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
+
 /* ------------------------------------------------------------------ build.c */
 
 struct build_args {
@@ -126,6 +146,7 @@ struct build_args {
     gid_t worker_gid;
     struct id_range ids;
     const struct disk *disk;
+    const struct net *net;
     uint32_t slot; /* spreads sandboxes over the cpus */
     uint32_t cpus; /* what it sees and runs on; 0 = all */
 };
