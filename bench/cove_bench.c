@@ -6,6 +6,8 @@
  *   cove-bench latency  RUN_DIR HOST PORT KEY ROUNDS   posix_spawn, bubblewrap, init socket, nginx:
  * serial cove-bench create   HOST PORT KEY ROUNDS NAME      first command of new projects, serial
  *   cove-bench load     HOST PORT KEY CLIENTS SECONDS  commands in existing sandboxes, many at once
+ *   cove-bench exec     RUN_DIR HOST PORT KEY ROUNDS   what exec-time policy adds to each execve in
+ * a sandbox
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -139,32 +141,39 @@ static double run_bwrap(void)
     return run_program(argv);
 }
 
+static int open_filter(const char *run_dir, const char *name)
+{
+    char path[256];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/profiles/%s", run_dir, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        die(path);
+    return fd;
+}
+
 /* At the init socket, as a worker asks for it: what remains when HTTP, JSON, policy and
  * authentication are taken away. */
-static double run_socket(const char *run_dir, const char *id)
+static double run_socket(const char *run_dir, const char *id, const char *script, int filter,
+                         bool exec_time)
 {
-    static const char *const argv[] = { "/bin/bash", "-c", "true", NULL };
-    static int filter = -1;
+    const char *const argv[] = { "/bin/bash", "-c", script, NULL };
     struct spawn_args args = { .argv = argv,
-                               .flags = SPAWN_TIED | SPAWN_NOTIFY,
+                               .flags = SPAWN_TIED | (exec_time ? SPAWN_NOTIFY : 0),
                                .context = DIALECT_EXECUTE,
                                .stdin_fd = -1,
                                .stdout_fd = -1,
-                               .stderr_fd = -1 };
+                               .stderr_fd = -1,
+                               .filter_fd = filter };
     struct box_spawned spawned;
     struct cove_err e = { 0 };
     struct box_event ev;
     struct box_conn c;
-    char path[256];
-    double began;
+    double began = now_ms();
 
-    snprintf(path, sizeof(path), "%s/profiles/default.notify.bpf", run_dir);
-    if (filter < 0 && (filter = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-        die(path);
-    args.filter_fd = filter;
-    began = now_ms();
     if (box_open(run_dir, id, &c, &e) < 0 || box_spawn(&c, &args, &spawned, NULL, &e) < 0 ||
-        box_next_event(&c, 10000, &ev, &e) != 1) {
+        box_next_event(&c, 60000, &ev, &e) != 1 || ev.kind != BOX_EVENT_EXITED) {
         fprintf(stderr, "cove-bench: at the socket: %s\n", e.msg);
         exit(1);
     }
@@ -260,12 +269,14 @@ static int bench_latency(const char *run_dir, struct http *h, int rounds)
     struct samples wrap = { .name = "(b) bubblewrap, all namespaces, the same" };
     struct samples sock = { .name = "(c) cove, existing sandbox, at the init socket" };
     struct samples http = { .name = "(c) cove, existing sandbox, through nginx" };
+    int filter = open_filter(run_dir, "default.notify.bpf");
     char id[21];
 
     run_http(h, "execute", "bench");
     find_id(h, id);
     for (int i = 0; i < rounds + 10; i++) {
-        double a = run_bare(), b = run_bwrap(), c = run_socket(run_dir, id);
+        double a = run_bare(), b = run_bwrap();
+        double c = run_socket(run_dir, id, "true", filter, true);
         double d = run_http(h, "execute", "bench");
 
         if (i < 10)
@@ -279,6 +290,27 @@ static int bench_latency(const char *run_dir, struct http *h, int rounds)
     print_row(&wrap, quantile(&bare, 0.5));
     print_row(&sock, quantile(&bare, 0.5));
     print_row(&http, quantile(&bare, 0.5));
+    return 0;
+}
+
+/* A shell that starts a program many times, with and without a verdict on each. */
+static int bench_exec(const char *run_dir, struct http *h, int rounds)
+{
+    static const char script[] = "for i in {1..100}; do /bin/true; done";
+    struct samples plain = { .name = "an execve in a sandbox, no exec-time policy" };
+    struct samples judged = { .name = "the same, each judged" };
+    int plain_filter = open_filter(run_dir, "default.bpf");
+    int notify_filter = open_filter(run_dir, "default.notify.bpf");
+    char id[21];
+
+    run_http(h, "execute", "bench-exec");
+    find_id(h, id);
+    for (int i = 0; i < rounds; i++) {
+        add(&plain, run_socket(run_dir, id, script, plain_filter, false) / 100);
+        add(&judged, run_socket(run_dir, id, script, notify_filter, true) / 100);
+    }
+    print_row(&plain, quantile(&plain, 0.5));
+    print_row(&judged, quantile(&plain, 0.5));
     return 0;
 }
 
@@ -389,6 +421,12 @@ int main(int argc, char **argv)
 
         http_connect(&h);
         return bench_latency(argv[2], &h, atoi(argv[6]));
+    }
+    if (argc == 7 && strcmp(argv[1], "exec") == 0) {
+        struct http h = { .host = argv[3], .port = argv[4], .key = argv[5] };
+
+        http_connect(&h);
+        return bench_exec(argv[2], &h, atoi(argv[6]));
     }
     if (argc == 7 && strcmp(argv[1], "create") == 0) {
         struct http h = { .host = argv[2], .port = argv[3], .key = argv[4] };

@@ -29,7 +29,7 @@ start warm "$warm_port" 8
 start cold "$cold_port" 0
 warm_key=$(value "$work/warm/env" COVE_KEY)
 cold_key=$(value "$work/cold/env" COVE_KEY)
-run_dir=$(sed -n 's/^run_dir *= *//p' "$work/warm/conf/cove.conf" "$work/warm/cove.conf" 2>/dev/null | head -1)
+run_dir=$(sed -n 's/^run_dir *= *//p' "$work/warm/conf/cove.conf" | head -1)
 
 echo "Measured $(date -u +%Y-%m-%d), $(nproc) cpus ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), kernel $(uname -r), $rounds rounds."
 echo
@@ -42,3 +42,11 @@ echo
 echo "| commands a second | per s | p50 ms | p99 ms | ratio |"
 echo "| --- | --- | --- | --- | --- |"
 "$build/cove-bench" load 127.0.0.1 "$warm_port" "$warm_key" 16 5
+echo
+echo "| exec-time policy | p50 ms | p99 ms | ratio | n |"
+echo "| --- | --- | --- | --- | --- |"
+"$build/cove-bench" exec "$run_dir" 127.0.0.1 "$warm_port" "$warm_key" "$((rounds / 5))"
+if [ -x "$build/policy-bench" ]; then
+    echo
+    "$build/policy-bench"
+fi

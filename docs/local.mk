@@ -6,4 +6,5 @@ EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
 	tests/system/conftest.py tests/system/cove.py \
 	tests/system/test_docs.py tests/system/test_execute.py tests/system/test_lifecycle.py \
 	tests/system/test_limits.py tests/system/test_load.py tests/system/test_logs.py \
-	tests/system/test_nginx.py tests/system/test_quickstart.py
+	tests/system/test_nginx.py tests/system/test_policy.py \
+	tests/system/test_quickstart.py

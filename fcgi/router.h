@@ -7,6 +7,7 @@
 #define COVE_FCGI_ROUTER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "cove/err.h"
@@ -40,6 +41,11 @@ struct router {
     size_t body_max;
     atomic_int long_left; /* how many more long requests this process may be at */
 };
+
+static inline bool router_is_full(const struct router *r)
+{
+    return atomic_load(&r->long_left) <= 0;
+}
 
 struct route_match {
     const struct dialect *dialect; /* NULL: nobody knows this path */

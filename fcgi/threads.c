@@ -1,8 +1,10 @@
 /*
- * The serving threads. All threads of all workers wait in accept() on one socket, where the kernel
- * wakes one of them per connection. nginx opens a connection per request, and a connection is
- * closed after its reply whatever the other side would like, so no thread is ever held by an idle
- * one.
+ * The serving threads. Workers share one listening socket, where the kernel wakes whoever has
+ * waited longest. So only a few threads of each worker wait there at a time (the rest wait for
+ * their turn at the door): connections are then dealt out among workers, not thread by thread, and
+ * a worker whose long slots are all taken steps back a moment and lets the others go first. nginx
+ * opens a connection per request, and a connection is closed after its reply whatever the other
+ * side would like, so no thread is ever held by an idle one.
  *
  * We accept ourselves and hand the connection to libfcgi as one that is "kept": its own accept loop
  * could only be interrupted by a signal that may just as well hit the read of a request, which it
@@ -28,6 +30,8 @@ enum {
     STACK_BYTES = 256 * 1024, /* the largest frame is run.c's 64 KiB of output */
     POKE_EVERY_US = 20000,
     ACCEPT_PAUSE_US = 50000, /* after EMFILE and its like, when trying at once is no use */
+    FULL_PAUSE_US = 2000,
+    AT_THE_DOOR = 2,
 };
 
 struct thread_args {
@@ -55,6 +59,8 @@ static int accept_one(struct worker *w)
     sigset_t poke = poke_set();
     int fd, saved;
 
+    if (router_is_full(&w->router))
+        usleep(FULL_PAUSE_US);
     pthread_sigmask(SIG_UNBLOCK, &poke, NULL);
     fd = accept4(w->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     saved = errno;
@@ -91,8 +97,13 @@ static void *thread_main(void *arg)
 
     free(args);
     while (!atomic_load(&w->draining)) {
-        int fd = accept_one(w);
+        int fd = -1;
 
+        while (sem_wait(&w->door) < 0)
+            ;
+        if (!atomic_load(&w->draining))
+            fd = accept_one(w);
+        sem_post(&w->door);
         if (fd >= 0)
             serve_connection(w, &core, fd);
     }
@@ -130,6 +141,7 @@ int threads_start(struct worker *w, struct cove_err *e)
     w->threads = calloc(w->config.threads, sizeof(*w->threads));
     if (!w->threads)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
+    sem_init(&w->door, 0, AT_THE_DOOR);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     while (rc == 0 && w->thread_count < w->config.threads)
@@ -151,4 +163,5 @@ void threads_drain(struct worker *w)
     }
     for (size_t i = 0; i < w->thread_count; i++)
         pthread_join(w->threads[i], NULL);
+    sem_destroy(&w->door);
 }

@@ -3,6 +3,7 @@
 #define COVE_FCGI_THREADS_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -18,6 +19,7 @@ struct worker {
     struct live policy, keys;
     struct router router;
     int listen_fd;
+    sem_t door; /* who may wait in accept() */
     atomic_bool draining;
     atomic_uint running; /* threads that have not left yet */
     pthread_t *threads;

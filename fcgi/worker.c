@@ -5,9 +5,9 @@
  *   does:      FastCGI, dialects, the policy check, moving bytes
  *   never:     creates namespaces, opens a sandbox's paths itself
  *
- * Started by the keeper as `cove: worker N` with argv[1] = N and these descriptors: 0 the listening
- * FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is running, take
- * nothing new, exit 0.
+ * Started by the keeper with argv[0] = "cove: worker N" (what ps shows) and these descriptors: 0
+ * the listening FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is
+ * running, take nothing new, exit 0.
  */
 #include <errno.h>
 #include <fcgiapp.h>
@@ -147,6 +147,14 @@ static void beat_until_told(struct worker *w, const sigset_t *signals)
     while (sigtimedwait(signals, NULL, &second) < 0);
 }
 
+/* "cove: worker 3" -> "3" */
+static const char *number_of(const char *title)
+{
+    const char *blank = strrchr(title, ' ');
+
+    return blank ? blank + 1 : title;
+}
+
 int main(int argc, char **argv)
 {
     static struct worker worker; /* zeroed */
@@ -154,12 +162,12 @@ int main(int argc, char **argv)
     sigset_t signals;
 
     log_init("worker", LOG_LEVEL_INFO);
-    if (argc != 2) {
+    if (argc != 1 || strncmp(argv[0], "cove: worker ", 13) != 0) {
         fprintf(stderr, "cove-worker is started by coved, not by hand\n");
         return 2;
     }
     signals = setup_signals(); /* before libfcgi, which would take SIGTERM for itself */
-    if (setup(&worker, argv[1], &e) < 0 || confine_self(worker.config.run_dir, &e) < 0 ||
+    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(worker.config.run_dir, &e) < 0 ||
         threads_start(&worker, &e) < 0) {
         log_error("worker cannot start", &e);
         return 1;

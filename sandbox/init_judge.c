@@ -10,7 +10,6 @@
 #include "config.h" /* _GNU_SOURCE */
 
 #include <errno.h>
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,17 +25,10 @@
 
 enum { JUDGE_MS = 2000, ANSWER_MS = 10000, ARGV_BYTES = 32 * 1024, ARGV_MAX = 512 };
 
-#if defined(__x86_64__)
-#define NATIVE_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_ARCH AUDIT_ARCH_AARCH64
-#endif
-
 struct listener {
     LIST_ENTRY(listener) link;
     struct watch watch;
     uint32_t proc, context;
-    bool begun; /* the command's own execve has been seen */
 };
 
 struct ask { /* one execve that waits */
@@ -186,19 +178,6 @@ static void send_ask(struct init *in, struct ask *a)
     a->deadline_ms = clock_boot_ms() + (a->sent ? ANSWER_MS : JUDGE_MS);
 }
 
-/*
- * The first execve under a filter is made by our own child, before any code of the sandbox runs, of
- * an argv that the worker has checked before it asked for the spawn: it needs no second verdict.
- */
-static bool is_our_own(struct init *in, struct listener *l, const struct seccomp_notif *req)
-{
-    const struct proc *p = proc_by_number(in, l->proc);
-    bool first = !l->begun;
-
-    l->begun = true;
-    return first && p && p->start && req->pid == (uint32_t)p->pid;
-}
-
 static void new_ask(struct init *in, struct listener *l, const struct seccomp_notif *req)
 {
     bool is_at = req->data.nr == SYS_execveat;
@@ -255,9 +234,7 @@ static void listener_ready(struct init *in, struct watch *w, uint32_t events)
     }
     if (ioctl(w->fd, SECCOMP_IOCTL_NOTIF_RECV, &u.req) < 0)
         return; /* ENOENT: killed before we came */
-    if (is_our_own(in, l, &u.req))
-        answer_kernel(w->fd, u.req.id, true);
-    else if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
+    if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
         new_ask(in, l, &u.req);
     else
         answer_kernel(w->fd, u.req.id,

@@ -3,6 +3,7 @@
 #ifndef SANDBOX_INIT_PRIVATE_H
 #define SANDBOX_INIT_PRIVATE_H
 
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +17,12 @@
 #include "cove/msg.h"
 #include "cove/ring.h"
 #include "init_fds.h"
+
+#if defined(__x86_64__)
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#endif
 
 /* Everything a client can make many of has a number here. */
 enum {

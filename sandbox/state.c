@@ -12,7 +12,7 @@
 #include "cove/mem.h"
 
 #define STATE_MAGIC 0x45564f4354415453ull
-enum { STATE_VERSION = 1, HINT_FACTOR = 4, HINT_PROBES = 16 };
+enum { STATE_VERSION = 2, HINT_FACTOR = 4, HINT_PROBES = 16 };
 
 struct box_slot {
     _Atomic uint32_t seq; /* record[seq & 1] is the whole one */
@@ -48,7 +48,7 @@ struct state {
     uint32_t hint_count;
 };
 
-_Static_assert(sizeof(struct state_task) == 64, "layout changed: raise STATE_VERSION");
+_Static_assert(sizeof(struct state_task) == 88, "layout changed: raise STATE_VERSION");
 _Static_assert(sizeof(struct box_info) == 344, "layout changed: raise STATE_VERSION");
 
 /* ------------------------------------------------------------------ the two files */

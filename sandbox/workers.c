@@ -97,12 +97,11 @@ static void become(struct keeper *k, int exe_fd, char *const argv[], const int i
 
 static void become_worker(struct keeper *k, uint32_t index, int config_fd)
 {
-    char title[32], number[16];
-    char *const argv[] = { title, number, NULL };
+    char title[32];
+    char *const argv[] = { title, NULL };
     const int in[] = { k->fcgi_listen, -1, config_fd, -1 };
 
     snprintf(title, sizeof(title), "cove: worker %u", index);
-    snprintf(number, sizeof(number), "%u", index);
     become(k, k->worker_exe, argv, in);
 }
 

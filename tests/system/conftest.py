@@ -21,9 +21,11 @@ def new_dir():
 
 
 def stop(server):
+    run_dir = server.run_dir
     server.down()
     left = server.left_over()
     assert not left, left
+    assert not os.path.exists(run_dir)
     shutil.rmtree(server.dir)
 
 

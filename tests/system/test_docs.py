@@ -49,7 +49,7 @@ def test_every_key_is_explained_in_the_file_and_in_the_manual():
     assert re.findall(r"^\.It Cm (\w+) No =", read(f"{TOP}/man/cove.conf.5"), re.M) == keys
 
 
-def test_the_values_in_the_file_are_the_defaults():
+def test_the_values_in_the_file_are_the_defaults(session_server):  # so that coved is built
     coved = f"{TOP}/.cove/inst/sbin/coved"
     show = lambda *args: subprocess.run([coved, *args, "--show-config"], capture_output=True, text=True).stdout
     ours = dict(re.findall(r"^(\w+) = (.*)$", show("-c", f"{TOP}/conf/cove.conf"), re.M))
