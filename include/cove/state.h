@@ -81,7 +81,7 @@ struct state_task {        /* what one thread of a worker is at, one cache line 
     uint32_t box;
     uint32_t generation;
     uint32_t proc;
-    uint64_t since_ms; /* CLOCK_BOOTTIME */
+    uint64_t since_ms;   /* CLOCK_BOOTTIME */
     char request_id[40]; /* nginx's has 32 digits */
     char what[24];
 };
