@@ -173,10 +173,9 @@ static void retire_misbehaving(struct core_session *s)
 static void count_end(struct core *c, const struct run_result *r)
 {
     static const enum state_counter counters[END_CAUSE_COUNT] = {
-        [END_DEADLINE] = COUNT_DEADLINES,
-        [END_MEMORY] = COUNT_OOM,
-        [END_OUTPUT] = COUNT_OUTPUT_LIMIT,
-        [END_CLIENT] = COUNT_CLIENT_GONE,
+        [END_DEADLINE] = COUNT_DEADLINES,  [END_MEMORY] = COUNT_OOM,
+        [END_PIDS] = COUNT_PIDS_LIMIT,     [END_DISK] = COUNT_DISK_LIMIT,
+        [END_OUTPUT] = COUNT_OUTPUT_LIMIT, [END_CLIENT] = COUNT_CLIENT_GONE,
     };
     enum state_counter counter = r->end.cause < END_CAUSE_COUNT ? counters[r->end.cause] : 0;
 

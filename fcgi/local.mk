@@ -10,7 +10,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/sse.h fcgi/sse.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
-	fcgi/confine.h fcgi/confine.c \
+	fcgi/confine.h fcgi/confine.c fcgi/confine_files.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \

@@ -175,7 +175,7 @@ int main(int argc, char **argv)
         return 2;
     }
     signals = setup_signals(); /* before libfcgi, which would take SIGTERM for itself */
-    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(&e) < 0 ||
+    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(worker.config.run_dir, &e) < 0 ||
         threads_start(&worker, &e) < 0) {
         log_error("worker cannot start", &e);
         return 1;

@@ -67,6 +67,8 @@ struct keeper {
     struct meters *meters; /* the workers' own; made here, never looked at */
     struct tenants tenants;
     struct cgroups cgroups;
+    struct disk disk;
+    struct net net;
     struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */

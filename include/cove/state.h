@@ -77,6 +77,8 @@ enum state_counter {
     COUNT_LIMIT_PROCESSES,
     COUNT_BYTES_IN,
     COUNT_BYTES_OUT,
+    COUNT_PIDS_LIMIT,
+    COUNT_DISK_LIMIT,
     STATE_COUNTERS = 32
 };
 
