@@ -230,6 +230,8 @@ void bindings_sweep(struct gate *g)
             drop(g, b);
         else if (b->watch.fd < 0)
             start_listening(g, b);
+        else
+            binding_pause(g, b); /* room may have come from connections of another binding */
         b = next;
     }
 }

@@ -42,14 +42,17 @@ int watch_start(struct gate *g, struct watch *w, int fd, uint32_t events,
     return -1;
 }
 
+/* What waits for nothing is taken out: epoll would go on reporting a hang-up, whatever it was asked
+ * for. */
 void watch_want(struct gate *g, struct watch *w, uint32_t events)
 {
     struct epoll_event ev = { .events = events, .data.ptr = w };
+    int change = !events ? EPOLL_CTL_DEL : w->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
     if (w->fd < 0 || w->events == events)
         return;
     w->events = events;
-    epoll_ctl(g->epoll, EPOLL_CTL_MOD, w->fd, &ev);
+    epoll_ctl(g->epoll, change, w->fd, &ev);
 }
 
 void watch_stop(struct gate *g, struct watch *w)

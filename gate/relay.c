@@ -276,6 +276,8 @@ void relay_accept(struct gate *g, struct watch *listener, uint32_t events)
 
     (void)events;
     if (!r) {
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            watch_want(g, listener, 0); /* until the next sweep: trying at once is no use */
         cove_close(fd);
         return;
     }

@@ -4,10 +4,11 @@ import os
 import signal
 import socket
 import threading
+import time
 
 import pytest
 
-from cove import free_port, wait_for
+from cove import free_port, read, wait_for
 from executor import Executor
 
 ECHO = r"""
@@ -81,6 +82,51 @@ def test_bytes_pass_both_ways_with_half_close(box):
         s.shutdown(socket.SHUT_WR)  # the server answers after our end: only half of the connection is closed
         reader.join(30)
     assert out and out[0] == data + b"total %d" % len(data)
+
+
+ANSWER = r"""
+import socket, threading
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", 7001)); s.listen(128)
+def serve(c):
+    size = b""
+    while b := c.recv(100): size += b
+    c.sendall(bytes(int(size))); c.close()
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+"""
+
+
+def test_slow_readers_of_finished_answers_cost_no_cpu(box):
+    """The server has sent its answer and closed, the client does not read: the gate has nothing to do but wait. How much
+    fits into the buffers on the way is the kernel's secret, so many sizes are tried at once."""
+    box.ok("/write_file", path="/tmp/answer.py", content=ANSWER)
+    box.start("python3 /tmp/answer.py")
+    box.ok("/bind_port", port="7001")
+    gate, = box.server.titles("cove: gate")
+    sizes = [n << 17 for n in range(1, 64)]
+
+    def cpu():
+        return sum(map(int, read(f"/proc/{gate}/stat").rsplit(") ", 1)[1].split()[11:13]))
+
+    def ask(size):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.settimeout(20)
+        s.connect(("127.0.0.1", proxy_port(box)))
+        s.sendall(b"%d" % size)
+        s.shutdown(socket.SHUT_WR)
+        return s
+
+    time.sleep(1)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(ask(size)) for size in sizes]
+        time.sleep(1)
+        before = cpu()
+        time.sleep(1)
+        assert cpu() - before < 20  # hundredths of a second
+        for s, size in zip(socks, sizes):
+            assert len(read_all(s)) == size
 
 
 def test_a_thousand_connections_at_once(box):
