@@ -71,9 +71,16 @@ static const struct key keys[] = {
     NUMBER("id_count", id_count, 65536, 1 << 20),
     TIME("reuse", reuse_ms, 1, 365 * DAY_MS),
     TIME("lifetime", lifetime_ms, 1, 365 * DAY_MS),
+    TEXT("network", network, false),
+    TEXT("network_range", network_range, false),
+    TEXT("network_allow", network_allow, true),
+    TEXT("network_deny", network_deny, true),
+    TEXT("network_dns", network_dns, true),
     BYTES("memory_max", memory_max_bytes, 16 * MIB, 1024 * GIB),
     NUMBER("pids_max", pids_max, 8, 1 << 20),
     NUMBER("cpu_percent", cpu_percent, 0, 100000),
+    BYTES("disk_max", disk_max_bytes, 0, 1024 * GIB),
+    NUMBER("inodes_max", inodes_max, 1024, 1 << 28),
     NUMBER("open_files_max", open_files_max, 16, 1 << 20),
     BYTES("file_max", file_max_bytes, KIB, 1024 * GIB),
     NUMBER("tenant_requests", tenant_requests, 0, 1000000),
@@ -84,6 +91,12 @@ static const struct key keys[] = {
     NUMBER("commands_max", commands_max, 1, 100000),
     /* The kernel takes no single argument above 128 KiB, and `bash -c TEXT` is one. */
     BYTES("command_max", command_max_bytes, 1, 131071),
+    TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
+    BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
+    TEXT("on_disconnect", on_disconnect, false),
+    NUMBER("proxy_port", proxy_port, 1, 65535),
+    NUMBER("proxy_range_first", proxy_range_first, 0, 65535),
+    NUMBER("proxy_range_last", proxy_range_last, 0, 65535),
 };
 
 void config_default(struct cove_config *c)
@@ -118,15 +131,25 @@ void config_default(struct cove_config *c)
         .id_count = 65536,
         .reuse_ms = 55 * 60000,
         .lifetime_ms = 3600000,
+        .network = "none",
+        .network_range = "10.201.0.0",
         .memory_max_bytes = 512 * MIB,
         .pids_max = 512,
         .cpu_percent = 0,
+        .disk_max_bytes = 4 * GIB,
+        .inodes_max = 262144,
         .open_files_max = 4096,
         .file_max_bytes = 4 * GIB,
         .command_timeout_ms = 60000,
         .output_max_bytes = 8 * MIB,
         .commands_max = 1000,
         .command_max_bytes = 131071,
+        .executor_timeout_ms = 10 * 60000,
+        .log_max_bytes = 4 * MIB,
+        .on_disconnect = "kill",
+        .proxy_port = 3031,
+        .proxy_range_first = 3032,
+        .proxy_range_last = 3095,
     };
 }
 
@@ -244,6 +267,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
                          "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
+    if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
+        return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
         return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
     return 0;

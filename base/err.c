@@ -115,6 +115,7 @@ const char *cove_code_name(enum cove_code code)
         [COVE_METHOD] = "method",
         [COVE_UNSUPPORTED] = "unsupported",
         [COVE_INTERNAL] = "internal",
+        [COVE_QUOTA] = "quota",
     };
 
     if ((size_t)code >= ARRAY_SIZE(names))

@@ -49,7 +49,7 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
 {
     uint64_t now_s = clock_unix_ms() / 1000;
     size_t valid = 0, count;
-    struct keys_edit edit;
+    struct keys keys;
     struct cove_err e;
     struct stat st;
 
@@ -64,15 +64,15 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
         fix(d, "chmod 600 %.200s", p->config.keys_file);
         return;
     }
-    if (keys_edit_begin(p->config.keys_file, &edit, &e) < 0) {
+    if (keys_load(p->config.keys_file, &keys, &e) < 0) {
         found(d, FOUND_BROKEN, "%.200s", e.msg);
         fix(d, "mend that line: until then the keys from before hold");
         return;
     }
-    for (size_t i = 0; i < edit.keys.count; i++)
-        valid += !key_expired(&edit.keys.items[i], now_s);
-    count = edit.keys.count;
-    keys_edit_done(&edit);
+    for (size_t i = 0; i < keys.count; i++)
+        valid += !key_expired(&keys.items[i], now_s);
+    count = keys.count;
+    keys_done(&keys);
     found(d, valid ? FOUND_OK : FOUND_WARNING, "%zu keys, %zu of them expired", count,
           count - valid);
     if (!valid)

@@ -212,7 +212,7 @@ static int create(int argc, char **argv)
 
 static int list(int argc, char **argv)
 {
-    struct keys_edit edit;
+    struct keys keys;
     struct options o;
     struct cove_err e;
     bool first = true;
@@ -221,15 +221,15 @@ static int list(int argc, char **argv)
         return CLI_ERROR;
     if (optind != argc)
         return cli_usage("cove key list [--tenant T] [--json]");
-    if (keys_edit_begin(o.file, &edit, &e) < 0)
+    if (keys_load(o.file, &keys, &e) < 0)
         return cli_fail(&e);
     if (o.json)
         fputs("[", stdout);
     else
         printf("%-16s  %-16s  %-16s  %-16s  %-16s  %-16s  %s\n", "KEY", "TENANT", "NAME", "CREATED",
                "EXPIRES", "DIALECTS", "PROJECTS");
-    for (size_t i = 0; i < edit.keys.count; i++) {
-        const struct key *k = &edit.keys.items[i];
+    for (size_t i = 0; i < keys.count; i++) {
+        const struct key *k = &keys.items[i];
 
         if (o.tenant && strcmp(o.tenant, k->tenant) != 0)
             continue;
@@ -241,7 +241,7 @@ static int list(int argc, char **argv)
     }
     if (o.json)
         puts("]");
-    keys_edit_done(&edit);
+    keys_done(&keys);
     return CLI_OK;
 }
 

@@ -91,7 +91,7 @@ static int admit_pace(struct request *req, const char *kind, const char *who, ui
         return 0;
     req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
     core_count(req->core, COUNT_LIMIT_REQUESTS, 1);
-    return cove_fail(e, COVE_LIMIT, "quota: this %s may send %llu requests a second", kind,
+    return cove_fail(e, COVE_QUOTA, "quota: this %s may send %llu requests a second", kind,
                      (unsigned long long)per_second);
 }
 
@@ -131,4 +131,49 @@ int caller_may_project(const struct core *core, const char *project, struct cove
 uint32_t caller_sandboxes(const struct core *core)
 {
     return core->caller && core->caller->key ? (uint32_t)core->caller->key->limits.sandboxes : 0;
+}
+
+/* ------------------------------------------------------------------ background processes */
+
+static int count_running(void *arg, const struct box_proc *p, const char *label,
+                         const char *command)
+{
+    (void)label;
+    (void)command;
+    *(uint64_t *)arg += p->running && (p->flags & SPAWN_LOG);
+    return 0;
+}
+
+/* A frozen one cannot answer, and one that ends meanwhile has none. */
+static uint64_t count_in(struct core *core, const char *tenant)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < state_box_count(core->state); i++) {
+        struct box_conn conn;
+        struct box_info box;
+
+        state_box_read(core->state, i, &box);
+        if ((box.state != BOX_LIVE && box.state != BOX_AGEING) || strcmp(box.tenant, tenant) != 0 ||
+            box_open(core->config->run_dir, box.id, &conn, NULL) < 0)
+            continue;
+        box_procs(&conn, count_running, &count, NULL);
+        box_close(&conn);
+    }
+    return count;
+}
+
+int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e)
+{
+    const struct caller *c = core->caller;
+    uint64_t limit = c ? c->quota.processes : 0;
+    uint64_t own = c && c->key ? c->key->limits.processes : 0;
+
+    if (own && (!limit || own < limit))
+        limit = own;
+    if (!limit || count_in(core, tenant) < limit)
+        return 0;
+    core_count(core, COUNT_LIMIT_PROCESSES, 1);
+    return cove_fail(e, COVE_QUOTA, "quota: this tenant may have %llu background processes",
+                     (unsigned long long)limit);
 }

@@ -25,12 +25,15 @@ void caller_end(struct caller *c);
 
 /*
  * Before a handler is called: may this key speak this dialect, and is there room in the quota of
- * requests? COVE_FORBIDDEN, or COVE_LIMIT with req->retry_after_s set.
+ * requests? COVE_FORBIDDEN, or COVE_QUOTA with req->retry_after_s set.
  */
 int caller_admit(struct request *req, const char *dialect, struct cove_err *e);
 
 /* In the core, where the project is known. core->caller may be NULL: no scope. */
 int caller_may_project(const struct core *core, const char *project, struct cove_err *e);
+/* One more background process? Asks the tenant's sandboxes when there is a quota, so those that
+ * start at the very same moment may pass together. */
+int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e);
 uint32_t caller_sandboxes(const struct core *core); /* for struct keeper_claim */
 
 #endif

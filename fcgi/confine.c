@@ -1,7 +1,7 @@
 /*
- * The worker's seccomp filter: a list of what moving bytes takes, EPERM for all else. No execve, no
- * fork, no socket but unix ones, no file opened for writing, no ptrace, no mount, no change of
- * identity.
+ * The seccomp filter of workers and judge: a list of what moving bytes takes, EPERM for all else.
+ * No execve, no fork, no socket but unix ones, no file opened for writing, no ptrace, no mount, no
+ * change of identity.
  *
  * mmap() with PROT_EXEC stays allowed: PCRE2's JIT compiles the deny-list into such memory whenever
  * the policy is reloaded. mprotect() with PROT_EXEC is not needed for that, and refused.
@@ -36,6 +36,9 @@ static const int allowed[] = {
     SCMP_SYS(ppoll),
     SCMP_SYS(select),
     SCMP_SYS(pselect6),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(epoll_ctl),
     SCMP_SYS(shutdown),
     /* descriptors */
     SCMP_SYS(close),
@@ -135,13 +138,15 @@ static int load_filter(scmp_filter_ctx ctx, struct cove_err *e)
     return 0;
 }
 
-int confine_self(struct cove_err *e)
+int confine_self(const char *run_dir, struct cove_err *e)
 {
     scmp_filter_ctx ctx;
     int rc;
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "prctl");
+    if (confine_files(run_dir, e) < 0)
+        return -1;
     ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!ctx)
         return cove_fail(e, COVE_INTERNAL, "seccomp: out of memory");

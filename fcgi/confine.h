@@ -1,4 +1,4 @@
-/* The worker's own cage, for the day somebody finds a hole in its parsers. */
+/* The cage of workers and judge, for the day somebody finds a hole in its parsers. */
 #ifndef COVE_FCGI_CONFINE_H
 #define COVE_FCGI_CONFINE_H
 
@@ -6,6 +6,7 @@
 
 /* After all is set up and before the first thread starts: threads inherit it, nothing takes it off
  * again. */
-int confine_self(struct cove_err *e);
+int confine_self(const char *run_dir, struct cove_err *e);
+int confine_files(const char *run_dir, struct cove_err *e); /* part of it: Landlock */
 
 #endif

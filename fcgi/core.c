@@ -34,16 +34,6 @@ void core_task_end(struct core *c)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
 }
 
-int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e)
-{
-    struct live_ref *ref = live_get(c->policy);
-
-    if (!ref)
-        return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
-    *ret = ref;
-    return 0;
-}
-
 void core_audit(struct core *c, const struct keeper_audit_entry *entry)
 {
     struct cove_err e = { 0 };
@@ -110,6 +100,14 @@ int core_retire_project(struct core *c, const char *tenant, const char *project,
 
 /* ------------------------------------------------------------------ talking */
 
+static void note_box(struct core *c, const struct core_box *box)
+{
+    if (c->task) {
+        c->task->box = box->index;
+        c->task->generation = box->generation;
+    }
+}
+
 int core_session_open(struct core *c, const char *tenant, const char *project,
                       struct core_session *ret, struct cove_err *e)
 {
@@ -126,10 +124,27 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
             box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
             return -1;
     }
-    if (c->task) {
-        c->task->box = s.box.index;
-        c->task->generation = s.box.generation;
-    }
+    note_box(c, &s.box);
+    *ret = s;
+    return 0;
+}
+
+int core_session_open_id(struct core *c, const char *tenant, const char *id,
+                         struct core_session *ret, struct cove_err *e)
+{
+    struct core_session s = { .core = c, .tenant = tenant };
+    struct box_info info;
+
+    if (!state_find_id(c->state, tenant, id, &s.box.index, &info))
+        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
+    if (caller_may_project(c, info.project, e) < 0)
+        return -1;
+    s.box.generation = info.generation;
+    s.box.known = true;
+    text_copy(s.box.id, sizeof(s.box.id), info.id);
+    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+        return -1;
+    note_box(c, &s.box);
     *ret = s;
     return 0;
 }
@@ -158,10 +173,9 @@ static void retire_misbehaving(struct core_session *s)
 static void count_end(struct core *c, const struct run_result *r)
 {
     static const enum state_counter counters[END_CAUSE_COUNT] = {
-        [END_DEADLINE] = COUNT_DEADLINES,
-        [END_MEMORY] = COUNT_OOM,
-        [END_OUTPUT] = COUNT_OUTPUT_LIMIT,
-        [END_CLIENT] = COUNT_CLIENT_GONE,
+        [END_DEADLINE] = COUNT_DEADLINES,  [END_MEMORY] = COUNT_OOM,
+        [END_PIDS] = COUNT_PIDS_LIMIT,     [END_DISK] = COUNT_DISK_LIMIT,
+        [END_OUTPUT] = COUNT_OUTPUT_LIMIT, [END_CLIENT] = COUNT_CLIENT_GONE,
     };
     enum state_counter counter = r->end.cause < END_CAUSE_COUNT ? counters[r->end.cause] : 0;
 
@@ -188,4 +202,28 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
         retire_misbehaving(s);
     *ret = result;
     return 0;
+}
+
+/* ------------------------------------------------------------------ ports */
+
+int core_port_bind(struct core_session *s, const char *project, uint16_t port,
+                   uint16_t *ret_proxy_port, struct cove_err *e)
+{
+    struct gate_bind args = { .port = port };
+
+    text_copy(args.tenant, sizeof(args.tenant), s->tenant);
+    text_copy(args.project, sizeof(args.project), project);
+    text_copy(args.id, sizeof(args.id), s->box.id);
+    return gate_bind(s->core->config->run_dir, &args, ret_proxy_port, e);
+}
+
+int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e)
+{
+    struct gate_unbind args = { 0 };
+
+    if (caller_may_project(c, project, e) < 0)
+        return -1;
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    text_copy(args.project, sizeof(args.project), project);
+    return gate_unbind(c->config->run_dir, &args, e);
 }

@@ -5,10 +5,12 @@
 #ifndef COVE_FCGI_CORE_H
 #define COVE_FCGI_CORE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cove/buf.h"
 #include "cove/client.h"
 #include "cove/config.h"
 #include "cove/end.h"
@@ -16,8 +18,8 @@
 #include "cove/policy.h"
 #include "cove/state.h"
 #include "fcgi/live.h"
+#include "fcgi/policy_live.h"
 
-struct policy_set;
 struct caller;
 struct meters;
 
@@ -30,6 +32,7 @@ struct core { /* one per thread */
     struct meters *meters;       /* NULL in tests: nothing is measured, no pace is kept */
     const struct caller *caller; /* of the request at hand; NULL: no scopes */
     struct keeper_link keeper;
+    const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
 };
 
 void core_count(struct core *c, enum state_counter counter,
@@ -41,8 +44,28 @@ void core_task_end(struct core *c);
 
 /* ------------------------------------------------------------------ policy */
 
-/* The policy that holds, for one request; without one nothing may run: COVE_BUSY. */
-int core_policy_get(struct core *c, struct live_ref **ret, struct cove_err *e);
+/*
+ * What the policy that holds says to all commands of a request, before the first one runs. Without
+ * a policy nothing may run: COVE_BUSY. A refusal is no failure: it is counted, audited, and told in
+ * the permit.
+ */
+struct core_ask {
+    uint32_t dialect; /* enum cove_dialect */
+    const char *tenant, *project;
+    const char *const *commands;
+    size_t count;
+};
+
+struct core_permit {
+    struct live_ref *policy;      /* what the filter belongs to */
+    struct policy_filter filter;  /* for those who may run */
+    const char *forbidden;        /* the first command that may not, NULL if all may */
+    struct policy_result verdict; /* on that one */
+};
+
+int core_permit_get(struct core *c, const struct core_ask *ask, struct core_permit *ret,
+                    struct cove_err *e);
+void core_permit_put(struct core_permit *p);
 
 /* A line for the audit log. That it could not be written is logged; the request is answered all the
  * same. */
@@ -73,6 +96,9 @@ struct core_session {
 
 int core_session_open(struct core *c, const char *tenant, const char *project,
                       struct core_session *ret, struct cove_err *e);
+/* By the sandbox's own id; what is not the tenant's is not there. */
+int core_session_open_id(struct core *c, const char *tenant, const char *id,
+                         struct core_session *ret, struct cove_err *e);
 void core_session_close(struct core_session *s);
 
 /* ------------------------------------------------------------------ running a command (run.c) */
@@ -98,6 +124,9 @@ struct run_args {
     uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
     int client_fd; /* when it hangs up, the command is killed; -1 = nobody waits */
     run_sink sink;
+    int (*idle)(
+        void *arg); /* called after idle_ms without a word; non-zero: nobody waits any more */
+    uint64_t idle_ms;
     void *sink_arg;
 };
 
@@ -116,5 +145,110 @@ int run_command(struct box_conn *conn, const struct run_args *args, struct run_r
                 struct cove_err *e);
 int core_run(struct core_session *s, const struct run_args *args, struct run_result *ret,
              struct cove_err *e);
+
+/* ------------------------------------------------------------------ files (core_files.c) */
+
+/* Opened for reading; always a regular file. */
+int core_file_open(struct core_session *s, const char *user, const char *path, int *ret_fd,
+                   struct box_stat *ret, struct cove_err *e);
+/* The whole of it; COVE_TOO_LARGE when it does not fit into the buffer. */
+int core_file_read(struct core_session *s, const char *user, const char *path, struct buf *out,
+                   struct cove_err *e);
+
+/* A file in the making: create, write any number of times, commit; done() takes away what was not
+ * committed. */
+struct core_file {
+    struct core_session *session;
+    const char *user, *given;
+    char path[MSG_PATH_MAX]; /* where it goes, links followed */
+    char part[MSG_PATH_MAX]; /* where it is until then */
+    int fd;
+    uint64_t written;
+};
+
+int core_file_create(struct core_session *s, const char *user, const char *path, bool parents,
+                     struct core_file *ret, struct cove_err *e);
+int core_file_write(struct core_file *f, const char *bytes, size_t len, struct cove_err *e);
+int core_file_commit(struct core_file *f, struct cove_err *e);
+void core_file_done(struct core_file *f);
+
+int core_make_dir(struct core_session *s, const char *user, const char *path, struct cove_err *e);
+/* flags: FILE_DIR, FILE_RECURSIVE. */
+int core_remove(struct core_session *s, const char *user, const char *path, uint32_t flags,
+                struct cove_err *e);
+
+/* ------------------------------------------------------------------ background processes
+ * (core_procs.c) */
+
+/* A port of the sandbox, reachable from outside through the gate. */
+int core_port_bind(struct core_session *s, const char *project, uint16_t port,
+                   uint16_t *ret_proxy_port,
+                   struct cove_err *e); /* COVE_CONFLICT: msg is the bound port */
+int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e);
+
+struct core_spawn {
+    const char *const *argv;
+    const char *const *env; /* NULL-terminated "K=V", or NULL */
+    const char *user, *cwd; /* cwd NULL = the user's home */
+    const char *label;      /* its name from now on */
+    const struct policy_filter *filter;
+    uint32_t dialect;
+    bool keep_stdin; /* core_proc_stdin() may write to it; else it reads end of file */
+};
+
+int core_spawn(struct core_session *s, const struct core_spawn *args, struct box_spawned *ret,
+               struct cove_err *e);
+
+struct core_proc {
+    uint32_t proc;
+    bool running;
+    struct cove_end end; /* when it is not */
+};
+
+int core_proc_find(struct core_session *s, const char *label, struct core_proc *ret,
+                   struct cove_err *e);
+/* The whole tree; returns when the end was reported, with p->end. */
+int core_proc_kill(struct core_session *s, struct core_proc *p, struct cove_err *e);
+int core_proc_signal(struct core_session *s, const struct core_proc *p, int signo,
+                     struct cove_err *e); /* its process group */
+int core_proc_forget(struct core_session *s, const struct core_proc *p, struct cove_err *e);
+int core_proc_stdin(struct core_session *s, const struct core_proc *p, const char *bytes,
+                    size_t len, bool close_it, size_t *ret_written, struct cove_err *e);
+
+/* ------------------------------------------------------------------ logs (core_logs.c) */
+
+struct log_place { /* how much of each stream was told, by enum run_stream */
+    uint64_t offset[2];
+};
+enum { LOG_PLACE_TEXT = 48 };
+void log_place_format(const struct log_place *p, char out[LOG_PLACE_TEXT]); /* "120-0" */
+int log_place_parse(const char *text, struct log_place *ret, struct cove_err *e);
+
+struct log_line {
+    enum run_stream stream;
+    uint64_t unix_ms; /* when its first byte was captured */
+    const char *text;
+    size_t len;
+    bool goes_on;           /* a piece of a very long line, more of it follows */
+    struct log_place place; /* after it: to continue from */
+};
+
+struct log_follow {
+    const char *label;
+    const struct log_place *since; /* NULL: the last lines_max lines there are */
+    uint64_t lines_max;
+    uint64_t idle_ms;
+    int client_fd;
+    /* Non-zero from any of these: the client is gone. */
+    int (*line)(void *arg, const struct log_line *line);
+    int (*gap)(void *arg, enum run_stream stream, uint64_t lost_bytes,
+               const struct log_place *place);
+    int (*pause)(void *arg, bool idle); /* nothing more for now; idle: for idle_ms already */
+    void *arg;
+};
+
+/* 0: the process has ended and all was told; 1: the client is gone; -1: COVE_NOT_FOUND, COVE_GONE.
+ */
+int core_log_follow(struct core_session *s, const struct log_follow *args, struct cove_err *e);
 
 #endif

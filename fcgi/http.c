@@ -228,3 +228,24 @@ const char *request_capture(const struct request *req, const char *name)
 
     return value ? value : "";
 }
+
+bool request_host_box(const struct request *req, unsigned *ret_port, char ret_id[COVE_ID_LEN + 1])
+{
+    const char *host = request_param(req, "HTTP_HOST");
+    size_t digits = strspn(host, "0123456789");
+    char id[COVE_ID_LEN + 1];
+    unsigned port = 0;
+
+    if (digits == 0 || digits > 5 || host[digits] != '-' ||
+        strcspn(host + digits + 1, ".") != COVE_ID_LEN)
+        return false;
+    memcpy(id, host + digits + 1, COVE_ID_LEN);
+    id[COVE_ID_LEN] = '\0';
+    for (size_t i = 0; i < digits; i++)
+        port = port * 10 + (unsigned)(host[i] - '0');
+    if (!text_is_id(id) || port == 0 || port > 65535)
+        return false;
+    *ret_port = port;
+    memcpy(ret_id, id, sizeof(id));
+    return true;
+}

@@ -5,12 +5,14 @@
 #ifndef COVE_FCGI_HTTP_H
 #define COVE_FCGI_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "cove/buf.h"
 #include "cove/err.h"
 #include "cove/mem.h"
+#include "cove/text.h"
 
 struct core;
 struct FCGX_Stream;
@@ -32,8 +34,10 @@ struct request {
     struct arena arena;
     struct core *core;      /* the serving thread's; NULL in tests that need no sandbox */
     struct FCGX_Stream *in; /* the body, until request_read_body() */
-    char **params;          /* what nginx told us, "NAME=value", NULL-terminated */
-    int client_fd;          /* hangs up when the client leaves; -1 in tests */
+    struct FCGX_Stream
+        *out;      /* where a streamed reply goes; NULL in tests, which find it in rep->body */
+    char **params; /* what nginx told us, "NAME=value", NULL-terminated */
+    int client_fd; /* hangs up when the client leaves; -1 in tests */
 
     unsigned method; /* enum method, 0 if it is none of them */
     const char *method_name;
@@ -68,6 +72,9 @@ const char *request_param(const struct request *req, const char *name);
 const char *request_query(const struct request *req, const char *name); /* NULL = not given */
 const char *request_capture(const struct request *req,
                             const char *name); /* never NULL for a {name} of the route */
+
+/* The host name PORT-ID.DOMAIN that sandboxes' own names have; false when it is another. */
+bool request_host_box(const struct request *req, unsigned *ret_port, char ret_id[COVE_ID_LEN + 1]);
 
 /* Decode %XX of `len` bytes into the arena; with plus, '+' is a blank. NULL: a bad escape or a NUL
  * in it. */

@@ -60,10 +60,10 @@ static const char *reason_of(int status)
 int reply_head(const struct reply *rep, const struct request *req, struct buf *out)
 {
     buf_addf(out, "Status: %d %s\r\n", rep->status, reason_of(rep->status));
-    if (rep->body.len > 0)
+    if (rep->body.len > 0 && !rep->streamed)
         buf_addf(out, "Content-Type: %s\r\n",
                  rep->content_type ? rep->content_type : "application/json");
-    if (rep->status != 204)
+    if (rep->status != 204 && !rep->streamed)
         buf_addf(out, "Content-Length: %zu\r\n", rep->body.len);
     buf_addf(out, "X-Request-Id: %s\r\n", req->request_id);
     for (size_t i = 0; i < rep->header_count; i++)
@@ -83,7 +83,7 @@ static void put(const char *data, size_t len, FCGX_Stream *out)
     }
 }
 
-void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream *out)
+static void send_head(const struct reply *rep, const struct request *req, FCGX_Stream *out)
 {
     struct buf head;
 
@@ -91,9 +91,35 @@ void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream 
     reply_head(rep, req, &head);
     assert(!head.overflow);
     put(head.data, head.len, out);
+    buf_done(&head);
+}
+
+void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream *out)
+{
+    if (!rep->streamed)
+        send_head(rep, req, out);
     if (req->method != HEAD)
         put(rep->body.data, rep->body.len, out);
-    buf_done(&head);
+}
+
+void reply_begin(struct reply *rep, const struct request *req)
+{
+    rep->streamed = true;
+    /* nginx collects replies unless one says otherwise: this one is wanted as it comes. */
+    reply_header(rep, "X-Accel-Buffering", "no");
+    if (req->out) {
+        send_head(rep, req, req->out);
+        FCGX_FFlush(req->out);
+    }
+}
+
+int reply_flush(struct reply *rep, const struct request *req)
+{
+    if (!req->out)
+        return rep->body.overflow ? -1 : 0;
+    put(rep->body.data, rep->body.len, req->out);
+    buf_clear(&rep->body);
+    return FCGX_FFlush(req->out) < 0 || FCGX_GetError(req->out) ? -1 : 0;
 }
 
 int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code)
@@ -101,7 +127,7 @@ int reply_error_status(const struct error_reply *rows, size_t count, enum cove_c
     for (size_t i = 0; i < count; i++)
         if (rows[i].code == code)
             return rows[i].status;
-    return rows[count - 1].status;
+    return code == COVE_QUOTA ? 429 : rows[count - 1].status;
 }
 
 static const struct error_reply plain_errors[] = {

@@ -1,6 +1,12 @@
-/* A reply: status, a few headers, a JSON body. Built whole, sent once, always with its length. */
+/*
+ * A reply: status, a few headers, a JSON body. Built whole and sent once with its length, unless
+ * its handler begins it early: then the head leaves at once and the body whenever reply_flush() is
+ * called.
+ */
 #ifndef COVE_FCGI_REPLY_H
 #define COVE_FCGI_REPLY_H
+
+#include <stdbool.h>
 
 #include "cove/buf.h"
 #include "cove/err.h"
@@ -10,10 +16,11 @@ enum { REPLY_HEADERS_MAX = 12 };
 
 struct reply {
     int status;
-    struct buf body;          /* JSON, or empty */
+    struct buf body;          /* JSON, or empty; of a streamed reply, what has not left yet */
     const char *content_type; /* NULL = JSON */
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
+    bool streamed; /* the head has left */
 };
 
 void reply_init(struct reply *rep, size_t body_max);
@@ -25,6 +32,11 @@ void reply_header(struct reply *rep, const char *name, const char *value);
 /* The head as FastCGI wants it, with the blank line. */
 int reply_head(const struct reply *rep, const struct request *req, struct buf *out);
 void reply_send(const struct reply *rep, const struct request *req, struct FCGX_Stream *out);
+
+/* Streams. Content-Type and, if it is known, Content-Length are headers the handler sets before. */
+void reply_begin(struct reply *rep, const struct request *req);
+/* Send what is in the body and forget it; -1: the client is gone. */
+int reply_flush(struct reply *rep, const struct request *req);
 
 /* One row per error code; the last row is also what codes without a row become. */
 struct error_reply {

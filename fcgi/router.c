@@ -1,6 +1,7 @@
 /* The router: which row serves a request, and what happens around its handler. */
 #include "fcgi/router.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "cove/log.h"
@@ -115,11 +116,12 @@ void router_match(const struct dialect *const *dialects, struct request *req,
 static void fail(const struct dialect *d, struct request *req, struct reply *rep,
                  const struct cove_err *e)
 {
+    assert(!rep->streamed); /* a stream tells its bad news itself */
     buf_clear(&rep->body);
     rep->content_type = NULL;
     if (e->code == COVE_BUSY)
         reply_header(rep, "Retry-After", "1");
-    if (e->code == COVE_LIMIT)
+    if (e->code == COVE_QUOTA || e->code == COVE_LIMIT)
         reply_header(rep, "Retry-After",
                      arena_printf(&req->arena, "%u",
                                   req->retry_after_s ? req->retry_after_s : LIMIT_RETRY_S));
@@ -154,7 +156,7 @@ static bool take_long(struct router *r)
 static int read_and_handle(struct router *r, const struct route *route, struct request *req,
                            struct reply *rep, struct cove_err *e)
 {
-    if (req->in && request_read_body(req, r->body_max, e) < 0)
+    if (req->in && !(route->flags & ROUTE_RAW) && request_read_body(req, r->body_max, e) < 0)
         return -1;
     if (route->handle(req, rep, e) < 0)
         return -1;
@@ -192,10 +194,9 @@ static int admit(struct router *r, const struct dialect *d, const struct route *
     return rc;
 }
 
-static int serve(struct router *r, struct route_match *m, struct request *req, struct reply *rep,
-                 struct cove_err *e)
+static int serve(struct router *r, const struct route_match *m, struct request *req,
+                 struct reply *rep, struct cove_err *e)
 {
-    router_match(r->dialects, req, m);
     if (!m->dialect)
         return cove_fail(e, COVE_NOT_FOUND, "no such path: %.100s", req->path);
     if (m->route)
@@ -212,9 +213,11 @@ void router_serve(struct router *r, struct request *req, struct reply *rep)
     struct route_match m;
     struct cove_err e;
 
+    router_match(r->dialects, req, &m);
+    /* Before the handler: the head of a stream leaves while it is at work. */
+    cors_apply(r->cors_origins, req, rep, req->method == OPTIONS ? m.allowed : 0);
     if (serve(r, &m, req, rep, &e) < 0)
         fail(m.dialect, req, rep, &e);
-    cors_apply(r->cors_origins, req, rep, req->method == OPTIONS ? m.allowed : 0);
 }
 
 void router_refuse(struct router *r, struct request *req, struct reply *rep,

@@ -182,6 +182,12 @@ static int time_left(const struct run *r)
     return r->until_ms - now > 1000000 ? 1000000 : (int)(r->until_ms - now);
 }
 
+/* The shorter of two times for poll(): left < 0 is for ever, idle_ms 0 is none. */
+static int shorter(int left, uint64_t idle_ms)
+{
+    return idle_ms && (left < 0 || idle_ms < (uint64_t)left) ? (int)idle_ms : left;
+}
+
 static void wait_once(struct run *r)
 {
     bool killed = r->kill_cause != END_OWN;
@@ -191,13 +197,16 @@ static void wait_once(struct run *r)
         { .fd = r->conn->sock, .events = POLLIN },
         { .fd = killed ? -1 : r->args->client_fd, .events = POLLRDHUP },
     };
-    int left = time_left(r);
+    int left = time_left(r), ready;
 
     if (left == 0) {
         on_time(r);
         return;
     }
-    if (poll(fds, ARRAY_SIZE(fds), left) <= 0)
+    ready = poll(fds, ARRAY_SIZE(fds), shorter(left, r->args->idle ? r->args->idle_ms : 0));
+    if (ready == 0 && !killed && r->args->idle && r->args->idle(r->args->sink_arg) != 0)
+        kill_tree(r, END_CLIENT, 0);
+    if (ready <= 0)
         return;
     if (fds[0].revents)
         read_some(r, RUN_STDOUT, READ_BYTES);

@@ -94,6 +94,7 @@ static void *thread_main(void *arg)
         .policy = &w->policy,
         .meters = w->meters,
         .keeper = KEEPER_LINK(w->config.run_dir),
+        .leaving = &w->leaving,
     };
 
     free(args);
@@ -151,6 +152,18 @@ int threads_start(struct worker *w, struct cove_err *e)
     return rc;
 }
 
+/* Between two pokes: SIGINT after SIGTERM means that time has run out for streams. */
+static void pause_draining(struct worker *w)
+{
+    const struct timespec pause = { .tv_nsec = POKE_EVERY_US * 1000 };
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    if (sigtimedwait(&set, NULL, &pause) == SIGINT)
+        atomic_store(&w->leaving, true);
+}
+
 /* A poke is lost on a thread that is between looking at `draining` and accept(), so they are
  * repeated. */
 void threads_drain(struct worker *w)
@@ -160,7 +173,7 @@ void threads_drain(struct worker *w)
         for (size_t i = 0; i < w->thread_count; i++)
             pthread_kill(w->threads[i], SIGUSR1);
         state_worker_beat(w->state, w->index);
-        usleep(POKE_EVERY_US);
+        pause_draining(w);
     }
     for (size_t i = 0; i < w->thread_count; i++)
         pthread_join(w->threads[i], NULL);

@@ -24,6 +24,7 @@ struct worker {
     int listen_fd;
     sem_t door; /* who may wait in accept() */
     atomic_bool draining;
+    atomic_bool leaving; /* and streams that could go on elsewhere are to end */
     atomic_uint running; /* threads that have not left yet */
     pthread_t *threads;
     size_t thread_count;

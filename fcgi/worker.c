@@ -7,7 +7,7 @@
  *
  * Started by the keeper with argv[0] = "cove: worker N" (what ps shows) and these descriptors: 0
  * the listening FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is
- * running, take nothing new, exit 0.
+ * running, take nothing new, exit 0. SIGINT: the same, and end streams that could go on elsewhere.
  */
 #include <errno.h>
 #include <fcgiapp.h>
@@ -147,10 +147,12 @@ static int setup(struct worker *w, const char *index, struct cove_err *e)
 static void beat_until_told(struct worker *w, const sigset_t *signals)
 {
     const struct timespec second = { .tv_sec = 1 };
+    int signo;
 
     do
         state_worker_beat(w->state, w->index);
-    while (sigtimedwait(signals, NULL, &second) < 0);
+    while ((signo = sigtimedwait(signals, NULL, &second)) < 0);
+    atomic_store(&w->leaving, signo == SIGINT);
 }
 
 /* "cove: worker 3" -> "3" */
@@ -173,7 +175,7 @@ int main(int argc, char **argv)
         return 2;
     }
     signals = setup_signals(); /* before libfcgi, which would take SIGTERM for itself */
-    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(&e) < 0 ||
+    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(worker.config.run_dir, &e) < 0 ||
         threads_start(&worker, &e) < 0) {
         log_error("worker cannot start", &e);
         return 1;

@@ -29,6 +29,7 @@
 #include "cove/mem.h"
 #include "cove/policy.h"
 #include "cove/state.h"
+#include "fcgi/confine.h"
 
 enum {
     FD_CONFIG = 3,
@@ -357,7 +358,7 @@ static int setup(struct judge *j, struct cove_err *e)
     j->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (j->epoll < 0 || watch(j, FD_KEEPER, NULL) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    return 0;
+    return confine_self(j->config.run_dir, e);
 }
 
 int main(void)

@@ -40,6 +40,15 @@ static int read_all(const char *path, char **ret, struct cove_err *e)
     return 0;
 }
 
+int keys_load(const char *path, struct keys *ret, struct cove_err *e)
+{
+    AUTO_FREE char *text = NULL;
+
+    if (read_all(path, &text, e) < 0)
+        return -1;
+    return keys_parse(text, ret, e) < 0 ? cove_context(e, "%s", path) : 0;
+}
+
 int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e)
 {
     struct keys_edit edit = { .lock_fd = -1 };

@@ -138,6 +138,10 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
         .init_exe = k->init_exe,
         .worker_gid = k->worker_gid,
         .ids = *ids,
+        .disk = &k->disk,
+        .net = &k->net,
+        .slot = i,
+        .cpus = (uint32_t)((k->config.cpu_percent + 99) / 100),
     };
     int rc;
 

@@ -8,12 +8,15 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -24,10 +27,11 @@
 #include "cove/mem.h"
 #include "init_fds.h"
 #include "sandbox_private.h"
+#include "weak.h"
 
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
-    int box_dir; /* up, work, ... */
+    int files; /* up, work, ...: a directory, or the mount of a disk */
     int listen;
     int ready_read, ready_write;
     int go_keeper, go_child; /* socket pair: "your ids are mapped, here are your mounts" */
@@ -41,7 +45,7 @@ struct parts { /* what the child finds open, beside what the keeper has anyway *
 static void parts_close(struct parts *p)
 {
     cgroup_box_close(&p->cgroup);
-    p->box_dir = cove_close(p->box_dir);
+    p->files = cove_close(p->files);
     p->listen = cove_close(p->listen);
     p->ready_read = cove_close(p->ready_read);
     p->ready_write = cove_close(p->ready_write);
@@ -87,21 +91,44 @@ static int setup_cgroup_view(struct cove_err *e)
     return 0;
 }
 
-static int setup_network(struct cove_err *e)
+static int setup_network(const struct build_args *args, struct cove_err *e)
 {
     struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
     AUTO_CLOSE int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+    if (weak("net"))
+        return 0;
     if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "bringing up the loopback interface");
-    return 0;
+    return net_enter(args->net, args->slot, e);
 }
 
 static int setup_hostname(struct cove_err *e)
 {
+    if (weak("uts"))
+        return 0;
     if (sethostname("cove", 4) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "hostname");
     return 0;
+}
+
+/* As many cpus as the quota is worth, the next sandbox on the next ones: nproc and thread pools
+ * then fit it. */
+static void setup_cpus(const struct build_args *args)
+{
+    cpu_set_t all, own;
+    int count, nth = 0;
+
+    if (args->cpus == 0 || sched_getaffinity(0, sizeof(all), &all) < 0)
+        return;
+    count = CPU_COUNT(&all);
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) &&
+            (uint32_t)((nth++ + count - (int)(args->slot * args->cpus % (uint32_t)count)) % count) <
+                args->cpus)
+            CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof(own), &own);
 }
 
 static void setup_signals(void)
@@ -140,7 +167,7 @@ static int become_init(const struct parts *p, const struct build_args *args, str
 {
     char title[64];
     char *const argv[] = { title, NULL };
-    char *const env[] = { NULL };
+    char *const env[] = { weak_environment(), NULL };
     int exe = -1;
 
     snprintf(title, sizeof(title), "cove: init %s", args->id);
@@ -160,8 +187,9 @@ static void child(const struct parts *p, const struct build_args *args)
     setsid();
     umask(022);
     setup_signals();
+    setup_cpus(args);
     if (wait_for_go(p->go_child, &mounts, &e) == 0 && setup_cgroup_view(&e) == 0 &&
-        setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 && setup_network(&e) == 0 &&
+        setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 && setup_network(args, &e) == 0 &&
         setup_hostname(&e) == 0)
         become_init(p, args, &e); /* returns only when it failed */
     n = write(p->ready_write, &e, sizeof(e));
@@ -171,22 +199,34 @@ static void child(const struct parts *p, const struct build_args *args)
 
 /* ------------------------------------------------------------------ the keeper's half */
 
-static int make_box_dir(const struct build_args *args, int *ret_fd, struct cove_err *e)
+static int fail_dir(struct cove_err *e)
 {
-    static const char *const names[] = { "up", "work", "usr-up", "usr-work" };
-    uid_t root = args->ids.base;
+    return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
+}
+
+/* Its directory, or with a limit the disk in it. */
+static int make_files(const struct build_args *args, int *ret_fd, struct cove_err *e)
+{
     AUTO_CLOSE int dir = -1;
 
     if (mkdirat(args->boxes_dir, args->id, 0755) < 0)
-        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
-                               "sandbox directory");
+        return fail_dir(e);
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (dir < 0 || mkdirat(dir, names[i], 0755) < 0 ||
-            fchownat(dir, names[i], root, root, 0) < 0)
-            return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
-                                   "sandbox directory");
+    if (dir < 0)
+        return fail_dir(e);
+    if (args->disk->pattern >= 0)
+        return disk_make(args->disk, dir, ret_fd, e);
     *ret_fd = take_fd(&dir);
+    return 0;
+}
+
+static int make_layers(int files, uid_t root, struct cove_err *e)
+{
+    static const char *const names[] = { "up", "work", "usr-up", "usr-work" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (mkdirat(files, names[i], 0755) < 0 || fchownat(files, names[i], root, root, 0) < 0)
+            return fail_dir(e);
     return 0;
 }
 
@@ -222,17 +262,50 @@ static int make_channels(struct parts *p, struct cove_err *e)
     return 0;
 }
 
+/*
+ * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also
+ * charges to whoever made the user namespace. Made by root, one sandbox could use up what all the
+ * others and the host's own root have. So for the length of one call we are the sandbox's own id,
+ * with all capabilities kept.
+ */
+static long clone_owned_by(uid_t owner, struct clone_args *clone)
+{
+    int bits = prctl(PR_GET_SECUREBITS), error;
+    long pid = -1;
+
+    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+        return -1;
+    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
+        pid = syscall(SYS_clone3, clone, sizeof(*clone));
+    if (pid == 0)
+        return 0;
+    error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
+        abort(); /* nothing that follows would be right */
+    errno = error;
+    return pid;
+}
+
+static uint64_t namespaces(void)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID;
+
+    flags |= weak("net") ? 0 : CLONE_NEWNET;
+    flags |= weak("ipc") ? 0 : CLONE_NEWIPC;
+    flags |= weak("uts") ? 0 : CLONE_NEWUTS;
+    return flags;
+}
+
 static int clone_child(const struct parts *p, const struct build_args *args, struct build *b,
                        struct cove_err *e)
 {
     struct clone_args clone = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                 CLONE_NEWUTS | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .flags = namespaces() | CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uint64_t)(uintptr_t)&b->pidfd,
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)p->cgroup.v2,
     };
-    long pid = syscall(SYS_clone3, &clone, sizeof(clone));
+    long pid = clone_owned_by(args->ids.base, &clone);
 
     if (pid < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "creating namespaces");
@@ -278,8 +351,9 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     be_no_exception(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 &&
         cgroup_attach_v1(args->cgroups, args->id, pid, e) == 0 &&
-        open_userns(pid, &userns, e) == 0 &&
-        mounts_prepare(args->template, p->box_dir, userns, &args->ids, &mounts, e) == 0)
+        net_attach(args->net, args->slot, pid, e) == 0 && open_userns(pid, &userns, e) == 0 &&
+        mounts_prepare(args->template, p->files, args->disk->pattern >= 0, userns, &args->ids,
+                       &mounts, e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);
     mounts_close(&mounts);
     return rc;
@@ -291,7 +365,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct parts p = NO_PARTS;
     struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
 
-    if (make_box_dir(args, &p.box_dir, e) < 0 ||
+    if (make_files(args, &p.files, e) < 0 || make_layers(p.files, args->ids.base, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
             0 ||
         make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||

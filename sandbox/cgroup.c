@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -326,6 +327,23 @@ void cgroup_box_close(struct cgroup_box *b)
     b->pids = cove_close(b->pids);
 }
 
+/*
+ * A folder of a host's mount leads, with enough "..", to the host's root, and init is not to be
+ * trusted with that. What it gets is the same folder as the root of a mount of its own, which hangs
+ * nowhere.
+ */
+static int detach(int *fd, struct cove_err *e)
+{
+    AUTO_CLOSE int tree = open_tree(*fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    int dir = tree < 0 ? -1 : openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "detaching the sandbox's cgroup");
+    cove_close(*fd);
+    *fd = dir;
+    return 0;
+}
+
 int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
                       uid_t root_uid, struct cgroup_box *ret, struct cove_err *e)
 {
@@ -343,13 +361,11 @@ int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgr
     b.memory = dirs[CGROUP_MEMORY] >= 0 ? dirs[CGROUP_MEMORY] : dup(b.v2);
     b.pids = dirs[CGROUP_PIDS] >= 0 ? dirs[CGROUP_PIDS] : dup(b.v2);
     cove_close(dirs[CGROUP_CPU]);
-    if (rc < 0 || b.memory < 0 || b.pids < 0) {
+    if (rc < 0 || detach(&b.v2, e) < 0 || detach(&b.memory, e) < 0 || detach(&b.pids, e) < 0) {
         cgroup_box_close(&b);
         cgroup_remove_box(cg, id);
         return -1;
     }
-    fcntl(b.memory, F_SETFD, FD_CLOEXEC);
-    fcntl(b.pids, F_SETFD, FD_CLOEXEC);
     *ret = b;
     return 0;
 }

@@ -199,6 +199,59 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
     return rc;
 }
 
+/* ------------------------------------------------------------------ the gate */
+
+static const struct msg_rule gate_answers[] = {
+    { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+    { MSG_DONE, 0, 0, 0, 0 },
+    { GATE_BOUND, sizeof(struct gate_bound), 0, 0, 0 },
+    { 0 },
+};
+
+/* One connection per question: they are rare. */
+static int gate_ask(const char *run_dir, uint32_t type, const void *body, size_t len, uint32_t want,
+                    void *ret, size_t ret_size, struct cove_err *e)
+{
+    AUTO_CLOSE int sock = -1;
+    char buf[1024];
+    struct msg m;
+    int rc;
+
+    if (connect_to(run_dir, "gate.sock", &sock, e) < 0 ||
+        msg_send(sock, type, 1, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+        return -1;
+    if (!wait_readable(sock, clock_boot_ms() + BOX_ANSWER_MS))
+        return cove_fail(e, COVE_BUSY, "the gate does not answer");
+    rc = msg_recv(sock, buf, sizeof(buf), gate_answers, 0, &m, e);
+    if (rc == 0)
+        return cove_fail(e, COVE_BUSY, "the gate closed the connection");
+    if (rc < 0)
+        return -1;
+    if (m.head.type == MSG_ERROR)
+        return raise_remote(&m, e);
+    if (m.head.type != want)
+        return cove_fail(e, COVE_INTERNAL, "the gate gave an answer of another kind");
+    if (ret)
+        memcpy(ret, m.body, ret_size);
+    return 0;
+}
+
+int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
+              struct cove_err *e)
+{
+    struct gate_bound bound;
+
+    if (gate_ask(run_dir, GATE_BIND, args, sizeof(*args), GATE_BOUND, &bound, sizeof(bound), e) < 0)
+        return -1;
+    *ret_proxy_port = bound.proxy_port;
+    return 0;
+}
+
+int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e)
+{
+    return gate_ask(run_dir, GATE_UNBIND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
 /* ------------------------------------------------------------------ a sandbox: asking */
 
 int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e)
@@ -703,6 +756,10 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
     if (ask_file(c, BOX_OPEN, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
         return -1;
     memcpy(&st, m.body, sizeof(st));
+    if (S_ISDIR(st.mode) && !(open_flags & O_DIRECTORY)) {
+        msg_close_fds(&m);
+        return cove_fail(e, COVE_INVALID, "'%.160s' is a directory", path);
+    }
     if (take_checked(&m, open_flags & O_DIRECTORY ? S_IFDIR : S_IFREG, "a file", ret_fd, e) < 0)
         return -1;
     if (ret_stat)
@@ -720,6 +777,25 @@ int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32
         return -1;
     memcpy(ret, m.body, sizeof(*ret));
     msg_close_fds(&m);
+    return 0;
+}
+
+int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
+                       char ret_target[MSG_PATH_MAX], struct cove_err *e)
+{
+    struct box_file body = { .flags = FILE_NOFOLLOW };
+    struct msg m;
+    size_t len;
+
+    if (ask_file(c, BOX_STAT, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+        return -1;
+    msg_close_fds(&m);
+    memcpy(ret, m.body, sizeof(*ret));
+    len = strnlen((const char *)m.body + sizeof(*ret), m.body_len - sizeof(*ret));
+    if (len >= MSG_PATH_MAX)
+        return cove_fail(e, COVE_GONE, "the sandbox sent a link that is too long");
+    memcpy(ret_target, (const char *)m.body + sizeof(*ret), len);
+    ret_target[len] = '\0';
     return 0;
 }
 

@@ -33,6 +33,7 @@
 
 #include "cove/text.h"
 #include "init_private.h"
+#include "weak.h"
 
 /* --------------------------------------------------------------- the protocol: all that a client
  * can ask for */
@@ -224,6 +225,8 @@ static int setup_privileges(struct cove_err *e)
     struct __user_cap_data_struct caps[2];
     uint64_t keep = command_caps | own_caps;
 
+    if (weak("caps"))
+        return 0;
     if (prctl(PR_SET_DUMPABLE, 0) < 0 || syscall(SYS_capget, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
     /* The bounding set counts at execve, which we never do: set once, it is every command's. */
@@ -253,9 +256,10 @@ static int setup(struct init *in, struct cove_err *e)
     in->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (in->epoll < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    if (setup_signals(in, e) < 0 || setup_privileges(e) < 0)
+    if (setup_signals(in, e) < 0 || landlock_setup(e) < 0 || setup_privileges(e) < 0)
         return -1;
     cgroup_setup(in);
+    meminfo_setup(in);
     fcntl(INIT_FD_LISTEN, F_SETFL, O_NONBLOCK);
     return watch_start(in, &in->listen, INIT_FD_LISTEN, EPOLLIN, conn_accept, e);
 }

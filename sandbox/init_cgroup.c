@@ -98,6 +98,23 @@ uint64_t cgroup_memory_limit(void)
     return limit_at(INIT_FD_MEMORY, "memory.max", "memory.limit_in_bytes");
 }
 
+bool cgroup_memory_now(struct memory_now *ret)
+{
+    struct memory_now now = { .limit = cgroup_memory_limit(),
+                              .used = limit_at(INIT_FD_MEMORY, "memory.current",
+                                               "memory.usage_in_bytes") };
+    char text[4096];
+
+    if (now.limit == 0 || now.limit > (uint64_t)1
+                                          << 50) /* v1 writes "none" as a very large number */
+        return false;
+    read_at(INIT_FD_MEMORY, "memory.stat", text, sizeof(text));
+    now.cache = field(text, "file") + field(text, "cache");
+    now.shmem = field(text, "shmem");
+    *ret = now;
+    return true;
+}
+
 uint64_t cgroup_pids_limit(void)
 {
     return limit_at(INIT_FD_PIDS, "pids.max", NULL);

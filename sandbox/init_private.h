@@ -251,6 +251,10 @@ uint64_t cgroup_cpu_us(struct init *in, uint32_t number);
 uint64_t cgroup_oom_kills(const struct init *in);
 uint64_t cgroup_pids_refused(const struct init *in);
 uint64_t cgroup_memory_limit(void);
+struct memory_now {
+    uint64_t limit, used, cache, shmem; /* bytes */
+};
+bool cgroup_memory_now(struct memory_now *ret); /* false: no limit, or no cgroup */
 uint64_t cgroup_pids_limit(void);
 
 /* --- files (init_files.c, init_remove.c) and ports (init_ports.c) --- */
@@ -299,6 +303,7 @@ struct init {
     int next_cgroup_fd; /* made ahead for the process next_cgroup; -1: none */
     uint32_t next_cgroup;
     int oom_fd, pids_fd; /* the counters' files, -1: none */
+    int meminfo_fd;      /* what stands for /proc/meminfo, -1 if nothing does */
     uint32_t *lingering; /* numbers of cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;
 
@@ -317,5 +322,12 @@ struct init {
     uint64_t last_ask;
     unsigned ask_count;
 };
+
+/* --- /proc/meminfo (init_meminfo.c) --- */
+void meminfo_setup(struct init *in);
+void meminfo_refresh(struct init *in);
+
+/* --- landlock (init_landlock.c) --- */
+int landlock_setup(struct cove_err *e);
 
 #endif

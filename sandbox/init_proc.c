@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,19 @@ static bool ended_by(const struct cove_end *end, int signo)
     return end->signal == signo || (!end->signal && end->exit_code == 128 + signo);
 }
 
+enum { DISK_FULL_BYTES = 256 * 1024 }; /* less than this is left only when something was refused */
+
+static bool disk_is_full(uint64_t *ret_limit)
+{
+    struct statfs fs;
+
+    if (statfs("/", &fs) < 0 || fs.f_blocks == 0 ||
+        (fs.f_bavail * (uint64_t)fs.f_bsize >= DISK_FULL_BYTES && fs.f_ffree > 0))
+        return false;
+    *ret_limit = fs.f_blocks * (uint64_t)fs.f_bsize;
+    return true;
+}
+
 static void tell_cause(struct init *in, struct proc *p)
 {
     struct cove_end *end = &p->end;
@@ -128,6 +142,8 @@ static void tell_cause(struct init *in, struct proc *p)
     } else if ((end->signal || end->exit_code) && cgroup_pids_refused(in) > p->pids_before) {
         end->cause = END_PIDS;
         end->limit = cgroup_pids_limit();
+    } else if ((end->signal || end->exit_code) && disk_is_full(&end->limit)) {
+        end->cause = END_DISK;
     }
 }
 

@@ -385,10 +385,12 @@ int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         s.job.max_open_files = s.args->max_open_files;
         s.job.max_file_bytes = s.args->max_file_bytes;
         if (check(&s, e) < 0 || read_user(&s, e) < 0 || make_vectors(&s, e) < 0 ||
-            read_filter(&s, e) < 0)
+            read_filter(&s, e) < 0) {
             r = -1;
-        else
+        } else {
+            meminfo_refresh(in);
             r = carry_out(in, &s, c, m->head.tag, e);
+        }
     }
     spawn_done(&s);
     cgroup_prepare(in);

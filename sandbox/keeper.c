@@ -312,6 +312,25 @@ static void apply_log_level(const struct cove_config *c)
         log_set_level(level);
 }
 
+static void setup_disk(struct keeper *k)
+{
+    struct disk_size size = { k->config.disk_max_bytes, k->config.inodes_max };
+    struct cove_err err = { 0 };
+
+    if (disk_init(&k->disk, k->state_dir, k->config.state_dir, &size, &err) < 0)
+        log_error("new sandboxes have no disk limit", &err);
+}
+
+/* Wrong words in the configuration, or a kernel without nftables: new sandboxes then keep what held
+ * before, at first none. */
+static void setup_net(struct keeper *k)
+{
+    struct cove_err err = { 0 };
+
+    if (net_init(&k->net, &k->config, &err) < 0)
+        log_error("network settings refused, the old ones stay", &err);
+}
+
 static void reload(struct keeper *k)
 {
     struct cove_config next;
@@ -327,6 +346,8 @@ static void reload(struct keeper *k)
     keep_fixed_settings(&next, &k->config);
     k->config = next;
     apply_log_level(&k->config);
+    setup_disk(k);
+    setup_net(k);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
     signin_stop(k);
@@ -397,6 +418,9 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
     case SRC_WORKER:
         if (k->workers[index].pid)
             workers_on_exit(k, index);
+        break;
+    case SRC_GATE:
+        gate_on_exit(k);
         break;
     case SRC_JUDGE:
         workers_on_judge_exit(k);
@@ -590,10 +614,14 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
         open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
         open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
+        open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 || publish_all(k, e) < 0 ||
-        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0)
+        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0 ||
+        gate_listen(k, e) < 0)
         return -1;
+    setup_disk(k);
+    setup_net(k);
     publish_watch(k);
     return 0;
 }
@@ -628,6 +656,7 @@ static void stop(struct keeper *k, int signo)
         boxes_destroy_all(k);
     workers_stop(k, signo == SIGQUIT);
     if (signo != SIGQUIT) {
+        net_done(&k->net);
         cgroup_remove_all(&k->cgroups, k->config.cgroup);
         remove_run_files(k);
     }
@@ -662,7 +691,9 @@ int main(int argc, char **argv)
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
     };
-    static struct keeper keeper = { .epoll = -1, .signals = -1, .inotify = -1, .listen = -1 };
+    static struct keeper keeper = {
+        .epoll = -1, .signals = -1, .inotify = -1, .listen = -1, .disk = { .pattern = -1 }
+    };
     char **overrides = calloc((size_t)argc + 1, sizeof(*overrides));
     struct cove_err err = { 0 };
     int opt, count = 0, check = 0, show = 0;

@@ -67,6 +67,8 @@ struct keeper {
     struct meters *meters; /* the workers' own; made here, never looked at */
     struct tenants tenants;
     struct cgroups cgroups;
+    struct disk disk;
+    struct net net;
     struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */
@@ -76,6 +78,8 @@ struct keeper {
     struct worker judge; /* answers for execve; told of every box */
     int judge_sock;
     struct worker auth; /* asks PAM; only while pam_service is set */
+    struct worker gate; /* carries TCP traffic to ports of sandboxes */
+    int gate_exe, gate_sock, gate_listen, gate_file;
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */
     struct client *clients;
@@ -92,7 +96,8 @@ enum source {
     SRC_BOX_PID,
     SRC_WORKER,
     SRC_JUDGE,
-    SRC_AUTH
+    SRC_AUTH,
+    SRC_GATE
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
@@ -121,7 +126,7 @@ void boxes_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ quota.c */
 
-/* May this tenant have one more? COVE_LIMIT if not. */
+/* May this tenant have one more? COVE_QUOTA if not. */
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
 
 /* ------------------------------------------------------------------ adopt.c */
@@ -139,13 +144,20 @@ void workers_on_exit(struct keeper *k, uint32_t index);
 void workers_stop(struct keeper *k, bool leave_judge); /* drain, then kill what is left */
 void workers_on_judge_exit(struct keeper *k);
 void workers_tell_judge(struct keeper *k, uint32_t box);
-
-/* For the processes that other files start: the configuration as bytes, supervision, no tight loop
- * of deaths. */
-int workers_config_memfd(const struct cove_config *c, struct cove_err *e);
+/* For programs of ours beside the workers; in the child: in[] become its descriptors 0, 1, 3 and 4.
+ */
+void workers_become(struct keeper *k, int exe_fd, char *const argv[], const int in[4]);
 int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
                   struct cove_err *e);
-void workers_pause_after(struct keeper *k, const struct worker *dead);
+int workers_config(const struct keeper *k, struct cove_err *e); /* a sealed file of it, or -1 */
+void workers_pause_after(struct keeper *k, const struct worker *dead); /* no tight loop of deaths */
+
+/* ------------------------------------------------------------------ gatehouse.c */
+
+int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first start */
+int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
+void gate_on_exit(struct keeper *k);
+void gate_stop(struct keeper *k);
 
 /* ------------------------------------------------------------------ signin.c */
 

@@ -7,15 +7,16 @@ libclient_a_SOURCES = \
 
 noinst_LIBRARIES += libsandbox.a
 libsandbox_a_SOURCES = \
-	sandbox/sandbox_private.h sandbox/keeper_private.h sandbox/init_fds.h \
+	sandbox/sandbox_private.h sandbox/keeper_private.h sandbox/init_fds.h sandbox/weak.h \
 	sandbox/tools.c sandbox/cgroup.c sandbox/userns.c sandbox/mounts.c sandbox/template.c \
-	sandbox/build.c sandbox/sweep.c
+	sandbox/build.c sandbox/sweep.c sandbox/disk.c sandbox/procfiles.c \
+	sandbox/net.c sandbox/netfilter.c
 
 sbin_PROGRAMS += coved
-coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/publish.c \
-	sandbox/quota.c sandbox/signin.c sandbox/notify.c
+coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/gatehouse.c \
+	sandbox/publish.c sandbox/quota.c sandbox/signin.c sandbox/notify.c
 coved_LDADD = libsandbox.a libclient.a libpolicy.a libkeys.a libbase.a \
-	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lcap
+	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) -lcap
 
 EXTRA_DIST += sandbox/README.md
 include sandbox/init.mk

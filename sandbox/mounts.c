@@ -16,6 +16,7 @@
 
 #include "cove/mem.h"
 #include "sandbox_private.h"
+#include "weak.h"
 
 static int put_mount(int tree, const char *target)
 {
@@ -89,7 +90,7 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 
     if (fs < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "fsopen tmpfs");
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "size", "64k", 0) < 0 ||
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "size", "1m", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "64", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
@@ -103,12 +104,14 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
     return 0;
 }
 
-int mounts_prepare(const struct template *t, int box_dir, int userns_fd, const struct id_range *ids,
-                   struct box_mounts *ret, struct cove_err *e)
+int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
+                   const struct id_range *ids, struct box_mounts *ret, struct cove_err *e)
 {
     struct box_mounts m = { -1, -1, -1, -1 };
 
-    if (clone_tree(box_dir, -1, MOUNT_ATTR_NODEV, &m.files, e) < 0 ||
+    if (is_mount)
+        m.files = fcntl(files, F_DUPFD_CLOEXEC, 0);
+    if ((!is_mount && clone_tree(files, -1, MOUNT_ATTR_NODEV, &m.files, e) < 0) ||
         clone_tree(t->root, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, &m.root, e) < 0 ||
         (t->usr >= 0 &&
          clone_tree(t->usr, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, &m.usr, e) < 0) ||
@@ -192,16 +195,20 @@ static int mount_api_filesystems(struct box_mounts *m, struct cove_err *e)
 /* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is
  * the second lock. */
 static const char *const proc_hidden[] = {
-    "kcore",         "keys",     "kmsg",       "timer_list", "sched_debug", "latency_stats",
-    "sysrq-trigger", "kallsyms", "kpagecount", "kpageflags", "kpagecgroup",
+    "kcore",      "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
+    "kallsyms",   "cmdline",    "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
+    "interrupts", "key-users",  "mtrr",       "modules",     "iomem",        "ioports",
+    "diskstats",  "partitions", "slabinfo",   "vmallocinfo", "pagetypeinfo", "timer_stats",
 };
 static const char *const proc_readonly[] = { "sys", "bus", "fs", "irq" };
-static const char *const proc_emptied[] = { "acpi", "asound", "scsi", "driver" };
+static const char *const proc_emptied[] = { "acpi", "asound", "scsi", "driver", "pressure" };
 
 static int hide_proc(struct cove_err *e)
 {
     char path[64];
 
+    if (weak("proc"))
+        return 0;
     for (size_t i = 0; i < ARRAY_SIZE(proc_hidden); i++) {
         snprintf(path, sizeof(path), "/proc/%s", proc_hidden[i]);
         if (mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
@@ -239,9 +246,23 @@ static int pivot(struct cove_err *e)
     return 0;
 }
 
+/* The kernel needs a passing mount namespace for each detached mount, so the limit comes after the
+ * last of them. */
+static int close_proc(struct cove_err *e)
+{
+    AUTO_CLOSE int sysctl_dir = open("/proc/sys/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (sysctl_dir < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "/proc/sys/user");
+    if (procfiles_setup(e) < 0 || hide_proc(e) < 0)
+        return -1;
+    return userns_forbid_more(sysctl_dir, e);
+}
+
 int mounts_enter(struct box_mounts *m, struct cove_err *e)
 {
-    if (stage_root(m, e) < 0 || mount_api_filesystems(m, e) < 0 || pivot(e) < 0 || hide_proc(e) < 0)
+    if (stage_root(m, e) < 0 || mount_api_filesystems(m, e) < 0 || pivot(e) < 0 ||
+        close_proc(e) < 0)
         return -1;
     mounts_close(m);
     return 0;

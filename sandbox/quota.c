@@ -31,7 +31,7 @@ static struct tally count_boxes(const struct keeper *k, const char *tenant, cons
 static int refuse(struct keeper *k, uint64_t have, const char *what, struct cove_err *e)
 {
     state_count(k->state, STATE_KEEPER, COUNT_LIMIT_SANDBOXES, 1);
-    return cove_fail(e, COVE_LIMIT, "quota: this tenant has %llu sandboxes%s, and may have no more",
+    return cove_fail(e, COVE_QUOTA, "quota: this tenant has %llu sandboxes%s, and may have no more",
                      (unsigned long long)have, what);
 }
 

@@ -60,6 +60,7 @@ struct id_range {
 };
 
 int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e);
+int userns_forbid_more(int sysctl_dir, struct cove_err *e); /* /proc/sys/user */
 
 /* ------------------------------------------------------------------ template.c */
 
@@ -76,6 +77,32 @@ struct template
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
 void template_close(struct template *t);
 
+/* ------------------------------------------------------------------ disk.c */
+
+struct disk_size {
+    uint64_t bytes, inodes; /* bytes 0: no limit */
+};
+
+struct disk {
+    int pattern; /* an image to copy, -1: sandboxes have no disk of their own */
+    struct disk_size size;
+};
+
+/* On failure *d is as it was. */
+int disk_init(struct disk *d, int state_dir, const char *state_path, const struct disk_size *size,
+              struct cove_err *e);
+void disk_done(struct disk *d);
+/* A detached mount with nothing in it. */
+int disk_make(const struct disk *d, int box_dir, int *ret, struct cove_err *e);
+
+/* ------------------------------------------------------------------ procfiles.c */
+
+enum { PROC_DIR_MODE = 0755 };
+#define PROC_DIR ".proc" /* below /dev: files that stand in for some of /proc's */
+
+/* In the child, after pivot_root: make them and put them in place. */
+int procfiles_setup(struct cove_err *e);
+
 /* ------------------------------------------------------------------ mounts.c */
 
 struct box_mounts { /* detached mounts the keeper makes and the sandbox's set-up puts in place */
@@ -85,11 +112,32 @@ struct box_mounts { /* detached mounts the keeper makes and the sandbox's set-up
     int dev;        /* a tmpfs with device nodes */
 };
 
-int mounts_prepare(const struct template *t, int box_dir, int userns_fd, const struct id_range *ids,
-                   struct box_mounts *ret, struct cove_err *e);
+/* `files`: a directory, or a mount of the sandbox's own that it then takes (disk). */
+int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
+                   const struct id_range *ids, struct box_mounts *ret, struct cove_err *e);
 void mounts_close(struct box_mounts *m);
 /* In the child: all of it, up to and including pivot_root. */
 int mounts_enter(struct box_mounts *m, struct cove_err *e);
+
+/* ------------------------------------------------------------------ net.c, netfilter.c */
+
+enum net_mode { NET_NONE, NET_EGRESS, NET_ALLOW };
+
+struct net {
+    enum net_mode mode; /* of new sandboxes: one that was made without a network stays without */
+    uint32_t range;     /* a /16, host order; slot n has four addresses of it */
+    bool loaded;        /* our table is in the kernel */
+    char prefix[10];    /* of the host's ends' names */
+    char table[24];
+    char dns[256];
+};
+
+/* Check the configuration and put the rules in place; on failure all is as it was. */
+int net_init(struct net *n, const struct cove_config *c, struct cove_err *e);
+void net_done(struct net *n);
+int net_attach(const struct net *n, uint32_t slot, pid_t pid,
+               struct cove_err *e);                                    /* the keeper's half */
+int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
 
 /* ------------------------------------------------------------------ build.c */
 
@@ -103,6 +151,10 @@ struct build_args {
     int init_exe;
     gid_t worker_gid;
     struct id_range ids;
+    const struct disk *disk;
+    const struct net *net;
+    uint32_t slot; /* spreads sandboxes over the cpus */
+    uint32_t cpus; /* what it sees and runs on; 0 = all */
 };
 
 struct build { /* one that is under way */

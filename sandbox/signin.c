@@ -84,7 +84,7 @@ int signin_start(struct keeper *k, struct cove_err *e)
 
     if (k->auth.pid || !k->config.pam_service[0])
         return 0;
-    config_fd = workers_config_memfd(&k->config, e);
+    config_fd = workers_config(k, e);
     if (config_fd < 0 || (sock = listen_for_workers(k, e)) < 0)
         return -1;
     pid = fork();

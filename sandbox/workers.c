@@ -49,11 +49,11 @@ int workers_listen(struct keeper *k, struct cove_err *e)
 
 /* ------------------------------------------------------------------ starting one */
 
-int workers_config_memfd(const struct cove_config *c, struct cove_err *e)
+int workers_config(const struct keeper *k, struct cove_err *e)
 {
     AUTO_CLOSE int fd = memfd_create("cove-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    if (fd < 0 || write(fd, c, sizeof(*c)) != sizeof(*c) ||
+    if (fd < 0 || write(fd, &k->config, sizeof(k->config)) != sizeof(k->config) ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "configuration for the worker");
     return take_fd(&fd);
@@ -76,7 +76,7 @@ static int drop_privileges(uid_t uid, gid_t gid)
 
 /* A program of ours, without privileges: in[] become its descriptors 0, 1, 3 and 4; 2 is the log.
  */
-static void become(struct keeper *k, int exe_fd, char *const argv[], const int in[4])
+void workers_become(struct keeper *k, int exe_fd, char *const argv[], const int in[4])
 {
     char *const env[] = { "LC_ALL=C.UTF-8", NULL };
     int high[4], exe = fcntl(exe_fd, F_DUPFD_CLOEXEC, 100);
@@ -102,7 +102,7 @@ static void become_worker(struct keeper *k, uint32_t index, int config_fd)
     const int in[] = { k->fcgi_listen, -1, config_fd, -1 };
 
     snprintf(title, sizeof(title), "cove: worker %u", index);
-    become(k, k->worker_exe, argv, in);
+    workers_become(k, k->worker_exe, argv, in);
 }
 
 static void become_judge(struct keeper *k, int config_fd, int sock)
@@ -110,7 +110,7 @@ static void become_judge(struct keeper *k, int config_fd, int sock)
     char *const argv[] = { "cove: judge", NULL };
     const int in[] = { -1, -1, config_fd, sock };
 
-    become(k, k->judge_exe, argv, in);
+    workers_become(k, k->judge_exe, argv, in);
 }
 
 int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
@@ -129,7 +129,7 @@ int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kin
 
 static int start_one(struct keeper *k, uint32_t index, struct cove_err *e)
 {
-    AUTO_CLOSE int config_fd = workers_config_memfd(&k->config, e);
+    AUTO_CLOSE int config_fd = workers_config(k, e);
     pid_t pid;
 
     if (config_fd < 0)
@@ -162,7 +162,7 @@ static bool runs(uint32_t state)
 
 static int start_judge(struct keeper *k, struct cove_err *e)
 {
-    AUTO_CLOSE int config_fd = workers_config_memfd(&k->config, e);
+    AUTO_CLOSE int config_fd = workers_config(k, e);
     int pair[2], size = 4 << 20;
     pid_t pid;
 
@@ -247,6 +247,10 @@ void workers_start(struct keeper *k)
         log_error("cove-auth not started", &err);
         k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
     }
+    if (gate_start(k, &err) < 0) {
+        log_error("gate not started", &err);
+        k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
+    }
     for (int i = 0; i < WORKER_SLOTS; i++)
         running += k->workers[i].pid != 0 && !k->workers[i].draining;
     for (; running < want; running++) {
@@ -262,17 +266,24 @@ void workers_start(struct keeper *k)
     }
 }
 
-static void drain(struct worker *w)
+/* SIGTERM: answer what is running. SIGINT: the same, but what could go on elsewhere (log streams)
+ * ends now. */
+static void drain(struct worker *w, int signo)
 {
     w->draining = true;
-    pidfd_send_signal(w->pidfd, SIGTERM, NULL, 0);
+    pidfd_send_signal(w->pidfd, signo, NULL, 0);
+}
+
+static void drain_all(struct keeper *k, int signo)
+{
+    for (int i = 0; i < WORKER_SLOTS; i++)
+        if (k->workers[i].pid)
+            drain(&k->workers[i], signo);
 }
 
 void workers_drain_all(struct keeper *k)
 {
-    for (int i = 0; i < WORKER_SLOTS; i++)
-        if (k->workers[i].pid)
-            drain(&k->workers[i]);
+    drain_all(k, SIGTERM);
 }
 
 void workers_on_exit(struct keeper *k, uint32_t index)
@@ -328,7 +339,7 @@ void workers_stop(struct keeper *k, bool leave_judge)
     uint64_t until = clock_boot_ms() + DRAIN_MS;
 
     signin_stop(k);
-    workers_drain_all(k);
+    drain_all(k, SIGINT);
     while (any_running(k) && clock_boot_ms() < until)
         poll(NULL, 0, 5);
     for (int i = 0; i < WORKER_SLOTS; i++)
@@ -336,6 +347,7 @@ void workers_stop(struct keeper *k, bool leave_judge)
             pidfd_send_signal(k->workers[i].pidfd, SIGKILL, NULL, 0);
     while (any_running(k))
         poll(NULL, 0, 5);
+    gate_stop(k);
     if (k->judge.pid && !leave_judge) {
         pidfd_send_signal(k->judge.pidfd, SIGKILL, NULL, 0);
         end_judge(k);

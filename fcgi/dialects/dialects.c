@@ -23,8 +23,5 @@ const struct dialect health_dialect = {
 };
 
 const struct dialect *const all_dialects[] = {
-    &health_dialect,
-    &metrics_dialect,
-    &execute_dialect,
-    NULL,
+    &health_dialect, &metrics_dialect, &executor_dialect, &execute_dialect, NULL,
 };

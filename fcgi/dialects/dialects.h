@@ -5,6 +5,7 @@
 #include "fcgi/router.h"
 
 extern const struct dialect health_dialect;
+extern const struct dialect executor_dialect;
 extern const struct dialect execute_dialect; /* last: it takes any path that ends in /execute */
 
 extern const struct dialect *const all_dialects[]; /* NULL-terminated */

@@ -14,7 +14,6 @@
 #include "cove/text.h"
 #include "fcgi/core.h"
 #include "fcgi/dialects/dialects.h"
-#include "fcgi/policy_live.h"
 
 enum { SHOWN_BYTES = 100 }; /* of a command in a message */
 
@@ -48,7 +47,6 @@ static int reply_forbidden(struct request *req, struct reply *rep, const char *c
 
     rep->status = 400;
     req->note.cause = arena_printf(&req->arena, "policy: %s", verdict->rule);
-    core_count(req->core, COUNT_REFUSALS, 1);
     reply_open(rep, NULL);
     reply_bool(rep, "success", false);
     reply_str(rep, "error", text, strlen(text));
@@ -235,37 +233,6 @@ static void reply_outcome(struct request *req, struct reply *rep, const char *sa
 
 /* ------------------------------------------------------------------ /execute */
 
-/* The first command the policy refuses, or NULL. All are judged before one runs. */
-static const char *find_forbidden(const struct policy *policy, const struct policy_query *query,
-                                  const struct json_strings *commands, struct policy_result *ret)
-{
-    for (size_t i = 0; i < commands->count; i++) {
-        const char *command = commands->items[i];
-
-        policy_check(policy, query, command, strlen(command), ret);
-        if (ret->denied)
-            return command;
-    }
-    return NULL;
-}
-
-static void audit_refusal(struct request *req, const struct policy_query *query,
-                          const char *project, const char *command,
-                          const struct policy_result *verdict)
-{
-    struct keeper_audit_entry entry = {
-        .event = "refused",
-        .dialect = query->dialect,
-        .tenant = req->tenant,
-        .project = project,
-        .rule = verdict->rule,
-        .form = policy_form_name(verdict->form),
-        .command = command,
-    };
-
-    core_audit(req->core, &entry);
-}
-
 static int run_in_sandbox(struct request *req, struct reply *rep, const struct execute_args *args,
                           const struct policy_filter *filter, struct cove_err *e)
 {
@@ -286,29 +253,26 @@ static int run_in_sandbox(struct request *req, struct reply *rep, const struct e
 static int execute(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct execute_args args = { 0 };
-    struct policy_query query = {
-        .dialect = "execute",
-        .tenant = req->tenant,
-        .template = req->core->config->template,
-    };
-    struct policy_result verdict;
-    struct policy_filter filter;
-    struct live_ref *policy;
-    const char *forbidden;
+    struct core_permit permit;
     int rc;
 
     req->note.operation = "execute";
-    if (execute_decode(req, req->core->config, &args, e) < 0 ||
-        core_policy_get(req->core, &policy, e) < 0)
+    if (execute_decode(req, req->core->config, &args, e) < 0)
         return -1;
-    forbidden = find_forbidden(policy_set_policy(policy->value), &query, &args.commands, &verdict);
-    if (forbidden) {
-        audit_refusal(req, &query, args.project, forbidden, &verdict);
-        rc = reply_forbidden(req, rep, forbidden, &verdict);
-    } else if ((rc = policy_set_filter(policy->value, &query, &filter, e)) == 0) {
-        rc = run_in_sandbox(req, rep, &args, &filter, e);
-    }
-    live_put(policy);
+    struct core_ask ask = {
+        .dialect = DIALECT_EXECUTE,
+        .tenant = req->tenant,
+        .project = args.project,
+        .commands = args.commands.items,
+        .count = args.commands.count,
+    };
+    if (core_permit_get(req->core, &ask, &permit, e) < 0)
+        return -1;
+    if (permit.forbidden)
+        rc = reply_forbidden(req, rep, permit.forbidden, &permit.verdict);
+    else
+        rc = run_in_sandbox(req, rep, &args, &permit.filter, e);
+    core_permit_put(&permit);
     return rc;
 }
 

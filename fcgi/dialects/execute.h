@@ -7,8 +7,6 @@
 
 struct cove_config;
 
-enum { PROJECT_MAX_BYTES = 128, ENV_MAX_BYTES = 64 * 1024 };
-
 struct execute_args {
     const char *action; /* NULL = not given */
     const char *project;

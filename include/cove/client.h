@@ -41,6 +41,13 @@ struct keeper_audit_entry { /* NULL = "" */
 };
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e);
 
+/* ------------------------------------------------------------------ the gate */
+
+/* COVE_CONFLICT: the project has a port already, which is the whole message. */
+int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
+              struct cove_err *e);
+int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e);
+
 /* ------------------------------------------------------------------ a sandbox */
 
 enum {
@@ -125,6 +132,9 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
                   struct cove_err *e);
 int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32_t flags,
                   struct box_stat *ret, struct cove_err *e);
+/* The thing itself, a link included, with its target ("" if it is none). */
+int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
+                       char ret_target[MSG_PATH_MAX], struct cove_err *e);
 /* BOX_MKDIR, BOX_REMOVE, BOX_CHMOD, BOX_RENAME (with `to`). */
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e);

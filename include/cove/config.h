@@ -45,10 +45,18 @@ struct cove_config {
     uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
     uint64_t reuse_ms, lifetime_ms;
 
+    /* network of sandboxes */
+    char network[16];                           /* none, egress, allow */
+    char network_range[32];                     /* a /16 */
+    char network_allow[512], network_deny[512]; /* IPv4 addresses and ranges, space-separated */
+    char network_dns[256];
+
     /* limits of a sandbox */
     uint64_t memory_max_bytes;
     uint64_t pids_max;
-    uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
+    uint64_t cpu_percent;    /* 100 = one cpu, 0 = no quota */
+    uint64_t disk_max_bytes; /* 0 = no limit */
+    uint64_t inodes_max;
     uint64_t open_files_max;
     uint64_t file_max_bytes;
 
@@ -62,6 +70,13 @@ struct cove_config {
     uint64_t output_max_bytes;
     uint64_t commands_max;      /* in one request */
     uint64_t command_max_bytes; /* one command's text */
+
+    /* the executor dialect */
+    uint64_t executor_timeout_ms; /* of /run and /run_streaming */
+    uint64_t log_max_bytes;       /* kept of a background process's output */
+    uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
+    uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */
+    char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);

@@ -18,6 +18,7 @@ enum cove_code {
     COVE_METHOD,       /* right path, wrong HTTP method; msg holds the Allow list */
     COVE_UNSUPPORTED,  /* this kernel or this build cannot do it */
     COVE_INTERNAL,     /* our fault */
+    COVE_QUOTA,        /* a tenant or key has used up its share: 429 in every dialect */
     COVE_CODE_COUNT
 };
 

@@ -87,6 +87,9 @@ struct quota tenants_quota(const struct tenants *t, const char *tenant,
 
 /* ------------------------------------------------------------------ the file, for `cove key` */
 
+/* Only reading needs no lock: the file is replaced whole. One that is not there is empty. */
+int keys_load(const char *path, struct keys *ret, struct cove_err *e);
+
 struct keys_edit { /* the file, locked against other editors */
     char path[512];
     int lock_fd;
@@ -94,7 +97,6 @@ struct keys_edit { /* the file, locked against other editors */
     struct keys keys;
 };
 
-/* A file that is not there is an empty one. */
 int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e);
 void keys_edit_done(struct keys_edit *edit);
 /* Leave out the line of `drop` (or NULL), add some: one rename, whole or not at all. Comments stay.

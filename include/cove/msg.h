@@ -94,8 +94,14 @@ enum msg_type {
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
 
+    /* --- worker to gate --- */
+    GATE_BIND = 500, /* struct gate_bind -> GATE_BOUND, or COVE_CONFLICT with the bound port as its
+                        message */
+    GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE; having none is fine */
+    GATE_BOUND,      /* struct gate_bound */
+
     /* --- worker to cove-auth, one question a connection --- */
-    AUTH_ASK = 500, /* tail: user, password, address of the client -> AUTH_VERDICT */
+    AUTH_ASK = 600, /* tail: user, password, address of the client -> AUTH_VERDICT */
     AUTH_VERDICT,   /* struct auth_verdict */
 };
 
@@ -328,6 +334,26 @@ struct keeper_box {
     uint32_t index, generation; /* its slot in shared memory */
     uint32_t created;           /* 1: made (or taken from the pool) for this claim */
     uint32_t reserved;
+};
+
+/* ------------------------------------------------------------------ gate */
+
+struct gate_bind {
+    char tenant[COVE_TENANT_MAX];
+    char project[COVE_PROJECT_MAX];
+    char id[24]; /* the sandbox's */
+    uint16_t port;
+    uint16_t reserved;
+};
+
+struct gate_unbind {
+    char tenant[COVE_TENANT_MAX];
+    char project[COVE_PROJECT_MAX];
+};
+
+struct gate_bound {
+    uint16_t proxy_port; /* on this machine */
+    uint16_t reserved;
 };
 
 /* ------------------------------------------------------------------ framing (base/msg.c) */

@@ -77,6 +77,8 @@ enum state_counter {
     COUNT_LIMIT_PROCESSES,
     COUNT_BYTES_IN,
     COUNT_BYTES_OUT,
+    COUNT_PIDS_LIMIT,
+    COUNT_DISK_LIMIT,
     STATE_COUNTERS = 32
 };
 
@@ -85,7 +87,7 @@ struct state_task {        /* what one thread of a worker is at, one cache line 
     uint32_t box;
     uint32_t generation;
     uint32_t proc;
-    uint64_t since_ms; /* CLOCK_BOOTTIME */
+    uint64_t since_ms;   /* CLOCK_BOOTTIME */
     char request_id[40]; /* nginx's has 32 digits */
     char what[24];
 };

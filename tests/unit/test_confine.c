@@ -91,6 +91,11 @@ static int make_a_file(void)
     return open("/tmp/cove-confine", O_RDONLY | O_CREAT, 0600) < 0 ? errno : 0;
 }
 
+static int read_outside(void)
+{
+    return open("/", O_RDONLY | O_DIRECTORY) < 0 ? errno : 0;
+}
+
 static int run_a_program(void)
 {
     char *const argv[] = { "true", NULL };
@@ -139,6 +144,7 @@ static const struct {
     { open_inet_socket, EPERM, "no network" },
     { write_a_file, EPERM, "no file for writing" },
     { make_a_file, EPERM, "no new file" },
+    { read_outside, EACCES, "no file outside of run_dir, /etc and /usr" },
     { run_a_program, EPERM, "no execve" },
     { fork_a_process, EPERM, "no fork" },
     { make_memory_executable, EPERM, "no data made code" },
@@ -152,7 +158,7 @@ static int in_a_cage(int (*try)(void))
     pid_t pid = fork();
 
     if (pid == 0)
-        _exit(confine_self(NULL) < 0 ? 255 : try());
+        _exit(confine_self("/tmp", NULL) < 0 ? 255 : try());
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }

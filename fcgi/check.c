@@ -1,0 +1,74 @@
+/* Checks of fields that several dialects have. */
+#include "fcgi/check.h"
+
+#include <string.h>
+
+#include "cove/text.h"
+
+static bool is_control(const char *s, size_t len)
+{
+    unsigned char c = (unsigned char)*s;
+
+    return c < ' ' || c == 127 || (len == 2 && c == 0xC2 && (unsigned char)s[1] < 0xA0);
+}
+
+int check_project(const char *field, const char *name, struct cove_err *e)
+{
+    size_t left = strlen(name);
+
+    if (left == 0)
+        return cove_fail(e, COVE_INVALID, "%s: must not be empty", field);
+    if (left > PROJECT_MAX_BYTES)
+        return cove_fail(e, COVE_INVALID, "%s: longer than %d bytes", field, PROJECT_MAX_BYTES);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return cove_fail(e, COVE_INVALID, "%s: must not be '.' or '..'", field);
+    while (left > 0) {
+        size_t len = text_utf8_seq(name, left);
+
+        if (len == 0)
+            return cove_fail(e, COVE_INVALID, "%s: must be valid UTF-8", field);
+        if (is_control(name, len))
+            return cove_fail(e, COVE_INVALID, "%s: must not contain control characters", field);
+        if (*name == '/' || *name == '\\')
+            return cove_fail(e, COVE_INVALID, "%s: must not contain '%c'", field, *name);
+        name += len;
+        left -= len;
+    }
+    return 0;
+}
+
+int check_cwd(const char *cwd, struct cove_err *e)
+{
+    if (cwd && *cwd != '/')
+        return cove_fail(e, COVE_INVALID, "cwd: must begin with '/'");
+    return 0;
+}
+
+static bool is_env_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    static const char all[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+    return *name && strchr(letters, *name) && name[strspn(name, all)] == '\0';
+}
+
+int check_env(struct arena *a, const struct json_map *env, const char *const **ret,
+              struct cove_err *e)
+{
+    const char **strings = arena_alloc(a, (env->count + 1) * sizeof(*strings));
+    size_t total = 0;
+
+    for (size_t i = 0; i < env->count; i++) {
+        const struct pair *p = &env->items[i];
+
+        if (!is_env_name(p->name))
+            return cove_fail(e, COVE_INVALID,
+                             "env: '%.60s' is not a name of letters, digits and '_'", p->name);
+        strings[i] = arena_printf(a, "%s=%s", p->name, p->value);
+        total += strlen(strings[i]) + 1;
+    }
+    if (total > ENV_MAX_BYTES)
+        return cove_fail(e, COVE_INVALID, "env: %zu bytes are more than %d", total, ENV_MAX_BYTES);
+    *ret = strings;
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* Checks that dialects share, for fields that mean the same in all of them. A message begins with
+ * the field's name. */
+#ifndef COVE_FCGI_CHECK_H
+#define COVE_FCGI_CHECK_H
+
+#include "cove/err.h"
+#include "fcgi/json.h"
+
+enum {
+    PROJECT_MAX_BYTES = 128,
+    ENV_MAX_BYTES = 64 * 1024,
+    ENV_MAX_COUNT = 256,
+    TIMEOUT_MAX_S = 86400 * 7
+};
+
+/* A project is a name that people see in logs and listings, never a path. */
+int check_project(const char *field, const char *name, struct cove_err *e);
+
+/* NULL is fine: the user's home. */
+int check_cwd(const char *cwd, struct cove_err *e);
+
+/* Names as a shell takes them. *ret is "K=V" strings in the arena, NULL-terminated. */
+int check_env(struct arena *a, const struct json_map *env, const char *const **ret,
+              struct cove_err *e);
+
+#endif

@@ -1,0 +1,120 @@
+/* Background processes: started here, kept by the sandbox's init, so they and their logs outlive
+ * every worker. */
+#include <signal.h>
+#include <string.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "fcgi/caller.h"
+#include "fcgi/core.h"
+
+enum {
+    REPORT_MS = 2000
+}; /* init has this long to tell of an end it knows or was told to bring about */
+
+int core_spawn(struct core_session *s, const struct core_spawn *args, struct box_spawned *ret,
+               struct cove_err *e)
+{
+    const struct cove_config *config = s->core->config;
+    struct spawn_args spawn = {
+        .user = args->user,
+        .cwd = args->cwd,
+        .label = args->label,
+        .argv = args->argv,
+        .env = args->env,
+        .flags = SPAWN_LOG | SPAWN_RECORD | (args->keep_stdin ? SPAWN_STDIN : 0) |
+                 (args->filter->exec_time ? SPAWN_NOTIFY : 0),
+        .context = args->dialect,
+        .stdin_fd = -1,
+        .stdout_fd = -1,
+        .stderr_fd = -1,
+        .filter_fd = args->filter->fd,
+        .log_bytes = config->log_max_bytes,
+        .max_open_files = config->open_files_max,
+        .max_file_bytes = config->file_max_bytes,
+    };
+
+    if (caller_may_spawn(s->core, s->tenant, e) < 0)
+        return -1;
+    if (box_spawn(&s->conn, &spawn, ret, NULL, e) < 0)
+        return -1;
+    core_count(s->core, COUNT_SPAWNS, 1);
+    return 0;
+}
+
+/* Until init has told the end of `proc`. Other events on this conversation are nobody's. */
+static int await_end(struct core_session *s, uint32_t proc, struct cove_end *ret,
+                     struct cove_err *e)
+{
+    uint64_t until = clock_boot_ms() + REPORT_MS, now;
+
+    while ((now = clock_boot_ms()) < until) {
+        struct box_event event;
+        int n = box_next_event(&s->conn, (int)(until - now), &event, e);
+
+        if (n < 0)
+            return -1;
+        if (n > 0 && event.kind == BOX_EVENT_EXITED && event.exited.proc == proc) {
+            *ret = event.exited.end;
+            return 0;
+        }
+    }
+    return cove_fail(e, COVE_GONE, "the sandbox does not answer");
+}
+
+int core_proc_find(struct core_session *s, const char *label, struct core_proc *ret,
+                   struct cove_err *e)
+{
+    struct box_log_opened opened;
+    struct core_proc p;
+    int ring;
+
+    if (!*label)
+        return cove_fail(e, COVE_NOT_FOUND, "process ''");
+    /* Its log is what every such process has, and the question is answered by label. */
+    if (box_log(&s->conn, 0, label, &opened, &ring, e) < 0)
+        return -1;
+    cove_close(ring);
+    p = (struct core_proc){ .proc = opened.proc, .running = opened.running };
+    if (!p.running &&
+        (box_wait(&s->conn, p.proc, NULL, e) < 0 || await_end(s, p.proc, &p.end, e) < 0))
+        return -1;
+    *ret = p;
+    return 0;
+}
+
+int core_proc_kill(struct core_session *s, struct core_proc *p, struct cove_err *e)
+{
+    struct box_signal order = {
+        .proc = p->proc,
+        .scope = SIGNAL_TREE,
+        .signo = SIGKILL,
+        .cause = END_KILLED,
+    };
+
+    if (box_wait(&s->conn, p->proc, NULL, e) < 0 || box_signal(&s->conn, &order, NULL, e) < 0)
+        return -1;
+    if (await_end(s, p->proc, &p->end, e) < 0)
+        return -1;
+    p->running = false;
+    return 0;
+}
+
+int core_proc_signal(struct core_session *s, const struct core_proc *p, int signo,
+                     struct cove_err *e)
+{
+    struct box_signal order = { .proc = p->proc, .scope = SIGNAL_GROUP, .signo = signo };
+
+    return box_signal(&s->conn, &order, NULL, e);
+}
+
+/* What it left running goes with it: nobody could name that any more. */
+int core_proc_forget(struct core_session *s, const struct core_proc *p, struct cove_err *e)
+{
+    struct box_signal order = { .proc = p->proc, .scope = SIGNAL_TREE, .signo = SIGKILL };
+
+    if (box_forget(&s->conn, p->proc, NULL, e) < 0)
+        return -1;
+    box_signal(&s->conn, &order, NULL, NULL); /* its tree can be named without its record */
+    return 0;
+}

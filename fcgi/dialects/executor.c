@@ -1,0 +1,192 @@
+/*
+ * The executor dialect: commands, files, background processes and a port of one sandbox, as in its
+ * document (docs/api/executor.yaml). What the document does not have is marked as an extension.
+ */
+#include "fcgi/dialects/executor.h"
+
+#include <string.h>
+
+#include "cove/dialect.h"
+#include "cove/text.h"
+#include "fcgi/check.h"
+#include "fcgi/dialects/dialects.h"
+
+#define DEFAULT_PROJECT "default"
+#define PORT_OF_OLD     8080 /* where the document's own server listens: 8080-ID.DOMAIN */
+
+static const struct route executor_routes[] = {
+    /* command execution */
+    { POST, "/run", executor_run, ROUTE_LONG },
+    { POST, "/run_streaming", executor_run_streaming, ROUTE_LONG },
+    /* file operations */
+    { POST, "/write_file", executor_write_file, 0 },
+    { POST, "/read_file", executor_read_file, 0 },
+    { POST, "/delete_file", executor_delete_file, 0 },
+    { POST, "/make_dir", executor_make_dir, 0 },
+    { POST, "/delete_dir", executor_delete_dir, ROUTE_LONG },
+    { POST, "/list_dir", executor_list_dir, 0 },
+    { GET, "/raw_file", executor_get_raw, ROUTE_LONG },             /* extension */
+    { PUT, "/raw_file", executor_put_raw, ROUTE_LONG | ROUTE_RAW }, /* extension */
+    /* port management */
+    { POST, "/bind_port", executor_bind_port, 0 },
+    { POST, "/unbind_port", executor_unbind_port, 0 },
+    /* background processes */
+    { POST, "/start_process", executor_start, 0 },
+    { GET, "/list_processes", executor_list, 0 },
+    { POST, "/kill_process", executor_kill, 0 },
+    { GET | POST, "/process_logs_streaming", executor_logs, ROUTE_LONG },
+    { POST, "/signal_process", executor_signal, 0 },        /* extension */
+    { POST, "/process_stdin", executor_stdin, ROUTE_LONG }, /* extension */
+    { POST, "/remove_process", executor_remove, 0 },        /* extension */
+};
+
+/* ------------------------------------------------------------------ bad news */
+
+static const struct error_reply error_replies[] = {
+    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
+    { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
+    { COVE_CONFLICT, 409 },  { COVE_TOO_LARGE, 413 },    { COVE_BUSY, 503 },
+    { COVE_INTERNAL, 500 }, /* last: also what unknown codes become */
+};
+
+static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    (void)req;
+    rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", false);
+    reply_str(rep, "error", e->msg, strlen(e->msg));
+    reply_close(rep);
+}
+
+int executor_fail(struct cove_err *e)
+{
+    if (e->code == COVE_NOT_FOUND)
+        e->code = COVE_INVALID;
+    return -1;
+}
+
+void executor_reply_success(struct reply *rep)
+{
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", true);
+}
+
+/* ------------------------------------------------------------------ which sandbox */
+
+static int open_by_host(struct request *req, const char *id, struct core_session *ret,
+                        struct cove_err *e)
+{
+    req->note.sandbox = id;
+    return core_session_open_id(req->core, req->tenant, id, ret, e);
+}
+
+/* The id of 8080-ID.DOMAIN, or NULL. */
+static const char *host_id(struct request *req)
+{
+    char id[COVE_ID_LEN + 1];
+    unsigned port;
+
+    if (!request_host_box(req, &port, id) || port != PORT_OF_OLD)
+        return NULL;
+    return arena_strdup(&req->arena, id);
+}
+
+const char *executor_project(struct request *req)
+{
+    const char *id = host_id(req), *given = request_param(req, "HTTP_X_PROJECT_ID");
+
+    return id ? id : *given ? given : DEFAULT_PROJECT;
+}
+
+int executor_open(struct request *req, struct core_session *ret, struct cove_err *e)
+{
+    const char *id = host_id(req), *project = executor_project(req);
+
+    if (id)
+        return open_by_host(req, id, ret, e);
+    if (check_project("X-Project-Id", project, e) < 0)
+        return -1;
+    req->note.project = arena_strdup(&req->arena, project);
+    if (core_session_open(req->core, req->tenant, project, ret, e) < 0)
+        return -1;
+    req->note.sandbox = arena_strdup(&req->arena, ret->box.id);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ a command */
+
+static const struct json_field command_fields[] = {
+    JSON_STR(struct executor_command, cmd, "cmd", JSON_REQUIRED, SIZE_MAX / 2),
+    JSON_STR(struct executor_command, cwd, "cwd", JSON_OPTIONAL, MSG_PATH_MAX - 1),
+    JSON_STR_MAP(struct executor_command, env, "env", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
+    JSON_INT(struct executor_command, timeout_s, "timeout", JSON_OPTIONAL, 1, TIMEOUT_MAX_S),
+    JSON_BOOL(struct executor_command, keep_stdin, "stdin", JSON_OPTIONAL),
+    JSON_END,
+};
+
+static int decode_command(struct request *req, struct executor_command *ret, struct cove_err *e)
+{
+    uint64_t max = req->core->config->command_max_bytes;
+
+    *ret = (struct executor_command){ 0 };
+    if (json_decode(req, command_fields, ret, e) < 0)
+        return -1;
+    if (ret->cwd && !*ret->cwd)
+        ret->cwd = NULL; /* "" is how some clients say "not given" */
+    if (strlen(ret->cmd) == 0)
+        return cove_fail(e, COVE_INVALID, "cmd: must not be empty");
+    if (strlen(ret->cmd) > max)
+        return cove_fail(e, COVE_INVALID, "cmd: %zu bytes are more than %llu", strlen(ret->cmd),
+                         (unsigned long long)max);
+    if (check_cwd(ret->cwd, e) < 0)
+        return -1;
+    return check_env(&req->arena, &ret->env, &ret->env_strings, e);
+}
+
+static void reply_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
+{
+    const char *text = arena_printf(&req->arena,
+                                    "🚨 Forbidden command detected: \"%s\". "
+                                    "This operation is not allowed for security reasons.",
+                                    p->forbidden);
+
+    rep->status = 403;
+    req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", false);
+    reply_str(rep, "error", text, strlen(text));
+    reply_num(rep, "code", 1);
+    reply_str(rep, "rule", p->verdict.rule, strlen(p->verdict.rule));
+    reply_str(rep, "reason", p->verdict.reason, strlen(p->verdict.reason));
+    reply_close(rep);
+}
+
+int executor_take_command(struct request *req, struct reply *rep, struct executor_command *ret,
+                          struct core_permit *ret_permit, struct cove_err *e)
+{
+    if (decode_command(req, ret, e) < 0)
+        return -1;
+    struct core_ask ask = {
+        .dialect = DIALECT_EXECUTOR,
+        .tenant = req->tenant,
+        .project = executor_project(req),
+        .commands = &ret->cmd,
+        .count = 1,
+    };
+    if (core_permit_get(req->core, &ask, ret_permit, e) < 0)
+        return -1;
+    if (!ret_permit->forbidden)
+        return 0;
+    reply_forbidden(req, rep, ret_permit);
+    core_permit_put(ret_permit);
+    return 1;
+}
+
+const struct dialect executor_dialect = {
+    .name = "executor",
+    .base = "",
+    .routes = executor_routes,
+    .route_count = ARRAY_SIZE(executor_routes),
+    .on_error = on_error,
+};

@@ -1,0 +1,50 @@
+/* The executor dialect between its files: executor.c has the routes, the others a chapter of the
+ * document each. */
+#ifndef COVE_FCGI_EXECUTOR_H
+#define COVE_FCGI_EXECUTOR_H
+
+#include "fcgi/core.h"
+#include "fcgi/json.h"
+#include "fcgi/reply.h"
+
+struct executor_command { /* /run, /run_streaming, /start_process */
+    const char *cmd;
+    const char *cwd; /* NULL = the user's home */
+    struct json_map env;
+    int64_t timeout_s; /* 0 = as configured */
+    bool keep_stdin;
+    const char *const *env_strings; /* "K=V", made from env */
+};
+
+/* The body, checked, and the policy's word on it. Returns 1 when it was refused: the reply is made.
+ */
+int executor_take_command(struct request *req, struct reply *rep, struct executor_command *ret,
+                          struct core_permit *ret_permit, struct cove_err *e);
+
+/* The sandbox a request means: by host name 8080-ID.DOMAIN, by X-Project-Id, or the project
+ * `default`. */
+int executor_open(struct request *req, struct core_session *ret, struct cove_err *e);
+
+/* The project a request means; with a host name, the sandbox's id: a name of its own. */
+const char *executor_project(struct request *req);
+
+/* A path or a process that is not there is a wrong parameter: the document knows no 404. Returns
+ * -1. */
+int executor_fail(struct cove_err *e);
+
+/* {"success":true, ... and what the caller adds before reply_close() */
+void executor_reply_success(struct reply *rep);
+
+typedef int executor_handler(struct request *req, struct reply *rep, struct cove_err *e);
+
+executor_handler executor_run, executor_run_streaming; /* executor_run.c */
+executor_handler executor_write_file, executor_read_file,
+    executor_delete_file; /* executor_files.c */
+executor_handler executor_make_dir, executor_delete_dir, executor_list_dir;
+executor_handler executor_bind_port, executor_unbind_port;     /* executor_ports.c */
+executor_handler executor_put_raw, executor_get_raw;           /* executor_raw.c */
+executor_handler executor_start, executor_list, executor_kill; /* executor_procs.c */
+executor_handler executor_signal, executor_stdin, executor_remove;
+executor_handler executor_logs; /* executor_logs.c */
+
+#endif

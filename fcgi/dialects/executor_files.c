@@ -1,0 +1,243 @@
+/* Files and directories, as JSON. Large ones and those that are no text: executor_raw.c, or
+ * "encoding": "base64". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fcgi/base64.h"
+#include "fcgi/dialects/executor.h"
+
+enum { ENTRIES_MAX = 100000 };
+
+struct file_args {
+    const char *path;
+    const char *content;
+    const char *encoding; /* NULL or "utf-8": text; "base64" */
+    bool parents;
+};
+
+#define ANY_LENGTH (SIZE_MAX / 2) /* the body's own limit holds */
+
+static const struct json_field path_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_STR(struct file_args, encoding, "encoding", JSON_OPTIONAL, 16),
+    JSON_END,
+};
+
+static const struct json_field write_fields[] = {
+    JSON_STR(struct file_args, content, "content", JSON_REQUIRED, ANY_LENGTH),
+    JSON_BOOL(struct file_args, parents, "parents", JSON_OPTIONAL),
+    JSON_END,
+};
+
+static bool is_base64(const struct file_args *args)
+{
+    return args->encoding && strcmp(args->encoding, "base64") == 0;
+}
+
+static int decode_path(struct request *req, struct file_args *ret, struct cove_err *e)
+{
+    *ret = (struct file_args){ 0 };
+    if (json_decode(req, path_fields, ret, e) < 0)
+        return -1;
+    if (!*ret->path)
+        return cove_fail(e, COVE_INVALID, "path: must not be empty");
+    if (ret->encoding && strcmp(ret->encoding, "utf-8") != 0 && !is_base64(ret))
+        return cove_fail(e, COVE_INVALID, "encoding: must be utf-8 or base64");
+    return 0;
+}
+
+static int reply_success(struct reply *rep)
+{
+    executor_reply_success(rep);
+    reply_close(rep);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ /write_file */
+
+static int write_whole(struct core_session *s, const struct file_args *args, const char *bytes,
+                       size_t len, struct cove_err *e)
+{
+    struct core_file file;
+    int rc;
+
+    if (core_file_create(s, s->core->config->user, args->path, args->parents, &file, e) < 0)
+        return -1;
+    rc = core_file_write(&file, bytes, len, e) < 0 || core_file_commit(&file, e) < 0 ? -1 : 0;
+    core_file_done(&file);
+    return rc;
+}
+
+int executor_write_file(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct core_session session;
+    struct file_args args;
+    const char *bytes;
+    size_t len;
+    int rc;
+
+    req->note.operation = "write_file";
+    if (decode_path(req, &args, e) < 0 || json_decode(req, write_fields, &args, e) < 0)
+        return -1;
+    bytes = args.content;
+    len = strlen(bytes);
+    if (is_base64(&args) && !(bytes = base64_decode(&req->arena, args.content, &len)))
+        return cove_fail(e, COVE_INVALID, "content: is not base64");
+    if (executor_open(req, &session, e) < 0)
+        return -1;
+    rc = write_whole(&session, &args, bytes, len, e);
+    core_session_close(&session);
+    return rc < 0 ? executor_fail(e) : reply_success(rep);
+}
+
+/* ------------------------------------------------------------------ /read_file */
+
+int executor_read_file(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct core_session session;
+    struct file_args args;
+    struct buf content;
+    int rc;
+
+    req->note.operation = "read_file";
+    if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
+        return -1;
+    buf_init(&content, req->core->config->output_max_bytes);
+    rc = core_file_read(&session, req->core->config->user, args.path, &content, e);
+    core_session_close(&session);
+    if (rc == 0) {
+        reply_open(rep, NULL);
+        if (is_base64(&args)) {
+            const char *text = base64_encode(&req->arena, content.data, content.len);
+
+            reply_str(rep, "content", text, strlen(text));
+            reply_str(rep, "encoding", "base64", 6);
+        } else {
+            reply_str(rep, "content", content.data, content.len);
+        }
+        reply_close(rep);
+    }
+    buf_done(&content);
+    return rc < 0 ? executor_fail(e) : 0;
+}
+
+/* ------------------------------------------------------------------ /delete_file, /make_dir,
+ * /delete_dir */
+
+static int delete_file(struct core_session *s, const char *user, const char *path,
+                       struct cove_err *e)
+{
+    return core_remove(s, user, path, 0, e);
+}
+
+/* As rm -rf: what is not there need not go. */
+static int delete_dir(struct core_session *s, const char *user, const char *path,
+                      struct cove_err *e)
+{
+    if (core_remove(s, user, path, FILE_DIR | FILE_RECURSIVE, e) == 0)
+        return 0;
+    return e->code == COVE_NOT_FOUND ? 0 : -1;
+}
+
+static int change(struct request *req, struct reply *rep,
+                  int (*verb)(struct core_session *, const char *, const char *, struct cove_err *),
+                  struct cove_err *e)
+{
+    struct core_session session;
+    struct file_args args;
+    int rc;
+
+    if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
+        return -1;
+    rc = verb(&session, req->core->config->user, args.path, e);
+    core_session_close(&session);
+    return rc < 0 ? executor_fail(e) : reply_success(rep);
+}
+
+int executor_delete_file(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    req->note.operation = "delete_file";
+    return change(req, rep, delete_file, e);
+}
+
+int executor_make_dir(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    req->note.operation = "make_dir";
+    return change(req, rep, core_make_dir, e);
+}
+
+int executor_delete_dir(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    req->note.operation = "delete_dir";
+    return change(req, rep, delete_dir, e);
+}
+
+/* ------------------------------------------------------------------ /list_dir */
+
+struct names {
+    struct arena *arena;
+    const char **items;
+    size_t count, room;
+};
+
+static int add_name(void *arg, const char *name, const struct box_stat *st, const char *target)
+{
+    struct names *n = arg;
+
+    (void)st;
+    (void)target;
+    if (n->count == ENTRIES_MAX)
+        return 1;
+    if (n->count == n->room) {
+        size_t room = n->room ? 2 * n->room : 64;
+        const char **more = reallocarray(n->items, room, sizeof(*more));
+
+        if (!more)
+            return 1;
+        n->items = more;
+        n->room = room;
+    }
+    n->items[n->count++] = arena_strdup(n->arena, name);
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void reply_names(struct reply *rep, const struct names *n)
+{
+    reply_open(rep, NULL);
+    buf_add_str(&rep->body, "\"entries\":[");
+    for (size_t i = 0; i < n->count; i++) {
+        if (i > 0)
+            buf_add_char(&rep->body, ',');
+        buf_add_json_str(&rep->body, n->items[i], strlen(n->items[i]));
+    }
+    buf_add_char(&rep->body, ']');
+    if (n->count == ENTRIES_MAX)
+        reply_bool(rep, "truncated", true);
+    reply_close(rep);
+}
+
+int executor_list_dir(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct names names = { .arena = &req->arena };
+    struct core_session session;
+    struct file_args args;
+    int rc;
+
+    req->note.operation = "list_dir";
+    if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
+        return -1;
+    rc = box_list(&session.conn, req->core->config->user, args.path, add_name, &names, e);
+    core_session_close(&session);
+    if (rc == 0) {
+        if (names.count > 0)
+            qsort(names.items, names.count, sizeof(*names.items), by_name);
+        reply_names(rep, &names);
+    }
+    free(names.items);
+    return rc < 0 ? executor_fail(e) : 0;
+}

@@ -1,0 +1,96 @@
+/* One port of the sandbox, reachable from outside through the gate. */
+#include <string.h>
+
+#include "cove/text.h"
+#include "fcgi/dialects/executor.h"
+
+struct port_args {
+    const char *text;
+    int64_t number;
+};
+
+static const struct json_field text_fields[] = {
+    JSON_STR(struct port_args, text, "port", JSON_REQUIRED, 16),
+    JSON_END,
+};
+
+static const struct json_field number_fields[] = {
+    JSON_INT(struct port_args, number, "port", JSON_REQUIRED, 1, 65535),
+    JSON_END,
+};
+
+/* A string in the document; a number is what many would send. */
+static int decode_port(struct request *req, uint16_t *ret, struct cove_err *e)
+{
+    struct port_args args = { 0 };
+    struct cove_err ignored;
+    uint64_t port;
+
+    if (json_decode(req, number_fields, &args, &ignored) == 0) {
+        *ret = (uint16_t)args.number;
+        return 0;
+    }
+    if (json_decode(req, text_fields, &args, e) < 0)
+        return -1;
+    if (text_parse_u64(args.text, &port, &ignored) < 0 || port < 1 || port > 65535)
+        return cove_fail(e, COVE_INVALID, "port: '%.16s' is not a number from 1 to 65535",
+                         args.text);
+    *ret = (uint16_t)port;
+    return 0;
+}
+
+static void reply_conflict(struct reply *rep, const char *current)
+{
+    static const char text[] = "Port already bound";
+
+    rep->status = 409;
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", false);
+    reply_str(rep, "error", text, strlen(text));
+    reply_str(rep, "current_port", current, strlen(current));
+    reply_close(rep);
+}
+
+static void reply_bound(struct request *req, struct reply *rep, uint16_t port, uint16_t proxy_port)
+{
+    static const char message[] = "Port binding configured";
+    const char *text = arena_printf(&req->arena, "%u", port);
+
+    executor_reply_success(rep);
+    reply_str(rep, "message", message, strlen(message));
+    reply_str(rep, "port", text, strlen(text));
+    reply_num(rep, "proxy_port", proxy_port);
+    reply_close(rep);
+}
+
+int executor_bind_port(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct core_session session;
+    uint16_t port = 0, proxy_port = 0;
+
+    req->note.operation = "bind_port";
+    if (decode_port(req, &port, e) < 0 || executor_open(req, &session, e) < 0)
+        return -1;
+    core_session_close(&session); /* the gate has its own way in; the sandbox is there now */
+    if (core_port_bind(&session, executor_project(req), port, &proxy_port, e) == 0) {
+        reply_bound(req, rep, port, proxy_port);
+        return 0;
+    }
+    if (e->code != COVE_CONFLICT)
+        return -1;
+    reply_conflict(rep, e->msg);
+    return 0;
+}
+
+int executor_unbind_port(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    static const char message[] = "Port binding removed";
+
+    req->note.operation = "unbind_port";
+    if (core_port_unbind(req->core, req->tenant, executor_project(req), e) < 0)
+        return -1;
+    executor_reply_success(rep);
+    reply_str(rep, "message", message, strlen(message));
+    reply_close(rep);
+    return 0;
+}

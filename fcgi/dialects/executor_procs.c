@@ -1,0 +1,341 @@
+/* Background processes: started, listed, killed; and told, fed and forgotten (extensions). */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/dialect.h"
+#include "cove/text.h"
+#include "fcgi/base64.h"
+#include "fcgi/dialects/executor.h"
+
+#define SHELL_WORDS                                                                                \
+    "/bin/sh -c " /* how init shows what we start: the rest is what the client sent */
+
+enum { ID_MAX = 128, PAGE_MAX = 10000 };
+
+/* ------------------------------------------------------------------ status */
+
+static const char *status_of(bool running, const struct cove_end *end)
+{
+    if (running)
+        return "running";
+    if (end->cause == END_KILLED)
+        return "killed";
+    return end_exit_code(end) == 0 ? "completed" : "failed";
+}
+
+/* ------------------------------------------------------------------ /start_process */
+
+static int start(struct request *req, struct reply *rep, const struct executor_command *c,
+                 const struct policy_filter *filter, struct cove_err *e)
+{
+    const char *const argv[] = { "/bin/sh", "-c", c->cmd, NULL };
+    char id[COVE_UUID_LEN + 1];
+    struct core_spawn args = {
+        .argv = argv,
+        .env = c->env_strings,
+        .user = req->core->config->user,
+        .cwd = c->cwd,
+        .label = id,
+        .filter = filter,
+        .dialect = DIALECT_EXECUTOR,
+        .keep_stdin = c->keep_stdin,
+    };
+    struct core_session session;
+    struct box_spawned spawned;
+    int rc;
+
+    text_new_uuid(id);
+    if (executor_open(req, &session, e) < 0)
+        return -1;
+    rc = core_spawn(&session, &args, &spawned, e);
+    core_session_close(&session);
+    if (rc < 0) {
+        cove_context(e, "Failed to start process");
+        return executor_fail(e);
+    }
+    rep->status = 201;
+    reply_open(rep, NULL);
+    reply_str(rep, "id", id, strlen(id));
+    reply_num(rep, "pid", spawned.pid);
+    reply_str(rep, "status", "running", 7);
+    reply_close(rep);
+    return 0;
+}
+
+int executor_start(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct executor_command command;
+    struct core_permit permit;
+    int rc;
+
+    req->note.operation = "start_process";
+    rc = executor_take_command(req, rep, &command, &permit, e);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    rc = start(req, rep, &command, &permit.filter, e);
+    core_permit_put(&permit);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ /list_processes */
+
+struct listing {
+    struct reply *rep;
+    const char
+        *after; /* the page begins behind this one; NULL once it was seen, or from the start */
+    uint64_t left;
+    size_t count;
+    bool more;
+    char last[ID_MAX + 1];
+};
+
+static void reply_time(struct reply *rep, const char *name, uint64_t unix_ms)
+{
+    char text[32];
+
+    text_format_time(unix_ms, text);
+    reply_str(rep, name, text, strlen(text));
+}
+
+static void reply_end(struct reply *rep, const struct cove_end *end)
+{
+    char reason[160];
+
+    end_describe(end, reason, sizeof(reason));
+    reply_num(rep, "exit_code", end_exit_code(end));
+    reply_time(rep, "ended", end->ended_unix_ms);
+    if (*reason)
+        reply_str(rep, "reason", reason, strlen(reason));
+}
+
+static void reply_process(struct reply *rep, const struct box_proc *p, const char *id,
+                          const char *command)
+{
+    const char *status = status_of(p->running, &p->end);
+    size_t prefix = strlen(SHELL_WORDS);
+
+    if (strncmp(command, SHELL_WORDS, prefix) == 0)
+        command += prefix;
+    buf_add_char(&rep->body, '{');
+    reply_str(rep, "id", id, strlen(id));
+    reply_num(rep, "pid", p->pid);
+    reply_str(rep, "status", status, strlen(status));
+    reply_str(rep, "command", command, strlen(command));
+    reply_time(rep, "started", p->end.started_unix_ms);
+    reply_num(rep, "cpu_ms", (long long)(p->cpu_us / 1000));
+    if (p->running)
+        reply_num(rep, "memory_bytes", (long long)p->memory_bytes);
+    else
+        reply_end(rep, &p->end);
+    reply_close(rep);
+}
+
+/* Those with a name and a log are somebody's background processes; the rest are commands of a
+ * request. */
+static int list_one(void *arg, const struct box_proc *p, const char *label, const char *command)
+{
+    struct listing *l = arg;
+
+    if (!*label || !(p->flags & SPAWN_RECORD) || !(p->flags & SPAWN_LOG))
+        return 0;
+    if (l->after) {
+        l->after = strcmp(l->after, label) == 0 ? NULL : l->after;
+        return 0;
+    }
+    if (l->left == 0) {
+        l->more = true;
+        return 1;
+    }
+    l->left--;
+    if (l->count++ > 0)
+        buf_add_char(&l->rep->body, ',');
+    text_copy(l->last, sizeof(l->last), label);
+    reply_process(l->rep, p, label, command);
+    return 0;
+}
+
+int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    const char *limit = request_query(req, "limit");
+    struct listing l = { .rep = rep, .after = request_query(req, "after"), .left = PAGE_MAX };
+    struct core_session session;
+    int rc;
+
+    req->note.operation = "list_processes";
+    if (limit && (text_parse_u64(limit, &l.left, e) < 0 || l.left < 1 || l.left > PAGE_MAX))
+        return cove_fail(e, COVE_INVALID, "limit: must be a number from 1 to %d", PAGE_MAX);
+    if (executor_open(req, &session, e) < 0)
+        return -1;
+    reply_open(rep, NULL);
+    buf_add_str(&rep->body, "\"processes\":[");
+    rc = box_procs(&session.conn, list_one, &l, e);
+    core_session_close(&session);
+    buf_add_char(&rep->body, ']');
+    if (l.more)
+        reply_str(rep, "next", l.last, strlen(l.last));
+    reply_close(rep);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ one process, by id */
+
+struct proc_args {
+    const char *id;
+    const char *signal;
+    const char *data, *encoding;
+    bool close;
+};
+
+static const struct json_field id_fields[] = {
+    JSON_STR(struct proc_args, id, "id", JSON_REQUIRED, ID_MAX),
+    JSON_END,
+};
+
+/* Opens the session when the process is there; the caller closes it. */
+static int find(struct request *req, struct proc_args *args, struct core_session *session,
+                struct core_proc *ret, struct cove_err *e)
+{
+    if (json_decode(req, id_fields, args, e) < 0 || executor_open(req, session, e) < 0)
+        return -1;
+    if (core_proc_find(session, args->id, ret, e) == 0)
+        return 0;
+    core_session_close(session);
+    if (e->code == COVE_NOT_FOUND || e->code == COVE_INVALID)
+        return cove_fail(e, COVE_INVALID, "process not found: %.128s", args->id);
+    return -1;
+}
+
+static int fail_not_running(const struct core_proc *p, struct cove_err *e)
+{
+    return cove_fail(e, COVE_INVALID, "process is not running (status: %s)",
+                     status_of(p->running, &p->end));
+}
+
+static int reply_message(struct reply *rep, const char *message)
+{
+    executor_reply_success(rep);
+    reply_str(rep, "message", message, strlen(message));
+    reply_close(rep);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ /kill_process */
+
+int executor_kill(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct proc_args args = { 0 };
+    struct core_session session;
+    struct core_proc p;
+    int rc;
+
+    req->note.operation = "kill_process";
+    if (find(req, &args, &session, &p, e) < 0)
+        return -1;
+    rc = p.running ? core_proc_kill(&session, &p, e) : fail_not_running(&p, e);
+    if (rc == 0 && p.end.cause != END_KILLED)
+        rc = fail_not_running(&p, e); /* it was quicker */
+    core_session_close(&session);
+    return rc < 0 ? -1 : reply_message(rep, "Process killed successfully");
+}
+
+/* ------------------------------------------------------------------ /signal_process (extension) */
+
+static const struct json_field signal_fields[] = {
+    JSON_STR(struct proc_args, signal, "signal", JSON_REQUIRED, 16),
+    JSON_END,
+};
+
+/* "TERM", "SIGTERM" or "15"; 0 if it is none. */
+static int signal_number(const char *name)
+{
+    char *end;
+    long number = strtol(name, &end, 10);
+
+    if (*name && !*end)
+        return number >= 1 && number <= SIGRTMAX ? (int)number : 0;
+    if (strncmp(name, "SIG", 3) == 0)
+        name += 3;
+    for (int i = 1; i < NSIG; i++)
+        if (sigabbrev_np(i) && strcmp(sigabbrev_np(i), name) == 0)
+            return i;
+    return 0;
+}
+
+int executor_signal(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct proc_args args = { 0 };
+    struct core_session session;
+    struct core_proc p;
+    int rc, signo;
+
+    req->note.operation = "signal_process";
+    if (json_decode(req, signal_fields, &args, e) < 0)
+        return -1;
+    signo = signal_number(args.signal);
+    if (!signo)
+        return cove_fail(e, COVE_INVALID, "signal: '%.16s' is no signal", args.signal);
+    if (find(req, &args, &session, &p, e) < 0)
+        return -1;
+    rc = p.running ? core_proc_signal(&session, &p, signo, e) : fail_not_running(&p, e);
+    core_session_close(&session);
+    return rc < 0 ? -1 : reply_message(rep, "Signal sent");
+}
+
+/* ------------------------------------------------------------------ /process_stdin (extension) */
+
+static const struct json_field stdin_fields[] = {
+    JSON_STR(struct proc_args, data, "data", JSON_OPTIONAL, SIZE_MAX / 2),
+    JSON_STR(struct proc_args, encoding, "encoding", JSON_OPTIONAL, 16),
+    JSON_BOOL(struct proc_args, close, "close", JSON_OPTIONAL),
+    JSON_END,
+};
+
+int executor_stdin(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct proc_args args = { .data = "", .encoding = "utf-8" };
+    struct core_session session;
+    struct core_proc p;
+    const char *bytes;
+    size_t len, written;
+    int rc;
+
+    req->note.operation = "process_stdin";
+    if (json_decode(req, stdin_fields, &args, e) < 0)
+        return -1;
+    bytes = args.data;
+    len = strlen(bytes);
+    if (strcmp(args.encoding, "base64") == 0 &&
+        !(bytes = base64_decode(&req->arena, args.data, &len)))
+        return cove_fail(e, COVE_INVALID, "data: is not base64");
+    if (find(req, &args, &session, &p, e) < 0)
+        return -1;
+    rc = p.running ? core_proc_stdin(&session, &p, bytes, len, args.close, &written, e)
+                   : fail_not_running(&p, e);
+    core_session_close(&session);
+    if (rc < 0)
+        return -1;
+    executor_reply_success(rep);
+    reply_num(rep, "bytes", (long long)written);
+    reply_close(rep);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ /remove_process (extension) */
+
+int executor_remove(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct proc_args args = { 0 };
+    struct core_session session;
+    struct core_proc p;
+    int rc;
+
+    req->note.operation = "remove_process";
+    if (find(req, &args, &session, &p, e) < 0)
+        return -1;
+    rc = p.running ? cove_fail(e, COVE_INVALID, "process is running: kill it first")
+                   : core_proc_forget(&session, &p, e);
+    core_session_close(&session);
+    return rc < 0 ? -1 : reply_message(rep, "Process removed");
+}

@@ -1,0 +1,289 @@
+/* /run answers when the command has ended, /run_streaming tells each line as it is written. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/dialect.h"
+#include "fcgi/dialects/executor.h"
+#include "fcgi/lines.h"
+#include "fcgi/sse.h"
+
+static struct run_args run_args_of(const struct request *req, const struct executor_command *c,
+                                   const struct policy_filter *filter, const char *const *argv)
+{
+    const struct cove_config *config = req->core->config;
+    uint64_t asked_ms = (uint64_t)c->timeout_s * 1000, limit_ms = config->executor_timeout_ms;
+
+    return (struct run_args){
+        .argv = argv,
+        .user = config->user,
+        .cwd = c->cwd,
+        .env = c->env_strings,
+        .timeout_ms = asked_ms && asked_ms < limit_ms ? asked_ms : limit_ms,
+        .max_open_files = config->open_files_max,
+        .max_file_bytes = config->file_max_bytes,
+        .filter_fd = filter->fd,
+        .exec_time = filter->exec_time,
+        .dialect = DIALECT_EXECUTOR,
+        .client_fd = req->client_fd,
+    };
+}
+
+/* How a run that did not end well reads. */
+static const char *failure_text(struct request *req, const struct cove_end *end)
+{
+    char what[160];
+
+    if (end->cause == END_OWN && end->signal == 0)
+        return "Non-zero exit code"; /* the document's words */
+    end_describe(end, what, sizeof(what));
+    return arena_strdup(&req->arena, what);
+}
+
+static void note_end(struct request *req, const struct cove_end *end)
+{
+    if (end->cause != END_OWN)
+        req->note.cause = end_cause_name(end->cause);
+}
+
+/* ------------------------------------------------------------------ /run */
+
+struct collected {
+    struct buf out[2]; /* by enum run_stream */
+};
+
+static int collect(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
+                   size_t len)
+{
+    struct collected *c = arg;
+
+    (void)offset;
+    return buf_add(&c->out[stream], bytes, len);
+}
+
+static int status_of(const struct cove_end *end)
+{
+    return end->cause == END_GONE ? 500 : end->cause == END_CLIENT ? 499 : 200;
+}
+
+static void reply_run(struct request *req, struct reply *rep, const struct cove_end *end,
+                      const struct collected *c)
+{
+    int code = end_exit_code(end);
+    const char *failure = code != 0 ? failure_text(req, end) : NULL;
+
+    rep->status = status_of(end);
+    reply_open(rep, NULL);
+    reply_str(rep, "stdout", c->out[RUN_STDOUT].data, c->out[RUN_STDOUT].len);
+    reply_str(rep, "stderr", c->out[RUN_STDERR].data, c->out[RUN_STDERR].len);
+    if (failure)
+        reply_str(rep, "error", failure, strlen(failure));
+    reply_num(rep, "code", code);
+    if (end->cause == END_OUTPUT)
+        reply_bool(rep, "truncated", true);
+    if (end->cause != END_OWN)
+        reply_str(rep, "cause", end_cause_name(end->cause), strlen(end_cause_name(end->cause)));
+    reply_close(rep);
+    note_end(req, end);
+}
+
+static int run_and_reply(struct request *req, struct reply *rep, const struct executor_command *c,
+                         const struct policy_filter *filter, struct cove_err *e)
+{
+    const char *const argv[] = { "/bin/sh", "-c", c->cmd, NULL };
+    struct run_args args = run_args_of(req, c, filter, argv);
+    struct core_session session;
+    struct run_result result;
+    struct collected collected;
+    int rc;
+
+    if (executor_open(req, &session, e) < 0)
+        return -1;
+    args.output_max_bytes = req->core->config->output_max_bytes;
+    args.sink = collect;
+    args.sink_arg = &collected;
+    buf_init(&collected.out[0], args.output_max_bytes);
+    buf_init(&collected.out[1], args.output_max_bytes);
+    rc = core_run(&session, &args, &result, e) < 0 ? executor_fail(e) : 0;
+    core_session_close(&session);
+    if (rc == 0)
+        reply_run(req, rep, &result.end, &collected);
+    buf_done(&collected.out[0]);
+    buf_done(&collected.out[1]);
+    return rc;
+}
+
+int executor_run(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct executor_command command;
+    struct core_permit permit;
+    int rc;
+
+    req->note.operation = "run";
+    rc = executor_take_command(req, rep, &command, &permit, e);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    rc = run_and_reply(req, rep, &command, &permit.filter, e);
+    core_permit_put(&permit);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ /run_streaming */
+
+struct stream {
+    struct request *req;
+    struct reply *rep;
+    struct lines lines[2]; /* by enum run_stream */
+    enum run_stream now;
+    uint64_t events;
+    bool keep; /* the command goes on without its client */
+    bool gone; /* and the client has left */
+};
+
+static void begin_event(struct stream *s, const char *name)
+{
+    char id[24];
+
+    snprintf(id, sizeof(id), "%llu", (unsigned long long)++s->events);
+    sse_event(s->rep, id, name);
+}
+
+/* What to tell the run loop: go on, or kill. */
+static int verdict(struct stream *s, int rc)
+{
+    if (rc == 0)
+        return 0;
+    s->gone = true;
+    buf_clear(&s->rep->body);
+    return s->keep ? 0 : -1;
+}
+
+static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
+{
+    struct stream *s = arg;
+
+    begin_event(s, "output");
+    reply_str(s->rep, "stream", s->now == RUN_STDOUT ? "stdout" : "stderr", 6);
+    reply_str(s->rep, "data", text, len);
+    if (goes_on)
+        reply_bool(s->rep, "partial", true);
+    sse_event_end(s->rep);
+    return sse_flush_some(s->rep, s->req);
+}
+
+/* All lines of what was read leave together: nothing waits for more to come. */
+static int tell_output(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
+                       size_t len)
+{
+    struct stream *s = arg;
+    int rc;
+
+    (void)offset;
+    if (s->gone)
+        return s->keep ? 0 : -1;
+    s->now = stream;
+    rc = lines_feed(&s->lines[stream], bytes, len, tell_line, s);
+    if (rc == 0 && s->rep->body.len > 0)
+        rc = reply_flush(s->rep, s->req);
+    return verdict(s, rc);
+}
+
+static int tell_idle(void *arg)
+{
+    struct stream *s = arg;
+
+    return s->gone ? 0 : verdict(s, sse_heartbeat(s->rep, s->req));
+}
+
+static void tell_error(struct stream *s, const char *text)
+{
+    begin_event(s, "error");
+    reply_str(s->rep, "error", text, strlen(text));
+    sse_event_end(s->rep);
+}
+
+static void tell_end(struct stream *s, const struct cove_end *end)
+{
+    int code = end_exit_code(end);
+
+    for (int i = 0; i < 2; i++) {
+        s->now = i;
+        lines_end(&s->lines[i], tell_line, s);
+    }
+    note_end(s->req, end);
+    if (end->cause == END_GONE) {
+        tell_error(s, failure_text(s->req, end));
+        return;
+    }
+    begin_event(s, "complete");
+    reply_num(s->rep, "code", code);
+    reply_bool(s->rep, "error", code != 0);
+    if (end->cause != END_OWN) {
+        const char *text = failure_text(s->req, end);
+
+        reply_str(s->rep, "cause", end_cause_name(end->cause), strlen(end_cause_name(end->cause)));
+        reply_str(s->rep, "message", text, strlen(text));
+    }
+    sse_event_end(s->rep);
+}
+
+/* From here on bad news is an event: the head has left. */
+static void stream_run(struct stream *s, struct core_session *session, struct run_args *args)
+{
+    struct run_result result;
+    struct cove_err e;
+
+    lines_init(&s->lines[0]);
+    lines_init(&s->lines[1]);
+    sse_begin(s->rep, s->req);
+    if (core_run(session, args, &result, &e) < 0) {
+        s->req->note.cause = cove_code_name(e.code);
+        tell_error(s, e.msg);
+    } else {
+        tell_end(s, &result.end);
+    }
+    if (!s->gone)
+        reply_flush(s->rep, s->req);
+    lines_done(&s->lines[0]);
+    lines_done(&s->lines[1]);
+}
+
+static int open_and_stream(struct request *req, struct reply *rep, const struct executor_command *c,
+                           const struct policy_filter *filter, struct cove_err *e)
+{
+    const char *const argv[] = { "/bin/sh", "-c", c->cmd, NULL };
+    struct run_args args = run_args_of(req, c, filter, argv);
+    struct stream s = {
+        .req = req,
+        .rep = rep,
+        .keep = strcmp(req->core->config->on_disconnect, "keep") == 0,
+    };
+    struct core_session session;
+
+    if (executor_open(req, &session, e) < 0)
+        return -1;
+    args.output_max_bytes =
+        UINT64_MAX; /* nothing gathers: a client that reads slowly slows the command */
+    args.client_fd = s.keep ? -1 : req->client_fd;
+    args.sink = tell_output;
+    args.idle = tell_idle;
+    args.idle_ms = SSE_IDLE_MS;
+    args.sink_arg = &s;
+    stream_run(&s, &session, &args);
+    core_session_close(&session);
+    return 0;
+}
+
+int executor_run_streaming(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct executor_command command;
+    struct core_permit permit;
+    int rc;
+
+    req->note.operation = "run_streaming";
+    rc = executor_take_command(req, rep, &command, &permit, e);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    rc = open_and_stream(req, rep, &command, &permit.filter, e);
+    core_permit_put(&permit);
+    return rc;
+}

@@ -1,0 +1,32 @@
+/*
+ * From chunks to lines: what a process writes comes in pieces of any size, and streams tell it line
+ * by line. A line above the bound is told in pieces, cut between characters, each but the last
+ * marked as going on.
+ */
+#ifndef COVE_FCGI_LINES_H
+#define COVE_FCGI_LINES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/buf.h"
+
+enum { LINE_MAX_BYTES = 32 * 1024 };
+
+struct lines {
+    struct buf held; /* of a line whose end has not come */
+    uint64_t offset; /* in the stream, of the first byte that was not told yet */
+    bool inside;     /* pieces of this line have been told */
+};
+
+/* Without its line feed (and a carriage return before it). Non-zero: stop. */
+typedef int (*lines_fn)(void *arg, const char *text, size_t len, bool goes_on);
+
+void lines_init(struct lines *l);
+void lines_done(struct lines *l);
+
+int lines_feed(struct lines *l, const char *bytes, size_t len, lines_fn each, void *arg);
+/* Nothing more comes (or a gap does): a last line without a line feed is told too. */
+int lines_end(struct lines *l, lines_fn each, void *arg);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * Server-Sent Events: a reply that goes on. An event is made in the reply's body with the same
+ * calls as any JSON and leaves with reply_flush(), one for all that is there at that moment.
+ *
+ *     sse_event(rep, "7", "output");
+ *     reply_str(rep, "data", text, len);
+ *     sse_event_end(rep);
+ */
+#ifndef COVE_FCGI_SSE_H
+#define COVE_FCGI_SSE_H
+
+#include "fcgi/reply.h"
+
+enum {
+    SSE_IDLE_MS = 15000, /* a comment after this much silence: proxies cut what looks dead */
+    SSE_BATCH_BYTES = 48 * 1024, /* no more than this waits for a flush */
+};
+
+void sse_begin(struct reply *rep, const struct request *req);
+void sse_event(struct reply *rep, const char *id, const char *name);
+void sse_event_end(struct reply *rep);
+/* -1: the client is gone. */
+int sse_heartbeat(struct reply *rep, const struct request *req);
+/* Flush if much has gathered. */
+int sse_flush_some(struct reply *rep, const struct request *req);
+
+#endif

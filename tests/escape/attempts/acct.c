@@ -1,0 +1,8 @@
+// class: kernel
+// promise: accounting is not switched
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_acct, NULL));
+}

@@ -1,0 +1,11 @@
+// class: kernel
+// promise: the clock's speed is not changed
+#include "attempt.h"
+#include <sys/timex.h>
+
+int main(void)
+{
+    struct timex t = { .modes = ADJ_TICK, .tick = 10000 };
+
+    return TRY(adjtimex(&t));
+}

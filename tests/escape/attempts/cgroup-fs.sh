@@ -1,0 +1,3 @@
+# class: proc
+# promise: there is no cgroup tree to write to
+echo $$ > /sys/fs/cgroup/cgroup.procs || echo $$ > /sys/fs/cgroup/unified/cgroup.procs

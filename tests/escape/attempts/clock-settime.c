@@ -1,0 +1,12 @@
+// class: kernel
+// promise: the clock is not set
+#include "attempt.h"
+#include <time.h>
+
+int main(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return TRY(clock_settime(CLOCK_REALTIME, &now));
+}

@@ -1,0 +1,10 @@
+// class: kernel
+// promise: the kernel's log is not read
+#include "attempt.h"
+
+int main(void)
+{
+    char text[4096];
+
+    return TRY(syscall(SYS_syslog, 3, text, sizeof(text)));
+}

@@ -1,0 +1,8 @@
+// class: kernel
+// promise: files of others are not watched
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_fanotify_init, 0, 0));
+}

@@ -1,0 +1,8 @@
+// class: kernel
+// promise: no module is loaded from a file
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_finit_module, 0, "", 0));
+}

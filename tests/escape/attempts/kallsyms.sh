@@ -1,0 +1,4 @@
+# class: proc
+# promise: no kernel addresses
+# weak: opens
+grep -q . /proc/kallsyms

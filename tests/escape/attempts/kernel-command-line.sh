@@ -1,0 +1,4 @@
+# class: proc
+# promise: the kernel's command line is not told
+# weak: opens
+grep . /proc/cmdline

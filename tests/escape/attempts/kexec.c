@@ -1,0 +1,8 @@
+// class: kernel
+// promise: no other kernel is started
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_kexec_load, 0, 0, NULL, 0));
+}

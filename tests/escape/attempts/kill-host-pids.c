@@ -1,0 +1,10 @@
+// class: processes
+// promise: no signal reaches a process of the host
+#include "attempt.h"
+
+int main(void)
+{
+    int pid = atoi(world("DECOY_PID"));
+
+    return TRY(kill(pid, SIGKILL));
+}

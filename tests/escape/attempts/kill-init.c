@@ -1,0 +1,13 @@
+// class: processes
+// promise: init does not die of a signal from inside
+#include "attempt.h"
+
+int main(void)
+{
+    kill(1, SIGKILL);
+    kill(1, SIGTERM);
+    kill(1, SIGSEGV);
+    usleep(50000);
+    errno = EPERM;
+    return refused("we are still here");
+}

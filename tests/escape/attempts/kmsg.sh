@@ -1,0 +1,3 @@
+# class: proc
+# promise: the kernel's log is not read through /proc
+timeout 1 head -c 64 /proc/kmsg | grep -q .

@@ -1,0 +1,3 @@
+# class: proc
+# promise: the audit id of another is not taken
+echo 0 > /proc/1/loginuid

@@ -1,0 +1,3 @@
+# class: files
+# promise: what all sandboxes share is not written through (the runner looks)
+echo owned > "/usr/bin/$TOKEN_NAME"; exit 1

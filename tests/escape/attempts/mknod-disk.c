@@ -1,0 +1,8 @@
+// class: devices
+// promise: no block device is made
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mknod("/workspace/disk", S_IFBLK | 0666, makedev(254, 0)));
+}

@@ -1,0 +1,4 @@
+# class: proc
+# promise: modules, disks and interrupts of the host are not listed
+# weak: opens
+cat /proc/partitions /proc/diskstats /proc/interrupts /proc/modules 2>/dev/null | grep -q .

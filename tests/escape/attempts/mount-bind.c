@@ -1,0 +1,9 @@
+// class: mounts
+// promise: no folder is bound over another
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mount("/proc", "/mnt", NULL, MS_BIND, NULL));
+}

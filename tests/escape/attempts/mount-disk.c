@@ -1,0 +1,8 @@
+// class: mounts
+// promise: the host's disk is not mounted
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mount("/dev/vda", "/mnt", "ext4", MS_RDONLY, NULL));
+}

@@ -1,0 +1,9 @@
+// class: mounts
+// promise: the new mount API is closed: fsopen
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(fsopen("tmpfs", 0));
+}

@@ -1,0 +1,9 @@
+// class: mounts
+// promise: the new mount API is closed: fspick
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(fspick(AT_FDCWD, "/dev/shm", 0));
+}

@@ -1,0 +1,9 @@
+// class: mounts
+// promise: the new mount API is closed: move_mount
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(move_mount(AT_FDCWD, "/dev/shm", AT_FDCWD, "/mnt", 0));
+}

@@ -1,0 +1,8 @@
+// class: mounts
+// promise: the root is not exchanged
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_pivot_root, "/", "/"));
+}

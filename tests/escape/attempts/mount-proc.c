@@ -1,0 +1,9 @@
+// class: mounts
+// promise: there is no second /proc without masks
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mount("proc", "/mnt", "proc", 0, NULL));
+}

@@ -1,0 +1,8 @@
+// class: mounts
+// promise: /proc/sys stays read-only
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND, NULL));
+}

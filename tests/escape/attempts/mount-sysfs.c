@@ -1,0 +1,8 @@
+// class: mounts
+// promise: /sys of the host is not mounted
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mount("sysfs", "/mnt", "sysfs", 0, NULL));
+}

@@ -1,0 +1,9 @@
+// class: mounts
+// promise: no file system is mounted inside
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(mount("none", "/mnt", "tmpfs", 0, NULL));
+}

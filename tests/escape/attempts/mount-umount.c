@@ -1,0 +1,8 @@
+// class: mounts
+// promise: masks over /proc are not taken off
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(umount2("/proc/kallsyms", MNT_DETACH));
+}

@@ -1,0 +1,3 @@
+# class: proc
+# promise: memory types are not set
+[ -w /proc/mtrr ] && [ ! -c /proc/mtrr ] && echo nonsense > /proc/mtrr

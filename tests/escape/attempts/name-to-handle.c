@@ -1,0 +1,14 @@
+// class: kernel
+// promise: no handle of a file is told
+#include "attempt.h"
+
+int main(void)
+{
+    struct {
+        struct file_handle h;
+        unsigned char bytes[128];
+    } h = { .h.handle_bytes = 128 };
+    int id;
+
+    return TRY(name_to_handle_at(AT_FDCWD, "/usr", &h.h, &id, 0));
+}

@@ -1,0 +1,3 @@
+# class: proc
+# promise: the limit of namespaces is not lifted
+echo 1000 > /proc/sys/user/max_user_namespaces

@@ -1,0 +1,7 @@
+# class: ipc
+# promise: abstract sockets of another sandbox are not reached
+exec python3 - <<'END'
+import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect("\0neighbour-" + os.environ["TOKEN_NAME"])
+END

@@ -1,0 +1,8 @@
+// class: identity
+// promise: no process takes the cpu before all others
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(setpriority(PRIO_PROCESS, 0, -20));
+}

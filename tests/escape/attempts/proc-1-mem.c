@@ -1,0 +1,10 @@
+// class: processes
+// promise: init's memory is not opened
+// as: root
+// weak: opens
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(open("/proc/1/mem", O_RDWR));
+}

@@ -1,0 +1,10 @@
+// class: identity
+// promise: limits are not raised again
+#include "attempt.h"
+
+int main(void)
+{
+    struct rlimit r = { 1 << 20, 1 << 20 };
+
+    return TRY(setrlimit(RLIMIT_NOFILE, &r));
+}

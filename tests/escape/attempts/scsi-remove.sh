@@ -1,0 +1,3 @@
+# class: proc
+# promise: no disk is taken away through /proc/scsi
+echo 'scsi remove-single-device 9 9 9 9' > /proc/scsi/scsi

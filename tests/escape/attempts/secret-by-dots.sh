@@ -1,0 +1,3 @@
+# class: files
+# promise: no number of .. leaves the root
+cat "/../../../../../../../..$SECRET" "/workspace/../../../..$SECRET"

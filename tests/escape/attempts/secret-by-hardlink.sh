@@ -1,0 +1,3 @@
+# class: files
+# promise: no hard link to a file of the host
+ln "$SECRET" /tmp/h && cat /tmp/h

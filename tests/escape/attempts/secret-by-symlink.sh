@@ -1,0 +1,3 @@
+# class: files
+# promise: a symlink resolves inside
+ln -sf "$SECRET" /tmp/l; ln -sf "/proc/1/root$SECRET" /tmp/m; cat /tmp/l || cat /tmp/m

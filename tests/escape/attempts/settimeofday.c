@@ -1,0 +1,11 @@
+// class: kernel
+// promise: the clock is not set the older way
+#include "attempt.h"
+
+int main(void)
+{
+    struct timeval now;
+
+    gettimeofday(&now, NULL);
+    return TRY(settimeofday(&now, NULL));
+}

@@ -1,0 +1,8 @@
+// class: network
+// promise: other families stay closed: can
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(socket(AF_CAN, SOCK_RAW, 1));
+}

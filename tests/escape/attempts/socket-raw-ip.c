@@ -1,0 +1,10 @@
+// class: network
+// promise: no raw IP
+// weak: opens
+#include "attempt.h"
+#include <netinet/in.h>
+
+int main(void)
+{
+    return TRY(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+}

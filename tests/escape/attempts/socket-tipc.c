@@ -1,0 +1,8 @@
+// class: network
+// promise: other families stay closed: tipc
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(socket(AF_TIPC, SOCK_STREAM, 0));
+}

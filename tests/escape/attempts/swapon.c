@@ -1,0 +1,8 @@
+// class: kernel
+// promise: no swap is switched
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_swapoff, "/swapfile"));
+}

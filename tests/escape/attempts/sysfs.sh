@@ -1,0 +1,3 @@
+# class: proc
+# promise: there is no /sys
+ls /sys/* >/dev/null

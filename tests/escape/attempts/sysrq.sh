@@ -1,0 +1,3 @@
+# class: proc
+# promise: no sysrq
+echo h > /proc/sysrq-trigger && [ ! -c /proc/sysrq-trigger ]

@@ -1,0 +1,3 @@
+# class: proc
+# promise: timers of the host are not listed
+grep -q . /proc/timer_list

@@ -1,0 +1,10 @@
+// class: devices
+// promise: nothing is typed into a terminal
+#include "attempt.h"
+
+int main(void)
+{
+    int pty = open("/dev/ptmx", O_RDWR | O_NOCTTY);
+
+    return pty < 0 ? refused("ptmx") : TRY(ioctl(pty, TIOCSTI, "x"));
+}

@@ -1,0 +1,9 @@
+// class: identity
+// promise: ids outside of the sandbox's range cannot be taken
+// as: root
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(SYS_setresuid, 1000000, 1000000, 1000000));
+}

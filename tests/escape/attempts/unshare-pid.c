@@ -1,0 +1,8 @@
+// class: namespaces
+// promise: no new namespace: pid
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(unshare(CLONE_NEWPID));
+}

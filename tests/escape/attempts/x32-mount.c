@@ -1,0 +1,8 @@
+// class: kernel
+// promise: x32 numbers are no way round the filter
+#include "attempt.h"
+
+int main(void)
+{
+    return TRY(syscall(0x40000000 + 272 /* unshare */, CLONE_NEWUSER));
+}

@@ -1,0 +1,94 @@
+"""The wall holds, and the suite that says so can fail."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from cove import TOP, alive, read, wait_for
+import escape
+
+ENOUGH = 80
+
+
+@pytest.fixture(scope="module")
+def attempts():
+    return escape.load_all()
+
+
+@pytest.fixture(scope="module")
+def program(attempts, tmp_path_factory):
+    return escape.compile_all(attempts, tmp_path_factory.mktemp("attempts"))
+
+
+@pytest.fixture
+def open_server(make_server, tmp_path):
+    """An instance whose policy refuses nothing."""
+    def make(**settings):
+        (tmp_path / "policy.conf").write_text(escape.POLICY)
+        return make_server(policy_file=str(tmp_path / "policy.conf"), memory_max="256M", pids_max="128", **settings)
+    return make
+
+
+def test_no_attempt_escapes(open_server, attempts, program, capsys):
+    results = escape.run_all(open_server(), attempts, program)
+    with capsys.disabled():
+        print("\n" + escape.summary(results))
+    assert len(attempts) >= ENOUGH
+    assert not [str(r) for r in results if r.evidence]
+
+
+# ------------------------------------------------------------------ the suite can fail
+
+WEAKNESSES = ("seccomp,caps,landlock,namespaces,proc", "seccomp,landlock,net,ipc,uts,proc")
+
+
+@pytest.fixture(scope="module")
+def weak_build():
+    """coved and cove-init with the switch; the other programs are those of the ordinary build."""
+    where = f"{TOP}/.cove/build-weak"
+    os.makedirs(where, exist_ok=True)
+    if not os.path.exists(f"{where}/Makefile"):
+        subprocess.run([f"{TOP}/configure", "-q", "--enable-weak-for-tests"], cwd=where, check=True,
+                       stderr=subprocess.DEVNULL)
+    subprocess.run(["make", "-s", "-j2", "coved", "cove-init"], cwd=where, check=True, stdout=subprocess.DEVNULL)
+    for name in ("cove-worker", "cove-judge"):
+        if not os.path.lexists(f"{where}/{name}"):
+            os.symlink(f"{TOP}/.cove/inst/libexec/cove/{name}", f"{where}/{name}")
+    return where
+
+
+def weaken(server, build, layers):
+    """The same instance, nginx and configuration, under a keeper with holes."""
+    keeper = server.keeper_pid
+    os.kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not alive(keeper), what="the end of the keeper")
+    with open(f"{server.dir}/log/coved.log", "a") as log:
+        subprocess.Popen([f"{build}/coved", "-c", f"{server.dir}/conf/cove.conf", "-o", f"libexec_dir={build}"],
+                         stderr=log, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+                         env={**os.environ, "COVE_WEAK": layers})
+    wait_for(lambda: server.request("GET", "/health").status == 200, 15, "the weak keeper")
+
+
+def test_a_weakened_build_is_found_out(open_server, attempts, program, weak_build, capsys):
+    openings = [a for a in attempts if a.opens_when_weak]
+    escaped = set()
+    for layers in WEAKNESSES:
+        server = open_server()
+        weaken(server, weak_build, layers)
+        escaped |= {r.attempt.name for r in escape.run_all(server, openings, program, ("root",)) if r.evidence}
+    with capsys.disabled():
+        print(f"\nof {len(openings)} attempts that need a weak wall, {len(escaped)} escape from one")
+    assert len(escaped) >= 10
+    assert sorted(a.name for a in openings if a.name not in escaped) == [], "marked 'weak: opens' and yet refused"
+
+
+@pytest.mark.parametrize("name", ["sbin/coved", "libexec/cove/cove-init"])
+def test_an_ordinary_build_does_not_know_the_switch(name):
+    with open(f"{TOP}/.cove/inst/{name}", "rb") as f:
+        assert b"COVE_WEAK" not in f.read()
+
+
+def test_every_attempt_is_listed_in_the_security_document(attempts):
+    text = read(f"{TOP}/docs/SECURITY.md")
+    assert not [a.name for a in attempts if f"`{a.name}`" not in text]

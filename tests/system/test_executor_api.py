@@ -1,0 +1,73 @@
+"""docs/api/executor.yaml describes what the code serves, neither more nor less."""
+import re
+
+import pytest
+
+from cove import TOP, read
+
+yaml = pytest.importorskip("yaml")
+
+API = yaml.safe_load(read(f"{TOP}/docs/api/executor.yaml"))
+METHODS = {"get", "put", "post", "delete", "patch"}
+
+
+def operations():
+    return {(method.upper(), path): op for path, item in API["paths"].items() for method, op in item.items()
+            if method in METHODS}
+
+
+def routes_in_code():
+    rows = re.findall(r"^    \{ ([A-Z| ]+), \"(/[^\"]*)\", ", read(f"{TOP}/fcgi/dialects/executor.c"), re.M)
+    return {(method.strip(), path) for methods, path in rows for method in methods.split("|")}
+
+
+def test_every_route_of_the_code_is_described_and_the_other_way_round():
+    assert len(routes_in_code()) > 15
+    assert set(operations()) == routes_in_code() | {("GET", "/health")}
+
+
+def test_every_field_of_the_code_is_described_and_the_other_way_round():
+    code = "".join(read(f"{TOP}/fcgi/dialects/executor{part}.c") for part in ("", "_files", "_procs", "_logs", "_ports"))
+    fields = set(re.findall(r"JSON_(?:STR|INT|BOOL|STR_MAP)\(struct \w+, \w+, \"(\w+)\"", code))
+    described = set()
+    for op in operations().values():
+        body = resolve(op.get("requestBody", {}))
+        for kind in body.get("content", {}).values():
+            described |= set(resolve(kind["schema"]).get("properties", {}))
+    assert fields == described
+
+
+def resolve(node):
+    while "$ref" in node:
+        target = API
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        node = target
+    return node
+
+
+def references(node):
+    if isinstance(node, dict):
+        yield from ([node["$ref"]] if "$ref" in node else [])
+        node = list(node.values())
+    if isinstance(node, list):
+        for item in node:
+            yield from references(item)
+
+
+def test_it_is_sound():
+    """What a linter would say: version, references, ids, and a success and a failure for each operation."""
+    assert API["openapi"].startswith("3.1") and API["info"]["title"] and API["servers"]
+    used = set(references(API))
+    for ref in used:
+        assert resolve({"$ref": ref}), ref
+    for kind, parts in API["components"].items():
+        for name in parts:
+            assert kind == "securitySchemes" or f"#/components/{kind}/{name}" in used, f"{name} is not used"
+    ids = [op["operationId"] for op in operations().values()]
+    assert len(ids) == len(set(ids))
+    for where, op in operations().items():
+        codes = {str(code)[0] for code in op["responses"]}
+        assert {"2", "4"} <= codes and op["summary"], where
+        for response in op["responses"].values():
+            assert resolve(response)["description"], where

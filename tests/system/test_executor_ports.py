@@ -1,0 +1,155 @@
+"""The executor dialect: a port of the sandbox behind the TCP proxy."""
+import contextlib
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from cove import free_port, wait_for
+from executor import Executor
+
+ECHO = r"""
+import socket, threading
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", %d)); s.listen(2048)
+def serve(c):
+    n = 0
+    while b := c.recv(65536):
+        c.sendall(b); n += len(b)
+    c.sendall(b"total %%d" %% n); c.close()
+threading.stack_size(131072)
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+"""
+
+
+@pytest.fixture
+def box(make_server):
+    server = make_server(proxy_port=free_port(), pids_max=4096, open_files_max=8192)
+    box = Executor(server, "default")
+    box.ok("/write_file", path="/tmp/echo.py", content=ECHO % 7000)
+    box.start("python3 /tmp/echo.py")
+    wait_for(lambda: box.post("/run", cmd="python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 7000))'")
+             .json["code"] == 0, 10, "the server in the sandbox")
+    return box
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def read_all(s):
+    out = b""
+    while b := s.recv(65536):
+        out += b
+    return out
+
+
+def proxy_port(box):
+    return int(box.server.settings["proxy_port"])
+
+
+def test_bind_answers_as_documented_and_a_second_is_409(box):
+    reply = box.post("/bind_port", port="7000")
+    assert reply.status == 200
+    assert reply.json == {"success": True, "message": "Port binding configured", "port": "7000",
+                          "proxy_port": proxy_port(box)}
+    reply = box.post("/bind_port", port="7001")
+    assert reply.status == 409
+    assert reply.json == {"success": False, "error": "Port already bound", "current_port": "7000"}
+    reply = box.request("POST", "/unbind_port")
+    assert reply.status == 200 and reply.json == {"success": True, "message": "Port binding removed"}
+    assert box.post("/bind_port", port="7001").status == 200
+
+
+@pytest.mark.parametrize("port", ["", "0", "65536", "x", "80 ", "-1", None, 0, 1.5])
+def test_bad_ports_are_400(server, project, port):
+    reply = Executor(server, project).post("/bind_port", port=port)
+    assert reply.status == 400 and reply.json["error"].startswith("port")
+
+
+def test_bytes_pass_both_ways_with_half_close(box):
+    box.ok("/bind_port", port="7000")
+    data = os.urandom(1 << 20) * 20
+    with connect(proxy_port(box)) as s:
+        out = []
+        reader = threading.Thread(target=lambda: out.append(read_all(s)))
+        reader.start()
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)  # the server answers after our end: only half of the connection is closed
+        reader.join(30)
+    assert out and out[0] == data + b"total %d" % len(data)
+
+
+def test_a_thousand_connections_at_once(box):
+    box.ok("/bind_port", port="7000")
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connect(proxy_port(box))) for _ in range(1000)]
+        for i, s in enumerate(socks):
+            s.sendall(b"%04d" % i)
+        for i, s in enumerate(socks):
+            assert s.recv(4, socket.MSG_WAITALL) == b"%04d" % i
+
+
+def test_where_nobody_listens_the_connection_ends_at_once_and_the_log_says_why(box):
+    box.ok("/bind_port", port="7777")
+    with connect(proxy_port(box)) as s:
+        s.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert s.recv(1) == b""
+    wait_for(lambda: [x for x in box.server.log_lines() if x.get("program") == "gate" and x.get("port") == 7777
+                      and "nothing listens" in x.get("reason", "")], 5, "the reason in the log")
+
+
+def test_after_unbind_everything_is_gone(box):
+    box.ok("/bind_port", port="7000")
+    with connect(proxy_port(box)) as s:
+        s.sendall(b"x")
+        assert s.recv(1) == b"x"
+        box.request("POST", "/unbind_port")
+        with contextlib.suppress(ConnectionResetError):
+            assert s.recv(1) == b""
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy_port(box))
+    assert box.request("POST", "/unbind_port").status == 200  # nothing bound is fine
+
+
+def test_a_binding_ends_with_its_sandbox(box):
+    box.ok("/bind_port", port="7000")
+    box.server.cleanup("default")
+
+    def refused():
+        try:
+            connect(proxy_port(box)).close()
+            return False
+        except ConnectionRefusedError:
+            return True
+    wait_for(refused, 10, "the listener's end")
+    assert box.post("/bind_port", port="7000").status == 200
+
+
+def test_other_projects_get_ports_of_the_range(box):
+    other = Executor(box.server, "other")
+    port = other.ok("/bind_port", port="7000")["proxy_port"]
+    low, high = (int(box.server.config[k]) for k in ("proxy_range_first", "proxy_range_last"))
+    assert low <= port <= high
+    foreign = Executor(box.server, "default", key=box.server.add_key("foreign"))
+    assert low <= foreign.ok("/bind_port", port="7000")["proxy_port"] <= high  # `default` of another tenant
+
+
+def test_a_killed_gate_is_replaced_and_listens_again(box):
+    box.ok("/bind_port", port="7000")
+    gate, = box.server.titles("cove: gate")
+    os.kill(gate, signal.SIGKILL)
+    wait_for(lambda: gate not in box.server.titles("cove: gate") and box.server.titles("cove: gate"), 10, "another gate")
+
+    def echoes():
+        try:
+            with connect(proxy_port(box)) as s:
+                s.sendall(b"again")
+                return s.recv(5) == b"again"
+        except ConnectionError:
+            return False
+    wait_for(echoes, 10, "the same port")

@@ -1,0 +1,88 @@
+"""Tenants are walled off from each other, and a key from what it was not made for, on every route there is."""
+import re
+
+import pytest
+
+from cove import TOP, read
+from test_front_keys import becomes, create
+
+# A body for every route; a route that is missing here fails the test below.
+BODIES = {
+    "/run": {"cmd": "cat /workspace/secret; echo ran"}, "/run_streaming": {"cmd": "cat /workspace/secret; echo ran"},
+    "/write_file": {"path": "/workspace/secret", "content": "x"}, "/read_file": {"path": "/workspace/secret"},
+    "/delete_file": {"path": "/workspace/secret"}, "/make_dir": {"path": "/workspace/d"},
+    "/delete_dir": {"path": "/workspace"}, "/list_dir": {"path": "/workspace"}, "/raw_file": None,
+    "/bind_port": {"port": 8000}, "/unbind_port": {}, "/start_process": {"cmd": "sleep 5"}, "/list_processes": None,
+    "/kill_process": {"id": "x"}, "/process_logs_streaming": {"id": "x"}, "/signal_process": {"id": "x", "signal": "TERM"},
+    "/process_stdin": {"id": "x", "data": "x"}, "/remove_process": {"id": "x"},
+}
+
+
+def routes():
+    text = read(f"{TOP}/fcgi/dialects/executor.c")
+    return re.findall(r'\{ ([A-Z |]+), "(/\w+)"', text)
+
+
+def test_every_route_is_tried():
+    assert {path for _, path in routes()} == set(BODIES)
+
+
+def call(server, methods, path, key, headers):
+    method = "POST" if "POST" in methods else methods.split(" | ")[0]
+    query = "?path=/workspace/secret" if path == "/raw_file" else ""
+    return server.request(method, path + query, BODIES[path], key=key, headers=headers)
+
+
+@pytest.fixture
+def two(make_server):
+    server = make_server()
+    mine = server.execute("shared", "echo tenant-secret > /workspace/secret; sleep 1000 & echo")
+    other = create(server, "other")
+    becomes(server, other, 200, "own")
+    return server, mine.id, other
+
+
+def test_no_route_shows_or_changes_another_tenants_sandbox(two):
+    server, sandbox, other = two
+    for methods, path in routes():
+        for headers in ({"X-Project-Id": "shared"}, {"X-Project-Id": sandbox}, {"X-Project-Id": f"sandbox_{sandbox}"},
+                        {"Host": f"8080-{sandbox}.cove.localhost"}):
+            reply = call(server, methods, path, other, headers)
+            assert b"tenant-secret" not in reply.body, (path, headers)
+            assert reply.status != 500, (path, headers, reply)
+    assert server.post("/cleanup", {"projectId": "shared"}, key=other).status == 200
+    assert server.run("shared", "cat /workspace/secret") == "tenant-secret\n", "still there, and still the same"
+    server.cleanup("shared", key=other)
+
+
+def test_a_key_for_one_project_reaches_no_other_by_any_route_or_name(two):
+    server, sandbox, _ = two
+    key = create(server, "default", "--projects", "own-*")
+    becomes(server, key, 200, "own-1")
+    for methods, path in routes():
+        for headers in ({"X-Project-Id": "shared"}, {"Host": f"8080-{sandbox}.cove.localhost"}):
+            reply = call(server, methods, path, key, headers)
+            assert reply.status in (400, 403, 404), (path, headers, reply)
+            assert b"tenant-secret" not in reply.body
+    assert server.run("shared", "cat /workspace/secret") == "tenant-secret\n"
+
+
+def test_a_key_for_one_dialect_does_not_open_another(two):
+    server, _, _ = two
+    key = create(server, "default", "--dialects", "execute")
+    becomes(server, key, 200, "d")
+    for methods, path in routes():
+        assert call(server, methods, path, key, {}).status == 403, path
+
+
+def test_background_processes_have_a_quota(make_server):
+    server = make_server(tenant_processes=2)
+    start = lambda project: server.request("POST", "/start_process", {"cmd": "sleep 1000"}, headers={"X-Project-Id": project})
+    first = start("a")
+    assert first.status == 201 and start("b").status == 201, "counted in all sandboxes together"
+    for project in ("a", "b", "c"):
+        reply = start(project)
+        assert reply.status == 429 and int(reply.headers["Retry-After"]) > 0 and "quota" in reply.json["error"]
+    assert server.request("POST", "/run", {"cmd": "true"}, headers={"X-Project-Id": "a"}).status == 200
+    assert server.request("POST", "/kill_process", {"id": first.json["id"]}, headers={"X-Project-Id": "a"}).status == 200
+    assert start("a").status == 201

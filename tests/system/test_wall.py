@@ -1,0 +1,149 @@
+"""Limits that are whole, told when they are hit, and seen from inside; layers that hold beside seccomp."""
+import json
+import os
+import re
+
+import pytest
+
+from cove import read, status_field, wait_for
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """One instance with limits small enough to reach."""
+    from conftest import new_dir, stop
+    from cove import Server
+    server = Server(new_dir(), pool=1, workers=1, command_timeout="20s", disk_max="64M", inodes_max="4096",
+                    memory_max="256M", cpu_percent="100", file_max="32M")
+    yield server.up()
+    stop(server)
+
+
+def ended(reply):
+    return reply.json.get("ended", {})
+
+
+# ------------------------------------------------------------------ disk
+
+def test_a_full_disk_is_told_with_its_figure(small, project):
+    reply = small.execute(project, "for i in 1 2 3 4; do head -c 30M /dev/zero > /workspace/f$i || exit 1; done")
+    assert reply.json["success"] is False and "No space left" in reply.json["stderr"], reply
+    assert ended(reply)["cause"] == "disk" and ended(reply)["message"] == "disk limit (64 MiB) reached", reply
+    assert small.run(project, "rm /workspace/f*; echo again > /workspace/g; cat /workspace/g") == "again\n"
+
+
+def test_files_are_counted_too(small, project):
+    reply = small.execute(project, "for i in $(seq 5000); do : > /tmp/f$i || exit 1; done")
+    assert reply.json["success"] is False and ended(reply)["cause"] == "disk", reply
+    assert small.run(project + "-other", "touch /tmp/x && echo fine") == "fine\n"
+
+
+def test_df_shows_the_limit(small, project):
+    size, inodes = small.run(project, "df --output=size -m / | tail -1; df --output=itotal / | tail -1").split()
+    assert int(size) == 64 and int(inodes) <= 4096 + 64
+
+
+def test_what_a_sandbox_wrote_is_gone_with_it(small, project):
+    reply = small.execute(project, "head -c 20M /dev/urandom > /workspace/f")
+    image = f"{small.config['state_dir']}/boxes/{reply.id}/disk.img"
+    assert os.stat(image).st_blocks * 512 < 40 << 20
+    small.cleanup(project)
+    wait_for(lambda: not os.path.exists(image), 15, "the image's end")
+    wait_for(lambda: reply.id not in read_loops(), 15, "the loop device's end")
+
+
+def read_loops():
+    return "".join(read(f"/sys/block/{d}/loop/backing_file") for d in os.listdir("/sys/block") if d.startswith("loop"))
+
+
+def test_one_file_is_limited(small, project):
+    reply = small.execute(project, "head -c 40M /dev/zero > /workspace/f")
+    assert reply.json["success"] is False and "File size limit" in reply.json["stderr"]
+    assert int(small.run(project, "stat -c %s /workspace/f")) == 32 << 20
+
+
+# ------------------------------------------------------------------ what the sandbox sees of the machine
+
+def test_memory_and_cpus_seen_inside_are_the_limits(small, project):
+    assert small.run(project, "nproc") == "1\n"
+    assert small.run(project, "grep -c ^processor /proc/cpuinfo; grep -c '^cpu[0-9]' /proc/stat") == "1\n1\n"
+    assert small.run(project, "python3 -c 'import os; print(os.cpu_count())'") == "1\n"
+    total = re.search(r"MemTotal:\s+(\d+) kB", small.run(project, "cat /proc/meminfo"))
+    assert int(total.group(1)) == 256 * 1024
+    assert small.run(project, "free -m | awk '/^Mem/ { print $2 } /^Swap/ { print $2 }'") == "256\n0\n"
+    assert small.run(project, "tail -n +2 /proc/swaps | wc -l") == "0\n"
+
+
+def test_free_memory_is_that_of_the_moment_a_command_starts(small, project):
+    free = lambda: int(re.search(r"MemFree:\s+(\d+)", small.run(project, "cat /proc/meminfo")).group(1))
+    before = free()
+    small.run(project, "head -c 25M /dev/zero > /dev/shm/x; head -c 25M /dev/zero > /dev/shm/y")
+    assert before - free() > 40 * 1024
+
+
+def test_memory_limit_reads_as_it_should(small, project):
+    reply = small.execute(project, "head -c 1G /dev/zero | tail -c 1G > /dev/null; exit ${PIPESTATUS[1]}")
+    assert reply.json["exitCode"] == 137, reply
+    assert ended(reply) and ended(reply)["message"] == "memory limit (256 MiB) reached", reply
+    assert "memory" in [line.get("cause") for line in small.log_lines() if line.get("event") == "request"]
+
+
+def test_swap_is_off(small, project):
+    init = small.init_of(small.execute(project, "true"))
+    for line in read(f"/proc/{init}/cgroup").split("\n"):
+        if ":memory:" in line:
+            path = "/sys/fs/cgroup/memory" + line.split(":", 2)[2]
+            assert read(f"{path}/memory.swappiness").strip() == "0"
+
+
+def test_no_core_file_and_no_way_to_ask_for_one(small, project):
+    assert small.run(project, "ulimit -c; ulimit -Hc") == "0\n0\n"
+    assert small.run(project, "cd /tmp; ulimit -c unlimited 2>/dev/null; sh -c 'kill -SEGV $$'; ls /tmp | grep -c core; true") == "0\n"
+
+
+# ------------------------------------------------------------------ layers
+
+def test_one_sandbox_s_inotify_instances_are_not_another_s(small, project):
+    """They are counted per user, and every sandbox is a user of its own."""
+    count = """python3 -c '
+import ctypes, time
+c = ctypes.CDLL(None)
+n = 0
+while n < 2000 and c.inotify_init() >= 0: n += 1
+print(n, flush=True)
+time.sleep(%d)' """
+    small.run(project + "-a", count % 15 + "> /tmp/n & for i in $(seq 100); do [ -s /tmp/n ] && break; sleep 0.1; done")
+    taken = int(small.run(project + "-a", "cat /tmp/n"))
+    assert taken >= 100
+    assert int(small.run(project + "-b", count % 0)) == taken
+
+
+def test_there_is_no_room_for_namespaces(small, project):
+    assert small.run(project, "cat /proc/sys/user/max_*_namespaces | sort -u") == "0\n"
+
+
+def test_init_has_the_descriptors_it_needs_and_no_others(small, project):
+    """Nothing of the host's: its listening socket, three cgroup folders that lead nowhere, and what it made itself."""
+    init = small.init_of(small.execute(project, "true"))
+    own = {"socket", "pipe", "anon_inode", "/dev/null", "/dev/.proc/meminfo", "/"}
+    for fd in os.listdir(f"/proc/{init}/fd"):
+        target = os.readlink(f"/proc/{init}/fd/{fd}")
+        kind = target.split(":")[0]
+        assert kind in own or "memory." in target or "pids." in target or target.startswith("/c"), (fd, target)
+
+
+def test_the_judge_is_confined_like_a_worker(small):
+    for pid in small.titles("cove: judge") or small.titles("cove-judge"):
+        assert status_field(pid, "Seccomp") == "2" and int(status_field(pid, "CapEff"), 16) == 0
+        assert status_field(pid, "NoNewPrivs") == "1"
+
+
+def test_renames_and_links_between_folders_still_work_under_landlock(small, project):
+    out = small.run(project, "mkdir -p /tmp/a /workspace/b; echo x > /tmp/a/f; mv /tmp/a/f /workspace/b/g; "
+                             "ln /workspace/b/g /tmp/h; mv /workspace/b /tmp/c; cat /tmp/c/g /tmp/h")
+    assert out == "x\nx\n"
+
+
+def test_limits_are_in_the_reply_as_json(small, project):
+    reply = small.execute(project, "head -c 1G /dev/zero | tail -c 1G > /dev/null; exit ${PIPESTATUS[1]}")
+    assert json.dumps(ended(reply)["limit"]) == str(256 << 20)

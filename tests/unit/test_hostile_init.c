@@ -1,0 +1,402 @@
+/*
+ * sandbox/client.c against an init that was taken over: wrong sizes, wrong tags, wrong descriptors,
+ * floods of them, listings that lie. Whatever comes, the call fails in words, keeps no descriptor
+ * and comes back in time.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cove/client.h"
+#include "cove/mem.h"
+#include "cove/ring.h"
+
+enum { FUZZ_ROUNDS = 4000 };
+
+/* ------------------------------------------------------------------ the hostile side */
+
+struct scene { /* what init answers to the one request of a case */
+    int sock;
+    void (*answer)(struct scene *s, const struct msg_head *asked);
+    unsigned seed;
+};
+
+static void send_raw(struct scene *s, const void *bytes, size_t len, const int *fds, size_t count)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(64 * sizeof(int))];
+    } space;
+    struct iovec iov = { (void *)(uintptr_t)bytes, len };
+    struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    if (count) {
+        mh.msg_control = space.bytes;
+        mh.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        memset(&space, 0, sizeof(space));
+        *CMSG_FIRSTHDR(&mh) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof(int)),
+                                                .cmsg_level = SOL_SOCKET,
+                                                .cmsg_type = SCM_RIGHTS };
+        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&mh)), fds, count * sizeof(int));
+    }
+    sendmsg(s->sock, &mh, MSG_NOSIGNAL);
+}
+
+static void send_as(struct scene *s, uint32_t type, uint32_t tag, const void *body, size_t len,
+                    const int *fds, size_t count)
+{
+    char packet[8192];
+    struct msg_head head = { MSG_MAGIC, type, (uint32_t)(sizeof(head) + len), tag };
+
+    memcpy(packet, &head, sizeof(head));
+    if (len)
+        memcpy(packet + sizeof(head), body, len);
+    send_raw(s, packet, sizeof(head) + len, fds, count);
+}
+
+static void say_nothing_and_leave(struct scene *s, const struct msg_head *m)
+{
+    (void)m;
+    shutdown(s->sock, SHUT_RDWR);
+}
+
+static void send_half_a_head(struct scene *s, const struct msg_head *m)
+{
+    send_raw(s, m, 8, NULL, 0);
+}
+
+static void send_another_magic(struct scene *s, const struct msg_head *m)
+{
+    struct msg_head head = { 0x12345678, MSG_DONE, sizeof(head), m->tag };
+
+    send_raw(s, &head, sizeof(head), NULL, 0);
+}
+
+static void lie_about_the_size(struct scene *s, const struct msg_head *m)
+{
+    struct msg_head head = { MSG_MAGIC, MSG_DONE, 1 << 30, m->tag };
+
+    send_raw(s, &head, sizeof(head), NULL, 0);
+}
+
+static void send_a_short_body(struct scene *s, const struct msg_head *m)
+{
+    send_as(s, BOX_STATED, m->tag, "1234", 4, NULL, 0);
+}
+
+static void answer_another_request(struct scene *s, const struct msg_head *m)
+{
+    send_as(s, MSG_DONE, m->tag + 7, NULL, 0, NULL, 0);
+    say_nothing_and_leave(s, m);
+}
+
+static void answer_with_another_kind(struct scene *s, const struct msg_head *m)
+{
+    struct box_page page = { .count = 1000000, .more = 1 };
+
+    send_as(s, BOX_ENTRIES, m->tag, &page, sizeof(page), NULL, 0);
+    say_nothing_and_leave(s, m);
+}
+
+static void send_a_message_of_the_keeper(struct scene *s, const struct msg_head *m)
+{
+    struct keeper_box box = { .id = "x" };
+
+    send_as(s, KEEPER_BOX, m->tag, &box, sizeof(box), NULL, 0);
+}
+
+static void send_stat_with(struct scene *s, const struct msg_head *m, int *fds, size_t count)
+{
+    char body[sizeof(struct box_stat) + 1] = { 0 };
+
+    send_as(s, BOX_STATED, m->tag, body, sizeof(body), fds, count);
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+static void send_no_descriptor(struct scene *s, const struct msg_head *m)
+{
+    send_stat_with(s, m, NULL, 0);
+}
+
+static void send_a_fifo(struct scene *s, const struct msg_head *m)
+{
+    int ends[2];
+
+    assert_int_equal(pipe(ends), 0);
+    close(ends[1]);
+    send_stat_with(s, m, ends, 1);
+}
+
+static void send_a_device(struct scene *s, const struct msg_head *m)
+{
+    int fd = open("/dev/zero", O_RDONLY);
+
+    send_stat_with(s, m, &fd, 1);
+}
+
+static void send_a_folder(struct scene *s, const struct msg_head *m)
+{
+    int fd = open("/", O_RDONLY | O_DIRECTORY);
+
+    send_stat_with(s, m, &fd, 1);
+}
+
+static void send_a_flood_of_descriptors(struct scene *s, const struct msg_head *m)
+{
+    int fds[60];
+
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fds[i] = open("/dev/null", O_RDONLY);
+    send_stat_with(s, m, fds, ARRAY_SIZE(fds));
+}
+
+/* An entry that says it is smaller than it is, then one without the end of its name. */
+static void list_entries_that_lie(struct scene *s, const struct msg_head *m)
+{
+    char body[256] = { 0 };
+    struct box_page page = { .count = 3 };
+    struct box_stat st = { .size_of_entry = 1 };
+
+    memcpy(body, &page, sizeof(page));
+    memcpy(body + sizeof(page), &st, sizeof(st));
+    memset(body + sizeof(page) + sizeof(st), 'x', sizeof(body) - sizeof(page) - sizeof(st));
+    send_as(s, BOX_ENTRIES, m->tag, body, sizeof(body), NULL, 0);
+}
+
+static void list_processes_in_a_circle(struct scene *s, const struct msg_head *m)
+{
+    struct box_page page = { .count = 0, .more = 1, .next = 0 };
+
+    send_as(s, BOX_PROC_LIST, m->tag, &page, sizeof(page), NULL, 0);
+}
+
+static void fail_with_nonsense(struct scene *s, const struct msg_head *m)
+{
+    struct cove_err e;
+
+    memset(&e, 0xFF, sizeof(e));
+    send_as(s, MSG_ERROR, m->tag, &e, sizeof(e), NULL, 0);
+}
+
+static void send_random_bytes(struct scene *s, const struct msg_head *m)
+{
+    unsigned char bytes[512];
+    size_t len = (size_t)rand_r(&s->seed) % sizeof(bytes);
+    int fds[6], count = rand_r(&s->seed) % 7;
+
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (unsigned char)rand_r(&s->seed);
+    if (len >= sizeof(*m) &&
+        rand_r(&s->seed) % 8) { /* mostly with a head that gets past the first look */
+        struct msg_head head = { MSG_MAGIC, 200 + (uint32_t)rand_r(&s->seed) % 10, (uint32_t)len,
+                                 m->tag };
+
+        memcpy(bytes, &head, sizeof(head));
+    }
+    for (int i = 0; i < count; i++)
+        fds[i] = open("/dev/null", O_RDONLY);
+    send_raw(s, bytes, len, fds, (size_t)count);
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    say_nothing_and_leave(s, m);
+}
+
+static void *play(void *arg)
+{
+    struct scene *s = arg;
+    _Alignas(8) char packet[8192];
+    ssize_t n = recv(s->sock, packet, sizeof(packet), 0);
+
+    if (n >= (ssize_t)sizeof(struct msg_head))
+        s->answer(s, (const struct msg_head *)(const void *)packet);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ our side */
+
+static int ask_stat(struct box_conn *c, struct cove_err *e)
+{
+    struct box_stat st;
+
+    return box_file_stat(c, "root", "/x", 0, &st, e);
+}
+
+static int ask_open(struct box_conn *c, struct cove_err *e)
+{
+    int fd, rc = box_file_open(c, "root", "/x", O_RDONLY, 0, 0, NULL, &fd, e);
+
+    if (rc == 0)
+        close(fd);
+    return rc;
+}
+
+static int ask_port(struct box_conn *c, struct cove_err *e)
+{
+    int sock, rc = box_port(c, 80, &sock, e);
+
+    if (rc == 0)
+        close(sock);
+    return rc;
+}
+
+static int take_entry(void *arg, const char *name, const struct box_stat *st, const char *target)
+{
+    (void)arg;
+    (void)st;
+    return strlen(name) + strlen(target) > 8192; /* both end: this touches every byte */
+}
+
+static int ask_list(struct box_conn *c, struct cove_err *e)
+{
+    return box_list(c, "root", "/", take_entry, NULL, e);
+}
+
+static int take_proc(void *arg, const struct box_proc *p, const char *label, const char *command)
+{
+    (void)arg;
+    (void)p;
+    return strlen(label) + strlen(command) > 8192;
+}
+
+static int ask_procs(struct box_conn *c, struct cove_err *e)
+{
+    return box_procs(c, take_proc, NULL, e);
+}
+
+static int ask_log(struct box_conn *c, struct cove_err *e)
+{
+    struct box_log_opened opened;
+    int fd, rc = box_log(c, 1, NULL, &opened, &fd, e);
+
+    if (rc == 0)
+        close(fd);
+    return rc;
+}
+
+static const struct {
+    int (*ask)(struct box_conn *c, struct cove_err *e);
+    void (*answer)(struct scene *s, const struct msg_head *asked);
+    const char *because;
+} cases[] = {
+    { ask_stat, say_nothing_and_leave, "a closed conversation is a sandbox that is gone" },
+    { ask_stat, send_half_a_head, "less than a head is no message" },
+    { ask_stat, send_another_magic, "another protocol" },
+    { ask_stat, lie_about_the_size, "the packet is as long as it is" },
+    { ask_stat, send_a_short_body, "a struct that is not whole" },
+    { ask_stat, answer_another_request, "a tag that nobody used" },
+    { ask_stat, answer_with_another_kind, "the right tag, the wrong kind" },
+    { ask_stat, send_a_message_of_the_keeper, "init does not speak for the keeper" },
+    { ask_stat, send_a_flood_of_descriptors, "more descriptors than a message has" },
+    { ask_stat, fail_with_nonsense, "an error whose text is no text" },
+    { ask_open, send_no_descriptor, "a file without its descriptor" },
+    { ask_open, send_a_fifo, "a FIFO would make us wait" },
+    { ask_open, send_a_device, "a device is no file" },
+    { ask_open, send_a_folder, "a folder is no file" },
+    { ask_open, send_a_flood_of_descriptors, "sixty files for one" },
+    { ask_port, send_a_fifo, "the answer to another question" },
+    { ask_list, list_entries_that_lie, "an entry smaller than itself" },
+    { ask_procs, list_processes_in_a_circle, "pages that do not move on" },
+};
+
+static int open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static int meet(int (*ask)(struct box_conn *, struct cove_err *),
+                void (*answer)(struct scene *, const struct msg_head *), unsigned seed,
+                struct cove_err *e)
+{
+    struct box_conn c = { .sock = -1 };
+    struct scene s = { .answer = answer, .seed = seed };
+    pthread_t thread;
+    int pair[2], rc;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    c.sock = pair[0];
+    s.sock = pair[1];
+    assert_int_equal(pthread_create(&thread, NULL, play, &s), 0);
+    rc = ask(&c, e);
+    box_close(&c);
+    pthread_join(thread, NULL);
+    close(pair[1]);
+    return rc;
+}
+
+static void what_makes_no_sense_is_refused_and_leaves_no_descriptor(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        int before = open_descriptors();
+        struct cove_err e = { 0 };
+
+        if (meet(cases[i].ask, cases[i].answer, 0, &e) != -1)
+            fail_msg("taken for good: %s", cases[i].because);
+        if (!e.code || !memchr(e.msg, '\0', sizeof(e.msg)))
+            fail_msg("no words: %s", cases[i].because);
+        if (open_descriptors() != before)
+            fail_msg("a descriptor stayed: %s", cases[i].because);
+    }
+}
+
+static void random_answers_crash_nobody_and_leave_no_descriptor(void **state)
+{
+    int (*const asks[])(struct box_conn *, struct cove_err *) = { ask_stat, ask_open,  ask_port,
+                                                                  ask_list, ask_procs, ask_log };
+    int before = open_descriptors();
+
+    (void)state;
+    for (unsigned round = 0; round < FUZZ_ROUNDS; round++) {
+        struct cove_err e = { 0 };
+
+        meet(asks[round % ARRAY_SIZE(asks)], send_random_bytes, round + 1, &e);
+    }
+    assert_int_equal(open_descriptors(), before);
+}
+
+/* A file that shrinks while it is read must not become a SIGBUS: only sealed memory is a ring, and
+ * it is read by pread(). */
+static void a_ring_that_could_shrink_is_no_ring(void **state)
+{
+    struct ring_reader reader;
+    struct ring_head head = { .magic = RING_MAGIC, .capacity = 4096 };
+    int fd = memfd_create("ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    (void)state;
+    assert_int_equal(ftruncate(fd, RING_HEAD_BYTES + 4096), 0);
+    assert_int_equal(pwrite(fd, &head, sizeof(head), 0), sizeof(head));
+    assert_int_equal(ring_reader_init(&reader, fd, 0, NULL), -1);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(ring_reader_init(&reader, fd, 0, NULL), 0);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_makes_no_sense_is_refused_and_leaves_no_descriptor),
+        cmocka_unit_test(random_answers_crash_nobody_and_leave_no_descriptor),
+        cmocka_unit_test(a_ring_that_could_shrink_is_no_ring),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
