@@ -84,9 +84,12 @@ make_disk() {
     mirror=$(apt_mirror)
     [ -n "$mirror" ] || die "this machine's apt knows no $SUITE/main: the test's disk cannot be made."
     say "making the machine's disk (once; some minutes)"
+    umount -l "$root/sys" "$root/proc" 2>/dev/null || true
     rm -rf "$root" "$work/root.ext4"
     quietly debootstrap nice debootstrap --variant=minbase --include="$(IFS=,; echo "${GUEST_PACKAGES[*]}")" \
         "$SUITE" "$root" "$mirror"
+    # debootstrap takes its mounts away again, unless somebody was looking at them.
+    umount -l "$root/sys" "$root/proc" 2>/dev/null || true
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,locale,man}/*
     write_guest_files "$root"
     cp "$root"/boot/vmlinuz-* "$work/vmlinuz"
