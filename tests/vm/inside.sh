@@ -126,7 +126,8 @@ memory_limit_holds() {
 
 pids_limit_holds() {
     local reply
-    reply=$(execute pids 'for i in $(seq 200); do sleep 5 & done; wait')
+    # dash gives up at the first fork that fails; bash would try again until the deadline.
+    reply=$(execute pids 'exec dash -c "for i in \$(seq 200); do sleep 60 & done; wait"')
     printf 'exit %s, %s' "$(field .exitCode <<<"$reply")" "$(field .ended.message <<<"$reply")"
     grep -q 'process limit (64) reached' <<<"$reply" && [ "$(field .success <<<"$reply")" = false ]
 }
