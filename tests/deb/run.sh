@@ -45,8 +45,9 @@ make_root() {
     say "debootstrap"
     # shellcheck disable=SC2016
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort -u | head -n 1) || true
+    [ -n "$mirror" ] || die "this machine's apt knows no mirror: the chroot cannot be made"
     rm -rf "$root"
-    debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 ||
+    debootstrap --variant=minbase bookworm "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
         die "debootstrap ($work/debootstrap.log)"
     cp /etc/apt/apt.conf.d/* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
     cp /etc/resolv.conf "$root/etc/resolv.conf"
