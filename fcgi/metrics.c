@@ -96,6 +96,8 @@ static void print_sandboxes(const struct core *core, struct buf *out)
     number(out, "sandboxes_max", core->config->max_sandboxes);
     head(out, "pool_wanted", GAUGE, "As many as are kept warm.");
     number(out, "pool_wanted", core->config->pool);
+    head(out, "policy_generation", GAUGE, "Grows with every policy that was taken up.");
+    number(out, "policy_generation", state_policy_generation(core->state));
 }
 
 static void print_workers(const struct core *core, struct buf *out)

@@ -7,14 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cove/text.h"
 #include "init_private.h"
 
-enum {
-    MEMINFO_BYTES = 1024, /* always as long, so that one write replaces it whole */
-    FRESH_MS =
-        100, /* the kernel takes its time to add the figures up: not for every command of a row */
-};
+enum { MEMINFO_BYTES = 1024 }; /* always as long, so that one write replaces it whole */
 
 void meminfo_setup(struct init *in)
 {
@@ -34,9 +29,8 @@ void meminfo_refresh(struct init *in)
     uint64_t free_bytes;
     int len;
 
-    if (in->meminfo_fd < 0 || clock_boot_ms() < in->meminfo_fresh_ms || !cgroup_memory_now(&now))
+    if (in->meminfo_fd < 0 || !cgroup_memory_now(&now))
         return;
-    in->meminfo_fresh_ms = clock_boot_ms() + FRESH_MS;
     free_bytes = now.limit > now.used ? now.limit - now.used : 0;
     len = snprintf(text, sizeof(text),
                    "MemTotal:       %8llu kB\nMemFree:        %8llu kB\nMemAvailable:   %8llu kB\n"

@@ -302,10 +302,9 @@ struct init {
     bool has_cgroup;
     int next_cgroup_fd; /* made ahead for the process next_cgroup; -1: none */
     uint32_t next_cgroup;
-    int oom_fd, pids_fd;       /* the counters' files, -1: none */
-    int meminfo_fd;            /* what stands for /proc/meminfo, -1 if nothing does */
-    uint64_t meminfo_fresh_ms; /* until then it is young enough */
-    uint32_t *lingering;       /* numbers of cgroups that were not empty yet */
+    int oom_fd, pids_fd; /* the counters' files, -1: none */
+    int meminfo_fd;      /* what stands for /proc/meminfo, -1 if nothing does */
+    uint32_t *lingering; /* numbers of cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;
 
     unsigned held_logs; /* rings that hold back their ticks for a moment */

@@ -53,7 +53,8 @@ static int publish_policy(struct keeper *k, struct cove_err *e)
         policy_free(policy);
         return -1;
     }
-    log_event(LOG_LEVEL_INFO, "policy loaded", LOG_S("hash", policy_hash(policy)));
+    log_event(LOG_LEVEL_INFO, "policy loaded", LOG_S("hash", policy_hash(policy)),
+              LOG_N("generation", state_policy_generation(k->state) + 1));
     policy_free(policy);
     return 0;
 }
