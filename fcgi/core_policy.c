@@ -32,6 +32,22 @@ static void record_refusal(struct core *c, const struct core_ask *ask, const str
     core_audit(c, &entry);
 }
 
+/* With `audit = all`: what may run is written down before it does, so that nothing runs unseen. */
+static void record_permitted(struct core *c, const struct core_ask *ask)
+{
+    for (size_t i = 0; i < ask->count; i++) {
+        struct keeper_audit_entry entry = {
+            .event = "ran",
+            .dialect = dialect_name(ask->dialect),
+            .tenant = ask->tenant,
+            .project = ask->project,
+            .command = ask->commands[i],
+        };
+
+        core_audit(c, &entry);
+    }
+}
+
 int core_permit_get(struct core *c, const struct core_ask *ask, struct core_permit *ret,
                     struct cove_err *e)
 {
@@ -50,6 +66,8 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
     } else if (policy_set_filter(p.policy->value, &query, &p.filter, e) < 0) {
         live_put(p.policy);
         return -1;
+    } else if (policy_audit_all(policy_set_policy(p.policy->value), &query)) {
+        record_permitted(c, ask);
     }
     *ret = p;
     return 0;

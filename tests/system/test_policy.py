@@ -104,6 +104,16 @@ def test_refusals_are_in_the_audit_log_and_its_chain_holds(make_server):
     assert broken.returncode == 1 and "1" in broken.stdout
 
 
+def test_with_audit_all_every_command_is_in_the_log(make_server):
+    server = make_server()
+    server.run("p", "echo before")
+    with open(policy_of(server), "a") as f:
+        f.write("\n[execute]\naudit = all\n")
+    wait_for(lambda: server.run("p", "echo now") and audit_lines(server), 5, "a line")
+    ran = [line for line in audit_lines(server) if line["event"] == "ran"]
+    assert ran and all(line["command"] == "echo now" and line["project"] == "p" for line in ran)
+
+
 # ------------------------------------------------------------------ live edits
 
 def policy_of(server):
