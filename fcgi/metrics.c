@@ -102,7 +102,7 @@ static void print_sandboxes(const struct core *core, struct buf *out)
 
 static void print_workers(const struct core *core, struct buf *out)
 {
-    uint64_t workers = 0, threads = 0, busy = 0;
+    uint64_t workers = 0, threads = 0, busy = 0, room = 0;
 
     for (uint32_t i = 0; i < state_worker_count(core->state); i++) {
         const struct state_task *task;
@@ -110,6 +110,7 @@ static void print_workers(const struct core *core, struct buf *out)
         if (!state_worker_pid(core->state, i))
             continue;
         workers++;
+        room += state_worker_free(core->state, i);
         for (uint32_t t = 0; (task = state_task(core->state, i, t)); t++, threads++)
             busy += atomic_load(&task->busy) != 0;
     }
@@ -119,6 +120,8 @@ static void print_workers(const struct core *core, struct buf *out)
     number(out, "threads", threads);
     head(out, "threads_busy", GAUGE, "Of those, how many are at a request.");
     number(out, "threads_busy", busy);
+    head(out, "long_slots_free", GAUGE, "How many more commands and streams find a place.");
+    number(out, "long_slots_free", room);
 }
 
 /* ------------------------------------------------------------------ requests */

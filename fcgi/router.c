@@ -145,14 +145,6 @@ static int refuse_method(struct request *req, struct reply *rep, unsigned allowe
                      allow);
 }
 
-static bool take_long(struct router *r)
-{
-    if (atomic_fetch_sub(&r->long_left, 1) > 0)
-        return true;
-    atomic_fetch_add(&r->long_left, 1);
-    return false;
-}
-
 static int read_and_handle(struct router *r, const struct route *route, struct request *req,
                            struct reply *rep, struct cove_err *e)
 {
@@ -183,14 +175,16 @@ static int admit(struct router *r, const struct dialect *d, const struct route *
     req->dialect = d->name;
     if (admit_caller(d, route, req, e) < 0)
         return -1;
-    if (!(route->flags & ROUTE_LONG))
+    if (!(route->flags & ROUTE_LONG)) {
+        slots_withdraw(&r->slots, &req->promised);
         return read_and_handle(r, route, req, rep, e);
-    if (!take_long(r)) {
+    }
+    if (!slots_take(&r->slots, &req->promised)) {
         core_count(req->core, COUNT_OVERLOADED, 1);
         return cove_fail(e, COVE_BUSY, "the server is full, try again in a second");
     }
     rc = read_and_handle(r, route, req, rep, e);
-    atomic_fetch_add(&r->long_left, 1);
+    slots_release(&r->slots);
     return rc;
 }
 

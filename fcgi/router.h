@@ -6,13 +6,13 @@
 #ifndef COVE_FCGI_ROUTER_H
 #define COVE_FCGI_ROUTER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "cove/err.h"
 #include "fcgi/http.h"
 #include "fcgi/reply.h"
+#include "fcgi/slots.h"
 
 enum route_flags {
     ROUTE_OPEN = 1 << 0, /* needs no key */
@@ -40,13 +40,8 @@ struct router {
     const struct dialect *const *dialects; /* NULL-terminated; the first that fits is taken */
     const char *cors_origins;              /* space-separated, "*" = any, "" = none */
     size_t body_max;
-    atomic_int long_left; /* how many more long requests this process may be at */
+    struct slots slots; /* for long requests */
 };
-
-static inline bool router_is_full(const struct router *r)
-{
-    return atomic_load(&r->long_left) <= 0;
-}
 
 struct route_match {
     const struct dialect *dialect; /* NULL: nobody knows this path */

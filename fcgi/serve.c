@@ -76,6 +76,7 @@ static void route(struct router *router, struct callers *callers, struct request
                   struct reply *rep, const struct cove_err *refused)
 {
     if (strcmp(request_param(req, "COVE_ROLE"), "auth") == 0) { /* whatever the path */
+        slots_withdraw(&router->slots, &req->promised);
         auth_serve(&callers->keys, req, rep);
         cors_apply(router->cors_origins, req, rep, 0); /* nginx repeats it on its own 401 */
     } else if (refused) {
@@ -86,7 +87,7 @@ static void route(struct router *router, struct callers *callers, struct request
 }
 
 void serve_request(struct core *core, struct router *router, struct callers *callers,
-                   FCGX_Request *fcgi)
+                   FCGX_Request *fcgi, bool promised)
 {
     struct request req;
     struct reply rep;
@@ -97,9 +98,11 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     req.in = fcgi->in;
     req.out = fcgi->out;
     req.client_fd = fcgi->ipcFd;
+    req.promised = promised;
     reply_init(&rep, body_ceiling(core->config));
     core_task_begin(core, req.request_id, req.method_name);
     route(router, callers, &req, &rep, refused ? &e : NULL);
+    slots_withdraw(&router->slots, &req.promised); /* it was none of the router's, or refused */
     reply_send(&rep, &req, fcgi->out);
     FCGX_Finish_r(fcgi); /* the client has its reply; what follows is on our own time */
     core_task_end(core);

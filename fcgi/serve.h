@@ -11,8 +11,9 @@ struct callers { /* who may call, kept up to date */
     struct live keys, tenants;
 };
 
-/* Serve what FCGX_Accept_r() brought; the caller finishes it. */
+/* Serve what FCGX_Accept_r() brought; the caller finishes it. promised: by slots_ask(), and ours
+ * from here on. */
 void serve_request(struct core *core, struct router *router, struct callers *callers,
-                   struct FCGX_Request *fcgi);
+                   struct FCGX_Request *fcgi, bool promised);
 
 #endif

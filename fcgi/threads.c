@@ -1,10 +1,11 @@
 /*
  * The serving threads. Workers share one listening socket, where the kernel wakes whoever has
  * waited longest. So only a few threads of each worker wait there at a time (the rest wait for
- * their turn at the door): connections are then dealt out among workers, not thread by thread, and
- * a worker whose long slots are all taken steps back a moment and lets the others go first. nginx
- * opens a connection per request, and a connection is closed after its reply whatever the other
- * side would like, so no thread is ever held by an idle one.
+ * their turn at the door): connections are then dealt out among workers, not thread by thread. A
+ * worker whose long slots are all taken leaves the door to the others (slots.h); when no worker has
+ * one left, all wait there again, for short requests, and the usher calls them back as soon as one
+ * is free. nginx opens a connection per request, and a connection is closed after its reply
+ * whatever the other side would like, so no thread is ever held by an idle one.
  *
  * We accept ourselves and hand the connection to libfcgi as one that is "kept": its own accept loop
  * could only be interrupted by a signal that may just as well hit the read of a request, which it
@@ -30,7 +31,8 @@ enum {
     STACK_BYTES = 256 * 1024, /* the largest frame is run.c's 64 KiB of output */
     POKE_EVERY_US = 20000,
     ACCEPT_PAUSE_US = 50000, /* after EMFILE and its like, when trying at once is no use */
-    FULL_PAUSE_US = 2000,
+    USHER_EVERY_MS = 1,      /* a poke may come just before accept() and be lost */
+    USHER_IDLE_MS = 1000,
     AT_THE_DOOR = 2,
 };
 
@@ -54,13 +56,11 @@ static sigset_t poke_set(void)
 }
 
 /* A connection, or -1 when it is time to look around. */
-static int accept_one(struct worker *w)
+static int accept_any(struct worker *w)
 {
     sigset_t poke = poke_set();
     int fd, saved;
 
-    if (router_is_full(&w->router))
-        usleep(FULL_PAUSE_US);
     pthread_sigmask(SIG_UNBLOCK, &poke, NULL);
     fd = accept4(w->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     saved = errno;
@@ -70,7 +70,60 @@ static int accept_one(struct worker *w)
     return fd;
 }
 
-static void serve_connection(struct worker *w, struct core *core, int fd)
+/* Nobody has room for a long request, but there are short ones. */
+static int accept_slotless(struct worker *w, uint32_t thread)
+{
+    int fd = -1;
+
+    atomic_store(&w->slotless[thread], true);
+    if (!slots_anywhere(&w->router.slots)) /* the usher sees the flag, or we see the room */
+        fd = accept_any(w);
+    atomic_store(&w->slotless[thread], false);
+    return fd;
+}
+
+static int accept_one(struct worker *w, uint32_t thread, bool *ret_promised)
+{
+    struct slots *slots = &w->router.slots;
+    enum slot_answer answer = slots_ask(slots);
+    int fd;
+
+    *ret_promised = answer == SLOT_PROMISED;
+    if (answer == SLOT_LATER)
+        return -1;
+    fd = *ret_promised ? accept_any(w) : accept_slotless(w, thread);
+    if (fd < 0)
+        slots_withdraw(slots, ret_promised);
+    return fd;
+}
+
+static size_t poke_slotless(struct worker *w)
+{
+    size_t poked = 0;
+
+    for (size_t i = 0; i < w->thread_count; i++)
+        if (atomic_load(&w->slotless[i])) {
+            pthread_kill(w->threads[i], SIGUSR1);
+            poked++;
+        }
+    return poked;
+}
+
+static void *usher_main(void *arg)
+{
+    struct worker *w = arg;
+    struct slots *slots = &w->router.slots;
+
+    while (!atomic_load(&w->draining)) {
+        uint32_t turn = slots_turn(slots);
+        bool call = slots_anywhere(slots) && poke_slotless(w) > 0;
+
+        slots_wait(slots, turn, call ? USHER_EVERY_MS : USHER_IDLE_MS);
+    }
+    return NULL;
+}
+
+static void serve_connection(struct worker *w, struct core *core, int fd, bool promised)
 {
     FCGX_Request fcgi;
 
@@ -78,7 +131,9 @@ static void serve_connection(struct worker *w, struct core *core, int fd)
     fcgi.ipcFd = fd;
     fcgi.keepConnection = 1; /* as if kept from a request before: FCGX_Accept_r() goes on with it */
     if (FCGX_Accept_r(&fcgi) == 0)
-        serve_request(core, &w->router, &w->callers, &fcgi);
+        serve_request(core, &w->router, &w->callers, &fcgi, promised);
+    else
+        slots_withdraw(&w->router.slots, &promised);
     FCGX_Free(&fcgi, 1);
 }
 
@@ -86,11 +141,12 @@ static void *thread_main(void *arg)
 {
     struct thread_args *args = arg;
     struct worker *w = args->worker;
+    uint32_t index = args->index;
     struct core core = {
         .config = &w->config,
         .state = w->state,
         .worker = w->index,
-        .task = state_task(w->state, w->index, args->index),
+        .task = state_task(w->state, w->index, index),
         .policy = &w->policy,
         .meters = w->meters,
         .keeper = KEEPER_LINK(w->config.run_dir),
@@ -99,15 +155,16 @@ static void *thread_main(void *arg)
 
     free(args);
     while (!atomic_load(&w->draining)) {
+        bool promised = false;
         int fd = -1;
 
         while (sem_wait(&w->door) < 0)
             ;
         if (!atomic_load(&w->draining))
-            fd = accept_one(w);
+            fd = accept_one(w, index, &promised);
         sem_post(&w->door);
         if (fd >= 0)
-            serve_connection(w, &core, fd);
+            serve_connection(w, &core, fd, promised);
     }
     keeper_link_done(&core.keeper);
     atomic_fetch_sub(&w->running, 1);
@@ -131,6 +188,12 @@ static int start_one(struct worker *w, const pthread_attr_t *attr, struct cove_e
     return 0;
 }
 
+static int start_usher(struct worker *w, const pthread_attr_t *attr, struct cove_err *e)
+{
+    errno = pthread_create(&w->usher, attr, usher_main, w);
+    return errno ? cove_fail_errno(e, COVE_INTERNAL, "usher") : 0;
+}
+
 int threads_start(struct worker *w, struct cove_err *e)
 {
     struct sigaction action = { .sa_handler = nothing }; /* no SA_RESTART: accept() must return */
@@ -141,13 +204,16 @@ int threads_start(struct worker *w, struct cove_err *e)
     sigaction(SIGUSR1, &action, NULL);
     pthread_sigmask(SIG_BLOCK, &poke, NULL);
     w->threads = calloc(w->config.threads, sizeof(*w->threads));
-    if (!w->threads)
+    w->slotless = calloc(w->config.threads, sizeof(*w->slotless));
+    if (!w->threads || !w->slotless)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     sem_init(&w->door, 0, AT_THE_DOOR);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     while (rc == 0 && w->thread_count < w->config.threads)
         rc = start_one(w, &attr, e);
+    if (rc == 0)
+        rc = start_usher(w, &attr, e);
     pthread_attr_destroy(&attr);
     return rc;
 }
@@ -169,6 +235,7 @@ static void pause_draining(struct worker *w)
 void threads_drain(struct worker *w)
 {
     atomic_store(&w->draining, true);
+    slots_close(&w->router.slots);
     while (atomic_load(&w->running) > 0) {
         for (size_t i = 0; i < w->thread_count; i++)
             pthread_kill(w->threads[i], SIGUSR1);
@@ -177,5 +244,6 @@ void threads_drain(struct worker *w)
     }
     for (size_t i = 0; i < w->thread_count; i++)
         pthread_join(w->threads[i], NULL);
+    pthread_join(w->usher, NULL);
     sem_destroy(&w->door);
 }

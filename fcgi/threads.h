@@ -27,7 +27,9 @@ struct worker {
     atomic_bool leaving; /* and streams that could go on elsewhere are to end */
     atomic_uint running; /* threads that have not left yet */
     pthread_t *threads;
+    atomic_bool *slotless; /* by thread: it waits in accept() although no slot is its own */
     size_t thread_count;
+    pthread_t usher; /* calls those back when a worker has room again */
 };
 
 /* SIGUSR1 is how a thread is called out of accept(). */

@@ -93,7 +93,8 @@ static void setup_router(struct worker *w)
     w->router.dialects = all_dialects;
     w->router.cors_origins = w->config.cors_origins;
     w->router.body_max = w->config.body_max_bytes;
-    atomic_init(&w->router.long_left, (int)(w->config.threads - w->config.short_threads));
+    slots_init(&w->router.slots, w->state, w->index,
+               (int)(w->config.threads - w->config.short_threads));
 }
 
 /*
@@ -190,5 +191,6 @@ int main(int argc, char **argv)
     meters_close(worker.meters);
     state_close(worker.state);
     free(worker.threads);
+    free(worker.slotless);
     return 0;
 }

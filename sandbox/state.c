@@ -22,7 +22,7 @@ struct box_slot {
 
 struct worker_slot {
     _Atomic uint32_t pid;
-    uint32_t reserved;
+    _Atomic int32_t room;
     _Atomic uint64_t beat_ms;
     _Atomic uint64_t counters[STATE_COUNTERS];
 };
@@ -32,7 +32,7 @@ struct head { /* of either file */
     uint32_t version;
     uint32_t rows;    /* boxes, or workers without the keeper's own slot, which is the last */
     uint32_t columns; /* tasks per worker */
-    uint32_t reserved;
+    _Atomic uint32_t room_turn;
     uint64_t size;
     _Atomic uint32_t policy_generation;
     _Atomic uint32_t keys_generation;
@@ -441,6 +441,7 @@ void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid)
     if (worker >= s->worker_head->rows)
         return;
     state_worker_beat(s, worker);
+    atomic_store(&s->workers[worker].room, 0);
     atomic_store(&s->workers[worker].pid, pid);
 }
 
@@ -461,8 +462,34 @@ uint32_t state_worker_release(struct state *s, uint32_t worker)
         if (atomic_exchange(&t->busy, 0))
             held++;
     }
+    atomic_store(&s->workers[worker].room, 0);
     atomic_store(&s->workers[worker].pid, 0);
     return held;
+}
+
+int state_worker_room(struct state *s, uint32_t worker, int by)
+{
+    return worker < s->worker_head->rows ? atomic_fetch_add(&s->workers[worker].room, by) : 0;
+}
+
+uint32_t state_worker_free(const struct state *s, uint32_t worker)
+{
+    int32_t room = worker < s->worker_head->rows ? atomic_load(&s->workers[worker].room) : 0;
+
+    return room > 0 ? (uint32_t)room : 0;
+}
+
+bool state_has_room(const struct state *s)
+{
+    for (uint32_t i = 0; i < s->worker_head->rows; i++)
+        if (state_worker_free(s, i) > 0)
+            return true;
+    return false;
+}
+
+_Atomic uint32_t *state_room_turn(struct state *s)
+{
+    return &s->worker_head->room_turn;
 }
 
 void state_worker_beat(struct state *s, uint32_t worker)

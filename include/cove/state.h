@@ -122,6 +122,13 @@ uint32_t state_worker_pid(const struct state *s, uint32_t worker);
 uint32_t state_worker_release(struct state *s, uint32_t worker);
 void state_worker_beat(struct state *s, uint32_t worker);
 uint64_t state_worker_beat_ms(const struct state *s, uint32_t worker);
+/* How many more long requests a worker can take: changed by itself, read by its siblings. Returns
+ * what it was. */
+int state_worker_room(struct state *s, uint32_t worker, int by);
+enum { STATE_ROOM_CLOSED = 1 << 20 }; /* less by this when it takes nothing new */
+uint32_t state_worker_free(const struct state *s, uint32_t worker);
+bool state_has_room(const struct state *s);
+_Atomic uint32_t *state_room_turn(struct state *s); /* grows when that may have changed: a futex */
 struct state_task *state_task(struct state *s, uint32_t worker,
                               uint32_t task); /* NULL out of range */
 

@@ -1,5 +1,6 @@
 """Many at once: nothing starves, nothing hangs, nothing is done twice."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import socket
@@ -7,6 +8,7 @@ import threading
 import time
 
 from cove import wait_for
+from executor import Executor
 
 WAIT = "while [ ! -e /workspace/go ]; do sleep 0.02; done; echo done"
 
@@ -37,6 +39,30 @@ def test_when_every_long_slot_is_taken_health_answers_and_commands_get_503(make_
         server.touch_inside(init, "/workspace/go")
         assert [job.result().json["stdout"] for job in jobs] == ["done\n"] * 4
     assert server.execute("p", "true").status == 200
+
+
+def test_503_only_when_all_workers_are_full(make_server):
+    """Three workers with two long slots each: six streams find a place whoever accepts them, the seventh does not, and a
+    slot that becomes free in any worker is found by the next one."""
+    server = make_server(workers=3, threads=6, short_threads=4)
+    box = Executor(server, "p")
+    box.sh("true")
+
+    def stream():
+        return box.stream("/run_streaming", {"cmd": "sleep 1000"})
+
+    with contextlib.ExitStack() as stack:
+        open_streams = [stack.enter_context(stream()) for _ in range(6)]
+        assert [s.status for s in open_streams] == [200] * 6
+        for i in range(40):
+            with stream() as refused:
+                assert refused.status == 503 and refused.headers["Retry-After"], i
+            assert box.request("GET", "/list_processes").status == 200
+            open_streams.pop(i % 6).close()
+            wait_for(lambda: "\ncove_long_slots_free 1\n" in server.request("GET", "/metrics", key=False).body.decode(), 5,
+                     "the slot")
+            open_streams.append(stack.enter_context(stream()))
+            assert open_streams[-1].status == 200, i
 
 
 def test_a_burst_far_above_the_slots_is_answered_by_200_or_503_and_nothing_else(make_server):

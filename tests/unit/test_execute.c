@@ -174,7 +174,7 @@ static void server_init(struct server *s, const char *policy)
     s->kind.generation = same_generation;
     live_init(&s->policy, &s->kind, NULL, s->dir, "policy");
     s->core = (struct core){ .config = &s->config, .policy = &s->policy };
-    s->router = (struct router){ .dialects = all_dialects, .cors_origins = "*", .long_left = 1 };
+    s->router = (struct router){ .dialects = all_dialects, .cors_origins = "*", .slots.free = 1 };
     unlink(path);
 }
 

@@ -208,7 +208,7 @@ static struct router test_router(int long_left)
         .dialects = dialects,
         .cors_origins = "https://a.example https://b.example",
         .body_max = 1000,
-        .long_left = long_left,
+        .slots.free = long_left,
     };
 }
 
@@ -256,7 +256,7 @@ static void requests_are_answered_as_the_table_says(void **state)
         buf_init(&head, 10000);
         router_serve(&router, &f.req, &rep);
         reply_head(&rep, &f.req, &head);
-        if (rep.status != served[i].status || router.long_left != served[i].long_left ||
+        if (rep.status != served[i].status || router.slots.free != served[i].long_left ||
             (served[i].head && !strstr(head.data, served[i].head)) ||
             (served[i].body && !strstr(rep.body.data, served[i].body)))
             fail_msg("%s %s (%s): %s%s", served[i].method, served[i].path, served[i].because,

@@ -1,0 +1,44 @@
+/*
+ * Long slots: how many requests that run commands or stream may be under way. Each worker has its
+ * own, and tells the others through shared memory whether it has room. A thread waits for a
+ * connection only with a slot promised to it, whatever the request will be; without one only when
+ * no worker has room. So a long request is refused when all are full, and not because it came to
+ * the wrong one.
+ */
+#ifndef COVE_FCGI_SLOTS_H
+#define COVE_FCGI_SLOTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/state.h"
+
+struct slots {
+    struct state *state; /* NULL in tests: this worker is alone */
+    uint32_t worker;
+    atomic_int free;     /* neither taken nor promised */
+    atomic_uint waiting; /* threads that would like to be promised one */
+};
+
+void slots_init(struct slots *s, struct state *state, uint32_t worker, int count);
+void slots_close(struct slots *s); /* this worker takes nothing new */
+
+enum slot_answer {
+    SLOT_PROMISED, /* the next request may be long: slots_take() or slots_withdraw() follows */
+    SLOT_NONE,     /* no worker has room */
+    SLOT_LATER,    /* another worker has: some time has passed, ask again */
+};
+enum slot_answer slots_ask(struct slots *s);
+
+/* The request is long. *promised is used up; without one, whatever is free is taken. */
+bool slots_take(struct slots *s, bool *promised);
+void slots_release(struct slots *s); /* what was taken */
+/* The request is short, or there is none. */
+void slots_withdraw(struct slots *s, bool *promised);
+
+bool slots_anywhere(const struct slots *s); /* has any worker room? */
+uint32_t slots_turn(const struct slots *s); /* grows when the answer to that may have changed */
+void slots_wait(const struct slots *s, uint32_t turn, uint32_t ms); /* for it to grow */
+
+#endif

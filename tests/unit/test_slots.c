@@ -1,0 +1,135 @@
+/* fcgi/slots.c: who may wait for a request, with two workers that share one file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fcgi/slots.h"
+
+static char dir[] = "/tmp/cove-slots-XXXXXX";
+static char path[64], path2[80];
+static struct state *shared;
+static struct slots a, b;
+
+static int two_workers_with_two_slots(void **state)
+{
+    bool kept;
+
+    (void)state;
+    strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/state", dir);
+    snprintf(path2, sizeof(path2), "%s.workers", path);
+    assert_int_equal(state_open(path, getgid(), 4, 2, 4, &shared, &kept, NULL), 0);
+    state_worker_claim(shared, 0, 1);
+    state_worker_claim(shared, 1, 2);
+    slots_init(&a, shared, 0, 2);
+    slots_init(&b, shared, 1, 2);
+    return 0;
+}
+
+static int close_state(void **state)
+{
+    (void)state;
+    state_close(shared);
+    unlink(path);
+    unlink(path2);
+    return rmdir(dir);
+}
+
+static void take(struct slots *s, int count)
+{
+    for (int i = 0; i < count; i++) {
+        bool promised = slots_ask(s) == SLOT_PROMISED;
+
+        assert_true(promised);
+        assert_true(slots_take(s, &promised));
+    }
+}
+
+static void a_full_worker_leaves_the_door_to_one_that_has_room(void **state)
+{
+    (void)state;
+    take(&a, 2);
+    assert_int_equal(slots_ask(&a), SLOT_LATER);
+    assert_int_equal(slots_ask(&b), SLOT_PROMISED);
+}
+
+static void when_all_are_full_anybody_may_wait_and_nobody_may_take(void **state)
+{
+    bool promised = false;
+
+    (void)state;
+    take(&a, 2);
+    take(&b, 2);
+    assert_int_equal(slots_ask(&a), SLOT_NONE);
+    assert_int_equal(slots_ask(&b), SLOT_NONE);
+    assert_false(slots_take(&a, &promised));
+    slots_release(&b);
+    assert_int_equal(slots_ask(&a), SLOT_LATER);
+    assert_true(slots_take(&b, &promised)); /* without a promise: it came while all were full */
+}
+
+static void a_promise_is_room_until_it_is_used(void **state)
+{
+    bool promised;
+
+    (void)state;
+    take(&a, 2);
+    take(&b, 1);
+    promised = slots_ask(&b) == SLOT_PROMISED;
+    assert_true(promised);
+    assert_int_equal(slots_ask(&b), SLOT_LATER); /* its sibling may yet turn out to be short */
+    assert_int_equal(slots_ask(&a), SLOT_LATER);
+    slots_withdraw(&b, &promised);
+    assert_false(promised);
+    assert_int_equal(slots_ask(&b), SLOT_PROMISED);
+}
+
+static void a_worker_that_closes_or_dies_has_no_room(void **state)
+{
+    (void)state;
+    take(&a, 2);
+    slots_close(&b);
+    assert_int_equal(slots_ask(&a), SLOT_NONE);
+    slots_init(&b, shared, 1, STATE_ROOM_CLOSED + 1); /* as if it had never closed */
+    assert_int_equal(slots_ask(&a), SLOT_LATER);
+    state_worker_release(shared, 1);
+    assert_int_equal(slots_ask(&a), SLOT_NONE);
+}
+
+static void the_turn_grows_when_room_comes_or_goes_and_not_between(void **state)
+{
+    uint32_t turn = slots_turn(&a);
+
+    (void)state;
+    take(&a, 1);
+    assert_int_equal(slots_turn(&b), turn);
+    take(&a, 1);
+    assert_int_equal(slots_turn(&b), turn + 1);
+    slots_release(&a);
+    assert_int_equal(slots_turn(&b), turn + 2);
+    slots_release(&a);
+    assert_int_equal(slots_turn(&b), turn + 2);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, two_workers_with_two_slots, close_state)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_full_worker_leaves_the_door_to_one_that_has_room),
+        TEST(when_all_are_full_anybody_may_wait_and_nobody_may_take),
+        TEST(a_promise_is_room_until_it_is_used),
+        TEST(a_worker_that_closes_or_dies_has_no_room),
+        TEST(the_turn_grows_when_room_comes_or_goes_and_not_between),
+    };
+
+    return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
+}
