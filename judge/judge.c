@@ -34,7 +34,7 @@
 enum {
     FD_CONFIG = 3,
     FD_KEEPER = 4,
-    WORDS_MAX = 1024,
+    ARGV_BYTES_MAX = 4 * 1024 * 1024,
     AUDIT_COMMAND_MAX = 4096,
     SAME_TRY_MS = 200
 };
@@ -44,8 +44,8 @@ struct bench { /* one sandbox's conversation */
     int sock;
     uint32_t index; /* of its slot */
     char id[24];
-    uint32_t denied_pid; /* the last one that was denied something, and when */
-    uint64_t denied_ms;
+    uint32_t denied_pid; /* the last one that was denied something, what, and when */
+    uint64_t denied_what, denied_ms;
 };
 
 struct judge {
@@ -166,6 +166,13 @@ static void describe(const struct policy_result *r, const char *const argv[], si
     buf_done(&command);
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 /*
  * words: the file, then argv. What runs is the file; but programs such as busybox do what argv[0]
  * says, so both count as the command's name.
@@ -180,7 +187,7 @@ static void check_words(struct judge *j, const struct policy_query *q, const cha
         return;
     }
     policy_check_argv(j->policy, q, words + 1, count - 1, ret);
-    if (ret->denied)
+    if (ret->denied || strcmp(base_name(file), base_name(words[1])) == 0)
         return;
     words[1] = file;
     policy_check_argv(j->policy, q, words + 1, count - 1, ret);
@@ -203,55 +210,122 @@ static void send_verdict(struct bench *b, uint64_t ask, const struct policy_resu
     buf_done(&reason);
 }
 
-/* A shell that is denied one folder's program tries the next folder of PATH: that is one event, not
- * five. */
-static bool is_same_try(struct bench *b, uint32_t pid)
+/* FNV-1a over the arguments, each with its NUL. */
+static uint64_t hash_words(const char *const words[], size_t count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < count; i++) {
+        for (const char *c = words[i];; c++) {
+            hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+            if (*c == '\0')
+                break;
+        }
+    }
+    return hash;
+}
+
+/*
+ * A shell that is denied one folder's program tries the next folder of PATH, with the same
+ * arguments: that is one event, not five. Other arguments are another event.
+ */
+static bool is_same_try(struct bench *b, uint32_t pid, uint64_t what)
 {
     uint64_t now = clock_boot_ms();
-    bool same = b->denied_pid == pid && now - b->denied_ms < SAME_TRY_MS;
+    bool same = b->denied_pid == pid && b->denied_what == what && now - b->denied_ms < SAME_TRY_MS;
 
     b->denied_pid = pid;
+    b->denied_what = what;
     b->denied_ms = now;
     return same;
+}
+
+/* Whose sandbox it is; of a slot that has another one by now, nothing is taken. */
+static void read_box(struct judge *j, const struct bench *b, struct box_info *ret)
+{
+    state_box_read(j->state, b->index, ret);
+    if (strcmp(ret->id, b->id) != 0) {
+        *ret = (struct box_info){ 0 };
+        text_copy(ret->id, sizeof(ret->id), b->id);
+    }
 }
 
 static void judge_words(struct judge *j, struct bench *b, const struct box_exec_ask *ask,
                         const char *words[], size_t count)
 {
     const char *dialect = dialect_name(ask->context);
+    const char *name = count > 1 ? words[1] : NULL;
+    size_t skip = count > 1;
     struct policy_result r = { 0 };
-    struct policy_query q = { .dialect = dialect };
     struct box_info box;
 
-    state_box_read(j->state, b->index, &box);
-    if (strcmp(box.id, b->id) == 0) {
-        q.tenant = box.tenant;
-        q.template = box.template;
-    }
+    read_box(j, b, &box);
     if (count == 0 || ask->truncated) {
         r = (struct policy_result){ .denied = true,
                                     .form = POLICY_FORM_LIMIT,
                                     .rule = "limit",
-                                    .reason = "its arguments are too long to be judged" };
+                                    .reason = "its arguments cannot be read, or are too long" };
     } else {
+        struct policy_query q = { dialect, box.tenant, box.template };
+
         check_words(j, &q, words, count, &r);
     }
-    send_verdict(b, ask->ask, &r, words + (count > 1), count - (count > 1));
-    if (r.denied && !is_same_try(b, ask->pid))
-        record_denial(j, &box, dialect, &r, words + (count > 1), count - (count > 1));
+    send_verdict(b, ask->ask, &r, words + skip, count - skip);
+    if (name)
+        words[1] = name; /* check_words() may have put the file there */
+    if (r.denied && !is_same_try(b, ask->pid, hash_words(words + skip, count - skip)))
+        record_denial(j, &box, dialect, &r, words + skip, count - skip);
+}
+
+/* The words of [at, end), each ended by a NUL; *ret is malloc()ed and has *ret_count of them. */
+static int split_words(const char *at, const char *end, const char ***ret, size_t *ret_count)
+{
+    size_t most = 1, count = 0;
+    const char **words;
+
+    for (const char *c = at; c < end; c++)
+        most += *c == '\0';
+    words = calloc(most, sizeof(*words));
+    if (!words)
+        return -1;
+    while (count < most && (words[count] = msg_next_str(&at, end)))
+        count++;
+    *ret = words;
+    *ret_count = count;
+    return 0;
+}
+
+/* Long arguments come as a file. Only memory has seals: any other kind of file might make us wait.
+ */
+static ssize_t read_file(int fd, char **ret)
+{
+    char *bytes = fcntl(fd, F_GET_SEALS) >= 0 ? malloc(ARGV_BYTES_MAX) : NULL;
+    size_t len = 0;
+    ssize_t n = 0;
+
+    while (bytes && len < ARGV_BYTES_MAX &&
+           (n = pread(fd, bytes + len, ARGV_BYTES_MAX - len, (off_t)len)) > 0)
+        len += (size_t)n;
+    *ret = bytes;
+    return !bytes || n < 0 ? -1 : (ssize_t)len;
 }
 
 static void on_ask(struct judge *j, struct bench *b, const struct msg *m)
 {
-    const char *words[WORDS_MAX], *at, *end;
+    AUTO_FREE const char **words = NULL;
+    AUTO_FREE char *file = NULL;
+    const char *bytes = (const char *)m->body + sizeof(struct box_exec_ask);
+    ssize_t len = (ssize_t)(m->body_len - sizeof(struct box_exec_ask));
     struct box_exec_ask ask;
     size_t count = 0;
 
     memcpy(&ask, m->body, sizeof(ask));
-    at = (const char *)m->body + sizeof(ask);
-    end = (const char *)m->body + m->body_len;
-    while (count < WORDS_MAX && (words[count] = msg_next_str(&at, end)))
-        count++;
+    if (m->fd_count) {
+        len = read_file(m->fds[0], &file);
+        bytes = file;
+    }
+    if (len < 0 || split_words(bytes, bytes + len, &words, &count) < 0)
+        ask.truncated = 1;
     refresh_policy(j);
     judge_words(j, b, &ask, words, count);
 }
@@ -278,7 +352,7 @@ static void on_bench(struct judge *j, struct bench *b)
 {
     static const struct msg_rule taken[] = {
         { MSG_DONE, 0, 0, 0, 0 },
-        { BOX_EXEC_ASK, sizeof(struct box_exec_ask), MSG_MAX_BYTES, 0, 0 },
+        { BOX_EXEC_ASK, sizeof(struct box_exec_ask), MSG_MAX_BYTES, 0, 1 },
         { 0 },
     };
     struct cove_err e = { 0 };
@@ -289,6 +363,8 @@ static void on_bench(struct judge *j, struct bench *b)
         return;
     if (rc == 1 && m.head.type == BOX_EXEC_ASK)
         on_ask(j, b, &m);
+    if (rc == 1)
+        msg_close_fds(&m);
     if (rc != 1)
         bench_close(b); /* the sandbox ended, another judge took over, or it spoke nonsense */
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -23,7 +24,14 @@
 #include "cove/text.h"
 #include "init_private.h"
 
-enum { JUDGE_MS = 2000, ANSWER_MS = 10000, ARGV_BYTES = 32 * 1024, ARGV_MAX = 512 };
+enum {
+    JUDGE_MS = 2000,
+    ANSWER_MS = 5000,
+    ARGV_BYTES_MAX = 2 * 1024 * 1024, /* what the kernel takes under the usual limit of the stack */
+    INLINE_BYTES = 8 * 1024, /* longer ones go as a file: the socket's buffer is not large */
+    ASKS_IN_FLIGHT = 32,     /* which it must hold; the others wait here */
+    PAGE = 4096,
+};
 
 struct listener {
     LIST_ENTRY(listener) link;
@@ -54,60 +62,99 @@ struct start { /* a spawn whose first execve has not returned yet: the answer to
 /* --------------------------------------------------------------- reading a stopped process */
 
 struct words { /* strings one after the other, as they go into the message */
-    char bytes[ARGV_BYTES];
-    size_t len;
+    char *bytes;
+    size_t len, cap;
     uint32_t count;
     bool truncated;
 };
 
-static ssize_t peek(pid_t pid, uint64_t at, void *out, size_t len)
-{
-    struct iovec local = { out, len }, remote = { (void *)(uintptr_t)at, len };
+struct view { /* the page of another process that was read last: its strings are neighbours */
+    pid_t pid;
+    uint64_t base; /* 0: none */
+    char page[PAGE];
+};
 
-    return process_vm_readv(pid, &local, 1, &remote, 1, 0);
+/* What stands at `at`, up to the end of its page; behind that nothing may be mapped. */
+static const char *view_at(struct view *v, uint64_t at, size_t *ret_len)
+{
+    uint64_t base = at - at % PAGE;
+    struct iovec local = { v->page, PAGE }, remote = { (void *)(uintptr_t)base, PAGE };
+
+    if (base != v->base || base == 0) {
+        v->base = 0;
+        if (process_vm_readv(v->pid, &local, 1, &remote, 1, 0) != PAGE)
+            return NULL;
+        v->base = base;
+    }
+    *ret_len = PAGE - at % PAGE;
+    return v->page + at % PAGE;
 }
 
-/* Up to the next page at a time: what lies behind the string's end may not be mapped. */
-static bool add_word(struct words *w, pid_t pid, uint64_t at)
+static bool words_add(struct words *w, const char *bytes, size_t len)
 {
-    size_t start = w->len;
+    if (w->len + len > w->cap) {
+        size_t cap = w->cap ? w->cap : INLINE_BYTES;
+        char *more;
 
-    while (w->len < sizeof(w->bytes) - 1) {
-        size_t room = sizeof(w->bytes) - 1 - w->len, to_page = 4096 - at % 4096;
-        ssize_t n = peek(pid, at, w->bytes + w->len, room < to_page ? room : to_page);
-        char *nul = n > 0 ? memchr(w->bytes + w->len, '\0', (size_t)n) : NULL;
-
-        if (n <= 0) {
-            w->len = start;
+        while (cap < w->len + len)
+            cap *= 2;
+        more = cap <= 2 * (size_t)ARGV_BYTES_MAX ? realloc(w->bytes, cap) : NULL;
+        if (!more)
             return false;
-        }
+        w->bytes = more;
+        w->cap = cap;
+    }
+    memcpy(w->bytes + w->len, bytes, len);
+    w->len += len;
+    return true;
+}
+
+static bool add_word(struct words *w, struct view *v, uint64_t at)
+{
+    while (w->len < ARGV_BYTES_MAX) {
+        size_t len;
+        const char *s = view_at(v, at, &len), *nul = s ? memchr(s, '\0', len) : NULL;
+
+        if (!s || !words_add(w, s, nul ? (size_t)(nul + 1 - s) : len))
+            return false;
         if (nul) {
-            w->len = (size_t)(nul + 1 - w->bytes);
             w->count++;
             return true;
         }
-        w->len += (size_t)n;
-        at += (uint64_t)n;
+        at += len;
     }
-    w->bytes[w->len++] = '\0';
-    w->count++;
-    w->truncated = true;
+    return false;
+}
+
+static bool read_pointer(struct view *v, uint64_t at, uint64_t *ret)
+{
+    char *out = (char *)ret;
+
+    for (size_t done = 0, len; done < sizeof(*ret); done += len) { /* it may lie across two pages */
+        const char *s = view_at(v, at + done, &len);
+
+        if (!s)
+            return false;
+        len = len < sizeof(*ret) - done ? len : sizeof(*ret) - done;
+        memcpy(out + done, s, len);
+    }
     return true;
 }
 
 /* The file first, then argv: argv[0] is whatever the caller likes to call it. */
 static void read_words(struct words *w, const struct ask *a)
 {
-    pid_t pid = (pid_t)a->pid;
+    struct view pointers = { .pid = (pid_t)a->pid }, strings = { .pid = (pid_t)a->pid };
     uint64_t argv = a->argv, word;
 
-    w->len = w->count = 0;
-    w->truncated = !add_word(w, pid, a->file);
-    for (int i = 0; argv && !w->truncated; i++, argv += sizeof(word)) {
-        if (peek(pid, argv, &word, sizeof(word)) != (ssize_t)sizeof(word) || word == 0)
-            break;
-        if (i == ARGV_MAX || !add_word(w, pid, word))
+    w->truncated = !add_word(w, &strings, a->file);
+    for (; argv && !w->truncated; argv += sizeof(word)) {
+        if (!read_pointer(&pointers, argv, &word))
             w->truncated = true;
+        else if (word == 0)
+            break;
+        else
+            w->truncated = !add_word(w, &strings, word);
     }
 }
 
@@ -128,6 +175,7 @@ static void ask_free(struct init *in, struct ask *a)
 {
     TAILQ_REMOVE(&in->asks, a, link);
     in->ask_count--;
+    in->asks_sent -= a->sent;
     free(a);
 }
 
@@ -142,15 +190,20 @@ static void tell_spawner(struct proc *p, const char *reason)
                            strlen(reason) + 1);
 }
 
-static void deny(struct init *in, struct ask *a, const char *reason)
+static void refuse(struct init *in, const struct listener *l, uint64_t notif_id, const char *reason)
 {
-    struct proc *p = proc_by_number(in, a->listener->proc);
+    struct proc *p = proc_by_number(in, l->proc);
 
-    answer_kernel(a->listener->watch.fd, a->notif_id, false);
+    answer_kernel(l->watch.fd, notif_id, false);
     if (p) {
         p->end.denied++;
         tell_spawner(p, reason);
     }
+}
+
+static void deny(struct init *in, struct ask *a, const char *reason)
+{
+    refuse(in, a->listener, a->notif_id, reason);
     ask_free(in, a);
 }
 
@@ -159,23 +212,50 @@ static void deny(struct init *in, struct ask *a, const char *reason)
  * again after the one before it was lost, sees them as they are then. Only the check of the id
  * after reading makes them that process's.
  */
+static bool send_words(struct init *in, const struct box_exec_ask *msg, const struct words *w)
+{
+    AUTO_CLOSE int fd = -1;
+
+    if (w->len <= INLINE_BYTES)
+        return conn_send_tail(in->judge, BOX_EXEC_ASK, in->judge_tag, msg, sizeof(*msg), w->bytes,
+                              w->len);
+    fd = memfd_create("argv", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, w->bytes, w->len) != (ssize_t)w->len)
+        return false;
+    return conn_send_fd(in->judge, BOX_EXEC_ASK, in->judge_tag, msg, sizeof(*msg), fd);
+}
+
 static void send_ask(struct init *in, struct ask *a)
 {
-    static struct words words;
+    struct words words = { 0 };
     struct box_exec_ask msg = {
         .ask = a->number, .proc = a->listener->proc, .pid = a->pid, .context = a->listener->context
     };
 
     read_words(&words, a);
     if (ioctl(a->listener->watch.fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &a->notif_id) < 0) {
+        free(words.bytes);
         ask_free(in, a);
         return;
     }
     msg.argc = words.count;
     msg.truncated = words.truncated;
-    a->sent = conn_send_tail(in->judge, BOX_EXEC_ASK, in->judge_tag, &msg, sizeof(msg), words.bytes,
-                             words.len);
+    a->sent = send_words(in, &msg, &words);
+    in->asks_sent += a->sent;
     a->deadline_ms = clock_boot_ms() + (a->sent ? ANSWER_MS : JUDGE_MS);
+    free(words.bytes);
+}
+
+/* As many as may be under way. A storm of execves waits here, and in the kernel, in its order. */
+static void send_waiting(struct init *in)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks), *next;
+
+    for (; a && in->judge && !in->judge->cut && in->asks_sent < ASKS_IN_FLIGHT; a = next) {
+        next = TAILQ_NEXT(a, link);
+        if (!a->sent)
+            send_ask(in, a);
+    }
 }
 
 static void new_ask(struct init *in, struct listener *l, const struct seccomp_notif *req)
@@ -183,10 +263,15 @@ static void new_ask(struct init *in, struct listener *l, const struct seccomp_no
     bool is_at = req->data.nr == SYS_execveat;
     struct ask *a = NULL;
 
-    if (req->data.arch == NATIVE_ARCH && in->ask_count < MAX_ASKS)
+    if (req->data.arch != NATIVE_ARCH) { /* its argv has pointers of another size */
+        refuse(in, l, req->id,
+               "cove: refused by policy (limit): a 32-bit program may not start others here");
+        return;
+    }
+    if (in->ask_count < MAX_ASKS)
         a = calloc(1, sizeof(*a));
     if (!a) {
-        answer_kernel(l->watch.fd, req->id, false);
+        refuse(in, l, req->id, "cove: refused by policy (limit): too many execve calls at once");
         return;
     }
     *a = (struct ask){ .number = ++in->last_ask,
@@ -196,10 +281,11 @@ static void new_ask(struct init *in, struct listener *l, const struct seccomp_no
                        .file = req->data.args[is_at ? 1 : 0],
                        .argv = req->data.args[is_at ? 2 : 1],
                        .deadline_ms = clock_boot_ms() + JUDGE_MS };
+    if (in->judge)
+        a->deadline_ms += ANSWER_MS; /* there is one, and it may be busy */
     TAILQ_INSERT_TAIL(&in->asks, a, link);
     in->ask_count++;
-    if (in->judge)
-        send_ask(in, a);
+    send_waiting(in);
 }
 
 /* --------------------------------------------------------------- listeners */
@@ -372,6 +458,7 @@ void judge_conn_closed(struct init *in, struct conn *c)
     if (in->judge != c)
         return;
     in->judge = NULL;
+    in->asks_sent = 0;
     for (a = TAILQ_FIRST(&in->asks); a; a = TAILQ_NEXT(a, link)) {
         a->sent = false; /* the next judge is asked again */
         a->deadline_ms = clock_boot_ms() + JUDGE_MS;
@@ -387,7 +474,8 @@ void judge_expire(struct init *in, uint64_t now_ms)
 
         if (a->deadline_ms <= now_ms)
             deny(in, a,
-                 a->sent ? "the policy did not answer in time" : "there is no policy to ask");
+                 a->sent ? "cove: refused: the policy did not answer in time"
+                         : "cove: refused: there is no policy to ask");
         a = next;
     }
 }
@@ -396,8 +484,6 @@ void judge_expire(struct init *in, uint64_t now_ms)
  */
 int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    struct ask *a = TAILQ_FIRST(&in->asks);
-
     (void)e;
     if (in->judge && in->judge != c) {
         conn_cut(in->judge); /* of a keeper before: it ends when nobody is left to ask it */
@@ -406,13 +492,7 @@ int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     in->judge = c;
     in->judge_tag = m->head.tag;
     conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
-    while (a) {
-        struct ask *next = TAILQ_NEXT(a, link);
-
-        if (!a->sent)
-            send_ask(in, a);
-        a = next;
-    }
+    send_waiting(in);
     return 0;
 }
 
@@ -430,11 +510,12 @@ int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_e
             break;
     if (!a)
         return 0; /* it was killed, or took too long */
-    if (!args->allow) {
+    if (args->allow) {
+        answer_kernel(a->listener->watch.fd, a->notif_id, true);
+        ask_free(in, a);
+    } else {
         deny(in, a, reason);
-        return 0;
     }
-    answer_kernel(a->listener->watch.fd, a->notif_id, true);
-    ask_free(in, a);
+    send_waiting(in);
     return 0;
 }

@@ -320,7 +320,7 @@ struct init {
     LIST_HEAD(listener_list, listener) listeners;
     LIST_HEAD(start_list, start) starts;
     uint64_t last_ask;
-    unsigned ask_count;
+    unsigned ask_count, asks_sent;
 };
 
 /* --- /proc/meminfo (init_meminfo.c) --- */

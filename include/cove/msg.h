@@ -78,7 +78,7 @@ enum msg_type {
     BOX_STATED,        /* struct box_stat, tail: symlink target ("" if it is none) */
     BOX_ENTRIES,     /* struct box_page, tail: struct box_stat + name + symlink target, repeated */
     BOX_WATCHED,     /* struct box_watched (+ inotify fd) */
-    BOX_EXEC_ASK,    /* struct box_exec_ask, tail: argv strings */
+    BOX_EXEC_ASK,    /* struct box_exec_ask, tail: argv strings; or a file with them */
     BOX_EXEC_DENIED, /* struct box_proc_ref, tail: what was refused and why; to the spawner */
 
     /* --- worker to keeper --- */

@@ -54,6 +54,62 @@ def test_what_was_hidden_from_the_text_is_refused_at_exec_time(server, project):
         assert server.run(project, "ls /workspace") == "precious\n", name
 
 
+EXECS = """
+import ctypes, os, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, call):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            call()
+        except OSError as e:
+            os._exit(e.errno)
+        os._exit(ctypes.get_errno() or 99)
+    print(name, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+def vector(*words):
+    return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+many = [str(i) for i in range(10000)]
+long = "x" * 100000
+attempt("ten-thousand", lambda: os.execv("/bin/true", ["true", *many]))
+attempt("ten-thousand-evil", lambda: os.execv("/bin/rm", ["rm", "-r", *many, "-f"]))
+attempt("long", lambda: os.execv("/bin/true", ["true", long, long]))
+attempt("long-evil", lambda: os.execv("/bin/rm", ["rm", "-r", long, long, "-f"]))
+attempt("bytes", lambda: os.execv("/bin/true", ["true", b"\\xff\\xfe\\x80"]))
+attempt("bytes-evil", lambda: os.execv("/bin/rm", ["rm", b"\\xff\\xfe", "-rf", "/x"]))
+attempt("execveat", lambda: libc.syscall(322, -100, b"/bin/rm", vector(b"rm", b"-rf", b"/a"), vector(), 0))
+attempt("execveat-fd", lambda: libc.syscall(322, os.open("/bin/rm", os.O_RDONLY), b"", vector(b"rm", b"-rf", b"/b"), vector(), 0x1000))
+attempt("fexecve", lambda: os.execve(os.open("/bin/rm", os.O_RDONLY), ["rm", "-rf", "/c"], {}))
+attempt("other-name", lambda: os.execv("/bin/rm", ["ls", "-rf", "/x"]))
+attempt("no-argv", lambda: libc.syscall(59, b"/bin/true", None, None))
+attempt("bad-argv", lambda: libc.syscall(59, b"/bin/true", 8, None))
+open("/tmp/script", "w").write("#!/bin/sh\\nrm -rf /workspace/precious\\n")
+os.chmod("/tmp/script", 0o755)
+attempt("shebang", lambda: os.execv("/tmp/script", ["script"]))
+"""
+
+
+def test_every_kind_of_execve_is_judged_by_all_of_its_arguments(server, project):
+    hidden = base64_of(EXECS.replace("\\\\", "\\"))
+    server.run(project, f"mkdir /workspace/precious; echo {hidden} | base64 -d > /tmp/execs.py")
+    reply = server.execute(project, "python3 /tmp/execs.py")
+    got = dict(line.split() for line in reply.json["stdout"].split("\n") if line)
+    evil = {"ten-thousand-evil", "long-evil", "bytes-evil", "execveat", "execveat-fd", "fexecve", "other-name", "bad-argv"}
+    assert {name for name, code in got.items() if code == "1"} - {"shebang"} == evil, (got, reply.json["stderr"])
+    assert {got[name] for name in ("ten-thousand", "long", "bytes", "no-argv")} == {"0"}, got
+    assert reply.json["stderr"].count("cove: refused by policy") >= len(evil) + 1, reply
+    assert server.run(project, "ls /workspace") == "precious\n"
+
+
+def test_ordinary_commands_with_very_many_arguments_run(server, project):
+    out = server.run(project, "mkdir /tmp/m; cd /tmp/m; touch $(seq 3000); ls * | wc -l; seq 20000 | xargs echo | wc -w")
+    assert out.split() == ["3000", "20000"]
+
+
+def test_a_storm_of_execves_is_judged_and_none_is_lost(make_server):
+    reply = make_server(pids_max=1000).execute("p", "for i in $(seq 400); do /bin/true || echo bad & done; wait; echo end")
+    assert reply.json["stdout"] == "end\n" and reply.json["stderr"] == "", reply
+
+
 def test_a_background_process_is_still_judged_after_the_reply(server, project):
     hidden = base64_of("rm -rf /workspace/precious; touch /workspace/done")
     server.run(project, "mkdir /workspace/precious")
@@ -102,6 +158,15 @@ def test_refusals_are_in_the_audit_log_and_its_chain_holds(make_server):
         f.write(text.replace('"project":"p"', '"project":"q"', 1))
     broken = cove(server, "audit", "verify", path)
     assert broken.returncode == 1 and "1" in broken.stdout
+
+
+def test_each_exec_time_denial_is_a_line_of_its_own(make_server):
+    server = make_server()
+    code = "import os\nfor a in (['rm','-rf','/x'],['shutdown','now'],['mkfs','x'],['rm','-rf','/y']):\n" \
+           "    try: os.execvp(a[0], a)\n    except OSError: pass\n"
+    server.execute("p", f"echo {base64_of(code)} | base64 -d | python3")
+    lines = wait_for(lambda: len(audit_lines(server)) >= 4 and audit_lines(server), 5, "four lines")
+    assert [line["command"] for line in lines] == ["rm -rf /x", "shutdown now", "mkfs x", "rm -rf /y"]
 
 
 def test_with_audit_all_every_command_is_in_the_log(make_server):

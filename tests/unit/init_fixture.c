@@ -307,7 +307,7 @@ static const struct msg_rule anything[] = {
     { BOX_STATED, sizeof(struct box_stat), MSG_PATH_MAX, 0, 1 },
     { BOX_ENTRIES, sizeof(struct box_page), MSG_MAX_BYTES, 0, 0 },
     { BOX_WATCHED, sizeof(struct box_watched), 0, 0, 1 },
-    { BOX_EXEC_ASK, sizeof(struct box_exec_ask), MSG_MAX_BYTES, 0, 0 },
+    { BOX_EXEC_ASK, sizeof(struct box_exec_ask), MSG_MAX_BYTES, 0, 1 },
     { BOX_EXEC_DENIED, sizeof(struct box_proc_ref), 2048, 0, 0 },
     { 0 },
 };

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "init_filters.h"
 #include "init_fixture.h"
 
@@ -85,6 +86,66 @@ static void every_execve_is_judged_and_a_denial_is_told(void **state)
     close(cmd.fds[0]);
 }
 
+/* How many words stand in a file, and the last of them. */
+static size_t count_words(int fd, char *last_word, size_t size)
+{
+    static char bytes[2 * 1024 * 1024];
+    ssize_t len = pread(fd, bytes, sizeof(bytes), 0);
+    size_t count = 0;
+
+    assert_true(len > 0);
+    for (const char *at = bytes; at < bytes + len; at += strlen(at) + 1) {
+        text_copy(last_word, size, at);
+        count++;
+    }
+    return count;
+}
+
+static void ten_thousand_arguments_are_all_shown_to_the_judge(void **state)
+{
+    struct command cmd = judged("/bin/echo $(seq 10000) the-end >/dev/null; exit 0");
+    int judge = become_judge();
+    const struct box_exec_ask *ask;
+    char last_word[64] = "";
+    uint32_t proc;
+    int words;
+
+    (void)state;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    judge_one(judge, "/rm");                      /* seq */
+    ask = expect_on(judge, BOX_EXEC_ASK, &words); /* too long for a message: a file */
+    assert_int_equal(ask->truncated, 0);
+    assert_int_equal(ask->argc, 10003); /* the file, echo, the numbers, the end */
+    assert_int_equal(count_words(words, last_word, sizeof(last_word)), 10003);
+    close(words);
+    assert_string_equal(last_word, "the-end");
+    send_verdict(judge, ask->ask, true);
+    assert_int_equal(expect_exit(proc).exit_code, 0);
+    close(judge);
+    close(cmd.fds[0]);
+}
+
+/* More at once than a socket holds: they wait their turn, and the judge is not lost. */
+static void a_storm_of_execves_is_judged_one_after_the_other(void **state)
+{
+    struct command cmd = judged("i=0; while [ $i -lt 200 ]; do /bin/true & i=$((i+1)); done; wait");
+    int judge = become_judge();
+    struct cove_end end;
+    uint32_t proc;
+
+    (void)state;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    for (int i = 0; i < 200; i++)
+        judge_one(judge, "/rm");
+    end = expect_exit(proc);
+    assert_int_equal(end.exit_code, 0);
+    assert_int_equal(end.denied, 0);
+    close(judge);
+    close(cmd.fds[0]);
+}
+
 static void the_commands_own_execve_needs_no_second_verdict(void **state)
 {
     struct command cmd = judged("exit 3"); /* a builtin: no other execve */
@@ -111,6 +172,28 @@ static void without_a_judge_execve_is_refused_after_a_while_and_init_goes_on(voi
     end = expect_exit(proc);
     assert_int_equal(end.exit_code, 5);
     assert_int_equal(end.denied, 1);
+    close(cmd.fds[0]);
+}
+
+static void a_judge_that_never_answers_is_not_waited_for_forever(void **state)
+{
+    struct command cmd = judged("/bin/ls /; exit 6");
+    int judge = become_judge();
+    struct cove_end end;
+    struct msg denied;
+    uint32_t proc;
+
+    (void)state;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    expect_on(judge, BOX_EXEC_ASK, NULL);
+    assert_init_answers();
+    assert_int_equal(receive_from(fx.sock, &denied, 2 * ANSWER_MS), 1);
+    assert_int_equal(denied.head.type, BOX_EXEC_DENIED);
+    end = expect_exit(proc);
+    assert_int_equal(end.exit_code, 6);
+    assert_int_equal(end.denied, 1);
+    close(judge);
     close(cmd.fds[0]);
 }
 
@@ -155,8 +238,11 @@ int main(void)
 #define PLAIN(t) cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
     const struct CMUnitTest tests[] = {
         PLAIN(every_execve_is_judged_and_a_denial_is_told),
+        PLAIN(ten_thousand_arguments_are_all_shown_to_the_judge),
+        PLAIN(a_storm_of_execves_is_judged_one_after_the_other),
         PLAIN(the_commands_own_execve_needs_no_second_verdict),
         PLAIN(without_a_judge_execve_is_refused_after_a_while_and_init_goes_on),
+        PLAIN(a_judge_that_never_answers_is_not_waited_for_forever),
         PLAIN(a_judge_that_vanishes_is_replaced_by_the_next),
         PLAIN(a_new_judge_takes_the_place_of_the_one_before),
     };
