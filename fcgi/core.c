@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cove/log.h"
+#include "cove/mem.h"
 #include "cove/text.h"
 #include "fcgi/caller.h"
 
@@ -28,8 +29,18 @@ void core_task_begin(struct core *c, const char *request_id, const char *what)
     atomic_store_explicit(&t->busy, 1, memory_order_release);
 }
 
+static int take_parting(struct core *c)
+{
+    int fd = c->parting;
+
+    c->parting = 0;
+    return fd;
+}
+
 void core_task_end(struct core *c)
 {
+    if (c->parting)
+        cove_close(take_parting(c));
     if (c->task)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
 }
@@ -151,6 +162,11 @@ int core_session_open_id(struct core *c, const char *tenant, const char *id,
 
 void core_session_close(struct core_session *s)
 {
+    if (s->core->task && s->conn.sock > 0) {
+        if (s->core->parting)
+            cove_close(take_parting(s->core));
+        s->core->parting = take_fd(&s->conn.sock);
+    }
     box_close(&s->conn);
 }
 

@@ -33,6 +33,7 @@ struct core { /* one per thread */
     const struct caller *caller; /* of the request at hand; NULL: no scopes */
     struct keeper_link keeper;
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
+    int parting; /* socket of a conversation that is over, see core_session_close(); 0: none */
 };
 
 void core_count(struct core *c, enum state_counter counter,
@@ -99,6 +100,8 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
 /* By the sandbox's own id; what is not the tenant's is not there. */
 int core_session_open_id(struct core *c, const char *tenant, const char *id,
                          struct core_session *ret, struct cove_err *e);
+/* Init takes the end of a conversation as its moment to get ready for the next command. That moment
+ * is after the reply, so the socket stays open until core_task_end(). */
 void core_session_close(struct core_session *s);
 
 /* ------------------------------------------------------------------ running a command (run.c) */

@@ -61,17 +61,36 @@ void cgroup_setup(struct init *in)
     in->has_cgroup = fstat(INIT_FD_CGROUP, &st) == 0 && S_ISDIR(st.st_mode);
     in->oom_fd = open_first(INIT_FD_MEMORY, "memory.events", "memory.oom_control");
     in->pids_fd = open_first(INIT_FD_PIDS, "pids.events", NULL);
+    in->memory_fds[MEMORY_LIMIT] =
+        open_first(INIT_FD_MEMORY, "memory.max", "memory.limit_in_bytes");
+    in->memory_fds[MEMORY_USED] =
+        open_first(INIT_FD_MEMORY, "memory.current", "memory.usage_in_bytes");
+    in->memory_fds[MEMORY_STAT] = open_first(INIT_FD_MEMORY, "memory.stat", NULL);
     in->next_cgroup_fd = -1;
     cgroup_prepare(in);
+}
+
+/* A file that stays open: it tells what holds now, each time it is read from its start. */
+static const char *read_again(int fd, char *out, size_t size)
+{
+    ssize_t n = fd < 0 ? -1 : pread(fd, out, size - 1, 0);
+
+    out[n > 0 ? n : 0] = '\0';
+    return out;
+}
+
+static uint64_t number_in(int fd)
+{
+    char text[32];
+
+    return strtoull(read_again(fd, text, sizeof(text)), NULL, 10); /* "max" becomes 0: no figure */
 }
 
 static uint64_t counter(int fd, const char *key)
 {
     char text[512];
-    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
 
-    text[n > 0 ? n : 0] = '\0';
-    return field(text, key);
+    return field(read_again(fd, text, sizeof(text)), key);
 }
 
 uint64_t cgroup_oom_kills(const struct init *in)
@@ -84,31 +103,21 @@ uint64_t cgroup_pids_refused(const struct init *in)
     return counter(in->pids_fd, "max");
 }
 
-static uint64_t limit_at(int dir_fd, const char *v2, const char *v1)
+uint64_t cgroup_memory_limit(const struct init *in)
 {
-    char text[32];
-
-    if (read_at(dir_fd, v2, text, sizeof(text)) < 0 && v1)
-        read_at(dir_fd, v1, text, sizeof(text));
-    return strtoull(text, NULL, 10); /* "max" becomes 0: no figure */
+    return number_in(in->memory_fds[MEMORY_LIMIT]);
 }
 
-uint64_t cgroup_memory_limit(void)
+bool cgroup_memory_now(const struct init *in, struct memory_now *ret)
 {
-    return limit_at(INIT_FD_MEMORY, "memory.max", "memory.limit_in_bytes");
-}
-
-bool cgroup_memory_now(struct memory_now *ret)
-{
-    struct memory_now now = { .limit = cgroup_memory_limit(),
-                              .used = limit_at(INIT_FD_MEMORY, "memory.current",
-                                               "memory.usage_in_bytes") };
+    struct memory_now now = { .limit = cgroup_memory_limit(in),
+                              .used = number_in(in->memory_fds[MEMORY_USED]) };
     char text[4096];
 
     if (now.limit == 0 || now.limit > (uint64_t)1
                                           << 50) /* v1 writes "none" as a very large number */
         return false;
-    read_at(INIT_FD_MEMORY, "memory.stat", text, sizeof(text));
+    read_again(in->memory_fds[MEMORY_STAT], text, sizeof(text));
     now.cache = field(text, "file") + field(text, "cache");
     now.shmem = field(text, "shmem");
     *ret = now;
@@ -117,7 +126,10 @@ bool cgroup_memory_now(struct memory_now *ret)
 
 uint64_t cgroup_pids_limit(void)
 {
-    return limit_at(INIT_FD_PIDS, "pids.max", NULL);
+    char text[32];
+
+    read_at(INIT_FD_PIDS, "pids.max", text, sizeof(text));
+    return strtoull(text, NULL, 10);
 }
 
 /* --------------------------------------------------------------- one per command */

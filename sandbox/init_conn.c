@@ -32,6 +32,7 @@ static void conn_free(struct init *in, struct conn *c)
     LIST_REMOVE(c, link);
     in->conn_count--;
     free(c);
+    spare_hurry(in);
 }
 
 void conn_cut(struct conn *c)

@@ -29,7 +29,7 @@ void meminfo_refresh(struct init *in)
     uint64_t free_bytes;
     int len;
 
-    if (in->meminfo_fd < 0 || !cgroup_memory_now(&now))
+    if (in->meminfo_fd < 0 || !cgroup_memory_now(in, &now))
         return;
     free_bytes = now.limit > now.used ? now.limit - now.used : 0;
     len = snprintf(text, sizeof(text),

@@ -215,7 +215,8 @@ struct spare {
 
 void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
                     bool notify);
-void spare_hurry(struct init *in); /* a command has ended: now is a good time */
+void spare_soon(struct init *in);  /* a command has started or ended: another may come */
+void spare_hurry(struct init *in); /* a client has gone: now is a good time */
 void spare_expire(struct init *in, uint64_t now_ms);
 bool spare_reaped(struct init *in, pid_t pid);
 void spare_drop(struct init *in);
@@ -250,11 +251,13 @@ void cgroup_sweep(struct init *in);
 uint64_t cgroup_cpu_us(struct init *in, uint32_t number);
 uint64_t cgroup_oom_kills(const struct init *in);
 uint64_t cgroup_pids_refused(const struct init *in);
-uint64_t cgroup_memory_limit(void);
+uint64_t cgroup_memory_limit(const struct init *in);
+enum { MEMORY_LIMIT, MEMORY_USED, MEMORY_STAT, MEMORY_FILES };
 struct memory_now {
     uint64_t limit, used, cache, shmem; /* bytes */
 };
-bool cgroup_memory_now(struct memory_now *ret); /* false: no limit, or no cgroup */
+bool cgroup_memory_now(const struct init *in,
+                       struct memory_now *ret); /* false: no limit, or no cgroup */
 uint64_t cgroup_pids_limit(void);
 
 /* --- files (init_files.c, init_remove.c) and ports (init_ports.c) --- */
@@ -303,6 +306,7 @@ struct init {
     int next_cgroup_fd; /* made ahead for the process next_cgroup; -1: none */
     uint32_t next_cgroup;
     int oom_fd, pids_fd; /* the counters' files, -1: none */
+    int memory_fds[MEMORY_FILES];
     int meminfo_fd;      /* what stands for /proc/meminfo, -1 if nothing does */
     uint32_t *lingering; /* numbers of cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;

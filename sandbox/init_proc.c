@@ -138,7 +138,7 @@ static void tell_cause(struct init *in, struct proc *p)
         end->limit = p->kill_limit;
     } else if (ended_by(end, SIGKILL) && cgroup_oom_kills(in) > p->oom_before) {
         end->cause = END_MEMORY;
-        end->limit = cgroup_memory_limit();
+        end->limit = cgroup_memory_limit(in);
     } else if ((end->signal || end->exit_code) && cgroup_pids_refused(in) > p->pids_before) {
         end->cause = END_PIDS;
         end->limit = cgroup_pids_limit();
@@ -203,7 +203,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
         p->cpu_us = cgroup_cpu_us(in, p->number);
     if (p->has_cgroup)
         cgroup_leave(in, p->number);
-    spare_hurry(in);
+    spare_soon(in);
     proc_drop_if_done(in, p);
 }
 

@@ -1,11 +1,11 @@
 /*
  * A process made ahead. Starting a command under a filter costs a clone into a new cgroup and the
- * kernel's reading of the filter, several times what execve costs. So when a command has ended,
- * init makes the next one's process in advance: in its own cgroup, under the filter that was used
- * last, waiting on a socket for what it is to become. A spawn that fits takes it and sends the rest
- * (argv, environment, user, stdio); one that does not fit starts in the ordinary way. The spare has
- * init's rights, so what runs in the sandbox can kill it or stop it, but not look into it or steer
- * it; when it is gone the ordinary way is left.
+ * kernel's reading of the filter, several times what execve costs. So when a command has ended and
+ * its client has gone, init makes the next one's process in advance: in its own cgroup, under the
+ * filter that was used last, waiting on a socket for what it is to become. A spawn that fits takes
+ * it and sends the rest (argv, environment, user, stdio); one that does not fit starts in the
+ * ordinary way. The spare has init's rights, so what runs in the sandbox can kill it or stop it,
+ * but not look into it or steer it; when it is gone the ordinary way is left.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -20,7 +20,9 @@
 #include "cove/text.h"
 #include "init_private.h"
 
-enum { MAKE_AFTER_MS = 20 }; /* a start: the command has the cpu to itself meanwhile */
+/* After a start or an end: the command, or whoever tells of its end, has the cpu to itself
+ * meanwhile. A client that hangs up shortens it. */
+enum { MAKE_AFTER_MS = 20 };
 
 /* --------------------------------------------------------------- what the next one is likely to
  * need */
@@ -49,13 +51,17 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
         s->file = *file;
         s->notify = notify;
     }
-    if (!s->pid)
-        s->due_ms = clock_boot_ms() + MAKE_AFTER_MS;
+}
+
+void spare_soon(struct init *in)
+{
+    if (!in->spare.pid)
+        in->spare.due_ms = clock_boot_ms() + MAKE_AFTER_MS;
 }
 
 void spare_hurry(struct init *in)
 {
-    if (in->spare.filter.len > 0 && !in->spare.pid)
+    if (in->spare.due_ms)
         in->spare.due_ms = clock_boot_ms();
 }
 
@@ -143,8 +149,10 @@ void spare_expire(struct init *in, uint64_t now_ms)
     if (!in->spare.due_ms || now_ms < in->spare.due_ms)
         return;
     in->spare.due_ms = 0;
-    if (!in->spare.pid && in->has_cgroup)
+    if (in->spare.filter.len > 0 && !in->spare.pid && in->has_cgroup)
         spare_make(in);
+    else
+        cgroup_prepare(in);
 }
 
 /* --------------------------------------------------------------- taking it */

@@ -393,6 +393,6 @@ int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         }
     }
     spawn_done(&s);
-    cgroup_prepare(in);
+    spare_soon(in);
     return r;
 }

@@ -73,6 +73,13 @@ def test_two_sandboxes_have_different_host_ids(server, project):
     assert uid(a) != uid(b)
 
 
+def test_a_change_of_users_inside_holds_for_the_next_command(server, project):
+    server.execute(project, "id -G")
+    for gid in (4001, 4002, 4003):  # the same length, one right after the other
+        server.execute(project, f"sed -i '/^extra/d' /etc/group; echo extra:x:{gid}:root >>/etc/group")
+        assert str(gid) in server.execute(project, "id -G").json["stdout"]
+
+
 def test_stdin_is_empty(server, project):
     assert server.run(project, "cat; echo end") == "end\n"
 

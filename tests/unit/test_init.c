@@ -226,7 +226,7 @@ static void what_cannot_start_says_why_and_leaves_nothing(void **state)
         if (e->code != not_started[i].code || !strstr(e->msg, not_started[i].names))
             fail_msg("%s: %s, %s", not_started[i].because, cove_code_name(e->code), e->msg);
     }
-    assert_int_equal(init_fd_count(), before);
+    assert_true(init_fd_count() <= before); /* the next cgroup may not be made yet */
 }
 
 static void the_environment_is_small_and_what_is_passed_wins(void **state)
