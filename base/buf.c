@@ -26,6 +26,16 @@ void buf_clear(struct buf *b)
         b->data[0] = '\0';
 }
 
+void buf_drop(struct buf *b, size_t n)
+{
+    if (n >= b->len) {
+        buf_clear(b);
+        return;
+    }
+    memmove(b->data, b->data + n, b->len - n + 1); /* with the NUL */
+    b->len -= n;
+}
+
 static int overflow(struct buf *b)
 {
     b->overflow = true;

@@ -113,6 +113,13 @@ enum run_stream { RUN_STDOUT, RUN_STDERR };
 typedef int (*run_sink)(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
                         size_t len);
 
+/* A sink may be behind with handing things on to its client. */
+enum run_backlog {
+    RUN_CLEAR,
+    RUN_BEHIND, /* flush() when the client takes more */
+    RUN_FULL,   /* and nothing more is read until then: the command waits, its deadline does not */
+};
+
 struct run_args {
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */
@@ -126,7 +133,12 @@ struct run_args {
     bool exec_time;                          /* it notifies execve, and the judge is asked */
     uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
     int client_fd; /* when it hangs up, the command is killed; -1 = nobody waits */
+    int (*left)(
+        void *arg); /* asked then: 0 = the command goes on without it. NULL = it is killed */
     run_sink sink;
+    size_t sink_bytes;                      /* at most this much at a time; 0 = any */
+    enum run_backlog (*backlog)(void *arg); /* NULL = always clear, and no flush() */
+    int (*flush)(void *arg, bool wait);     /* non-zero: nobody wants more of it */
     int (*idle)(
         void *arg); /* called after idle_ms without a word; non-zero: nobody waits any more */
     uint64_t idle_ms;

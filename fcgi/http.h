@@ -38,6 +38,7 @@ struct request {
         *out;      /* where a streamed reply goes; NULL in tests, which find it in rep->body */
     char **params; /* what nginx told us, "NAME=value", NULL-terminated */
     int client_fd; /* hangs up when the client leaves; -1 in tests */
+    int fcgi_id;   /* the request's number on that connection */
     bool promised; /* it has a long slot (slots.h), should it need one */
 
     unsigned method; /* enum method, 0 if it is none of them */

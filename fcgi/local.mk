@@ -2,7 +2,7 @@ noinst_LIBRARIES += libfcgicore.a
 libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
 	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS)
 libfcgicore_a_SOURCES = \
-	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/json.h fcgi/json.c \
+	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c fcgi/json.h fcgi/json.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
 	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/policy_live.h fcgi/policy_live.c \

@@ -5,8 +5,9 @@
 #include <fcgiapp.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/socket.h>
 
-enum { HEAD_MAX_BYTES = 8 * 1024, BODY_FIRST_BYTES = 512 };
+enum { HEAD_MAX_BYTES = 8 * 1024, BODY_FIRST_BYTES = 512, BODY_KEPT_BYTES = 128 * 1024 };
 
 void reply_init(struct reply *rep, size_t body_max)
 {
@@ -110,16 +111,52 @@ void reply_begin(struct reply *rep, const struct request *req)
     if (req->out) {
         send_head(rep, req, req->out);
         FCGX_FFlush(req->out);
+        wire_init(&rep->wire, req->client_fd, req->fcgi_id);
     }
+}
+
+/* What a burst took is given back: a stream may live long. */
+static void drop(struct buf *body, size_t n)
+{
+    size_t max = body->max;
+
+    buf_drop(body, n);
+    if (body->len == 0 && body->cap > BODY_KEPT_BYTES) {
+        buf_done(body);
+        buf_init(body, max);
+    }
+}
+
+void reply_cut(struct reply *rep, const struct request *req)
+{
+    buf_clear(&rep->body);
+    if (req->client_fd >= 0)
+        shutdown(req->client_fd, SHUT_RDWR); /* nothing may follow half a record or half an event */
+}
+
+static int send_body(struct reply *rep, const struct request *req, bool wait)
+{
+    size_t taken;
+
+    if (!req->out)
+        return rep->body.overflow ? -1 : 0;
+    if (rep->body.overflow ||
+        wire_send(&rep->wire, rep->body.data, rep->body.len, wait, &taken) < 0) {
+        reply_cut(rep, req);
+        return -1;
+    }
+    drop(&rep->body, taken);
+    return 0;
 }
 
 int reply_flush(struct reply *rep, const struct request *req)
 {
-    if (!req->out)
-        return rep->body.overflow ? -1 : 0;
-    put(rep->body.data, rep->body.len, req->out);
-    buf_clear(&rep->body);
-    return FCGX_FFlush(req->out) < 0 || FCGX_GetError(req->out) ? -1 : 0;
+    return send_body(rep, req, true);
+}
+
+int reply_push(struct reply *rep, const struct request *req)
+{
+    return send_body(rep, req, false);
 }
 
 int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code)

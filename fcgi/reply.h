@@ -11,6 +11,7 @@
 #include "cove/buf.h"
 #include "cove/err.h"
 #include "fcgi/http.h"
+#include "fcgi/wire.h"
 
 enum { REPLY_HEADERS_MAX = 12 };
 
@@ -21,6 +22,7 @@ struct reply {
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
     bool streamed; /* the head has left */
+    struct wire wire;
 };
 
 void reply_init(struct reply *rep, size_t body_max);
@@ -37,6 +39,10 @@ void reply_send(const struct reply *rep, const struct request *req, struct FCGX_
 void reply_begin(struct reply *rep, const struct request *req);
 /* Send what is in the body and forget it; -1: the client is gone. */
 int reply_flush(struct reply *rep, const struct request *req);
+/* Likewise, but only what leaves at once: the rest stays in the body. */
+int reply_push(struct reply *rep, const struct request *req);
+/* Give the client up, with all that has not left. */
+void reply_cut(struct reply *rep, const struct request *req);
 
 /* One row per error code; the last row is also what codes without a row become. */
 struct error_reply {

@@ -32,6 +32,7 @@ struct run {
     uint32_t proc;
     int out[2];         /* our ends of the pipes, by enum run_stream; -1 after end of file */
     uint64_t offset[2]; /* of the next byte of each */
+    int client_fd;      /* -1 once it has left */
     uint64_t room;      /* what is left of the output limit */
     uint64_t until_ms;  /* the deadline, or how long init may take to report; UINT64_MAX = no end */
     uint32_t kill_cause; /* enum end_cause; END_OWN while it has not been killed */
@@ -110,7 +111,8 @@ static void deliver(struct run *r, enum run_stream stream, const char *bytes, si
 static size_t read_some(struct run *r, enum run_stream stream, size_t max)
 {
     char bytes[READ_BYTES];
-    ssize_t n = read(r->out[stream], bytes, max < sizeof(bytes) ? max : sizeof(bytes));
+    size_t fits = r->args->sink_bytes ? r->args->sink_bytes : sizeof(bytes);
+    ssize_t n = read(r->out[stream], bytes, max < fits ? max : fits);
 
     if (n > 0) {
         deliver(r, stream, bytes, (size_t)n);
@@ -160,6 +162,24 @@ static void on_box(struct run *r)
     }
 }
 
+static void on_client_left(struct run *r)
+{
+    r->client_fd = -1;
+    if (!r->args->left || r->args->left(r->args->sink_arg) != 0)
+        kill_tree(r, END_CLIENT, 0);
+}
+
+static enum run_backlog backlog(const struct run *r)
+{
+    return r->args->backlog ? r->args->backlog(r->args->sink_arg) : RUN_CLEAR;
+}
+
+static void flush(struct run *r, bool wait)
+{
+    if (r->args->flush(r->args->sink_arg, wait) != 0)
+        kill_tree(r, END_CLIENT, 0);
+}
+
 static void on_time(struct run *r)
 {
     if (r->kill_cause == END_OWN)
@@ -191,11 +211,12 @@ static int shorter(int left, uint64_t idle_ms)
 static void wait_once(struct run *r)
 {
     bool killed = r->kill_cause != END_OWN;
+    enum run_backlog behind = backlog(r);
     struct pollfd fds[] = {
-        { .fd = r->out[RUN_STDOUT], .events = POLLIN },
-        { .fd = r->out[RUN_STDERR], .events = POLLIN },
+        { .fd = behind == RUN_FULL ? -1 : r->out[RUN_STDOUT], .events = POLLIN },
+        { .fd = behind == RUN_FULL ? -1 : r->out[RUN_STDERR], .events = POLLIN },
         { .fd = r->conn->sock, .events = POLLIN },
-        { .fd = killed ? -1 : r->args->client_fd, .events = POLLRDHUP },
+        { .fd = killed ? -1 : r->client_fd, .events = (short)(POLLRDHUP | (behind ? POLLOUT : 0)) },
     };
     int left = time_left(r), ready;
 
@@ -213,7 +234,9 @@ static void wait_once(struct run *r)
     if (fds[1].revents)
         read_some(r, RUN_STDERR, READ_BYTES);
     if (fds[3].revents & (POLLRDHUP | POLLHUP | POLLERR))
-        kill_tree(r, END_CLIENT, 0);
+        on_client_left(r);
+    else if (fds[3].revents & POLLOUT)
+        flush(r, false);
     if (fds[2].revents && !r->over)
         on_box(r);
 }
@@ -234,6 +257,8 @@ static void drain(struct run *r, enum run_stream stream)
         if (n == 0)
             return;
         there -= (int)n;
+        if (backlog(r) == RUN_FULL)
+            flush(r, true); /* nothing runs any more that could be kept waiting */
     }
 }
 
@@ -318,6 +343,7 @@ int run_command(struct box_conn *conn, const struct run_args *args, struct run_r
         .conn = conn,
         .args = args,
         .out = { -1, -1 },
+        .client_fd = args->client_fd,
         .room = args->output_max_bytes > args->output_used
                     ? args->output_max_bytes - args->output_used
                     : 0,

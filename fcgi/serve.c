@@ -98,6 +98,7 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     req.in = fcgi->in;
     req.out = fcgi->out;
     req.client_fd = fcgi->ipcFd;
+    req.fcgi_id = fcgi->requestId;
     req.promised = promised;
     reply_init(&rep, body_ceiling(core->config));
     core_task_begin(core, req.request_id, req.method_name);

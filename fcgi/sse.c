@@ -31,9 +31,14 @@ void sse_event_end(struct reply *rep)
     buf_add_str(&rep->body, "\n\n");
 }
 
-int sse_heartbeat(struct reply *rep, const struct request *req)
+void sse_comment(struct reply *rep)
 {
     buf_add_str(&rep->body, ": still here\n\n");
+}
+
+int sse_heartbeat(struct reply *rep, const struct request *req)
+{
+    sse_comment(rep);
     return reply_flush(rep, req);
 }
 

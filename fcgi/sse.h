@@ -19,7 +19,8 @@ enum {
 void sse_begin(struct reply *rep, const struct request *req);
 void sse_event(struct reply *rep, const char *id, const char *name);
 void sse_event_end(struct reply *rep);
-/* -1: the client is gone. */
+void sse_comment(struct reply *rep); /* says that we are still here */
+/* The same, sent; -1: the client is gone. */
 int sse_heartbeat(struct reply *rep, const struct request *req);
 /* Flush if much has gathered. */
 int sse_flush_some(struct reply *rep, const struct request *req);

@@ -1,6 +1,6 @@
 # Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
 if HAVE_CMOCKA
-FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_auth \
+FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth \
 	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines
 UNIT_TESTS += $(FCGI_TESTS)
 FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS) -I$(top_srcdir)/tests/unit
@@ -13,6 +13,9 @@ tests_unit_test_router_SOURCES = tests/unit/test_router.c
 tests_unit_test_router_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_router_LDADD = $(FCGI_TEST_LDADD)
 
+tests_unit_test_wire_SOURCES = tests/unit/test_wire.c
+tests_unit_test_wire_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_wire_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_slots_SOURCES = tests/unit/test_slots.c
 tests_unit_test_slots_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_slots_LDADD = $(FCGI_TEST_LDADD)

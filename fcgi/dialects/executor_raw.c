@@ -2,7 +2,6 @@
  * document. */
 #include <fcgiapp.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
@@ -64,7 +63,7 @@ int executor_get_raw(struct request *req, struct reply *rep, struct cove_err *e)
     reply_begin(rep, req);
     if (req->method != HEAD && send_file(rep, req, fd, st.bytes) < 0) {
         req->note.cause = "client";
-        shutdown(req->client_fd, SHUT_RDWR);
+        reply_cut(rep, req);
     }
     return 0;
 }

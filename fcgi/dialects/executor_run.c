@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cove/dialect.h"
+#include "cove/text.h"
 #include "fcgi/dialects/executor.h"
 #include "fcgi/lines.h"
 #include "fcgi/sse.h"
@@ -129,14 +130,21 @@ int executor_run(struct request *req, struct reply *rep, struct cove_err *e)
 
 /* ------------------------------------------------------------------ /run_streaming */
 
+enum {
+    BEHIND_BYTES = 128 * 1024, /* what a client may leave unread before its command has to wait */
+    SINK_BYTES = 8 * 1024,     /* read at a time: a byte of output may become seventy of events */
+    STALLED_MS = 60000, /* a client (nginx for it) that takes nothing for this long is given up */
+};
+
 struct stream {
     struct request *req;
     struct reply *rep;
     struct lines lines[2]; /* by enum run_stream */
     enum run_stream now;
     uint64_t events;
-    bool keep; /* the command goes on without its client */
-    bool gone; /* and the client has left */
+    uint64_t moved_ms; /* when the client last took something */
+    bool keep;         /* the command goes on without its client */
+    bool gone;         /* and the client has left */
 };
 
 static void begin_event(struct stream *s, const char *name)
@@ -153,7 +161,7 @@ static int verdict(struct stream *s, int rc)
     if (rc == 0)
         return 0;
     s->gone = true;
-    buf_clear(&s->rep->body);
+    reply_cut(s->rep, s->req);
     return s->keep ? 0 : -1;
 }
 
@@ -167,7 +175,31 @@ static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
     if (goes_on)
         reply_bool(s->rep, "partial", true);
     sse_event_end(s->rep);
-    return sse_flush_some(s->rep, s->req);
+    return 0;
+}
+
+/* As much as leaves at once, so that the deadline holds whatever the client does; or, when nothing
+ * runs any more, all of it. */
+static int flush_events(void *arg, bool wait)
+{
+    struct stream *s = arg;
+    size_t before = s->rep->body.len;
+    int rc;
+
+    if (before == 0)
+        return 0;
+    rc = wait ? reply_flush(s->rep, s->req) : reply_push(s->rep, s->req);
+    if (s->rep->body.len < before)
+        s->moved_ms = clock_boot_ms();
+    return verdict(s, rc);
+}
+
+static enum run_backlog backlog(void *arg)
+{
+    const struct stream *s = arg;
+    size_t len = s->rep->body.len;
+
+    return len == 0 ? RUN_CLEAR : len < BEHIND_BYTES ? RUN_BEHIND : RUN_FULL;
 }
 
 /* All lines of what was read leave together: nothing waits for more to come. */
@@ -175,23 +207,30 @@ static int tell_output(void *arg, enum run_stream stream, uint64_t offset, const
                        size_t len)
 {
     struct stream *s = arg;
-    int rc;
 
     (void)offset;
     if (s->gone)
         return s->keep ? 0 : -1;
     s->now = stream;
-    rc = lines_feed(&s->lines[stream], bytes, len, tell_line, s);
-    if (rc == 0 && s->rep->body.len > 0)
-        rc = reply_flush(s->rep, s->req);
-    return verdict(s, rc);
+    lines_feed(&s->lines[stream], bytes, len, tell_line, s);
+    return flush_events(s, false);
 }
 
 static int tell_idle(void *arg)
 {
     struct stream *s = arg;
 
-    return s->gone ? 0 : verdict(s, sse_heartbeat(s->rep, s->req));
+    if (s->gone)
+        return 0;
+    if (s->rep->body.len > 0) /* the client is silent, not the command */
+        return verdict(s, clock_boot_ms() - s->moved_ms < STALLED_MS ? 0 : -1);
+    sse_comment(s->rep);
+    return flush_events(s, false);
+}
+
+static int client_left(void *arg)
+{
+    return verdict(arg, -1);
 }
 
 static void tell_error(struct stream *s, const char *text)
@@ -242,7 +281,7 @@ static void stream_run(struct stream *s, struct core_session *session, struct ru
         tell_end(s, &result.end);
     }
     if (!s->gone)
-        reply_flush(s->rep, s->req);
+        flush_events(s, true);
     lines_done(&s->lines[0]);
     lines_done(&s->lines[1]);
 }
@@ -255,6 +294,7 @@ static int open_and_stream(struct request *req, struct reply *rep, const struct 
     struct stream s = {
         .req = req,
         .rep = rep,
+        .moved_ms = clock_boot_ms(),
         .keep = strcmp(req->core->config->on_disconnect, "keep") == 0,
     };
     struct core_session session;
@@ -263,8 +303,11 @@ static int open_and_stream(struct request *req, struct reply *rep, const struct 
         return -1;
     args.output_max_bytes =
         UINT64_MAX; /* nothing gathers: a client that reads slowly slows the command */
-    args.client_fd = s.keep ? -1 : req->client_fd;
+    args.left = client_left;
     args.sink = tell_output;
+    args.sink_bytes = SINK_BYTES;
+    args.backlog = backlog;
+    args.flush = flush_events;
     args.idle = tell_idle;
     args.idle_ms = SSE_IDLE_MS;
     args.sink_arg = &s;

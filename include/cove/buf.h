@@ -16,7 +16,8 @@ struct buf {
 
 void buf_init(struct buf *b, size_t max);
 void buf_done(struct buf *b);
-void buf_clear(struct buf *b); /* len = 0, overflow = false; keeps the memory */
+void buf_clear(struct buf *b);          /* len = 0, overflow = false; keeps the memory */
+void buf_drop(struct buf *b, size_t n); /* the first n bytes */
 
 /* All return 0, or -1 when it did not fit; what did not fit is not added at all. */
 int buf_add(struct buf *b, const void *data, size_t len);

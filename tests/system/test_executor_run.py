@@ -196,6 +196,34 @@ def test_the_deadline_of_a_stream_is_told(box):
     assert end.name == "complete" and end.data["code"] == 124 and end.data["cause"] == "deadline"
 
 
+def test_the_deadline_holds_for_a_client_that_does_not_read(box):
+    """The command waits for its reader, its deadline does not; what was written until then can still be read."""
+    init = box.init
+    with box.stream("/run_streaming", {"cmd": "exec yes 'a line of some length'", "timeout": 2}) as s:
+        running = lambda: any("a line of some length" in t for t in box.server.inside_titles(init))
+        wait_for(running, 5, "the command")
+        wait_for(lambda: not running(), 6, "its end, with nobody reading")
+        events = list(s)
+    assert events[-1].name == "complete" and events[-1].data["code"] == 124 and events[-1].data["cause"] == "deadline"
+    assert len(events) > 1000 and set(text(events)[:-1]) == {"a line of some length"}
+
+
+def test_a_client_that_leaves_without_having_read_takes_the_command_along(box):
+    init = box.init
+    running = lambda: any("a line of some length" in t for t in box.server.inside_titles(init))
+    with box.stream("/run_streaming", {"cmd": "exec yes 'a line of some length'"}):
+        wait_for(running, 5, "the command")
+    wait_for(lambda: not running(), 5, "its end")
+
+
+def test_output_that_outweighs_its_bytes_arrives_whole(box):
+    """Empty lines become events of seventy bytes each: nothing is lost or mixed up when they pile up."""
+    with box.stream("/run_streaming", {"cmd": "yes '' | head -n 200000; seq 1000"}) as s:
+        events = list(s)
+    assert text(events) == [""] * 200000 + [str(n) for n in range(1, 1001)]
+    assert [int(e.id) for e in events] == list(range(1, len(events) + 1)) and events[-1].name == "complete"
+
+
 def test_a_line_is_at_the_client_within_ten_milliseconds(box):
     """Written to read, by the clocks of two processes on one machine: half of them below 10 ms."""
     cmd = "for i in $(seq 40); do date +%s%N; sleep 0.02; done"
