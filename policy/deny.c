@@ -353,6 +353,19 @@ const char *policy_profile(const struct policy *p, const struct policy_query *q)
     return profile;
 }
 
+bool policy_choice_get(const struct policy *p, size_t i, struct policy_choice *ret)
+{
+    for (size_t k = 0; k < p->section_count; k++) {
+        const struct section *s = &p->sections[k];
+
+        if (!s->profile || i--)
+            continue;
+        *ret = (struct policy_choice){ s->profile, s->profile_file, s->profile_line };
+        return true;
+    }
+    return false;
+}
+
 size_t policy_rule_count(const struct policy *p)
 {
     return p->rule_count;

@@ -246,3 +246,23 @@ int policy_bundle_read(const char *path, char **ret, size_t *ret_len, struct cov
     *ret_len = out.len;
     return 0;
 }
+
+/* Marks of the first two kinds name a file; "SOH kind line blank path newline". */
+bool policy_bundle_file(const char *bundle, size_t len, size_t *at, char *out, size_t size)
+{
+    while (*at < len) {
+        const char *line = bundle + *at, *end = memchr(line, '\n', len - *at), *path;
+        size_t n = end ? (size_t)(end - line) : len - *at;
+
+        *at += n + 1;
+        if (n < 4 || line[0] != BUNDLE_MARK || line[1] == MARK_LEAVE)
+            continue;
+        path = memchr(line, ' ', n);
+        if (!path || (size_t)(line + n - path) > size)
+            continue;
+        memcpy(out, path + 1, (size_t)(line + n - path) - 1);
+        out[line + n - path - 1] = '\0';
+        return true;
+    }
+    return false;
+}

@@ -208,6 +208,8 @@ static int set_seccomp(struct parser *ps, struct section *s, const char *value)
         return fail_at(ps, value, "seccomp: not a profile's name");
     free(s->profile);
     s->profile = strdup(value);
+    s->profile_file = ps->file;
+    s->profile_line = ps->line;
     return s->profile ? 0 : no_memory(ps);
 }
 

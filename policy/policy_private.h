@@ -77,6 +77,8 @@ struct section {
     unsigned line;
     int exec_time, audit_all; /* -1: not said here */
     char *profile;            /* NULL: not said here */
+    const char *profile_file; /* where it is said: section 0 is that of all files */
+    unsigned profile_line;
 };
 
 struct rule {

@@ -307,10 +307,13 @@ static int on_include(struct reader *r)
     const char *slash = strrchr(r->path, '/');
 
     if (!name || name[0] == '.' || strchr(name, '/'))
-        return fail_at(r, name ? name : r->at, "include takes a file of the same folder");
+        return fail_at(r, name ? name : r->at,
+                       "include takes the name of a file, without a folder");
     if (r->depth == INCLUDE_DEPTH)
         return fail_at(r, name, "included too deep: is it a loop?");
     snprintf(path, sizeof(path), "%.*s%s", slash ? (int)(slash - r->path) + 1 : 0, r->path, name);
+    if (access(path, F_OK) < 0) /* an operator's profile goes on from one that was installed */
+        snprintf(path, sizeof(path), "%s/%s", COVE_DATADIR "/profiles", name);
     return read_path(r, path, r->depth + 1, r->p, r->e);
 }
 

@@ -691,9 +691,12 @@ int main(int argc, char **argv)
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
     };
-    static struct keeper keeper = {
-        .epoll = -1, .signals = -1, .inotify = -1, .listen = -1, .disk = { .pattern = -1 }
-    };
+    static struct keeper keeper = { .epoll = -1,
+                                    .signals = -1,
+                                    .inotify = -1,
+                                    .listen = -1,
+                                    .rules_changed = true,
+                                    .disk = { .pattern = -1 } };
     char **overrides = calloc((size_t)argc + 1, sizeof(*overrides));
     struct cove_err err = { 0 };
     int opt, count = 0, check = 0, show = 0;

@@ -73,6 +73,7 @@ struct keeper {
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */
     uint64_t publish_at_ms; /* 0: nothing to publish */
+    bool rules_changed;     /* in run_dir, and workers were not told yet; so at the start */
 
     struct worker workers[WORKER_SLOTS];
     struct worker judge; /* answers for execve; told of every box */
@@ -176,8 +177,22 @@ void notify_alive(struct notify *n);
 
 /* Validate policy, profiles and keys, and put them where workers read them. */
 int publish_all(struct keeper *k, struct cove_err *e);
+/* One file for workers to read; *ret_changed becomes true if it was another one before. */
+int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
+                bool *ret_changed, struct cove_err *e);
 void publish_watch(struct keeper *k);
 void publish_on_inotify(struct keeper *k);
 void publish_tick(struct keeper *k);
+
+/* ------------------------------------------------------------------ publish_profiles.c */
+
+struct profiles;
+
+/* The operator's own, which hide those that were installed: profiles/ beside the policy file. */
+void profiles_folder(const struct cove_config *config, char *out, size_t size);
+int profiles_compile(const struct cove_config *config, struct profiles **ret, struct cove_err *e);
+bool profiles_have(const struct profiles *p, const char *name);
+int profiles_put(struct keeper *k, const struct profiles *p, bool *ret_changed, struct cove_err *e);
+void profiles_free(struct profiles *p);
 
 #endif

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,86 +19,105 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/policy.h"
-#include "cove/seccomp_profile.h"
 #include "keeper_private.h"
 
 enum { SETTLE_MS = 100 };
 
+static void watch_files_of(struct keeper *k, const char *bundle, size_t len);
+
+/* Are these the very bytes that are there already? */
+static bool is_same(const char *path, const void *bytes, size_t len)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    AUTO_FREE char *old = NULL;
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0 || (size_t)st.st_size != len)
+        return false;
+    old = malloc(len + 1);
+    return old && read(fd, old, len) == (ssize_t)len && memcmp(old, bytes, len) == 0;
+}
+
 /* Whole or not at all: written aside, then renamed. */
-static int put(struct keeper *k, const char *name, const void *bytes, size_t len,
-               struct cove_err *e)
+int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
+                bool *ret_changed, struct cove_err *e)
 {
     char path[320], aside[332];
     AUTO_CLOSE int fd = -1;
 
     snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
+    if (is_same(path, bytes, len))
+        return 0;
     snprintf(aside, sizeof(aside), "%s.new", path);
     unlink(aside);
     fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0 || fchown(fd, 0, k->worker_gid) < 0 || write(fd, bytes, len) != (ssize_t)len ||
         rename(aside, path) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    *ret_changed = true;
     return 0;
 }
 
-static int publish_policy(struct keeper *k, struct cove_err *e)
-{
-    AUTO_FREE char *bundle = NULL;
-    struct policy *policy;
+/* ------------------------------------------------------------------ policy and profiles */
+
+struct rules { /* all of it read and found good, nothing put in place yet */
+    char *bundle;
     size_t len;
+    struct policy *policy;
+    struct profiles *profiles;
+};
 
-    if (policy_bundle_read(k->config.policy_file, &bundle, &len, e) < 0 ||
-        policy_compile(bundle, len, &policy, e) < 0)
-        return -1;
-    if (put(k, "policy", bundle, len, e) < 0) {
-        policy_free(policy);
-        return -1;
+static void rules_done(struct rules *r)
+{
+    free(r->bundle);
+    policy_free(r->policy);
+    profiles_free(r->profiles);
+}
+
+static int check_profiles(const struct rules *r, struct cove_err *e)
+{
+    struct policy_choice c;
+
+    for (size_t i = 0; policy_choice_get(r->policy, i, &c); i++) {
+        if (!profiles_have(r->profiles, c.profile))
+            return cove_fail(e, COVE_INVALID, "%s:%u:1: seccomp = %s: there is no such profile",
+                             c.file, c.line, c.profile);
     }
-    log_event(LOG_LEVEL_INFO, "policy loaded", LOG_S("hash", policy_hash(policy)),
-              LOG_N("generation", state_policy_generation(k->state) + 1));
-    policy_free(policy);
     return 0;
 }
 
-/* NAME.conf becomes profiles/NAME.bpf and, for exec-time policy, profiles/NAME.notify.bpf. */
-static int publish_profile(struct keeper *k, const char *file, bool notify, struct cove_err *e)
+static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *e)
 {
-    char path[800], name[128];
-    AUTO_FREE struct sock_filter *filter = NULL;
-    size_t count;
-    int stem = (int)(strlen(file) - strlen(".conf"));
-
-    snprintf(path, sizeof(path), "%s/%s", k->config.profile_dir, file);
-    snprintf(name, sizeof(name), "profiles/%.*s%s.bpf", stem, file, notify ? ".notify" : "");
-    if (seccomp_profile_compile(path, notify, &filter, &count, e) < 0)
+    if (profiles_compile(&k->config, &r->profiles, e) < 0 ||
+        policy_bundle_read(k->config.policy_file, &r->bundle, &r->len, e) < 0 ||
+        policy_compile(r->bundle, r->len, &r->policy, e) < 0)
         return -1;
-    return put(k, name, filter, count * sizeof(*filter), e);
+    return check_profiles(r, e);
 }
 
-static int publish_profiles(struct keeper *k, struct cove_err *e)
+/* Nothing new is no new generation, so that the number tells of edits and of nothing else. */
+static int publish_rules(struct keeper *k, struct cove_err *e)
 {
-    DIR *dir = opendir(k->config.profile_dir);
-    struct dirent *d;
-    int rc = 0, found = 0;
+    struct rules r = { 0 };
+    int rc = rules_read(k, &r, e);
 
-    if (!dir)
-        return cove_fail_errno(e, COVE_INVALID, "%s", k->config.profile_dir);
-    while (rc == 0 && (d = readdir(dir))) {
-        size_t len = strlen(d->d_name);
-
-        if (d->d_name[0] == '.' || len <= 5 || len > 64 ||
-            strcmp(d->d_name + len - 5, ".conf") != 0)
-            continue;
-        if (publish_profile(k, d->d_name, false, e) < 0 ||
-            publish_profile(k, d->d_name, true, e) < 0)
-            rc = -1;
-        found++;
+    if (rc == 0)
+        watch_files_of(k, r.bundle, r.len);
+    if (rc == 0)
+        rc = profiles_put(k, r.profiles, &k->rules_changed, e);
+    if (rc == 0)
+        rc = publish_put(k, "policy", r.bundle, r.len, &k->rules_changed, e);
+    if (rc == 0 && k->rules_changed) {
+        log_event(LOG_LEVEL_INFO, "policy loaded", LOG_S("hash", policy_hash(r.policy)),
+                  LOG_N("generation", state_policy_generation(k->state) + 1));
+        state_policy_raise(k->state);
+        k->rules_changed = false;
     }
-    closedir(dir);
-    if (rc == 0 && found == 0)
-        return cove_fail(e, COVE_INVALID, "%s: there is no seccomp profile", k->config.profile_dir);
+    rules_done(&r);
     return rc;
 }
+
+/* ------------------------------------------------------------------ keys and quotas */
 
 static int read_text(const char *path, char **ret, struct cove_err *e)
 {
@@ -123,6 +143,7 @@ static int publish_keys(struct keeper *k, struct cove_err *e)
 {
     const char *path = k->config.keys_file;
     AUTO_FREE char *text = NULL;
+    bool changed = false;
     struct keys keys;
 
     if (read_text(path, &text, e) < 0)
@@ -130,7 +151,7 @@ static int publish_keys(struct keeper *k, struct cove_err *e)
     if (keys_parse(text, &keys, e) < 0)
         return cove_context(e, "%s", path);
     keys_done(&keys);
-    return put(k, "keys", text, strlen(text), e);
+    return publish_put(k, "keys", text, strlen(text), &changed, e);
 }
 
 /* Quotas are the keeper's own too: it counts sandboxes. */
@@ -139,7 +160,7 @@ static int publish_tenants(struct keeper *k, struct cove_err *e)
     const char *path = k->config.tenants_file;
     AUTO_FREE char *text = NULL;
     struct tenants tenants;
-    bool there = path[0] && access(path, F_OK) == 0;
+    bool there = path[0] && access(path, F_OK) == 0, changed = false;
 
     if (there && read_text(path, &text, e) < 0)
         return -1;
@@ -147,15 +168,7 @@ static int publish_tenants(struct keeper *k, struct cove_err *e)
         return cove_context(e, "%s", path);
     tenants_done(&k->tenants);
     k->tenants = tenants;
-    return put(k, "tenants", there ? text : "", there ? strlen(text) : 0, e);
-}
-
-static int publish_rules(struct keeper *k, struct cove_err *e)
-{
-    if (publish_profiles(k, e) < 0 || publish_policy(k, e) < 0)
-        return -1;
-    state_policy_raise(k->state);
-    return 0;
+    return publish_put(k, "tenants", there ? text : "", there ? strlen(text) : 0, &changed, e);
 }
 
 static int publish_callers(struct keeper *k, struct cove_err *e)
@@ -177,41 +190,82 @@ int publish_all(struct keeper *k, struct cove_err *e)
 
 /* ------------------------------------------------------------------ live edits */
 
-static void watch_folder_of(struct keeper *k, const char *file)
+/* Folders are watched, not files: editors replace a file by renaming another over it. One that is
+ * watched already stays so. */
+static void watch_folder(struct keeper *k, const char *path)
 {
-    char path[512];
-
-    text_copy(path, sizeof(path), file);
-    inotify_add_watch(k->inotify, dirname(path),
-                      IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR);
+    if (k->inotify >= 0)
+        inotify_add_watch(k->inotify, path,
+                          IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE |
+                              IN_ONLYDIR);
 }
 
-/* Folders are watched, not files: editors replace a file by renaming another over it. */
-void publish_watch(struct keeper *k)
+static void watch_folder_of(struct keeper *k, const char *file)
 {
-    char policy_d[560];
+    char path[PATH_MAX];
 
-    k->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (k->inotify < 0 || keeper_watch(k, k->inotify, SRC_INOTIFY, 0, NULL) < 0)
-        return;
-    watch_folder_of(k, k->config.policy_file);
+    text_copy(path, sizeof(path), file);
+    watch_folder(k, dirname(path));
+}
+
+/* policy.conf -> policy.d, which may come into being later: its parent is watched too. */
+static void watch_all(struct keeper *k)
+{
+    const char *policy = k->config.policy_file, *dot = strrchr(policy, '.');
+    char path[600];
+
+    watch_folder_of(k, policy);
     watch_folder_of(k, k->config.keys_file);
     if (k->config.tenants_file[0])
         watch_folder_of(k, k->config.tenants_file);
-    text_copy(policy_d, 512, k->config.policy_file);
-    snprintf(policy_d + strlen(dirname(policy_d)), 16, "/policy.d");
-    inotify_add_watch(k->inotify, policy_d, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR);
-    inotify_add_watch(k->inotify, k->config.profile_dir,
-                      IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR);
+    if (dot && strcmp(dot, ".conf") == 0) {
+        snprintf(path, sizeof(path), "%.*s.d", (int)(dot - policy), policy);
+        watch_folder(k, path);
+    }
+    profiles_folder(&k->config, path, sizeof(path));
+    watch_folder(k, path);
+    watch_folder(k, k->config.profile_dir);
+}
+
+/* Files that were included may lie anywhere. */
+static void watch_files_of(struct keeper *k, const char *bundle, size_t len)
+{
+    char path[PATH_MAX];
+
+    for (size_t at = 0; policy_bundle_file(bundle, len, &at, path, sizeof(path));)
+        watch_folder_of(k, path);
+}
+
+void publish_watch(struct keeper *k)
+{
+    k->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (k->inotify < 0 || keeper_watch(k, k->inotify, SRC_INOTIFY, 0, NULL) < 0)
+        return;
+    watch_all(k);
+    k->publish_at_ms = clock_boot_ms(); /* once more, to see which files were included */
+}
+
+/* A new file is of interest when it is written; a new folder at once. */
+static bool is_of_interest(const struct inotify_event *ev)
+{
+    return !(ev->mask & IN_CREATE) || ev->mask & IN_ISDIR;
 }
 
 void publish_on_inotify(struct keeper *k)
 {
-    char events[4096];
+    _Alignas(struct inotify_event) char events[4096];
+    bool any = false;
+    ssize_t n;
 
-    while (read(k->inotify, events, sizeof(events)) > 0)
-        ;
-    if (!k->publish_at_ms)
+    while ((n = read(k->inotify, events, sizeof(events))) > 0) {
+        for (ssize_t at = 0; at < n;) {
+            const struct inotify_event *ev = (const void *)(events + at);
+
+            any |= is_of_interest(ev);
+            at += (ssize_t)(sizeof(*ev) + ev->len);
+        }
+    }
+    if (any && !k->publish_at_ms)
         k->publish_at_ms = clock_boot_ms() + SETTLE_MS; /* an editor's several steps count as one */
 }
 
@@ -222,6 +276,7 @@ void publish_tick(struct keeper *k)
     if (!k->publish_at_ms || clock_boot_ms() < k->publish_at_ms)
         return;
     k->publish_at_ms = 0;
+    watch_all(k);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
 }

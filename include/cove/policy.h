@@ -48,6 +48,11 @@ struct policy_result {
  */
 int policy_bundle_read(const char *path, char **ret, size_t *ret_len, struct cove_err *e);
 
+/* The files that a bundle was made of, one after the other: *at is 0 at first. False after the
+ * last.
+ */
+bool policy_bundle_file(const char *bundle, size_t len, size_t *at, char *out, size_t size);
+
 /* Compile a bundle. A message of an error has the shape "FILE:LINE:COLUMN: rule 'NAME': what". */
 int policy_compile(const char *bundle, size_t len, struct policy **ret, struct cove_err *e);
 void policy_free(struct policy *p);
@@ -67,6 +72,15 @@ void policy_check_argv(const struct policy *p, const struct policy_query *q,
 bool policy_exec_time(const struct policy *p, const struct policy_query *q);
 const char *policy_profile(const struct policy *p, const struct policy_query *q);
 bool policy_audit_all(const struct policy *p, const struct policy_query *q); /* not only refusals */
+
+/* Every `seccomp = NAME` of the policy, with its place, so that someone can see whether there is
+ * such a profile. */
+struct policy_choice {
+    const char *profile;
+    const char *file;
+    unsigned line;
+};
+bool policy_choice_get(const struct policy *p, size_t i, struct policy_choice *ret);
 
 const char *policy_form_name(enum policy_form form); /* "raw", "words", "argv", "limit", "none" */
 

@@ -1,6 +1,7 @@
 """The policy as callers meet it: before a command runs, at exec time, in the audit log, and while it is being edited."""
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -202,34 +203,80 @@ def test_a_saved_edit_holds_within_moments_and_a_broken_one_changes_nothing(make
     assert server.execute("p", "rm -rf /").status == 400
 
 
+def generation(server):
+    return int(re.search(r"cove_policy_generation (\d+)", server.request("GET", "/metrics").body.decode()).group(1))
+
+
+def test_folders_and_files_that_come_later_are_read_and_watched(make_server, tmp_path):
+    server = make_server()
+    folder = os.path.dirname(policy_of(server))
+    refused = lambda command: server.execute("p", command).status == 400
+
+    def put(path, text):
+        with open(path, "w") as f:
+            f.write(text)
+
+    assert not refused("one") and not refused("two")
+    os.mkdir(f"{folder}/policy.d")
+    put(f"{folder}/policy.d/10-one.conf", 'deny  one  words  /^one/  "no"\n')
+    wait_for(lambda: refused("one"), 5, "a rule in a folder that was not there before")
+    put(tmp_path / "two.conf", 'deny  two  words  /^two/  "no"\n')
+    put(f"{folder}/policy.d/20-two.conf", f'include {tmp_path}/two.conf\n')
+    wait_for(lambda: refused("two"), 5, "an included file")
+    put(tmp_path / "two.conf", 'deny  two  words  /^deux/  "no"\n')
+    wait_for(lambda: refused("deux") and not refused("two"), 5, "an edit of the included file")
+    before = generation(server)
+    server.add_key("somebody")  # another file of the same folder
+    os.utime(policy_of(server))
+    assert generation(server) == before  # nothing new is no new generation
+    os.rename(f"{folder}/policy.d/10-one.conf", f"{folder}/policy.d/10-one.off")
+    wait_for(lambda: not refused("one"), 5, "the rule to go with its file")
+    assert generation(server) == before + 1
+
+
+def test_an_operators_own_profile_holds_for_a_tenant_and_a_missing_one_is_refused(make_server):
+    server = make_server()
+    folder = os.path.dirname(policy_of(server))
+    key, good = server.add_key("acme"), read(policy_of(server))
+    look = "python3 -c 'import os; os.getcwd(); print(os.sched_getaffinity(0) and 1)' 2>&1 | tail -1"
+    assert server.run("p", look) == "1\n" and server.run("p", look, key=key) == "1\n"
+    os.mkdir(f"{folder}/profiles")
+    with open(f"{folder}/profiles/mine.conf", "w") as f:
+        f.write("include default.conf\nrefuse sched_getaffinity\n")
+    with open(policy_of(server), "w") as f:
+        f.write(good + "\n[tenant=acme]\nseccomp = mine\n")
+    wait_for(lambda: "PermissionError" in server.run("p", look, key=key), 5, "the profile in the sandbox that is there already")
+    assert server.run("p", look) == "1\n" and server.run("q", look) == "1\n"  # nobody else's, from the pool neither
+    assert "PermissionError" in server.run("q", look, key=key)
+    with open(policy_of(server), "w") as f:
+        f.write(good + "\n[tenant=acme]\nseccomp = yours\n")
+    lines = wait_for(lambda: [x for x in server.log_lines() if "refused" in x["event"]], 5, "the refusal")
+    assert "seccomp = yours: there is no such profile" in lines[-1]["error"] and f"{policy_of(server)}:" in lines[-1]["error"]
+    assert "PermissionError" in server.run("q", look, key=key)
+
+
 def test_edits_under_load_lose_no_request_and_never_leave_it_without_a_policy(make_server):
     server = make_server(workers=2)
     path = policy_of(server)
-    good = read(path)
-    server.run("p0", "true")
-    stop, bad, counts = threading.Event(), [], [0, 0]
-
-    def client(n):
-        while not stop.is_set():
-            fine = server.execute(f"p{n}", "true")
-            evil = server.execute(f"p{n}", "shutdown -h now")
-            counts[0] += 1
-            if fine.status != 200 or evil.status != 400:
-                bad.append((fine, evil))
-
-    clients = [threading.Thread(target=client, args=(n,)) for n in range(4)]
-    for c in clients:
-        c.start()
+    good, before = read(path), generation(server)
+    wrk = subprocess.Popen(["wrk", "-t2", "-c6", "-d60s", "--timeout", "20s", "-s", f"{TOP}/tests/system/edits.lua",
+                            "-H", f"X-API-Key: {server.key}", f"http://127.0.0.1:{server.http}"],
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    server.projects.update({("wrk0", True), ("wrk1", True)})
     for i in range(100):
         text = good + f"\n# edit {i}\n" if i % 4 else good[: len(good) // 2] + "\ndeny broken"
-        with open(path + ".tmp", "w") as f:
+        how = path + ".tmp" if i % 2 else path  # renamed over it, or written in place
+        with open(how, "w") as f:
             f.write(text)
-        os.rename(path + ".tmp", path)
-        counts[1] += 1
-        threading.Event().wait(0.03)
+        if i % 2:
+            os.rename(how, path)
+        threading.Event().wait(0.04)
     with open(path, "w") as f:
-        f.write(good)
-    stop.set()
-    for c in clients:
-        c.join()
-    assert counts[0] > 20 and not bad, bad[:3]
+        f.write(good + "\n# the last edit\n")
+    wait_for(lambda: generation(server) > before + 10, 10, "edits that were taken up")
+    wrk.send_signal(signal.SIGINT)
+    out = wrk.communicate(timeout=60)[0]
+    counts = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", re.search("COUNTS (.*)", out).group(1))}
+    assert counts["wrong"] == 0 and counts["lost"] == 0, out
+    assert counts["fine"] > 50 and counts["refused"] > 50, out
+    assert any("refused" in line["event"] for line in server.log_lines())  # the broken ones were seen as well
