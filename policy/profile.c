@@ -18,6 +18,7 @@
 #include "profile_private.h"
 
 #define INCLUDE_DEPTH  4
+#define INCLUDES_MAX   64 /* in all: a file that includes itself a few times would never end */
 #define LINE_MAX_BYTES 1024
 
 struct reader {
@@ -255,6 +256,8 @@ static int on_names(struct reader *r, enum profile_action action)
         if (strcmp(word, "if") == 0) {
             if (count != 1 || action != PROFILE_ALLOW)
                 return fail_at(r, word, "a condition belongs to one name behind allow");
+            if (strncmp(last + (*last == '?'), "execve", 6) == 0)
+                return fail_at(r, word, "no condition on execve: its arguments are the judge's");
             return add_condition(r, last + (*last == '?'));
         }
         if (word[strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_?")] != '\0')
@@ -311,6 +314,8 @@ static int on_include(struct reader *r)
                        "include takes the name of a file, without a folder");
     if (r->depth == INCLUDE_DEPTH)
         return fail_at(r, name, "included too deep: is it a loop?");
+    if (r->p->includes++ == INCLUDES_MAX)
+        return fail_at(r, name, "too many includes: is it a loop?");
     snprintf(path, sizeof(path), "%.*s%s", slash ? (int)(slash - r->path) + 1 : 0, r->path, name);
     if (access(path, F_OK) < 0) /* an operator's profile goes on from one that was installed */
         snprintf(path, sizeof(path), "%s/%s", COVE_DATADIR "/profiles", name);
@@ -395,6 +400,8 @@ int profile_read(const char *path, struct profile *ret, struct cove_err *e)
         profile_done(&p);
         return -1;
     }
+    if (p.count == 0) /* a file cut short: every call would answer ENOSYS */
+        return cove_fail(e, COVE_INVALID, "%s:1:1: the profile names no syscall", path);
     *ret = p;
     return 0;
 }

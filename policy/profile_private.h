@@ -37,6 +37,7 @@ struct profile {
     size_t count, cap;
     char compat[PROFILE_COMPAT_MAX][16]; /* architectures beside the native one */
     size_t compat_count;
+    unsigned includes; /* so far */
 };
 
 int profile_read(const char *path, struct profile *ret, struct cove_err *e);

@@ -39,8 +39,9 @@ tests_unit_test_policy_cli_CPPFLAGS = $(POLICY_CPPFLAGS) -DCOVE_PROGRAM='"$(abs_
 tests_unit_test_policy_cli_LDADD = $(POLICY_LDADD)
 endif
 
-# Lexer and policy parser under libFuzzer; needs clang.
-EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/fuzz_lexer.c tests/fuzz/fuzz_policy.c tests/fuzz/corpus
+# Lexer, policy and profile parsers under libFuzzer; needs clang.
+EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/fuzz_lexer.c tests/fuzz/fuzz_policy.c tests/fuzz/fuzz_profile.c \
+	tests/fuzz/corpus
 .PHONY: check-fuzz
 check-fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh fuzz $(FUZZ_SECONDS)

@@ -346,6 +346,8 @@ static void execve_is_what_is_asked_about(void **state)
 static const struct {
     const char *text, *says;
 } bad[] = {
+    { "", ":1:1: the profile names no syscall" },
+    { "# nothing\n[aarch64x]\nallow read\n", ":1:1: the profile names no syscall" },
     { "allow\n", ":1:6: names of syscalls are missing" },
     { "permit read\n", ":1:1: neither allow, refuse" },
     { "allow raed\n", ":1:1: 'raed': libseccomp knows no such syscall" },
@@ -357,9 +359,11 @@ static const struct {
     { "allow clone if arg0 & 1\n", ":1:23: a mask must be compared" },
     { "allow a b if arg0 == 1\n", ":1:11: a condition belongs to one name" },
     { "[x86_64\n", ":1:1: a section is" },
-    { "include ../default.conf\n", ":1:9: include takes a file of the same folder" },
+    { "include ../default.conf\n", ":1:9: include takes the name of a file, without a folder" },
     { "allow read", ":1:11: the line is too long" },
     { "include self.conf\n", ":1:9: included too deep" },
+    { "allow execve if arg0 == 1\n", ":1:14: no condition on execve" },
+    { "allow ?execveat if arg4 != 1\n", ":1:17: no condition on execve" },
 };
 
 static void a_bad_profile_is_refused_with_its_place(void **state)
