@@ -46,6 +46,7 @@ static const struct key keys[] = {
     TEXT("state_dir", state_dir, false),
     TEXT("keys_file", keys_file, false),
     TEXT("tenants_file", tenants_file, true),
+    TEXT("templates_file", templates_file, true),
     TEXT("policy_file", policy_file, false),
     TEXT("profile_dir", profile_dir, false),
     TEXT("audit_file", audit_file, true),
@@ -79,6 +80,8 @@ static const struct key keys[] = {
     BYTES("memory_max", memory_max_bytes, 16 * MIB, 1024 * GIB),
     NUMBER("pids_max", pids_max, 8, 1 << 20),
     NUMBER("cpu_percent", cpu_percent, 0, 100000),
+    NUMBER("cpu_weight", cpu_weight, 1, 10000),
+    TEXT("disk", disk, false),
     BYTES("disk_max", disk_max_bytes, 0, 1024 * GIB),
     NUMBER("inodes_max", inodes_max, 1024, 1 << 28),
     NUMBER("open_files_max", open_files_max, 16, 1 << 20),
@@ -86,6 +89,7 @@ static const struct key keys[] = {
     NUMBER("tenant_requests", tenant_requests, 0, 1000000),
     NUMBER("tenant_sandboxes", tenant_sandboxes, 0, 1000000),
     NUMBER("tenant_processes", tenant_processes, 0, 1000000),
+    BYTES("tenant_disk", tenant_disk_bytes, 0, 1024 * 1024 * GIB),
     TIME("command_timeout", command_timeout_ms, 1, 7 * DAY_MS),
     BYTES("output_max", output_max_bytes, KIB, GIB),
     NUMBER("commands_max", commands_max, 1, 100000),
@@ -106,6 +110,7 @@ void config_default(struct cove_config *c)
         .state_dir = COVE_STATEDIR,
         .keys_file = COVE_SYSCONFDIR "/keys",
         .tenants_file = COVE_SYSCONFDIR "/tenants",
+        .templates_file = COVE_SYSCONFDIR "/templates",
         .policy_file = COVE_SYSCONFDIR "/policy.conf",
         .profile_dir = COVE_DATADIR "/profiles",
         .audit_file = COVE_STATEDIR "/audit.log",
@@ -136,6 +141,8 @@ void config_default(struct cove_config *c)
         .memory_max_bytes = 512 * MIB,
         .pids_max = 512,
         .cpu_percent = 0,
+        .cpu_weight = 100,
+        .disk = "image",
         .disk_max_bytes = 4 * GIB,
         .inodes_max = 262144,
         .open_files_max = 4096,
@@ -197,6 +204,15 @@ int config_set(struct cove_config *c, const char *name, const char *value, struc
         return cove_fail(e, COVE_INVALID, "%.60s: no such key", name);
     field = (char *)c + k->offset;
     return k->kind == KEY_TEXT ? set_text(field, k, value, e) : set_number(field, k, value, e);
+}
+
+int config_number(const char *name, const char *value, uint64_t *ret, struct cove_err *e)
+{
+    const struct key *k = find_key(name);
+
+    if (!k || k->kind == KEY_TEXT)
+        return cove_fail(e, COVE_INVALID, "%.60s: no such number", name);
+    return set_number(ret, k, value, e);
 }
 
 static char *trim(char *s)
@@ -269,6 +285,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
     if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
         return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
+    if (strcmp(c->disk, "image") != 0 && strcmp(c->disk, "tmpfs") != 0)
+        return cove_fail(e, COVE_INVALID, "disk: must be image or tmpfs");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
         return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
     return 0;

@@ -9,8 +9,11 @@
 #include "cove/text.h"
 #include "fcgi/core.h"
 #include "fcgi/http.h"
+#include "fcgi/serve.h"
 
-static int load(const char *path, void **ret, struct cove_err *e)
+typedef int (*parse_fn)(const char *text, struct tenants *ret, struct cove_err *e);
+
+static int load(const char *path, parse_fn parse, void **ret, struct cove_err *e)
 {
     AUTO_FREE char *text = NULL;
     struct tenants *t;
@@ -21,12 +24,22 @@ static int load(const char *path, void **ret, struct cove_err *e)
     t = calloc(1, sizeof(*t));
     if (!t)
         abort();
-    if (tenants_parse(text, t, e) < 0) {
+    if (parse(text, t, e) < 0) {
         free(t);
         return cove_context(e, "%s", path);
     }
     *ret = t;
     return 0;
+}
+
+static int load_tenants(const char *path, void **ret, struct cove_err *e)
+{
+    return load(path, tenants_parse, ret, e);
+}
+
+static int load_templates(const char *path, void **ret, struct cove_err *e)
+{
+    return load(path, templates_parse, ret, e);
 }
 
 static void unload(void *value)
@@ -37,9 +50,16 @@ static void unload(void *value)
 
 const struct live_kind tenants_kind = {
     .what = "tenants",
-    .load = load,
+    .load = load_tenants,
     .free = unload,
     .generation = state_keys_generation, /* published together */
+};
+
+const struct live_kind templates_kind = {
+    .what = "templates",
+    .load = load_templates,
+    .free = unload,
+    .generation = state_keys_generation,
 };
 
 static int find_key(struct caller *c, const struct request *req, struct cove_err *e)
@@ -55,8 +75,7 @@ static int find_key(struct caller *c, const struct request *req, struct cove_err
     return 0;
 }
 
-int caller_begin(struct caller *c, struct live *keys, struct live *tenants, struct request *req,
-                 struct cove_err *e)
+int caller_begin(struct caller *c, struct callers *all, struct request *req, struct cove_err *e)
 {
     const struct cove_config *config = req->core->config;
     const struct quota defaults = {
@@ -65,7 +84,9 @@ int caller_begin(struct caller *c, struct live *keys, struct live *tenants, stru
         .processes = config->tenant_processes,
     };
 
-    *c = (struct caller){ .keys = live_get(keys), .tenants = live_get(tenants) };
+    *c = (struct caller){ .keys = live_get(&all->keys),
+                          .tenants = live_get(&all->tenants),
+                          .templates = live_get(&all->templates) };
     c->quota = tenants_quota(c->tenants ? c->tenants->value : NULL, req->tenant, &defaults);
     req->core->caller = c;
     return find_key(c, req, e);
@@ -75,6 +96,7 @@ void caller_end(struct caller *c)
 {
     live_put(c->keys);
     live_put(c->tenants);
+    live_put(c->templates);
 }
 
 /* ------------------------------------------------------------------ admission */
@@ -131,6 +153,28 @@ int caller_may_project(const struct core *core, const char *project, struct cove
 uint32_t caller_sandboxes(const struct core *core)
 {
     return core->caller && core->caller->key ? (uint32_t)core->caller->key->limits.sandboxes : 0;
+}
+
+static const struct tenants *table(const struct live_ref *ref)
+{
+    return ref ? ref->value : NULL;
+}
+
+void caller_limits(const struct core *core, const char *tenant, const char *template,
+                   struct limits *ret)
+{
+    const struct caller *c = core->caller;
+
+    limits_resolve(core->config, c ? table(c->templates) : NULL, template,
+                   c ? table(c->tenants) : NULL, tenant, ret);
+}
+
+uint64_t caller_output_ceiling(const struct core *core, const char *tenant)
+{
+    const struct caller *c = core->caller;
+
+    return limits_output_ceiling(core->config, c ? table(c->templates) : NULL,
+                                 c ? table(c->tenants) : NULL, tenant);
 }
 
 /* ------------------------------------------------------------------ background processes */

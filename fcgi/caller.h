@@ -7,20 +7,20 @@
 #include "fcgi/live.h"
 
 struct core;
+struct callers;
 struct request;
 
-extern const struct live_kind
-    tenants_kind; /* of <run_dir>/tenants; the value is a struct tenants */
+extern const struct live_kind tenants_kind, templates_kind; /* of <run_dir>/tenants and templates;
+                                                               the value is a struct tenants */
 
 struct caller {
-    struct live_ref *keys, *tenants; /* held until the request is over */
-    const struct key *key;           /* NULL: signed in without one */
-    struct quota quota;              /* the tenant's */
+    struct live_ref *keys, *tenants, *templates; /* held until the request is over */
+    const struct key *key;                       /* NULL: signed in without one */
+    struct quota quota;                          /* the tenant's */
 };
 
 /* COVE_UNAUTHORIZED when the key was revoked or ran out since nginx asked. */
-int caller_begin(struct caller *c, struct live *keys, struct live *tenants, struct request *req,
-                 struct cove_err *e);
+int caller_begin(struct caller *c, struct callers *all, struct request *req, struct cove_err *e);
 void caller_end(struct caller *c);
 
 /*
@@ -34,6 +34,10 @@ int caller_may_project(const struct core *core, const char *project, struct cove
 /* One more background process? Asks the tenant's sandboxes when there is a quota, so those that
  * start at the very same moment may pass together. */
 int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e);
+/* What holds for a command of this tenant's in a sandbox of this template. */
+void caller_limits(const struct core *core, const char *tenant, const char *template,
+                   struct limits *ret);
+uint64_t caller_output_ceiling(const struct core *core, const char *tenant);
 uint32_t caller_sandboxes(const struct core *core); /* for struct keeper_claim */
 
 #endif

@@ -67,6 +67,7 @@ static int find_known(struct core *c, const char *tenant, const char *project, s
         return -1;
     *ret = (struct core_box){ .index = index, .generation = info.generation, .known = true };
     text_copy(ret->id, sizeof(ret->id), info.id);
+    text_copy(ret->template, sizeof(ret->template), info.template);
     return 0;
 }
 
@@ -75,6 +76,7 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
 {
     struct keeper_claim args = { 0 };
     struct keeper_box box;
+    struct box_info info;
 
     args.key_sandboxes = caller_sandboxes(c);
     if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
@@ -84,6 +86,8 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
         return -1;
     *ret = (struct core_box){ .index = box.index, .generation = box.generation };
     text_copy(ret->id, sizeof(ret->id), box.id);
+    state_box_read(c->state, box.index, &info);
+    text_copy(ret->template, sizeof(ret->template), info.template);
     return 0;
 }
 
@@ -111,12 +115,15 @@ int core_retire_project(struct core *c, const char *tenant, const char *project,
 
 /* ------------------------------------------------------------------ talking */
 
-static void note_box(struct core *c, const struct core_box *box)
+static void session_begun(struct core_session *s)
 {
-    if (c->task) {
-        c->task->box = box->index;
-        c->task->generation = box->generation;
+    struct state_task *task = s->core->task;
+
+    if (task) {
+        task->box = s->box.index;
+        task->generation = s->box.generation;
     }
+    caller_limits(s->core, s->tenant, s->box.template, &s->limits);
 }
 
 int core_session_open(struct core *c, const char *tenant, const char *project,
@@ -135,7 +142,7 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
             box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
             return -1;
     }
-    note_box(c, &s.box);
+    session_begun(&s);
     *ret = s;
     return 0;
 }
@@ -153,9 +160,10 @@ int core_session_open_id(struct core *c, const char *tenant, const char *id,
     s.box.generation = info.generation;
     s.box.known = true;
     text_copy(s.box.id, sizeof(s.box.id), info.id);
+    text_copy(s.box.template, sizeof(s.box.template), info.template);
     if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
         return -1;
-    note_box(c, &s.box);
+    session_begun(&s);
     *ret = s;
     return 0;
 }

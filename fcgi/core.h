@@ -15,6 +15,7 @@
 #include "cove/config.h"
 #include "cove/end.h"
 #include "cove/err.h"
+#include "cove/limits.h"
 #include "cove/policy.h"
 #include "cove/state.h"
 #include "fcgi/live.h"
@@ -78,6 +79,7 @@ struct core_box {
     char id[24];
     uint32_t index, generation; /* its slot in shared memory */
     bool known;                 /* found in shared memory, the keeper was not asked */
+    char template[COVE_TEMPLATE_MAX];
 };
 
 /* The project's sandbox: the live one if it may still be reused, else one from the keeper. */
@@ -93,6 +95,7 @@ struct core_session {
     const char *tenant;
     struct core_box box;
     struct box_conn conn;
+    struct limits limits; /* what holds for what runs in it */
 };
 
 int core_session_open(struct core *c, const char *tenant, const char *project,

@@ -123,7 +123,7 @@ int core_file_create(struct core_session *s, const char *user, const char *path,
 
 int core_file_write(struct core_file *f, const char *bytes, size_t len, struct cove_err *e)
 {
-    uint64_t max = f->session->core->config->file_max_bytes;
+    uint64_t max = f->session->limits.file_max_bytes;
 
     if (len > max - f->written)
         return cove_fail(e, COVE_TOO_LARGE, "'%.160s': larger than file_max (%llu bytes)", f->given,

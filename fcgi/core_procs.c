@@ -15,7 +15,6 @@ enum {
 int core_spawn(struct core_session *s, const struct core_spawn *args, struct box_spawned *ret,
                struct cove_err *e)
 {
-    const struct cove_config *config = s->core->config;
     struct spawn_args spawn = {
         .user = args->user,
         .cwd = args->cwd,
@@ -29,9 +28,9 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
         .stdout_fd = -1,
         .stderr_fd = -1,
         .filter_fd = args->filter->fd,
-        .log_bytes = config->log_max_bytes,
-        .max_open_files = config->open_files_max,
-        .max_file_bytes = config->file_max_bytes,
+        .log_bytes = s->limits.log_max_bytes,
+        .max_open_files = s->limits.open_files_max,
+        .max_file_bytes = s->limits.file_max_bytes,
     };
 
     if (caller_may_spawn(s->core, s->tenant, e) < 0)

@@ -13,9 +13,9 @@
 #include "fcgi/caller.h"
 
 /* JSON may take six bytes for one of output (\u0001), and an error repeats a command. */
-static size_t body_ceiling(const struct cove_config *config)
+static size_t body_ceiling(const struct cove_config *config, uint64_t output_max_bytes)
 {
-    return 6 * (config->output_max_bytes + 2 * config->command_max_bytes) + 64 * 1024;
+    return 6 * (output_max_bytes + 2 * config->command_max_bytes) + 64 * 1024;
 }
 
 /* An auth subrequest is no request of a client's: it is counted in time, not as one. */
@@ -64,10 +64,13 @@ static void serve_api(struct router *router, struct callers *callers, struct req
     struct caller caller;
     struct cove_err e;
 
-    if (caller_begin(&caller, &callers->keys, &callers->tenants, req, &e) < 0)
+    if (caller_begin(&caller, callers, req, &e) < 0) {
         router_refuse(router, req, rep, &e);
-    else
+    } else {
+        rep->body.max =
+            body_ceiling(req->core->config, caller_output_ceiling(req->core, req->tenant));
         router_serve(router, req, rep);
+    }
     req->core->caller = NULL;
     caller_end(&caller);
 }
@@ -100,7 +103,7 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     req.client_fd = fcgi->ipcFd;
     req.fcgi_id = fcgi->requestId;
     req.promised = promised;
-    reply_init(&rep, body_ceiling(core->config));
+    reply_init(&rep, body_ceiling(core->config, core->config->output_max_bytes));
     core_task_begin(core, req.request_id, req.method_name);
     route(router, callers, &req, &rep, refused ? &e : NULL);
     slots_withdraw(&router->slots, &req.promised); /* it was none of the router's, or refused */

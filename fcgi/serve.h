@@ -8,7 +8,7 @@
 struct FCGX_Request;
 
 struct callers { /* who may call, kept up to date */
-    struct live keys, tenants;
+    struct live keys, tenants, templates;
 };
 
 /* Serve what FCGX_Accept_r() brought; the caller finishes it. promised: by slots_ask(), and ours

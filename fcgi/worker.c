@@ -86,6 +86,7 @@ static void setup_live(struct worker *w)
     live_init(&w->policy, &policy_kind, w->state, w->config.run_dir, "policy");
     live_init(&w->callers.keys, &keys_kind, w->state, w->config.run_dir, "keys");
     live_init(&w->callers.tenants, &tenants_kind, w->state, w->config.run_dir, "tenants");
+    live_init(&w->callers.templates, &templates_kind, w->state, w->config.run_dir, "templates");
 }
 
 static void setup_router(struct worker *w)
@@ -188,6 +189,7 @@ int main(int argc, char **argv)
     live_done(&worker.policy);
     live_done(&worker.callers.keys);
     live_done(&worker.callers.tenants);
+    live_done(&worker.callers.templates);
     meters_close(worker.meters);
     state_close(worker.state);
     free(worker.threads);

@@ -90,6 +90,8 @@ int keys_set(struct key *key, const char *setting, const char *value, struct cov
         return set_list(key->dialects, sizeof(key->dialects), setting, value, e);
     else if (strcmp(setting, "projects") == 0)
         return set_list(key->projects, sizeof(key->projects), setting, value, e);
+    else if (strcmp(setting, "disk") == 0)
+        return cove_fail(e, COVE_INVALID, "disk: is a tenant's, not a key's");
     else if ((rc = quota_set(&key->limits, setting, value, e)) != 0)
         return rc < 0 ? -1 : 0;
     else

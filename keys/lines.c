@@ -37,10 +37,12 @@ int lines_parse(const char *text, line_fn line_cb, void *arg, struct cove_err *e
 static const struct {
     const char *name;
     size_t offset;
+    bool bytes;
 } quota_members[] = {
-    { "requests", offsetof(struct quota, requests) },
-    { "sandboxes", offsetof(struct quota, sandboxes) },
-    { "processes", offsetof(struct quota, processes) },
+    { "requests", offsetof(struct quota, requests), false },
+    { "sandboxes", offsetof(struct quota, sandboxes), false },
+    { "processes", offsetof(struct quota, processes), false },
+    { "disk", offsetof(struct quota, disk), true },
 };
 
 static uint64_t *member(const struct quota *q, size_t i)
@@ -53,6 +55,9 @@ int quota_set(struct quota *q, const char *name, const char *value, struct cove_
     for (size_t i = 0; i < ARRAY_SIZE(quota_members); i++) {
         if (strcmp(quota_members[i].name, name) != 0)
             continue;
+        if (quota_members[i].bytes)
+            return text_parse_bytes(value, member(q, i), e) < 0 ? cove_context(e, "%s", name)
+                                                                : 1 << i;
         if (text_parse_u64(value, member(q, i), e) < 0)
             return cove_context(e, "%s", name);
         if (*member(q, i) > 1000000)

@@ -53,56 +53,84 @@ bool key_may_project(const struct key *key, const char *project)
 
 /* ------------------------------------------------------------------ tenants */
 
-static int parse_settings(struct tenant *t, char *at, struct cove_err *e)
+struct parsing { /* lines of tenants, or of templates */
+    struct tenants all;
+    bool quotas;
+};
+
+static int set_one(struct tenant *t, bool quotas, const char *name, const char *value,
+                   struct cove_err *e)
+{
+    int bit = quotas ? quota_set(&t->quota, name, value, e) : 0;
+
+    if (bit < 0)
+        return -1;
+    t->given |= (unsigned)bit;
+    if (bit > 0)
+        return 0;
+    bit = limits_set(&t->limits, name, value, e);
+    if (bit < 0)
+        return -1;
+    t->limits_given |= (unsigned)bit;
+    return bit > 0 ? 0 : cove_fail(e, COVE_INVALID, "'%.40s': no such setting", name);
+}
+
+static int parse_settings(struct tenant *t, bool quotas, char *at, struct cove_err *e)
 {
     char *word;
 
     while ((word = next_word(&at))) {
         char *eq = strchr(word, '=');
-        int bit;
 
         if (!eq)
             return cove_fail(e, COVE_INVALID, "'%.40s' is not of the form setting=value", word);
         *eq = '\0';
-        bit = quota_set(&t->quota, word, eq + 1, e);
-        if (bit < 0)
+        if (set_one(t, quotas, word, eq + 1, e) < 0)
             return -1;
-        if (bit == 0)
-            return cove_fail(e, COVE_INVALID, "'%.40s': no such setting", word);
-        t->given |= (unsigned)bit;
     }
     return 0;
 }
 
 static int parse_line(void *arg, char *line, struct cove_err *e)
 {
-    struct tenants *all = arg;
+    struct parsing *p = arg;
     struct tenant t = { 0 }, *items;
     char *at = line;
     const char *name = next_word(&at);
 
     if (!keys_is_name(name) || !text_copy(t.name, sizeof(t.name), name))
-        return cove_fail(e, COVE_INVALID, "tenant must be 1 to 63 letters, digits, '.', '_', '-'");
-    if (parse_settings(&t, at, e) < 0)
+        return cove_fail(e, COVE_INVALID, "%s must be 1 to 63 letters, digits, '.', '_', '-'",
+                         p->quotas ? "tenant" : "template");
+    if (parse_settings(&t, p->quotas, at, e) < 0)
         return -1;
-    items = realloc(all->items, (all->count + 1) * sizeof(*items));
+    items = realloc(p->all.items, (p->all.count + 1) * sizeof(*items));
     if (!items)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    all->items = items;
-    all->items[all->count++] = t;
+    p->all.items = items;
+    p->all.items[p->all.count++] = t;
+    return 0;
+}
+
+static int parse(const char *text, bool quotas, struct tenants *ret, struct cove_err *e)
+{
+    struct parsing p = { .quotas = quotas };
+
+    if (lines_parse(text, parse_line, &p, e) < 0) {
+        tenants_done(&p.all);
+        return -1;
+    }
+    *ret = p.all;
     return 0;
 }
 
 int tenants_parse(const char *text, struct tenants *ret, struct cove_err *e)
 {
-    struct tenants t = { 0 };
+    return parse(text, true, ret, e);
+}
 
-    if (lines_parse(text, parse_line, &t, e) < 0) {
-        tenants_done(&t);
-        return -1;
-    }
-    *ret = t;
-    return 0;
+int templates_parse(const char *text, struct tenants *ret, struct cove_err *e)
+{
+    return parse(text, false, ret, e);
 }
 
 void tenants_done(struct tenants *t)
@@ -124,6 +152,40 @@ struct quota tenants_quota(const struct tenants *t, const char *tenant,
         q.requests = one->given & 1 ? one->quota.requests : q.requests;
         q.sandboxes = one->given & 2 ? one->quota.sandboxes : q.sandboxes;
         q.processes = one->given & 4 ? one->quota.processes : q.processes;
+        q.disk = one->given & 8 ? one->quota.disk : q.disk;
     }
     return q;
+}
+
+/* ------------------------------------------------------------------ limits */
+
+static void merge_lines(struct limits *into, const struct tenants *t, const char *name)
+{
+    for (size_t i = 0; t && i < t->count; i++)
+        if (strcmp(t->items[i].name, name) == 0)
+            limits_merge(into, &t->items[i].limits, t->items[i].limits_given);
+}
+
+void limits_resolve(const struct cove_config *c, const struct tenants *templates,
+                    const char *template, const struct tenants *tenants, const char *tenant,
+                    struct limits *ret)
+{
+    limits_from_config(c, ret);
+    merge_lines(ret, templates, template);
+    merge_lines(ret, tenants, tenant);
+}
+
+uint64_t limits_output_ceiling(const struct cove_config *c, const struct tenants *templates,
+                               const struct tenants *tenants, const char *tenant)
+{
+    struct limits l;
+    uint64_t most;
+
+    limits_resolve(c, NULL, "", tenants, tenant, &l);
+    most = l.output_max_bytes;
+    for (size_t i = 0; templates && i < templates->count; i++) {
+        limits_resolve(c, templates, templates->items[i].name, tenants, tenant, &l);
+        most = l.output_max_bytes > most ? l.output_max_bytes : most;
+    }
+    return most;
 }

@@ -123,11 +123,7 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
 {
     struct box *b = &k->boxes[i];
     struct template template = { -1, -1 };
-    struct cgroup_limits limits = {
-        .memory_bytes = k->config.memory_max_bytes,
-        .pids = k->config.pids_max,
-        .cpu_percent = k->config.cpu_percent,
-    };
+    struct cgroup_limits limits = allot_cgroup(&b->limits);
     struct build_args args = {
         .cgroups = &k->cgroups,
         .limits = &limits,
@@ -139,9 +135,10 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
         .worker_gid = k->worker_gid,
         .ids = *ids,
         .disk = &k->disk,
+        .disk_size = { b->limits.disk_max_bytes, b->limits.inodes_max },
         .net = &k->net,
         .slot = i,
-        .cpus = (uint32_t)((k->config.cpu_percent + 99) / 100),
+        .cpus = allot_cpus(&b->limits),
     };
     int rc;
 
@@ -162,7 +159,8 @@ static int watch_build(struct keeper *k, uint32_t i, struct cove_err *e)
 }
 
 /* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
-static int begin_box(struct keeper *k, const char *template_name, uint32_t *ret, struct cove_err *e)
+static int begin_box(struct keeper *k, const char *template_name, const struct limits *limits,
+                     uint32_t *ret, struct cove_err *e)
 {
     struct id_range ids;
     struct box *b;
@@ -173,7 +171,7 @@ static int begin_box(struct keeper *k, const char *template_name, uint32_t *ret,
                          (unsigned long long)k->config.max_sandboxes);
     b = &k->boxes[i];
     generation = b->info.generation + 1;
-    *b = (struct box){ .build = { -1, -1, -1 }, .child = true };
+    *b = (struct box){ .build = { -1, -1, -1 }, .child = true, .limits = *limits };
     b->info = (struct box_info){
         .state = BOX_BUILDING,
         .generation = generation,
@@ -218,15 +216,15 @@ static int find_current(const struct keeper *k, const char *tenant, const char *
     return -1;
 }
 
-/* One that nobody has: ready, or at least begun. */
+/* One that nobody has, ready or at least begun, and that can be brought to these limits. */
 static int find_spare(const struct keeper *k, enum box_state state, const char *template_name,
-                      uint32_t *ret)
+                      const struct limits *limits, uint32_t *ret)
 {
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
         const struct box *b = &k->boxes[i];
 
         if (b->info.state == state && !b->promised && !b->dead &&
-            strcmp(b->info.template, template_name) == 0) {
+            strcmp(b->info.template, template_name) == 0 && allot_fits(&b->limits, limits)) {
             *ret = i;
             return 0;
         }
@@ -236,7 +234,8 @@ static int find_spare(const struct keeper *k, enum box_state state, const char *
 
 /* A box becomes a project's. While it is being built this is a promise; its time begins when it is
  * live. */
-static void give_to(struct keeper *k, uint32_t i, const struct keeper_claim *args)
+static void give_to(struct keeper *k, uint32_t i, const struct keeper_claim *args,
+                    const struct limits *limits)
 {
     struct box *b = &k->boxes[i];
 
@@ -244,14 +243,31 @@ static void give_to(struct keeper *k, uint32_t i, const struct keeper_claim *arg
     text_copy(b->info.project, sizeof(b->info.project), args->project);
     b->lifetime_ms = args->lifetime_ms ? args->lifetime_ms : k->config.lifetime_ms;
     b->reuse_ms = args->reuse_ms ? args->reuse_ms : k->config.reuse_ms;
+    b->wanted = *limits;
     b->promised = true;
+}
+
+/* Its claimant's limits, before the first command. */
+static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+
+    if (allot_apply(k, b, &b->wanted, e) == 0)
+        return 0;
+    log_error("sandbox not given out", e, LOG_S("sandbox", b->info.id));
+    answer_waiters(k, i, 0, NULL, 0, e);
+    boxes_destroy(k, i);
+    return -1;
 }
 
 static void go_live(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
     uint64_t now = clock_boot_ms();
+    struct cove_err err = { 0 };
 
+    if (take_limits(k, i, &err) < 0)
+        return;
     k->pool_pause_ms = now + POOL_PAUSE_MS;
     b->info.created_unix_ms = clock_unix_ms();
     b->info.created_ms = now;
@@ -279,6 +295,7 @@ void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct
 {
     const char *template_name = args->template[0] ? args->template : k->config.template;
     struct cove_err err = { 0 };
+    struct limits limits;
     bool outlived = false;
     uint32_t i, old = 0;
 
@@ -300,22 +317,42 @@ void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct
     }
     if (outlived)
         supersede(k, old);
-    if (find_spare(k, BOX_WARM, template_name, &i) == 0) {
-        give_to(k, i, args);
+    allot_resolve(k, template_name, args->tenant, &limits);
+    if (find_spare(k, BOX_WARM, template_name, &limits, &i) == 0) {
+        give_to(k, i, args, &limits);
         add_waiter(&k->boxes[i], w);
         go_live(k, i);
         return;
     }
-    if (find_spare(k, BOX_BUILDING, template_name, &i) < 0 &&
-        begin_box(k, template_name, &i, &err) < 0) {
+    if (find_spare(k, BOX_BUILDING, template_name, &limits, &i) < 0 &&
+        begin_box(k, template_name, &limits, &i, &err) < 0) {
         log_error("sandbox not created", &err, LOG_S("tenant", args->tenant),
                   LOG_S("project", args->project));
         keeper_answer_error(k, w, &err);
         return;
     }
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_CLAIMED_COLD, 1);
-    give_to(k, i, args);
+    give_to(k, i, args, &limits);
     add_waiter(&k->boxes[i], w);
+}
+
+/* A spare one of another size than spares have now is of no use to most. */
+static void review_one(struct keeper *k, uint32_t i)
+{
+    const struct box *b = &k->boxes[i];
+    struct limits limits;
+
+    if (b->info.state != BOX_WARM)
+        return;
+    allot_resolve(k, b->info.template, "", &limits);
+    if (!allot_fits(&b->limits, &limits))
+        boxes_destroy(k, i);
+}
+
+void boxes_review_warm(struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        review_one(k, i);
 }
 
 void boxes_on_ready(struct keeper *k, uint32_t i)
@@ -341,6 +378,7 @@ void boxes_on_ready(struct keeper *k, uint32_t i)
         go_live(k, i);
     else
         set_state(k, i, BOX_WARM);
+    review_one(k, i);
 }
 
 /* ------------------------------------------------------------------ what else workers may ask */
@@ -562,6 +600,26 @@ static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t ne
     }
 }
 
+/* Disks made ahead make a sandbox that is not from the pool cheaper. As long as there is one, not
+ * right after a claim. */
+static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
+{
+    struct cove_err err = { 0 };
+
+    if (!disk_wants_more(&k->disk))
+        return next;
+    if (k->disk.ready_count > 0 && now < k->pool_pause_ms)
+        return earliest(next, k->pool_pause_ms);
+    if (now < k->pool_retry_ms)
+        return earliest(next, k->pool_retry_ms);
+    if (disk_make_ahead(&k->disk, &err) < 0) {
+        log_error("no disk made ahead", &err);
+        k->pool_retry_ms = now + POOL_RETRY_MS;
+        return earliest(next, k->pool_retry_ms);
+    }
+    return now;
+}
+
 /*
  * One box per call: a request that came in meanwhile is served before the next one is built. And as
  * long as there is a spare one, not right after a claim: building takes a cpu, and moving a process
@@ -571,6 +629,7 @@ static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t ne
 static uint64_t refill_pool(struct keeper *k, uint64_t now, uint64_t next)
 {
     struct cove_err err = { 0 };
+    struct limits limits;
     uint64_t spare = 0;
     uint32_t i;
 
@@ -583,12 +642,13 @@ static uint64_t refill_pool(struct keeper *k, uint64_t now, uint64_t next)
             spare++;
     }
     if (spare >= k->config.pool)
-        return next;
+        return refill_disks(k, now, next);
     if (spare > 0 && now < k->pool_pause_ms)
         return earliest(next, k->pool_pause_ms);
     if (now < k->pool_retry_ms)
         return earliest(next, k->pool_retry_ms);
-    if (begin_box(k, k->config.template, &i, &err) < 0) {
+    allot_resolve(k, k->config.template, "", &limits);
+    if (begin_box(k, k->config.template, &limits, &i, &err) < 0) {
         if (err.code != COVE_BUSY)
             log_error("pool not refilled", &err);
         k->pool_retry_ms = now + POOL_RETRY_MS;

@@ -31,6 +31,7 @@
 
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
+    struct cgroup_doors doors;
     int files; /* up, work, ...: a directory, or the mount of a disk */
     int listen;
     int ready_read, ready_write;
@@ -39,12 +40,13 @@ struct parts { /* what the child finds open, beside what the keeper has anyway *
 
 #define NO_PARTS                                                                                   \
     {                                                                                              \
-        { -1, -1, -1 }, -1, -1, -1, -1, -1, -1                                                     \
+        { -1, -1, -1 }, { { -1, -1, -1 } }, -1, -1, -1, -1, -1, -1                                 \
     }
 
 static void parts_close(struct parts *p)
 {
     cgroup_box_close(&p->cgroup);
+    cgroup_close_v1(&p->doors);
     p->files = cove_close(p->files);
     p->listen = cove_close(p->listen);
     p->ready_read = cove_close(p->ready_read);
@@ -188,9 +190,9 @@ static void child(const struct parts *p, const struct build_args *args)
     umask(022);
     setup_signals();
     setup_cpus(args);
-    if (wait_for_go(p->go_child, &mounts, &e) == 0 && setup_cgroup_view(&e) == 0 &&
-        setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 && setup_network(args, &e) == 0 &&
-        setup_hostname(&e) == 0)
+    if (cgroup_enter_v1(&p->doors, &e) == 0 && wait_for_go(p->go_child, &mounts, &e) == 0 &&
+        setup_cgroup_view(&e) == 0 && setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 &&
+        setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
         become_init(p, args, &e); /* returns only when it failed */
     n = write(p->ready_write, &e, sizeof(e));
     (void)n;
@@ -214,20 +216,7 @@ static int make_files(const struct build_args *args, int *ret_fd, struct cove_er
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return fail_dir(e);
-    if (args->disk->pattern >= 0)
-        return disk_make(args->disk, dir, ret_fd, e);
-    *ret_fd = take_fd(&dir);
-    return 0;
-}
-
-static int make_layers(int files, uid_t root, struct cove_err *e)
-{
-    static const char *const names[] = { "up", "work", "usr-up", "usr-work" };
-
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (mkdirat(files, names[i], 0755) < 0 || fchownat(files, names[i], root, root, 0) < 0)
-            return fail_dir(e);
-    return 0;
+    return disk_make(args->disk, &args->disk_size, dir, ret_fd, e);
 }
 
 /* Workers connect to it by path; inside the sandbox the path does not exist. */
@@ -350,9 +339,8 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
 
     be_no_exception(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 &&
-        cgroup_attach_v1(args->cgroups, args->id, pid, e) == 0 &&
         net_attach(args->net, args->slot, pid, e) == 0 && open_userns(pid, &userns, e) == 0 &&
-        mounts_prepare(args->template, p->files, args->disk->pattern >= 0, userns, &args->ids,
+        mounts_prepare(args->template, p->files, args->disk_size.bytes > 0, userns, &args->ids,
                        &mounts, e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);
     mounts_close(&mounts);
@@ -365,9 +353,10 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct parts p = NO_PARTS;
     struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
 
-    if (make_files(args, &p.files, e) < 0 || make_layers(p.files, args->ids.base, e) < 0 ||
+    if (make_files(args, &p.files, e) < 0 || disk_give_layers(p.files, args->ids.base, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
             0 ||
+        cgroup_open_v1(args->cgroups, args->id, &p.doors, e) < 0 ||
         make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||
         clone_child(&p, args, &b, e) < 0) {
         parts_close(&p);

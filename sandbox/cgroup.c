@@ -279,10 +279,35 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     }
     if (on_v2[CGROUP_PIDS] && l->pids && set_number(dir, "pids.max", l->pids, e) < 0)
         return -1;
+    if (!on_v2[CGROUP_CPU])
+        return 0;
     snprintf(quota, sizeof(quota), "%llu 100000", (unsigned long long)l->cpu_percent * 1000);
-    if (on_v2[CGROUP_CPU] && l->cpu_percent && write_file_at(dir, "cpu.max", quota, e) < 0)
+    if (write_file_at(dir, "cpu.max", l->cpu_percent ? quota : "max 100000", e) < 0)
         return -1;
+    return l->cpu_weight ? set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
+}
+
+/* With swap accounting there are two limits, and at no moment may the one with swap be the lower.
+ */
+static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
+{
+    if (set_number(dir, "memory.limit_in_bytes", bytes, NULL) < 0) {
+        set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
+        return set_number(dir, "memory.limit_in_bytes", bytes, e);
+    }
+    set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
     return 0;
+}
+
+/* 100 is everybody's weight on v2, 1024 on v1. */
+static int set_cpu_v1(int dir, const struct cgroup_limits *l, struct cove_err *e)
+{
+    char quota[32];
+
+    snprintf(quota, sizeof(quota), "%llu", (unsigned long long)l->cpu_percent * 1000);
+    if (write_file_at(dir, "cpu.cfs_quota_us", l->cpu_percent ? quota : "-1", e) < 0)
+        return -1;
+    return l->cpu_weight ? set_number(dir, "cpu.shares", 2 + l->cpu_weight * 1022 / 100, e) : 0;
 }
 
 static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_limits *l,
@@ -291,15 +316,11 @@ static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_l
     switch (c) {
     case CGROUP_MEMORY:
         write_file_at(dir, "memory.swappiness", "0", NULL);
-        if (l->memory_bytes && set_number(dir, "memory.limit_in_bytes", l->memory_bytes, e) < 0)
-            return -1;
-        if (l->memory_bytes)
-            set_number(dir, "memory.memsw.limit_in_bytes", l->memory_bytes, NULL);
-        return 0;
+        return l->memory_bytes ? set_memory_v1(dir, l->memory_bytes, e) : 0;
     case CGROUP_PIDS:
         return l->pids ? set_number(dir, "pids.max", l->pids, e) : 0;
     case CGROUP_CPU:
-        return l->cpu_percent ? set_number(dir, "cpu.cfs_quota_us", l->cpu_percent * 1000, e) : 0;
+        return set_cpu_v1(dir, l, e);
     default:
         return 0;
     }
@@ -375,15 +396,56 @@ static int box_file(int parent, const char *id, const char *file, char path[128]
     return (size_t)snprintf(path, 128, "%s/%s", id, file) < 128 && parent >= 0 ? 0 : -1;
 }
 
-int cgroup_attach_v1(const struct cgroups *cg, const char *id, pid_t pid, struct cove_err *e)
+int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
+                     struct cove_err *e)
 {
-    char path[128], text[16];
+    AUTO_CLOSE int v2 = openat(cg->v2, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    snprintf(text, sizeof(text), "%d", (int)pid);
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
-        if (box_file(cg->v1[c], id, "cgroup.procs", path) == 0 &&
-            write_file_at(cg->v1[c], path, text, e) < 0)
+    if (v2 < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "cgroup of sandbox '%s'", id);
+    if (set_limits_v2(v2, cg->on_v2, limits, e) < 0)
+        return -1;
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
+        AUTO_CLOSE int dir =
+            cg->v1[c] < 0 ? -1 : openat(cg->v1[c], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (cg->v1[c] >= 0 &&
+            (dir < 0 || set_limit_v1(dir, (enum cgroup_controller)c, limits, e) < 0))
             return -1;
+    }
+    return 0;
+}
+
+void cgroup_close_v1(struct cgroup_doors *doors)
+{
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
+        doors->fd[c] = cove_close(doors->fd[c]);
+}
+
+int cgroup_open_v1(const struct cgroups *cg, const char *id, struct cgroup_doors *ret,
+                   struct cove_err *e)
+{
+    struct cgroup_doors doors = { { -1, -1, -1 } };
+    char path[128];
+
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
+        if (box_file(cg->v1[c], id, "tasks", path) < 0)
+            continue;
+        doors.fd[c] = openat(cg->v1[c], path, O_WRONLY | O_CLOEXEC);
+        if (doors.fd[c] < 0) {
+            cgroup_close_v1(&doors);
+            return cove_fail_errno(e, COVE_INTERNAL, "cgroup of the sandbox");
+        }
+    }
+    *ret = doors;
+    return 0;
+}
+
+int cgroup_enter_v1(const struct cgroup_doors *doors, struct cove_err *e)
+{
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
+        if (doors->fd[c] >= 0 && write(doors->fd[c], "0", 1) != 1)
+            return cove_fail_errno(e, COVE_INTERNAL, "entering the %s cgroup", controller_names[c]);
     return 0;
 }
 

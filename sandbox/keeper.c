@@ -314,11 +314,14 @@ static void apply_log_level(const struct cove_config *c)
 
 static void setup_disk(struct keeper *k)
 {
-    struct disk_size size = { k->config.disk_max_bytes, k->config.inodes_max };
+    struct disk_size size;
+    struct limits limits;
     struct cove_err err = { 0 };
 
-    if (disk_init(&k->disk, k->state_dir, k->config.state_dir, &size, &err) < 0)
-        log_error("new sandboxes have no disk limit", &err);
+    limits_resolve(&k->config, &k->templates, k->config.template, NULL, "", &limits);
+    size = (struct disk_size){ limits.disk_max_bytes, limits.inodes_max };
+    if (disk_configure(&k->disk, strcmp(k->config.disk, "image") == 0, &size, &err) < 0)
+        log_error("no disk images here: sandboxes' files are kept in their memory", &err);
 }
 
 /* Wrong words in the configuration, or a kernel without nftables: new sandboxes then keep what held
@@ -346,10 +349,11 @@ static void reload(struct keeper *k)
     keep_fixed_settings(&next, &k->config);
     k->config = next;
     apply_log_level(&k->config);
-    setup_disk(k);
-    setup_net(k);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
+    setup_disk(k);
+    setup_net(k);
+    boxes_review_warm(k);
     signin_stop(k);
     /* The old ones finish what they have; new ones read the new configuration. */
     workers_drain_all(k);
@@ -616,9 +620,9 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
         open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
-        template_make_base(k->state_dir, e) < 0 || setup_state(k, e) < 0 || publish_all(k, e) < 0 ||
-        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0 ||
-        gate_listen(k, e) < 0)
+        template_make_base(k->state_dir, e) < 0 || disk_init(&k->disk, k->state_dir, e) < 0 ||
+        setup_state(k, e) < 0 || publish_all(k, e) < 0 || setup_audit(k, e) < 0 ||
+        setup_socket(k, e) < 0 || workers_listen(k, e) < 0 || gate_listen(k, e) < 0)
         return -1;
     setup_disk(k);
     setup_net(k);
@@ -630,9 +634,9 @@ static int setup(struct keeper *k, struct cove_err *e)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",   "state.workers",
-                                         "policy",      "keys",      "tenants", "meters",
-                                         "auth.sock",   "coved.pid" };
+    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",    "state.workers",
+                                         "policy",      "keys",      "tenants",  "templates",
+                                         "meters",      "auth.sock", "coved.pid" };
     char path[256];
     int dir;
 
@@ -655,6 +659,7 @@ static void stop(struct keeper *k, int signo)
     if (signo != SIGQUIT)
         boxes_destroy_all(k);
     workers_stop(k, signo == SIGQUIT);
+    disk_done(&k->disk);
     if (signo != SIGQUIT) {
         net_done(&k->net);
         cgroup_remove_all(&k->cgroups, k->config.cgroup);
@@ -696,7 +701,7 @@ int main(int argc, char **argv)
                                     .inotify = -1,
                                     .listen = -1,
                                     .rules_changed = true,
-                                    .disk = { .pattern = -1 } };
+                                    .disk = { .dir = -1 } };
     char **overrides = calloc((size_t)argc + 1, sizeof(*overrides));
     struct cove_err err = { 0 };
     int opt, count = 0, check = 0, show = 0;

@@ -26,9 +26,11 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     uint64_t build_began_ms;
     uint64_t lifetime_ms, reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
-    bool child;    /* ours to reap; false after a restart of the keeper */
-    bool promised; /* a project waits for it: info.tenant and .project are set */
-    bool dead;     /* init has ended; cgroup and files are left to remove */
+    struct limits limits; /* it has now; zeroed after a restart of the keeper */
+    struct limits wanted; /* by the project it is promised to */
+    bool child;           /* ours to reap; false after a restart of the keeper */
+    bool promised;        /* a project waits for it: info.tenant and .project are set */
+    bool dead;            /* init has ended; cgroup and files are left to remove */
 };
 
 struct client { /* a connection of a worker's thread */
@@ -65,7 +67,7 @@ struct keeper {
 
     struct state *state;
     struct meters *meters; /* the workers' own; made here, never looked at */
-    struct tenants tenants;
+    struct tenants tenants, templates;
     struct cgroups cgroups;
     struct disk disk;
     struct net net;
@@ -123,12 +125,26 @@ void boxes_on_sweeper(struct keeper *k, pid_t pid);
 uint64_t boxes_tick(struct keeper *k);
 void boxes_destroy(struct keeper *k, uint32_t index);
 void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
+/* After new limits: warm ones that cannot be brought to them make room for others. */
+void boxes_review_warm(struct keeper *k);
 void boxes_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ quota.c */
 
 /* May this tenant have one more? COVE_QUOTA if not. */
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
+uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
+
+/* ------------------------------------------------------------------ allot.c */
+
+/* What a sandbox of this template gets when this tenant claims it; "" for one that waits. */
+void allot_resolve(const struct keeper *k, const char *template_name, const char *tenant,
+                   struct limits *ret);
+struct cgroup_limits allot_cgroup(const struct limits *l);
+uint32_t allot_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
+/* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */
+bool allot_fits(const struct limits *has, const struct limits *want);
+int allot_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e);
 
 /* ------------------------------------------------------------------ adopt.c */
 

@@ -154,27 +154,34 @@ static int publish_keys(struct keeper *k, struct cove_err *e)
     return publish_put(k, "keys", text, strlen(text), &changed, e);
 }
 
-/* Quotas are the keeper's own too: it counts sandboxes. */
-static int publish_tenants(struct keeper *k, struct cove_err *e)
+typedef int (*table_fn)(const char *text, struct tenants *ret, struct cove_err *e);
+
+/* Quotas and limits are the keeper's own too: it counts sandboxes and makes them. Neither file need
+ * be there. */
+static int publish_table(struct keeper *k, const char *name, const char *path, table_fn parse,
+                         struct tenants *into, struct cove_err *e)
 {
-    const char *path = k->config.tenants_file;
     AUTO_FREE char *text = NULL;
-    struct tenants tenants;
+    struct tenants fresh;
     bool there = path[0] && access(path, F_OK) == 0, changed = false;
 
     if (there && read_text(path, &text, e) < 0)
         return -1;
-    if (tenants_parse(there ? text : "", &tenants, e) < 0)
+    if (parse(there ? text : "", &fresh, e) < 0)
         return cove_context(e, "%s", path);
-    tenants_done(&k->tenants);
-    k->tenants = tenants;
-    return publish_put(k, "tenants", there ? text : "", there ? strlen(text) : 0, &changed, e);
+    tenants_done(into);
+    *into = fresh;
+    return publish_put(k, name, there ? text : "", there ? strlen(text) : 0, &changed, e);
 }
 
 static int publish_callers(struct keeper *k, struct cove_err *e)
 {
-    if (publish_keys(k, e) < 0 || publish_tenants(k, e) < 0)
+    if (publish_keys(k, e) < 0 ||
+        publish_table(k, "tenants", k->config.tenants_file, tenants_parse, &k->tenants, e) < 0 ||
+        publish_table(k, "templates", k->config.templates_file, templates_parse, &k->templates, e) <
+            0)
         return -1;
+    boxes_review_warm(k);
     state_keys_raise(k->state);
     return 0;
 }
@@ -218,6 +225,8 @@ static void watch_all(struct keeper *k)
     watch_folder_of(k, k->config.keys_file);
     if (k->config.tenants_file[0])
         watch_folder_of(k, k->config.tenants_file);
+    if (k->config.templates_file[0])
+        watch_folder_of(k, k->config.templates_file);
     if (dot && strcmp(dot, ".conf") == 0) {
         snprintf(path, sizeof(path), "%.*s.d", (int)(dot - policy), policy);
         watch_folder(k, path);

@@ -22,7 +22,7 @@ struct cgroups {                /* our corner of the hierarchies */
 };
 
 struct cgroup_limits {
-    uint64_t memory_bytes, pids, cpu_percent; /* 0 = none */
+    uint64_t memory_bytes, pids, cpu_percent, cpu_weight; /* 0 = none */
 };
 
 struct cgroup_box { /* one sandbox's directories; memory and pids are where its counters are */
@@ -41,9 +41,22 @@ void cgroup_remove_all(struct cgroups *cg,
                        const char *name); /* kills whatever is left, removes the directories */
 int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
                       uid_t root_uid, struct cgroup_box *ret, struct cove_err *e);
+/* Other limits for one that is there. */
+int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
+                     struct cove_err *e);
 void cgroup_box_close(struct cgroup_box *b);
-/* v1 controllers only: on v2 the process is born in its cgroup. */
-int cgroup_attach_v1(const struct cgroups *cg, const char *id, pid_t pid, struct cove_err *e);
+/*
+ * v1 controllers only: on v2 the process is born in its cgroup. A process that moves another one
+ * stops every fork on the machine for some milliseconds; one that moves just itself, alone, does
+ * not. So the keeper opens the doors, and the child goes through.
+ */
+struct cgroup_doors {
+    int fd[CGROUP_CONTROLLERS];
+};
+int cgroup_open_v1(const struct cgroups *cg, const char *id, struct cgroup_doors *ret,
+                   struct cove_err *e);
+int cgroup_enter_v1(const struct cgroup_doors *doors, struct cove_err *e); /* the child */
+void cgroup_close_v1(struct cgroup_doors *doors);
 void cgroup_kill_box(const struct cgroups *cg, const char *id);
 int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e);
 /* 0 when nothing is left of it, -1 while processes in it are still ending. */
@@ -83,17 +96,35 @@ struct disk_size {
     uint64_t bytes, inodes; /* bytes 0: no limit */
 };
 
-struct disk {
-    int pattern; /* an image to copy, -1: sandboxes have no disk of their own */
-    struct disk_size size;
+enum { DISK_READY_MAX = 4 };
+enum disk_kind { DISK_TMPFS, DISK_IMAGE };
+
+struct disk_ready { /* one that was made ahead */
+    uint32_t number;
+    int mount;
 };
 
-/* On failure *d is as it was. */
-int disk_init(struct disk *d, int state_dir, const char *state_path, const struct disk_size *size,
-              struct cove_err *e);
+struct disk {
+    int dir; /* state_dir/disk: patterns to copy, and what was made ahead */
+    enum disk_kind kind;
+    struct disk_size usual; /* of those made ahead */
+    struct disk_ready ready[DISK_READY_MAX];
+    uint32_t ready_count, last_number;
+};
+
+int disk_init(struct disk *d, int state_dir, struct cove_err *e);
 void disk_done(struct disk *d);
-/* A detached mount with nothing in it. */
-int disk_make(const struct disk *d, int box_dir, int *ret, struct cove_err *e);
+/* How disks are made from now on. -1: images were asked for and cannot be had here (e says why), it
+ * is tmpfs then. */
+int disk_configure(struct disk *d, bool image, const struct disk_size *usual, struct cove_err *e);
+/* The sandbox's own directory with its layers in it: a detached mount, or without a limit (bytes 0)
+ * box_dir itself. */
+int disk_make(struct disk *d, const struct disk_size *size, int box_dir, int *ret,
+              struct cove_err *e);
+int disk_give_layers(int files, uid_t root, struct cove_err *e); /* to the sandbox's root */
+bool disk_wants_more(const struct disk *d);
+int disk_make_ahead(struct disk *d, struct cove_err *e); /* one */
+uint64_t disk_used(int boxes_dir, const char *id, pid_t init);
 
 /* ------------------------------------------------------------------ procfiles.c */
 
@@ -151,7 +182,8 @@ struct build_args {
     int init_exe;
     gid_t worker_gid;
     struct id_range ids;
-    const struct disk *disk;
+    struct disk *disk;
+    struct disk_size disk_size;
     const struct net *net;
     uint32_t slot; /* spreads sandboxes over the cpus */
     uint32_t cpus; /* what it sees and runs on; 0 = all */

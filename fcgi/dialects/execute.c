@@ -131,18 +131,18 @@ static void run_all(struct core_session *s, const struct request *req,
                     const struct execute_args *args, const struct policy_filter *filter,
                     struct outcome *o)
 {
-    const struct cove_config *config = s->core->config;
+    const struct limits *limits = &s->limits;
     uint64_t asked_ms = (uint64_t)args->timeout_s * 1000;
     struct run_args run = {
-        .user = config->user,
+        .user = s->core->config->user,
         .cwd = args->cwd,
         .env = args->env_strings,
-        .timeout_ms = asked_ms && asked_ms < config->command_timeout_ms
+        .timeout_ms = asked_ms && asked_ms < limits->command_timeout_ms
                           ? asked_ms
-                          : config->command_timeout_ms,
-        .output_max_bytes = config->output_max_bytes,
-        .max_open_files = config->open_files_max,
-        .max_file_bytes = config->file_max_bytes,
+                          : limits->command_timeout_ms,
+        .output_max_bytes = limits->output_max_bytes,
+        .max_open_files = limits->open_files_max,
+        .max_file_bytes = limits->file_max_bytes,
         .filter_fd = filter->fd,
         .exec_time = filter->exec_time,
         .dialect = DIALECT_EXECUTE,
@@ -242,7 +242,7 @@ static int run_in_sandbox(struct request *req, struct reply *rep, const struct e
     if (core_session_open(req->core, req->tenant, args->project, &session, e) < 0)
         return -1;
     req->note.sandbox = arena_strdup(&req->arena, session.box.id);
-    outcome_init(&outcome, req->core->config->output_max_bytes);
+    outcome_init(&outcome, session.limits.output_max_bytes);
     run_all(&session, req, args, filter, &outcome);
     core_session_close(&session);
     reply_outcome(req, rep, req->note.sandbox, &outcome);

@@ -11,22 +11,28 @@
 static struct run_args run_args_of(const struct request *req, const struct executor_command *c,
                                    const struct policy_filter *filter, const char *const *argv)
 {
-    const struct cove_config *config = req->core->config;
-    uint64_t asked_ms = (uint64_t)c->timeout_s * 1000, limit_ms = config->executor_timeout_ms;
-
     return (struct run_args){
         .argv = argv,
-        .user = config->user,
+        .user = req->core->config->user,
         .cwd = c->cwd,
         .env = c->env_strings,
-        .timeout_ms = asked_ms && asked_ms < limit_ms ? asked_ms : limit_ms,
-        .max_open_files = config->open_files_max,
-        .max_file_bytes = config->file_max_bytes,
+        .timeout_ms = (uint64_t)c->timeout_s * 1000,
         .filter_fd = filter->fd,
         .exec_time = filter->exec_time,
         .dialect = DIALECT_EXECUTOR,
         .client_fd = req->client_fd,
     };
+}
+
+/* What holds for it is known once its sandbox is. */
+static void run_within(struct run_args *args, const struct limits *limits)
+{
+    uint64_t limit_ms = limits->executor_timeout_ms;
+
+    args->timeout_ms =
+        args->timeout_ms && args->timeout_ms < limit_ms ? args->timeout_ms : limit_ms;
+    args->max_open_files = limits->open_files_max;
+    args->max_file_bytes = limits->file_max_bytes;
 }
 
 /* How a run that did not end well reads. */
@@ -99,7 +105,8 @@ static int run_and_reply(struct request *req, struct reply *rep, const struct ex
 
     if (executor_open(req, &session, e) < 0)
         return -1;
-    args.output_max_bytes = req->core->config->output_max_bytes;
+    run_within(&args, &session.limits);
+    args.output_max_bytes = session.limits.output_max_bytes;
     args.sink = collect;
     args.sink_arg = &collected;
     buf_init(&collected.out[0], args.output_max_bytes);
@@ -301,6 +308,7 @@ static int open_and_stream(struct request *req, struct reply *rep, const struct 
 
     if (executor_open(req, &session, e) < 0)
         return -1;
+    run_within(&args, &session.limits);
     args.output_max_bytes =
         UINT64_MAX; /* nothing gathers: a client that reads slowly slows the command */
     args.left = client_left;

@@ -11,14 +11,15 @@
 
 struct cove_config {
     /* where */
-    char run_dir[72];       /* sockets, shared memory: gone at reboot */
-    char state_dir[512];    /* sandboxes' files, templates */
-    char keys_file[512];    /* hashed keys and their tenants */
-    char tenants_file[512]; /* quotas of single tenants; need not be there */
-    char policy_file[512];  /* the deny-list */
-    char profile_dir[512];  /* seccomp profiles */
-    char audit_file[512];   /* "" = no audit log */
-    char libexec_dir[512];  /* cove-init, cove-worker */
+    char run_dir[72];         /* sockets, shared memory: gone at reboot */
+    char state_dir[512];      /* sandboxes' files, templates */
+    char keys_file[512];      /* hashed keys and their tenants */
+    char tenants_file[512];   /* quotas and limits of single tenants; need not be there */
+    char templates_file[512]; /* limits of single templates; likewise */
+    char policy_file[512];    /* the deny-list */
+    char profile_dir[512];    /* seccomp profiles */
+    char audit_file[512];     /* "" = no audit log */
+    char libexec_dir[512];    /* cove-init, cove-worker */
     char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */
 
     /* workers */
@@ -55,6 +56,8 @@ struct cove_config {
     uint64_t memory_max_bytes;
     uint64_t pids_max;
     uint64_t cpu_percent;    /* 100 = one cpu, 0 = no quota */
+    uint64_t cpu_weight;     /* its share where sandboxes compete; 100 = as the next one */
+    char disk[8];            /* image or tmpfs: what it is made of */
     uint64_t disk_max_bytes; /* 0 = no limit */
     uint64_t inodes_max;
     uint64_t open_files_max;
@@ -64,6 +67,7 @@ struct cove_config {
     uint64_t tenant_requests; /* per second */
     uint64_t tenant_sandboxes;
     uint64_t tenant_processes;
+    uint64_t tenant_disk_bytes; /* of all its sandboxes together */
 
     /* limits of a command */
     uint64_t command_timeout_ms;
@@ -87,6 +91,9 @@ int config_load(const char *path, struct cove_config *c, struct cove_err *e);
 
 /* One "key = value", as from the command line. */
 int config_set(struct cove_config *c, const char *key, const char *value, struct cove_err *e);
+
+/* Just the number, in the units and within the bounds of the key `name`. */
+int config_number(const char *name, const char *value, uint64_t *ret, struct cove_err *e);
 
 /* What only makes sense together (short_threads < threads, ...). */
 int config_check(const struct cove_config *c, struct cove_err *e);

@@ -2,7 +2,9 @@
  * Keys and tenants: who may call, as whom, how much, until when.
  *
  *   keys      <sha256 hex> <tenant> <name> [created= expires= dialects= projects= requests=
- * sandboxes= processes=] tenants   <tenant> [requests= sandboxes= processes=]
+ * sandboxes= processes=]
+ *   tenants   <tenant> [requests= sandboxes= processes= disk=] [limits, as cove.conf names them]
+ *   templates <template> [limits]
  *
  * A line each, '#' begins a comment. The key itself is nowhere: only its hash is kept. An unknown
  * setting refuses the whole file: a typo in `expires=` must not make a key that lives forever.
@@ -16,6 +18,7 @@
 
 #include "cove/buf.h"
 #include "cove/err.h"
+#include "cove/limits.h"
 #include "cove/msg.h"
 
 enum {
@@ -30,6 +33,7 @@ struct quota {         /* 0 = no limit */
     uint64_t requests; /* per second */
     uint64_t sandboxes;
     uint64_t processes; /* in the background */
+    uint64_t disk;      /* bytes, in all sandboxes together; tenants only */
 };
 
 struct key {
@@ -72,6 +76,8 @@ struct tenant {
     char name[COVE_TENANT_MAX];
     struct quota quota;
     unsigned given; /* bit per member of quota that its line sets */
+    struct limits limits;
+    unsigned limits_given;
 };
 
 struct tenants {
@@ -80,10 +86,21 @@ struct tenants {
 };
 
 int tenants_parse(const char *text, struct tenants *ret, struct cove_err *e);
+/* The same for templates, which have limits and no quotas. */
+int templates_parse(const char *text, struct tenants *ret, struct cove_err *e);
 void tenants_done(struct tenants *t);
 /* The defaults, with what the tenant's own line says in their place. t may be NULL. */
 struct quota tenants_quota(const struct tenants *t, const char *tenant,
                            const struct quota *defaults);
+
+/* What holds in a sandbox: the instance's limits, over them its template's, over them its
+ * tenant's. Either table may be NULL, and `tenant` "" for a sandbox that is nobody's yet. */
+void limits_resolve(const struct cove_config *c, const struct tenants *templates,
+                    const char *template, const struct tenants *tenants, const char *tenant,
+                    struct limits *ret);
+/* The largest output that any template or this tenant may have. */
+uint64_t limits_output_ceiling(const struct cove_config *c, const struct tenants *templates,
+                               const struct tenants *tenants, const char *tenant);
 
 /* ------------------------------------------------------------------ the file, for `cove key` */
 

@@ -79,6 +79,7 @@ enum state_counter {
     COUNT_BYTES_OUT,
     COUNT_PIDS_LIMIT,
     COUNT_DISK_LIMIT,
+    COUNT_LIMIT_DISK, /* 429: a tenant's quota of disk */
     STATE_COUNTERS = 32
 };
 

@@ -132,8 +132,58 @@ static void a_tenants_line_replaces_only_what_it_names(void **state)
     q = tenants_quota(&t, "globex", &defaults);
     assert_int_equal(q.requests, 10);
     tenants_done(&t);
-    assert_int_equal(tenants_parse("acme\nacme disk=5\n", &t, &e), -1);
-    assert_string_equal(e.msg, "line 2: 'disk': no such setting");
+    assert_int_equal(tenants_parse("acme\nacme disc=5\n", &t, &e), -1);
+    assert_string_equal(e.msg, "line 2: 'disc': no such setting");
+}
+
+static void a_tenants_limits_stand_over_its_templates_and_those_over_the_instances(void **state)
+{
+    struct tenants tenants, templates;
+    struct cove_config c;
+    struct limits l;
+
+    (void)state;
+    config_default(&c);
+    assert_int_equal(tenants_parse("acme memory_max=2G disk=20G requests=3 command_timeout=5m\n",
+                                   &tenants, NULL),
+                     0);
+    assert_int_equal(templates_parse("ml memory_max=4G pids_max=2000\n", &templates, NULL), 0);
+    limits_resolve(&c, &templates, "ml", &tenants, "acme", &l);
+    assert_int_equal(l.memory_max_bytes, 2ULL << 30);
+    assert_int_equal(l.pids_max, 2000);
+    assert_int_equal(l.command_timeout_ms, 300000);
+    assert_int_equal(l.disk_max_bytes, c.disk_max_bytes); /* disk= is the quota of all together */
+    limits_resolve(&c, &templates, "ml", &tenants, "", &l);
+    assert_int_equal(l.memory_max_bytes, 4ULL << 30);
+    limits_resolve(&c, NULL, "base", NULL, "globex", &l);
+    assert_int_equal(l.memory_max_bytes, c.memory_max_bytes);
+    tenants_done(&tenants);
+    tenants_done(&templates);
+}
+
+static void limits_have_the_bounds_of_cove_conf(void **state)
+{
+    struct tenants t;
+    struct cove_err e;
+
+    (void)state;
+    assert_int_equal(tenants_parse("acme pids_max=1\n", &t, &e), -1);
+    assert_string_equal(e.msg, "line 1: pids_max: 1 is not between 8 and 1048576");
+    assert_int_equal(templates_parse("ml memory_max=much\n", &t, &e), -1);
+    assert_int_equal(templates_parse("ml requests=5\n", &t, &e), -1);
+    assert_string_equal(e.msg, "line 1: 'requests': no such setting");
+}
+
+static void the_largest_output_of_any_template_fits_a_reply(void **state)
+{
+    struct tenants templates;
+    struct cove_config c;
+
+    (void)state;
+    config_default(&c);
+    assert_int_equal(templates_parse("a output_max=1M\nb output_max=64M\n", &templates, NULL), 0);
+    assert_int_equal(limits_output_ceiling(&c, &templates, NULL, "acme"), 64 << 20);
+    tenants_done(&templates);
 }
 
 /* ------------------------------------------------------------------ the file */
@@ -244,6 +294,9 @@ int main(void)
         cmocka_unit_test(scopes_hold),
         cmocka_unit_test(a_key_ends_at_its_second),
         cmocka_unit_test(a_tenants_line_replaces_only_what_it_names),
+        cmocka_unit_test(a_tenants_limits_stand_over_its_templates_and_those_over_the_instances),
+        cmocka_unit_test(limits_have_the_bounds_of_cove_conf),
+        cmocka_unit_test(the_largest_output_of_any_template_fits_a_reply),
         cmocka_unit_test_setup_teardown(editors_at_the_same_time_lose_nothing, make_dir,
                                         remove_dir),
         cmocka_unit_test_setup_teardown(comments_and_mode_stay_and_only_the_named_line_goes,

@@ -1,0 +1,41 @@
+/*
+ * What a sandbox and a command in it may use. The instance's settings (cove.conf) are the defaults;
+ * a line for the sandbox's template replaces what it names, and a line for its tenant replaces
+ * that: what an operator grants a tenant is the last word. The names are those of cove.conf.
+ */
+#ifndef COVE_LIMITS_H
+#define COVE_LIMITS_H
+
+#include <stdint.h>
+
+#include "cove/config.h"
+#include "cove/err.h"
+
+struct limits {
+    /* of a sandbox: all that runs in it together */
+    uint64_t memory_max_bytes;
+    uint64_t pids_max;
+    uint64_t cpu_percent; /* 0 = no quota */
+    uint64_t cpu_weight;
+    uint64_t disk_max_bytes; /* 0 = no limit */
+    uint64_t inodes_max;
+    /* of a process */
+    uint64_t open_files_max;
+    uint64_t file_max_bytes;
+    /* of a command */
+    uint64_t command_timeout_ms;
+    uint64_t output_max_bytes;
+    uint64_t executor_timeout_ms;
+    uint64_t log_max_bytes;
+};
+
+void limits_from_config(const struct cove_config *c, struct limits *ret);
+
+/* `value` as cove.conf would take it for the key `name`: the bit of the member that was set, 0 if
+ * `name` is no limit, -1 on a bad value. */
+int limits_set(struct limits *l, const char *name, const char *value, struct cove_err *e);
+
+/* Take over those members of `from` whose bit is in `given`. */
+void limits_merge(struct limits *into, const struct limits *from, unsigned given);
+
+#endif

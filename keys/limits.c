@@ -1,0 +1,67 @@
+/* Limits that a line for a template or a tenant may set: a few of cove.conf's keys, with the same
+ * names, units and bounds. */
+#include "cove/limits.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "cove/mem.h"
+
+#define LIMIT(name, field)                                                                         \
+    {                                                                                              \
+        name, offsetof(struct cove_config, field), offsetof(struct limits, field)                  \
+    }
+
+static const struct {
+    const char *name;
+    size_t in_config, in_limits;
+} members[] = {
+    LIMIT("memory_max", memory_max_bytes),
+    LIMIT("pids_max", pids_max),
+    LIMIT("cpu_percent", cpu_percent),
+    LIMIT("cpu_weight", cpu_weight),
+    LIMIT("disk_max", disk_max_bytes),
+    LIMIT("inodes_max", inodes_max),
+    LIMIT("open_files_max", open_files_max),
+    LIMIT("file_max", file_max_bytes),
+    LIMIT("command_timeout", command_timeout_ms),
+    LIMIT("output_max", output_max_bytes),
+    LIMIT("executor_timeout", executor_timeout_ms),
+    LIMIT("log_max", log_max_bytes),
+};
+
+static_assert(ARRAY_SIZE(members) * sizeof(uint64_t) == sizeof(struct limits),
+              "a limit without a name");
+
+static uint64_t *at(void *base, size_t offset)
+{
+    return (uint64_t *)(void *)((char *)base + offset);
+}
+
+void limits_from_config(const struct cove_config *c, struct limits *ret)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+        memcpy(at(ret, members[i].in_limits), (const char *)c + members[i].in_config,
+               sizeof(uint64_t));
+}
+
+int limits_set(struct limits *l, const char *name, const char *value, struct cove_err *e)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+        if (strcmp(members[i].name, name) != 0)
+            continue;
+        if (config_number(name, value, at(l, members[i].in_limits), e) < 0)
+            return -1;
+        return 1 << i;
+    }
+    return 0;
+}
+
+void limits_merge(struct limits *into, const struct limits *from, unsigned given)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+        if (given & (1U << i))
+            memcpy(at(into, members[i].in_limits), (const char *)from + members[i].in_limits,
+                   sizeof(uint64_t));
+}
