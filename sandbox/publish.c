@@ -174,16 +174,20 @@ static int publish_table(struct keeper *k, const char *name, const char *path, t
     return publish_put(k, name, there ? text : "", there ? strlen(text) : 0, &changed, e);
 }
 
+/* Each by itself: a mistake in one table must not keep a key from being revoked. */
 static int publish_callers(struct keeper *k, struct cove_err *e)
 {
-    if (publish_keys(k, e) < 0 ||
-        publish_table(k, "tenants", k->config.tenants_file, tenants_parse, &k->tenants, e) < 0 ||
-        publish_table(k, "templates", k->config.templates_file, templates_parse, &k->templates, e) <
-            0)
-        return -1;
+    int rc = publish_keys(k, e);
+
+    if (publish_table(k, "tenants", k->config.tenants_file, tenants_parse, &k->tenants,
+                      rc < 0 ? NULL : e) < 0)
+        rc = -1;
+    if (publish_table(k, "templates", k->config.templates_file, templates_parse, &k->templates,
+                      rc < 0 ? NULL : e) < 0)
+        rc = -1;
     boxes_review_warm(k);
     state_keys_raise(k->state);
-    return 0;
+    return rc;
 }
 
 /* A broken policy must not keep a key from being revoked, nor the other way round. */
