@@ -12,11 +12,11 @@ char *base64_encode(struct arena *a, const void *bytes, size_t len)
     return text;
 }
 
-void *base64_decode(struct arena *a, const char *text, size_t *ret_len)
+void *base64_decode(struct arena *a, const char *text, size_t len, size_t *ret_len)
 {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t len = strlen(text), body = strspn(text, letters), padding = len - body;
+    size_t body = strspn(text, letters), padding = len - body;
     unsigned char *bytes;
 
     if (len % 4 != 0 || padding > 2 || strspn(text + body, "=") != padding)

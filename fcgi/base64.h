@@ -9,6 +9,6 @@
 /* In the arena, NUL-terminated. */
 char *base64_encode(struct arena *a, const void *bytes, size_t len);
 /* NULL: not base64 with its padding. */
-void *base64_decode(struct arena *a, const char *text, size_t *ret_len);
+void *base64_decode(struct arena *a, const char *text, size_t len, size_t *ret_len);
 
 #endif

@@ -68,7 +68,8 @@ static bool follow(char path[MSG_PATH_MAX], const char *target)
     return dir + strlen(target) < MSG_PATH_MAX && strcpy(path + dir, target);
 }
 
-/* What stands at the path now, links followed: 1 and its mode, 0 when there is nothing. */
+/* What stands at the path now, links followed: 1 and its mode, 0 when there is nothing. A link to
+ * nothing is followed too: its target is what will be made. */
 static int look(struct core_file *f, uint32_t *ret_mode, struct cove_err *e)
 {
     char target[MSG_PATH_MAX];
@@ -77,9 +78,10 @@ static int look(struct core_file *f, uint32_t *ret_mode, struct cove_err *e)
     for (int links = 0; links < LINKS_MAX; links++) {
         if (box_file_stat_link(&f->session->conn, f->user, f->path, &st, target, e) < 0)
             return e->code == COVE_NOT_FOUND ? 0 : -1;
-        *ret_mode = st.mode;
-        if (!S_ISLNK(st.mode))
+        if (!S_ISLNK(st.mode)) {
+            *ret_mode = st.mode;
             return 1;
+        }
         if (!follow(f->path, target))
             break;
     }

@@ -141,8 +141,8 @@ static int bad(const struct where *w, struct cove_err *e, const char *what)
     return cove_fail(e, COVE_INVALID, "%s: %s", w->name, what);
 }
 
-static int get_str(const struct where *w, struct json_object *v, size_t max, const char **ret,
-                   struct cove_err *e)
+static int get_text(const struct where *w, struct json_object *v, size_t max, struct json_text *ret,
+                    struct cove_err *e)
 {
     const char *s;
     size_t len;
@@ -152,15 +152,26 @@ static int get_str(const struct where *w, struct json_object *v, size_t max, con
         return bad(w, e, "must be a string");
     s = json_object_get_string(v);
     len = (size_t)json_object_get_string_len(v);
-    if (memchr(s, '\0', len))
-        return bad(w, e, "must not contain a NUL character");
     if (!text_is_utf8(s, len)) /* json-c takes surrogates */
         return bad(w, e, "is not valid UTF-8");
     if (len > max) {
         snprintf(what, sizeof(what), "%zu bytes are more than %zu", len, max);
         return bad(w, e, what);
     }
-    *ret = s;
+    *ret = (struct json_text){ s, len };
+    return 0;
+}
+
+static int get_str(const struct where *w, struct json_object *v, size_t max, const char **ret,
+                   struct cove_err *e)
+{
+    struct json_text text;
+
+    if (get_text(w, v, max, &text, e) < 0)
+        return -1;
+    if (memchr(text.bytes, '\0', text.len))
+        return bad(w, e, "must not contain a NUL character");
+    *ret = text.bytes;
     return 0;
 }
 
@@ -249,6 +260,8 @@ static int decode_field(struct request *req, const struct json_field *f, struct 
     switch (f->kind) {
     case JSON_KIND_STR:
         return get_str(&w, v, (size_t)f->max, slot, e);
+    case JSON_KIND_TEXT:
+        return get_text(&w, v, (size_t)f->max, slot, e);
     case JSON_KIND_INT:
         return get_int(f, v, slot, e);
     case JSON_KIND_BOOL:

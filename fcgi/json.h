@@ -31,6 +31,7 @@ enum { JSON_DEPTH_MAX = 32, JSON_CONTAINERS_MAX = 10000, JSON_VALUES_MAX = 20000
 enum json_kind {
     JSON_KIND_END,
     JSON_KIND_STR,       /* const char * */
+    JSON_KIND_TEXT,      /* struct json_text */
     JSON_KIND_INT,       /* int64_t */
     JSON_KIND_BOOL,      /* bool */
     JSON_KIND_STR_ARRAY, /* struct json_strings */
@@ -38,6 +39,11 @@ enum json_kind {
 };
 
 enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
+
+struct json_text { /* a string that may hold NUL characters */
+    const char *bytes;
+    size_t len;
+};
 
 struct json_strings {
     const char **items; /* NULL-terminated; NULL itself when the field was not given */
@@ -65,6 +71,10 @@ struct json_field {
 #define JSON_STR(s, f, name, need, max)                                                            \
     {                                                                                              \
         (name), JSON_KIND_STR, (need), JSON_FIELD_(s, f, const char *), 0, (max), 0                \
+    }
+#define JSON_TEXT(s, f, name, need, max)                                                           \
+    {                                                                                              \
+        (name), JSON_KIND_TEXT, (need), JSON_FIELD_(s, f, struct json_text), 0, (max), 0           \
     }
 #define JSON_INT(s, f, name, need, min, max)                                                       \
     {                                                                                              \

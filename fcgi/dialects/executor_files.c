@@ -10,7 +10,7 @@ enum { ENTRIES_MAX = 100000 };
 
 struct file_args {
     const char *path;
-    const char *content;
+    struct json_text content;
     const char *encoding; /* NULL or "utf-8": text; "base64" */
     bool parents;
 };
@@ -24,7 +24,7 @@ static const struct json_field path_fields[] = {
 };
 
 static const struct json_field write_fields[] = {
-    JSON_STR(struct file_args, content, "content", JSON_REQUIRED, ANY_LENGTH),
+    JSON_TEXT(struct file_args, content, "content", JSON_REQUIRED, ANY_LENGTH),
     JSON_BOOL(struct file_args, parents, "parents", JSON_OPTIONAL),
     JSON_END,
 };
@@ -79,9 +79,9 @@ int executor_write_file(struct request *req, struct reply *rep, struct cove_err 
     req->note.operation = "write_file";
     if (decode_path(req, &args, e) < 0 || json_decode(req, write_fields, &args, e) < 0)
         return -1;
-    bytes = args.content;
-    len = strlen(bytes);
-    if (is_base64(&args) && !(bytes = base64_decode(&req->arena, args.content, &len)))
+    bytes = args.content.bytes;
+    len = args.content.len;
+    if (is_base64(&args) && !(bytes = base64_decode(&req->arena, bytes, len, &len)))
         return cove_fail(e, COVE_INVALID, "content: is not base64");
     if (executor_open(req, &session, e) < 0)
         return -1;

@@ -83,12 +83,10 @@ int executor_start(struct request *req, struct reply *rep, struct cove_err *e)
 
 struct listing {
     struct reply *rep;
-    const char
-        *after; /* the page begins behind this one; NULL once it was seen, or from the start */
+    uint64_t after; /* the page begins behind this one, by init's number: it may be gone by now */
     uint64_t left;
     size_t count;
     bool more;
-    char last[ID_MAX + 1];
 };
 
 static void reply_time(struct reply *rep, const char *name, uint64_t unix_ms)
@@ -140,10 +138,8 @@ static int list_one(void *arg, const struct box_proc *p, const char *label, cons
 
     if (!*label || !(p->flags & SPAWN_RECORD) || !(p->flags & SPAWN_LOG))
         return 0;
-    if (l->after) {
-        l->after = strcmp(l->after, label) == 0 ? NULL : l->after;
+    if (p->proc <= l->after)
         return 0;
-    }
     if (l->left == 0) {
         l->more = true;
         return 1;
@@ -151,21 +147,23 @@ static int list_one(void *arg, const struct box_proc *p, const char *label, cons
     l->left--;
     if (l->count++ > 0)
         buf_add_char(&l->rep->body, ',');
-    text_copy(l->last, sizeof(l->last), label);
+    l->after = p->proc;
     reply_process(l->rep, p, label, command);
     return 0;
 }
 
 int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    const char *limit = request_query(req, "limit");
-    struct listing l = { .rep = rep, .after = request_query(req, "after"), .left = PAGE_MAX };
+    const char *limit = request_query(req, "limit"), *after = request_query(req, "after");
+    struct listing l = { .rep = rep, .left = PAGE_MAX };
     struct core_session session;
     int rc;
 
     req->note.operation = "list_processes";
     if (limit && (text_parse_u64(limit, &l.left, e) < 0 || l.left < 1 || l.left > PAGE_MAX))
         return cove_fail(e, COVE_INVALID, "limit: must be a number from 1 to %d", PAGE_MAX);
+    if (after && text_parse_u64(after, &l.after, e) < 0)
+        return cove_fail(e, COVE_INVALID, "after: '%.60s' is no `next` of a page", after);
     if (executor_open(req, &session, e) < 0)
         return -1;
     reply_open(rep, NULL);
@@ -173,8 +171,11 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
     rc = box_procs(&session.conn, list_one, &l, e);
     core_session_close(&session);
     buf_add_char(&rep->body, ']');
-    if (l.more)
-        reply_str(rep, "next", l.last, strlen(l.last));
+    if (l.more) {
+        const char *next = arena_printf(&req->arena, "%llu", (unsigned long long)l.after);
+
+        reply_str(rep, "next", next, strlen(next));
+    }
     reply_close(rep);
     return rc;
 }
@@ -184,7 +185,8 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
 struct proc_args {
     const char *id;
     const char *signal;
-    const char *data, *encoding;
+    struct json_text data;
+    const char *encoding;
     bool close;
 };
 
@@ -286,7 +288,7 @@ int executor_signal(struct request *req, struct reply *rep, struct cove_err *e)
 /* ------------------------------------------------------------------ /process_stdin (extension) */
 
 static const struct json_field stdin_fields[] = {
-    JSON_STR(struct proc_args, data, "data", JSON_OPTIONAL, SIZE_MAX / 2),
+    JSON_TEXT(struct proc_args, data, "data", JSON_OPTIONAL, SIZE_MAX / 2),
     JSON_STR(struct proc_args, encoding, "encoding", JSON_OPTIONAL, 16),
     JSON_BOOL(struct proc_args, close, "close", JSON_OPTIONAL),
     JSON_END,
@@ -294,7 +296,7 @@ static const struct json_field stdin_fields[] = {
 
 int executor_stdin(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    struct proc_args args = { .data = "", .encoding = "utf-8" };
+    struct proc_args args = { .data.bytes = "", .encoding = "utf-8" };
     struct core_session session;
     struct core_proc p;
     const char *bytes;
@@ -304,10 +306,10 @@ int executor_stdin(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "process_stdin";
     if (json_decode(req, stdin_fields, &args, e) < 0)
         return -1;
-    bytes = args.data;
-    len = strlen(bytes);
+    bytes = args.data.bytes;
+    len = args.data.len;
     if (strcmp(args.encoding, "base64") == 0 &&
-        !(bytes = base64_decode(&req->arena, args.data, &len)))
+        !(bytes = base64_decode(&req->arena, bytes, len, &len)))
         return cove_fail(e, COVE_INVALID, "data: is not base64");
     if (find(req, &args, &session, &p, e) < 0)
         return -1;

@@ -28,7 +28,7 @@ def test_every_route_of_the_code_is_described_and_the_other_way_round():
 
 def test_every_field_of_the_code_is_described_and_the_other_way_round():
     code = "".join(read(f"{TOP}/fcgi/dialects/executor{part}.c") for part in ("", "_files", "_procs", "_logs", "_ports"))
-    fields = set(re.findall(r"JSON_(?:STR|INT|BOOL|STR_MAP)\(struct \w+, \w+, \"(\w+)\"", code))
+    fields = set(re.findall(r"JSON_(?:STR|TEXT|INT|BOOL|STR_MAP)\(struct \w+, \w+, \"(\w+)\"", code))
     described = set()
     for op in operations().values():
         body = resolve(op.get("requestBody", {}))

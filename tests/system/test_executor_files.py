@@ -16,7 +16,7 @@ def box(server, project):
 
 
 def test_what_was_written_can_be_read(box):
-    for content in ("Hello, World!", "", "ünï\n\ttabs \"quotes\" \\", "x" * 1000000):
+    for content in ("Hello, World!", "", "ünï\n\ttabs \"quotes\" \\", "a\0b\0", "x" * 1000000):
         assert box.ok("/write_file", path="/tmp/f", content=content) == {"success": True}
         assert box.ok("/read_file", path="/tmp/f") == {"content": content}
 
@@ -71,8 +71,10 @@ def test_a_link_is_written_through_and_stays(box):
     box.sh("mkdir /tmp/d; echo old > /tmp/d/real; ln -s d/real /tmp/link")
     box.ok("/write_file", path="/tmp/link", content="new")
     assert box.sh("cat /tmp/d/real; readlink /tmp/link") == "newd/real\n"
-    box.sh("ln -s loop /tmp/loop")
+    box.sh("ln -s loop /tmp/loop; ln -s d/to-be /tmp/dangling")
     assert box.post("/write_file", path="/tmp/loop", content="x").status == 400
+    box.ok("/write_file", path="/tmp/dangling", content="made")  # as open() would: what the link names is made
+    assert box.sh("cat /tmp/d/to-be; readlink /tmp/dangling") == "maded/to-be\n"
 
 
 def test_links_lead_nowhere_but_into_the_sandbox(box):

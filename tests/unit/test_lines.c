@@ -225,7 +225,7 @@ static void base64_is_taken_strictly(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
         struct arena arena = { 0 };
         size_t len = 0;
-        const char *bytes = base64_decode(&arena, codes[i].text, &len);
+        const char *bytes = base64_decode(&arena, codes[i].text, strlen(codes[i].text), &len);
 
         if ((bytes != NULL) != (codes[i].bytes != NULL))
             fail_msg("'%s'", codes[i].text);
