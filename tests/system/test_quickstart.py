@@ -107,6 +107,33 @@ def test_without_root_it_says_so():
     assert done.returncode != 0 and "root" in done.stderr
 
 
+@pytest.mark.parametrize("without, words", [
+    ("mount -t tmpfs none /proc/sys/user; echo 0 >/proc/sys/user/max_user_namespaces", "max_user_namespaces=65536"),
+    ("echo 'nodev proc' >$T/fs; mount --bind $T/fs /proc/filesystems; "
+     "printf '#!/bin/sh\\nexit 1' >$T/modprobe; chmod +x $T/modprobe", "modprobe overlay"),
+    ("umount --lazy $(findmnt --noheadings --output TARGET --types cgroup2)", "cgroup v2 is not mounted"),
+    ("mkdir $T/root; mount --rbind / $T/root; set -- chroot $T/root \"$@\"", "in a plain chroot"),
+], ids=["user namespaces", "overlayfs", "cgroup v2", "any namespace"])
+def test_a_kernel_without_a_feature_is_told_with_what_to_do(tmp_path, without, words):
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", f'export T={tmp_path} PATH={tmp_path}:$PATH; '
+                           f'{without}; exec "$@"', "-", QUICKSTART, "up", "--no-install", "--dir", f"{tmp_path}/dir"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and words in done.stderr, done
+    assert not os.path.exists(f"{tmp_path}/dir/conf")
+
+
+def test_configure_names_every_missing_library_with_its_package(tmp_path):
+    subprocess.run(["./autogen.sh"], cwd=TOP, check=True, capture_output=True)
+    os.mkdir(tmp_path / "no-libraries")
+    done = subprocess.run([f"{TOP}/configure", "ac_cv_header_security_pam_appl_h=no", "ac_cv_header_sys_capability_h=no"],
+                          cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "PKG_CONFIG_LIBDIR": str(tmp_path / "no-libraries"), "PKG_CONFIG_PATH": ""})
+    told = done.stderr[done.stderr.index("apt install"):].split()
+    assert done.returncode != 0
+    assert {"libfcgi-dev", "libjson-c-dev", "libseccomp-dev", "libpcre2-dev", "libssl-dev", "libnftables-dev", "libpam0g-dev",
+            "libcap-dev"} <= set(told), done.stderr
+
+
 def test_instances_run_side_by_side(make_server):
     a, b = make_server(), make_server()
     assert a.run_dir != b.run_dir and a.cgroup != b.cgroup and a.key != b.key
