@@ -123,7 +123,6 @@ def test_a_kernel_without_a_feature_is_told_with_what_to_do(tmp_path, without, w
 
 
 def test_configure_names_every_missing_library_with_its_package(tmp_path):
-    subprocess.run(["./autogen.sh"], cwd=TOP, check=True, capture_output=True)
     os.mkdir(tmp_path / "no-libraries")
     done = subprocess.run([f"{TOP}/configure", "ac_cv_header_security_pam_appl_h=no", "ac_cv_header_sys_capability_h=no"],
                           cwd=tmp_path, capture_output=True, text=True,
