@@ -30,16 +30,23 @@ static bool is_settled(uint32_t state)
     return state == BOX_WARM || state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
 }
 
-/* The pidfd is opened before the look at the process, so it is that process's or nobody's. */
+/* The pidfd is from the process's birth (fdstore.c), or opened before the look at the process: it
+ * is that process's or nobody's. */
 static int adopt_box(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
 
     b->build.pid = (pid_t)b->info.init_pid;
-    b->build.pidfd = pidfd_open(b->build.pid, 0);
-    if (b->build.pidfd >= 0)
-        fcntl(b->build.pidfd, F_SETFD, FD_CLOEXEC);
+    b->build.pidfd = fdstore_take_box(&k->fdstore, b->info.id, b->build.pid);
+    if (b->build.pidfd < 0) {
+        b->build.pidfd = pidfd_open(b->build.pid, 0);
+        if (b->build.pidfd >= 0) {
+            fcntl(b->build.pidfd, F_SETFD, FD_CLOEXEC);
+            fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
+        }
+    }
     if (!lives(k, &b->info)) {
+        fdstore_drop_box(&k->fdstore, b->info.id);
         b->build.pidfd = cove_close(b->build.pidfd);
         return -1;
     }
@@ -133,7 +140,8 @@ int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e)
     if (living == 0)
         template_sweep_old(k->state_dir);
     if (kept)
-        log_event(LOG_LEVEL_INFO, "state taken over", LOG_N("sandboxes", living));
+        log_event(LOG_LEVEL_INFO, "state taken over", LOG_N("sandboxes", living),
+                  LOG_N("pidfds", k->fdstore.boxes));
     return 0;
 }
 

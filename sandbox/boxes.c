@@ -374,6 +374,7 @@ void boxes_on_ready(struct keeper *k, uint32_t i)
     log_event(LOG_LEVEL_DEBUG, "sandbox built", LOG_S("sandbox", b->info.id),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
     workers_tell_judge(k, i);
+    fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
     if (b->promised)
         go_live(k, i);
     else
@@ -496,6 +497,7 @@ void boxes_on_death(struct keeper *k, uint32_t i)
 
     keeper_unwatch(k, b->build.pidfd);
     b->build.pidfd = cove_close(b->build.pidfd);
+    fdstore_drop_box(&k->fdstore, b->info.id);
     if (b->child)
         waitpid(b->build.pid, NULL, 0);
     if (b->info.state != BOX_DYING) {

@@ -556,12 +556,17 @@ static int setup_socket(struct keeper *k, struct cove_err *e)
     for (int i = 0; i < CLIENTS_MAX; i++)
         k->clients[i].sock = -1;
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/keeper.sock", k->config.run_dir);
+    k->listen =
+        fdstore_take_socket(&k->fdstore, "keeper", SOCK_SEQPACKET, addr.sun_path, addr.sun_path);
+    if (k->listen >= 0)
+        return keeper_watch(k, k->listen, SRC_LISTEN, 0, e);
     unlink(addr.sun_path);
     k->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (k->listen < 0 || bind(k->listen, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
         chown(addr.sun_path, (uid_t)-1, k->worker_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
         listen(k->listen, 1024) < 0)
         return cove_fail_errno(e, COVE_INVALID, "%s", addr.sun_path);
+    fdstore_put(&k->fdstore, "keeper", k->listen);
     return keeper_watch(k, k->listen, SRC_LISTEN, 0, e);
 }
 
@@ -627,6 +632,7 @@ static int setup(struct keeper *k, struct cove_err *e)
     setup_disk(k);
     setup_net(k);
     publish_watch(k);
+    fdstore_done(&k->fdstore);
     return 0;
 }
 
@@ -664,6 +670,8 @@ static void stop(struct keeper *k, int signo)
         net_done(&k->net);
         cgroup_remove_all(&k->cgroups, k->config.cgroup);
         remove_run_files(k);
+        fdstore_drop(&k->fdstore, "keeper");
+        fdstore_drop(&k->fdstore, "fcgi-own");
     }
     log_event(LOG_LEVEL_INFO, "keeper stopped");
 }
@@ -739,6 +747,7 @@ int main(int argc, char **argv)
         return show ? show_config(&keeper.config) : 0;
     apply_log_level(&keeper.config);
     notify_init(&keeper.notify); /* before title_init(), which takes the environment's place */
+    fdstore_init(&keeper.fdstore, &keeper.notify);
     title_init(argc, argv);
     if (setup(&keeper, &err) < 0) {
         log_error("keeper not started", &err);

@@ -52,8 +52,21 @@ struct notify {         /* the service manager, if one started us */
     uint64_t next_ms;
 };
 
+enum { FDSTORE_NAME_MAX = 32 };
+
+struct fdstore { /* what the service manager handed over at the start, until it is taken */
+    const struct notify *notify;
+    struct {
+        int fd; /* -1: taken */
+        char name[FDSTORE_NAME_MAX];
+    } * items;
+    size_t count;
+    unsigned boxes; /* sandboxes whose pidfd was among them */
+};
+
 struct keeper {
     struct notify notify;
+    struct fdstore fdstore;
     struct cove_config config;
     const char *config_path;
     char *const *overrides; /* "key=value", NULL-terminated */
@@ -61,6 +74,7 @@ struct keeper {
     int epoll, signals, inotify;
     int listen;      /* <run_dir>/keeper.sock */
     int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
+    bool fcgi_given; /* it is cove.socket's: its file is not ours to remove */
     int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
@@ -186,8 +200,23 @@ void signin_stop(struct keeper *k);
 
 void notify_init(struct notify *n);
 void notify_tell(const struct notify *n, const char *text); /* "READY=1", ... */
+void notify_tell_fd(const struct notify *n, const char *text, int fd);
 void notify_reloading(const struct notify *n);
 void notify_alive(struct notify *n);
+
+/* ------------------------------------------------------------------ fdstore.c */
+
+void fdstore_init(struct fdstore *s, const struct notify *notify);
+int fdstore_take(struct fdstore *s, const char *name); /* -1: there is none */
+/* One that was bound as `bound` and is at `path` now. */
+int fdstore_take_socket(struct fdstore *s, const char *name, int type, const char *bound,
+                        const char *path);
+int fdstore_take_box(struct fdstore *s, const char *id, pid_t pid);
+void fdstore_put(const struct fdstore *s, const char *name, int fd);
+void fdstore_put_box(const struct fdstore *s, const char *id, int pidfd);
+void fdstore_drop(const struct fdstore *s, const char *name);
+void fdstore_drop_box(const struct fdstore *s, const char *id);
+void fdstore_done(struct fdstore *s); /* what nobody took is given up */
 
 /* ------------------------------------------------------------------ publish.c */
 

@@ -31,6 +31,18 @@ void notify_init(struct notify *n)
 
 void notify_tell(const struct notify *n, const char *text)
 {
+    notify_tell_fd(n, text, -1);
+}
+
+/* The manager keeps a copy of fd, if one is given; it must not wait for us, nor we for it. */
+void notify_tell_fd(const struct notify *n, const char *text, int fd)
+{
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = { 0 };
+    struct iovec iov = { .iov_base = (char *)text, .iov_len = strlen(text) };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     AUTO_CLOSE int sock = -1;
     size_t len = strlen(n->path);
@@ -41,10 +53,18 @@ void notify_tell(const struct notify *n, const char *text)
     memcpy(addr.sun_path, n->path, len);
     if (addr.sun_path[0] == '@')
         addr.sun_path[0] = '\0'; /* an abstract name */
+    msg.msg_name = &addr;
+    msg.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    if (fd >= 0) {
+        msg.msg_control = &control;
+        msg.msg_controllen = sizeof(control.space);
+        control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+                                         .cmsg_level = SOL_SOCKET,
+                                         .cmsg_type = SCM_RIGHTS };
+        memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+    }
     if (sock >= 0)
-        (void)!sendto(sock, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
-                      (struct sockaddr *)&addr,
-                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+        (void)!sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void notify_reloading(const struct notify *n)

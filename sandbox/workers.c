@@ -32,18 +32,27 @@ int workers_listen(struct keeper *k, struct cove_err *e)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     char path[160];
-    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    AUTO_CLOSE int sock = -1;
 
-    if (sock < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "FastCGI socket");
     snprintf(path, sizeof(path), "%s/fcgi.sock", k->config.run_dir);
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/fcgi.new", k->config.run_dir);
+    k->fcgi_listen = fdstore_take_socket(&k->fdstore, "fcgi", SOCK_STREAM, path, path);
+    k->fcgi_given = k->fcgi_listen >= 0;
+    if (!k->fcgi_given)
+        k->fcgi_listen =
+            fdstore_take_socket(&k->fdstore, "fcgi-own", SOCK_STREAM, addr.sun_path, path);
+    if (k->fcgi_listen >= 0)
+        return 0; /* connections that came while there was no keeper wait in it */
+    sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (sock < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "FastCGI socket");
     unlink(addr.sun_path);
     if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
         chown(addr.sun_path, (uid_t)-1, k->socket_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
         listen(sock, 4096) < 0 || rename(addr.sun_path, path) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "FastCGI socket %s", path);
     k->fcgi_listen = take_fd(&sock);
+    fdstore_put(&k->fdstore, "fcgi-own", k->fcgi_listen);
     return 0;
 }
 

@@ -26,7 +26,8 @@ look_inside() {
     say "looking inside"
     list=$(dpkg-deb -c "$deb" | awk '{ print $6 }')
     for file in ./usr/sbin/coved ./usr/bin/cove ./usr/libexec/cove/cove-worker ./usr/libexec/cove/cove-init \
-        ./usr/libexec/cove/cove-judge ./usr/libexec/cove/cove-auth ./lib/systemd/system/cove.service ./lib/systemd/system/cove-sandboxes.service ./etc/pam.d/cove \
+        ./usr/libexec/cove/cove-judge ./usr/libexec/cove/cove-auth ./lib/systemd/system/cove.service ./lib/systemd/system/cove-sandboxes.service \
+        ./lib/systemd/system/cove.socket ./lib/systemd/system/cove.slice ./etc/pam.d/cove \
         ./etc/nginx/sites-available/cove ./etc/nginx/snippets/cove-auth.conf ./etc/cove/cove.conf ./etc/cove/policy.conf \
         ./usr/share/man/man1/cove.1.gz ./usr/share/bash-completion/completions/cove ./usr/lib/sysusers.d/cove.conf; do
         grep -qx "$file" <<<"$list" || die "$file is not in it"

@@ -121,7 +121,7 @@ make_payload() {
     mkdir -p "$work/payload"
     mv "$work"/cove_*.deb "$work/payload/cove-1.deb"
     quietly upgrade make_upgrade "$work/payload/cove-1.deb" "$work/payload/cove-2.deb"
-    cp "$top/tests/vm/inside.sh" "$work/payload/"
+    cp "$top/tests/vm/inside.sh" "$top/docs/OPERATING.md" "$work/payload/"
     quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 32M
 }
 
