@@ -25,10 +25,13 @@ static int parse_options(int argc, char **argv, struct options *o)
                                            { "lines", required_argument, NULL, 'n' },
                                            { "json", no_argument, NULL, 'j' },
                                            { 0 } };
+    static struct cove_config config; /* o->file may point into it */
     struct cove_err e;
     int c;
 
     *o = (struct options){ .file = DEFAULT_LOG, .lines = 20 };
+    if (cli_config(&config, &e) == 0 && config.audit_file[0])
+        o->file = config.audit_file;
     optind = 1;
     while ((c = getopt_long(argc, argv, "f:n:j", longs, NULL)) != -1) {
         if (c == 'f')

@@ -1,5 +1,4 @@
-/* cove exec, cove logs, cove kill: one sandbox, looked into by its operator. */
-#include <fcntl.h>
+/* cove logs, cove kill: one sandbox, looked into by its operator. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,120 +7,103 @@
 #include <unistd.h>
 
 #include "boxes.h"
+#include "cove/buf.h"
 #include "cove/client.h"
 #include "cove/mem.h"
 #include "cove/ring.h"
 #include "cove/text.h"
 
-/* ------------------------------------------------------------------ exec */
-
-/* The operator's command is inside the same wall as everybody's: the default seccomp profile holds
- * for it too. */
-static int open_filter(const struct cove_config *c)
-{
-    char path[256];
-
-    snprintf(path, sizeof(path), "%s/profiles/default.bpf", c->run_dir);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static int wait_for_end(struct box_conn *conn, struct cove_end *ret, struct cove_err *e)
-{
-    struct box_event event;
-    int rc;
-
-    while ((rc = box_next_event(conn, 60000, &event, e)) >= 0) {
-        if (rc == 1 && event.kind == BOX_EVENT_EXITED) {
-            *ret = event.exited.end;
-            return 0;
-        }
-        if (rc == 1 && event.kind == BOX_EVENT_DENIED)
-            fprintf(stderr, "cove: denied: %s\n", event.text);
-    }
-    return -1;
-}
-
-static int run(const struct cove_config *config, const char *id, struct spawn_args *args,
-               struct cove_end *ret, struct cove_err *e)
-{
-    AUTO_CLOSE int filter = open_filter(config);
-    struct box_spawned spawned;
-    struct box_conn conn;
-    int rc;
-
-    if (filter < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "the default seccomp profile");
-    if (box_open(config->run_dir, id, &conn, e) < 0)
-        return -1;
-    args->filter_fd = filter;
-    rc = box_spawn(&conn, args, &spawned, NULL, e);
-    if (rc == 0)
-        rc = wait_for_end(&conn, ret, e);
-    box_close(&conn);
-    return rc;
-}
-
-int cli_exec(int argc, char **argv)
-{
-    static const struct option longs[] = { { "user", required_argument, NULL, 'u' },
-                                           { "cwd", required_argument, NULL, 'w' },
-                                           { 0 } };
-    struct spawn_args args = { .stdin_fd = 0, .stdout_fd = 1, .stderr_fd = 2, .flags = SPAWN_TIED };
-    struct cove_end end = { 0 };
-    struct cove_config config;
-    struct box_info box;
-    struct cove_err e;
-    int c;
-
-    optind = 1;
-    while ((c = getopt_long(argc, argv, "+u:w:", longs, NULL)) != -1) {
-        if (c == 'u')
-            args.user = optarg;
-        else if (c == 'w')
-            args.cwd = optarg;
-        else
-            return CLI_ERROR;
-    }
-    if (optind < argc - 1 && strcmp(argv[optind + 1], "--") == 0) {
-        argv[optind + 1] = argv[optind]; /* SANDBOX -- PROGRAM: the dashes may stand there, too */
-        optind++;
-    }
-    if (argc - optind < 2)
-        return cli_usage("cove exec [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...");
-    args.argv = (const char *const *)argv + optind + 1;
-    if (boxes_open(argv[optind], &config, &box, &e) < 0 ||
-        run(&config, box.id, &args, &end, &e) < 0)
-        return cli_fail(&e);
-    if (end.cause != END_OWN) {
-        char why[160];
-
-        end_describe(&end, why, sizeof(why));
-        fprintf(stderr, "cove: %s\n", why);
-    }
-    return end_exit_code(&end);
-}
-
 /* ------------------------------------------------------------------ logs */
+
+struct logs {
+    bool follow, json, to_terminal;
+    bool any; /* an entry of the list was written already */
+};
+
+/* What comes out of a sandbox is not to move the cursor or rename the window of whoever looks. */
+static void put_plain(const char *text, size_t len, bool keep_lines, FILE *out)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool is_line = keep_lines && (c == '\n' || c == '\t');
+
+        putc((c < ' ' && !is_line) || c == 0x7f ? '?' : c, out);
+    }
+}
+
+static void show_json(const struct box_proc *p, const char *label, const char *command, bool first)
+{
+    struct buf b;
+
+    buf_init(&b, 1 << 20);
+    buf_addf(
+        &b, "%s{\"proc\":%u,\"pid\":%u,\"running\":%s,\"log\":%s,\"label\":", first ? "" : ",\n ",
+        p->proc, p->pid, p->running ? "true" : "false", p->flags & SPAWN_LOG ? "true" : "false");
+    buf_add_json_str(&b, label, strlen(label));
+    buf_add_str(&b, ",\"command\":");
+    buf_add_json_str(&b, command, strlen(command));
+    printf("%s}", b.data);
+    buf_done(&b);
+}
 
 static int show_proc(void *arg, const struct box_proc *p, const char *label, const char *command)
 {
-    (void)arg;
-    printf("%-6u  %-6u  %-8s  %-4s  %-16s  %.100s\n", p->proc, p->pid,
-           p->running ? "running" : "ended", p->flags & SPAWN_LOG ? "yes" : "-",
-           *label ? label : "-", command);
+    struct logs *o = arg;
+
+    if (o->json) {
+        show_json(p, label, command, !o->any);
+        o->any = true;
+        return 0;
+    }
+    printf("%-6u  %-6u  %-8s  %-4s  ", p->proc, p->pid, p->running ? "running" : "ended",
+           p->flags & SPAWN_LOG ? "yes" : "-");
+    put_plain(*label ? label : "-", *label ? strlen(label) : 1, false, stdout);
+    printf("%*s  ", (int)(strlen(label) < 16 ? 16 - (*label ? strlen(label) : 1) : 0), "");
+    put_plain(command, strnlen(command, 100), false, stdout);
+    putchar('\n');
     return 0;
 }
 
-static int list_procs(struct box_conn *conn, struct cove_err *e)
+static int list_procs(struct box_conn *conn, struct logs *o, struct cove_err *e)
 {
-    printf("%-6s  %-6s  %-8s  %-4s  %-16s  %s\n", "PROC", "PID", "STATE", "LOG", "LABEL",
-           "COMMAND");
-    return box_procs(conn, show_proc, NULL, e);
+    int rc;
+
+    if (o->json)
+        putchar('[');
+    else
+        printf("%-6s  %-6s  %-8s  %-4s  %-16s  %s\n", "PROC", "PID", "STATE", "LOG", "LABEL",
+               "COMMAND");
+    rc = box_procs(conn, show_proc, o, e);
+    if (o->json)
+        puts("]");
+    return rc;
+}
+
+static void show_record(const struct logs *o, const struct ring_rec *rec, const char *bytes)
+{
+    FILE *out = rec->stream == RING_STDERR ? stderr : stdout;
+    struct buf b;
+
+    if (!o->json && o->to_terminal) {
+        put_plain(bytes, rec->len, true, out);
+        return;
+    }
+    if (!o->json) {
+        fwrite(bytes, 1, rec->len, out);
+        return;
+    }
+    buf_init(&b, 8 * RING_REC_MAX);
+    buf_addf(&b,
+             "{\"time_unix_ms\":%" PRIu64 ",\"stream\":\"%s\",\"text\":", rec->unix_ns / 1000000,
+             rec->stream == RING_STDERR ? "stderr" : "stdout");
+    buf_add_json_str(&b, bytes, rec->len);
+    printf("%s}\n", b.data);
+    buf_done(&b);
 }
 
 /* All there is; with follow, until the process has ended. */
-static int copy_log(struct box_conn *conn, uint32_t proc, struct ring_reader *ring, bool follow,
-                    struct cove_err *e)
+static int copy_log(struct box_conn *conn, uint32_t proc, struct ring_reader *ring,
+                    const struct logs *o, struct cove_err *e)
 {
     static char bytes[RING_REC_MAX];
     bool more = true;
@@ -135,10 +117,10 @@ static int copy_log(struct box_conn *conn, uint32_t proc, struct ring_reader *ri
         while ((rc = ring_read(ring, &rec, bytes, &gap, e)) == 1) {
             if (gap)
                 fprintf(stderr, "cove: %" PRIu64 " bytes of older output are gone\n", gap);
-            fwrite(bytes, 1, rec.len, rec.stream == RING_STDERR ? stderr : stdout);
+            show_record(o, &rec, bytes);
         }
         fflush(stdout);
-        if (rc < 0 || !follow || !more)
+        if (rc < 0 || !o->follow || !more)
             return rc;
         if (box_log_arm(conn, proc, ring->pos, e) < 0)
             return -1;
@@ -150,7 +132,8 @@ static int copy_log(struct box_conn *conn, uint32_t proc, struct ring_reader *ri
     }
 }
 
-static int show_log(struct box_conn *conn, const char *which, bool follow, struct cove_err *e)
+static int show_log(struct box_conn *conn, const char *which, const struct logs *o,
+                    struct cove_err *e)
 {
     struct box_log_opened opened;
     struct ring_reader ring;
@@ -162,38 +145,40 @@ static int show_log(struct box_conn *conn, const char *which, bool follow, struc
             0 ||
         ring_reader_init(&ring, fd, 0, e) < 0)
         return -1;
-    return copy_log(conn, opened.proc, &ring, follow, e);
+    return copy_log(conn, opened.proc, &ring, o, e);
 }
 
 int cli_logs(int argc, char **argv)
 {
-    static const struct option longs[] = { { "follow", no_argument, NULL, 'f' }, { 0 } };
+    static const struct option longs[] = { { "follow", no_argument, NULL, 'f' },
+                                           { "json", no_argument, NULL, 'j' },
+                                           { 0 } };
+    struct logs o = { .to_terminal = isatty(STDOUT_FILENO) };
     struct cove_config config;
     struct box_conn conn;
     struct box_info box;
     struct cove_err e;
-    bool follow = false;
     int c, rc;
 
     optind = 1;
-    while ((c = getopt_long(argc, argv, "f", longs, NULL)) != -1) {
-        if (c != 'f')
+    while ((c = getopt_long(argc, argv, "fj", longs, NULL)) != -1) {
+        if (c != 'f' && c != 'j')
             return CLI_ERROR;
-        follow = true;
+        *(c == 'f' ? &o.follow : &o.json) = true;
     }
     if (argc - optind < 1 || argc - optind > 2)
-        return cli_usage("cove logs SANDBOX [PROC|LABEL [--follow]]");
+        return cli_usage("cove logs SANDBOX [PROC|LABEL [--follow]] [--json]");
     if (boxes_open(argv[optind], &config, &box, &e) < 0 ||
         box_open(config.run_dir, box.id, &conn, &e) < 0)
         return cli_fail(&e);
-    rc = argc - optind == 1 ? list_procs(&conn, &e) : show_log(&conn, argv[optind + 1], follow, &e);
+    rc = argc - optind == 1 ? list_procs(&conn, &o, &e) : show_log(&conn, argv[optind + 1], &o, &e);
     box_close(&conn);
     return rc < 0 ? cli_fail(&e) : CLI_OK;
 }
 
 /* ------------------------------------------------------------------ kill */
 
-static int kill_one(const char *word, struct cove_err *e)
+static int kill_one(const char *word, char ret_id[24], struct cove_err *e)
 {
     struct keeper_retire args = { 0 };
     struct keeper_link keeper;
@@ -210,20 +195,35 @@ static int kill_one(const char *word, struct cove_err *e)
     text_copy(args.id, sizeof(args.id), box.id);
     rc = keeper_retire(&keeper, &args, e);
     keeper_link_done(&keeper);
-    if (rc == 0)
-        printf("%s\n", box.id);
+    text_copy(ret_id, 24, box.id);
     return rc;
 }
 
 int cli_kill(int argc, char **argv)
 {
+    static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { 0 } };
+    int c, ended = 0, rc = CLI_OK;
+    bool json = false;
     struct cove_err e;
-    int rc = CLI_OK;
+    char id[24];
 
-    if (argc < 2 || argv[1][0] == '-')
-        return cli_usage("cove kill SANDBOX...");
-    for (int i = 1; i < argc; i++)
-        if (kill_one(argv[i], &e) < 0)
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "j", longs, NULL)) != -1) {
+        if (c != 'j')
+            return cli_usage("cove kill SANDBOX... [--json]");
+        json = true;
+    }
+    if (optind == argc)
+        return cli_usage("cove kill SANDBOX... [--json]");
+    for (int i = optind; i < argc; i++) {
+        if (kill_one(argv[i], id, &e) < 0)
             rc = cli_fail(&e);
+        else if (json)
+            printf("%s{\"id\":\"%s\"}", ended++ ? "," : "[", id);
+        else
+            printf("%s\n", id);
+    }
+    if (json)
+        puts(ended ? "]" : "[]");
     return rc;
 }

@@ -23,6 +23,7 @@ int cli_exec(int argc, char **argv);
 int cli_logs(int argc, char **argv);
 int cli_kill(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_token(int argc, char **argv);
 
 /* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the
  * front of argv. */

@@ -2,12 +2,13 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "doctor ls top exec logs kill key policy audit version help" ;;
+    '') echo "doctor ls top exec logs kill key token policy audit version help" ;;
     doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
-    exec) echo "--user --cwd" ;;
-    logs) echo "--follow" ;;
+    exec) echo "--tty --interactive --user --cwd" ;;
+    logs) echo "--follow --json" ;;
+    kill | token | version) echo "--json" ;;
     key) echo "create list revoke rotate" ;;
     'key create') echo "--name --expires --dialects --projects --requests --sandboxes --processes --file --json" ;;
     'key list') echo "--tenant --json --file" ;;
@@ -32,7 +33,7 @@ _cove() {
     list=$(_cove_words "$path")
     [ -n "$list" ] || list=$(_cove_words "${words[0]}")
     case ${words[0]-}:$current in
-    exec:[!-]* | logs:[!-]* | kill:* | exec: | logs:)
+    exec:[!-]* | logs:[!-]* | kill:[!-]* | token:[!-]* | exec: | logs: | kill: | token:)
         list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
     esac
     case "$path:$current" in

@@ -2,14 +2,17 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 
 static int show_version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
-    printf("cove %s\n", PACKAGE_VERSION);
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+
+    if (argc > 1 && !json)
+        return cli_usage("cove version [--json]");
+    printf(json ? "{\"version\":\"%s\"}\n" : "cove %s\n", PACKAGE_VERSION);
     return CLI_OK;
 }
 
@@ -17,13 +20,14 @@ static const struct cli_command commands[] = {
     { "doctor", cli_doctor, "[--json]" },
     { "ls", cli_ls, "[--all] [--tenant T] [--json]" },
     { "top", cli_top, "[--count N] [--interval 1s] [--tenant T] [--json]" },
-    { "exec", cli_exec, "[--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]..." },
-    { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]]" },
-    { "kill", cli_kill, "SANDBOX..." },
+    { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]..." },
+    { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]] [--json]" },
+    { "kill", cli_kill, "SANDBOX... [--json]" },
     { "key", cli_key, "create|list|revoke|rotate ..." },
+    { "token", cli_token, "SANDBOX [--json]" },
     { "policy", cli_policy, "check|test|explain|diff|log|seccomp ..." },
     { "audit", cli_audit, "verify [FILE] [--json]" },
-    { "version", show_version, "" },
+    { "version", show_version, "[--json]" },
     { NULL },
 };
 

@@ -8,6 +8,7 @@
 #include "cove/state.h"
 #include "cove/text.h"
 #include "fcgi/basic.h"
+#include "fcgi/caller.h"
 #include "fcgi/core.h"
 
 /* ------------------------------------------------------------------ the table as a live thing */
@@ -88,7 +89,28 @@ static void admit(struct request *req, struct reply *rep, const char *tenant, co
     reply_header(rep, "X-Cove-Key", key);
 }
 
-static void refuse(struct request *req, struct reply *rep)
+/* X-Access-Token opens the sandbox that the host's name says (PORT-ID.DOMAIN), or, where all have
+ * one host, E2b-Sandbox-Id. One that is nobody's yet has no token. */
+static bool find_token(const struct request *req, struct box_info *ret)
+{
+    const char *token = request_param(req, "HTTP_X_ACCESS_TOKEN");
+    const char *header = request_param(req, "HTTP_E2B_SANDBOX_ID");
+    const struct core *core = req->core;
+    char id[COVE_ID_LEN + 1] = "";
+    uint32_t index;
+    unsigned port;
+
+    if (!*token || !core || !core->token_secret)
+        return false;
+    if (!request_host_box(req, &port, id) && text_is_id(header))
+        memcpy(id, header, COVE_ID_LEN + 1);
+    return id[0] && token_fits(core->token_secret, id, token) &&
+           state_find_id_any(core->state, id, &index, ret) && ret->tenant[0];
+}
+
+/* nginx passes on 401 and 403 only: that it is "not yet" goes beside it, and nginx makes 429 of it.
+ */
+static void refuse(struct request *req, struct reply *rep, unsigned wait_s)
 {
     bool passwords = req->core && req->core->config->pam_service[0];
     struct cove_err e;
@@ -97,6 +119,8 @@ static void refuse(struct request *req, struct reply *rep)
     core_count(req->core, COUNT_AUTH_FAILURES, 1);
     req->note.cause = cove_code_name(e.code);
     reply_header(rep, "WWW-Authenticate", passwords ? "Bearer, Basic realm=\"cove\"" : "Bearer");
+    if (wait_s)
+        reply_header(rep, "X-Cove-Wait", arena_printf(&req->arena, "%u", wait_s));
     reply_plain_error(req, rep, &e);
 }
 
@@ -105,15 +129,19 @@ void auth_serve(struct live *keys, struct request *req, struct reply *rep)
     struct live_ref *ref = live_get(keys);
     const struct key *key = ref ? auth_find(ref->value, req) : NULL;
     char tenant[COVE_TENANT_MAX];
+    unsigned wait_s = 0;
+    struct box_info box;
 
     req->note.operation = "auth";
     if (key)
         admit(req, rep, key->tenant, id_of(req, key));
+    else if (find_token(req, &box))
+        admit(req, rep, box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", box.id));
     else if (req->method == OPTIONS)
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
-    else if (basic_sign_in(req, tenant))
+    else if (basic_sign_in(req, tenant, &wait_s))
         admit(req, rep, tenant, "");
     else
-        refuse(req, rep);
+        refuse(req, rep, wait_s);
     live_put(ref);
 }

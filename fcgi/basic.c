@@ -135,7 +135,8 @@ static int connect_auth(const char *run_dir)
     return take_fd(&sock);
 }
 
-static bool ask(const char *run_dir, const struct basic *b, const char *remote)
+static bool ask(const char *run_dir, const struct basic *b, const char *remote,
+                unsigned *ret_wait_s)
 {
     static const struct msg_rule rules[] = { { AUTH_VERDICT, sizeof(struct auth_verdict), 0, 0, 0 },
                                              { 0 } };
@@ -154,34 +155,40 @@ static bool ask(const char *run_dir, const struct basic *b, const char *remote)
         msg_recv(sock, answer, sizeof(answer), rules, MSG_DONTWAIT, &m, NULL) != 1)
         return false;
     memcpy(&verdict, m.body, sizeof(verdict));
+    *ret_wait_s = verdict.wait_ms / 1000 + (verdict.wait_ms % 1000 != 0);
     return verdict.yes == 1;
 }
 
-/* Passwords may take seconds, and threads are few: beyond some at a time, the answer is no. */
-static bool ask_within_limits(const struct request *req, const struct basic *b)
+/* Passwords may take seconds, and threads are few: beyond some at a time, the answer is "later". */
+static bool ask_within_limits(const struct request *req, const struct basic *b,
+                              unsigned *ret_wait_s)
 {
     static atomic_int asking;
     bool yes = false;
 
-    if (atomic_fetch_add(&asking, 1) < ASKS_MAX)
-        yes = ask(req->core->config->run_dir, b, request_param(req, "REMOTE_ADDR"));
+    *ret_wait_s = 1;
+    if (atomic_fetch_add(&asking, 1) < ASKS_MAX) {
+        *ret_wait_s = 0;
+        yes = ask(req->core->config->run_dir, b, request_param(req, "REMOTE_ADDR"), ret_wait_s);
+    }
     atomic_fetch_sub(&asking, 1);
     return yes;
 }
 
-bool basic_sign_in(const struct request *req, char tenant[COVE_TENANT_MAX])
+bool basic_sign_in(const struct request *req, char tenant[COVE_TENANT_MAX], unsigned *ret_wait_s)
 {
     const struct cove_config *config = req->core ? req->core->config : NULL;
     unsigned char mac[MAC_BYTES];
     struct basic b;
     bool yes;
 
+    *ret_wait_s = 0;
     if (!config || !config->pam_service[0] ||
         !basic_decode(request_param(req, "HTTP_AUTHORIZATION"), &b))
         return false;
     mac_of(&b, mac);
     yes = remembered(mac);
-    if (!yes && ask_within_limits(req, &b)) {
+    if (!yes && ask_within_limits(req, &b, ret_wait_s)) {
         remember(mac, config->pam_cache_ms);
         yes = true;
     }

@@ -20,7 +20,8 @@ struct basic {
  * password are none. */
 bool basic_decode(const char *header, struct basic *ret);
 
-/* The tenant, if the request carries a name and password that PAM knows. */
-bool basic_sign_in(const struct request *req, char tenant[COVE_TENANT_MAX]);
+/* The tenant, if the request carries a name and password that PAM knows. If not, *ret_wait_s says
+ * for how long PAM will not be asked: there were too many failures. */
+bool basic_sign_in(const struct request *req, char tenant[COVE_TENANT_MAX], unsigned *ret_wait_s);
 
 #endif

@@ -62,12 +62,26 @@ const struct live_kind templates_kind = {
     .generation = state_keys_generation,
 };
 
+/* By a token: nginx was told so by auth.c a moment ago. */
+static int find_box(struct caller *c, const struct request *req, const char *id, struct cove_err *e)
+{
+    struct box_info box;
+    uint32_t index;
+
+    if (!state_find_id(req->core->state, req->tenant, id, &index, &box) ||
+        !text_copy(c->only, sizeof(c->only), box.id))
+        return cove_fail(e, COVE_UNAUTHORIZED, "the sandbox of this token is gone");
+    return 0;
+}
+
 static int find_key(struct caller *c, const struct request *req, struct cove_err *e)
 {
     const char *id = request_param(req, "COVE_KEY");
 
     if (!*id)
         return 0; /* nobody yet, or signed in by password: the tenant says it all */
+    if (strncmp(id, CALLER_BOX, strlen(CALLER_BOX)) == 0)
+        return find_box(c, req, id + strlen(CALLER_BOX), e);
     c->key = c->keys ? keys_find_id(c->keys->value, id) : NULL;
     if (!c->key || key_expired(c->key, clock_unix_ms() / 1000) ||
         strcmp(c->key->tenant, req->tenant) != 0)
@@ -144,10 +158,21 @@ int caller_may_project(const struct core *core, const char *project, struct cove
 {
     const struct caller *c = core->caller;
 
+    if (c && c->only[0])
+        return cove_fail(e, COVE_FORBIDDEN, "this token is for the sandbox %s", c->only);
     if (c && c->key && !key_may_project(c->key, project))
         return cove_fail(e, COVE_FORBIDDEN, "this key is for the projects %.100s",
                          c->key->projects);
     return 0;
+}
+
+int caller_may_box(const struct core *core, const struct box_info *box, struct cove_err *e)
+{
+    const struct caller *c = core->caller;
+
+    if (c && c->only[0] && strcmp(c->only, box->id) == 0)
+        return 0;
+    return caller_may_project(core, box->project, e);
 }
 
 uint32_t caller_sandboxes(const struct core *core)

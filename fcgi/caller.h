@@ -6,9 +6,12 @@
 #include "cove/keys.h"
 #include "fcgi/live.h"
 
+struct box_info;
 struct core;
 struct callers;
 struct request;
+
+#define CALLER_BOX "box-" /* what COVE_KEY begins with when it names a sandbox */
 
 extern const struct live_kind tenants_kind, templates_kind; /* of <run_dir>/tenants and templates;
                                                                the value is a struct tenants */
@@ -16,7 +19,8 @@ extern const struct live_kind tenants_kind, templates_kind; /* of <run_dir>/tena
 struct caller {
     struct live_ref *keys, *tenants, *templates; /* held until the request is over */
     const struct key *key;                       /* NULL: signed in without one */
-    struct quota quota;                          /* the tenant's */
+    char only[24]; /* came with a sandbox's token: may use this one and nothing else; "" = no */
+    struct quota quota; /* the tenant's */
 };
 
 /* COVE_UNAUTHORIZED when the key was revoked or ran out since nginx asked. */
@@ -29,7 +33,9 @@ void caller_end(struct caller *c);
  */
 int caller_admit(struct request *req, const char *dialect, struct cove_err *e);
 
-/* In the core, where the project is known. core->caller may be NULL: no scope. */
+/* In the core, where the project or the sandbox is known. core->caller may be NULL: no scope.
+ * Whoever has a sandbox's token may call it by its id, and nothing by a project's name. */
+int caller_may_box(const struct core *core, const struct box_info *box, struct cove_err *e);
 int caller_may_project(const struct core *core, const char *project, struct cove_err *e);
 /* One more background process? Asks the tenant's sandboxes when there is a quota, so those that
  * start at the very same moment may pass together. */

@@ -155,7 +155,7 @@ int core_session_open_id(struct core *c, const char *tenant, const char *id,
 
     if (!state_find_id(c->state, tenant, id, &s.box.index, &info))
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
-    if (caller_may_project(c, info.project, e) < 0)
+    if (caller_may_box(c, &info, e) < 0)
         return -1;
     s.box.generation = info.generation;
     s.box.known = true;

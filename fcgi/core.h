@@ -30,8 +30,9 @@ struct core { /* one per thread */
     uint32_t worker;
     struct state_task *task; /* what this thread is at, for `cove top` and for the keeper */
     struct live *policy;
-    struct meters *meters;       /* NULL in tests: nothing is measured, no pace is kept */
-    const struct caller *caller; /* of the request at hand; NULL: no scopes */
+    struct meters *meters;             /* NULL in tests: nothing is measured, no pace is kept */
+    const struct caller *caller;       /* of the request at hand; NULL: no scopes */
+    const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct keeper_link keeper;
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
     int parting; /* socket of a conversation that is over, see core_session_close(); 0: none */

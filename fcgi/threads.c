@@ -149,6 +149,7 @@ static void *thread_main(void *arg)
         .task = state_task(w->state, w->index, index),
         .policy = &w->policy,
         .meters = w->meters,
+        .token_secret = w->token_secret,
         .keeper = KEEPER_LINK(w->config.run_dir),
         .leaving = &w->leaving,
     };

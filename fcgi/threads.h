@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "cove/config.h"
+#include "cove/keys.h"
 #include "cove/state.h"
 #include "fcgi/live.h"
 #include "fcgi/router.h"
@@ -18,6 +19,7 @@ struct worker {
     uint32_t index;
     struct state *state;
     struct meters *meters;
+    unsigned char token_secret[TOKEN_SECRET_BYTES];
     struct live policy;
     struct callers callers;
     struct router router;

@@ -626,8 +626,9 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || disk_init(&k->disk, k->state_dir, e) < 0 ||
-        setup_state(k, e) < 0 || publish_all(k, e) < 0 || setup_audit(k, e) < 0 ||
-        setup_socket(k, e) < 0 || workers_listen(k, e) < 0 || gate_listen(k, e) < 0)
+        setup_state(k, e) < 0 || publish_all(k, e) < 0 || publish_secret(k, e) < 0 ||
+        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0 ||
+        gate_listen(k, e) < 0)
         return -1;
     setup_disk(k);
     setup_net(k);
@@ -640,9 +641,10 @@ static int setup(struct keeper *k, struct cove_err *e)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock", "fcgi.sock", "state",    "state.workers",
-                                         "policy",      "keys",      "tenants",  "templates",
-                                         "meters",      "auth.sock", "coved.pid" };
+    static const char *const names[] = {
+        "keeper.sock", "fcgi.sock", "state",  "state.workers", "policy",    "keys",
+        "tenants",     "templates", "meters", "auth.sock",     "coved.pid", TOKEN_SECRET_FILE
+    };
     char path[256];
     int dir;
 

@@ -74,7 +74,6 @@ struct keeper {
     int epoll, signals, inotify;
     int listen;      /* <run_dir>/keeper.sock */
     int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
-    bool fcgi_given; /* it is cove.socket's: its file is not ours to remove */
     int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
@@ -225,6 +224,7 @@ int publish_all(struct keeper *k, struct cove_err *e);
 /* One file for workers to read; *ret_changed becomes true if it was another one before. */
 int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
                 bool *ret_changed, struct cove_err *e);
+int publish_secret(struct keeper *k, struct cove_err *e); /* once, before the first worker */
 void publish_watch(struct keeper *k);
 void publish_on_inotify(struct keeper *k);
 void publish_tick(struct keeper *k);

@@ -417,16 +417,22 @@ bool state_find_project(const struct state *s, const char *tenant, const char *p
     return false;
 }
 
-bool state_find_id(const struct state *s, const char *tenant, const char *id, uint32_t *ret_index,
-                   struct box_info *ret)
+bool state_find_id_any(const struct state *s, const char *id, uint32_t *ret_index,
+                       struct box_info *ret)
 {
     uint32_t hash = hash_id(s, id);
 
     for (uint32_t i = 0; i < HINT_PROBES; i++)
         if (follow_hint(s, s->id_hints, hash + i, ret_index, ret) && has_id(ret) &&
-            strcmp(ret->id, id) == 0 && strcmp(ret->tenant, tenant) == 0)
+            strcmp(ret->id, id) == 0)
             return true;
     return false;
+}
+
+bool state_find_id(const struct state *s, const char *tenant, const char *id, uint32_t *ret_index,
+                   struct box_info *ret)
+{
+    return state_find_id_any(s, id, ret_index, ret) && strcmp(ret->tenant, tenant) == 0;
 }
 
 /* ------------------------------------------------------------------ workers */

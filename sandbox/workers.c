@@ -37,8 +37,7 @@ int workers_listen(struct keeper *k, struct cove_err *e)
     snprintf(path, sizeof(path), "%s/fcgi.sock", k->config.run_dir);
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/fcgi.new", k->config.run_dir);
     k->fcgi_listen = fdstore_take_socket(&k->fdstore, "fcgi", SOCK_STREAM, path, path);
-    k->fcgi_given = k->fcgi_listen >= 0;
-    if (!k->fcgi_given)
+    if (k->fcgi_listen < 0)
         k->fcgi_listen =
             fdstore_take_socket(&k->fdstore, "fcgi-own", SOCK_STREAM, addr.sun_path, path);
     if (k->fcgi_listen >= 0)

@@ -128,4 +128,16 @@ int keys_parse_time(const char *text, uint64_t now_s, uint64_t *ret_s, struct co
 bool keys_is_name(const char *s); /* letters, digits, '.', '_', '-'; at least one */
 int keys_set(struct key *key, const char *setting, const char *value, struct cove_err *e);
 
+/* ------------------------------------------------------------------ the token of one sandbox */
+
+enum { TOKEN_SECRET_BYTES = 32, TOKEN_LEN = 64 };
+#define TOKEN_SECRET_FILE "token-secret" /* below state_dir, and a copy for workers below run_dir  \
+                                          */
+
+void token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
+                char ret[TOKEN_LEN + 1]);
+bool token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id, const char *given);
+int token_read_secret(const char *run_dir, unsigned char ret[TOKEN_SECRET_BYTES],
+                      struct cove_err *e);
+
 #endif

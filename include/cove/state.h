@@ -112,6 +112,9 @@ void state_rebuild_hints(struct state *s);         /* keeper only */
 /* Lock-free lookups. Only boxes that are LIVE or FROZEN (by id: AGEING too) are found. */
 bool state_find_project(const struct state *s, const char *tenant, const char *project,
                         uint32_t *ret_index, struct box_info *ret);
+/* Whoever's it is: for those who have shown a token of that very sandbox. */
+bool state_find_id_any(const struct state *s, const char *id, uint32_t *ret_index,
+                       struct box_info *ret);
 bool state_find_id(const struct state *s, const char *tenant, const char *id, uint32_t *ret_index,
                    struct box_info *ret);
 

@@ -1,7 +1,14 @@
 """`cove`, the operator's tool, on a running instance."""
+import fcntl
 import json
 import os
+import re
+import select
+import signal
+import struct
 import subprocess
+import termios
+import time
 
 import pytest
 
@@ -51,13 +58,172 @@ def test_kill_ends_a_sandbox_and_all_in_it(server, project):
     init = server.init_of(reply)
     inside = server.inside(init)
     assert cove(server, "kill", reply.id[:8]).stdout.strip() == reply.id
+    assert json.loads(cove(server, "kill", "--json", server.execute(project, "true").id).stdout)[0]["id"]
     wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in [init, *inside]), 5, "its end")
     assert reply.id not in [r["id"] for r in rows(server)]
 
 
-def test_logs_lists_processes(server, project):
+# ------------------------------------------------------------------ exec -t, at a terminal
+
+class Terminal:
+    """An operator at a terminal: a pty with `cove exec -it` in it."""
+
+    def __init__(self, server, *args, rows=33, cols=111):
+        self.master, slave = os.openpty()
+        self.before = termios.tcgetattr(slave)
+        self.slave, self.shown = slave, b""
+        self.resize(rows, cols)
+        env = {**os.environ, "TERM": "xterm-cove"}
+        self.process = subprocess.Popen([COVE, "-c", f"{server.dir}/conf/cove.conf", "exec", "-it", *args], env=env,
+                                        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def resize(self, rows, cols):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def shows(self, text, seconds=10):
+        end = time.monotonic() + seconds
+        while text.encode() not in self.shown:
+            assert time.monotonic() < end, (text, self.shown)
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.shown += os.read(self.master, 65536)
+
+    def done(self):
+        code = self.process.wait(10)
+        was = termios.tcgetattr(self.slave)
+        os.close(self.master)
+        os.close(self.slave)
+        assert was == self.before, "the terminal is as it was"
+        return code
+
+
+def test_exec_with_a_terminal_is_a_terminal(server, project):
     server.execute(project, "true")
+    at = Terminal(server, project, "bash", "--norc", "-c", "tty; stty size; echo $TERM; read -r line; echo got-$line; exit 9")
+    at.shows("/dev/pts/")
+    at.shows("33 111")
+    at.shows("xterm-cove")
+    at.type("hello\r")
+    at.shows("got-hello")
+    assert at.done() == 9
+
+
+def test_the_windows_size_follows_and_control_c_goes_to_the_program(server, project):
+    server.execute(project, "true")
+    at = Terminal(server, project, "bash", "--norc", "-c",
+                  'trap "echo size-\\$(stty size)" WINCH; trap "echo interrupted; exit 5" INT; echo ready; '
+                  'while :; do sleep 0.1; done')
+    at.shows("ready")
+    at.resize(50, 140)
+    at.shows("size-50 140")
+    at.type("\x03")
+    at.shows("interrupted")
+    assert at.done() == 5
+
+
+def test_what_was_started_at_a_terminal_ends_with_it(server, project):
+    reply = server.execute(project, "true")
+    at = Terminal(server, project, "bash", "--norc", "-c", "echo ready; sleep 1000")
+    at.shows("ready")
+    at.process.terminate()
+    assert at.done() == 2
+    wait_for(lambda: not server.inside(server.init_of(reply)), 5, "its end")
+
+
+def test_a_terminal_works_with_input_from_a_pipe(server, project):
+    server.execute(project, "true")
+    done = subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "exec", "-t", project, "cat"], input="from a pipe\n",
+                          text=True, capture_output=True, timeout=20)
+    assert done.returncode == 0 and "from a pipe" in done.stdout, "end of input is end of input"
+
+
+# ------------------------------------------------------------------ logs
+
+def start(server, project, command):
+    return server.request("POST", "/start_process", {"cmd": command}, headers={"X-Project-Id": project}).json["id"]
+
+
+def test_logs_lists_processes_and_shows_what_one_wrote(server, project):
+    server.execute(project, "true")
+    label = start(server, project, "echo out; echo err >&2; sleep 1000")
     assert cove(server, "logs", project).stdout.startswith("PROC")
+    row = json.loads(cove(server, "logs", project, "--json").stdout)[0]
+    assert row["running"] and row["log"] and "sleep 1000" in row["command"] and row["label"] == label
+    wait_for(lambda: "err" in cove(server, "logs", project, label).stderr, 5, "its output")
+    for which in (label, str(row["proc"])):
+        assert cove(server, "logs", project, which).stdout == "out\n"
+    records = [json.loads(line) for line in cove(server, "logs", project, label, "--json").stdout.splitlines()]
+    assert {(r["stream"], r["text"]) for r in records} == {("stdout", "out\n"), ("stderr", "err\n")}
+    assert all(abs(r["time_unix_ms"] / 1000 - time.time()) < 60 for r in records)
+
+
+def test_logs_can_be_followed_to_the_end(server, project):
+    server.execute(project, "true")
+    label = start(server, project, "echo first; until [ -e /workspace/go ]; do sleep 0.05; done; echo last")
+    follower = subprocess.Popen([COVE, "-c", f"{server.dir}/conf/cove.conf", "logs", project, label, "--follow"], text=True,
+                                stdout=subprocess.PIPE)
+    assert follower.stdout.readline() == "first\n"
+    server.run(project, "touch /workspace/go")
+    assert follower.stdout.read() == "last\n" and follower.wait(10) == 0
+
+
+def test_what_a_sandbox_writes_does_not_steer_the_operators_terminal(server, project):
+    server.execute(project, "true")
+    label = start(server, project, "printf 'a\\033]0;title\\007b'; # \x1b[2J")
+    wait_for(lambda: "title" in cove(server, "logs", project, label).stdout, 5, "its output")
+    assert "\x1b" not in cove(server, "logs", project).stdout
+    shown = subprocess.run(["script", "-qec", f"{COVE} -c {server.dir}/conf/cove.conf logs {project} {label}", "/dev/null"],
+                           text=True, capture_output=True).stdout
+    assert "title" in shown and "\x1b" not in shown and "\x07" not in shown
+
+
+# ------------------------------------------------------------------ a sandbox's token (through nginx)
+
+def with_token(server, token, host=None, path="/run", body=None, **headers):
+    headers = {"X-Access-Token": token, **({"Host": host} if host else {}), **{k.replace("_", "-"): v for k, v in headers.items()}}
+    return server.request("POST", path, body or {"cmd": "cat /workspace/whose"}, key=False, headers=headers)
+
+
+def test_a_token_opens_its_sandbox_and_nothing_else(server, project):
+    boxes = {}
+    for name in ("one", "two"):
+        boxes[name] = server.execute(f"{project}-{name}", f"echo {name} > /workspace/whose").id
+    tokens = {name: cove(server, "token", box).stdout.strip() for name, box in boxes.items()}
+    assert json.loads(cove(server, "token", boxes["one"], "--json").stdout) == {"id": boxes["one"], "token": tokens["one"]}
+    host = {name: f"8080-{box}.cove.localhost" for name, box in boxes.items()}
+    reply = with_token(server, tokens["one"], host["one"])
+    assert reply.status == 200 and reply.json["stdout"] == "one\n"
+    reply = with_token(server, tokens["one"], host["one"], X_Project_Id=f"{project}-two")
+    assert reply.status == 200 and reply.json["stdout"] == "one\n", "the host's name says which"
+    for token, where in ((tokens["one"], host["two"]), (tokens["one"], None), ("0" * 64, host["one"]), ("", host["one"]),
+                         (tokens["one"][:-1], host["one"]), (tokens["one"].upper(), host["one"]), ("x" * 5000, host["one"]),
+                         (tokens["one"], f"8080-{'a' * 20}.cove.localhost")):
+        assert with_token(server, token, where).status == 401, (token, where)
+    for path, body in (("/execute", {"projectId": f"{project}-two", "commands": ["true"]}), ("/cleanup", {"projectId": project}),
+                       ("/unbind_port", {})):
+        assert with_token(server, tokens["one"], host["one"], path, body).status == 403, path
+    assert with_token(server, tokens["one"], None, E2b_Sandbox_Id=boxes["one"], X_Project_Id=f"{project}-two").status == 403
+    server.cleanup(f"{project}-one")
+    wait_for(lambda: with_token(server, tokens["one"], host["one"]).status == 401, 5, "a dead sandbox's token to be refused")
+
+
+def test_a_token_outlives_a_restart_and_is_in_no_log(make_server):
+    server = make_server()
+    box = server.execute("t", "echo t > /workspace/whose").id
+    token = cove(server, "token", "t").stdout.strip()
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    server.up()
+    wait_for(lambda: with_token(server, token, f"8080-{box}.cove.localhost").status == 200, 10, "the same token")
+    line = wait_for(lambda: [x for x in map(json.loads, read(f"{server.dir}/log/access.log").splitlines())
+                             if x["key"] == f"box-{box}"], 5, "the access log's line")[0]
+    assert line["tenant"] == "default"
+    for name in os.listdir(f"{server.dir}/log"):
+        assert token not in read(f"{server.dir}/log/{name}"), name
+    secret = f"{server.config['state_dir']}/token-secret"
+    assert os.stat(secret).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("args", [["exec", "nosuchbox", "true"], ["kill", "nosuchbox"], ["logs", "nosuchbox"]])
@@ -104,6 +270,36 @@ def test_every_command_is_in_the_manual_and_in_the_completion():
         assert command in completion.split("esac")[0], command
 
 
-def test_completion_completes():
-    script = f'. {TOP}/cli/cove.bash; COMP_WORDS=(cove key cr); COMP_CWORD=2; _cove; echo "${{COMPREPLY[@]}}"'
-    assert subprocess.run(["bash", "-c", script], text=True, capture_output=True).stdout == "create\n"
+@pytest.mark.parametrize("words, wanted", [
+    ("cove key cr", "create"), ("cove ver", "version"), ("cove -c x.conf tok", "token"), ("cove key create --ex", "--expires"),
+    ("cove exec --t", "--tty"), ("cove top --js", "--json"), ("cove policy se", "seccomp")])
+def test_completion_completes(words, wanted):
+    assert complete(words) == wanted
+
+
+def complete(words, path=""):
+    script = (f'PATH={path}:$PATH; . {TOP}/cli/cove.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _cove; '
+              'echo "${COMPREPLY[@]}"')
+    return subprocess.run(["bash", "-c", script], text=True, capture_output=True).stdout.strip()
+
+
+def test_completion_knows_the_sandboxes_there_are(server, project, tmp_path):
+    reply = server.execute(project, "true")
+    (tmp_path / "cove").write_text(f'#!/bin/sh\nexec {COVE} -c {server.dir}/conf/cove.conf "$@"\n')
+    (tmp_path / "cove").chmod(0o755)
+    for command in ("exec", "logs", "kill", "token"):
+        assert complete(f"cove {command} {reply.id[:6]}", tmp_path) == reply.id, command
+
+
+def test_every_option_of_the_usage_is_in_the_manual_and_in_the_completion():
+    usage = subprocess.run([COVE, "help"], text=True, capture_output=True).stdout
+    manual, completion = read(f"{TOP}/man/cove.1"), read(f"{TOP}/cli/cove.bash")
+    for line in usage.splitlines()[1:]:
+        for option in re.findall(r"--([a-z]+)", line):
+            assert f"Fl -{option}" in manual and f"--{option}" in completion, (line, option)
+
+
+@pytest.mark.parametrize("args", [["ls"], ["top", "--interval", "100ms"], ["doctor"], ["key", "list"], ["version"],
+                                  ["policy", "check"], ["audit", "verify"]])
+def test_every_listing_has_json_for_scripts(server, args):
+    json.loads(cove(server, *args, "--json", check=False).stdout)

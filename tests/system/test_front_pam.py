@@ -97,8 +97,11 @@ def test_guessing_is_slowed_down_and_does_not_ask_pam_any_more(pam_server, accou
     for _ in range(4):
         assert sign_in(server, account[0], "wrong").status == 401
     began = time.monotonic()
-    assert sign_in(server, *account).status == 401, "the right password, too, while the back-off lasts"
+    reply = sign_in(server, *account)
+    assert reply.status == 429, "the right password, too, while the back-off lasts"
+    assert int(reply.headers["Retry-After"]) >= 1 and "sign-ins" in reply.json["error"]
     assert time.monotonic() - began < 1
+    assert server.run("pam", "echo in") == "in\n", "keys go on"
     wait_for(lambda: sign_in(server, *account).status == 200, 8, "the end of the back-off")
 
 
