@@ -131,8 +131,8 @@ int keys_set(struct key *key, const char *setting, const char *value, struct cov
 /* ------------------------------------------------------------------ the token of one sandbox */
 
 enum { TOKEN_SECRET_BYTES = 32, TOKEN_LEN = 64 };
-#define TOKEN_SECRET_FILE "token-secret" /* below state_dir, and a copy for workers below run_dir  \
-                                          */
+/* Below state_dir, and a copy for workers below run_dir. */
+#define TOKEN_SECRET_FILE "token-secret"
 
 void token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
                 char ret[TOKEN_LEN + 1]);

@@ -295,7 +295,9 @@ reload_takes_effect() {
     before=$(main_pid)
     setting command_timeout 3s
     systemctl reload cove || return
-    wait_until 30 new_deadline_holds && [ "$(main_pid)" = "$before" ] && counter_moves
+    wait_until 30 new_deadline_holds && [ "$(main_pid)" = "$before" ] && counter_moves || return
+    setting command_timeout 20s # a machine on its way up needs more
+    systemctl reload cove
 }
 
 new_deadline_holds() { execute reload 'sleep 8' | grep -q '3 s'; }
