@@ -125,17 +125,17 @@ void watch_stop(struct init *in, struct watch *w)
     w->fd = cove_close(w->fd);
 }
 
-/* A coarse clock, which ticks only while something has a deadline. */
-static int next_timeout_ms(const struct init *in)
+/* A coarse clock, which ticks only while something has a deadline; -1: nothing has. */
+static int64_t next_timeout_us(const struct init *in)
 {
-    if (in->spare.due_ms) {
-        uint64_t now_ms = clock_boot_ms();
+    if (in->spare.due_us) {
+        uint64_t now_us = clock_boot_us();
 
-        return now_ms < in->spare.due_ms ? (int)(in->spare.due_ms - now_ms) : 0;
+        return now_us < in->spare.due_us ? (int64_t)(in->spare.due_us - now_us) : 0;
     }
     if (in->held_logs)
-        return 5;
-    return in->ask_count || in->connect_count ? 50 : -1;
+        return 5000;
+    return in->ask_count || in->connect_count ? 50000 : -1;
 }
 
 static void expire(struct init *in)
@@ -145,22 +145,24 @@ static void expire(struct init *in)
     logs_expire(in, now_ms);
     judge_expire(in, now_ms);
     ports_expire(in, now_ms);
-    spare_expire(in, now_ms);
+    spare_expire(in);
 }
 
 static void run(struct init *in)
 {
     for (;;) {
         struct epoll_event ev;
-        int timeout_ms = next_timeout_ms(in);
-        int n = epoll_wait(in->epoll, &ev, 1, timeout_ms);
+        int64_t timeout_us = next_timeout_us(in);
+        const struct timespec timeout = { .tv_sec = timeout_us / 1000000,
+                                          .tv_nsec = timeout_us % 1000000 * 1000 };
+        int n = epoll_pwait2(in->epoll, &ev, 1, timeout_us < 0 ? NULL : &timeout, NULL);
 
         if (n == 1) {
             struct watch *w = ev.data.ptr;
 
             w->ready(in, w, ev.events);
         }
-        if (timeout_ms >= 0)
+        if (timeout_us >= 0)
             expire(in);
     }
 }

@@ -207,7 +207,7 @@ struct spare {
     pid_t pid;                /* 0: there is none */
     uint32_t number;          /* of the process it will be: its cgroup has that name already */
     int listener;             /* with notify, once it came */
-    uint64_t due_ms;          /* when to make one; 0: not wanted */
+    uint64_t due_us;          /* when to make one; 0: not wanted */
     struct sock_fprog filter; /* what was used last, from which file; len 0: nothing yet */
     struct stat file;
     bool notify;
@@ -217,7 +217,7 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
                     bool notify);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
-void spare_expire(struct init *in, uint64_t now_ms);
+void spare_expire(struct init *in);
 bool spare_reaped(struct init *in, pid_t pid);
 void spare_drop(struct init *in);
 /* Before a process gets its number: one that would not be taken must not stand in its way. */

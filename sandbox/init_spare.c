@@ -21,8 +21,9 @@
 #include "init_private.h"
 
 /* After a start or an end: the command, or whoever tells of its end, has the cpu to itself
- * meanwhile. A client that hangs up shortens it. */
-enum { MAKE_AFTER_MS = 20 };
+ * meanwhile. A client that hangs up shortens it: what is left is time for its reply to get through
+ * nginx. */
+enum { MAKE_AFTER_US = 20000, MAKE_AFTER_CLIENT_US = 300 };
 
 /* --------------------------------------------------------------- what the next one is likely to
  * need */
@@ -56,13 +57,13 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
 void spare_soon(struct init *in)
 {
     if (!in->spare.pid)
-        in->spare.due_ms = clock_boot_ms() + MAKE_AFTER_MS;
+        in->spare.due_us = clock_boot_us() + MAKE_AFTER_US;
 }
 
 void spare_hurry(struct init *in)
 {
-    if (in->spare.due_ms)
-        in->spare.due_ms = clock_boot_ms();
+    if (in->spare.due_us)
+        in->spare.due_us = clock_boot_us() + MAKE_AFTER_CLIENT_US;
 }
 
 /* --------------------------------------------------------------- its life */
@@ -144,11 +145,11 @@ static void spare_make(struct init *in)
     }
 }
 
-void spare_expire(struct init *in, uint64_t now_ms)
+void spare_expire(struct init *in)
 {
-    if (!in->spare.due_ms || now_ms < in->spare.due_ms)
+    if (!in->spare.due_us || clock_boot_us() < in->spare.due_us)
         return;
-    in->spare.due_ms = 0;
+    in->spare.due_us = 0;
     if (in->spare.filter.len > 0 && !in->spare.pid && in->has_cgroup)
         spare_make(in);
     else
