@@ -72,7 +72,7 @@ void lex_word_open(struct lex *l)
     if (l->word_open ||
         !grow(l, (void **)&l->words, l->word_count, &l->word_cap, sizeof(*l->words)))
         return;
-    l->words[l->word_count++] = (struct word){ .start = l->text.len };
+    l->words[l->word_count++] = (struct word){ .start = l->text.len, .live = l->live_count };
     l->word_open = true;
 }
 
@@ -101,8 +101,31 @@ void lex_word_close(struct lex *l)
 void lex_word_drop(struct lex *l, size_t count)
 {
     l->word_open = false;
-    if (l->word_count > count)
+    if (l->word_count > count) {
+        l->live_count = l->words[count].live;
         l->word_count = count;
+    }
+}
+
+void lex_word_mark(struct lex *l)
+{
+    if (l->word_open)
+        l->words[l->word_count - 1].quoted = true;
+}
+
+void lex_word_push(struct lex *l, const char *s)
+{
+    lex_word_close(l);
+    lex_word_open(l);
+    lex_word_add(l, s, strlen(s));
+    lex_word_mark(l);
+    lex_word_close(l);
+}
+
+void lex_live(struct lex *l, size_t place)
+{
+    if (grow(l, (void **)&l->live, l->live_count, &l->live_cap, sizeof(*l->live)))
+        l->live[l->live_count++] = place;
 }
 
 const char *lex_word(const struct lex *l, size_t i)
@@ -216,6 +239,10 @@ static void lex_init(struct lex *l, lexer_emit_fn emit, void *ctx)
 static void lex_done(struct lex *l)
 {
     drop_heredocs(l, 0);
+    vars_done(l);
+    free(l->printed);
+    free(l->process_text);
+    free(l->live);
     free(l->words);
     free(l->redirects);
     buf_done(&l->text);

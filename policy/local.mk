@@ -4,7 +4,7 @@ libpolicy_a_SOURCES = \
 	policy/policy_private.h policy/lexer.h policy/lexer_private.h policy/profile_private.h \
 	policy/audit_private.h \
 	policy/lexer.c policy/quote.c policy/expand.c policy/brace.c policy/redirect.c \
-	policy/shell.c policy/unwrap.c \
+	policy/shell.c policy/unwrap.c policy/wrappers.c policy/param.c policy/vars.c policy/output.c \
 	policy/file.c policy/parse.c policy/scope.c policy/match.c policy/prefilter.c policy/deny.c \
 	policy/lint.c policy/profile.c policy/profile_compile.c policy/profile_pack.c \
 	policy/audit.c policy/audit_verify.c policy/redact.c

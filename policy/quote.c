@@ -162,23 +162,39 @@ void quote_read_escape(struct lex *l, bool quoted)
     quoted ? read_double_escape(l) : read_plain_escape(l);
 }
 
+/* The words behind the topmost of `count`, which is `name=`, are its elements. */
+static void set_array(struct lex *l, size_t count)
+{
+    const char *name = lex_word(l, count - 1);
+
+    if (lex_going(l) && name[strlen(name) - 1] == '=' && !strpbrk(name, "[+"))
+        vars_set_words(l, name, strlen(name) - 1, count, l->word_count);
+}
+
 /* name=( words ): data, though commands may be substituted in it. at is behind the parenthesis. */
 static void read_array(struct lex *l)
 {
     size_t count = l->word_count, len = l->text.len;
 
-    l->word_open = false;
+    lex_word_close(l);
     while (lex_more(l) && *l->at != ')') {
         const char *before = l->at;
 
+        if (*l->at == '#') { /* a comment, in which a quote is none */
+            while (l->at < l->end && *l->at != '\n')
+                l->at++;
+            continue;
+        }
         quote_read_word(l);
+        lex_word_close(l);
         if (l->at == before)
             l->at++;
-        lex_word_drop(l, count);
-        l->text.len = len;
     }
     if (lex_more(l))
         l->at++;
+    set_array(l, count);
+    lex_word_drop(l, count);
+    l->text.len = len;
     l->word_open = true;
 }
 
@@ -203,7 +219,7 @@ static bool read_special(struct lex *l)
 
     if ((c == '<' || c == '>') && lex_peek(l, 1) == '(') {
         l->at += 2;
-        expand_substitution(l);
+        expand_process(l);
         return true;
     }
     if (c == '(' && at_array(l)) {
@@ -237,6 +253,19 @@ static bool read_special(struct lex *l)
     return true;
 }
 
+/* Characters that stand for themselves; which of them are braces is kept for brace.c. */
+static void add_plain(struct lex *l, size_t len)
+{
+    size_t start;
+
+    lex_word_add(l, l->at, len);
+    start = l->text.len - len;
+    for (size_t i = 0; i < len && lex_going(l); i++) {
+        if (l->at[i] == '{' || l->at[i] == '}' || l->at[i] == ',')
+            lex_live(l, start + i);
+    }
+}
+
 void quote_read_word(struct lex *l)
 {
     while (lex_more(l)) {
@@ -245,7 +274,7 @@ void quote_read_word(struct lex *l)
         while (l->at + plain < l->end && !is_special(l->at[plain]))
             plain++;
         if (plain)
-            lex_word_add(l, l->at, plain);
+            add_plain(l, plain);
         l->at += plain;
         if (!plain && !read_special(l))
             break;

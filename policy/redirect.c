@@ -79,6 +79,9 @@ void redirect_read(struct lex *l, bool arith, char **stdin_text)
         *stdin_text = strdup(lex_word(l, target));
     } else if (here && !arith) {
         add_heredoc(l, target, len == 3);
+    } else if (op[0] == '<' && l->process_text && strcmp(lex_word(l, target), "$()") == 0) {
+        free(*stdin_text); /* < <(echo text) */
+        *stdin_text = take_ptr(l->process_text);
     } else if (!is_dup(op, len, lex_word(l, target))) {
         for (size_t i = target; i < l->word_count; i++)
             lex_redirect_push(l, i, op[0] == '<' ? '<' : '>');

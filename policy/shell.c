@@ -30,6 +30,13 @@ struct level {
     bool test;        /* between [[ and ]], where < > ( ) are operators of a test */
     bool ended;       /* the closing parenthesis was met */
     char *stdin_text; /* of the command being read, when it is known */
+
+    char *function;          /* whose body is being read, or NULL */
+    const char *function_at; /* where that begins; NULL: not yet */
+    unsigned function_depth; /* groups and subshells around it */
+    unsigned groups;         /* open { */
+    struct buf printed;      /* by the commands so far */
+    bool unclear;            /* printed is not all: nobody knows what the others say */
 };
 
 static bool last_word_is(const struct lex *l, const char *s)
@@ -48,27 +55,36 @@ static void reset_command(struct lex *l, const struct level *lv)
     l->text.len = lv->text;
 }
 
-/* `echo TEXT | sh`: what the next command of the pipeline will read, as far as we can tell. */
-static char *piped_text(struct lex *l, const struct level *lv)
+/* What the command prints goes to the next one of the pipeline, or is a part of what all print. */
+static char *take_output(struct lex *l, struct level *lv, bool into_pipe)
 {
-    struct buf b;
-    const char *name;
+    bool elsewhere = l->redirect_count > lv->redirects;
+    AUTO_FREE char *out = elsewhere || lv->state != AT_COMMAND
+                              ? NULL
+                              : output_of(l, lv->words, l->word_count, lv->stdin_text);
 
-    if (l->word_count <= lv->words)
-        return NULL;
-    name = lex_word(l, lv->words);
-    if (strcmp(name, "echo") != 0 && strcmp(name, "printf") != 0)
-        return NULL;
-    buf_init(&b, LEX_BUDGET_BYTES);
-    for (size_t i = lv->words + 1; i < l->word_count; i++) {
-        const char *w = lex_word(l, i);
+    if (into_pipe)
+        return take_ptr(out);
+    if (!out || buf_add_str(&lv->printed, out) < 0)
+        lv->unclear = true;
+    return NULL;
+}
 
-        if (w[0] == '-' && b.len == 0)
-            continue;
-        buf_add_str(&b, w);
-        buf_add_char(&b, ' ');
+/* for x in WORDS: all of them at once, so that `rm -rf $x` is seen with each. */
+static void set_loop_variable(struct lex *l, const struct level *lv)
+{
+    struct buf all;
+
+    if (l->word_count < lv->words + 2 || strcmp(lex_word(l, lv->words + 1), "in") != 0)
+        return;
+    buf_init(&all, LEX_VALUE_MAX);
+    for (size_t i = lv->words + 2; i < l->word_count; i++) {
+        buf_add_str(&all, lex_word(l, i));
+        buf_add_char(&all, ' ');
     }
-    return b.data;
+    vars_set(l, lex_word(l, lv->words), strlen(lex_word(l, lv->words)),
+             all.overflow ? NULL : all.data, all.len ? all.len - 1 : 0, false);
+    buf_done(&all);
 }
 
 static void end_command(struct lex *l, struct level *lv, bool into_pipe)
@@ -77,15 +93,17 @@ static void end_command(struct lex *l, struct level *lv, bool into_pipe)
 
     if (!lex_going(l))
         return;
-    if (lv->state == AT_COMMAND) {
-        struct command c = { lv->words, l->word_count, lv->redirects, lv->stdin_text };
-
-        if (into_pipe)
-            next = piped_text(l, lv);
-        unwrap_command(l, c);
-    }
+    if (l->word_count > lv->words || l->redirect_count > lv->redirects)
+        next = take_output(l, lv, into_pipe);
+    if (lv->state == AT_COMMAND)
+        unwrap_command(
+            l, (struct command){ lv->words, l->word_count, lv->redirects, lv->stdin_text, false });
+    else if (lv->state == AT_FOR)
+        set_loop_variable(l, lv);
     free(lv->stdin_text);
     lv->stdin_text = next;
+    free(l->process_text);
+    l->process_text = NULL;
     if (lv->state != AT_PATTERN)
         lv->state = AT_COMMAND;
     reset_command(l, lv);
@@ -94,8 +112,11 @@ static void end_command(struct lex *l, struct level *lv, bool into_pipe)
 /* A function's name, the only word there is, is shown as `name()` so that a rule may look at it. */
 static void end_function_name(struct lex *l, struct level *lv)
 {
-    struct command c = { lv->words, lv->words + 1, l->redirect_count, NULL };
+    struct command c = { lv->words, lv->words + 1, l->redirect_count, NULL, false };
 
+    free(lv->function);
+    lv->function = strdup(lex_word(l, lv->words));
+    lv->function_at = NULL; /* known when its body is about to begin */
     l->text.len = l->words[lv->words].start + strlen(lex_word(l, lv->words));
     l->word_open = true;
     lex_word_add(l, "()", 2);
@@ -112,6 +133,39 @@ static void on_skip(struct lex *l, struct level *lv)
 {
     (void)l;
     (void)lv;
+}
+
+/* A group or a subshell opens: is it the body of a function? */
+static void open_body(struct lex *l, struct level *lv)
+{
+    if (lv->function && !lv->function_at) {
+        lv->function_at = l->at - 1;
+        lv->function_depth = lv->groups + lv->parens;
+    }
+}
+
+/* One closes: was it that body? */
+static void close_body(struct lex *l, struct level *lv)
+{
+    if (!lv->function_at || lv->groups + lv->parens != lv->function_depth)
+        return;
+    vars_define(l, lv->function, lv->function_at, (size_t)(l->at - lv->function_at));
+    free(lv->function);
+    lv->function = NULL;
+    lv->function_at = NULL;
+}
+
+static void on_group(struct lex *l, struct level *lv)
+{
+    open_body(l, lv);
+    lv->groups++;
+}
+
+static void on_group_end(struct lex *l, struct level *lv)
+{
+    if (lv->groups)
+        lv->groups--;
+    close_body(l, lv);
 }
 
 static void on_for(struct lex *l, struct level *lv)
@@ -164,18 +218,34 @@ static const struct reserved {
     const char *word;
     void (*met)(struct lex *l, struct level *lv);
 } reserved_words[] = {
-    { AT_COMMAND, "if", on_skip },    { AT_COMMAND, "then", on_skip },
-    { AT_COMMAND, "else", on_skip },  { AT_COMMAND, "elif", on_skip },
-    { AT_COMMAND, "fi", on_skip },    { AT_COMMAND, "while", on_skip },
-    { AT_COMMAND, "until", on_skip }, { AT_COMMAND, "do", on_skip },
-    { AT_COMMAND, "done", on_skip },  { AT_COMMAND, "{", on_skip },
-    { AT_COMMAND, "}", on_skip },     { AT_COMMAND, "!", on_skip },
-    { AT_COMMAND, "for", on_for },    { AT_COMMAND, "select", on_for },
-    { AT_COMMAND, "case", on_case },  { AT_COMMAND, "esac", on_esac },
-    { AT_COMMAND, "[[", on_test },    { AT_COMMAND, "function", on_function },
-    { AT_FOR, "do", on_do },          { AT_CASE, "in", on_in },
+    { AT_COMMAND, "if", on_skip },     { AT_COMMAND, "then", on_skip },
+    { AT_COMMAND, "else", on_skip },   { AT_COMMAND, "elif", on_skip },
+    { AT_COMMAND, "fi", on_skip },     { AT_COMMAND, "while", on_skip },
+    { AT_COMMAND, "until", on_skip },  { AT_COMMAND, "do", on_skip },
+    { AT_COMMAND, "done", on_skip },   { AT_COMMAND, "{", on_group },
+    { AT_COMMAND, "}", on_group_end }, { AT_COMMAND, "!", on_skip },
+    { AT_COMMAND, "for", on_for },     { AT_COMMAND, "select", on_for },
+    { AT_COMMAND, "case", on_case },   { AT_COMMAND, "esac", on_esac },
+    { AT_COMMAND, "[[", on_test },     { AT_COMMAND, "function", on_function },
+    { AT_FOR, "do", on_do },           { AT_CASE, "in", on_in },
     { AT_PATTERN, "esac", on_esac },
 };
+
+/* `time`, `time -p` and `coproc NAME` may stand before a group or another reserved word. */
+static size_t command_begin(const struct lex *l, const struct level *lv)
+{
+    size_t i = lv->words;
+
+    if (l->word_count < i + 2)
+        return i;
+    if (strcmp(lex_word(l, i), "time") == 0) {
+        for (i++; i + 1 < l->word_count && lex_word(l, i)[0] == '-';)
+            i++;
+    } else if (strcmp(lex_word(l, i), "coproc") == 0) {
+        i += l->word_count > i + 2 ? 2 : 1;
+    }
+    return i;
+}
 
 /* A word was read: does it only steer? Reserved words count where a command may begin. */
 static void after_word(struct lex *l, struct level *lv)
@@ -186,11 +256,12 @@ static void after_word(struct lex *l, struct level *lv)
         end_function_name(l, lv);
         return;
     }
-    if (l->word_count != lv->words + 1 && lv->state == AT_COMMAND)
+    if (lv->state == AT_COMMAND && l->word_count != command_begin(l, lv) + 1)
         return;
     for (size_t i = 0; i < ARRAY_SIZE(reserved_words); i++) {
         if (reserved_words[i].in == lv->state && last_word_is(l, reserved_words[i].word)) {
             lex_word_drop(l, lv->words);
+            lv->unclear = true;
             reserved_words[i].met(l, lv);
             return;
         }
@@ -238,6 +309,7 @@ static void on_bar(struct lex *l, struct level *lv)
 {
     bool pipe = lex_peek(l, 1) != '|';
 
+    lv->unclear |= !pipe; /* one or the other */
     l->at += lex_peek(l, 1) == '|' || lex_peek(l, 1) == '&' ? 2 : 1;
     if (lv->state != AT_PATTERN)
         end_command(l, lv, pipe);
@@ -267,6 +339,8 @@ static void on_open(struct lex *l, struct level *lv)
         l->at++;
         if (lv->state == AT_COMMAND)
             end_command(l, lv, false);
+        open_body(l, lv);
+        lv->unclear = true;
         lv->parens++;
         if (twice && !lv->arith)
             lv->arith = lv->parens;
@@ -283,6 +357,7 @@ static void on_close(struct lex *l, struct level *lv)
         end_command(l, lv, false);
         if (lv->parens-- == lv->arith)
             lv->arith = 0;
+        close_body(l, lv);
     } else if (!lv->test) {
         end_command(l, lv, false);
         lv->ended = lv->stop == SHELL_STOP_PAREN;
@@ -358,6 +433,7 @@ void shell_read_list(struct lex *l, enum shell_stop stop)
     bool word_open = l->word_open;
 
     l->word_open = false;
+    buf_init(&lv.printed, LEX_VALUE_MAX);
     lex_enter(l);
     if (stop == SHELL_STOP_PAREN && lex_peek(l, 0) == '(')
         lv.arith = 1;
@@ -365,6 +441,10 @@ void shell_read_list(struct lex *l, enum shell_stop stop)
         read_next(l, &lv);
     if (!lv.ended)
         end_command(l, &lv, false);
+    free(l->printed);
+    l->printed = lv.unclear ? NULL : strdup(lv.printed.data ? lv.printed.data : "");
+    buf_done(&lv.printed);
+    free(lv.function);
     free(lv.stdin_text);
     lex_leave(l);
     reset_command(l, &lv);

@@ -1,25 +1,14 @@
 /*
  * From commands to the commands inside them: `sudo -u x sh -c "rm -rf /"` is judged as it stands,
- * then as `sh -c ...`, then as what the text given to sh would run.
- *
- * How each such program finds its command is a row in a table. An option that we do not know is
- * taken to have no argument, so the worst that a new option does is to shift us by one word.
+ * then as `sh -c ...`, then as what the text given to sh would run. Which programs do that stands
+ * in wrappers.c.
  */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cove/mem.h"
 #include "lexer_private.h"
-
-struct prefix {
-    const char *name;
-    /* What becomes of [first, last) behind the name; returns where the inner command begins. */
-    size_t (*open)(struct lex *l, const struct prefix *p, const struct command *c);
-    const char *short_args; /* letters of options that take an argument */
-    const char *long_args;  /* long ones, each with a blank behind it */
-    const char *text_opts;  /* letters of options whose argument is a text for a shell */
-    size_t skip;            /* words that come before the command: timeout's 5, chroot's folder */
-};
 
 bool unwrap_is_assignment(const char *w)
 {
@@ -35,41 +24,56 @@ bool unwrap_is_assignment(const char *w)
     return w[n] == '=' || (w[n] == '+' && w[n + 1] == '=');
 }
 
-static const char *base_name(const char *w)
-{
-    const char *slash = strrchr(w, '/');
-
-    return slash ? slash + 1 : w;
-}
-
 /* --- options --------------------------------------------------------------------------------- */
 
+/* Long options may be abbreviated: --us for --user. */
 static bool long_takes_arg(const struct prefix *p, const char *w)
 {
-    const char *found = p->long_args ? strstr(p->long_args, w) : NULL;
+    size_t len = strlen(w);
 
-    return found && found[strlen(w)] == ' ';
+    for (const char *at = p->long_args; at && *at; at += strcspn(at, " ") + 1) {
+        if (strncmp(at, w, len) == 0 && len > 2)
+            return true;
+    }
+    return false;
+}
+
+static const char *long_option_text(struct lex *l, const char *w, size_t next, size_t last)
+{
+    static const char *const names[] = { "--command", "--split-string", "--session-command" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        size_t len = strcspn(w, "=");
+
+        if (len < 4 || strncmp(names[i], w, len) != 0)
+            continue;
+        if (w[len] == '=')
+            return w + len + 1;
+        return next < last ? lex_word(l, next) : NULL;
+    }
+    return NULL;
 }
 
 /* The text given with a long or short option: --split-string=TEXT, -STEXT, -c TEXT. */
-static const char *option_text(struct lex *l, const struct prefix *p, const char *w, size_t next,
+const char *unwrap_option_text(struct lex *l, const struct prefix *p, const char *w, size_t next,
                                size_t last)
 {
-    const char *letter, *inline_text;
+    const char *letter;
 
-    if (!p->text_opts || w[1] == '-')
-        return strncmp(w, "--split-string=", 15) == 0 ? w + 15 : NULL;
+    if (!p->text_opts)
+        return NULL;
+    if (w[1] == '-')
+        return long_option_text(l, w, next, last);
     letter = strpbrk(w + 1, p->text_opts);
     if (!letter)
         return NULL;
-    inline_text = letter + 1;
-    if (*inline_text)
-        return inline_text;
+    if (letter[1])
+        return letter + 1;
     return next < last ? lex_word(l, next) : NULL;
 }
 
-/* How many words an option at i takes up, itself included. */
-static size_t option_width(const struct prefix *p, const char *w)
+/* How many words an option takes up, itself included. */
+size_t unwrap_option_width(const struct prefix *p, const char *w)
 {
     const char *letter;
 
@@ -79,226 +83,141 @@ static size_t option_width(const struct prefix *p, const char *w)
     return letter && letter[1] == '\0' ? 2 : 1;
 }
 
-/* Over options, assignments and the words a program wants first. */
-static size_t skip_options(struct lex *l, const struct prefix *p, const struct command *c)
+/* Over the options behind the name; texts in them are judged. An option that we do not know is
+ * taken to have no argument. */
+size_t unwrap_options(struct lex *l, const struct prefix *p, const struct command *c)
 {
     size_t i = c->first + 1;
 
     while (i < c->last && lex_going(l)) {
         const char *w = lex_word(l, i), *text;
 
-        if (strcmp(w, "--") == 0) {
-            i++;
+        if (strcmp(w, "--") == 0)
+            return i + 1;
+        if (w[0] != '-')
             break;
-        }
-        if (w[0] != '-' || w[1] == '\0')
-            break;
-        text = option_text(l, p, w, i + 1, c->last);
-        i += option_width(p, w);
+        text = w[1] ? unwrap_option_text(l, p, w, i + 1, c->last) : NULL;
+        i += w[1] ? unwrap_option_width(p, w) : 1; /* a lone dash is env's -i */
         if (text)
             lex_nested_script(l, text);
     }
-    return i;
+    return i < c->last ? i : c->last;
 }
 
-/* --- kinds of prefixes ----------------------------------------------------------------------- */
+/* --- variables that nobody knows ------------------------------------------------------------- */
 
-/* sudo, env, timeout: the rest of the words is a command. */
-static size_t open_command(struct lex *l, const struct prefix *p, const struct command *c)
+/* $x, ${x} and $(): how long is it? */
+static size_t unknown_len(const char *s)
 {
-    size_t i = skip_options(l, p, c);
+    size_t n = 1;
 
-    while (i < c->last && unwrap_is_assignment(lex_word(l, i)))
-        i++;
-    return i + p->skip < c->last ? i + p->skip : c->last;
-}
-
-/* eval, watch: the rest of the words, joined, is a text. */
-static size_t open_joined(struct lex *l, const struct prefix *p, const struct command *c)
-{
-    struct buf text;
-
-    buf_init(&text, LEX_BUDGET_BYTES);
-    for (size_t i = skip_options(l, p, c); i < c->last; i++) {
-        buf_add_str(&text, lex_word(l, i));
-        buf_add_char(&text, ' ');
+    if (s[0] != '$')
+        return 0;
+    if (s[1] == '{' || s[1] == '(') {
+        n = strcspn(s, s[1] == '{' ? "}" : ")");
+        return s[n] ? n + 1 : 0;
     }
-    if (text.overflow)
+    while (isalnum((unsigned char)s[n]) || s[n] == '_')
+        n++;
+    return n > 1 ? n : 0;
+}
+
+static bool has_unknown(const char *s)
+{
+    const char *dollar = strchr(s, '$');
+
+    while (dollar && !unknown_len(dollar))
+        dollar = strchr(dollar + 1, '$');
+    return dollar;
+}
+
+static void push_without_unknown(struct lex *l, const char *word)
+{
+    AUTO_FREE char *copy = strdup(word);
+    char *to = copy;
+
+    if (!copy) {
         lex_limit(l);
-    else if (text.data)
-        lex_nested_script(l, text.data);
-    buf_done(&text);
-    return c->last;
-}
-
-/* trap: its first argument is a text. */
-static size_t open_first(struct lex *l, const struct prefix *p, const struct command *c)
-{
-    size_t i = skip_options(l, p, c);
-
-    if (i < c->last)
-        lex_nested_script(l, lex_word(l, i));
-    return c->last;
-}
-
-/* su - user -c TEXT: the option may stand behind other words. */
-static size_t open_anywhere(struct lex *l, const struct prefix *p, const struct command *c)
-{
-    for (size_t i = c->first + 1; i < c->last && lex_going(l); i++) {
-        const char *w = lex_word(l, i), *text = NULL;
-
-        if (strcmp(w, "--command") == 0)
-            text = i + 1 < c->last ? lex_word(l, i + 1) : NULL;
-        else if (strncmp(w, "--command=", 10) == 0)
-            text = w + 10;
-        else if (w[0] == '-' && w[1] && w[1] != '-')
-            text = option_text(l, p, w, i + 1, c->last);
-        if (text)
-            lex_nested_script(l, text);
+        return;
     }
-    return c->last;
-}
+    for (const char *from = copy; *from;) {
+        size_t skip = unknown_len(from);
 
-/* find ... -exec COMMAND ;   each of them, and what find was asked is no command itself. */
-static size_t open_find(struct lex *l, const struct prefix *p, const struct command *c)
-{
-    (void)p;
-    for (size_t i = c->first + 1; i < c->last && lex_going(l); i++) {
-        struct command inner = { .first = i + 1, .redirects_first = l->redirect_count };
-        const char *w = lex_word(l, i);
-
-        if (strncmp(w, "-exec", 5) != 0 && strncmp(w, "-ok", 3) != 0)
-            continue;
-        while (++i < c->last && strcmp(lex_word(l, i), ";") != 0 &&
-               strcmp(lex_word(l, i), "+") != 0)
-            ;
-        inner.last = i;
-        if (inner.first < inner.last)
-            unwrap_command(l, inner);
+        if (skip)
+            from += skip;
+        else
+            *to++ = *from++;
     }
-    return c->last;
+    *to = '\0';
+    if (*copy)
+        lex_word_push(l, copy);
 }
 
-/* --- shells ---------------------------------------------------------------------------------- */
-
-static void mark_heredocs(struct lex *l)
+static bool may_be_empty(const struct lex *l, const struct command *c, size_t i)
 {
-    for (size_t i = l->heredoc_first; i < l->heredoc_count; i++)
-        l->heredocs[i].script = true;
-}
+    const char *w = lex_word(l, i);
 
-/* bash -c '"$@"' _ rm -rf /: the words behind the text become its parameters. */
-static void judge_parameters(struct lex *l, const char *text, size_t first, size_t last)
-{
-    bool used = strstr(text, "$@") || strstr(text, "$*") || strstr(text, "${@") ||
-                strstr(text, "$0") || strstr(text, "$1");
-
-    for (size_t i = first; used && i < last && i < first + 2; i++)
-        unwrap_command(l, (struct command){ i, last, l->redirect_count, NULL });
+    return (i == c->first || w[0] == '-') && has_unknown(w);
 }
 
 /*
- * sh -c TEXT. The letter may stand in a cluster (-lc, -ec), other options may follow it, and the
- * text is the first word that is no option. Without -c and without a script file, the shell reads
- * its input: a heredoc, a here-string, or what an echo before it printed.
+ * `$SUDO rm`, `r${x}m`, `rm -r$x`: a variable that the text does not set is most likely empty. In a
+ * command's name and in options we look at it that way too; not in names of files, where `$dir/`
+ * would become the root.
  */
-static size_t open_shell(struct lex *l, const struct prefix *p, const struct command *c)
+static void judge_without_unknown(struct lex *l, const struct command *c)
 {
-    bool has_text = false, wants_stdin = false;
-    size_t i = c->first + 1;
+    struct command bare = { .redirects_first = l->redirect_count,
+                            .stdin_text = c->stdin_text,
+                            .bare = true };
+    size_t words = l->word_count, len = l->text.len;
+    bool any = false;
 
-    while (i < c->last) {
-        const char *w = lex_word(l, i);
+    for (size_t i = c->first; i < c->last && !any; i++)
+        any = may_be_empty(l, c, i);
+    if (!any || c->bare)
+        return;
+    bare.first = l->word_count;
+    for (size_t i = c->first; i < c->last && lex_going(l); i++) {
+        AUTO_FREE char *copy = strdup(lex_word(l, i));
 
-        if ((w[0] != '-' && w[0] != '+') || w[1] == '\0')
-            break;
-        if (w[0] == '-' && w[1] != '-' && strchr(w, 'c'))
-            has_text = true;
-        if (w[0] == '-' && w[1] != '-' && strchr(w, 's'))
-            wants_stdin = true;
-        i += option_width(p, w);
-        if (strcmp(w, "--") == 0)
-            break;
+        if (!copy || !lex_spend(l, strlen(copy)))
+            lex_limit(l);
+        else if (may_be_empty(l, c, i))
+            push_without_unknown(l, copy);
+        else
+            lex_word_push(l, copy);
     }
-    if (has_text && i < c->last) {
-        judge_parameters(l, lex_word(l, i), i + 1, c->last);
-        if (lex_going(l))
-            lex_nested_script(l, lex_word(l, i));
-    } else if (i >= c->last || wants_stdin || strcmp(lex_word(l, i), "-") == 0 ||
-               strcmp(lex_word(l, i), "/dev/stdin") == 0) {
-        mark_heredocs(l);
-        if (c->stdin_text)
-            lex_nested_script(l, c->stdin_text);
-    }
-    return c->last;
+    bare.last = l->word_count;
+    if (lex_going(l) && bare.first < bare.last)
+        unwrap_command(l, bare);
+    lex_word_drop(l, words);
+    l->text.len = len;
 }
 
-/* clang-format off */
-static const struct prefix prefixes[] = {
-    /* name         how            short args   long args                                text skip */
-    { "sudo",       open_command,  "ughpCrtTUDR", "--user --group --host --prompt --chdir --chroot "
-                                                  "--role --type --other-user --command-timeout " },
-    { "doas",       open_command,  "uC" },
-    { "env",        open_command,  "uCS",       "--unset --chdir ",                      "S" },
-    { "nohup",      open_command },
-    { "setsid",     open_command },
-    { "timeout",    open_command,  "ks",        "--kill-after --signal ",                NULL, 1 },
-    { "nice",       open_command,  "n",         "--adjustment " },
-    { "ionice",     open_command,  "cnpPu",     "--class --classdata " },
-    { "chrt",       open_command,  "TPD",       "--sched-runtime ",                      NULL, 1 },
-    { "taskset",    open_command,  NULL,        NULL,                                    NULL, 1 },
-    { "stdbuf",     open_command,  "ioe",       "--input --output --error " },
-    { "time",       open_command,  "fo",        "--format --output " },
-    { "exec",       open_command,  "a" },
-    { "command",    open_command },
-    { "builtin",    open_command },
-    { "coproc",     open_command },
-    { "busybox",    open_command },
-    { "toybox",     open_command },
-    { "fakeroot",   open_command,  "ls",        "--lib --faked " },
-    { "unbuffer",   open_command },
-    { "xargs",      open_command,  "IEdLnPsa",  "--arg-file --delimiter --max-lines --max-args "
-                                                "--max-procs --max-chars --process-slot-var " },
-    { "parallel",   open_command,  "jIaSN",     "--jobs --arg-file --max-args " },
-    { "chroot",     open_command,  NULL,        NULL,                                    NULL, 1 },
-    { "unshare",    open_command,  "RwSG",      "--root --wd --setuid --setgid " },
-    { "nsenter",    open_command,  "tSG",       "--target --setuid --setgid " },
-    { "setpriv",    open_command,  NULL,        "--reuid --regid --groups --inh-caps "
-                                                "--ambient-caps --bounding-set " },
-    { "gosu",       open_command,  NULL,        NULL,                                    NULL, 1 },
-    { "su-exec",    open_command,  NULL,        NULL,                                    NULL, 1 },
-    { "prlimit",    open_command,  "p",         "--pid " },
-    { "systemd-run",open_command,  "pEutM",     "--property --setenv --unit --slice " },
-    { "strace",     open_command,  "eopPsaEuIOSX" },
-    { "ltrace",     open_command,  "eopsaulnAFDx" },
-    { "flock",      open_command,  "wEc",       "--timeout --wait --conflict-exit-code ", "c", 1 },
-    { "eval",       open_joined },
-    { "watch",      open_joined,   "nq",        "--interval --equexit " },
-    { "trap",       open_first },
-    { "su",         open_anywhere, NULL,        NULL,                                    "c" },
-    { "runuser",    open_anywhere, NULL,        NULL,                                    "c" },
-    { "script",     open_anywhere, NULL,        NULL,                                    "c" },
-    { "find",       open_find },
-    { "sh",         open_shell,    "oO",        "--rcfile --init-file " },
-    { "bash",       open_shell,    "oO",        "--rcfile --init-file " },
-    { "rbash",      open_shell,    "oO",        "--rcfile --init-file " },
-    { "dash",       open_shell,    "o" },
-    { "ash",        open_shell,    "o" },
-    { "ksh",        open_shell,    "o" },
-    { "mksh",       open_shell,    "o" },
-    { "zsh",        open_shell,    "o" },
-};
-/* clang-format on */
+/* --- one in the other ------------------------------------------------------------------------ */
 
-static const struct prefix *find_prefix(const char *word)
+/* x=1 y=2 in front: for what the command reads again (sh -c), or, without one, for all that
+ * follows.
+ */
+static void take_assignments(struct lex *l, struct command *c)
 {
-    const char *name = base_name(word);
+    for (; c->first < c->last && unwrap_is_assignment(lex_word(l, c->first)); c->first++) {
+        const char *w = lex_word(l, c->first);
 
-    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
-        if (strcmp(prefixes[i].name, name) == 0)
-            return &prefixes[i];
+        if (w[strlen(w) - 1] != '=' || !vars_get(l, w, strlen(w) - 1) ||
+            !vars_get(l, w, strlen(w) - 1)->array) /* a=( ) was set when it was read */
+            vars_assign(l, w);
     }
-    return NULL;
+}
+
+static bool only_assigns(const struct lex *l, const struct command *c)
+{
+    size_t i = c->first;
+
+    while (i < c->last && unwrap_is_assignment(lex_word(l, i)))
+        i++;
+    return i == c->last;
 }
 
 static void unwrap_all(struct lex *l, struct command *c)
@@ -306,10 +225,14 @@ static void unwrap_all(struct lex *l, struct command *c)
     for (unsigned i = 0; lex_going(l); i++) {
         const struct prefix *p;
 
-        while (c->first < c->last && unwrap_is_assignment(lex_word(l, c->first)))
-            c->first++;
+        take_assignments(l, c);
         lex_emit_command(l, c);
-        if (c->first == c->last || !lex_going(l) || !(p = find_prefix(lex_word(l, c->first))))
+        if (c->first == c->last || !lex_going(l))
+            return;
+        judge_without_unknown(l, c);
+        vars_call(l, c);
+        p = lex_going(l) ? wrappers_find(lex_word(l, c->first)) : NULL;
+        if (!p)
             return;
         if (i == LEX_WRAP_MAX)
             lex_limit(l);
@@ -320,9 +243,19 @@ static void unwrap_all(struct lex *l, struct command *c)
     }
 }
 
+/* What a command sets for itself is forgotten behind it; what export sets is not. */
 void unwrap_command(struct lex *l, struct command c)
 {
-    if (lex_enter(l))
+    bool scoped =
+        c.first < c.last && unwrap_is_assignment(lex_word(l, c.first)) && !only_assigns(l, &c);
+    struct vars_scope outer = { 0 };
+
+    if (lex_enter(l)) {
+        if (scoped)
+            outer = vars_enter(l);
         unwrap_all(l, &c);
+        if (scoped)
+            vars_leave(l, outer);
+    }
     lex_leave(l);
 }

@@ -46,7 +46,8 @@ def test_what_was_hidden_from_the_text_is_refused_at_exec_time(server, project):
         "decoded": f"echo {hidden} | base64 -d | sh",
         "a script": f"echo {hidden} | base64 -d > /tmp/s; chmod +x /tmp/s; sh /tmp/s",
         "python": f"python3 -c \"import base64,os; os.system(base64.b64decode('{hidden}').decode())\"",
-        "a variable": "a=rm; b=-rf; $a $b /workspace/precious",
+        "a variable": f"a=$(echo {base64_of('rm')} | base64 -d); $a -rf /workspace/precious",
+        "a pattern": "/bin/r[m] -rf /workspace/precious",
     }
     server.run(project, "mkdir /workspace/precious")
     for name, command in ways.items():

@@ -45,7 +45,7 @@ static const struct {
     { "$'\\x72\\155' $'a\\tb'", "rm a b", "ANSI-C quotes" },
     { "$'\\u72m' $\"x\"", "rm x", "and $\"\"" },
     { "'unfinished", "unfinished", "a quote without an end" },
-    { "\"unfinished $(id", "id ; unfinished $()", "and worse" },
+    { "\"unfinished $(id", "id ; unfinished $() ; unfinished", "and worse" },
     { "rm '' a", "rm '' a", "an empty word stays visible" },
     { "rm 'a\n  b'", "rm a b", "blanks in a word are one blank" },
     { "/usr/bin/rm /a/b", "rm /a/b", "the folder of a program does not count" },
@@ -56,7 +56,8 @@ static const struct {
     { "rm${IFS:0:1}x", "rm x", "in every dress" },
     { "echo \"a${IFS}b\"", "echo a b", "quoted as well" },
     { "r$@m $*x ${1}y", "rm x y", "there are no parameters" },
-    { "$x \"$y\" ${z}", "$x $y ${z}", "what a variable holds is not known" },
+    { "$x \"$y\" ${z}", "$x $y ${z} ; $y ${z}",
+      "what a variable holds is not known; it may be nothing" },
     { "${x:-rm -f} y", "rm -f y", "a default may be what counts" },
     { "${x:-$(id)}", "id ; $()", "a command in a default" },
     { "${x#$(id)}", "id ; ${x}", "or in a pattern" },
@@ -66,9 +67,10 @@ static const struct {
     { "{rm,-rf,/}", "rm -rf /", "a whole command in braces" },
     { "rm -{r,f} x", "rm -r -f x", "what stands around is repeated" },
     { "a{b,}c", "abc ac", "an empty part" },
-    { "a{b,c}d{e,f}", "abd{e,f} acd{e,f}", "only the first: this is no shell" },
+    { "a{b,c}d{e,f}", "abde abdf acde acdf", "several lists" },
     { "'{a,b}' {a} {} a,b {a,b", "{a,b} {a} {} a,b {a,b", "no list, no braces" },
-    { "$x{b,c} ${y}{d,e}", "$xb $xc ${y}d ${y}e", "a variable's braces are its own" },
+    { "$x{b,c} ${y}{d,e}", "$xb $xc ${y}d ${y}e ; $xc ${y}d ${y}e",
+      "a variable's braces are its own" },
     { "rm 2{3,4}>x", "rm 23 24 >x", "and this is no descriptor" },
 
     /* separators */
@@ -119,9 +121,9 @@ static const struct {
     { "bash <<E\nrm x\nE\na", "bash ; {rm x\n} ; rm x ; a", "a shell runs it" },
     { "cat <<E | sh\nrm x\nE", "cat ; sh ; {rm x\n} ; rm x", "also through a pipe" },
     { "sh <<< 'rm x'", "sh ; {rm x} ; rm x", "a here-string" },
-    { "echo 'rm x' | sh", "echo rm x ; sh ; {rm x } ; rm x", "and an echo" },
+    { "echo 'rm x' | sh", "echo rm x ; sh ; {rm x\n} ; rm x", "and an echo" },
     { "cat <<E\nno end", "cat", "no end" },
-    { "$(cat <<E\nx)\nE\n) a", "cat ; $() a", "in a substitution" },
+    { "$(cat <<E\nx)\nE\n) a", "cat ; $() a ; a", "in a substitution" },
 
     /* commands in commands */
     { "sudo rm x", "sudo rm x ; rm x", "sudo" },
@@ -149,7 +151,7 @@ static const struct {
     { "bash script.sh -c x", "bash script.sh -c x", "a script's own option" },
     { "sh -c 'sh -c \"rm x\"'",
       "sh -c sh -c \"rm x\" ; {sh -c \"rm x\"} ; sh -c rm x ; {rm x} ; rm x", "shells in shells" },
-    { "bash -c '\"$@\"' _ rm x", "bash -c \"$@\" _ rm x ; _ rm x ; rm x ; {\"$@\"} ; ''",
+    { "bash -c '\"$@\"' _ rm x", "bash -c \"$@\" _ rm x ; {\"$@\"} ; rm x",
       "the parameters of a text" },
 };
 
@@ -244,7 +246,14 @@ static const struct {
     { "$", 1000000, LEXER_DONE, "dollars" },
     { "{", 1000000, LEXER_DONE, "braces" },
     { "{a,", 1000000, LEXER_DONE, "lists without an end" },
-    { "{,}", 1000000, LEXER_DONE, "lists of nothing" },
+    { "{,}", 1000000, LEXER_LIMIT, "lists of nothing: two to the power of many words" },
+    { "{a,b}", 100, LEXER_LIMIT, "a million words" },
+    { "{x}", 1000000, LEXER_DONE, "braces that are no lists" },
+    { "x=$x$x\n", 1000000, LEXER_DONE, "a value that doubles is given up" },
+    { "x=aaaaaaaaaaaaaaaa$x;y=$x$x$x;echo $y$y;", 100000, LEXER_DONE, "values that grow" },
+    { "$x ", 1000000, LEXER_DONE, "unknown variables" },
+    { "f(){ f $1;g $1;};g(){ f $1;};f x;", 30000, LEXER_DONE, "functions that call each other" },
+    { "echo $(echo $(echo x));", 100000, LEXER_DONE, "what is printed into what is printed" },
 };
 
 static void bounds_hold(void **state)
