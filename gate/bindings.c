@@ -15,19 +15,31 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "gate_private.h"
 
 enum { FD_FILE = 1 };
 
 /* ------------------------------------------------------------------ the file */
 
-static void store(const struct binding *b, bool bound)
+static void store(const struct gate *g, const struct binding *b, bool bound)
 {
     static const struct binding_record none;
     const struct binding_record *rec = bound ? &b->rec : &none;
 
+    if (g->superseded)
+        return;
     if (pwrite(FD_FILE, rec, sizeof(*rec), (off_t)(b->slot * sizeof(*rec))) != sizeof(*rec))
         log_event(LOG_LEVEL_WARN, "binding not stored: it would not survive the gate");
+}
+
+/* Does the file still say so? Once another gate writes it, that is how we hear of an unbind. */
+static bool is_stored(const struct binding *b)
+{
+    struct binding_record rec;
+
+    return pread(FD_FILE, &rec, sizeof(rec), (off_t)(b->slot * sizeof(rec))) == sizeof(rec) &&
+           rec.port && rec.serial == b->rec.serial;
 }
 
 static uint32_t free_slot(struct gate *g)
@@ -62,16 +74,19 @@ static int listen_on(uint16_t port)
     return take_fd(&fd);
 }
 
-static int start_listening(struct gate *g, struct binding *b)
+static int start_listening_with(struct gate *g, struct binding *b, int fd)
 {
-    int fd = listen_on(b->rec.proxy_port);
-
     if (fd < 0)
         return -1;
     if (watch_start(g, &b->watch, fd, EPOLLIN, relay_accept) == 0)
         return 0;
     close(fd);
     return -1;
+}
+
+static int start_listening(struct gate *g, struct binding *b)
+{
+    return start_listening_with(g, b, listen_on(b->rec.proxy_port));
 }
 
 void binding_pause(struct gate *g, struct binding *b)
@@ -135,15 +150,36 @@ static bool is_alive(const struct gate *g, const struct binding *b)
     return state_find_id(g->state, b->rec.tenant, b->rec.id, &index, &info);
 }
 
+/*
+ * A sandbox that is too old to be reused lives on to its full time while its project has another
+ * one. New requests go there, and so do new connections; what is connected stays where it is.
+ */
+void binding_follow(struct gate *g, struct binding *b)
+{
+    struct box_info old, now;
+    uint32_t index;
+
+    if (g->superseded || !state_find_id(g->state, b->rec.tenant, b->rec.id, &index, &old) ||
+        old.state != BOX_AGEING ||
+        !state_find_project(g->state, b->rec.tenant, b->rec.project, &index, &now))
+        return;
+    memcpy(b->rec.id, now.id, sizeof(b->rec.id));
+    store(g, b, true);
+    log_event(LOG_LEVEL_INFO, "port bound to the project's next sandbox",
+              LOG_S("sandbox", b->rec.id), LOG_N("port", b->rec.port),
+              LOG_N("proxy_port", b->rec.proxy_port));
+}
+
 static void drop(struct gate *g, struct binding *b)
 {
-    store(b, false);
+    store(g, b, false);
     relays_close_of(g, b);
     watch_stop(g, &b->watch);
     LIST_REMOVE(b, link);
     g->binding_count--;
-    log_event(LOG_LEVEL_INFO, "port unbound", LOG_S("sandbox", b->rec.id),
-              LOG_N("port", b->rec.port), LOG_N("proxy_port", b->rec.proxy_port));
+    if (!g->superseded)
+        log_event(LOG_LEVEL_INFO, "port unbound", LOG_S("sandbox", b->rec.id),
+                  LOG_N("port", b->rec.port), LOG_N("proxy_port", b->rec.proxy_port));
     free(b);
 }
 
@@ -174,7 +210,7 @@ int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_prox
                  struct cove_err *e)
 {
     struct binding *b = bindings_find(g, ask->tenant, ask->project);
-    struct binding_record rec = { .port = ask->port };
+    struct binding_record rec = { .port = ask->port, .serial = ++g->serial };
 
     if (b && is_alive(g, b))
         return cove_fail(e, COVE_CONFLICT, "%u", b->rec.port);
@@ -192,7 +228,7 @@ int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_prox
         drop(g, b);
         return -1;
     }
-    store(b, true);
+    store(g, b, true);
     log_event(LOG_LEVEL_INFO, "port bound", LOG_S("sandbox", b->rec.id), LOG_N("port", b->rec.port),
               LOG_N("proxy_port", b->rec.proxy_port));
     *ret_proxy_port = b->rec.proxy_port;
@@ -200,9 +236,11 @@ int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_prox
 }
 
 /* What an earlier gate had. A port that is not free yet is tried again at each sweep. */
-int bindings_load(struct gate *g, struct cove_err *e)
+int bindings_load(struct gate *g, int before, struct cove_err *e)
 {
     struct binding_record rec;
+
+    g->serial = (uint32_t)clock_boot_ms(); /* above all that were given before */
 
     for (uint32_t slot = 0; slot < MAX_BINDINGS; slot++) {
         struct binding *b;
@@ -214,9 +252,18 @@ int bindings_load(struct gate *g, struct cove_err *e)
         b = insert(g, &rec, slot);
         if (!b)
             return cove_fail(e, COVE_INTERNAL, "out of memory");
-        start_listening(g, b);
+        if (start_listening_with(g, b, succession_listener(before, b)) < 0)
+            start_listening(g, b);
     }
     return 0;
+}
+
+void bindings_unlisten(struct gate *g)
+{
+    struct binding *b;
+
+    LIST_FOREACH(b, &g->bindings, link)
+    watch_stop(g, &b->watch);
 }
 
 void bindings_sweep(struct gate *g)
@@ -226,9 +273,10 @@ void bindings_sweep(struct gate *g)
     while (b) {
         struct binding *next = LIST_NEXT(b, link);
 
-        if (!is_alive(g, b))
+        binding_follow(g, b);
+        if (!is_alive(g, b) || (g->superseded && !is_stored(b)))
             drop(g, b);
-        else if (b->watch.fd < 0)
+        else if (b->watch.fd < 0 && !g->superseded)
             start_listening(g, b);
         else
             binding_pause(g, b); /* room may have come from connections of another binding */

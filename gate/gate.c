@@ -7,8 +7,8 @@
  *
  * Workers ask on <run_dir>/gate.sock (fd 0): bind, unbind. One thread, one epoll loop, nothing in
  * it waits. What is bound stands in a file that the keeper opened (fd 1), so a gate that died is
- * replaced by one that listens on the same ports. When the keeper dies the gate ends too: the next
- * keeper starts another at once.
+ * replaced by one that listens on the same ports. When the keeper dies the gate goes on until the
+ * next one's gate has taken over, and then until its last connection ends (succession.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -104,11 +104,15 @@ static const struct {
 } calls[] = {
     { GATE_BIND, on_bind },
     { GATE_UNBIND, on_unbind },
+    { GATE_SUCCEED, on_succeed }, /* by another gate */
+    { GATE_LISTENER, on_listener },
 };
 
 static const struct msg_rule taken[] = {
     { GATE_BIND, sizeof(struct gate_bind), 0, 0, 0 },
     { GATE_UNBIND, sizeof(struct gate_unbind), 0, 0, 0 },
+    { GATE_SUCCEED, 0, 0, 0, 0 },
+    { GATE_LISTENER, sizeof(struct gate_listener), 0, 0, 0 },
     { 0 },
 };
 
@@ -126,6 +130,8 @@ static void asker_ready(struct gate *g, struct watch *w, uint32_t events)
     if (rc != 1) {
         watch_stop(g, w);
         free(a);
+        if (g->superseded)
+            bindings_unlisten(g); /* what our successor has not taken it will open itself */
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
@@ -146,12 +152,12 @@ static void control_ready(struct gate *g, struct watch *w, uint32_t events)
     }
 }
 
-/* The keeper says nothing: that it is gone is all there is to hear. */
+/* The keeper says nothing any more: that it is gone is all there is to hear. */
 static void keeper_ready(struct gate *g, struct watch *w, uint32_t events)
 {
-    (void)w;
     (void)events;
     g->orphaned = true;
+    watch_stop(g, w);
 }
 
 /* ------------------------------------------------------------------ main */
@@ -168,6 +174,7 @@ static void setup_limits(void)
 
 static int setup(struct gate *g, struct cove_err *e)
 {
+    AUTO_CLOSE int before = -1;
     char path[128];
 
     if (pread(FD_CONFIG, &g->config, sizeof(g->config), 0) != sizeof(g->config))
@@ -179,20 +186,28 @@ static int setup(struct gate *g, struct cove_err *e)
     snprintf(path, sizeof(path), "%s/state", g->config.run_dir);
     if (state_attach(path, &g->state, e) < 0)
         return -1;
+    before = succession_begin(FD_KEEPER);
     g->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (g->epoll < 0 || watch_start(g, &g->control, FD_CONTROL, EPOLLIN, control_ready) < 0 ||
         watch_start(g, &g->keeper, FD_KEEPER, EPOLLIN, keeper_ready) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    return bindings_load(g, e);
+    return bindings_load(g, before, e);
+}
+
+/* Is there anything left to do, or anybody who could ask for it? */
+static bool is_needed(const struct gate *g)
+{
+    return !g->orphaned || g->relay_count > 0 || (g->binding_count > 0 && !g->superseded);
 }
 
 static void serve(struct gate *g)
 {
     uint64_t sweep_at = 0;
 
-    while (!g->orphaned) {
+    while (is_needed(g)) {
+        int sweep_ms = g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS;
         struct epoll_event events[64];
-        int n = epoll_wait(g->epoll, events, ARRAY_SIZE(events), SWEEP_MS);
+        int n = epoll_wait(g->epoll, events, ARRAY_SIZE(events), sweep_ms);
 
         for (int i = 0; i < n; i++) {
             struct watch *w = events[i].data.ptr;
@@ -201,7 +216,7 @@ static void serve(struct gate *g)
                 w->ready(g, w, events[i].events);
         }
         if (clock_boot_ms() >= sweep_at) {
-            sweep_at = clock_boot_ms() + SWEEP_MS;
+            sweep_at = clock_boot_ms() + (uint64_t)sweep_ms;
             bindings_sweep(g);
             relays_expire(g);
         }

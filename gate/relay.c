@@ -35,6 +35,7 @@ struct direction {
 struct relay {
     LIST_ENTRY(relay) link;
     struct binding *binding;
+    char id[24]; /* of the sandbox: the binding may move on to another */
     struct watch side[2];
     struct watch asking; /* the control connection, until init has answered */
     struct direction way[2];
@@ -100,12 +101,16 @@ void relays_expire(struct gate *g)
 {
     struct relay *r = LIST_FIRST(&g->relays);
     uint64_t now = clock_boot_ms();
+    struct box_info info;
+    uint32_t index;
 
     while (r) {
         struct relay *next = LIST_NEXT(r, link);
 
         if (r->asking.fd >= 0 && now >= r->deadline_ms)
             refuse(g, r, "the sandbox does not answer");
+        else if (!state_find_id(g->state, r->binding->rec.tenant, r->id, &index, &info))
+            close_relay(g, r);
         r = next;
     }
 }
@@ -255,8 +260,7 @@ static int ask_box(struct gate *g, struct relay *r)
     struct box_connect ask = { .port = r->binding->rec.port };
     AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/boxes/%s", g->config.run_dir,
-             r->binding->rec.id);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/boxes/%s", g->config.run_dir, r->id);
     if (sock < 0 || connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
         msg_send(sock, BOX_CONNECT, 1, &ask, sizeof(ask), NULL, 0, NULL, 0,
                  MSG_DONTWAIT | MSG_NOSIGNAL, NULL) < 0 ||
@@ -288,6 +292,8 @@ void relay_accept(struct gate *g, struct watch *listener, uint32_t events)
         .way = { { .pipe = { -1, -1 } }, { .pipe = { -1, -1 } } },
         .deadline_ms = clock_boot_ms() + CONNECT_MS,
     };
+    binding_follow(g, b);
+    memcpy(r->id, b->rec.id, sizeof(r->id));
     LIST_INSERT_HEAD(&g->relays, r, link);
     g->relay_count++;
     if (ask_box(g, r) < 0)

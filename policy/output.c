@@ -1,6 +1,6 @@
 /*
- * What a command prints, when that is certain: `echo rm -rf / | sh`, `$(printf rm) -rf /`. A handful
- * of programs whose output is in their arguments or their input; NULL for all others.
+ * What a command prints, when that is certain: `echo rm -rf / | sh`, `$(printf rm) -rf /`. A
+ * handful of programs whose output is in their arguments or their input; NULL for all others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -191,9 +191,9 @@ static const struct {
     const char *name;
     bool (*print)(struct printer *p);
 } programs[] = {
-    { "echo", print_echo },     { "printf", print_printf },   { "cat", print_cat },
-    { "tee", print_input },   { "which", print_which },
-    { "true", print_nothing },  { "command", print_command }, { ":", print_nothing },
+    { "echo", print_echo },       { "printf", print_printf }, { "cat", print_cat },
+    { "tee", print_input },       { "which", print_which },   { "true", print_nothing },
+    { "command", print_command }, { ":", print_nothing },
 };
 
 char *output_of(struct lex *l, size_t first, size_t last, const char *input)

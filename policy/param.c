@@ -1,6 +1,6 @@
 /*
- * Parameters: $x, ${x:-word}, "${a[@]}", $1. What is known (vars.c) is put in the word's place, split
- * as the shell would split it; what is not known stays as it is written.
+ * Parameters: $x, ${x:-word}, "${a[@]}", $1. What is known (vars.c) is put in the word's place,
+ * split as the shell would split it; what is not known stays as it is written.
  */
 #include <ctype.h>
 #include <stdlib.h>

@@ -127,7 +127,7 @@ static bool is_one_of(const char *w, const char *const list[])
 /* find ... -exec COMMAND ;   each of them, and what find was asked is no command itself. */
 static size_t open_find(struct lex *l, const struct prefix *p, const struct command *c)
 {
-    static const char *const starts[] = { "-exec", "-execdir",     "-ok", "-okdir", "-x",
+    static const char *const starts[] = { "-exec", "-execdir",     "-ok",    "-okdir", "-x",
                                           "-X",    "--exec-batch", "--exec", NULL };
 
     (void)p;

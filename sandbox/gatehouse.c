@@ -20,6 +20,16 @@
 
 enum { RESTART_PAUSE_MS = 500, QUICK_DEATH_MS = 2000 };
 
+/* A gate that an earlier keeper left behind has connections, and ports that it listens on. */
+static int find_before(const struct sockaddr_un *addr)
+{
+    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    if (sock < 0 || connect(sock, (const struct sockaddr *)addr, sizeof(*addr)) < 0)
+        return -1;
+    return take_fd(&sock);
+}
+
 int gate_listen(struct keeper *k, struct cove_err *e)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -30,6 +40,7 @@ int gate_listen(struct keeper *k, struct cove_err *e)
     if (k->gate_file < 0)
         return cove_fail_errno(e, COVE_INVALID, "%s", path);
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/gate.sock", k->config.run_dir);
+    k->gate_before = find_before(&addr);
     unlink(addr.sun_path);
     k->gate_listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (k->gate_listen < 0 || bind(k->gate_listen, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
@@ -60,6 +71,9 @@ int gate_start(struct keeper *k, struct cove_err *e)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "gate");
+    msg_send(pair[0], GATE_BEFORE, 0, NULL, 0, NULL, 0, &k->gate_before, k->gate_before >= 0, 0,
+             NULL);
+    k->gate_before = cove_close(k->gate_before);
     pid = fork();
     if (pid == 0)
         become_gate(k, config_fd, pair[1]);
@@ -69,7 +83,7 @@ int gate_start(struct keeper *k, struct cove_err *e)
         return cove_fail_errno(e, COVE_INTERNAL, "fork");
     }
     k->gate_sock =
-        pair[0]; /* nothing is said on it: that it closes tells the gate that we are gone */
+        pair[0]; /* nothing more is said on it: that it closes tells the gate that we are gone */
     return workers_watch(k, &k->gate, pid, SRC_GATE, 0, e);
 }
 

@@ -95,7 +95,7 @@ struct keeper {
     int judge_sock;
     struct worker auth; /* asks PAM; only while pam_service is set */
     struct worker gate; /* carries TCP traffic to ports of sandboxes */
-    int gate_exe, gate_sock, gate_listen, gate_file;
+    int gate_exe, gate_sock, gate_listen, gate_file, gate_before;
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */
     struct client *clients;
@@ -171,7 +171,7 @@ int workers_listen(struct keeper *k, struct cove_err *e);
 void workers_start(struct keeper *k); /* as many as configured are up or coming up */
 void workers_drain_all(struct keeper *k);
 void workers_on_exit(struct keeper *k, uint32_t index);
-void workers_stop(struct keeper *k, bool leave_judge); /* drain, then kill what is left */
+void workers_stop(struct keeper *k, bool leave_rest); /* drain, then kill what is left */
 void workers_on_judge_exit(struct keeper *k);
 void workers_tell_judge(struct keeper *k, uint32_t box);
 /* For programs of ours beside the workers; in the child: in[] become its descriptors 0, 1, 3 and 4.

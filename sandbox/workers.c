@@ -340,9 +340,10 @@ static bool any_running(struct keeper *k)
 
 /*
  * Sandboxes die first (the caller sees to it), so that requests end by themselves. When they are
- * left to a successor, so is the judge: what runs in them goes on calling execve.
+ * left to a successor, so are the judge and the gate: what runs in them goes on calling execve, and
+ * talks to those who are connected.
  */
-void workers_stop(struct keeper *k, bool leave_judge)
+void workers_stop(struct keeper *k, bool leave_rest)
 {
     uint64_t until = clock_boot_ms() + DRAIN_MS;
 
@@ -355,8 +356,9 @@ void workers_stop(struct keeper *k, bool leave_judge)
             pidfd_send_signal(k->workers[i].pidfd, SIGKILL, NULL, 0);
     while (any_running(k))
         poll(NULL, 0, 5);
-    gate_stop(k);
-    if (k->judge.pid && !leave_judge) {
+    if (!leave_rest)
+        gate_stop(k);
+    if (k->judge.pid && !leave_rest) {
         pidfd_send_signal(k->judge.pidfd, SIGKILL, NULL, 0);
         end_judge(k);
     }

@@ -99,6 +99,11 @@ enum msg_type {
                         message */
     GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE; having none is fine */
     GATE_BOUND,      /* struct gate_bound */
+    /* keeper to gate, once at its start: a connection to the gate before it, if there is one */
+    GATE_BEFORE,
+    /* gate to the one before it, whose keeper is gone: take over. -> MSG_DONE */
+    GATE_SUCCEED,
+    GATE_LISTENER, /* struct gate_listener -> MSG_DONE with the socket, which is the asker's now */
 
     /* --- worker to cove-auth, one question a connection --- */
     AUTH_ASK = 600, /* tail: user, password, address of the client -> AUTH_VERDICT */
@@ -349,6 +354,10 @@ struct gate_bind {
 struct gate_unbind {
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
+};
+
+struct gate_listener {
+    uint32_t slot, serial; /* of the binding, in the file that both know */
 };
 
 struct gate_bound {

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cove import free_port, read, wait_for
+from cove import alive, free_port, read, wait_for
 from executor import Executor
 
 ECHO = r"""
@@ -199,3 +199,77 @@ def test_a_killed_gate_is_replaced_and_listens_again(box):
         except ConnectionError:
             return False
     wait_for(echoes, 10, "the same port")
+
+
+@pytest.mark.parametrize("signo", [signal.SIGQUIT, signal.SIGKILL])
+def test_connections_live_through_a_restart_of_the_server(box, signo):
+    """Before, without and after: what is connected stays so, and the port is never closed. Unbinding ends all of it."""
+    def echo(s, data):
+        s.sendall(data)
+        return s.recv(len(data), socket.MSG_WAITALL) == data
+
+    server = box.server
+    box.ok("/bind_port", port="7000")
+    gate, = server.titles("cove: gate")
+    keeper = server.keeper_pid
+    with connect(proxy_port(box)) as before:
+        assert echo(before, b"before")
+        os.kill(keeper, signo)
+        wait_for(lambda: not alive(keeper), 15, "the keeper's end")
+        with connect(proxy_port(box)) as between:
+            assert echo(between, b"between") and echo(before, b"still there")
+            server.up()
+            wait_for(lambda: len(server.titles("cove: gate")) == 2, 10, "the next gate")
+            with connect(proxy_port(box)) as after:
+                assert echo(after, b"after") and echo(between, b"still there") and echo(before, b"still there")
+                assert box.post("/bind_port", port="7000").json["current_port"] == "7000"
+                box.request("POST", "/unbind_port")
+                for s in (before, between, after):
+                    with contextlib.suppress(ConnectionResetError):
+                        assert s.recv(1) == b""
+    wait_for(lambda: gate not in server.titles("cove: gate"), 5, "the old gate's end")
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy_port(box))
+
+
+NAMED = r"""
+import socket, sys, threading
+s = socket.socket(); s.bind(("127.0.0.1", 7000)); s.listen(64)
+def serve(c):
+    while c.recv(100): c.sendall(sys.argv[1].encode())
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+"""
+
+
+def test_a_binding_follows_its_project_to_the_next_sandbox(make_server):
+    """When a sandbox is too old for new requests it is so for new connections; those it has go on until its end."""
+    box = Executor(make_server(proxy_port=free_port(), reuse="4s", lifetime="12s"), "default")
+
+    def serve(name):
+        box.ok("/write_file", path="/tmp/named.py", content=NAMED)
+        box.start(f"python3 /tmp/named.py {name}")
+
+    def answer(s):
+        s.sendall(b"?")
+        return s.recv(100).decode()
+
+    def asked():
+        with contextlib.suppress(OSError), connect(proxy_port(box)) as s:
+            return answer(s)
+
+    serve("first")
+    box.ok("/bind_port", port="7000")
+    wait_for(lambda: asked() == "first", 4, "the first server")
+    with connect(proxy_port(box)) as kept:
+        assert answer(kept) == "first"
+        wait_for(lambda: box.sh("ls /tmp") == "", 8, "the next sandbox")
+        serve("second")
+        wait_for(lambda: asked() == "second", 5, "the second server")
+        assert answer(kept) == "first"
+        reply = box.post("/bind_port", port="7001")
+        assert reply.status == 409 and reply.json["current_port"] == "7000"
+        with contextlib.suppress(ConnectionResetError):
+            while kept.recv(100):  # ends with the first sandbox
+                pass
+    assert asked() == "second"
