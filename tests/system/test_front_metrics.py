@@ -1,11 +1,13 @@
 """/metrics: a strict reading of Prometheus' text format, and whether the figures are true."""
 import http.client
+import os
 import re
 import shutil
 import subprocess
 
 import pytest
 
+from cove import TOP
 from test_front_keys import becomes, create
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -64,9 +66,10 @@ def test_the_format_is_right(instance):
     status, kind, text = fetch(instance)
     assert status == 200 and kind.startswith("text/plain; version=0.0.4")
     check_histogram(parse(text), "cove_request_duration_seconds")
-    if shutil.which("promtool"):
-        done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
-        assert done.returncode == 0, done
+    promtool = shutil.which("promtool", path=f"{TOP}/.cove/tools:{os.environ['PATH']}")
+    if promtool:  # `./quickstart test` fetches it; without a mirror the reading above is what there is
+        done = subprocess.run([promtool, "check", "metrics"], input=text, text=True, capture_output=True)
+        assert done.returncode == 0 and not done.stderr, done
 
 
 def test_the_figures_are_true(make_server):

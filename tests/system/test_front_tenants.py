@@ -1,4 +1,5 @@
 """Tenants are walled off from each other, and a key from what it was not made for, on every route there is."""
+import glob
 import re
 
 import pytest
@@ -6,7 +7,8 @@ import pytest
 from cove import TOP, read
 from test_front_keys import becomes, create
 
-# A body for every route; a route that is missing here fails the test below.
+# A body for every route of every dialect; a route that is missing here fails the test below.
+EXECUTE = {"projectId": "shared", "commands": ["cat /workspace/secret; echo ran"]}
 BODIES = {
     "/run": {"cmd": "cat /workspace/secret; echo ran"}, "/run_streaming": {"cmd": "cat /workspace/secret; echo ran"},
     "/write_file": {"path": "/workspace/secret", "content": "x"}, "/read_file": {"path": "/workspace/secret"},
@@ -15,22 +17,39 @@ BODIES = {
     "/bind_port": {"port": 8000}, "/unbind_port": {}, "/start_process": {"cmd": "sleep 5"}, "/list_processes": None,
     "/kill_process": {"id": "x"}, "/process_logs_streaming": {"id": "x"}, "/signal_process": {"id": "x", "signal": "TERM"},
     "/process_stdin": {"id": "x", "data": "x"}, "/remove_process": {"id": "x"},
+    "/**/execute": EXECUTE, "/**/cleanup": {"projectId": "shared"}, "/": {**EXECUTE, "action": "execute"},
+    "/worker": {**EXECUTE, "action": "cleanup"},
 }
+# Where the project is in the body and another tenant's name for it is simply a project of its own.
+OF_EXECUTE = {"/**/execute", "/**/cleanup", "/", "/worker"}
 
 
-def routes():
-    text = read(f"{TOP}/fcgi/dialects/executor.c")
-    return re.findall(r'\{ ([A-Z |]+), "(/\w+)"', text)
+def tables():
+    """{file: its rows (methods, pattern, flags)} of every table of routes in the tree."""
+    found = {}
+    for path in glob.glob(f"{TOP}/fcgi/**/*.c", recursive=True):
+        for rows in re.findall(r"static const struct route \w+\[\] = \{(.*?)\n\};", read(path), re.S):
+            found.setdefault(path, []).extend(re.findall(r'\{ ([A-Z |]+), "([^"]*)", \w+, ([^}]*?) \}', rows))
+    return found
+
+
+def routes(*, of_execute=True):
+    return [(methods, path) for rows in tables().values() for methods, path, flags in rows
+            if "ROUTE_OPEN" not in flags and (of_execute or path not in OF_EXECUTE)]
 
 
 def test_every_route_is_tried():
     assert {path for _, path in routes()} == set(BODIES)
+    dialects = sum(len(re.findall(r"^    \.routes = ", read(path), re.M)) for path in glob.glob(f"{TOP}/fcgi/**/*.c", recursive=True))
+    assert len(tables()) == dialects, "each dialect's table was found and read"
+    for path, rows in tables().items():
+        assert len(rows) == len(re.findall(r"^    \{ (?:GET|POST|PUT|DELETE|PATCH)", read(path), re.M)), path
 
 
 def call(server, methods, path, key, headers):
     method = "POST" if "POST" in methods else methods.split(" | ")[0]
     query = "?path=/workspace/secret" if path == "/raw_file" else ""
-    return server.request(method, path + query, BODIES[path], key=key, headers=headers)
+    return server.request(method, path.replace("/**", "") + query, BODIES[path], key=key, headers=headers)
 
 
 @pytest.fixture
@@ -55,15 +74,27 @@ def test_no_route_shows_or_changes_another_tenants_sandbox(two):
     server.cleanup("shared", key=other)
 
 
+def test_an_id_of_another_tenant_is_not_there_by_any_name(two):
+    """404 for what is not yours, the same as for what does not exist: ids cannot be tried out."""
+    server, sandbox, other = two
+    for methods, path in routes(of_execute=False):
+        theirs = call(server, methods, path, other, {"Host": f"8080-{sandbox}.cove.localhost"})
+        nobodys = call(server, methods, path, other, {"Host": f"8080-{'a' * 20}.cove.localhost"})
+        assert theirs.status == nobodys.status, (path, theirs, nobodys)
+        assert theirs.body.replace(sandbox.encode(), b"") == nobodys.body.replace(b"a" * 20, b""), path
+
+
 def test_a_key_for_one_project_reaches_no_other_by_any_route_or_name(two):
     server, sandbox, _ = two
     key = create(server, "default", "--projects", "own-*")
     becomes(server, key, 200, "own-1")
-    for methods, path in routes():
+    for methods, path in routes(of_execute=False):
         for headers in ({"X-Project-Id": "shared"}, {"Host": f"8080-{sandbox}.cove.localhost"}):
             reply = call(server, methods, path, key, headers)
             assert reply.status in (400, 403, 404), (path, headers, reply)
             assert b"tenant-secret" not in reply.body
+    for path in OF_EXECUTE:
+        assert call(server, "POST", path, key, {}).status == 403, path
     assert server.run("shared", "cat /workspace/secret") == "tenant-secret\n"
 
 
@@ -71,8 +102,12 @@ def test_a_key_for_one_dialect_does_not_open_another(two):
     server, _, _ = two
     key = create(server, "default", "--dialects", "execute")
     becomes(server, key, 200, "d")
-    for methods, path in routes():
+    for methods, path in routes(of_execute=False):
         assert call(server, methods, path, key, {}).status == 403, path
+    key = create(server, "default", "--dialects", "executor")
+    becomes(server, key, 403, "d")
+    for path in OF_EXECUTE:
+        assert call(server, "POST", path, key, {}).status == 403, path
 
 
 def test_background_processes_have_a_quota(make_server):

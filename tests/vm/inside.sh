@@ -219,7 +219,7 @@ exec_policy_denies() {
 }
 
 start_counter() {
-    execute counter 'i=0; while :; do i=$((i+1)); echo $i >/workspace/i; sleep 0.2; done >/dev/null 2>&1 & echo' | field .sandboxId >$BOOK/counter
+    execute counter 'i=0; while :; do i=$((i+1)); echo $i >/workspace/j; mv /workspace/j /workspace/i; sleep 0.2; done >/dev/null 2>&1 & echo' | field .sandboxId >$BOOK/counter
     wait_until 10 counter_moves
 }
 
