@@ -15,6 +15,7 @@
 
 struct lint {
     const struct policy *p;
+    const char *const *dialects; /* NULL: not known */
     char what[200];
 };
 
@@ -66,7 +67,8 @@ static bool is_slow_with(const struct rule *r, const char *prefix, const char *p
 /* Attacks are made of the pattern's own characters, alone and by neighbours, and of common ones. */
 static bool is_slow(const struct rule *r)
 {
-    static const char *const common[] = { "a", "0", " ", "/", "-", "a ", " a", "/a", "=" };
+    static const char *const common[] = { "a", "0", " ",  "/", "-", "a ", " a", "/a", "=",
+                                          ",", ".", "a,", ";", "|", "\"", ":",  "_" };
     char prefix[PREFIX_MAX];
 
     leading_text(r->pattern, prefix, sizeof(prefix));
@@ -96,7 +98,8 @@ static bool is_contradiction(const char *pattern)
             c += strcspn(c, "]");
             if (*c == '\0')
                 return false;
-        } else if (*c == '$' && isalnum((unsigned char)c[1]) && !is_repetition(c[2])) {
+        } else if (*c == '$' && (isalnum((unsigned char)c[1]) || c[1] == '^') &&
+                   !is_repetition(c[2])) {
             return true;
         } else if (*c == '^' && c > pattern && isalnum((unsigned char)c[-1])) {
             return !strpbrk(pattern, "|"); /* an option before the ^ would be legal */
@@ -107,12 +110,58 @@ static bool is_contradiction(const char *pattern)
 
 /* --- one rule -------------------------------------------------------------------------------- */
 
+/* Commands that have nothing in common but that they are commands. */
 static bool matches_everything(struct lint *l, const struct rule *r)
 {
-    if (!regex_matches_empty(r->regex))
-        return false;
-    snprintf(l->what, sizeof(l->what), "matches everything, also the empty text");
-    return true;
+    static const char *const any[] = { "ls -l", "npm install", "x", "Make_2", "[ 1 = 1 ]" };
+    struct matcher *m = matcher_new();
+    bool all = m != NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(any) && all; i++)
+        all = matcher_run(m, r->regex, any[i], strlen(any[i])) == MATCH_YES;
+    matcher_free(m);
+    if (all)
+        snprintf(l->what, sizeof(l->what), "matches everything: %s",
+                 r->allow ? "it lifts the rule altogether" : "no command gets past it");
+    return all;
+}
+
+/* The first of these signs that each match must contain: outside of groups and classes, and not
+ * optional; '\0' if there is none. */
+static char required_sign(const char *pattern, const char *signs)
+{
+    int depth = 0;
+    char found = '\0';
+
+    for (const char *c = pattern; *c; c++) {
+        bool escaped = *c == '\\' && c[1];
+
+        if (*c == '[') {
+            c += strcspn(c, "]");
+            if (*c == '\0')
+                break;
+            continue;
+        }
+        if (*c == '|' && depth == 0)
+            return '\0'; /* this or that */
+        c += escaped;
+        if (!escaped && (*c == '(' || *c == ')'))
+            depth += *c == '(' ? 1 : -1;
+        else if (depth == 0 && !found && strchr(signs, *c) && (*c == '|' ? escaped : true) &&
+                 (c[1] == '+' || !is_repetition(c[1])))
+            found = *c;
+    }
+    return found;
+}
+
+/* Signs that words never hold, because the shell takes them away before. */
+static const char *eaten_by_the_shell(const char *pattern)
+{
+    if (required_sign(pattern, "|;&"))
+        return "commands are cut apart at | ; and &, only a raw rule sees these";
+    if (required_sign(pattern, "'\""))
+        return "quotes were taken away, only a raw rule sees them";
+    return NULL;
 }
 
 static bool never_matches(struct lint *l, const struct rule *r)
@@ -121,6 +170,8 @@ static bool never_matches(struct lint *l, const struct rule *r)
 
     if (is_contradiction(p))
         why = "something must come before a ^ or behind a $";
+    else if (strstr(p, "(?!)") || strstr(p, "(*F"))
+        why = "a part of it fails always";
     else if (r->form == POLICY_FORM_WORDS &&
              (strncmp(p, "^/", 2) == 0 || strncmp(p, "^\\/", 3) == 0))
         why = "words begin with the program's name, without its folder";
@@ -128,6 +179,8 @@ static bool never_matches(struct lint *l, const struct rule *r)
         why = "words are joined by one blank";
     else if (r->form == POLICY_FORM_WORDS && (strstr(p, "\\n") || strstr(p, "\\t")))
         why = "words hold no newlines and tabs, they became blanks";
+    else if (r->form == POLICY_FORM_WORDS)
+        why = eaten_by_the_shell(p);
     if (!why)
         return false;
     snprintf(l->what, sizeof(l->what), "can never match: %s", why);
@@ -143,19 +196,54 @@ static bool runs_for_long(struct lint *l, const struct rule *r)
     return true;
 }
 
+static bool ever_hold_together(const struct lint *l, const struct rule *a, const struct rule *b);
+
 static bool excepts_nothing(struct lint *l, const struct rule *r)
 {
+    bool elsewhere = false;
+
     if (!r->allow || strcmp(r->name, "*") == 0)
         return false;
     for (size_t i = 0; i < l->p->rule_count; i++) {
         const struct rule *other = &l->p->rules[i];
 
-        if (!other->allow && other->form == r->form && strcmp(other->name, r->name) == 0)
+        if (other->allow || other->form != r->form || strcmp(other->name, r->name) != 0)
+            continue;
+        if (ever_hold_together(l, other, r))
             return false;
+        elsewhere = true;
     }
-    snprintf(l->what, sizeof(l->what), "an exception to a rule that is not there (or not %s)",
+    snprintf(l->what, sizeof(l->what),
+             elsewhere ? "an exception to a rule that does not hold for the same dialects"
+                       : "an exception to a rule that is not there (or not %s)",
              policy_form_name(r->form));
     return true;
+}
+
+/* allow x /^rm -rf build/ lifts the rule for `rm -rf build /etc` as well. */
+static bool excepts_too_much(struct lint *l, const struct rule *r)
+{
+    size_t len = strlen(r->pattern);
+    bool open_end = r->pattern[len - 1] != '$' || (len > 1 && r->pattern[len - 2] == '\\');
+
+    if (!r->allow || r->form != POLICY_FORM_WORDS || (!open_end && r->pattern[0] == '^'))
+        return false;
+    snprintf(l->what, sizeof(l->what),
+             "an exception that does not %s also lifts the rule for other words beside these",
+             open_end ? "end with $" : "begin with ^");
+    return true;
+}
+
+static bool ever_hold_together(const struct lint *l, const struct rule *a, const struct rule *b)
+{
+    for (const char *const *d = l->dialects; d && *d; d++) {
+        struct policy_query q = { .dialect = *d };
+
+        if (scope_holds_dialect(&l->p->sections[a->section].scope, &q) &&
+            scope_holds_dialect(&l->p->sections[b->section].scope, &q))
+            return true;
+    }
+    return !l->dialects;
 }
 
 /* --- two rules ------------------------------------------------------------------------------- */
@@ -175,13 +263,30 @@ static bool is_closed(const char *pattern, size_t len)
     return open == 0 && pattern[len - 1] != '$' && pattern[len - 1] != '\\';
 }
 
-/* Is everything that b matches surely matched by a? Only if b is a and more. */
+static bool is_plain_text(const char *pattern)
+{
+    return !strpbrk(pattern, "\\^$.[]|()*+?{}");
+}
+
+static bool must_contain(const char *pattern, const char *text)
+{
+    char literal[256];
+
+    prefilter_literal(pattern, literal, sizeof(literal));
+    return strstr(literal, text);
+}
+
+/* Is everything that b matches surely matched by a? Only if b is a and more, or a is a piece of it.
+ */
 static bool pattern_covers(const struct rule *a, const struct rule *b)
 {
     size_t len = strlen(a->pattern);
 
-    if (a->form != b->form || a->caseless != b->caseless ||
-        strncmp(a->pattern, b->pattern, len) != 0)
+    if (a->form != b->form || (b->caseless && !a->caseless))
+        return false;
+    if (is_plain_text(a->pattern) && !b->caseless && must_contain(b->pattern, a->pattern))
+        return true;
+    if (strncmp(a->pattern, b->pattern, len) != 0)
         return false;
     if (b->pattern[len] == '\0')
         return true;
@@ -237,6 +342,17 @@ static bool is_known(const char *item, const char *const dialects[])
     return false;
 }
 
+static bool holds_for_somebody(const struct section *s, const char *const dialects[])
+{
+    for (; *dialects; dialects++) {
+        struct policy_query q = { .dialect = *dialects };
+
+        if (scope_holds_dialect(&s->scope, &q))
+            return true;
+    }
+    return false;
+}
+
 static size_t lint_section(struct lint *l, const struct section *s, const char *const dialects[],
                            policy_warn_fn fn, void *ctx)
 {
@@ -251,16 +367,21 @@ static size_t lint_section(struct lint *l, const struct section *s, const char *
         fn(ctx, &(struct policy_warning){ s->file, s->line, NULL, l->what });
         count++;
     }
-    return count;
+    if (count || holds_for_somebody(s, dialects))
+        return count;
+    snprintf(l->what, sizeof(l->what), "section [%.80s]: it holds for nobody", s->scope.head);
+    fn(ctx, &(struct policy_warning){ s->file, s->line, NULL, l->what });
+    return 1;
 }
 
 size_t policy_lint(const struct policy *p, const char *const dialects[], policy_warn_fn fn,
                    void *ctx)
 {
     static bool (*const looks[])(struct lint *, const struct rule *) = {
-        matches_everything, never_matches, runs_for_long, excepts_nothing, is_shadowed, has_a_twin
+        matches_everything, never_matches, runs_for_long, excepts_nothing,
+        excepts_too_much,   is_shadowed,   has_a_twin
     };
-    struct lint l = { .p = p };
+    struct lint l = { .p = p, .dialects = dialects };
     size_t count = 0;
 
     for (size_t i = 0; i < p->section_count && dialects; i++)

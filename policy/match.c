@@ -75,14 +75,6 @@ void regex_free(struct regex *r)
     free(r);
 }
 
-bool regex_matches_empty(const struct regex *r)
-{
-    uint32_t empty = 0;
-
-    pcre2_pattern_info(r->code, PCRE2_INFO_MATCHEMPTY, &empty);
-    return empty;
-}
-
 struct matcher *matcher_new(void)
 {
     struct matcher *m = calloc(1, sizeof(*m));

@@ -33,6 +33,7 @@ struct scope {
 int scope_parse(const char *head, struct scope *ret, size_t *ret_at, struct cove_err *e);
 void scope_done(struct scope *s);
 bool scope_holds(const struct scope *s, const struct policy_query *q);
+bool scope_holds_dialect(const struct scope *s, const struct policy_query *q); /* whoever it is */
 bool scope_covers(const struct scope *a, const struct scope *b); /* what holds b surely holds a */
 
 /* --- match.c: PCRE2 with bounds -------------------------------------------------------------- */
@@ -45,7 +46,6 @@ enum match { MATCH_NO, MATCH_YES, MATCH_LIMIT };
 int regex_new(const char *pattern, bool caseless, struct regex **ret, size_t *ret_at,
               struct cove_err *e);
 void regex_free(struct regex *r);
-bool regex_matches_empty(const struct regex *r);
 /* Does this text take so many steps that a longer one would never end? */
 bool regex_is_slow_on(const struct regex *r, const char *text, size_t len);
 

@@ -86,8 +86,8 @@ static void skip_group(struct literal_scan *s)
         else if (*s->at == ')')
             depth--;
         if (s->at[0] == '(' &&
-            (s->at[1] == '*' || (s->at[1] == '?' && !strchr(":=!<>|P#", s->at[2]))))
-            s->given_up = true; /* a verb, or options that change what the rest means */
+            (s->at[1] == '*' || (s->at[1] == '?' && !strchr(":=!<>|P", s->at[2]))))
+            s->given_up = true; /* a verb, a comment, or options that change what the rest means */
         s->at++;
     } while (*s->at && depth > 0);
 }
@@ -115,7 +115,7 @@ static void scan_optional(struct literal_scan *s)
         s->run_len--;
     end_run(s);
     if (*s->at == '{') { /* {2,5}; a brace that is none of these is skipped alone */
-        size_t digits = strspn(s->at + 1, "0123456789,");
+        size_t digits = strspn(s->at + 1, "0123456789, ");
 
         s->at += s->at[1 + digits] == '}' ? digits + 1 : 0;
     }

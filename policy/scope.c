@@ -127,6 +127,11 @@ bool scope_holds(const struct scope *s, const struct policy_query *q)
            list_holds(s->lists[SCOPE_TEMPLATE], q->template);
 }
 
+bool scope_holds_dialect(const struct scope *s, const struct policy_query *q)
+{
+    return list_holds(s->lists[SCOPE_DIALECT], q->dialect);
+}
+
 static bool same_list(const char *a, const char *b)
 {
     while (*a && strcmp(a, b) == 0) {
