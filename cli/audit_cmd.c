@@ -11,36 +11,56 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 
-#define DEFAULT_LOG COVE_STATEDIR "/audit.log"
-
 struct options {
-    const char *file;
+    const char *file; /* NULL: the instance's own */
+    const char *tenant, *project, *rule;
     uint64_t lines;
-    bool json;
+    bool json, all;
 };
 
 static int parse_options(int argc, char **argv, struct options *o)
 {
-    static const struct option longs[] = { { "file", required_argument, NULL, 'f' },
-                                           { "lines", required_argument, NULL, 'n' },
-                                           { "json", no_argument, NULL, 'j' },
-                                           { 0 } };
-    static struct cove_config config; /* o->file may point into it */
+    static const struct option longs[] = {
+        { "file", required_argument, NULL, 'f' },    { "lines", required_argument, NULL, 'n' },
+        { "json", no_argument, NULL, 'j' },          { "tenant", required_argument, NULL, 't' },
+        { "project", required_argument, NULL, 'p' }, { "rule", required_argument, NULL, 'r' },
+        { "all", no_argument, NULL, 'a' },           { 0 }
+    };
     struct cove_err e;
     int c;
 
-    *o = (struct options){ .file = DEFAULT_LOG, .lines = 20 };
-    if (cli_config(&config, &e) == 0 && config.audit_file[0])
-        o->file = config.audit_file;
+    *o = (struct options){ .lines = 20 };
     optind = 1;
-    while ((c = getopt_long(argc, argv, "f:n:j", longs, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "f:n:jt:p:r:a", longs, NULL)) != -1) {
         if (c == 'f')
             o->file = optarg;
         else if (c == 'j')
             o->json = true;
+        else if (c == 't')
+            o->tenant = optarg;
+        else if (c == 'p')
+            o->project = optarg;
+        else if (c == 'r')
+            o->rule = optarg;
+        else if (c == 'a')
+            o->all = true;
         else if (c != 'n' || text_parse_u64(optarg, &o->lines, &e) < 0 || o->lines > 100000)
             return -1;
     }
+    return 0;
+}
+
+/* What was said, or the instance's audit_file; config is where that lives. */
+static int find_log(struct options *o, struct cove_config *config, struct cove_err *e)
+{
+    if (o->file)
+        return 0;
+    if (cli_config(config, e) < 0)
+        return -1;
+    if (!config->audit_file[0])
+        return cove_fail(e, COVE_NOT_FOUND, "%s: audit_file is empty, so there is no audit log",
+                         cli_config_path());
+    o->file = config->audit_file;
     return 0;
 }
 
@@ -73,6 +93,7 @@ static void show_report_json(const struct audit_report *r)
 
 static int verify(int argc, char **argv)
 {
+    struct cove_config config;
     struct audit_report report;
     struct options o;
     struct cove_err e;
@@ -81,7 +102,7 @@ static int verify(int argc, char **argv)
         return cli_usage("cove audit verify [FILE] [--json]");
     if (optind < argc)
         o.file = argv[optind];
-    if (audit_verify(o.file, &report, &e) < 0)
+    if (find_log(&o, &config, &e) < 0 || audit_verify(o.file, &report, &e) < 0)
         return cli_fail(&e);
     if (o.json)
         show_report_json(&report);
@@ -113,50 +134,78 @@ static void show_line(const char *text, bool json)
     json_object_put(line);
 }
 
+/* The last lines that were asked for, in a ring of as many places. */
+struct last {
+    const struct options *o;
+    char **ring;
+    size_t seen;
+};
+
 static bool is_refusal(const char *line)
 {
     return strstr(line, "\"event\":\"refused\"") || strstr(line, "\"event\":\"exec-denied\"");
 }
 
-/* The last refusals, in a ring of as many lines as were asked for. */
-static int show_last(FILE *f, const struct options *o)
+static bool is_wanted(const struct options *o, const char *text)
 {
-    char **ring = calloc(o->lines ? o->lines : 1, sizeof(*ring)), *line = NULL;
-    size_t cap = 0, seen = 0;
+    struct json_object *line;
+    bool wanted;
 
-    while (ring && o->lines && getline(&line, &cap, f) > 0) {
-        if (!is_refusal(line))
-            continue;
-        free(ring[seen % o->lines]);
-        ring[seen++ % o->lines] = take_ptr(line);
-        cap = 0;
+    if (!o->all && !is_refusal(text))
+        return false;
+    if (!o->tenant && !o->project && !o->rule)
+        return true;
+    line = json_tokener_parse(text);
+    wanted = line && (!o->tenant || strcmp(field(line, "tenant"), o->tenant) == 0) &&
+             (!o->project || strcmp(field(line, "project"), o->project) == 0) &&
+             (!o->rule || strcmp(field(line, "rule"), o->rule) == 0);
+    json_object_put(line);
+    return wanted;
+}
+
+static bool remember(void *ctx, const char *line)
+{
+    struct last *l = ctx;
+    char **place = &l->ring[l->seen % l->o->lines];
+
+    if (!is_wanted(l->o, line))
+        return true;
+    free(*place);
+    *place = strdup(line);
+    l->seen++;
+    return *place != NULL;
+}
+
+static void show_ring(const struct last *l)
+{
+    uint64_t lines = l->o->lines;
+
+    for (size_t i = l->seen > lines ? l->seen - lines : 0; i < l->seen; i++) {
+        if (l->ring[i % lines])
+            show_line(l->ring[i % lines], l->o->json);
+        free(l->ring[i % lines]);
     }
-    for (size_t i = seen > o->lines ? seen - o->lines : 0; ring && i < seen; i++) {
-        show_line(ring[i % o->lines], o->json);
-        free(ring[i % o->lines]);
-    }
-    free(line);
-    free(ring);
-    return CLI_OK;
 }
 
 int cli_policy_log(int argc, char **argv)
 {
+    struct cove_config config;
     struct options o;
+    struct last l = { .o = &o };
     struct cove_err e;
-    FILE *f;
     int r;
 
-    if (parse_options(argc, argv, &o) < 0 || optind != argc)
-        return cli_usage("cove policy log [--file F] [-n N] [--json]");
-    f = fopen(o.file, "re");
-    if (!f) {
-        cove_fail_errno(&e, COVE_NOT_FOUND, "%s", o.file);
-        return cli_fail(&e);
-    }
-    r = show_last(f, &o);
-    fclose(f);
-    return r;
+    if (parse_options(argc, argv, &o) < 0 || optind != argc || o.lines == 0)
+        return cli_usage("cove policy log [--tenant T] [--project P] [--rule R] [--all] [-n N] "
+                         "[--file F] [--json]");
+    l.ring = calloc(o.lines, sizeof(*l.ring));
+    r = l.ring ? find_log(&o, &config, &e) : cove_fail(&e, COVE_INTERNAL, "out of memory");
+    if (r == 0)
+        r = audit_each_line(o.file, remember, &l, &e);
+    if (l.ring)
+        show_ring(&l);
+    free(l.ring);
+    return r < 0 ? cli_fail(&e) : CLI_OK;
 }
 
 static const struct cli_command commands[] = {

@@ -14,7 +14,12 @@ _cove_words() { # what may follow the words so far
     'key list') echo "--tenant --json --file" ;;
     'key rotate') echo "--grace --file --json" ;;
     'key revoke') echo "--file" ;;
-    policy) echo "check test explain diff log seccomp" ;;
+    policy) echo "check test explain diff status log seccomp" ;;
+    'policy check') echo "--strict --json" ;;
+    'policy test' | 'policy explain') echo "--dialect --tenant --template --file --cases --argv --json" ;;
+    'policy status') echo "--json" ;;
+    'policy log') echo "--tenant --project --rule --all --lines --file --json" ;;
+    'policy seccomp') echo "show diff" ;;
     audit) echo "verify" ;;
     esac
 }

@@ -25,7 +25,7 @@ static const struct cli_command commands[] = {
     { "kill", cli_kill, "SANDBOX... [--json]" },
     { "key", cli_key, "create|list|revoke|rotate ..." },
     { "token", cli_token, "SANDBOX [--json]" },
-    { "policy", cli_policy, "check|test|explain|diff|log|seccomp ..." },
+    { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ..." },
     { "audit", cli_audit, "verify [FILE] [--json]" },
     { "version", show_version, "[--json]" },
     { NULL },

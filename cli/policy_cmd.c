@@ -1,22 +1,19 @@
-/* cove policy check|test|explain|diff: the deny-list, before and while it is used. */
+/* cove policy check|test|explain: the deny-list, before and while it is used. */
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
-#include "cove/policy.h"
-
-#define DEFAULT_FILE COVE_SYSCONFDIR "/policy.conf"
-
-static const char *const dialects[] = { "execute", "executor", "e2b", "relay", "agent", NULL };
+#include "policy_cli.h"
 
 struct options {
-    const char *file;
+    const char *file; /* NULL: the instance's own */
+    const char *cases;
     struct policy_query query;
-    bool json, argv;
+    bool json, argv, strict;
 };
 
 /* Moves optind to the first word that is no option; -1 on a wrong one. */
@@ -28,12 +25,14 @@ static int parse_options(int argc, char **argv, struct options *o)
                                            { "template", required_argument, NULL, 'm' },
                                            { "json", no_argument, NULL, 'j' },
                                            { "argv", no_argument, NULL, 'a' },
+                                           { "cases", required_argument, NULL, 'c' },
+                                           { "strict", no_argument, NULL, 's' },
                                            { 0 } };
     int c;
 
-    *o = (struct options){ .file = DEFAULT_FILE };
+    *o = (struct options){ 0 };
     optind = 1;
-    while ((c = getopt_long(argc, argv, "f:d:t:m:ja", longs, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "f:d:t:m:jac:s", longs, NULL)) != -1) {
         switch (c) {
         case 'f':
             o->file = optarg;
@@ -53,21 +52,17 @@ static int parse_options(int argc, char **argv, struct options *o)
         case 'a':
             o->argv = true;
             break;
+        case 'c':
+            o->cases = optarg;
+            break;
+        case 's':
+            o->strict = true;
+            break;
         default:
             return -1;
         }
     }
     return 0;
-}
-
-static int load(const char *path, struct policy **ret, struct cove_err *e)
-{
-    AUTO_FREE char *bundle = NULL;
-    size_t len;
-
-    if (policy_bundle_read(path, &bundle, &len, e) < 0)
-        return -1;
-    return policy_compile(bundle, len, ret, e);
 }
 
 static void add_json(struct buf *b, const char *key, const char *value)
@@ -99,17 +94,44 @@ static void show_warning_json(void *ctx, const struct policy_warning *w)
     buf_add_char(b, '}');
 }
 
-static int check_json(const struct policy *p)
+/* Profiles that are not there. Without any (nothing is installed) there is nothing to compare with.
+ */
+static size_t warn_profiles(const struct policy *p, const char *file, policy_warn_fn fn, void *ctx)
 {
+    char path[PATH_MAX], what[160];
+    struct policy_choice c;
+    size_t count = 0;
+
+    if (policy_cli_profile("default", file, path, sizeof(path), NULL) < 0)
+        return 0;
+    for (size_t i = 0; policy_choice_get(p, i, &c); i++) {
+        if (policy_cli_profile(c.profile, file, path, sizeof(path), NULL) == 0)
+            continue;
+        snprintf(what, sizeof(what),
+                 "seccomp = %s: there is no such profile, coved would refuse this", c.profile);
+        fn(ctx, &(struct policy_warning){ c.file, c.line, NULL, what });
+        count++;
+    }
+    return count;
+}
+
+static size_t warn_all(const struct policy *p, const char *file, policy_warn_fn fn, void *ctx)
+{
+    return policy_lint(p, policy_cli_dialects, fn, ctx) + warn_profiles(p, file, fn, ctx);
+}
+
+static size_t check_json(const struct policy *p, const char *file)
+{
+    size_t warnings;
     struct buf b;
 
     buf_init(&b, 16 * 1024 * 1024);
     buf_addf(&b, "{\"ok\":true,\"hash\":\"%s\",\"rules\":%zu,\"warnings\":[", policy_hash(p),
              policy_rule_count(p));
-    policy_lint(p, dialects, show_warning_json, &b);
+    warnings = warn_all(p, file, show_warning_json, &b);
     printf("%s]}\n", b.data);
     buf_done(&b);
-    return CLI_OK;
+    return warnings;
 }
 
 static int fail_json(const struct cove_err *e)
@@ -129,29 +151,34 @@ static int check(int argc, char **argv)
 {
     struct policy *p = NULL;
     struct cove_err e;
+    struct cove_config config;
     struct options o;
     size_t warnings;
-    int r = CLI_OK;
 
     if (parse_options(argc, argv, &o) < 0 || argc - optind > 1)
-        return cli_usage("cove policy check [FILE] [--json]");
+        return cli_usage("cove policy check [FILE] [--strict] [--json]");
     if (optind < argc)
         o.file = argv[optind];
-    if (load(o.file, &p, &e) < 0) {
+    if (!o.file) {
+        if (cli_config(&config, &e) < 0)
+            return cli_fail(&e);
+        o.file = config.policy_file;
+    }
+    if (policy_cli_load(o.file, &p, &e) < 0) {
         if (o.json)
             return fail_json(&e);
         printf("%s\n", e.msg);
         return CLI_NO;
     }
     if (o.json) {
-        r = check_json(p);
+        warnings = check_json(p, o.file);
     } else {
-        warnings = policy_lint(p, dialects, show_warning, NULL);
+        warnings = warn_all(p, o.file, show_warning, NULL);
         printf("%s: ok, %zu rules, %zu warnings, %s\n", o.file, policy_rule_count(p), warnings,
                policy_hash(p));
     }
     policy_free(p);
-    return r;
+    return o.strict && warnings ? CLI_NO : CLI_OK;
 }
 
 /* --- test ------------------------------------------------------------------------------------ */
@@ -165,6 +192,8 @@ static void show_result(const struct options *o, const char *dialect, const stru
         buf_add_char(&b, '{');
         add_json(&b, "dialect", dialect);
         buf_addf(&b, ",\"denied\":%s", r->denied ? "true" : "false");
+        if (r->lifted[0])
+            add_json(&b, "lifted", r->lifted);
         if (r->denied) {
             add_json(&b, "rule", r->rule);
             add_json(&b, "form", policy_form_name(r->form));
@@ -177,7 +206,8 @@ static void show_result(const struct options *o, const char *dialect, const stru
         printf("%s: denied by rule '%s', %s form: %s\n    %s\n", dialect, r->rule,
                policy_form_name(r->form), r->matched, r->reason);
     } else {
-        printf("%s: allowed\n", dialect);
+        printf("%s: allowed%s%s%s\n", dialect, r->lifted[0] ? ", an exception lifts rule '" : "",
+               r->lifted, r->lifted[0] ? "'" : "");
     }
 }
 
@@ -203,15 +233,22 @@ static int test(int argc, char **argv)
     struct cove_err e;
     struct options o;
 
-    if (parse_options(argc, argv, &o) < 0 || optind >= argc || (!o.argv && argc - optind != 1))
-        return cli_usage("cove policy test COMMAND | --argv -- PROGRAM ARG... [--dialect D] "
-                         "[--tenant T] [--template T] [--file F] [--json]");
-    if (load(o.file, &p, &e) < 0)
+    if (parse_options(argc, argv, &o) < 0 || (o.cases ? optind < argc : optind >= argc) ||
+        (!o.argv && argc - optind > 1))
+        return cli_usage("cove policy test COMMAND | --argv -- PROGRAM ARG... | --cases FILE "
+                         "[--dialect D] [--tenant T] [--template T] [--file F] [--json]");
+    if (policy_cli_load(o.file, &p, &e) < 0)
         return cli_fail(&e);
+    if (o.cases) {
+        int r = policy_cli_cases(p, o.cases, &o.query);
+
+        policy_free(p);
+        return r;
+    }
     if (o.query.dialect)
         denied = test_dialect(p, &o, o.query.dialect, argc - optind, argv + optind);
-    for (size_t i = 0; dialects[i] && !o.query.dialect; i++)
-        denied |= test_dialect(p, &o, dialects[i], argc - optind, argv + optind);
+    for (size_t i = 0; policy_cli_dialects[i] && !o.query.dialect; i++)
+        denied |= test_dialect(p, &o, policy_cli_dialects[i], argc - optind, argv + optind);
     policy_free(p);
     return denied ? CLI_NO : CLI_OK;
 }
@@ -229,6 +266,8 @@ static void show_form(void *ctx, const char *text, size_t len, const struct poli
     if (r->denied)
         printf("       ^ denied by rule '%s', %s form: %s\n", r->rule, policy_form_name(r->form),
                r->reason);
+    else if (r->lifted[0])
+        printf("       ^ rule '%s' matches, an exception lifts it\n", r->lifted);
 }
 
 static void list_rules(const struct policy *p, const struct policy_query *q)
@@ -257,7 +296,7 @@ static int explain(int argc, char **argv)
                          "[--file F]");
     if (!o.query.dialect)
         o.query.dialect = "execute";
-    if (load(o.file, &p, &e) < 0)
+    if (policy_cli_load(o.file, &p, &e) < 0)
         return cli_fail(&e);
     printf("dialect %s: exec-time %s, seccomp profile %s, audit of %s\n", o.query.dialect,
            policy_exec_time(p, &o.query) ? "on" : "off", policy_profile(p, &o.query),
@@ -270,92 +309,15 @@ static int explain(int argc, char **argv)
     return denied ? CLI_NO : CLI_OK;
 }
 
-/* --- diff ------------------------------------------------------------------------------------ */
-
-static bool same_rule(const struct policy_rule_info *a, const struct policy_rule_info *b)
-{
-    return a->allow == b->allow && a->form == b->form && strcmp(a->name, b->name) == 0 &&
-           strcmp(a->scope, b->scope) == 0 && strcmp(a->pattern, b->pattern) == 0 &&
-           strcmp(a->reason, b->reason) == 0;
-}
-
-static bool has_rule(const struct policy *p, const struct policy_rule_info *wanted)
-{
-    struct policy_rule_info r;
-
-    for (size_t i = 0; i < policy_rule_count(p); i++) {
-        policy_rule_get(p, i, &r);
-        if (same_rule(&r, wanted))
-            return true;
-    }
-    return false;
-}
-
-/* The rules of a that b does not have. */
-static size_t show_missing(char sign, const struct policy *a, const struct policy *b)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < policy_rule_count(a); i++) {
-        struct policy_rule_info r;
-
-        policy_rule_get(a, i, &r);
-        if (has_rule(b, &r))
-            continue;
-        printf("%c [%s] %s %s %s /%s/ \"%s\"\n", sign, r.scope, r.allow ? "allow" : "deny", r.name,
-               policy_form_name(r.form), r.pattern, r.reason);
-        count++;
-    }
-    return count;
-}
-
-static size_t show_settings(const struct policy *a, const struct policy *b)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; dialects[i]; i++) {
-        struct policy_query q = { .dialect = dialects[i] };
-        bool exec_a = policy_exec_time(a, &q), exec_b = policy_exec_time(b, &q);
-
-        if (exec_a != exec_b)
-            printf("~ [%s] exec-time = %s -> %s\n", dialects[i], exec_a ? "on" : "off",
-                   exec_b ? "on" : "off");
-        if (strcmp(policy_profile(a, &q), policy_profile(b, &q)) != 0)
-            printf("~ [%s] seccomp = %s -> %s\n", dialects[i], policy_profile(a, &q),
-                   policy_profile(b, &q));
-        count += exec_a != exec_b || strcmp(policy_profile(a, &q), policy_profile(b, &q)) != 0;
-    }
-    return count;
-}
-
-static int diff(int argc, char **argv)
-{
-    struct policy *a = NULL, *b = NULL;
-    struct cove_err e;
-    size_t count = 0;
-    int r;
-
-    if (argc != 3)
-        return cli_usage("cove policy diff FILE FILE");
-    if (load(argv[1], &a, &e) < 0 || load(argv[2], &b, &e) < 0) {
-        r = cli_fail(&e);
-    } else {
-        count += show_missing('-', a, b);
-        count += show_missing('+', b, a);
-        count += show_settings(a, b);
-        r = count ? CLI_NO : CLI_OK;
-    }
-    policy_free(a);
-    policy_free(b);
-    return r;
-}
-
 static const struct cli_command commands[] = {
-    { "check", check, "[FILE] [--json]" },
-    { "test", test, "COMMAND [--dialect D] [--tenant T] [--template T] [--file F] [--json]" },
+    { "check", check, "[FILE] [--strict] [--json]" },
+    { "test", test,
+      "COMMAND | --cases FILE [--dialect D] [--tenant T] [--template T] [--file F] [--json]" },
     { "explain", explain, "[COMMAND] [--dialect D] [--tenant T] [--template T] [--file F]" },
-    { "diff", diff, "FILE FILE" },
-    { "log", cli_policy_log, "[--file F] [-n N] [--json]" },
+    { "diff", policy_cli_diff, "[[FILE] FILE]" },
+    { "status", policy_cli_status, "[--json]" },
+    { "log", cli_policy_log,
+      "[--tenant T] [--project P] [--rule R] [--all] [-n N] [--file F] [--json]" },
     { "seccomp", cli_policy_seccomp, "show PROFILE | diff PROFILE PROFILE" },
     { NULL },
 };

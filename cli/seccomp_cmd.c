@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "cove/mem.h"
 #include "cove/seccomp_profile.h"
+#include "policy_cli.h"
 
 struct listing {
     char **lines; /* "name action condition" */
@@ -41,7 +41,7 @@ static int find(const char *name, char *path, size_t size, struct cove_err *e)
         snprintf(path, size, "%s", name);
         return 0;
     }
-    return seccomp_profile_find(name, NULL, path, size, e);
+    return policy_cli_profile(name, NULL, path, size, e);
 }
 
 static int list(const char *name, struct listing *ret, struct cove_err *e)

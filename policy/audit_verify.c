@@ -217,3 +217,39 @@ int audit_verify(const char *path, struct audit_report *ret, struct cove_err *e)
         r = check_file(&v, path, count == 0, e);
     return r < 0 ? -1 : 0;
 }
+
+/* --- reading for people ---------------------------------------------------------------------- */
+
+/* 1: fn had enough. */
+static int each_line_of(const char *path, audit_line_fn fn, void *ctx, struct cove_err *e)
+{
+    FILE *f = fopen(path, "re");
+    AUTO_FREE char *line = NULL;
+    size_t cap = 0;
+    bool going = true;
+
+    if (!f)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "audit log %s", path);
+    while (going && getline(&line, &cap, f) > 0)
+        going = fn(ctx, line);
+    fclose(f);
+    return going ? 0 : 1;
+}
+
+int audit_each_line(const char *path, audit_line_fn fn, void *ctx, struct cove_err *e)
+{
+    AUTO_FREE unsigned *numbers = NULL;
+    size_t count;
+    char name[4096];
+    int r = 0;
+
+    if (audit_list_rotated(path, &numbers, &count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < count && r == 0; i++) {
+        if (audit_rotated_name(path, numbers[i], name, sizeof(name)) == 0)
+            r = each_line_of(name, fn, ctx, e);
+    }
+    if (r == 0)
+        r = each_line_of(path, fn, ctx, e);
+    return r < 0 ? -1 : 0;
+}

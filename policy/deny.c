@@ -196,8 +196,12 @@ static bool judge_rule(const struct check *c, size_t i, enum policy_form kind,
     const struct rule *r = &c->p->rules[i];
     enum match m = try_rule(c, i, kind, false, text, len);
 
-    if (m == MATCH_NO || (m == MATCH_YES && is_excepted(c, r, text, len)))
+    if (m == MATCH_NO)
         return false;
+    if (m == MATCH_YES && is_excepted(c, r, text, len)) {
+        text_copy(c->result->lifted, sizeof(c->result->lifted), r->name);
+        return false;
+    }
     if (m == MATCH_LIMIT)
         set_limit(c->result, r->name, text, len);
     else
@@ -364,6 +368,32 @@ bool policy_choice_get(const struct policy *p, size_t i, struct policy_choice *r
         return true;
     }
     return false;
+}
+
+/* Three lines per section, of which some are empty. */
+size_t policy_setting_count(const struct policy *p)
+{
+    return 3 * p->section_count;
+}
+
+bool policy_setting_get(const struct policy *p, size_t i, char *out, size_t size)
+{
+    const struct section *s = &p->sections[i / 3];
+    const char *name = "exec-time", *value = s->exec_time > 0 ? "on" : "off";
+    bool said = s->exec_time >= 0;
+
+    if (i % 3 == 1) {
+        name = "audit";
+        value = s->audit_all > 0 ? "all" : "refusals";
+        said = s->audit_all >= 0;
+    } else if (i % 3 == 2) {
+        name = "seccomp";
+        value = s->profile;
+        said = s->profile != NULL;
+    }
+    if (said)
+        snprintf(out, size, "[%s] %s = %s", s->scope.head, name, value);
+    return said;
 }
 
 size_t policy_rule_count(const struct policy *p)

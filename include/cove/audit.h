@@ -57,4 +57,8 @@ int redactor_new(struct redactor **ret, struct cove_err *e);
 void redactor_free(struct redactor *r);
 int redactor_run(const struct redactor *r, const char *text, size_t len, struct buf *out);
 
+/* All lines, of files that were moved aside too, oldest first; fn returns false to stop. */
+typedef bool (*audit_line_fn)(void *ctx, const char *line);
+int audit_each_line(const char *path, audit_line_fn fn, void *ctx, struct cove_err *e);
+
 #endif

@@ -34,6 +34,7 @@ struct policy_result {
     char rule[64];     /* the rule's name; "limit" when no rule but a bound denied */
     char reason[200];  /* shown to the caller */
     char matched[256]; /* the form that matched, shortened, valid UTF-8 */
+    char lifted[64];   /* a deny rule that matched as well, but an exception lifted it */
 };
 
 /* Bounds on what is judged; going over one is a verdict of its own (POLICY_FORM_LIMIT). */
@@ -100,6 +101,10 @@ struct policy_rule_info { /* pointers live as long as the policy */
 size_t policy_rule_count(const struct policy *p);
 void policy_rule_get(const struct policy *p, size_t i, struct policy_rule_info *ret);
 bool policy_rule_holds(const struct policy *p, size_t i, const struct policy_query *q);
+
+/* What sections say, a line each: "[e2b] exec-time = on"; false: nothing at this place. */
+size_t policy_setting_count(const struct policy *p);
+bool policy_setting_get(const struct policy *p, size_t i, char *out, size_t size);
 
 /* Each form that policy_check() would look at, and the verdict on that form alone. */
 typedef void (*policy_explain_fn)(void *ctx, const char *text, size_t len,

@@ -196,10 +196,14 @@ def test_a_saved_edit_holds_within_moments_and_a_broken_one_changes_nothing(make
         f.write(good + '\n[execute]\ndeny  no-frob  words  /^frobnicate\\b/  "no frobbing"\n')
     reply = wait_for(lambda: (r := server.execute("p", "frobnicate")).status == 400 and r, 5, "the new rule")
     assert reply.json["rule"] == "no-frob" and reply.json["reason"] == "no frobbing"
+    status = cove(server, "-c", f"{server.dir}/conf/cove.conf", "policy", "status")
+    assert status.returncode == 0 and "the same" in status.stdout, status.stdout
     with open(path, "w") as f:
         f.write(good + '\ndeny  broken  words  /(/  "x"\n')
     refused = wait_for(lambda: [line for line in server.log_lines() if "refused" in line["event"]], 5, "the refusal in the log")
     assert f"{path}:" in refused[-1]["error"] and "broken" in refused[-1]["error"]
+    status = cove(server, "-c", f"{server.dir}/conf/cove.conf", "policy", "status")
+    assert status.returncode == 1 and "rule 'broken'" in status.stdout and f"generation {generation(server)}," in status.stdout
     assert server.execute("p", "frobnicate").status == 400  # the one before stays
     assert server.execute("p", "rm -rf /").status == 400
 

@@ -38,7 +38,25 @@ static const struct {
     { "policy explain --dialect e2b --file " POLICY, 0, "deny rm-root words" },
     { "policy diff " POLICY " " POLICY, 0, "" },
     { "policy diff " POLICY " warn.conf", 1, "+ [*] deny a words /^(a+)+$/" },
-    { "policy diff " POLICY, 2, "usage" },
+    { "policy diff a b c", 2, "usage" },
+    { "policy diff sections.conf settings.conf", 1, "+ [tenant=acme] audit = all" },
+    { "policy diff sections.conf settings.conf", 1, "- [tenant=acme] exec-time = on" },
+    { "-c no.conf policy status", 2, "no.conf" },
+    { "-c mine.conf policy check", 0, "/sections.conf: ok, 1 rules" },
+    { "-c mine.conf policy log", 0, "refused by rm-rf" },
+    { "-c mine.conf policy status", 2, "coved is not running" },
+    { "-c mine.conf policy diff", 2, "coved is not running" },
+    { "policy check --strict warn.conf", 1, "1 warnings" },
+    { "policy check --strict sections.conf", 0, "0 warnings" },
+    { "policy test 'x y' --dialect e2b --file lifted.conf", 0, "an exception lifts rule 'a'" },
+    { "policy test 'x z' --dialect e2b --file lifted.conf", 1, "denied by rule 'a'" },
+    { "policy explain 'x y' --file lifted.conf", 0, "rule 'a' matches, an exception lifts it" },
+    { "policy test --cases good.cases --file " POLICY, 0, "good.cases: 7 cases, 0 wrong" },
+    { "policy test --cases bad.cases --file " POLICY, 1,
+      "bad.cases:2: e2b: wanted rule 'rm-rf', got no refusal: rm -rf x" },
+    { "policy test --cases worse.cases --file " POLICY, 2, "worse.cases:1:1: a line is" },
+    { "policy log --file audit.log --rule nope", 0, "" },
+    { "policy log --file audit.log --rule rm-rf --tenant acme -n 5 --json", 0, "" },
     { "policy seccomp show " PROFILES "default.conf", 0, "refuse  mount" },
     { "policy seccomp diff " PROFILES "default.conf " PROFILES "strict.conf", 1,
       "+ refuse  ptrace" },
@@ -101,6 +119,15 @@ static void commands_end_as_scripts_expect(void **state)
     write_file("bad.conf", "nonsense\n");
     write_file("warn.conf", "deny a words /^(a+)+$/ \"r\"\n");
     write_file("broken.log", "{}\n");
+    write_file("sections.conf", "deny a words /^x/ \"r\"\n[tenant=acme]\nexec-time = on\n");
+    write_file("settings.conf", "deny a words /^x/ \"r\"\n[tenant=acme]\naudit = all\n");
+    write_file("lifted.conf", "deny a words /^x/ \"r\"\nallow a words /^x y$/\n");
+    write_file("good.cases", "# mine\nrm-rf execute rm -rf x\n- e2b rm -rf x\n\n- * ls\n");
+    write_file("bad.cases", "rm-rf execute rm -rf x\nrm-rf e2b rm -rf x\n");
+    write_file("worse.cases", "rm-rf execute\n");
+    snprintf(out, sizeof(out), "policy_file = %s/sections.conf\naudit_file = %s/audit.log\n", dir,
+             dir);
+    write_file("mine.conf", out);
     write_log();
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         int status = run(cases[i].args, out, sizeof(out));

@@ -1,0 +1,95 @@
+/*
+ * cove policy test --cases FILE: an operator's own table of commands and what must become of them,
+ * to be run before a policy is saved. A line each:
+ *
+ *   RULE  DIALECT  COMMAND...       refused by this rule
+ *   -     DIALECT  COMMAND...       not refused
+ *
+ * DIALECT may be * for all of them; # begins a comment.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/mem.h"
+#include "policy_cli.h"
+
+struct cases {
+    const struct policy *p;
+    const struct policy_query *query; /* tenant and template of all of them */
+    const char *path;
+    unsigned line, count, wrong;
+};
+
+static char *take_word(char **at)
+{
+    char *word = *at + strspn(*at, " \t");
+
+    if (*word == '\0')
+        return NULL;
+    *at = word + strcspn(word, " \t");
+    if (**at)
+        *(*at)++ = '\0';
+    return word;
+}
+
+static void try_one(struct cases *c, const char *want, const char *dialect, const char *command)
+{
+    struct policy_query q = *c->query;
+    struct policy_result r;
+
+    q.dialect = dialect;
+    policy_check(c->p, &q, command, strlen(command), &r);
+    c->count++;
+    if (strcmp(r.denied ? r.rule : "-", want) == 0)
+        return;
+    c->wrong++;
+    printf("%s:%u: %s: wanted %s%s%s, got %s%s%s: %s\n", c->path, c->line, dialect,
+           *want == '-' ? "no refusal" : "rule '", *want == '-' ? "" : want,
+           *want == '-' ? "" : "'", r.denied ? "rule '" : "no refusal", r.denied ? r.rule : "",
+           r.denied ? "'" : "", r.denied ? r.matched : command);
+}
+
+static int on_line(struct cases *c, char *line, struct cove_err *e)
+{
+    char *at = line, *want = take_word(&at), *dialect = want ? take_word(&at) : NULL;
+
+    if (!want || want[0] == '#')
+        return 0;
+    at += strspn(at, " \t");
+    if (!dialect || *at == '\0')
+        return cove_fail(e, COVE_INVALID, "%s:%u:1: a line is: RULE or -, DIALECT or *, COMMAND",
+                         c->path, c->line);
+    for (size_t i = 0; policy_cli_dialects[i]; i++) {
+        if (strcmp(dialect, "*") == 0)
+            try_one(c, want, policy_cli_dialects[i], at);
+    }
+    if (strcmp(dialect, "*") != 0)
+        try_one(c, want, dialect, at);
+    return 0;
+}
+
+int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q)
+{
+    struct cases c = { .p = p, .query = q, .path = path };
+    FILE *f = fopen(path, "re");
+    AUTO_FREE char *line = NULL;
+    struct cove_err e;
+    size_t cap = 0;
+    int r = 0;
+
+    if (!f) {
+        cove_fail_errno(&e, COVE_NOT_FOUND, "%s", path);
+        return cli_fail(&e);
+    }
+    while (r == 0 && getline(&line, &cap, f) > 0) {
+        c.line++;
+        line[strcspn(line, "\r\n")] = '\0';
+        r = on_line(&c, line, &e);
+    }
+    fclose(f);
+    if (r < 0)
+        return cli_fail(&e);
+    printf("%s: %u cases, %u wrong\n", path, c.count, c.wrong);
+    return c.wrong ? CLI_NO : CLI_OK;
+}

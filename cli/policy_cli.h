@@ -1,0 +1,22 @@
+/* What the files of `cove policy` share. */
+#ifndef CLI_POLICY_CLI_H
+#define CLI_POLICY_CLI_H
+
+#include "cli.h"
+#include "cove/policy.h"
+
+extern const char *const policy_cli_dialects[]; /* ends with NULL */
+
+/* The policy in a file; NULL: the instance's own. */
+int policy_cli_load(const char *path, struct policy **ret, struct cove_err *e);
+/* The one that workers run, as the keeper published it. */
+int policy_cli_running(struct policy **ret, struct cove_err *e);
+/* A profile by its name: beside this policy file, beside the instance's, among the installed ones. */
+int policy_cli_profile(const char *name, const char *policy_file, char *path, size_t size,
+                       struct cove_err *e);
+
+int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q);
+int policy_cli_diff(int argc, char **argv);
+int policy_cli_status(int argc, char **argv);
+
+#endif

@@ -1,0 +1,69 @@
+/* cove policy status: which policy holds, and is it the one in the file? */
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/buf.h"
+#include "cove/mem.h"
+#include "policy_cli.h"
+
+struct status {
+    struct cove_config config;
+    uint32_t generation;
+    struct policy *running, *file; /* file NULL: broken, and why says how */
+    struct cove_err why;
+};
+
+static bool same(const struct status *s)
+{
+    return s->file && strcmp(policy_hash(s->running), policy_hash(s->file)) == 0;
+}
+
+static void show(const struct status *s)
+{
+    printf("running  generation %u, %zu rules, %s\n", s->generation, policy_rule_count(s->running),
+           policy_hash(s->running));
+    if (!s->file)
+        printf("file     refused: %s\n", s->why.msg);
+    else
+        printf("file     %s: %s\n", s->config.policy_file,
+               same(s) ? "the same" : "another one; `cove policy diff` shows how they differ");
+}
+
+static void show_json(const struct status *s)
+{
+    struct buf b;
+
+    buf_init(&b, 64 * 1024);
+    buf_addf(&b, "{\"generation\":%u,\"rules\":%zu,\"hash\":\"%s\",\"file\":", s->generation,
+             policy_rule_count(s->running), policy_hash(s->running));
+    buf_add_json_str(&b, s->config.policy_file, strlen(s->config.policy_file));
+    buf_addf(&b, ",\"in_force\":%s", same(s) ? "true" : "false");
+    if (!s->file) {
+        buf_add_str(&b, ",\"error\":");
+        buf_add_json_str(&b, s->why.msg, strlen(s->why.msg));
+    }
+    printf("%s}\n", b.data);
+    buf_done(&b);
+}
+
+int policy_cli_status(int argc, char **argv)
+{
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    struct status s = { 0 };
+    struct state *state = NULL;
+    struct cove_err e;
+    int r;
+
+    if (argc > 1 && !json)
+        return cli_usage("cove policy status [--json]");
+    if (cli_config(&s.config, &e) < 0 || cli_state(&s.config, &state, &e) < 0 ||
+        policy_cli_running(&s.running, &e) < 0)
+        return cli_fail(&e);
+    s.generation = state_policy_generation(state);
+    policy_cli_load(NULL, &s.file, &s.why);
+    json ? show_json(&s) : show(&s);
+    r = same(&s) ? CLI_OK : CLI_NO;
+    policy_free(s.running);
+    policy_free(s.file);
+    return r;
+}
