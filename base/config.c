@@ -77,6 +77,7 @@ static const struct key keys[] = {
     TEXT("network_allow", network_allow, true),
     TEXT("network_deny", network_deny, true),
     TEXT("network_dns", network_dns, true),
+    TEXT("network_uplink", network_uplink, true),
     BYTES("memory_max", memory_max_bytes, 16 * MIB, 1024 * GIB),
     NUMBER("pids_max", pids_max, 8, 1 << 20),
     NUMBER("cpu_percent", cpu_percent, 0, 100000),
@@ -137,7 +138,7 @@ void config_default(struct cove_config *c)
         .reuse_ms = 55 * 60000,
         .lifetime_ms = 3600000,
         .network = "none",
-        .network_range = "10.201.0.0",
+        .network_range = "10.201.0.0/16",
         .memory_max_bytes = 512 * MIB,
         .pids_max = 512,
         .cpu_percent = 0,
@@ -269,8 +270,29 @@ int config_load(const char *path, struct cove_config *c, struct cove_err *e)
     return 0;
 }
 
+static int check_network(const struct cove_config *c, struct cove_err *e)
+{
+    struct net_range range;
+    enum net_mode mode;
+
+    if (strcmp(c->network, "auto") != 0 && net_mode_parse(c->network, &mode, e) < 0)
+        return cove_context(e, "network");
+    if (net_list_check("network_allow", c->network_allow, true, e) < 0 ||
+        net_list_check("network_deny", c->network_deny, false, e) < 0 ||
+        net_list_check("network_dns", c->network_dns, false, e) < 0)
+        return -1;
+    if (!net_range_parse(c->network_range, &range) || strchr(c->network_range, ':') ||
+        range.bits > 29)
+        return cove_fail(e, COVE_INVALID,
+                         "network_range: '%s' is not an IPv4 range like 10.201.0.0/16",
+                         c->network_range);
+    return 0;
+}
+
 int config_check(const struct cove_config *c, struct cove_err *e)
 {
+    if (check_network(c, e) < 0)
+        return -1;
     if (c->short_threads >= c->threads)
         return cove_fail(e, COVE_INVALID, "short_threads: must be below threads (%llu)",
                          (unsigned long long)c->threads);

@@ -22,6 +22,7 @@ int cli_top(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_logs(int argc, char **argv);
 int cli_kill(int argc, char **argv);
+int cli_network(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_token(int argc, char **argv);
 

@@ -2,7 +2,7 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "doctor ls top exec logs kill key token policy audit version help" ;;
+    '') echo "doctor ls top exec logs kill network key token policy audit version help" ;;
     doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
@@ -38,7 +38,7 @@ _cove() {
     list=$(_cove_words "$path")
     [ -n "$list" ] || list=$(_cove_words "${words[0]}")
     case ${words[0]-}:$current in
-    exec:[!-]* | logs:[!-]* | kill:[!-]* | token:[!-]* | exec: | logs: | kill: | token:)
+    exec:[!-]* | logs:[!-]* | kill:[!-]* | token:[!-]* | network:[!-]* | exec: | logs: | kill: | token: | network:)
         list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
     esac
     case "$path:$current" in

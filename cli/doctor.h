@@ -24,7 +24,8 @@ struct check {
     void (*look)(const struct patient *p, struct diagnosis *d);
 };
 
-extern const struct check host_checks[], server_checks[]; /* end with a NULL name */
+extern const struct check host_checks[], server_checks[],
+    network_checks[]; /* end with a NULL name */
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -79,6 +79,7 @@ int cli_doctor(int argc, char **argv)
     buf_add_char(&json, '[');
     host = run_all(&p, host_checks, as_json ? &json : NULL);
     server = run_all(&p, server_checks, as_json ? &json : NULL);
+    run_all(&p, network_checks, as_json ? &json : NULL); /* never worse than a warning */
     if (as_json)
         printf("%s]\n", json.data);
     buf_done(&json);

@@ -23,6 +23,7 @@ static const struct cli_command commands[] = {
     { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]..." },
     { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]] [--json]" },
     { "kill", cli_kill, "SANDBOX... [--json]" },
+    { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]" },
     { "key", cli_key, "create|list|revoke|rotate ..." },
     { "token", cli_token, "SANDBOX [--json]" },
     { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ..." },

@@ -105,15 +105,25 @@ static const struct {
     int syscall;
     struct scmp_arg_cmp cmp;
 } conditional[] = {
-    { SCMP_SYS(socket), { 0, SCMP_CMP_EQ, AF_UNIX, 0 } },
     { SCMP_SYS(openat), { 2, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY } },
     { SCMP_SYS(open), { 1, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY } },
     { SCMP_SYS(mprotect), { 2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0 } },
     { SCMP_SYS(clone), { 0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD } },
 };
 
-static int add_rules(scmp_filter_ctx ctx, struct cove_err *e)
+static int add_sockets(scmp_filter_ctx ctx, const int *families, struct cove_err *e)
 {
+    for (; *families; families++)
+        if (seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)*families)) < 0)
+            return cove_fail(e, COVE_INTERNAL, "seccomp: sockets");
+    return 0;
+}
+
+static int add_rules(scmp_filter_ctx ctx, const int *families, struct cove_err *e)
+{
+    if (add_sockets(ctx, families, e) < 0)
+        return -1;
     for (size_t i = 0; i < ARRAY_SIZE(allowed); i++)
         if (seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0) < 0)
             return cove_fail(e, COVE_INTERNAL, "seccomp: rule %zu", i);
@@ -138,7 +148,8 @@ static int load_filter(scmp_filter_ctx ctx, struct cove_err *e)
     return 0;
 }
 
-int confine_self(const char *run_dir, struct cove_err *e)
+/* families: of sockets, 0 ends them. run_dir NULL: no file at all. */
+static int confine(const char *run_dir, const int *families, struct cove_err *e)
 {
     scmp_filter_ctx ctx;
     int rc;
@@ -150,7 +161,21 @@ int confine_self(const char *run_dir, struct cove_err *e)
     ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!ctx)
         return cove_fail(e, COVE_INTERNAL, "seccomp: out of memory");
-    rc = add_rules(ctx, e) < 0 || load_filter(ctx, e) < 0 ? -1 : 0;
+    rc = add_rules(ctx, families, e) < 0 || load_filter(ctx, e) < 0 ? -1 : 0;
     seccomp_release(ctx);
     return rc;
+}
+
+int confine_self(const char *run_dir, struct cove_err *e)
+{
+    static const int families[] = { AF_UNIX, 0 };
+
+    return confine(run_dir, families, e);
+}
+
+int confine_resolver(struct cove_err *e)
+{
+    static const int families[] = { AF_INET, AF_INET6, 0 };
+
+    return confine(NULL, families, e);
 }

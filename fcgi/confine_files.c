@@ -41,7 +41,7 @@ int confine_files(const char *run_dir, struct cove_err *e)
         return 0;
     if (ruleset < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "landlock");
-    for (size_t i = 0; i < ARRAY_SIZE(readable); i++)
+    for (size_t i = 0; run_dir && i < ARRAY_SIZE(readable); i++)
         if (allow_reading(ruleset, readable[i], e) < 0)
             return -1;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)

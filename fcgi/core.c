@@ -113,6 +113,16 @@ int core_retire_project(struct core *c, const char *tenant, const char *project,
     return keeper_retire(&c->keeper, &args, e);
 }
 
+int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
+                 struct cove_err *e)
+{
+    struct keeper_network args = { .rules = *rules };
+
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    text_copy(args.id, sizeof(args.id), id);
+    return keeper_network(&c->keeper, &args, e);
+}
+
 /* ------------------------------------------------------------------ talking */
 
 static void session_begun(struct core_session *s)

@@ -87,6 +87,10 @@ struct core_box {
 int core_box_for_project(struct core *c, const char *tenant, const char *project,
                          struct core_box *ret, struct cove_err *e);
 /* Kill the project's sandboxes; having none is fine. */
+/* What a sandbox of the caller's may reach, from now on; takes away from what the server allows. */
+int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
+                 struct cove_err *e);
+
 int core_retire_project(struct core *c, const char *tenant, const char *project,
                         struct cove_err *e);
 

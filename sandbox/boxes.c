@@ -375,6 +375,7 @@ void boxes_on_ready(struct keeper *k, uint32_t i)
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
     workers_tell_judge(k, i);
     fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
+    names_tell_box(k, i);
     if (b->promised)
         go_live(k, i);
     else
@@ -450,6 +451,15 @@ int boxes_extend(struct keeper *k, const struct keeper_extend *args, struct cove
     return 0;
 }
 
+int boxes_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e)
+{
+    uint32_t i;
+
+    if (find_owned(k, args->tenant, args->id, &i, e) < 0)
+        return -1;
+    return network_set(k, i, &args->rules, e);
+}
+
 int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze, struct cove_err *e)
 {
     uint32_t i;
@@ -508,6 +518,8 @@ void boxes_on_death(struct keeper *k, uint32_t i)
         boxes_destroy(k, i);
     }
     b->dead = true;
+    names_tell_gone(k, i);
+    network_forget(k, i);
     answer_waiters(k, i, MSG_DONE, NULL, 0, NULL);
 }
 

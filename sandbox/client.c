@@ -171,6 +171,11 @@ int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struc
     return keeper_ask(k, KEEPER_EXTEND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
 }
 
+int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e)
+{
+    return keeper_ask(k, KEEPER_NETWORK, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
 int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
 {
     return keeper_ask(k, KEEPER_FREEZE, args, sizeof(*args), MSG_DONE, NULL, 0, e);

@@ -170,6 +170,23 @@ static bool on_extend(struct keeper *k, const void *body, size_t len, const stru
     return true;
 }
 
+/* Safe: it can only take away from what the operator allows; names and ranges are parsed, and
+ * printed anew into rules. */
+static bool on_network(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    AUTO_FREE struct keeper_network *args = malloc(sizeof(*args));
+    struct cove_err err = { 0 };
+
+    (void)len;
+    if (!args)
+        return false;
+    memcpy(args, body, sizeof(*args));
+    if (!IS_TEXT(args->tenant, false) || !IS_TEXT(args->id, false))
+        return false;
+    answer_result(k, w, boxes_network(k, args, &err), &err);
+    return true;
+}
+
 static bool freeze_or_thaw(struct keeper *k, const void *body, bool freeze, const struct waiter *w)
 {
     struct keeper_which args;
@@ -233,6 +250,7 @@ static const struct keeper_call calls[] = {
     { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
     { { KEEPER_FREEZE, sizeof(struct keeper_which), 0, 0, 0 }, on_freeze },
     { { KEEPER_THAW, sizeof(struct keeper_which), 0, 0, 0 }, on_thaw },
+    { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
     { { KEEPER_AUDIT, 0, 8192, 0, 0 }, on_audit },
 };
 
@@ -324,16 +342,6 @@ static void setup_disk(struct keeper *k)
         log_error("no disk images here: sandboxes' files are kept in their memory", &err);
 }
 
-/* Wrong words in the configuration, or a kernel without nftables: new sandboxes then keep what held
- * before, at first none. */
-static void setup_net(struct keeper *k)
-{
-    struct cove_err err = { 0 };
-
-    if (net_init(&k->net, &k->config, &err) < 0)
-        log_error("network settings refused, the old ones stay", &err);
-}
-
 static void reload(struct keeper *k)
 {
     struct cove_config next;
@@ -352,7 +360,7 @@ static void reload(struct keeper *k)
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
     setup_disk(k);
-    setup_net(k);
+    network_setup(k);
     boxes_review_warm(k);
     signin_stop(k);
     /* The old ones finish what they have; new ones read the new configuration. */
@@ -426,6 +434,12 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
     case SRC_GATE:
         gate_on_exit(k);
         break;
+    case SRC_RESOLVER:
+        names_on_exit(k);
+        break;
+    case SRC_RESOLVER_SOCK:
+        names_on_message(k);
+        break;
     case SRC_JUDGE:
         workers_on_judge_exit(k);
         break;
@@ -453,6 +467,8 @@ static int loop(struct keeper *k)
         for (int i = 0; i < n && !signo; i++)
             signo = dispatch(k, &events[i]);
         publish_tick(k);
+        network_tick(k);
+        names_tick(k);
         workers_start(k);
         notify_alive(&k->notify);
     }
@@ -624,6 +640,7 @@ static int setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
         open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
         open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
+        open_exe(k, "cove-resolver", &k->resolver_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 || disk_init(&k->disk, k->state_dir, e) < 0 ||
         setup_state(k, e) < 0 || publish_all(k, e) < 0 || publish_secret(k, e) < 0 ||
@@ -631,7 +648,8 @@ static int setup(struct keeper *k, struct cove_err *e)
         gate_listen(k, e) < 0)
         return -1;
     setup_disk(k);
-    setup_net(k);
+    network_adopt(k);
+    network_setup(k);
     publish_watch(k);
     fdstore_done(&k->fdstore);
     return 0;
@@ -641,10 +659,11 @@ static int setup(struct keeper *k, struct cove_err *e)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = {
-        "keeper.sock", "fcgi.sock", "state",  "state.workers", "policy",    "keys",
-        "tenants",     "templates", "meters", "auth.sock",     "coved.pid", TOKEN_SECRET_FILE
-    };
+    static const char *const names[] = { "keeper.sock",   "fcgi.sock",      "state",
+                                         "state.workers", "policy",         "keys",
+                                         "tenants",       "templates",      "meters",
+                                         "auth.sock",     "coved.pid",      "network",
+                                         "resolver.pid",  TOKEN_SECRET_FILE };
     char path[256];
     int dir;
 
@@ -655,6 +674,7 @@ static void remove_run_files(const struct keeper *k)
     if ((dir = open(k->config.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0) {
         sweep_tree(dir, "boxes", NULL);
         sweep_tree(dir, "profiles", NULL);
+        sweep_tree(dir, "net", NULL);
         close(dir);
     }
 }
@@ -680,7 +700,9 @@ static void stop(struct keeper *k, int signo)
 
 static int usage(FILE *to, int code)
 {
-    fputs("usage: coved [-c FILE] [-o KEY=VALUE]... [--check | --show-config | --version]\n", to);
+    fputs("usage: coved [-c FILE] [-o KEY=VALUE]... [--check | --show-config | --sweep | "
+          "--version]\n",
+          to);
     return code;
 }
 
@@ -695,16 +717,21 @@ static int show_config(const struct cove_config *c)
     return 0;
 }
 
+/* After a keeper that was killed and will have no successor; says what it took away. */
+static int sweep_network(const struct cove_config *c)
+{
+    if (net_sweep(c))
+        puts("rules, interfaces and forwarding");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "config", required_argument, NULL, 'c' },
-        { "set", required_argument, NULL, 'o' },
-        { "check", no_argument, NULL, 'k' },
-        { "show-config", no_argument, NULL, 's' },
-        { "version", no_argument, NULL, 'V' },
-        { "help", no_argument, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
+        { "config", required_argument, NULL, 'c' }, { "set", required_argument, NULL, 'o' },
+        { "check", no_argument, NULL, 'k' },        { "show-config", no_argument, NULL, 's' },
+        { "sweep", no_argument, NULL, 'w' },        { "version", no_argument, NULL, 'V' },
+        { "help", no_argument, NULL, 'h' },         { NULL, 0, NULL, 0 },
     };
     static struct keeper keeper = { .epoll = -1,
                                     .signals = -1,
@@ -714,7 +741,7 @@ int main(int argc, char **argv)
                                     .disk = { .dir = -1 } };
     char **overrides = calloc((size_t)argc + 1, sizeof(*overrides));
     struct cove_err err = { 0 };
-    int opt, count = 0, check = 0, show = 0;
+    int opt, count = 0, check = 0, show = 0, sweep = 0;
 
     log_init("keeper", LOG_LEVEL_INFO);
     while (overrides && (opt = getopt_long(argc, argv, "c:o:h", options, NULL)) != -1) {
@@ -730,6 +757,9 @@ int main(int argc, char **argv)
             break;
         case 's':
             show = 1;
+            break;
+        case 'w':
+            sweep = 1;
             break;
         case 'V':
             puts("coved " COVE_VERSION);
@@ -747,6 +777,8 @@ int main(int argc, char **argv)
     }
     if (check || show)
         return show ? show_config(&keeper.config) : 0;
+    if (sweep)
+        return sweep_network(&keeper.config);
     apply_log_level(&keeper.config);
     notify_init(&keeper.notify); /* before title_init(), which takes the environment's place */
     fdstore_init(&keeper.fdstore, &keeper.notify);
@@ -761,6 +793,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < WORKER_SLOTS; i++)
         if (keeper.workers[i].pid && !keeper.workers[i].child)
             kill(keeper.workers[i].pid, SIGTERM); /* the keeper before's: ours are up now */
+    names_end_old(&keeper);
     log_event(LOG_LEVEL_INFO, "keeper started", LOG_S("version", COVE_VERSION),
               LOG_S("run_dir", keeper.config.run_dir));
     notify_tell(&keeper.notify, "READY=1");

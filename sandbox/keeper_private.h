@@ -31,6 +31,7 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     bool child;           /* ours to reap; false after a restart of the keeper */
     bool promised;        /* a project waits for it: info.tenant and .project are set */
     bool dead;            /* init has ended; cgroup and files are left to remove */
+    bool named;           /* the resolver knows it */
 };
 
 struct client { /* a connection of a worker's thread */
@@ -84,6 +85,7 @@ struct keeper {
     struct cgroups cgroups;
     struct disk disk;
     struct net net;
+    bool strict;            /* the policy's seccomp profile is `strict` */
     struct box *boxes;      /* state_box_count() of them */
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */
@@ -96,6 +98,9 @@ struct keeper {
     struct worker auth; /* asks PAM; only while pam_service is set */
     struct worker gate; /* carries TCP traffic to ports of sandboxes */
     int gate_exe, gate_sock, gate_listen, gate_file, gate_before;
+    struct worker resolver; /* answers sandboxes' questions for names */
+    int resolver_exe, resolver_sock;
+    uint64_t resolv_changed; /* of the host's resolv.conf, as last told */
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */
     struct client *clients;
@@ -113,7 +118,9 @@ enum source {
     SRC_WORKER,
     SRC_JUDGE,
     SRC_AUTH,
-    SRC_GATE
+    SRC_GATE,
+    SRC_RESOLVER,
+    SRC_RESOLVER_SOCK
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
@@ -127,6 +134,7 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 
 void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
 void boxes_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
+int boxes_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e);
 int boxes_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
 int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze,
                  struct cove_err *e);
@@ -188,6 +196,27 @@ int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first
 int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
 void gate_on_exit(struct keeper *k);
 void gate_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ network.c */
+
+void network_setup(struct keeper *k); /* as the configuration says */
+void network_tick(struct keeper *k);
+void network_adopt(struct keeper *k);
+int network_set(struct keeper *k, uint32_t box, const struct net_rules *own, struct cove_err *e);
+void network_forget(struct keeper *k, uint32_t box);
+
+/* ------------------------------------------------------------------ names.c */
+
+int names_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
+void names_on_exit(struct keeper *k);
+void names_on_message(struct keeper *k);
+void names_stop(struct keeper *k);
+void names_tick(struct keeper *k);
+void names_tell_all(struct keeper *k); /* the server's rules */
+void names_tell_box(struct keeper *k, uint32_t box);
+void names_tell_rules(struct keeper *k, uint32_t box);
+void names_tell_gone(struct keeper *k, uint32_t box);
+void names_end_old(const struct keeper *k); /* the keeper before's */
 
 /* ------------------------------------------------------------------ signin.c */
 

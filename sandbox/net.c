@@ -1,132 +1,124 @@
 /*
- * A sandbox's network: a veth pair, one end on the host, the other its eth0, and a /30 of its own
- * by the number of its slot. Spoken to the kernel directly (rtnetlink), because nothing in the
- * making of a sandbox forks. What may pass is decided by rules that hold for all of them
- * (netfilter.c), so making one touches no rule.
+ * A sandbox's network: a veth pair, one end on the host, the other its eth0, and two addresses of
+ * each family by the number of its slot. What may pass is decided by rules that hold for all of
+ * them (netfilter.c), so making one touches no rule.
  *
  * The keeper makes the pair when the child has its namespace, under a name that belongs to the
  * slot; the child gives its end address and route. When the namespace dies, the kernel takes the
  * pair away.
+ *
+ * Names are answered on an address of the sandbox's own loopback, by sockets that the keeper makes
+ * in its namespace and hands to the resolver (names.c): whose question it is follows from the
+ * socket, and the host needs no open port for it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_link.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <linux/veth.h>
-#include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
-#include "sandbox_private.h"
+#include "cove/text.h"
+#include "net_private.h"
 
-/* ------------------------------------------------------------------ messages */
-
-struct request {
-    struct nlmsghdr head;
-    char room[1024];
-};
-
-static void *extend(struct request *r, size_t len)
-{
-    void *at = (char *)r + NLMSG_ALIGN(r->head.nlmsg_len);
-
-    r->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(r->head.nlmsg_len) + len);
-    return at;
-}
-
-static void begin(struct request *r, uint16_t type, uint16_t flags, const void *body, size_t len)
-{
-    memset(r, 0, sizeof(*r));
-    r->head = (struct nlmsghdr){ .nlmsg_len = NLMSG_HDRLEN,
-                                 .nlmsg_type = type,
-                                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags };
-    memcpy(extend(r, len), body, len);
-}
-
-static struct rtattr *add(struct request *r, uint16_t type, const void *data, size_t len)
-{
-    struct rtattr *a = extend(r, RTA_LENGTH(len));
-
-    a->rta_type = type;
-    a->rta_len = (uint16_t)RTA_LENGTH(len);
-    if (len)
-        memcpy(RTA_DATA(a), data, len);
-    return a;
-}
-
-static void close_nest(struct request *r, struct rtattr *nest)
-{
-    nest->rta_len = (uint16_t)((char *)r + r->head.nlmsg_len - (char *)nest);
-}
-
-/* Send one request and wait for its acknowledgement. */
-static int ask(struct request *r, const char *what, struct cove_err *e)
-{
-    struct {
-        struct nlmsghdr head;
-        struct nlmsgerr err;
-        char room[1024];
-    } answer;
-    AUTO_CLOSE int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-
-    if (sock < 0 || send(sock, r, r->head.nlmsg_len, 0) < 0 ||
-        recv(sock, &answer, sizeof(answer), 0) < (ssize_t)(NLMSG_LENGTH(sizeof(struct nlmsgerr))))
-        return cove_fail_errno(e, COVE_INTERNAL, "network: %s", what);
-    if (answer.head.nlmsg_type != NLMSG_ERROR || answer.err.error == 0)
-        return 0;
-    errno = -answer.err.error;
-    return cove_fail_errno(e, COVE_INTERNAL, "network: %s", what);
-}
+enum { DNS_PORT = 53, DNS_BACKLOG = 16 };
+#define RESOLVER_ADDRESS "127.0.0.53"
 
 /* ------------------------------------------------------------------ names and addresses of a slot
  */
 
-static void host_name(const struct net *n, uint32_t slot, char out[IFNAMSIZ])
+struct address {
+    int family;
+    unsigned char len, prefix;
+    uint8_t bytes[16];
+};
+
+void net_interface(const struct net *n, uint32_t slot, char out[IFNAMSIZ])
 {
     snprintf(out, IFNAMSIZ, "%s%u", n->prefix, slot % 16384);
 }
 
-/* Four addresses each: network, host, sandbox, broadcast. */
-static uint32_t address(const struct net *n, uint32_t slot, uint32_t which)
+/* Two addresses each: the host's end and the sandbox's. */
+static struct address address_of(const struct net *n, int family, uint32_t slot, bool inside)
 {
-    return htonl(n->range + (slot % 16384) * 4 + which);
+    struct address a = { .family = family };
+    uint32_t number = slot % 16384 * 2 + inside, v4 = htonl(n->base + number);
+
+    if (family == AF_INET) {
+        a.len = 4;
+        a.prefix = 31;
+        memcpy(a.bytes, &v4, 4);
+    } else {
+        a.len = 16;
+        a.prefix = 127;
+        memcpy(a.bytes, n->base6, 16);
+        a.bytes[14] = (uint8_t)(number >> 8);
+        a.bytes[15] = (uint8_t)number;
+    }
+    return a;
 }
 
 /* ------------------------------------------------------------------ steps */
 
-static int make_pair(const char *name, pid_t pid, struct cove_err *e)
+static int make_pair(const struct net *n, const char *name, pid_t pid, struct cove_err *e)
 {
     struct ifinfomsg none = { 0 };
     uint32_t ns = (uint32_t)pid;
     struct rtattr *info, *data, *peer;
-    struct request r;
+    struct rtnl r;
 
-    begin(&r, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &none, sizeof(none));
-    add(&r, IFLA_IFNAME, name, strlen(name) + 1);
-    info = add(&r, IFLA_LINKINFO, NULL, 0);
-    add(&r, IFLA_INFO_KIND, "veth", 4);
-    data = add(&r, IFLA_INFO_DATA, NULL, 0);
-    peer = add(&r, VETH_INFO_PEER, &none, sizeof(none));
-    add(&r, IFLA_IFNAME, "eth0", 5);
-    add(&r, IFLA_NET_NS_PID, &ns, sizeof(ns));
-    close_nest(&r, peer);
-    close_nest(&r, data);
-    close_nest(&r, info);
-    return ask(&r, "veth pair", e);
+    rtnl_begin(&r, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &none, sizeof(none));
+    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    rtnl_add(&r, IFLA_GROUP, &n->group, sizeof(n->group));
+    info = rtnl_nest(&r, IFLA_LINKINFO);
+    rtnl_add(&r, IFLA_INFO_KIND, "veth", 4);
+    data = rtnl_nest(&r, IFLA_INFO_DATA);
+    peer = rtnl_add(&r, VETH_INFO_PEER, &none, sizeof(none));
+    if (pid > 0) {
+        rtnl_add(&r, IFLA_IFNAME, "eth0", 5);
+        rtnl_add(&r, IFLA_NET_NS_PID, &ns, sizeof(ns));
+    } else {
+        rtnl_add(&r, IFLA_GROUP, &n->group, sizeof(n->group));
+    }
+    rtnl_end_nest(&r, peer);
+    rtnl_end_nest(&r, data);
+    rtnl_end_nest(&r, info);
+    return rtnl_ask(&r, "veth pair", e);
 }
 
 static void remove_pair(const char *name)
 {
-    struct ifinfomsg none = { 0 };
-    struct request r;
+    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
+    struct rtnl r;
 
-    begin(&r, RTM_DELLINK, 0, &none, sizeof(none));
-    add(&r, IFLA_IFNAME, name, strlen(name) + 1);
-    ask(&r, name, NULL);
+    if (!link.ifi_index)
+        return;
+    rtnl_begin(&r, RTM_DELLINK, 0, &link, sizeof(link));
+    rtnl_ask(&r, name, NULL);
+}
+
+/* No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
+ */
+static void set_quiet(const char *name)
+{
+    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
+    uint8_t none = IN6_ADDR_GEN_MODE_NONE;
+    struct rtattr *spec, *inet6;
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));
+    spec = rtnl_nest(&r, IFLA_AF_SPEC);
+    inet6 = rtnl_nest(&r, AF_INET6);
+    rtnl_add(&r, IFLA_INET6_ADDR_GEN_MODE, &none, sizeof(none));
+    rtnl_end_nest(&r, inet6);
+    rtnl_end_nest(&r, spec);
+    rtnl_ask(&r, "address generation", NULL);
 }
 
 static int set_up(const char *name, struct cove_err *e)
@@ -134,72 +126,156 @@ static int set_up(const char *name, struct cove_err *e)
     struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name),
                               .ifi_flags = IFF_UP,
                               .ifi_change = IFF_UP };
-    struct request r;
+    struct rtnl r;
 
-    begin(&r, RTM_NEWLINK, 0, &link, sizeof(link));
-    return ask(&r, "bringing up an interface", e);
+    rtnl_begin(&r, RTM_NEWLINK, 0, &link, sizeof(link));
+    return rtnl_ask(&r, "bringing up an interface", e);
 }
 
-static int set_address(const char *name, uint32_t addr, struct cove_err *e)
+static int set_address(const char *name, struct address addr, struct cove_err *e)
 {
-    struct ifaddrmsg a = { .ifa_family = AF_INET,
-                           .ifa_prefixlen = 30,
+    struct ifaddrmsg a = { .ifa_family = (unsigned char)addr.family,
+                           .ifa_prefixlen = addr.prefix,
+                           .ifa_flags = IFA_F_NODAD,
                            .ifa_index = if_nametoindex(name) };
-    struct request r;
+    struct rtnl r;
 
-    begin(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &a, sizeof(a));
-    add(&r, IFA_LOCAL, &addr, sizeof(addr));
-    add(&r, IFA_ADDRESS, &addr, sizeof(addr));
-    return ask(&r, "address", e);
+    rtnl_begin(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &a, sizeof(a));
+    rtnl_add(&r, IFA_LOCAL, addr.bytes, addr.len);
+    rtnl_add(&r, IFA_ADDRESS, addr.bytes, addr.len);
+    return rtnl_ask(&r, "address", e);
 }
 
-static int set_route(uint32_t gateway, struct cove_err *e)
+static int set_route(struct address gateway, struct cove_err *e)
 {
-    struct rtmsg route = { .rtm_family = AF_INET,
+    struct rtmsg route = { .rtm_family = (unsigned char)gateway.family,
                            .rtm_table = RT_TABLE_MAIN,
                            .rtm_protocol = RTPROT_STATIC,
                            .rtm_scope = RT_SCOPE_UNIVERSE,
                            .rtm_type = RTN_UNICAST };
-    struct request r;
+    uint32_t index = if_nametoindex("eth0");
+    struct rtnl r;
 
-    begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
-    add(&r, RTA_GATEWAY, &gateway, sizeof(gateway));
-    return ask(&r, "route", e);
+    rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
+    rtnl_add(&r, RTA_GATEWAY, gateway.bytes, gateway.len);
+    rtnl_add(&r, RTA_OIF, &index, sizeof(index));
+    return rtnl_ask(&r, "route", e);
+}
+
+/* IPv6 is forwarded for all interfaces or none, but on newer kernels by this switch. */
+static void force_forwarding6(const char *name)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/%s/force_forwarding", name);
+    write_file_at(AT_FDCWD, path, "1", NULL);
 }
 
 /* ------------------------------------------------------------------ both halves */
+
+/* Can this kernel do it at all, and may we? */
+int net_probe(const struct net *n, struct cove_err *e)
+{
+    char name[IFNAMSIZ];
+    int rc;
+
+    snprintf(name, sizeof(name), "%st", n->prefix);
+    remove_pair(name);
+    rc = make_pair(n, name, 0, e);
+    if (rc == 0)
+        rc = rtnl_set_forwarding(name, true, e);
+    remove_pair(name);
+    return rc;
+}
 
 /* A pair of the slot's last sandbox may not be gone yet: namespaces die in the background. */
 int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e)
 {
     char name[IFNAMSIZ];
 
-    if (n->mode == NET_NONE)
+    if (n->rules.mode == NET_NONE)
         return 0;
-    host_name(n, slot, name);
+    net_interface(n, slot, name);
     remove_pair(name);
-    if (make_pair(name, pid, e) < 0 || set_address(name, address(n, slot, 1), e) < 0)
+    if (make_pair(n, name, pid, e) < 0 ||
+        set_address(name, address_of(n, AF_INET, slot, false), e) < 0)
         return -1;
+    set_quiet(name);
+    if (n->ipv6 && set_address(name, address_of(n, AF_INET6, slot, false), e) < 0)
+        return -1;
+    if (rtnl_set_forwarding(name, true, e) < 0)
+        return -1;
+    if (n->ipv6)
+        force_forwarding6(name);
     return set_up(name, e);
 }
 
-static int set_resolver(const struct net *n, struct cove_err *e)
+static int write_resolv_conf(struct cove_err *e)
 {
-    char text[1024] = "", list[sizeof(n->dns)], *save, *at;
-    size_t len = 0;
+    static const char text[] = "nameserver " RESOLVER_ADDRESS "\n";
+    AUTO_CLOSE int fd =
+        open("/etc/resolv.conf", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
 
-    memcpy(list, n->dns, sizeof(list));
-    for (at = strtok_r(list, " ", &save); at; at = strtok_r(NULL, " ", &save))
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "nameserver %.60s\n", at);
-    return len ? write_file_at(-1, "/etc/resolv.conf", text, e) : 0;
+    if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)
+        return cove_fail_errno(e, COVE_INTERNAL, "/etc/resolv.conf");
+    return 0;
 }
 
 int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
 {
-    if (n->mode == NET_NONE)
+    if (n->rules.mode == NET_NONE)
         return 0;
-    if (set_address("eth0", address(n, slot, 2), e) < 0 || set_up("eth0", e) < 0 ||
-        set_route(address(n, slot, 1), e) < 0)
+    set_quiet("eth0");
+    if (set_address("eth0", address_of(n, AF_INET, slot, true), e) < 0 ||
+        (n->ipv6 && set_address("eth0", address_of(n, AF_INET6, slot, true), e) < 0) ||
+        set_up("eth0", e) < 0 || set_route(address_of(n, AF_INET, slot, false), e) < 0 ||
+        (n->ipv6 && set_route(address_of(n, AF_INET6, slot, false), e) < 0))
         return -1;
-    return set_resolver(n, e);
+    return write_resolv_conf(e);
+}
+
+/* ------------------------------------------------------------------ where names are asked */
+
+static int bound_socket(int type)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(DNS_PORT) };
+    AUTO_CLOSE int sock = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int one = 1;
+
+    inet_pton(AF_INET, RESOLVER_ADDRESS, &addr.sin_addr);
+    /* The next resolver's sockets come beside the last one's. Nobody inside can join: this takes
+     * the same user id on both sides. */
+    if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0 ||
+        bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        (type == SOCK_STREAM && listen(sock, DNS_BACKLOG) < 0))
+        return -1;
+    return take_fd(&sock);
+}
+
+/* In the sandbox's namespace for a moment. The keeper has one thread. */
+int net_dns_sockets(pid_t pid, int ret[2], struct cove_err *e)
+{
+    char path[48];
+    AUTO_CLOSE int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    AUTO_CLOSE int theirs = -1;
+    int udp, tcp, error;
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    theirs = open(path, O_RDONLY | O_CLOEXEC);
+    if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWNET) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "network namespace");
+    udp = bound_socket(SOCK_DGRAM);
+    tcp = bound_socket(SOCK_STREAM);
+    error = errno;
+    if (setns(own, CLONE_NEWNET) < 0)
+        abort(); /* nothing that follows would be right */
+    if (udp >= 0 && tcp >= 0) {
+        ret[0] = udp;
+        ret[1] = tcp;
+        return 0;
+    }
+    cove_close(udp);
+    cove_close(tcp);
+    errno = error;
+    return cove_fail_errno(e, COVE_INTERNAL, "a sandbox's name server socket");
 }

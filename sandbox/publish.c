@@ -98,6 +98,7 @@ static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *
 /* Nothing new is no new generation, so that the number tells of edits and of nothing else. */
 static int publish_rules(struct keeper *k, struct cove_err *e)
 {
+    const struct policy_query any = { .dialect = "" }; /* what holds for all dialects */
     struct rules r = { 0 };
     int rc = rules_read(k, &r, e);
 
@@ -107,6 +108,8 @@ static int publish_rules(struct keeper *k, struct cove_err *e)
         rc = profiles_put(k, r.profiles, &k->rules_changed, e);
     if (rc == 0)
         rc = publish_put(k, "policy", r.bundle, r.len, &k->rules_changed, e);
+    if (rc == 0)
+        k->strict = strcmp(policy_profile(r.policy, &any), "strict") == 0;
     if (rc == 0 && k->rules_changed) {
         log_event(LOG_LEVEL_INFO, "policy loaded", LOG_S("hash", policy_hash(r.policy)),
                   LOG_N("generation", state_policy_generation(k->state) + 1));
@@ -285,6 +288,7 @@ void publish_on_inotify(struct keeper *k)
 void publish_tick(struct keeper *k)
 {
     struct cove_err err = { 0 };
+    bool strict = k->strict;
 
     if (!k->publish_at_ms || clock_boot_ms() < k->publish_at_ms)
         return;
@@ -292,4 +296,6 @@ void publish_tick(struct keeper *k)
     watch_all(k);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
+    if (strict != k->strict)
+        network_setup(k); /* `network = auto` follows the profile */
 }

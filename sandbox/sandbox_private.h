@@ -9,6 +9,7 @@
 
 #include "cove/config.h"
 #include "cove/err.h"
+#include "cove/netlist.h"
 #include "cove/state.h"
 
 /* ------------------------------------------------------------------ cgroup.c */
@@ -150,25 +151,52 @@ void mounts_close(struct box_mounts *m);
 /* In the child: all of it, up to and including pivot_root. */
 int mounts_enter(struct box_mounts *m, struct cove_err *e);
 
-/* ------------------------------------------------------------------ net.c, netfilter.c */
+/* ------------------------------------------------------------------ net*.c, rtnl.c, uplink.c */
 
-enum net_mode { NET_NONE, NET_EGRESS, NET_ALLOW };
+enum { NET_OPENED_MAX = 256 };
 
 struct net {
-    enum net_mode mode; /* of new sandboxes: one that was made without a network stays without */
-    uint32_t range;     /* a /16, host order; slot n has four addresses of it */
+    struct net_rules rules; /* for all; mode NET_NONE: a new sandbox gets no network, and one that
+                               was made without stays without */
+    struct net_rules **own; /* by slot: what a client asked for its sandbox, NULL = nothing */
+    uint32_t slots;
+    uint32_t base;      /* host order: where our addresses begin, two a slot */
+    unsigned base_bits; /* of the block that is ours */
+    uint8_t base6[16];  /* likewise, unique-local */
+    uint32_t group;     /* all our interfaces on the host are in it */
+    uint32_t stamp;     /* of the rules */
     bool loaded;        /* our table is in the kernel */
+    bool ipv4, ipv6;    /* there is a way out; IPv6: and new sandboxes get addresses */
+    uint64_t next_ms;   /* when to look again whether there is one */
     char prefix[10];    /* of the host's ends' names */
     char table[24];
-    char dns[256];
+    char uplink[128];                                      /* as configured */
+    char opened4[NET_OPENED_MAX], opened6[NET_OPENED_MAX]; /* interfaces we let forward */
 };
 
-/* Check the configuration and put the rules in place; on failure all is as it was. */
-int net_init(struct net *n, const struct cove_config *c, struct cove_err *e);
-void net_done(struct net *n);
+/* What the configuration says. strict: the policy's profile is, which `auto` follows. */
+void net_configure(const struct cove_config *c, bool strict, struct net_rules *ret);
+/* Names and addresses that no other keeper on this machine has, rules, forwarding. On failure all
+ * is as it was. */
+int net_init(struct net *n, const struct cove_config *c, const struct net_rules *rules,
+             uint32_t slots, struct cove_err *e);
+void net_tick(struct net *n, uint64_t now_ms);
+/* Take back all that was done to the host. Returns whether there was anything. */
+bool net_done(struct net *n);
+/* The same for a keeper that was killed. */
+bool net_sweep(const struct cove_config *c);
+
+int net_probe(const struct net *n, struct cove_err *e);
+void net_interface(const struct net *n, uint32_t slot, char out[16]);
 int net_attach(const struct net *n, uint32_t slot, pid_t pid,
                struct cove_err *e);                                    /* the keeper's half */
 int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
+/* Where names are asked in a sandbox: a UDP socket and a listening TCP one. */
+int net_dns_sockets(pid_t pid, int ret[2], struct cove_err *e);
+int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
+            struct cove_err *e);
+int net_set_own(struct net *n, uint32_t slot, const struct net_rules *own, struct cove_err *e);
+void net_forget_own(struct net *n, uint32_t slot);
 
 /* ------------------------------------------------------------------ build.c */
 

@@ -255,6 +255,10 @@ void workers_start(struct keeper *k)
         log_error("cove-auth not started", &err);
         k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
     }
+    if (names_start(k, &err) < 0) {
+        log_error("resolver not started", &err);
+        k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
+    }
     if (gate_start(k, &err) < 0) {
         log_error("gate not started", &err);
         k->worker_retry_ms = clock_boot_ms() + RESTART_PAUSE_MS;
@@ -340,8 +344,8 @@ static bool any_running(struct keeper *k)
 
 /*
  * Sandboxes die first (the caller sees to it), so that requests end by themselves. When they are
- * left to a successor, so are the judge and the gate: what runs in them goes on calling execve, and
- * talks to those who are connected.
+ * left to a successor, so are judge, gate and resolver: what runs in them goes on calling execve
+ * and asking for names, and talks to those who are connected.
  */
 void workers_stop(struct keeper *k, bool leave_rest)
 {
@@ -362,4 +366,6 @@ void workers_stop(struct keeper *k, bool leave_rest)
         pidfd_send_signal(k->judge.pidfd, SIGKILL, NULL, 0);
         end_judge(k);
     }
+    if (!leave_rest)
+        names_stop(k);
 }

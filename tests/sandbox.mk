@@ -13,4 +13,10 @@ tests_unit_test_sweep_LDADD = libsandbox.a libbase.a $(UNIT_LIBS)
 tests_unit_test_cgroup_SOURCES = tests/unit/test_cgroup.c
 tests_unit_test_cgroup_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_cgroup_LDADD = libsandbox.a libbase.a $(UNIT_LIBS)
+UNIT_TESTS += tests/unit/test_netlist tests/unit/test_dns
+tests_unit_test_netlist_SOURCES = tests/unit/test_netlist.c
+tests_unit_test_netlist_LDADD = libbase.a $(UNIT_LIBS)
+tests_unit_test_dns_SOURCES = tests/unit/test_dns.c resolver/dns.c
+tests_unit_test_dns_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_dns_LDADD = $(UNIT_LIBS)
 endif

@@ -32,6 +32,8 @@ int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, struct 
 int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struct cove_err *e);
 int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
 int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
+/* What this sandbox may reach, from now on: replaces what was set before. */
+int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e);
 int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
 
 struct keeper_audit_entry { /* NULL = "" */

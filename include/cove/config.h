@@ -8,6 +8,7 @@
 
 #include "cove/err.h"
 #include "cove/msg.h"
+#include "cove/netlist.h"
 
 struct cove_config {
     /* where */
@@ -47,10 +48,12 @@ struct cove_config {
     uint64_t reuse_ms, lifetime_ms;
 
     /* network of sandboxes */
-    char network[16];                           /* none, egress, allow */
-    char network_range[32];                     /* a /16 */
-    char network_allow[512], network_deny[512]; /* IPv4 addresses and ranges, space-separated */
-    char network_dns[256];
+    char network[16];                 /* auto, none, egress, allow-list */
+    char network_range[32];           /* where blocks of IPv4 addresses are taken from */
+    char network_allow[NET_LIST_MAX]; /* addresses, ranges and names, space-separated */
+    char network_deny[NET_LIST_MAX];  /* addresses and ranges */
+    char network_dns[256];            /* whom the resolver asks; "" = whom this machine asks */
+    char network_uplink[128];         /* interfaces that lead outside; "" = the default route's */
 
     /* limits of a sandbox */
     uint64_t memory_max_bytes;

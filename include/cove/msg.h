@@ -23,6 +23,7 @@
 
 #include "cove/end.h"
 #include "cove/err.h"
+#include "cove/netlist.h"
 
 #define MSG_MAGIC 0x31564f43u /* "COV1": raise the digit when a layout below changes */
 
@@ -88,6 +89,7 @@ enum msg_type {
     KEEPER_FREEZE,      /* struct keeper_which -> MSG_DONE */
     KEEPER_THAW,        /* struct keeper_which -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
+    KEEPER_NETWORK,     /* struct keeper_network -> MSG_DONE once it holds */
     KEEPER_AUDIT, /* tail: event, dialect, tenant, project, sandbox, rule, form, command -> MSG_DONE
                    */
 
@@ -108,6 +110,14 @@ enum msg_type {
     /* --- worker to cove-auth, one question a connection --- */
     AUTH_ASK = 600, /* tail: user, password, address of the client -> AUTH_VERDICT */
     AUTH_VERDICT,   /* struct auth_verdict */
+
+    /* --- keeper to resolver --- */
+    RESOLVER_RULES = 700, /* struct resolver_rules: these hold now */
+    RESOLVER_BOX,         /* struct resolver_box + UDP socket, listening TCP socket */
+    RESOLVER_GONE,        /* struct resolver_box */
+
+    /* --- resolver to keeper: all that it can make root do --- */
+    RESOLVER_PIN, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
 };
 
 /* ------------------------------------------------------------------ processes */
@@ -323,6 +333,12 @@ struct keeper_extend {
     uint64_t lifetime_ms; /* from now */
 };
 
+struct keeper_network { /* can only take away from what the server allows */
+    char tenant[COVE_TENANT_MAX];
+    char id[24];
+    struct net_rules rules;
+};
+
 struct auth_verdict {
     uint32_t yes;
     uint32_t wait_ms; /* of a no: PAM was not asked, there were too many failures; try after this */
@@ -339,6 +355,28 @@ struct keeper_box {
     uint32_t index, generation; /* its slot in shared memory */
     uint32_t created;           /* 1: made (or taken from the pool) for this claim */
     uint32_t reserved;
+};
+
+/* ------------------------------------------------------------------ resolver */
+
+#define RESOLVER_ALL UINT32_MAX
+
+struct resolver_rules {
+    uint32_t slot; /* whose: RESOLVER_ALL = the server's */
+    uint32_t generation;
+    struct net_rules rules;
+    char upstreams[256]; /* RESOLVER_ALL: addresses of whom to ask, separated by spaces */
+};
+
+struct resolver_box {
+    uint32_t slot, generation;
+};
+
+struct resolver_pin { /* let this sandbox reach that address, for so long */
+    uint32_t slot, generation;
+    uint32_t family; /* AF_INET, AF_INET6 */
+    uint32_t seconds;
+    uint8_t addr[16];
 };
 
 /* ------------------------------------------------------------------ gate */

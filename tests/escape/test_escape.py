@@ -52,7 +52,7 @@ def weak_build():
         subprocess.run([f"{TOP}/configure", "-q", "--enable-weak-for-tests"], cwd=where, check=True,
                        stderr=subprocess.DEVNULL)
     subprocess.run(["make", "-s", "-j2", "coved", "cove-init"], cwd=where, check=True, stdout=subprocess.DEVNULL)
-    for name in ("cove-worker", "cove-judge", "cove-gate", "cove-auth"):
+    for name in ("cove-worker", "cove-judge", "cove-gate", "cove-auth", "cove-resolver"):
         if not os.path.lexists(f"{where}/{name}"):
             os.symlink(f"{TOP}/.cove/inst/libexec/cove/{name}", f"{where}/{name}")
     return where

@@ -12,16 +12,16 @@ mkdir -p "$build"
 build=$(cd "$build" && pwd)
 
 # The parts under test with their bases, all instrumented.
-sources="$src/policy/*.c $src/base/err.c $src/base/buf.c $src/base/mem.c $src/base/text.c"
-for target in lexer policy profile; do
+sources="$src/policy/*.c $src/base/err.c $src/base/buf.c $src/base/mem.c $src/base/text.c $src/resolver/dns.c"
+for target in lexer policy profile dns; do
     # shellcheck disable=SC2086  # the sources are several words on purpose
     "$clang" -g -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined \
         -fno-sanitize-recover=undefined -DCOVE_SYSCONFDIR='"/etc/cove"' \
-        -DCOVE_DATADIR='"/usr/share/cove"' -I"$src/include" -I"$src/policy" \
+        -DCOVE_DATADIR='"/usr/share/cove"' -I"$src" -I"$src/include" -I"$src/policy" \
         "$src/tests/fuzz/fuzz_$target.c" $sources -o "$build/fuzz_$target" \
         -lpcre2-8 -lseccomp -lcrypto -lpthread
 done
-for target in lexer policy profile; do
+for target in lexer policy profile dns; do
     mkdir -p "$build/corpus-$target"
     echo "== $target, $seconds s"
     "$build/fuzz_$target" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \

@@ -1,94 +1,57 @@
-"""The network of sandboxes, in namespaces that the test makes: nothing here leaves this machine.
-
-    sandbox --veth-- [ host: coved, a service ] --veth-- [ internet: HTTP on all its addresses, DNS ]
-"""
+"""The network of sandboxes, in a small internet that the test makes (internet.py)."""
+import json
 import os
-import secrets
+import shlex
 import signal
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
-from cove import TOP, alive, wait_for
+from conftest import new_dir, stop
+from cove import TOP, Server, alive, wait_for
+from internet import (HOST, HOST6, METADATA, OTHER_PUBLIC, OTHER_PUBLIC6, OTHER_RESOLVER, PRIVATE, PRIVATE6, PUBLIC, PUBLIC6,
+                      REFUSED_ALL, RESOLVER, RESOLVER6, World)
 
-PUBLIC, OTHER_PUBLIC, PRIVATE, METADATA = "198.51.100.7", "192.0.2.9", "10.99.0.1", "169.254.169.254"
-RESOLVER, HOST = "198.51.100.53", "203.0.113.1"
-
-# Answers every name with PUBLIC, and HTTP with one word.
-INTERNET = textwrap.dedent(f"""
-    import socket, threading, http.server, sys
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200); self.end_headers(); self.wfile.write(sys.argv[1].encode())
-        def log_message(self, *_): pass
-    def dns():
-        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("{RESOLVER}", 53))
-        while True:
-            q, who = s.recvfrom(512)
-            end = q.index(b"\\0", 12) + 5
-            kind = q[end - 4:end - 2]
-            answer = b"\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x3c\\0\\4" + socket.inet_aton("{PUBLIC}") if kind == b"\\0\\1" else b""
-            s.sendto(q[:2] + b"\\x81\\x80\\0\\1" + (b"\\0\\1" if answer else b"\\0\\0") + b"\\0\\0\\0\\0" + q[12:end] + answer, who)
-    if sys.argv[1] == "internet": threading.Thread(target=dns, daemon=True).start()
-    http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler).serve_forever()
-""")
-
-
-def ip(*args):
-    subprocess.run(["ip", *args], check=True, capture_output=True)
+# One round trip for many looks: what HTTP says there, and what names say. Each look has its own short time.
+LOOK = """
+import json, socket, sys, threading
+def http(host):
+    try:
+        s = socket.create_connection((host, 80), 2)
+        s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); data = b''
+        while chunk := s.recv(4096): data += chunk
+        return data.split(b'\\r\\n\\r\\n')[1].decode()
+    except OSError: return ''
+def name(host):
+    try: return sorted({a[4][0] for a in socket.getaddrinfo(host, 80)})
+    except OSError: return []
+def look(kind, host): found[kind + ' ' + host] = {'http': http, 'name': name}[kind](host)
+found = {}
+threads = [threading.Thread(target=look, args=w.split()) for w in sys.argv[1:]]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(json.dumps(found))
+"""
 
 
-class World:
-    def __init__(self):
-        tag = secrets.token_hex(3)
-        self.host, self.internet = f"cove-host-{tag}", f"cove-inet-{tag}"
-        self.servers = []
+def look(server, project, *what):
+    """{'http HOST': word or '', 'name NAME': addresses}"""
+    words = " ".join(shlex.quote(w) for w in what)
+    return json.loads(server.run(project, f"python3 -c {shlex.quote(LOOK)} {words}"))
 
-    def __enter__(self):
-        for ns in (self.host, self.internet):
-            ip("netns", "add", ns)
-            ip("-n", ns, "link", "set", "lo", "up")
-        ip("-n", self.host, "link", "add", "up0", "type", "veth", "peer", "name", "down0", "netns", self.internet)
-        ip("-n", self.host, "addr", "add", f"{HOST}/24", "dev", "up0")
-        for address in ("203.0.113.2/24", f"{PUBLIC}/32", f"{OTHER_PUBLIC}/32", f"{PRIVATE}/32", f"{METADATA}/32",
-                        f"{RESOLVER}/32"):
-            ip("-n", self.internet, "addr", "add", address, "dev", "down0")
-        ip("-n", self.host, "link", "set", "up0", "up")
-        ip("-n", self.internet, "link", "set", "down0", "up")
-        ip("-n", self.host, "route", "add", "default", "via", "203.0.113.2")
-        for ns, word in ((self.internet, "internet"), (self.host, "host")):
-            self.servers.append(subprocess.Popen(["ip", "netns", "exec", ns, sys.executable, "-c", INTERNET, word]))
-        return self
 
-    def __exit__(self, *_):
-        for server in self.servers:
-            server.kill()
-            server.wait()
-        for ns in (self.host, self.internet):
-            subprocess.run(["ip", "netns", "del", ns])
+def get(server, project, *hosts):
+    """What a sandbox hears from there, '' if nothing; of several hosts the set of words."""
+    found = look(server, project, *(f"http {h}" for h in hosts))
+    return found[f"http {hosts[0]}"] if len(hosts) == 1 else set(found.values())
 
-    def move_keeper(self, server, **settings):
-        """The same instance, its keeper in the world's host: nginx reaches it by its socket as before. Settings come after the
-        move, so that the real host sees nothing of them."""
-        with open(f"{server.dir}/conf/cove.conf", "a") as f:
-            f.writelines(f"{k} = {v}\n" for k, v in settings.items())
-        keeper = server.keeper_pid
-        os.kill(keeper, signal.SIGTERM)
-        wait_for(lambda: not alive(keeper), what="the end of the keeper")
-        with open(f"{server.dir}/log/coved.log", "a") as log:
-            subprocess.Popen(["nsenter", f"--net=/run/netns/{self.host}", f"{TOP}/.cove/inst/sbin/coved", "-c",
-                              f"{server.dir}/conf/cove.conf"], stderr=log, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.DEVNULL, start_new_session=True)
-        wait_for(lambda: server.request("GET", "/health").status == 200, 15, "the keeper")
 
-    def rules(self):
-        return subprocess.run(["ip", "netns", "exec", self.host, "nft", "list", "ruleset"], capture_output=True,
-                              text=True).stdout
+def names(server, project, *hosts):
+    return look(server, project, *(f"name {h}" for h in hosts))
 
-    def links(self):
-        return subprocess.run(["ip", "-n", self.host, "-o", "link"], capture_output=True, text=True).stdout
+
+def addresses_of(server, project):
+    return server.run(project, "hostname -I").split()
 
 
 @pytest.fixture
@@ -97,74 +60,260 @@ def world():
         yield w
 
 
-def get(server, project, host, port=80):
-    """What a sandbox hears from there, '' if nothing."""
-    code = (f"import urllib.request as u; print(u.urlopen('http://{host}:{port}/', timeout=2).read().decode(), end='')")
-    return server.execute(project, f"python3 -c \"{code}\" 2>/dev/null").json["stdout"]
+@pytest.fixture
+def serve(world, make_server):
+    """serve(network="egress"): an instance whose keeper is in the world's host."""
+    def make(**settings):
+        server = make_server(network="none")
+        world.move_keeper(server, **{"network_dns": RESOLVER, **settings})
+        return server
+    return make
 
 
-def test_egress_reaches_public_addresses_and_names_and_nothing_else(world, make_server):
-    server = make_server()
-    world.move_keeper(server, network="egress", network_dns=RESOLVER)
-    assert get(server, "a", PUBLIC) == "internet"
-    assert get(server, "a", "any.name.example") == "internet"
-    for refused in (PRIVATE, METADATA, HOST, "203.0.113.1", "10.201.0.1", "10.201.0.5", "127.0.0.1"):
-        assert get(server, "a", refused) == "", refused
-    # From one sandbox to another, by its own address.
-    address = server.run("b", "python3 -m http.server 80 >/dev/null 2>&1 & sleep 0.5; hostname -I").strip()
-    assert address.startswith("10.201.") and get(server, "b", address) != ""
-    assert get(server, "a", address) == ""
-    # What is allowed now holds for sandboxes that run already, and what is denied does, too.
-    server.change_config(network_allow=f"{PRIVATE}/32", network_deny=f"{OTHER_PUBLIC}/32")
+@pytest.fixture(scope="module")
+def egress():
+    """One world and one instance with egress for all tests that change nothing in them: (world, server)."""
+    with World() as world:
+        server = Server(new_dir(), network="none", pool=1, workers=1).up()
+        try:
+            world.move_keeper(server, network="egress", network_dns=RESOLVER)
+            yield world, server
+        finally:
+            stop(server)
+
+
+@pytest.fixture
+def server(egress):
+    yield egress[1]
+    for project in ("a", "b"):
+        egress[1].cleanup(project)
+
+
+# ------------------------------------------------------------------ egress
+
+def test_egress_reaches_public_addresses_and_names_of_both_families_and_nothing_else(server):
+    assert get(server, "a", PUBLIC, OTHER_PUBLIC, PUBLIC6, OTHER_PUBLIC6, "public.example", "alias.example") == {"internet"}
+    assert get(server, "a", HOST, HOST6, *REFUSED_ALL) == {""}
+    assert get(server, "a", "rebinds.example", "metadata.example", "host.example") == {""}
+
+
+def test_sandboxes_do_not_reach_each_other_nor_the_host_by_any_address(egress, server):
+    world = egress[0]
+    other = server.run("b", "python3 -m http.server --bind :: 80 >/dev/null 2>&1 & "
+                            "python3 -c 'import socket,time\n"
+                            "while 1:\n try: socket.create_connection((\"::1\", 80)); break\n except OSError: time.sleep(.05)'; "
+                            "hostname -I").split()
+    assert len(other) == 2 and "" not in {get(server, "b", a) for a in other}, "one of each family, and it answers itself"
+    assert get(server, "a", *other) == {""}
+    gateways = [a.split()[3] for a in world.run("ip", "-o", "addr").split("\n") if "cv" in a]
+    assert len(gateways) >= 4, "the host's ends of at least two sandboxes"
+    assert get(server, "a", *(g.split("/")[0] for g in gateways)) == {""}
+
+
+def test_what_comes_from_outside_reaches_no_sandbox(egress, server):
+    world = egress[0]
+    for address in addresses_of(server, "a"):
+        subprocess.run(["ip", "-n", world.internet, "route", "add", f"{address}/{128 if ':' in address else 32}", "via",
+                        "2001:db8:3::1" if ":" in address else HOST], check=True)
+        code = f"import socket; socket.create_connection(('{address}', 53), 1)"
+        done = subprocess.run(["ip", "netns", "exec", world.internet, sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode != 0 and "refused" not in done.stderr, done.stderr  # dropped, not answered
+
+
+def test_lists_of_both_families_hold_for_running_sandboxes_and_mistakes_change_nothing(world, serve):
+    server = serve(network="egress")
+    assert get(server, "a", PRIVATE, PRIVATE6) == {""}
+    server.change_config(network_allow=f"{PRIVATE}/32 fd99::/16", network_deny=f"{OTHER_PUBLIC} 2001:db8:9::/48")
     wait_for(lambda: PRIVATE in world.rules(), what="the new rules")
-    assert get(server, "a", PRIVATE) == "internet"
-    assert get(server, "a", OTHER_PUBLIC) == ""
+    assert get(server, "a", PRIVATE, PRIVATE6, PUBLIC, "rebinds.example") == {"internet"}
+    assert get(server, "a", OTHER_PUBLIC, OTHER_PUBLIC6, METADATA) == {""}
     server.change_config(network="sideways")
     wait_for(lambda: "sideways" in str(server.log_lines()[-8:]), what="the refusal")
-    assert get(server, "a", PUBLIC) == "internet"
+    assert get(server, "a", PRIVATE, PUBLIC) == {"internet"}
 
 
-def test_an_allow_list_allows_what_is_on_it(world, make_server):
-    server = make_server()
-    world.move_keeper(server, network="allow", network_allow=PUBLIC, network_dns=RESOLVER)
-    assert get(server, "a", PUBLIC) == "internet"
-    assert get(server, "a", "listed.example") == "internet"
-    for refused in (OTHER_PUBLIC, PRIVATE, METADATA, HOST):
-        assert get(server, "a", refused) == "", refused
+# ------------------------------------------------------------------ allow-list
+
+def test_an_allow_list_allows_addresses_and_names_on_it(serve):
+    server = serve(network="allow-list", network_allow=f"{PUBLIC6} alias.example *.wild.example")
+    assert get(server, "a", PUBLIC, OTHER_PUBLIC, OTHER_PUBLIC6, HOST, *REFUSED_ALL) == {""}
+    assert get(server, "a", PUBLIC6) == "internet"
+    assert get(server, "a", "public.example", "other.example", "wild.example") == {""}, "not on the list"
+    assert get(server, "a", "b.c.wild.example") == "internet", "below the wildcard"
+    assert get(server, "a", OTHER_PUBLIC) == "internet", "what a name was answered with"
+    assert get(server, "b", OTHER_PUBLIC) == "", "for the sandbox that asked"
+    assert get(server, "a", "alias.example") == "internet", "through a chain of aliases"
 
 
-def test_a_source_that_is_not_its_own_is_dropped_and_ipv6_leaves_no_sandbox(world, make_server):
-    server = make_server()
-    world.move_keeper(server, network="egress")
+def test_no_name_leads_where_no_address_may(serve):
+    server = serve(network="allow-list", network_allow="*")
+    inwards = ("rebinds.example", "metadata.example", "loopback.example", "mapped.example", "alias-inwards.example")
+    assert not any(names(server, "a", *inwards).values())
+    assert names(server, "a", "half.example") == {"name half.example": [PUBLIC]}
+    assert get(server, "a", *inwards, PRIVATE, METADATA, PRIVATE6) == {""}
+
+
+def test_in_allow_list_mode_no_other_name_server_answers(serve):
+    server = serve(network="allow-list", network_allow="public.example")
+    ask = ("import socket,sys; s = socket.socket(socket.AF_INET{6}, socket.SOCK_{kind}); s.settimeout(2); s.connect(('{to}', 53));"
+           "q = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\5other\\7example\\0\\0\\1\\0\\1';"
+           "s.send((b'\\0\\x1f' if '{kind}' == 'STREAM' else b'') + q); print(s.recv(512))")
+    for to, six in ((RESOLVER, ""), (OTHER_RESOLVER, ""), (RESOLVER6, "6")):
+        for kind in ("DGRAM", "STREAM"):
+            code = ask.replace("{6}", six).replace("{kind}", kind).replace("{to}", to)
+            assert server.execute("a", f"python3 -c {shlex.quote(code)}").json["exitCode"] != 0, (to, kind)
+
+
+def test_an_open_connection_outlives_its_pin_but_not_a_change_of_rules(world, serve):
+    server = serve(network="allow-list", network_allow="public.example")
+    follow = ("import socket; s = socket.create_connection(('public.example', 80)); s.sendall(b'GET /slow HTTP/1.0\\r\\n\\r\\n')\n"
+              "f = open('/tmp/got', 'wb', 0)\nwhile d := s.recv(100): f.write(d)")
+    server.run("a", f"python3 -c {shlex.quote(follow)} >/tmp/end 2>&1 & until [ -s /tmp/got ]; do sleep 0.05; done")
+    table = next(line.split()[2] for line in world.rules().split("\n") if line.startswith("table inet cove_"))
+    world.run("nft", f"flush set inet {table} pins4; flush set inet {table} pins6")
+    size = lambda: int(server.run("a", "stat -c %s /tmp/got"))
+    before = size()
+    wait_for(lambda: size() > before + 30, what="more of it")
+    server.change_config(network_allow="other.example")
+    wait_for(lambda: "reset" in server.run("a", "cat /tmp/end"), what="the end of the connection")
+
+
+# ------------------------------------------------------------------ one sandbox's own
+
+def narrow(server, reply, *words):
+    return subprocess.run([f"{TOP}/.cove/inst/bin/cove", "-c", f"{server.dir}/conf/cove.conf", "network", reply.id, *words], text=True,
+                          capture_output=True)
+
+
+def test_a_running_sandbox_s_network_can_be_narrowed_and_widened_again(server):
+    reply = server.execute("a", "true")
+    assert narrow(server, reply, "none").returncode == 0
+    assert get(server, "a", PUBLIC, PUBLIC6, "public.example") == {""}
+    assert get(server, "b", PUBLIC) == "internet", "its neighbour goes on"
+    assert narrow(server, reply, "egress", f"deny={OTHER_PUBLIC} 2001:db8:9::/48").returncode == 0
+    assert get(server, "a", PUBLIC, PUBLIC6, "public.example") == {"internet"}
+    assert get(server, "a", OTHER_PUBLIC, OTHER_PUBLIC6) == {""}
+    assert narrow(server, reply, "egress", f"allow={OTHER_PUBLIC} {PRIVATE}", "deny=0.0.0.0/0").returncode == 0
+    assert get(server, "a", OTHER_PUBLIC) == "internet", "allow beats deny"
+    assert get(server, "a", PUBLIC, PRIVATE) == {""}, "and opens nothing that the server refuses"
+    assert narrow(server, reply, "allow-list", f"allow={PUBLIC6} *.wild.example").returncode == 0
+    assert get(server, "a", PUBLIC, OTHER_PUBLIC, "public.example") == {""}
+    assert get(server, "a", PUBLIC6, "a.wild.example") == {"internet"}
+    assert narrow(server, reply, "egress").returncode == 0
+    assert get(server, "a", PUBLIC, PUBLIC6, OTHER_PUBLIC) == {"internet"}
+    assert "10.0.0.0/40" in narrow(server, reply, "egress", "allow=10.0.0.0/40").stderr
+
+
+# ------------------------------------------------------------------ names
+
+def test_names_work_by_udp_and_tcp_with_many_addresses_and_other_types(server):
+    many = names(server, "a", "many.example")["name many.example"]
+    assert len(many) == 64, "more than a packet holds: asked and answered by TCP, and bounded"
+    ask = ("import socket,struct\nq = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\6public\\7example\\0\\0\\x10\\0\\1'\n"
+           "s = socket.create_connection(('127.0.0.53', 53), 2)\nfor i in range(3):\n s.sendall(struct.pack('!H', len(q)) + q); "
+           "n = struct.unpack('!H', s.recv(2))[0]; r = s.recv(n)\n print(b'text' in r)")
+    assert server.run("a", f"python3 -c {shlex.quote(ask)}") == "True\n" * 3
+    assert names(server, "a", "no-such-name.example") == {"name no-such-name.example": []}
+
+
+def test_hostile_questions_harm_nobody(server):
+    resolver = next(iter(server.titles("cove: resolver")))
+    flood = ("import os, socket, random\nrandom.seed(7)\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+             "good = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\6public\\7example\\0\\0\\1\\0\\1'\n"
+             "for i in range(20000):\n p = bytearray(good)\n for _ in range(random.randrange(4)): p[random.randrange(len(p))] = "
+             "random.randrange(256)\n s.sendto(bytes(p)[:random.randrange(len(p) + 1)], ('127.0.0.53', 53))\n"
+             "cs = []\nfor i in range(100):\n c = socket.create_connection(('127.0.0.53', 53), 2); c.sendall(b'\\xff\\xff' + os.urandom(40));"
+             " cs.append(c)\n")
+    server.run("a", f"python3 -c {shlex.quote(flood)}")
+    assert get(server, "b", "public.example") == "internet", "another sandbox has its names"
+    assert wait_for(lambda: get(server, "a", "public.example") == "internet", what="names for the one that flooded")
+    assert alive(resolver)
+
+
+def test_a_killed_resolver_is_replaced_and_names_work_again(server):
+    assert get(server, "a", "public.example") == "internet"
+    resolver = next(iter(server.titles("cove: resolver")))
+    os.kill(resolver, signal.SIGKILL)
+    wait_for(lambda: get(server, "a", "public.example") == "internet", what="names again")
+
+
+def test_the_resolver_has_no_privileges_and_no_files(server):
+    pid = next(iter(server.titles("cove: resolver")))
+    status = dict(line.split(":\t", 1) for line in open(f"/proc/{pid}/status").read().split("\n") if ":\t" in line)
+    assert status["Uid"].split()[0] != "0" and int(status["CapEff"], 16) == 0 and int(status["CapBnd"], 16) == 0
+    assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
+    kinds = {os.readlink(f"/proc/{pid}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{pid}/fd") if fd not in "012"}
+    assert kinds <= {"socket", "anon_inode"}, kinds
+
+
+# ------------------------------------------------------------------ the host
+
+def end_keeper(server, signo):
+    keeper = server.keeper_pid
+    os.kill(keeper, signo)
+    wait_for(lambda: not alive(keeper), what="the end of the keeper")
+
+
+def test_two_keepers_on_one_host_do_not_disturb_each_other_and_leave_nothing(world, make_server):
+    before = world.settings(), world.rules(), world.links()
+    one, two = make_server(network="none"), make_server(network="none")
+    for server in (one, two):
+        world.move_keeper(server, network="egress", network_dns=RESOLVER)
+    ours, theirs = addresses_of(one, "a"), addresses_of(two, "a")
+    assert not set(ours) & set(theirs) and get(one, "a", *theirs) == {""}
+    during = world.settings()[0]
+    assert "net.ipv4.conf.up0.forwarding = 1" in during and "net.ipv4.ip_forward = 0" in during, "the uplink, not the machine"
+    end_keeper(one, signal.SIGTERM)
+    assert get(two, "a", PUBLIC, PUBLIC6) == {"internet"}, "the other one still goes out"
+    end_keeper(two, signal.SIGTERM)
+    assert (world.settings(), world.rules(), world.links()) == before
+
+
+def test_a_new_keeper_cuts_nothing_off_and_what_a_killed_one_left_is_swept(world, serve):
+    before = world.settings(), world.rules()
+    server = serve(network="allow-list", network_allow="public.example other.example")
+    assert narrow(server, server.execute("b", "true"), "allow-list", "allow=public.example").returncode == 0
+    assert get(server, "a", "public.example", "other.example") == {"internet"}
+    end_keeper(server, signal.SIGKILL)
+    world.start_keeper(server, TOP, wait_for)
+    assert get(server, "a", PUBLIC, OTHER_PUBLIC) == {"internet"}, "its pins are still there"
+    wait_for(lambda: get(server, "b", "public.example") == "internet", what="names")
+    assert get(server, "b", "other.example") == "", "and what was set for one sandbox"
+    server.change_config(network_deny="192.0.2.77")
+    wait_for(lambda: "192.0.2.77" in world.rules(), what="rules that are written anew")
+    assert get(server, "b", "public.example") == "internet" and get(server, "b", "other.example") == ""
+    server.cleanup("b")
+    wait_for(lambda: "box_" not in world.rules(), what="the end of its rules with the sandbox")
+    end_keeper(server, signal.SIGKILL)
+    server.quickstart("down")  # ends what is left; the rules are in another network namespace than quickstart
+    world.run(f"{TOP}/.cove/inst/sbin/coved", "-c", f"{server.dir}/conf/cove.conf", "--sweep")
+    assert (world.settings(), world.rules()) == before
+
+
+def test_a_host_without_ipv6_gives_sandboxes_none_and_an_uplink_that_comes_later_is_used(make_server):
+    with World(ipv6=False) as world:
+        world.disconnect()
+        server = make_server(network="none")
+        world.move_keeper(server, network="egress", network_dns=RESOLVER)
+        assert get(server, "a", PUBLIC) == "" and server.run("a", "echo fine") == "fine\n"
+        world.connect()
+        wait_for(lambda: get(server, "a", PUBLIC) == "internet", 20, "the way out")
+        assert all(":" not in a for a in addresses_of(server, "a"))
+        assert server.run("a", "grep -c eth0 /proc/net/if_inet6 || true") == "0\n"
+
+
+def test_a_source_that_is_not_its_own_is_dropped(server):
     init = server.init_of(server.execute("a", "true"))
     inside = ["nsenter", f"--net=/proc/{init}/ns/net"]  # as the host's root: nobody inside could
-    subprocess.run([*inside, "ip", "addr", "add", "10.201.77.2/32", "dev", "eth0"], check=True)
-    code = ("import socket; s = socket.socket(); s.settimeout(1); s.bind(('10.201.77.2', 0));"
-            f"s.connect(('{PUBLIC}', 80))")
-    assert subprocess.run([*inside, sys.executable, "-c", code], capture_output=True).returncode != 0
-    ip("-n", world.host, "-6", "addr", "add", "fd00::1/64", "dev", "up0")
-    subprocess.run([*inside, "ip", "-6", "route", "add", "default", "dev", "eth0"])
-    code = "import socket; s = socket.socket(socket.AF_INET6); s.settimeout(1); s.connect(('fd00::1', 80))"
-    assert subprocess.run([*inside, sys.executable, "-c", code], capture_output=True).returncode != 0
-
-
-def test_nothing_of_it_stays(world, make_server):
-    server = make_server()
-    world.move_keeper(server, network="egress")
-    server.execute("a", "true")
-    assert "cove_" in world.rules() and "cv" in world.links()
-    server.cleanup("a")
-    keeper = server.keeper_pid
-    os.kill(keeper, signal.SIGTERM)
-    wait_for(lambda: not alive(keeper), what="the end of the keeper")
-    assert "cove_" not in world.rules()
-    wait_for(lambda: "cv" not in world.links(), what="the interfaces' end")
+    for family, source, to in (("INET", "10.201.77.2", PUBLIC), ("INET6", "2001:db8:3::77", PUBLIC6)):
+        subprocess.run([*inside, "ip", "addr", "add", source, "dev", "eth0"], check=True)
+        code = f"import socket; s = socket.socket(socket.AF_{family}); s.settimeout(1); s.bind(('{source}', 0)); s.connect(('{to}', 80))"
+        assert subprocess.run([*inside, sys.executable, "-c", code], capture_output=True).returncode != 0
 
 
 def test_without_a_network_there_is_loopback_and_no_rule(world, make_server):
-    server = make_server()
+    server = make_server(network="none")
     world.move_keeper(server, network="none")
     assert server.run("a", "grep -o '^ *[a-z0-9]*:' /proc/net/dev | tr -d ' :'") == "lo\n"
-    assert server.run("a", "python3 -m http.server 8000 >/dev/null 2>&1 & sleep 0.5; echo") == "\n"
-    assert get(server, "a", "127.0.0.1", 8000) != ""
-    assert "cove_" not in world.rules()
+    assert server.run("a", "python3 -m http.server 80 >/dev/null 2>&1 & until curl -s 127.0.0.1:80; do sleep 0.05; done") != ""
+    assert "cove_" not in world.rules() and not server.titles("cove: resolver")

@@ -1,0 +1,55 @@
+/* cove network: what one sandbox may reach, changed while it runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "boxes.h"
+#include "cove/client.h"
+#include "cove/text.h"
+
+/* "allow=a b", "deny=c" */
+static int take_word(const char *word, struct net_rules *r, struct cove_err *e)
+{
+    bool fits = false;
+
+    if (strncmp(word, "allow=", 6) == 0)
+        fits = text_copy(r->allow, sizeof(r->allow), word + 6);
+    else if (strncmp(word, "deny=", 5) == 0)
+        fits = text_copy(r->deny, sizeof(r->deny), word + 5);
+    else
+        return cove_fail(e, COVE_INVALID, "'%.40s' is neither allow=LIST nor deny=LIST", word);
+    return fits ? 0 : cove_fail(e, COVE_TOO_LARGE, "the list is too long");
+}
+
+static int parse(int argc, char **argv, struct net_rules *r, struct cove_err *e)
+{
+    enum net_mode mode;
+
+    if (net_mode_parse(argv[2], &mode, e) < 0)
+        return -1;
+    r->mode = mode;
+    for (int i = 3; i < argc; i++)
+        if (take_word(argv[i], r, e) < 0)
+            return -1;
+    return net_rules_check(r, e);
+}
+
+int cli_network(int argc, char **argv)
+{
+    struct keeper_network args = { 0 };
+    struct keeper_link keeper;
+    struct cove_config config;
+    struct box_info box;
+    struct cove_err e = { 0 };
+    int rc;
+
+    if (argc < 3 || argv[1][0] == '-')
+        return cli_usage("cove network SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]");
+    if (parse(argc, argv, &args.rules, &e) < 0 || boxes_open(argv[1], &config, &box, &e) < 0)
+        return cli_fail(&e);
+    keeper = KEEPER_LINK(config.run_dir);
+    text_copy(args.tenant, sizeof(args.tenant), box.tenant);
+    text_copy(args.id, sizeof(args.id), box.id);
+    rc = keeper_network(&keeper, &args, &e);
+    keeper_link_done(&keeper);
+    return rc < 0 ? cli_fail(&e) : CLI_OK;
+}
