@@ -273,6 +273,25 @@ static void comments_and_mode_stay_and_only_the_named_line_goes(void **state)
     assert_int_equal(st.st_mode & 0777, 0640);
 }
 
+static void a_token_is_good_for_one_sandbox_under_one_secret(void **state)
+{
+    unsigned char secret[TOKEN_SECRET_BYTES] = "a secret of this instance",
+                  other[TOKEN_SECRET_BYTES] = "";
+    char token[TOKEN_LEN + 1], cut[TOKEN_LEN + 1];
+
+    (void)state;
+    token_make(secret, "aaaaaaaaaaaaaaaaaaaa", token);
+    assert_int_equal(strlen(token), TOKEN_LEN);
+    assert_int_equal(strspn(token, "0123456789abcdef"), TOKEN_LEN);
+    assert_true(token_fits(secret, "aaaaaaaaaaaaaaaaaaaa", token));
+    assert_false(token_fits(secret, "aaaaaaaaaaaaaaaaaaab", token));
+    assert_false(token_fits(other, "aaaaaaaaaaaaaaaaaaaa", token));
+    memcpy(cut, token, sizeof(cut));
+    cut[TOKEN_LEN - 1] = '\0';
+    assert_false(token_fits(secret, "aaaaaaaaaaaaaaaaaaaa", cut));
+    assert_false(token_fits(secret, "aaaaaaaaaaaaaaaaaaaa", ""));
+}
+
 static void a_broken_file_is_not_edited(void **state)
 {
     struct keys_edit edit;
@@ -294,6 +313,7 @@ int main(void)
         cmocka_unit_test(scopes_hold),
         cmocka_unit_test(a_key_ends_at_its_second),
         cmocka_unit_test(a_tenants_line_replaces_only_what_it_names),
+        cmocka_unit_test(a_token_is_good_for_one_sandbox_under_one_secret),
         cmocka_unit_test(a_tenants_limits_stand_over_its_templates_and_those_over_the_instances),
         cmocka_unit_test(limits_have_the_bounds_of_cove_conf),
         cmocka_unit_test(the_largest_output_of_any_template_fits_a_reply),
