@@ -101,13 +101,30 @@ int core_box_for_project(struct core *c, const char *tenant, const char *project
     return claim(c, tenant, project, ret, e);
 }
 
-int core_retire_project(struct core *c, const char *tenant, const char *project, struct cove_err *e)
+/* A live sandbox of this tenant by its id, with or without what a dialect puts in front of it. */
+static bool find_named(struct core *c, const char *tenant, const char *name, struct box_info *ret)
+{
+    uint32_t index;
+
+    if (strncmp(name, "sandbox_", 8) == 0 || strncmp(name, "sandbox-", 8) == 0)
+        name += 8;
+    return text_is_id(name) && state_find_id(c->state, tenant, name, &index, ret);
+}
+
+int core_retire(struct core *c, const char *tenant, const char *project, struct cove_err *e)
 {
     struct keeper_retire args = { 0 };
+    struct box_info info;
 
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    if (find_named(c, tenant, project, &info)) {
+        if (caller_may_box(c, &info, e) < 0)
+            return -1;
+        text_copy(args.id, sizeof(args.id), info.id);
+        return keeper_retire(&c->keeper, &args, e);
+    }
     if (caller_may_project(c, project, e) < 0)
         return -1;
-    text_copy(args.tenant, sizeof(args.tenant), tenant);
     if (!text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");
     return keeper_retire(&c->keeper, &args, e);
@@ -140,7 +157,10 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
                       struct core_session *ret, struct cove_err *e)
 {
     struct core_session s = { .core = c, .tenant = tenant };
+    struct box_info info;
 
+    if (find_named(c, tenant, project, &info))
+        return core_session_open_id(c, tenant, info.id, ret, e);
     if (core_box_for_project(c, tenant, project, &s.box, e) < 0)
         return -1;
     if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0) {

@@ -86,13 +86,11 @@ struct core_box {
 /* The project's sandbox: the live one if it may still be reused, else one from the keeper. */
 int core_box_for_project(struct core *c, const char *tenant, const char *project,
                          struct core_box *ret, struct cove_err *e);
-/* Kill the project's sandboxes; having none is fine. */
 /* What a sandbox of the caller's may reach, from now on; takes away from what the server allows. */
 int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
                  struct cove_err *e);
-
-int core_retire_project(struct core *c, const char *tenant, const char *project,
-                        struct cove_err *e);
+/* Kill the project's sandboxes, or the one of that id; having none is fine. */
+int core_retire(struct core *c, const char *tenant, const char *project, struct cove_err *e);
 
 /* A conversation with the project's sandbox, for one or several commands in a row. */
 struct core_session {
@@ -103,6 +101,8 @@ struct core_session {
     struct limits limits; /* what holds for what runs in it */
 };
 
+/* A sandbox's id is a name for it too, in the forms that any dialect shows: ID, sandbox_ID,
+ * sandbox-ID. */
 int core_session_open(struct core *c, const char *tenant, const char *project,
                       struct core_session *ret, struct cove_err *e);
 /* By the sandbox's own id; what is not the tenant's is not there. */

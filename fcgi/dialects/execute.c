@@ -284,7 +284,7 @@ static int cleanup(struct request *req, struct reply *rep, struct cove_err *e)
 
     req->note.operation = "cleanup";
     if (execute_decode_project(req, &args, e) < 0 ||
-        core_retire_project(req->core, req->tenant, args.project, e) < 0)
+        core_retire(req->core, req->tenant, args.project, e) < 0)
         return -1;
     reply_open(rep, NULL);
     reply_bool(rep, "success", true);

@@ -58,6 +58,20 @@ def test_other_projects_get_other_sandboxes(server, project):
     assert a.id != b.id
 
 
+@pytest.mark.parametrize("form", ["{}", "sandbox_{}", "sandbox-{}"])
+def test_a_sandbox_answers_to_its_id_as_it_does_to_its_project(server, project, form):
+    box = server.execute(project, "echo mine > /workspace/f").id.removeprefix("sandbox_")
+    assert server.execute(form.format(box), "cat /workspace/f").json["stdout"] == "mine\n"
+    assert server.post("/cleanup", {"projectId": form.format(box)}).json == {"success": True}
+    assert server.execute(project, "ls /workspace").json["stdout"] == ""
+
+
+def test_an_id_of_no_sandbox_is_a_project_of_that_name(server, project):
+    name = "sandbox_" + "x7" * 10
+    assert server.execute(name, "touch /workspace/f").id != name
+    assert server.execute(name, "ls /workspace").json["stdout"] == "f\n"
+
+
 def test_commands_run_as_root_of_the_sandbox_who_is_nobody_on_the_host(server, project):
     reply = server.execute(project, "id -u; sleep 100 & echo")
     assert reply.json["stdout"].startswith("0\n")
