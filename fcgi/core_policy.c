@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "cove/dialect.h"
+#include "cove/keys.h"
 #include "cove/mem.h"
+#include "fcgi/caller.h"
 #include "fcgi/core.h"
 
 static const char *find_forbidden(const struct policy *policy, const struct policy_query *query,
@@ -16,34 +18,39 @@ static const char *find_forbidden(const struct policy *policy, const struct poli
     return NULL;
 }
 
-static void record_refusal(struct core *c, const struct core_ask *ask, const struct core_permit *p)
+/* Who asks, and where it would have run: the project's sandbox, if it has one. */
+static struct keeper_audit_entry entry_of(const struct core *c, const struct core_ask *ask,
+                                          const struct box_info *box, const char *event)
 {
-    struct keeper_audit_entry entry = {
-        .event = "refused",
+    return (struct keeper_audit_entry){
+        .event = event,
         .dialect = dialect_name(ask->dialect),
         .tenant = ask->tenant,
+        .key = c->caller && c->caller->key ? c->caller->key->name : NULL,
         .project = ask->project,
-        .rule = p->verdict.rule,
-        .form = policy_form_name(p->verdict.form),
-        .command = p->forbidden,
+        .sandbox = box->id,
     };
+}
 
+static void record_refusal(struct core *c, const struct core_ask *ask, const struct box_info *box,
+                           const struct core_permit *p)
+{
+    struct keeper_audit_entry entry = entry_of(c, ask, box, "refused");
+
+    entry.rule = p->verdict.rule;
+    entry.form = policy_form_name(p->verdict.form);
+    entry.command = p->forbidden;
     core_count(c, COUNT_REFUSALS, 1);
     core_audit(c, &entry);
 }
 
 /* With `audit = all`: what may run is written down before it does, so that nothing runs unseen. */
-static void record_permitted(struct core *c, const struct core_ask *ask)
+static void record_permitted(struct core *c, const struct core_ask *ask, const struct box_info *box)
 {
     for (size_t i = 0; i < ask->count; i++) {
-        struct keeper_audit_entry entry = {
-            .event = "ran",
-            .dialect = dialect_name(ask->dialect),
-            .tenant = ask->tenant,
-            .project = ask->project,
-            .command = ask->commands[i],
-        };
+        struct keeper_audit_entry entry = entry_of(c, ask, box, "ran");
 
+        entry.command = ask->commands[i];
         core_audit(c, &entry);
     }
 }
@@ -52,22 +59,24 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
                     struct cove_err *e)
 {
     struct core_permit p = { .policy = live_get(c->policy), .filter.fd = -1 };
-    struct policy_query query = {
-        .dialect = dialect_name(ask->dialect),
-        .tenant = ask->tenant,
-        .template = c->config->template,
-    };
+    struct box_info box = { 0 };
+    struct policy_query query = { .dialect = dialect_name(ask->dialect), .tenant = ask->tenant };
+    uint32_t index;
 
+    if (!c->state || !ask->project || /* there is none in tests */
+        !state_find_project(c->state, ask->tenant, ask->project, &index, &box))
+        box = (struct box_info){ 0 };
+    query.template = box.template[0] ? box.template : c->config->template;
     if (!p.policy)
         return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
     p.forbidden = find_forbidden(policy_set_policy(p.policy->value), &query, ask, &p.verdict);
     if (p.forbidden) {
-        record_refusal(c, ask, &p);
+        record_refusal(c, ask, &box, &p);
     } else if (policy_set_filter(p.policy->value, &query, &p.filter, e) < 0) {
         live_put(p.policy);
         return -1;
     } else if (policy_audit_all(policy_set_policy(p.policy->value), &query)) {
-        record_permitted(c, ask);
+        record_permitted(c, ask, &box);
     }
     *ret = p;
     return 0;

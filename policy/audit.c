@@ -204,6 +204,7 @@ static void add_body(struct audit *a, struct buf *line, const struct audit_entry
     add_field(line, "event", entry->event);
     add_field(line, "dialect", entry->dialect);
     add_field(line, "tenant", entry->tenant);
+    add_field(line, "key", entry->key);
     add_field(line, "project", entry->project);
     add_field(line, "sandbox", entry->sandbox);
     add_field(line, "rule", entry->rule);

@@ -17,12 +17,25 @@ static const char *const patterns[] = {
     /* Authorization: Bearer TOKEN, Basic, Token; X-API-Key: KEY and its like */
     "(?i)(\\b(?:bearer|basic|token)\\s+)[A-Za-z0-9._~+/=-]{6,}",
     "(?i)(\\bauthorization\\s*[:=]\\s*)[^\\s\"']+(?=[\"']|$|\\s)",
-    "(?i)(\\bx-[a-z0-9-]*(?:key|token|secret)\\s*:\\s*)[^\\s\"']+",
+    "(?i)(\\b[\\w-]*(?:key|token|secret|passw)[\\w-]*[\"']?\\s*:\\s*[\"']?)[^\\s\"',}]+",
+    "(?i)(\\b(?:set-)?cookie\\s*:\\s*)[^\"'\\r\\n]+",
     /* --password=x, --token x, mysql -px; PGPASSWORD=x, AWS_SECRET_ACCESS_KEY=x */
-    "(?i)(--?[a-z0-9-]*(?:password|passwd|secret|token|api-?key|private-?key)(?:=|\\s+))"
-    "(?:\"[^\"]*\"|'[^']*'|\\S+)",
-    "(?i)(\\b\\w*(?:password|passwd|secret|token|api_?key|private_?key|access_?key|credential)\\w*"
+    "(?i)(--?[a-z0-9-]*(?:pass|password|passwd|passphrase|secret|token|auth|api-?key|private-?key)"
+    "(?:=|\\s+))(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    "(?i)(\\b\\w*(?:pass|secret|token|api_?key|private_?key|access_?key|credential|_key|_pat)\\w*"
     "\\s*=\\s*)(?:\"[^\"]*\"|'[^']*'|[^\\s;&|]+)",
+    "(?i)(\\bset\\s+\\S*(?:secret|token|passw|_key|auth)\\S*\\s+)(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    "(?i)([?&](?:key|sig|signature|code|auth)=)[^&\\s\"']+",
+    /* sshpass -p x, docker login -p x, redis-cli -a x, openssl -passin pass:x, and by echo */
+    "(\\bsshpass\\s+-p\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    "(\\b(?:login|useradd|usermod)\\b[^;|&]*\\s-p\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    "(\\bredis-cli\\b[^;|&]*\\s-a\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
+    "(\\bpass:)[^\\s\"']+",
+    "(\\bvault\\s+login\\s+)[^\\s-][^\\s]*",
+    "(\\bhtpasswd\\s+-\\w*b\\w*\\s+\\S+\\s+\\S+\\s+)\\S+",
+    "(\\becho\\s+(?:-n\\s+)?)(?:\"[^\"]*\"|'[^']*'|\\S+)(?=\\s*\\|[^;]*(?:--password-stdin|"
+    "\\bchpasswd\\b|"
+    "--with-token))",
     "(?i)(\"\\w*(?:password|passwd|secret|token|api_?key|private_?key)\\w*\"\\s*:\\s*\")[^\"]*",
     "(\\bmysql(?:dump|admin)?\\b[^;|&]*\\s-p)[^\\s;|&]+",
     "(\\bcurl\\b[^;|&]*\\s(?:-u|--user)[= ]?\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
@@ -32,6 +45,9 @@ static const char *const patterns[] = {
     "()\\be2b_[A-Za-z0-9]{6,}",
     "()\\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{6,}",
     "()\\bxox[abprs]-[A-Za-z0-9-]{6,}",
+    "()\\b(?:hf|npm|dop_v1|doo_v1|dckr_pat|shpat|glsa|sntrys|pypi)[_-][A-Za-z0-9_-]{16,}",
+    "()\\bSG\\.[A-Za-z0-9_-]{10,}\\.[A-Za-z0-9_-]{10,}",
+    "()\\bya29\\.[A-Za-z0-9_-]{10,}",
     "()\\b[srp]k[-_](?:live|test|proj|ant)?[-_]?[A-Za-z0-9_-]{16,}",
     "()\\b(?:AKIA|ASIA)[A-Z0-9]{16}\\b",
     "()\\bAIza[A-Za-z0-9_-]{30,}",

@@ -188,8 +188,8 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct c
 
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e)
 {
-    const char *const fields[] = { entry->event,   entry->dialect, entry->tenant, entry->project,
-                                   entry->sandbox, entry->rule,    entry->form };
+    const char *const fields[] = { entry->event,   entry->dialect, entry->tenant, entry->key,
+                                   entry->project, entry->sandbox, entry->rule,   entry->form };
     const char *command = entry->command ? entry->command : "";
     struct buf tail;
     int rc;

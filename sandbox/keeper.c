@@ -216,7 +216,7 @@ static bool on_thaw(struct keeper *k, const void *body, size_t len, const struct
  * caller's to know. */
 static bool on_audit(struct keeper *k, const void *body, size_t len, const struct waiter *w)
 {
-    const char *at = body, *end = at + len, *field[8];
+    const char *at = body, *end = at + len, *field[9];
     struct cove_err err = { 0 };
     struct audit_entry entry;
 
@@ -227,12 +227,13 @@ static bool on_audit(struct keeper *k, const void *body, size_t len, const struc
         .event = field[0],
         .dialect = field[1],
         .tenant = field[2],
-        .project = field[3],
-        .sandbox = field[4][0] ? field[4] : NULL,
-        .rule = field[5][0] ? field[5] : NULL,
-        .form = field[6][0] ? field[6] : NULL,
-        .command = field[7],
-        .command_len = strlen(field[7]),
+        .key = field[3][0] ? field[3] : NULL,
+        .project = field[4],
+        .sandbox = field[5][0] ? field[5] : NULL,
+        .rule = field[6][0] ? field[6] : NULL,
+        .form = field[7][0] ? field[7] : NULL,
+        .command = field[8],
+        .command_len = strlen(field[8]),
     };
     answer_result(k, w, k->audit ? audit_append(k->audit, &entry, &err) : 0, &err);
     return true;

@@ -17,7 +17,7 @@ struct redactor;
 
 struct audit_entry {   /* NULL fields are left out of the line */
     const char *event; /* "refused", "exec-denied", "ran" */
-    const char *dialect, *tenant, *project, *sandbox;
+    const char *dialect, *tenant, *key, *project, *sandbox; /* key: the name of the caller's */
     const char *rule, *form;
     const char *command; /* any bytes; secrets are redacted on the way in */
     size_t command_len;

@@ -38,7 +38,7 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct c
 
 struct keeper_audit_entry { /* NULL = "" */
     const char *event;      /* "refused", "exec-denied", "ran" */
-    const char *dialect, *tenant, *project, *sandbox, *rule, *form;
+    const char *dialect, *tenant, *key, *project, *sandbox, *rule, *form;
     const char *command; /* the first 4 KiB of it count */
 };
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e);

@@ -90,8 +90,8 @@ enum msg_type {
     KEEPER_THAW,        /* struct keeper_which -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
     KEEPER_NETWORK,     /* struct keeper_network -> MSG_DONE once it holds */
-    KEEPER_AUDIT, /* tail: event, dialect, tenant, project, sandbox, rule, form, command -> MSG_DONE
-                   */
+    /* tail: event, dialect, tenant, key, project, sandbox, rule, form, command -> MSG_DONE */
+    KEEPER_AUDIT,
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */

@@ -151,6 +151,9 @@ def test_refusals_are_in_the_audit_log_and_its_chain_holds(make_server):
     lines = wait_for(lambda: len(audit_lines(server)) >= 2 and audit_lines(server), 5, "two lines")
     assert [line["event"] for line in lines[:2]] == ["refused", "exec-denied"]
     assert all(line["tenant"] and line["project"] == "p" and line["dialect"] == "execute" for line in lines)
+    assert server.execute("p", "reboot").status == 400
+    last = wait_for(lambda: len(audit_lines(server)) >= 3 and audit_lines(server)[2], 5, "a third line")
+    assert last["key"] and last["sandbox"] == lines[1]["sandbox"]  # by which key, and in which sandbox it would have run
     assert "5" * 40 not in json.dumps(lines)  # secrets are taken out
     path = server.config["audit_file"]
     assert os.stat(path).st_mode & 0o027 == 0
@@ -206,6 +209,37 @@ def test_a_saved_edit_holds_within_moments_and_a_broken_one_changes_nothing(make
     assert status.returncode == 1 and "rule 'broken'" in status.stdout and f"generation {generation(server)}," in status.stdout
     assert server.execute("p", "frobnicate").status == 400  # the one before stays
     assert server.execute("p", "rm -rf /").status == 400
+
+
+def test_whatever_is_put_in_the_files_place_the_old_policy_stays(make_server):
+    server = make_server()
+    path, folder = policy_of(server), os.path.dirname(policy_of(server))
+    good, seen = read(path), 0
+    bad = {
+        "empty": b"", "no rule": b"# nothing\n", "binary": bytes(range(256)) * 40, "half-written": good.encode()[:-7],
+        "not UTF-8": b"# \xff\xfe\n" + good.encode(), "huge": b"# x\n" * 3_000_000, "a loop": b"include policy.conf\n",
+        "a missing include": b"include nowhere.conf\n" + good.encode(),
+        "too many rules": b"".join(b'deny r%d words /^r%d/ "no"\n' % (i, i) for i in range(100_000)),
+    }
+
+    def refusals():
+        return len([line for line in server.log_lines() if "refused" in line["event"]])
+
+    for name, content in bad.items():
+        with open(f"{folder}/.new", "wb") as f:
+            f.write(content)
+        os.rename(f"{folder}/.new", path)
+        wait_for(lambda: refusals() > seen, 10, f"the refusal of: {name}")
+        seen = refusals()
+        assert server.execute("p", "rm -rf /").status == 400 and server.run("p", "echo x") == "x\n", name
+    os.unlink(path)
+    os.mkdir(path)
+    wait_for(lambda: refusals() > seen, 10, "the refusal of a folder")
+    assert server.execute("p", "rm -rf /").status == 400
+    os.rmdir(path)
+    with open(path, "w") as f:
+        f.write(good + 'deny  late  words  /^late/  "no"\n')
+    wait_for(lambda: server.execute("p", "late").status == 400, 10, "a good file again")
 
 
 def generation(server):

@@ -703,6 +703,48 @@ static void nesting_is_refused_not_followed(void **state)
     policy_free(p);
 }
 
+/* Whatever two bytes follow a harmless command: it is judged, and that is no refusal. */
+static void every_pair_of_bytes_is_judged(void **state)
+{
+    struct policy *p = load(TEST_SRCDIR "/policy/policy.conf");
+    char text[] = "ls __ x";
+
+    (void)state;
+    for (unsigned i = 0; i < 65536; i++) {
+        struct policy_result r;
+
+        text[3] = (char)(i >> 8);
+        text[4] = (char)i;
+        policy_check(p, &(struct policy_query){ .dialect = "execute" }, text, sizeof(text) - 1, &r);
+        if (r.denied)
+            fail_msg("%02x %02x: %s on %s", i >> 8, i & 255, r.rule, r.matched);
+    }
+    policy_free(p);
+}
+
+/* Each of these left open to the end, with a forbidden command before it. */
+static void what_is_never_closed_hides_nothing_before_it(void **state)
+{
+    static const char *const open[] = {
+        "'",  "\"", "`",  "$(",  "${",   "$'", "\\",    "(",   "{",
+        "<(", "((", "[[", "<<E", "case", "if", "f() {", "a=(", "$(("
+    };
+    struct policy *p = load(TEST_SRCDIR "/policy/policy.conf");
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(open); i++) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "rm -rf / ; echo %s", open[i]);
+        if (!check(p, "execute", text).denied)
+            fail_msg("%s is allowed", text);
+        snprintf(text, sizeof(text), "%s", open[i]);
+        if (check(p, "execute", text).denied)
+            fail_msg("%s alone is refused", text);
+    }
+    policy_free(p);
+}
+
 static void results_are_valid_text(void **state)
 {
     struct policy *p = compile("deny a raw /x/ \"r\"\n");
@@ -836,6 +878,8 @@ int main(void)
         cmocka_unit_test(what_is_too_large_is_refused),
         cmocka_unit_test(long_argument_lists_are_judged),
         cmocka_unit_test(nesting_is_refused_not_followed),
+        cmocka_unit_test(every_pair_of_bytes_is_judged),
+        cmocka_unit_test(what_is_never_closed_hides_nothing_before_it),
         cmocka_unit_test(results_are_valid_text),
         cmocka_unit_test(the_prefilter_loses_no_rule),
         cmocka_unit_test(the_prefilter_understands_patterns),
