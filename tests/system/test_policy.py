@@ -238,7 +238,7 @@ def test_whatever_is_put_in_the_files_place_the_old_policy_stays(make_server):
     assert server.execute("p", "rm -rf /").status == 400
     os.rmdir(path)
     with open(path, "w") as f:
-        f.write(good + 'deny  late  words  /^late/  "no"\n')
+        f.write(good + '\n[execute]\ndeny  late  words  /^late/  "no"\n')
     wait_for(lambda: server.execute("p", "late").status == 400, 10, "a good file again")
 
 
