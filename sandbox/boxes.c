@@ -677,6 +677,7 @@ uint64_t boxes_tick(struct keeper *k)
 
     for (uint32_t i = 0; i < state_box_count(k->state); i++)
         next = tick_box(k, i, now, next);
+    fair_tick(k, now);
     return refill_pool(k, now, next);
 }
 

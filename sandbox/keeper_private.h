@@ -28,6 +28,8 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     pid_t sweeper;
     struct limits limits; /* it has now; zeroed after a restart of the keeper */
     struct limits wanted; /* by the project it is promised to */
+    uint64_t cpu_us;      /* used when fair.c looked last */
+    bool busy;            /* and stepped back for it */
     bool child;           /* ours to reap; false after a restart of the keeper */
     bool promised;        /* a project waits for it: info.tenant and .project are set */
     bool dead;            /* init has ended; cgroup and files are left to remove */
@@ -90,6 +92,7 @@ struct keeper {
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */
     uint64_t publish_at_ms; /* 0: nothing to publish */
+    uint64_t fair_at_ms;    /* the last look at who is busy */
     bool rules_changed;     /* in run_dir, and workers were not told yet; so at the start */
 
     struct worker workers[WORKER_SLOTS];
@@ -166,6 +169,10 @@ uint32_t allot_cpus(const struct limits *l); /* that it sees and runs on; 0 = al
 /* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */
 bool allot_fits(const struct limits *has, const struct limits *want);
 int allot_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e);
+
+/* ------------------------------------------------------------------ fair.c */
+
+void fair_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ adopt.c */
 

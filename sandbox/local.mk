@@ -17,6 +17,7 @@ sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/gatehouse.c \
 	sandbox/publish.c sandbox/publish_profiles.c sandbox/quota.c sandbox/allot.c sandbox/signin.c sandbox/notify.c
 coved_SOURCES += sandbox/fdstore.c sandbox/secret.c sandbox/network.c sandbox/names.c
+coved_SOURCES += sandbox/fair.c
 coved_LDADD = libsandbox.a libclient.a libpolicy.a libkeys.a libbase.a \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) -lcap
 

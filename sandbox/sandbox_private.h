@@ -45,6 +45,8 @@ int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgr
 /* Other limits for one that is there. */
 int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
                      struct cove_err *e);
+int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, struct cove_err *e);
+uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id); /* used so far */
 void cgroup_box_close(struct cgroup_box *b);
 /*
  * v1 controllers only: on v2 the process is born in its cgroup. A process that moves another one

@@ -101,6 +101,26 @@ def test_no_core_file_and_no_way_to_ask_for_one(small, project):
     assert small.run(project, "cd /tmp; ulimit -c unlimited 2>/dev/null; sh -c 'kill -SEGV $$'; ls /tmp | grep -c core; true") == "0\n"
 
 
+def weight_of(server, init):
+    """Of its cgroup: 100 on v2 is 1024 on v1."""
+    for line in read(f"/proc/{init}/cgroup").split("\n"):
+        _, controllers, path = line.split(":", 2) if line else ("", "-", "")
+        if "cpu" in controllers.split(","):
+            return int(read(f"/sys/fs/cgroup/cpu{path}/cpu.shares")) * 100 // 1024
+        if controllers == "":
+            v2 = next(m.split()[1] for m in read("/proc/mounts").split("\n") if " cgroup2 " in m)
+            if os.path.exists(f"{v2}{path}/cpu.weight"):
+                return int(read(f"{v2}{path}/cpu.weight"))
+
+
+def test_a_sandbox_that_keeps_a_cpu_busy_steps_back_until_it_is_calm(small, project):
+    init = small.init_of(small.execute(project, "(while [ ! -e /tmp/enough ]; do :; done) > /dev/null 2>&1 & echo"))
+    assert weight_of(small, init) == 100
+    wait_for(lambda: weight_of(small, init) <= 10, 20, "its stepping back")
+    small.run(project, "touch /tmp/enough")
+    wait_for(lambda: weight_of(small, init) == 100, 20, "its weight")
+
+
 # ------------------------------------------------------------------ layers
 
 def test_one_sandbox_s_inotify_instances_are_not_another_s(small, project):
