@@ -312,6 +312,7 @@ static ssize_t read_file(int fd, char **ret)
 
 static void on_ask(struct judge *j, struct bench *b, const struct msg *m)
 {
+    static const char *none[] = { NULL };
     AUTO_FREE const char **words = NULL;
     AUTO_FREE char *file = NULL;
     const char *bytes = (const char *)m->body + sizeof(struct box_exec_ask);
@@ -327,7 +328,7 @@ static void on_ask(struct judge *j, struct bench *b, const struct msg *m)
     if (len < 0 || split_words(bytes, bytes + len, &words, &count) < 0)
         ask.truncated = 1;
     refresh_policy(j);
-    judge_words(j, b, &ask, words, count);
+    judge_words(j, b, &ask, words ? words : none, count);
 }
 
 /* ------------------------------------------------------------------ conversations */

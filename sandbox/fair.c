@@ -1,9 +1,9 @@
 /*
- * Fair shares of the cpu. The kernel divides it equally between sandboxes that want it, so next to one
- * that never stops a short command takes twice its time or more. So a sandbox that has kept a cpu
- * busy for a while steps back: its weight falls to a tenth, and whoever has been quiet comes first.
- * Several busy ones still share equally, and alone on the machine a busy one loses nothing. When it
- * has calmed down it gets its weight back.
+ * Fair shares of the cpu. The kernel divides it equally between sandboxes that want it, so next to
+ * one that never stops a short command takes twice its time or more. So a sandbox that has kept a
+ * cpu busy for a while steps back: its weight falls to a tenth, and whoever has been quiet comes
+ * first. Several busy ones still share equally, and alone on the machine a busy one loses nothing.
+ * When it has calmed down it gets its weight back.
  */
 #include "keeper_private.h"
 

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -95,10 +96,12 @@ class World:
         self.secret = f"/tmp/{self.name}-secret"
         self.target = f"/tmp/{self.name}-target/file"
         self.shm_file = f"/dev/shm/{self.name}"
+        self.folder = f"/tmp/{self.name}-folder"
         self.neighbour_file = f"/workspace/neighbour-{self.name}"
 
     def __enter__(self):
-        for path in (self.secret, self.shm_file):
+        os.mkdir(self.folder)
+        for path in (self.secret, self.shm_file, f"{self.folder}/kept-{self.name}"):
             with open(path, "w") as f:
                 f.write(self.token + "\n")
             os.chmod(path, 0o644)
@@ -119,6 +122,7 @@ class World:
         self.libc.shmctl(self.shm_id, 0, None)
         for path in (self.secret, self.shm_file):
             os.unlink(path)
+        shutil.rmtree(self.folder)
 
     def _make_shm(self):
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -146,6 +150,7 @@ class World:
             "ip_forward": read("/proc/sys/net/ipv4/ip_forward"),
             "modprobe": read("/proc/sys/kernel/modprobe"),
             "secret": (read(self.secret), os.stat(self.secret).st_mtime_ns, os.stat(self.secret).st_nlink),
+            "folder": sorted(os.listdir(self.folder)) if os.path.isdir(self.folder) else "gone",
             "target of archives": os.path.exists(self.target),
             "file below /usr": os.path.exists(f"/usr/bin/{self.name}"),
             "decoy": alive(self.decoy.pid),

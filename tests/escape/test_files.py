@@ -32,20 +32,6 @@ SPECIAL = [ # what is no file is not handed out as one
 ]
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory):
-    from cove import Server
-    system = __import__("conftest").load_system_fixtures()
-    policy = tmp_path_factory.mktemp("policy") / "policy.conf"
-    policy.write_text(escape.POLICY)
-    server = Server(system.new_dir(), pool=1, workers=1, policy_file=str(policy)).up()
-    try:
-        with escape.World(server) as world:
-            yield server, world
-    finally:
-        system.stop(server)
-
-
 def content(fd):
     if fd is None:
         return b""

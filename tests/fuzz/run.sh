@@ -10,18 +10,28 @@ clang=${CLANG:-clang}
 command -v "$clang" >/dev/null || { echo "SKIP: no $clang"; exit 77; }
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
+: >"$build/config.h" # what configure would find out is given below
 
-# The parts under test with their bases, all instrumented.
-sources="$src/policy/*.c $src/base/err.c $src/base/buf.c $src/base/mem.c $src/base/text.c $src/resolver/dns.c"
-for target in lexer policy profile dns; do
-    # shellcheck disable=SC2086  # the sources are several words on purpose
-    "$clang" -g -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined \
-        -fno-sanitize-recover=undefined -DCOVE_SYSCONFDIR='"/etc/cove"' \
-        -DCOVE_DATADIR='"/usr/share/cove"' -I"$src" -I"$src/include" -I"$src/policy" \
-        "$src/tests/fuzz/fuzz_$target.c" $sources -o "$build/fuzz_$target" \
+# The parts under test with their bases, all instrumented, compiled once; a target takes from them what it does not define itself.
+compile() {
+    "$clang" -g -O1 -std=gnu11 -D_GNU_SOURCE -fno-sanitize-recover=undefined -DCOVE_SYSCONFDIR='"/etc/cove"' \
+        -DCOVE_DATADIR='"/usr/share/cove"' -DCOVE_RUNDIR='"/run/cove"' -DCOVE_STATEDIR='"/var/lib/cove"' \
+        -DCOVE_LIBEXECDIR='"/usr/libexec/cove"' -I"$build" -I"$src" -I"$src/include" -I"$src/policy" "$@"
+}
+rm -rf "$build/objects" "$build/parts.a"
+mkdir -p "$build/objects"
+for source in "$src"/policy/*.c "$src"/base/*.c "$src/sandbox/client.c" "$src/sandbox/ring.c" "$src/resolver/dns.c"; do
+    name=${source#"$src"/}
+    compile -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$build/objects/$(echo "$name" | tr / -).o"
+done
+ar rcs "$build/parts.a" "$build"/objects/*.o
+
+targets="lexer policy profile dns client judge"
+for target in $targets; do
+    compile -fsanitize=fuzzer,address,undefined "$src/tests/fuzz/fuzz_$target.c" "$build/parts.a" -o "$build/fuzz_$target" \
         -lpcre2-8 -lseccomp -lcrypto -lpthread
 done
-for target in lexer policy profile dns; do
+for target in $targets; do
     mkdir -p "$build/corpus-$target"
     echo "== $target, $seconds s"
     "$build/fuzz_$target" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \
