@@ -171,6 +171,23 @@ loopback_works() { # with the network as it is configured by default
     [ "$out" = "round trip" ]
 }
 
+# A way out that leads nowhere, and sandboxes that may use it: they start, have more than loopback, and the machine's own services,
+# which answer on its address, are out of their reach.
+egress_is_walled() {
+    local host=198.51.100.2 out
+    ip link add uplink0 type veth peer name uplink1 && ip address add $host/24 dev uplink0 && ip link set uplink1 up &&
+        ip link set uplink0 up && ip route add default via 198.51.100.1 || return
+    systemctl stop cove && setting network egress && systemctl start cove && wait_until 60 healthy || return
+    curl -sk -o /dev/null -m 10 https://$host/health || { printf 'nginx does not answer on %s' $host; return 1; }
+    out=$(out_of netted "perl -MIO::Socket::INET -e '
+        my \$l = IO::Socket::INET->new(Listen => 1, LocalAddr => q(127.0.0.1)) or die;
+        print IO::Socket::INET->new(PeerAddr => q(127.0.0.1), PeerPort => \$l->sockport) ? q(loopback ) : q(no loopback );
+        print IO::Socket::INET->new(PeerAddr => q($host), PeerPort => 443, Timeout => 3) ? q(host reached ) : q(host out of reach )'
+        grep -c : /proc/net/dev")
+    printf '%s interfaces' "$out"
+    [ "$out" = "loopback host out of reach 2" ]
+}
+
 # A unix account, the shipped /etc/pam.d/cove, a password in the request.
 password_signs_in() {
     local status
@@ -380,6 +397,7 @@ first_boot() {
     check "nginx answers for a stopped service" nginx_says_503
     check "systemctl start after stop" starts_again
     check "a request to cove.socket starts the service" socket_starts_the_service
+    check "with network = egress the machine itself is out of reach" egress_is_walled
     check "sandboxes run at reboot" start_counter
     check "systemd-analyze security" exposure
     touch $BOOK/second
