@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from cove import read, wait_for
+from cove import TOP, read, wait_for
 from test_front_keys import becomes, create
+from test_front_tenants import tables
 
 
 def nginx_pid(server):
@@ -133,6 +134,15 @@ def test_the_access_log_names_tenant_and_key_but_never_the_key_itself(make_serve
     assert line["tenant"] == "default" and line["key"] == read(f"{server.dir}/conf/keys").split()[0][:16]
     for name in os.listdir(f"{server.dir}/log"):
         assert server.key not in read(f"{server.dir}/log/{name}"), name
+
+
+def test_only_what_runs_or_streams_may_take_long():
+    """The site's list of short routes against the tables of the code: a route is in it exactly when it is not ROUTE_LONG."""
+    short = re.search(r"location ~ (\S+) \{\n(?:.*\n)*?\s+fastcgi_read_timeout 2m;", read(f"{TOP}/nginx/cove.conf")).group(1)
+    for rows in tables().values():
+        for _, path, flags in rows:
+            if "ROUTE_OPEN" not in flags:
+                assert bool(re.search(short, path.replace("/**", ""))) == ("ROUTE_LONG" not in flags), path
 
 
 # ------------------------------------------------------------------ bad conditions
