@@ -134,7 +134,13 @@ int core_network(struct core *c, const char *tenant, const char *id, const struc
                  struct cove_err *e)
 {
     struct keeper_network args = { .rules = *rules };
+    struct box_info info;
+    uint32_t index;
 
+    if (!state_find_id(c->state, tenant, id, &index, &info))
+        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
+    if (caller_may_box(c, &info, e) < 0)
+        return -1;
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     text_copy(args.id, sizeof(args.id), id);
     return keeper_network(&c->keeper, &args, e);

@@ -154,6 +154,7 @@ class Manager:
         """As `systemctl restart` does: sandboxes are left to the next one."""
         os.kill(pid, signal.SIGQUIT)
         wait_for(lambda: not alive(pid), 20, "the keeper's end")
+        self.listen()
 
     def start(self, extra=()):
         given = [("fcgi", self.fcgi.fileno()), *((n, fd) for n, fds in self.stored.items() for fd in fds), *extra]
