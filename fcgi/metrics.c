@@ -76,6 +76,18 @@ static void print_counters(const struct core *core, struct buf *out)
 
 /* ------------------------------------------------------------------ sandboxes and workers */
 
+/* Which one: the hash is what `cove policy check` prints of a file. */
+static void print_policy(const struct core *core, struct buf *out)
+{
+    struct live_ref *ref = core->policy ? live_get(core->policy) : NULL;
+
+    if (!ref)
+        return;
+    head(out, "policy_info", GAUGE, "The policy that this worker runs.");
+    buf_addf(out, "cove_policy_info{hash=\"%s\"} 1\n", policy_hash(policy_set_policy(ref->value)));
+    live_put(ref);
+}
+
 static void print_sandboxes(const struct core *core, struct buf *out)
 {
     static const char *const names[] = {
@@ -101,6 +113,7 @@ static void print_sandboxes(const struct core *core, struct buf *out)
     number(out, "pool_wanted", core->config->pool);
     head(out, "policy_generation", GAUGE, "Grows with every policy that was taken up.");
     number(out, "policy_generation", state_policy_generation(core->state));
+    print_policy(core, out);
 }
 
 static void print_workers(const struct core *core, struct buf *out)

@@ -112,6 +112,21 @@ def test_a_storm_of_execves_is_judged_and_none_is_lost(make_server):
     assert reply.json["stdout"] == "end\n" and reply.json["stderr"] == "", reply
 
 
+def test_sections_for_a_tenant_or_template_hold_at_exec_time_too(make_server):
+    server = make_server()
+    key = server.add_key("acme")
+    with open(policy_of(server), "a") as f:
+        f.write('\n[tenant=acme]\ndeny  acme-only  words  /^id( |$)/  "not here"\n'
+                '[template=nowhere]\ndeny  no-template  words  /^uname/  "not there"\n'
+                '[execute template=base]\ndeny  base-only  words  /^hostname/  "not here either"\n')
+    wait_for(lambda: server.execute("p", "id", key=key).status == 400, 5, "the section in force")
+    assert server.execute("p", "hostname").json["rule"] == "base-only"
+    hidden = f"echo {base64_of('id; uname; hostname; true')} | base64 -d | sh"
+    theirs, ours = server.execute("p", hidden, key=key).json["stderr"], server.execute("p", hidden).json["stderr"]
+    assert "(acme-only)" in theirs and "(base-only)" in theirs and "no-template" not in theirs, theirs
+    assert "acme-only" not in ours and "(base-only)" in ours, ours
+
+
 def test_a_background_process_is_still_judged_after_the_reply(server, project):
     hidden = base64_of("rm -rf /workspace/precious; touch /workspace/done")
     server.run(project, "mkdir /workspace/precious")
@@ -201,6 +216,8 @@ def test_a_saved_edit_holds_within_moments_and_a_broken_one_changes_nothing(make
     assert reply.json["rule"] == "no-frob" and reply.json["reason"] == "no frobbing"
     status = cove(server, "-c", f"{server.dir}/conf/cove.conf", "policy", "status")
     assert status.returncode == 0 and "the same" in status.stdout, status.stdout
+    shown = re.search(r'cove_policy_info{hash="(\w+)"} 1', server.request("GET", "/metrics").body.decode()).group(1)
+    assert shown in status.stdout
     with open(path, "w") as f:
         f.write(good + '\ndeny  broken  words  /(/  "x"\n')
     refused = wait_for(lambda: [line for line in server.log_lines() if "refused" in line["event"]], 5, "the refusal in the log")
