@@ -543,6 +543,18 @@ static void exceptions_lift_one_rule_for_one_command(void **state)
     policy_free(p);
 }
 
+static void an_exception_holds_only_where_its_section_does(void **state)
+{
+    struct policy *p = compile("deny rm words /^rm/ \"no\"\n[e2b]\nallow rm words /^rm x$/\n");
+
+    (void)state;
+    assert_false(check(p, "e2b", "rm x").denied);
+    assert_string_equal(check(p, "e2b", "rm x").lifted, "rm");
+    assert_true(check(p, "execute", "rm x").denied);
+    assert_string_equal(check(p, "execute", "rm x").lifted, "");
+    policy_free(p);
+}
+
 static void sections_say_for_whom(void **state)
 {
     static const struct {
@@ -872,6 +884,7 @@ int main(void)
         cmocka_unit_test(settings_follow_the_dialect),
         cmocka_unit_test(real_arguments_are_checked),
         cmocka_unit_test(exceptions_lift_one_rule_for_one_command),
+        cmocka_unit_test(an_exception_holds_only_where_its_section_does),
         cmocka_unit_test(sections_say_for_whom),
         cmocka_unit_test(later_settings_win),
         cmocka_unit_test(patterns_that_backtrack_are_cut_off),

@@ -327,6 +327,14 @@ static int exec_true(const void *arg)
     return errno;
 }
 
+static int execat_true(const void *arg)
+{
+    char *argv[] = { "true", NULL };
+
+    (void)arg;
+    return (int)syscall(SYS_execveat, AT_FDCWD, "/bin/true", argv, NULL, 0) < 0 ? errno : 0;
+}
+
 /* Without a listener the kernel answers such a call with ENOSYS: proof that execve is the one
  * asked. */
 static void execve_is_what_is_asked_about(void **state)
@@ -336,6 +344,7 @@ static void execve_is_what_is_asked_about(void **state)
     (void)state;
     compile(PROFILES "default.conf", true, &prog);
     assert_int_equal(under_filter(&prog, exec_true, NULL), ENOSYS);
+    assert_int_equal(under_filter(&prog, execat_true, NULL), ENOSYS);
     assert_int_equal(under_filter(&prog, make_call, &calls[0]), 0);
     free(prog.filter);
 }
