@@ -38,11 +38,6 @@ struct log {
     bool held;                      /* so fast that ticks wait for the window's end */
 };
 
-static uint64_t ring_end(const struct proc *p)
-{
-    return p->log->ring.head->end;
-}
-
 int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
 {
     struct log *log = calloc(1, sizeof(*log));
@@ -69,7 +64,9 @@ static void release(struct init *in, struct log *log)
 
 static struct box_log_tick tick_now(const struct proc *p)
 {
-    return (struct box_log_tick){ .proc = p->number, .running = p->running, .end = ring_end(p) };
+    return (struct box_log_tick){ .proc = p->number,
+                                  .running = p->running,
+                                  .end = ring_end(&p->log->ring) };
 }
 
 static bool is_due(const struct box_log_tick *tick, uint64_t pos)
@@ -112,7 +109,7 @@ static void tick_all(struct init *in, struct proc *p)
 static void open_window(struct log *log, uint64_t now_ms)
 {
     log->window_ms = now_ms;
-    log->window_pos = log->ring.head->end;
+    log->window_pos = ring_end(&log->ring);
 }
 
 void log_tick(struct init *in, struct proc *p)
@@ -124,7 +121,7 @@ void log_tick(struct init *in, struct proc *p)
         return;
     if (now_ms - log->window_ms >= HOLD_MS)
         open_window(log, now_ms);
-    if (!p->running || ring_end(p) - log->window_pos <= HOT_BYTES) {
+    if (!p->running || ring_end(&p->log->ring) - log->window_pos <= HOT_BYTES) {
         tick_all(in, p);
     } else {
         log->held = true;
@@ -181,6 +178,7 @@ static void source_ready(struct init *in, struct watch *w, uint32_t events)
     (void)events;
     if (read_chunk(in, s))
         log_tick(in, p);
+    log_settle(p);
     proc_drop_if_done(in, p);
 }
 
@@ -243,14 +241,23 @@ bool log_is_open(const struct proc *p)
     return false;
 }
 
+/* A sandbox may remember a thousand processes. Their rings are not mapped any more: each mapping
+ * would be copied with every process that is made. */
+void log_settle(struct proc *p)
+{
+    if (p->log && !p->running && !log_is_open(p))
+        ring_settle(&p->log->ring);
+}
+
 uint64_t log_bytes(const struct proc *p)
 {
     uint64_t capacity;
 
     if (!p->log)
         return 0;
-    capacity = p->log->ring.head->capacity;
-    return RING_HEAD_BYTES + (ring_end(p) < capacity ? ring_end(p) : capacity);
+    capacity = p->log->ring.capacity;
+    return RING_HEAD_BYTES +
+           (ring_end(&p->log->ring) < capacity ? ring_end(&p->log->ring) : capacity);
 }
 
 void log_free(struct init *in, struct proc *p)

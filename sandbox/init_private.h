@@ -234,6 +234,7 @@ int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
 void log_drain(struct init *in, struct proc *p); /* all that was written up to now */
 bool log_is_open(const struct proc *p);          /* somebody may still write */
 uint64_t log_bytes(const struct proc *p);        /* memory it takes */
+void log_settle(struct proc *p);                 /* nobody writes to it any more */
 void log_tick(struct init *in, struct proc *p);  /* tell those who wait */
 void log_free(struct init *in, struct proc *p);
 void logs_expire(struct init *in, uint64_t now_ms);

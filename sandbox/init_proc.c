@@ -170,6 +170,7 @@ static void keep_record(struct init *in, struct proc *p)
     in->finished_count++;
     p->kept_bytes = log_bytes(p);
     in->finished_ring_bytes += p->kept_bytes;
+    log_settle(p);
     while (in->finished_count > MAX_FINISHED ||
            (in->finished_ring_bytes > MAX_FINISHED_RING_BYTES && in->finished_count > 1))
         proc_free(in, TAILQ_FIRST(&in->finished));

@@ -63,7 +63,11 @@ int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e)
     map = mmap(NULL, RING_HEAD_BYTES + capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return cove_fail_errno(e, COVE_LIMIT, "mapping a log ring");
-    *ret = (struct ring){ .head = (struct ring_head *)map, .data = map + RING_HEAD_BYTES };
+    *ret = (struct ring){
+        .head = (struct ring_head *)map,
+        .data = map + RING_HEAD_BYTES,
+        .capacity = capacity,
+    };
     ret->head->magic = RING_MAGIC;
     ret->head->capacity = capacity;
     /* From here on only this mapping can write: whoever gets the fd can read it and no more. */
@@ -72,11 +76,25 @@ int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e)
     return 0;
 }
 
+void ring_settle(struct ring *r)
+{
+    if (!r->head)
+        return;
+    r->end = r->head->end;
+    munmap(r->head, RING_HEAD_BYTES + r->capacity);
+    r->head = NULL;
+    r->data = NULL;
+}
+
+uint64_t ring_end(const struct ring *r)
+{
+    return r->head ? r->head->end : r->end;
+}
+
 void ring_done(struct ring *r)
 {
-    if (r->head)
-        munmap(r->head, RING_HEAD_BYTES + r->head->capacity);
-    if (r->head)
+    ring_settle(r);
+    if (r->capacity > 0)
         cove_close(r->fd);
     *r = (struct ring){ .fd = -1 };
 }

@@ -41,7 +41,8 @@ struct ring_rec {
 /* --- writer, in init --- */
 struct ring {
     int fd;
-    struct ring_head *head;
+    struct ring_head *head; /* NULL after ring_settle() */
+    uint64_t capacity, end; /* what the head said then */
     char *data;
     uint64_t offsets[3]; /* by enum ring_stream */
 };
@@ -49,6 +50,9 @@ struct ring {
 int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e);
 void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes,
                  uint32_t len);
+/* Nothing more is written: what is in it stays for readers, our mapping goes. */
+void ring_settle(struct ring *r);
+uint64_t ring_end(const struct ring *r); /* the position after the newest record */
 void ring_done(struct ring *r);
 
 /* --- reader, anywhere --- */

@@ -50,6 +50,24 @@ static struct ring_reader reader_at(uint64_t pos)
     return r;
 }
 
+static void a_settled_ring_is_read_as_before(void **state)
+{
+    struct ring_reader r;
+    struct ring_rec rec;
+    uint64_t gap, end;
+
+    (void)state;
+    say(RING_STDOUT, "one");
+    end = ring_end(&ring);
+    ring_settle(&ring);
+    ring_settle(&ring); /* twice is once */
+    assert_true(end > 0 && ring_end(&ring) == end);
+    r = reader_at(0);
+    assert_int_equal(ring_read(&r, &rec, bytes, &gap, NULL), 1);
+    assert_memory_equal(bytes, "one", rec.len);
+    assert_int_equal(ring_read(&r, &rec, bytes, &gap, NULL), 0);
+}
+
 static void records_come_out_as_they_went_in(void **state)
 {
     struct ring_reader r;
@@ -358,6 +376,7 @@ int main(void)
 #define WITH_RING(t) cmocka_unit_test_setup_teardown(t, make_small_ring, drop_ring)
     const struct CMUnitTest tests[] = {
         WITH_RING(records_come_out_as_they_went_in),
+        WITH_RING(a_settled_ring_is_read_as_before),
         WITH_RING(a_reader_comes_back_where_it_left),
         WITH_RING(a_reader_that_keeps_up_sees_everything_across_many_wraps),
         WITH_RING(a_reader_that_was_overtaken_is_told_the_gap_and_goes_on_with_whole_records),
