@@ -139,7 +139,7 @@ static size_t plain_run(const char *s, size_t len)
 {
     size_t n = 0;
 
-    while (n < len) {
+    while ((n += text_plain_run(s + n, len - n)) < len) {
         unsigned char c = (unsigned char)s[n];
         size_t seq = 1;
 

@@ -39,11 +39,39 @@ size_t text_utf8_seq(const char *str, size_t len)
     return n;
 }
 
+/* Tests on all eight bytes of a word at once. */
+#define EACH(byte) (0x0101010101010101ull * (byte))
+
+static bool any_zero(uint64_t w)
+{
+    return (w - EACH(1)) & ~w & EACH(0x80);
+}
+
+static bool any_special(uint64_t w)
+{
+    return (w | (w - EACH(' '))) & EACH(0x80) || any_zero(w ^ EACH('"')) ||
+           any_zero(w ^ EACH('\\')) || any_zero(w ^ EACH(127));
+}
+
+size_t text_plain_run(const char *s, size_t len)
+{
+    size_t n = 0;
+
+    for (uint64_t w; len - n >= sizeof(w); n += sizeof(w)) {
+        memcpy(&w, s + n, sizeof(w));
+        if (any_special(w))
+            break;
+    }
+    return n;
+}
+
 bool text_is_utf8(const char *s, size_t len)
 {
     while (len > 0) {
-        size_t n = text_utf8_seq(s, len);
+        size_t n = text_plain_run(s, len);
 
+        if (n == 0)
+            n = text_utf8_seq(s, len);
         if (n == 0)
             return false;
         s += n;

@@ -20,11 +20,11 @@ struct shape {
  */
 static const char *skip_string(const char *at, const char *end)
 {
-    for (at++; at < end && *at != '"'; at++) {
+    for (at++; (at += text_plain_run(at, (size_t)(end - at))) < end && *at != '"'; at++) {
         if ((unsigned char)*at < ' ')
             return NULL;
-        if (*at == '\\')
-            at++;
+        if (*at == '\\' && ++at == end)
+            break;
     }
     return at;
 }

@@ -7,7 +7,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { HEAD_MAX_BYTES = 8 * 1024, BODY_FIRST_BYTES = 512, BODY_KEPT_BYTES = 128 * 1024 };
+enum {
+    HEAD_MAX_BYTES = 8 * 1024,
+    BODY_FIRST_BYTES = 512,
+    BODY_KEPT_BYTES = 128 * 1024,
+    LARGE_BODY_BYTES = 16 * 1024
+};
 
 void reply_init(struct reply *rep, size_t body_max)
 {
@@ -97,10 +102,19 @@ static void send_head(const struct reply *rep, const struct request *req, FCGX_S
 
 void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream *out)
 {
+    struct wire wire;
+    size_t taken;
+
     if (!rep->streamed)
         send_head(rep, req, out);
-    if (req->method != HEAD)
+    if (req->method == HEAD || rep->body.len == 0)
+        return;
+    if (rep->body.len < LARGE_BODY_BYTES || req->client_fd < 0) {
         put(rep->body.data, rep->body.len, out);
+    } else if (FCGX_FFlush(out) == 0) { /* in records of 64 KiB instead of 8 */
+        wire_init(&wire, req->client_fd, req->fcgi_id);
+        wire_send(&wire, rep->body.data, rep->body.len, true, &taken);
+    }
 }
 
 void reply_begin(struct reply *rep, const struct request *req)

@@ -147,9 +147,10 @@ static int attach_loop(int image, char path[32], int *ret, struct cove_err *e)
 static const struct {
     const char *key, *value; /* no value: a flag */
 } mount_options[] = {
-    { "nobarrier", NULL }, /* nothing here must survive a power cut */
-    { "minixdf", NULL },   /* the size is the limit, what ext4 itself takes counts as used */
-    { "discard", NULL },   /* what is deleted inside is free outside */
+    { "nobarrier", NULL },       /* nothing here must survive a power cut */
+    { "noauto_da_alloc", NULL }, /* likewise: a rename need not bring the file to the disk first */
+    { "minixdf", NULL },         /* the size is the limit, what ext4 itself takes counts as used */
+    { "discard", NULL },         /* what is deleted inside is free outside */
     { "errors", "remount-ro" },
 };
 

@@ -15,6 +15,9 @@
  * are not valid. */
 size_t text_utf8_seq(const char *s, size_t len);
 bool text_is_utf8(const char *s, size_t len);
+/* How many bytes from s on are printable ASCII that JSON takes as it is; eight at a time, so it may
+ * stop up to seven early. */
+size_t text_plain_run(const char *s, size_t len);
 
 /* Copy what fits and terminate; true if all of it fitted. */
 bool text_copy(char *dst, size_t dst_size, const char *src);

@@ -64,6 +64,32 @@ static void any_bytes_become_valid_json(void **state)
     }
 }
 
+static bool is_plain(int c)
+{
+    return c >= ' ' && c < 127 && c != '"' && c != '\\';
+}
+
+/* Eight bytes are looked at together: each of them counts, wherever it stands. */
+static void any_byte_ends_a_plain_run_wherever_it_stands(void **state)
+{
+    char text[32];
+
+    (void)state;
+    for (int c = 0; c < 256; c++)
+        for (size_t at = 0; at < sizeof(text); at++) {
+            size_t n;
+
+            memset(text, 'x', sizeof(text));
+            text[at] = (char)c;
+            n = text_plain_run(text, sizeof(text));
+            if (is_plain(c))
+                assert_int_equal(n, sizeof(text));
+            else
+                assert_int_equal(n, at / 8 * 8);
+            assert_int_equal(text_is_utf8(text, sizeof(text)), c < 128);
+        }
+}
+
 static void a_json_string_that_does_not_fit_leaves_nothing_behind(void **state)
 {
     struct buf b;
@@ -213,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_never_passes_its_ceiling),
         cmocka_unit_test(any_bytes_become_valid_json),
+        cmocka_unit_test(any_byte_ends_a_plain_run_wherever_it_stands),
         cmocka_unit_test(a_json_string_that_does_not_fit_leaves_nothing_behind),
         cmocka_unit_test(sizes_parse_or_say_why_not),
         cmocka_unit_test(times_need_a_unit),
