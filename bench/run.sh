@@ -9,9 +9,15 @@ work=$(mktemp -d)
 warm_port=${BENCH_PORT:-18180}
 cold_port=$((warm_port + 1))
 
+cleanup_instances() {
+    local name
+    for name in warm cold; do
+        [ ! -d "$work/$name" ] || "$top/quickstart" down --dir "$work/$name" >"$work/down.log" 2>&1 || cat "$work/down.log"
+    done
+}
+
 cleanup() {
-    "$top/quickstart" down --dir "$work/warm" >"$work/down.log" 2>&1 || cat "$work/down.log"
-    "$top/quickstart" down --dir "$work/cold" >"$work/down.log" 2>&1 || cat "$work/down.log"
+    cleanup_instances
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -50,3 +56,5 @@ if [ -x "$build/policy-bench" ]; then
     echo
     "$build/policy-bench"
 fi
+cleanup_instances # what follows has its own
+python3 "$top/bench/executor_bench.py"
