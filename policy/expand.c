@@ -48,6 +48,7 @@ void expand_backtick(struct lex *l, bool quoted)
         lex_limit(l);
         return;
     }
+    l->wants_printed = true;
     lex_nested_text(l, inner, unescape_backtick(l, quoted, inner));
     add_printed(l, quoted);
 }

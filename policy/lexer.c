@@ -231,7 +231,10 @@ void lex_nested_script(struct lex *l, const char *s)
 
 static void lex_init(struct lex *l, lexer_emit_fn emit, void *ctx)
 {
-    *l = (struct lex){ .emit = emit, .ctx = ctx, .budget = LEX_BUDGET_BYTES };
+    memset(l, 0, offsetof(struct lex, vars));
+    l->emit = emit;
+    l->ctx = ctx;
+    l->budget = LEX_BUDGET_BYTES;
     buf_init(&l->text, LEX_BUDGET_BYTES);
     buf_init(&l->line, LEX_BUDGET_BYTES);
 }

@@ -74,16 +74,14 @@ struct lex {
     size_t *live;   /* places in text of braces and commas that were not quoted */
     size_t live_count, live_cap;
 
-    struct var vars[LEX_VARS_MAX];
     size_t var_count, var_floor; /* those before the floor belong to an outer scope */
     bool vars_lost;
     size_t expanded; /* bytes of values so far */
-    struct function functions[LEX_FUNCTIONS_MAX];
     size_t function_count, call_bytes;
+    bool wants_printed; /* the list to be read next stands in backticks */
     char *printed;      /* what the list that was read last prints, if that is certain */
     char *process_text; /* likewise the last <( ) of the command being read */
 
-    struct heredoc heredocs[LEX_HEREDOCS_MAX];
     size_t heredoc_first; /* those before it wait in an outer text */
     size_t heredoc_count;
 
@@ -91,6 +89,11 @@ struct lex {
     unsigned depth;
     size_t commands;
     size_t budget;
+
+    /* from here on not set to zero: only as many count as were filled */
+    struct var vars[LEX_VARS_MAX];
+    struct function functions[LEX_FUNCTIONS_MAX];
+    struct heredoc heredocs[LEX_HEREDOCS_MAX];
 };
 
 /* A command on the stacks: words [first, last), and its redirections up to the top. */

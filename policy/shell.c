@@ -36,6 +36,7 @@ struct level {
     unsigned function_depth; /* groups and subshells around it */
     unsigned groups;         /* open { */
     struct buf printed;      /* by the commands so far */
+    bool collects;           /* somebody wants to know */
     bool unclear;            /* printed is not all: nobody knows what the others say */
 };
 
@@ -55,14 +56,22 @@ static void reset_command(struct lex *l, const struct level *lv)
     l->text.len = lv->text;
 }
 
+/* printf -v, which output.c does on the way. */
+static bool sets_variable(const struct lex *l, const struct level *lv)
+{
+    return l->word_count > lv->words + 3 && strcmp(lex_word(l, lv->words), "printf") == 0;
+}
+
 /* What the command prints goes to the next one of the pipeline, or is a part of what all print. */
 static char *take_output(struct lex *l, struct level *lv, bool into_pipe)
 {
     bool elsewhere = l->redirect_count > lv->redirects;
-    AUTO_FREE char *out = elsewhere || lv->state != AT_COMMAND
-                              ? NULL
-                              : output_of(l, lv->words, l->word_count, lv->stdin_text);
+    AUTO_FREE char *out = NULL;
 
+    if (!into_pipe && !lv->collects && !sets_variable(l, lv))
+        return NULL;
+    if (!elsewhere && lv->state == AT_COMMAND)
+        out = output_of(l, lv->words, l->word_count, lv->stdin_text);
     if (into_pipe)
         return take_ptr(out);
     if (!out || buf_add_str(&lv->printed, out) < 0)
@@ -433,6 +442,8 @@ void shell_read_list(struct lex *l, enum shell_stop stop)
     bool word_open = l->word_open;
 
     l->word_open = false;
+    lv.collects = stop == SHELL_STOP_PAREN || l->wants_printed;
+    l->wants_printed = false;
     buf_init(&lv.printed, LEX_VALUE_MAX);
     lex_enter(l);
     if (stop == SHELL_STOP_PAREN && lex_peek(l, 0) == '(')
@@ -442,7 +453,7 @@ void shell_read_list(struct lex *l, enum shell_stop stop)
     if (!lv.ended)
         end_command(l, &lv, false);
     free(l->printed);
-    l->printed = lv.unclear ? NULL : strdup(lv.printed.data ? lv.printed.data : "");
+    l->printed = lv.unclear || !lv.collects ? NULL : strdup(lv.printed.data ? lv.printed.data : "");
     buf_done(&lv.printed);
     free(lv.function);
     free(lv.stdin_text);

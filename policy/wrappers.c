@@ -516,7 +516,7 @@ const struct prefix *wrappers_find(const char *word)
     const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
 
     for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
-        if (strcmp(prefixes[i].name, name) == 0)
+        if (prefixes[i].name[0] == *name && strcmp(prefixes[i].name, name) == 0)
             return &prefixes[i];
     }
     return NULL;
