@@ -14,7 +14,9 @@
 /* x=$y does not split what y holds. */
 static bool in_assignment(const struct lex *l)
 {
-    return l->word_open && unwrap_is_assignment(l->text.data + l->words[l->word_count - 1].start);
+    size_t start = l->word_open ? l->words[l->word_count - 1].start : l->text.len;
+
+    return l->text.len > start && unwrap_is_assignment(l->text.data + start);
 }
 
 void param_add_value(struct lex *l, const char *value, size_t len, bool quoted)

@@ -46,6 +46,7 @@ static const struct {
     { "$'\\u72m' $\"x\"", "rm x", "and $\"\"" },
     { "'unfinished", "unfinished", "a quote without an end" },
     { "\"unfinished $(id", "id ; unfinished $() ; unfinished", "and worse" },
+    { "''$()x \"\"$(true)", "true ; x ''", "a word that begins with nothing" },
     { "rm '' a", "rm '' a", "an empty word stays visible" },
     { "rm 'a\n  b'", "rm a b", "blanks in a word are one blank" },
     { "/usr/bin/rm /a/b", "rm /a/b", "the folder of a program does not count" },
