@@ -131,7 +131,7 @@ run_machine() {
     local began=$SECONDS status=0
     say "booting (console: $work/console)"
     # snapshot=on: what is written lives as long as this qemu does, reboots of the machine included.
-    timeout "$((MINUTES * 60))" nice qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY" \
+    timeout "$((MINUTES * 60))" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY" \
         -nodefaults -no-user-config -display none -serial "file:$work/console" -device virtio-rng-pci \
         -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/payload.ext4,format=raw,if=virtio,readonly=on" \
