@@ -2,7 +2,8 @@
 noinst_LIBRARIES += libclient.a
 libclient_a_SOURCES = \
 	include/cove/client.h include/cove/state.h include/cove/ring.h \
-	sandbox/client.c sandbox/state.c sandbox/ring.c \
+	sandbox/client_private.h sandbox/client.c sandbox/client_keeper.c sandbox/client_procs.c \
+	sandbox/client_files.c sandbox/state.c sandbox/ring.c \
 	include/cove/meters.h sandbox/meters.c
 
 noinst_LIBRARIES += libsandbox.a
