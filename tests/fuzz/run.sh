@@ -20,7 +20,7 @@ compile() {
 }
 rm -rf "$build/objects" "$build/parts.a"
 mkdir -p "$build/objects"
-for source in "$src"/policy/*.c "$src"/base/*.c "$src/sandbox/client.c" "$src/sandbox/ring.c" "$src/resolver/dns.c"; do
+for source in "$src"/policy/*.c "$src"/base/*.c "$src"/sandbox/client*.c "$src/sandbox/ring.c" "$src/resolver/dns.c"; do
     name=${source#"$src"/}
     compile -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$build/objects/$(echo "$name" | tr / -).o"
 done
