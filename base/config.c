@@ -137,7 +137,7 @@ void config_default(struct cove_config *c)
         .id_count = 65536,
         .reuse_ms = 55 * 60000,
         .lifetime_ms = 3600000,
-        .network = "none",
+        .network = "auto",
         .network_range = "10.201.0.0/16",
         .memory_max_bytes = 512 * MIB,
         .pids_max = 512,

@@ -101,18 +101,26 @@ static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
     return true;
 }
 
-/* A slot whose id range nobody has: its own, unless id_base was changed under living sandboxes. */
-static int find_slot(const struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
+/* The next one round the table, so that what the kernel takes away of a sandbox in the background
+ * (its interface above all) is gone when the slot's turn comes again: waiting for that costs more
+ * than all the rest. A slot whose id range nobody has: its own, unless id_base was changed under
+ * living sandboxes. */
+static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
 {
     const struct cove_config *c = &k->config;
+    uint32_t count = state_box_count(k->state);
 
-    for (uint32_t i = 0; i < state_box_count(k->state) && i < c->max_sandboxes; i++) {
+    if (count > c->max_sandboxes)
+        count = (uint32_t)c->max_sandboxes;
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t i = (k->next_slot + n) % count;
         struct id_range ids = { (uint32_t)(c->id_base + i * c->id_count), (uint32_t)c->id_count };
 
         if (k->boxes[i].info.state != BOX_EMPTY || !ids_free(k, ids.base, ids.count))
             continue;
         *ret = i;
         *ret_ids = ids;
+        k->next_slot = i + 1;
         return 0;
     }
     return -1;

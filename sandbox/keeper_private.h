@@ -89,6 +89,7 @@ struct keeper {
     struct net net;
     bool strict;            /* the policy's seccomp profile is `strict` */
     struct box *boxes;      /* state_box_count() of them */
+    uint32_t next_slot;     /* where to look first for a free one */
     uint64_t pool_retry_ms; /* after a failure */
     uint64_t pool_pause_ms; /* after a claim */
     uint64_t publish_at_ms; /* 0: nothing to publish */

@@ -103,22 +103,29 @@ static void remove_pair(const char *name)
     rtnl_ask(&r, name, NULL);
 }
 
-/* No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
+/*
+ * No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
+ * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
+ * right is there.
  */
-static void set_quiet(const char *name)
+static int set_manners(const char *name, bool forward, struct cove_err *e)
 {
     struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
-    struct rtattr *spec, *inet6;
+    struct rtattr *spec, *family;
     struct rtnl r;
 
     rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));
     spec = rtnl_nest(&r, IFLA_AF_SPEC);
-    inet6 = rtnl_nest(&r, AF_INET6);
-    rtnl_add(&r, IFLA_INET6_ADDR_GEN_MODE, &none, sizeof(none));
-    rtnl_end_nest(&r, inet6);
+    if (access("/proc/sys/net/ipv6", F_OK) == 0) {
+        family = rtnl_nest(&r, AF_INET6);
+        rtnl_add(&r, IFLA_INET6_ADDR_GEN_MODE, &none, sizeof(none));
+        rtnl_end_nest(&r, family);
+    }
+    if (forward)
+        rtnl_add_forwarding(&r, true);
     rtnl_end_nest(&r, spec);
-    rtnl_ask(&r, "address generation", NULL);
+    return rtnl_ask(&r, "an interface's settings", e);
 }
 
 static int set_up(const char *name, struct cove_err *e)
@@ -200,10 +207,8 @@ int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e
     if (make_pair(n, name, pid, e) < 0 ||
         set_address(name, address_of(n, AF_INET, slot, false), e) < 0)
         return -1;
-    set_quiet(name);
-    if (n->ipv6 && set_address(name, address_of(n, AF_INET6, slot, false), e) < 0)
-        return -1;
-    if (rtnl_set_forwarding(name, true, e) < 0)
+    if (set_manners(name, true, e) < 0 ||
+        (n->ipv6 && set_address(name, address_of(n, AF_INET6, slot, false), e) < 0))
         return -1;
     if (n->ipv6)
         force_forwarding6(name);
@@ -225,8 +230,8 @@ int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
 {
     if (n->rules.mode == NET_NONE)
         return 0;
-    set_quiet("eth0");
-    if (set_address("eth0", address_of(n, AF_INET, slot, true), e) < 0 ||
+    if (set_manners("eth0", false, e) < 0 ||
+        set_address("eth0", address_of(n, AF_INET, slot, true), e) < 0 ||
         (n->ipv6 && set_address("eth0", address_of(n, AF_INET6, slot, true), e) < 0) ||
         set_up("eth0", e) < 0 || set_route(address_of(n, AF_INET, slot, false), e) < 0 ||
         (n->ipv6 && set_route(address_of(n, AF_INET6, slot, false), e) < 0))

@@ -25,6 +25,7 @@ void rtnl_end_nest(struct rtnl *r, struct rtattr *nest);
 int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e); /* and wait for the answer */
 /* The interface by which packets to a public address of this family leave: "" if by none. */
 void rtnl_way_out(int family, char ret[IFNAMSIZ]);
+void rtnl_add_forwarding(struct rtnl *r, bool on); /* within IFLA_AF_SPEC; IPv4 */
 int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e); /* IPv4 */
 void rtnl_remove_group(uint32_t group); /* all interfaces of a group at once */
 

@@ -120,21 +120,25 @@ void rtnl_way_out(int family, char ret[IFNAMSIZ])
 
 /* ------------------------------------------------------------------ interfaces */
 
-/* By netlink rather than /proc/sys, which is often read-only where the right is there. */
+void rtnl_add_forwarding(struct rtnl *r, bool on)
+{
+    struct rtattr *inet = rtnl_nest(r, AF_INET), *conf = rtnl_nest(r, IFLA_INET_CONF);
+    uint32_t value = on;
+
+    rtnl_add(r, IPV4_DEVCONF_FORWARDING, &value, sizeof(value));
+    rtnl_end_nest(r, conf);
+    rtnl_end_nest(r, inet);
+}
+
 int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e)
 {
     struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
-    struct rtattr *spec, *inet, *conf;
-    uint32_t value = on;
+    struct rtattr *spec;
     struct rtnl r;
 
     rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));
     spec = rtnl_nest(&r, IFLA_AF_SPEC);
-    inet = rtnl_nest(&r, AF_INET);
-    conf = rtnl_nest(&r, IFLA_INET_CONF);
-    rtnl_add(&r, IPV4_DEVCONF_FORWARDING, &value, sizeof(value));
-    rtnl_end_nest(&r, conf);
-    rtnl_end_nest(&r, inet);
+    rtnl_add_forwarding(&r, on);
     rtnl_end_nest(&r, spec);
     return rtnl_ask(&r, "forwarding", e);
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 from conftest import new_dir, stop
-from cove import TOP, Server, alive, wait_for
+from cove import QUICKSTART, TOP, Server, alive, wait_for
 from internet import (HOST, HOST6, METADATA, OTHER_PUBLIC, OTHER_PUBLIC6, OTHER_RESOLVER, PRIVATE, PRIVATE6, PUBLIC, PUBLIC6,
                       REFUSED_ALL, RESOLVER, RESOLVER6, World)
 
@@ -288,6 +289,23 @@ def test_a_new_keeper_cuts_nothing_off_and_what_a_killed_one_left_is_swept(world
     server.quickstart("down")  # ends what is left; the rules are in another network namespace than quickstart
     world.run(f"{TOP}/.cove/inst/sbin/coved", "-c", f"{server.dir}/conf/cove.conf", "--sweep")
     assert (world.settings(), world.rules()) == before
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_quickstart_down_leaves_nothing_in_the_network(world, killed):
+    before = world.settings(), world.rules(), world.links()
+    server = Server(new_dir(), pool=2, workers=1)
+    inside = ["nsenter", f"--net=/run/netns/{world.host}", QUICKSTART]
+    words = ["--no-install", "--http", str(server.http), "--https", str(server.https), "--dir", server.dir]
+    subprocess.run([*inside, "up", *words, "--set", "pool=2", "--set", "workers=1"], check=True, capture_output=True)
+    wait_for(lambda: world.links().count(": cv") == 2, what="the interfaces of two warm sandboxes")
+    assert "up0.forwarding = 1" in world.settings()[0] and "cove_" in world.rules()
+    if killed:
+        end_keeper(server, signal.SIGKILL)
+    done = subprocess.run([*inside, "down", "--dir", server.dir], check=True, capture_output=True, text=True)
+    assert (world.settings(), world.rules(), world.links()) == before
+    assert not server.left_over() and ("network" in done.stderr) == killed, "it says what it found"
+    shutil.rmtree(server.dir)
 
 
 def test_a_host_without_ipv6_gives_sandboxes_none_and_an_uplink_that_comes_later_is_used(make_server):
