@@ -438,6 +438,9 @@ static int dispatch(struct keeper *k, const struct epoll_event *ev)
     case SRC_RESOLVER:
         names_on_exit(k);
         break;
+    case SRC_NETWORK:
+        network_on_change(k);
+        break;
     case SRC_RESOLVER_SOCK:
         names_on_message(k);
         break;
@@ -651,6 +654,7 @@ static int setup(struct keeper *k, struct cove_err *e)
     setup_disk(k);
     network_adopt(k);
     network_setup(k);
+    network_watch(k);
     publish_watch(k);
     fdstore_done(&k->fdstore);
     return 0;

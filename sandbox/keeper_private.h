@@ -87,6 +87,7 @@ struct keeper {
     struct cgroups cgroups;
     struct disk disk;
     struct net net;
+    int net_watch;
     bool strict;            /* the policy's seccomp profile is `strict` */
     struct box *boxes;      /* state_box_count() of them */
     uint32_t next_slot;     /* where to look first for a free one */
@@ -124,7 +125,8 @@ enum source {
     SRC_AUTH,
     SRC_GATE,
     SRC_RESOLVER,
-    SRC_RESOLVER_SOCK
+    SRC_RESOLVER_SOCK,
+    SRC_NETWORK
 };
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
@@ -208,6 +210,8 @@ void gate_stop(struct keeper *k);
 /* ------------------------------------------------------------------ network.c */
 
 void network_setup(struct keeper *k); /* as the configuration says */
+void network_watch(struct keeper *k); /* once */
+void network_on_change(struct keeper *k);
 void network_tick(struct keeper *k);
 void network_adopt(struct keeper *k);
 int network_set(struct keeper *k, uint32_t box, const struct net_rules *own, struct cove_err *e);

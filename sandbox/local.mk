@@ -12,7 +12,7 @@ libsandbox_a_SOURCES = \
 	sandbox/tools.c sandbox/cgroup.c sandbox/userns.c sandbox/mounts.c sandbox/template.c \
 	sandbox/build.c sandbox/sweep.c sandbox/disk.c sandbox/procfiles.c \
 	sandbox/net_private.h sandbox/net.c sandbox/netfilter.c sandbox/rtnl.c sandbox/uplink.c \
-	sandbox/netsetup.c
+	sandbox/netsetup.c sandbox/netwatch.c
 
 sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/gatehouse.c \

@@ -181,6 +181,13 @@ int net_init(struct net *n, const struct cove_config *c, const struct net_rules 
     return 0;
 }
 
+int net_restore(struct net *n, struct cove_err *e)
+{
+    AUTO_CLOSE int lock = uplink_lock();
+
+    return netfilter_load(n, e);
+}
+
 /* Uplinks come and go. */
 void net_tick(struct net *n, uint64_t now_ms)
 {

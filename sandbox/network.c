@@ -59,6 +59,25 @@ void network_setup(struct keeper *k)
     names_tell_all(k);
 }
 
+void network_watch(struct keeper *k)
+{
+    k->net_watch = net_watch();
+    if (k->net_watch >= 0)
+        keeper_watch(k, k->net_watch, SRC_NETWORK, 0, NULL);
+}
+
+void network_on_change(struct keeper *k)
+{
+    struct cove_err err = { 0 };
+
+    if (!net_watch_lost(k->net_watch, &k->net))
+        return;
+    log_event(LOG_LEVEL_WARN, "somebody removed the rules of sandboxes; they are put back");
+    if (net_restore(&k->net, &err) < 0)
+        log_error("sandboxes are without network rules", &err);
+    names_tell_all(k); /* pins are gone */
+}
+
 void network_tick(struct keeper *k)
 {
     bool ipv4 = k->net.ipv4, ipv6 = k->net.ipv6;

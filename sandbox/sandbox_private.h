@@ -188,6 +188,11 @@ bool net_done(struct net *n);
 /* The same for a keeper that was killed. */
 bool net_sweep(const struct cove_config *c);
 
+/* netwatch.c: a descriptor that tells when rules change on this machine; are ours gone? */
+int net_watch(void);
+bool net_watch_lost(int sock, const struct net *n);
+int net_restore(struct net *n, struct cove_err *e); /* the same rules again */
+
 int net_probe(const struct net *n, struct cove_err *e);
 void net_interface(const struct net *n, uint32_t slot, char out[16]);
 int net_attach(const struct net *n, uint32_t slot, pid_t pid,

@@ -133,6 +133,14 @@ def test_lists_of_both_families_hold_for_running_sandboxes_and_mistakes_change_n
     assert get(server, "a", PRIVATE, PUBLIC) == {"internet"}
 
 
+def test_rules_that_somebody_flushes_are_put_back(egress, server):
+    world = egress[0]
+    assert get(server, "a", PUBLIC) == "internet"
+    world.run("nft", "flush", "ruleset")
+    wait_for(lambda: "cove_" in world.rules(), what="the rules")
+    assert get(server, "a", PUBLIC, "public.example") == {"internet"} and get(server, "a", PRIVATE, HOST) == {""}
+
+
 # ------------------------------------------------------------------ allow-list
 
 def test_an_allow_list_allows_addresses_and_names_on_it(serve):
