@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,8 @@ void names_tell_box(struct keeper *k, uint32_t box)
     if (!k->resolver.pid || b->named || !wanted(k))
         return;
     b->named = true;
+    if (!if_nametoindex(name))
+        return; /* made when there was no network */
     if (net_dns_sockets((pid_t)b->info.init_pid, fds, &err) < 0) {
         log_error("a sandbox has no names", &err, LOG_S("sandbox", b->info.id));
         return;

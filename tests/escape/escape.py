@@ -38,6 +38,7 @@ class Attempt:
     promise: str
     users: tuple
     opens_when_weak: bool
+    in_internet: bool  # needs the small internet of network.py
 
     @property
     def command(self):
@@ -48,7 +49,7 @@ def load(path):
     name, kind = os.path.basename(path).rsplit(".", 1)
     head = dict(re.findall(r"^(?://|#) (\w+): (.*)$", read(path), re.M))
     return Attempt(name, kind, head["class"], head["promise"], tuple(head.get("as", "root user").split()),
-                   head.get("weak") == "opens")
+                   head.get("weak") == "opens", head.get("world") == "internet")
 
 
 def load_all():

@@ -8,6 +8,8 @@ import pytest
 
 from cove import TOP, alive, read, wait_for
 import escape
+import network
+from internet import RESOLVER, World
 
 ENOUGH = 80
 
@@ -31,12 +33,31 @@ def open_server(make_server, tmp_path):
     return make
 
 
+def in_internet(attempts):
+    return [a for a in attempts if a.in_internet]
+
+
+def on_the_host(attempts):
+    return [a for a in attempts if not a.in_internet]
+
+
 def test_no_attempt_escapes(open_server, attempts, program, capsys):
-    results = escape.run_all(open_server(), attempts, program)
+    results = escape.run_all(open_server(), on_the_host(attempts), program)
     with capsys.disabled():
         print("\n" + escape.summary(results))
     assert len(attempts) >= ENOUGH
     assert not [str(r) for r in results if r.evidence]
+
+
+def test_no_attempt_on_the_network_escapes(open_server, attempts, program, capsys):
+    with World() as world:
+        server = open_server(network="none")
+        world.move_keeper(server, network="allow-list", network_allow=network.LIST, network_dns=RESOLVER)
+        network.check_the_way_out(server)
+        results = network.run_all(server, world, in_internet(attempts), program)
+        with capsys.disabled():
+            print("\n" + escape.summary(results))
+        assert not [str(r) for r in results if r.evidence]
 
 
 # ------------------------------------------------------------------ the suite can fail
@@ -72,7 +93,7 @@ def weaken(server, build, layers):
 
 
 def test_a_weakened_build_is_found_out(open_server, attempts, program, weak_build, capsys):
-    openings = [a for a in attempts if a.opens_when_weak]
+    openings = [a for a in on_the_host(attempts) if a.opens_when_weak]
     escaped = set()
     for layers in WEAKNESSES:
         server = open_server()
@@ -81,6 +102,19 @@ def test_a_weakened_build_is_found_out(open_server, attempts, program, weak_buil
     with capsys.disabled():
         print(f"\nof {len(openings)} attempts that need a weak wall, {len(escaped)} escape from one")
     assert len(escaped) >= 10
+    assert sorted(a.name for a in openings if a.name not in escaped) == [], "marked 'weak: opens' and yet refused"
+
+
+def test_a_weakened_network_is_found_out(open_server, attempts, program, weak_build, capsys):
+    openings = [a for a in in_internet(attempts) if a.opens_when_weak]
+    with World() as world:
+        server = open_server(network="none")
+        coved = ["env", "COVE_WEAK=net", f"{weak_build}/coved", "-o", f"libexec_dir={weak_build}"]
+        world.move_keeper(server, coved, network="allow-list", network_allow=network.LIST, network_dns=RESOLVER)
+        results = network.run_all(server, world, openings, program, ("root",))
+    escaped = {r.attempt.name for r in results if r.evidence}
+    with capsys.disabled():
+        print(f"\nof {len(openings)} attempts on the network that need a weak wall, {len(escaped)} escape from one")
     assert sorted(a.name for a in openings if a.name not in escaped) == [], "marked 'weak: opens' and yet refused"
 
 

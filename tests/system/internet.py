@@ -40,7 +40,7 @@ ZONE = {
     "many.example": ((), [f"198.51.100.{i}" for i in range(1, 250)]),
     "alias-inwards.example": (("rebinds.example",), [PRIVATE]),
 }
-TTL = 5
+TTL, ECHO = 5, 9
 
 
 # ------------------------------------------------------------------ the servers
@@ -123,6 +123,21 @@ class Http(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Echo(socketserver.BaseRequestHandler):
+    """UDP: answers, and writes down who asked."""
+    def handle(self):
+        packet, sock = self.request
+        if os.environ.get("SEEN"):
+            with open(os.environ["SEEN"], "a") as f:
+                f.write(self.client_address[0].removeprefix("::ffff:") + "\n")
+        sock.sendto(packet, self.client_address)
+
+
+class Echoes(socketserver.ThreadingUDPServer):
+    address_family = socket.AF_INET6
+    daemon_threads = True
+
+
 class Both(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6
     daemon_threads = True
@@ -134,6 +149,7 @@ def serve():
         for base, handler in ((socketserver.ThreadingUDPServer, Udp), (socketserver.ThreadingTCPServer, Tcp)):
             kind = type("Server", (base,), {"address_family": family, "daemon_threads": True, "allow_reuse_address": True})
             threading.Thread(target=kind((address, 53), handler).serve_forever, daemon=True).start()
+    threading.Thread(target=Echoes(("::", ECHO), Echo).serve_forever, daemon=True).start()
     Both(("::", 80), Http).serve_forever()
 
 
@@ -148,6 +164,14 @@ class World:
         tag = secrets.token_hex(3)
         self.host, self.internet, self.ipv6 = f"cove-host-{tag}", f"cove-inet-{tag}", ipv6
         self.servers = []
+        self.seen_file = f"/tmp/{self.internet}-seen"
+
+    def seen(self):
+        """Sources of all packets that the internet's UDP service has got."""
+        if not os.path.exists(self.seen_file):
+            return set()
+        with open(self.seen_file) as f:
+            return set(f.read().split())
 
     def __enter__(self):
         for ns in (self.host, self.internet):
@@ -161,7 +185,8 @@ class World:
             ip("-n", ns, "link", "set", dev, "up")
         self.connect()
         for ns, words in ((self.internet, ["internet", RESOLVER, OTHER_RESOLVER, *([RESOLVER6] if self.ipv6 else [])]), (self.host, ["host"])):
-            self.servers.append(subprocess.Popen(["ip", "netns", "exec", ns, sys.executable, os.path.abspath(__file__), *words]))
+            self.servers.append(subprocess.Popen(["ip", "netns", "exec", ns, sys.executable, os.path.abspath(__file__), *words],
+                                                 env={**os.environ, "SEEN": self.seen_file if words[0] == "internet" else ""}))
         return self
 
     def _address(self, ns, dev, *addresses):
@@ -187,6 +212,8 @@ class World:
             server.wait()
         for ns in (self.host, self.internet):
             subprocess.run(["ip", "netns", "del", ns])
+        if os.path.exists(self.seen_file):
+            os.unlink(self.seen_file)
 
     def run(self, *command):
         """What a command says in the world's host."""
@@ -205,26 +232,26 @@ class World:
                  "net.ipv6.conf.up0.forwarding", "net.ipv6.conf.up0.force_forwarding", "net.ipv4.conf.all.rp_filter"]
         return self.run("sysctl", "-e", *names), self.run("ip", "route"), self.run("ip", "-6", "route")
 
-    def start_keeper(self, server, top, wait_for, **settings):
+    def start_keeper(self, server, top, wait_for, program=None, **settings):
         """A keeper of this instance in the world's host: nginx reaches it by its socket as before."""
         with open(f"{server.dir}/conf/cove.conf", "a") as f:
             f.writelines(f"{k} = {v}\n" for k, v in settings.items())
         before = server.keeper_pid
+        coved = program or [f"{top}/.cove/inst/sbin/coved"]
         with open(f"{server.dir}/log/coved.log", "a") as log:
-            subprocess.Popen(["nsenter", f"--net=/run/netns/{self.host}", f"{top}/.cove/inst/sbin/coved", "-c",
-                              f"{server.dir}/conf/cove.conf"], stderr=log, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.DEVNULL, start_new_session=True)
+            subprocess.Popen(["nsenter", f"--net=/run/netns/{self.host}", *coved, "-c", f"{server.dir}/conf/cove.conf"],
+                             stderr=log, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
         wait_for(lambda: server.keeper_pid not in (0, before), 15, "the keeper")
         wait_for(lambda: server.request("GET", "/health").status == 200, 15, "its workers")
 
-    def move_keeper(self, server, **settings):
+    def move_keeper(self, server, program=None, **settings):
         """The instance's keeper ends and comes back in the world's host. Settings come after the move, so that the real host
         sees nothing of them."""
         from cove import TOP, alive, wait_for
         keeper = server.keeper_pid
         os.kill(keeper, signal.SIGTERM)
         wait_for(lambda: not alive(keeper), what="the end of the keeper")
-        self.start_keeper(server, TOP, wait_for, **settings)
+        self.start_keeper(server, TOP, wait_for, program, **settings)
 
 
 if __name__ == "__main__":
