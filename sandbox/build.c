@@ -339,7 +339,8 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
 
     be_no_exception(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 &&
-        (weak("net") || net_attach(args->net, args->slot, pid, e) == 0) && open_userns(pid, &userns, e) == 0 &&
+        (weak("net") || net_attach(args->net, args->slot, pid, e) == 0) &&
+        open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, p->files, args->disk_size.bytes > 0, userns, &args->ids,
                        &mounts, e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);

@@ -120,7 +120,7 @@ void names_tell_box(struct keeper *k, uint32_t box)
     b->named = true;
     if (!if_nametoindex(name))
         return; /* made when there was no network */
-    if (net_dns_sockets((pid_t)b->info.init_pid, fds, &err) < 0) {
+    if (net_dns_sockets((pid_t)b->info.init_pid, b->info.id_base, fds, &err) < 0) {
         log_error("a sandbox has no names", &err, LOG_S("sandbox", b->info.id));
         return;
     }

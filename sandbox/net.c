@@ -15,12 +15,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
+#include <linux/securebits.h>
 #include <linux/veth.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
@@ -241,7 +244,24 @@ int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
 
 /* ------------------------------------------------------------------ where names are asked */
 
-static int bound_socket(int type)
+/* A port below 1024 is its namespace owner's to take: we are that for one call, as when it was made
+ * (build.c), and need no capability of our own for it. */
+static int bind_as(uid_t owner, int sock, const struct sockaddr_in *addr)
+{
+    int bits = prctl(PR_GET_SECUREBITS), rc = -1, error;
+
+    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+        return -1;
+    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
+        rc = bind(sock, (const struct sockaddr *)addr, sizeof(*addr));
+    error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
+        abort(); /* nothing that follows would be right */
+    errno = error;
+    return rc;
+}
+
+static int bound_socket(int type, uid_t owner)
 {
     struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(DNS_PORT) };
     AUTO_CLOSE int sock = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -251,14 +271,13 @@ static int bound_socket(int type)
     /* The next resolver's sockets come beside the last one's. Nobody inside can join: this takes
      * the same user id on both sides. */
     if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0 ||
-        bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        (type == SOCK_STREAM && listen(sock, DNS_BACKLOG) < 0))
+        bind_as(owner, sock, &addr) < 0 || (type == SOCK_STREAM && listen(sock, DNS_BACKLOG) < 0))
         return -1;
     return take_fd(&sock);
 }
 
 /* In the sandbox's namespace for a moment. The keeper has one thread. */
-int net_dns_sockets(pid_t pid, int ret[2], struct cove_err *e)
+int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e)
 {
     char path[48];
     AUTO_CLOSE int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -269,8 +288,8 @@ int net_dns_sockets(pid_t pid, int ret[2], struct cove_err *e)
     theirs = open(path, O_RDONLY | O_CLOEXEC);
     if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWNET) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "network namespace");
-    udp = bound_socket(SOCK_DGRAM);
-    tcp = bound_socket(SOCK_STREAM);
+    udp = bound_socket(SOCK_DGRAM, owner);
+    tcp = bound_socket(SOCK_STREAM, owner);
     error = errno;
     if (setns(own, CLONE_NEWNET) < 0)
         abort(); /* nothing that follows would be right */

@@ -198,8 +198,9 @@ void net_interface(const struct net *n, uint32_t slot, char out[16]);
 int net_attach(const struct net *n, uint32_t slot, pid_t pid,
                struct cove_err *e);                                    /* the keeper's half */
 int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
-/* Where names are asked in a sandbox: a UDP socket and a listening TCP one. */
-int net_dns_sockets(pid_t pid, int ret[2], struct cove_err *e);
+/* Where names are asked in a sandbox: a UDP socket and a listening TCP one. owner: of its user
+ * namespace. */
+int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e);
 int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
             struct cove_err *e);
 int net_set_own(struct net *n, uint32_t slot, const struct net_rules *own, struct cove_err *e);
