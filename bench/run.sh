@@ -52,6 +52,10 @@ echo
 echo "| exec-time policy | p50 ms | p99 ms | ratio | n |"
 echo "| --- | --- | --- | --- | --- |"
 "$build/cove-bench" exec "$run_dir" 127.0.0.1 "$warm_port" "$warm_key" "$((rounds / 5))"
+echo
+/usr/bin/python3 "$top/bench/layers.py" "$((rounds / 2))"
+echo
+/usr/bin/python3 "$top/bench/noisy.py" "$work/warm"
 if [ -x "$build/policy-bench" ]; then
     echo
     "$build/policy-bench"

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
@@ -81,6 +82,30 @@ static int setup_identity(struct cove_err *e)
 {
     if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "becoming the sandbox's root");
+    return 0;
+}
+
+enum { BOOT_EARLIER_S = 10 };
+
+/*
+ * A time namespace whose boot was just now, so that /proc/uptime, sysinfo(2) and ages in ps are the
+ * sandbox's. It takes effect with our execve. Its offsets are written through /proc, where a
+ * process that has changed its user id belongs to the host's root unless it lets itself be dumped;
+ * nobody else is in here yet who could make use of that. Where the kernel has no such namespaces
+ * the machine's uptime is seen.
+ */
+static int setup_clock(void)
+{
+    struct timespec now;
+    char text[64];
+
+    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || unshare(CLONE_NEWTIME) < 0)
+        return 0;
+    /* A little before our own beginning, which must not be before the boot. */
+    snprintf(text, sizeof(text), "boottime -%lld 0", (long long)now.tv_sec - BOOT_EARLIER_S);
+    prctl(PR_SET_DUMPABLE, 1);
+    write_file_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
+    prctl(PR_SET_DUMPABLE, 0);
     return 0;
 }
 
@@ -191,8 +216,8 @@ static void child(const struct parts *p, const struct build_args *args)
     setup_signals();
     setup_cpus(args);
     if (cgroup_enter_v1(&p->doors, &e) == 0 && wait_for_go(p->go_child, &mounts, &e) == 0 &&
-        setup_cgroup_view(&e) == 0 && setup_identity(&e) == 0 && mounts_enter(&mounts, &e) == 0 &&
-        setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
+        setup_cgroup_view(&e) == 0 && setup_identity(&e) == 0 && setup_clock() == 0 &&
+        mounts_enter(&mounts, &e) == 0 && setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
         become_init(p, args, &e); /* returns only when it failed */
     n = write(p->ready_write, &e, sizeof(e));
     (void)n;

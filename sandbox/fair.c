@@ -9,8 +9,8 @@
 
 enum {
     LOOK_EVERY_MS = 1000,
-    BUSY_PERMILLE = 500, /* of one cpu, since the last look */
-    CALM_PERMILLE = 250,
+    BUSY_PERMILLE = 200, /* of one cpu, since the last look */
+    CALM_PERMILLE = 100,
     STEP_BACK = 10,
 };
 

@@ -6,7 +6,9 @@
  *
  * Why not lxcfs: it is one more privileged program that every read goes through, one whose death
  * hangs every sandbox, and what it offers beyond this (live figures within one command) few
- * programs look at. /proc/uptime stays the machine's: ps reckons every process's age from it.
+ * programs look at. uptime is the kernel's own, in a time namespace (build.c), so that it agrees
+ * with what ps reckons ages from; sysinfo(2) has that uptime too, but the machine's memory: a
+ * system call cannot be answered by a file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,6 +48,22 @@ static void write_cpuinfo(FILE *real, struct buf *out)
     }
 }
 
+/* How long before the sandbox's beginning the machine's was, in seconds; 0 without a time
+ * namespace. What we are told of /proc/stat is still the machine's: ours begins with execve. */
+static long long boot_offset(void)
+{
+    long long seconds = 0;
+    char line[128];
+    FILE *f = fopen("/proc/self/timens_offsets", "re");
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "boottime %lld", &seconds) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return -seconds;
+}
+
 /* "cpuN ..." lines of cpus that are not ours are left out; boot time and the rest stay, ps needs
  * them. */
 static void write_stat(FILE *real, struct buf *out)
@@ -55,7 +73,10 @@ static void write_stat(FILE *real, struct buf *out)
 
     while (fgets(line, sizeof(line), real)) {
         bool one_cpu = strncmp(line, "cpu", 3) == 0 && line[3] != ' ';
+        long long boot;
 
+        if (sscanf(line, "btime %lld", &boot) == 1)
+            snprintf(line, sizeof(line), "btime %lld\n", boot + boot_offset());
         if (strncmp(line, "intr ", 5) == 0 || strncmp(line, "softirq ", 8) == 0 ||
             (one_cpu && left-- <= 0))
             continue;
@@ -69,6 +90,14 @@ static void write_swaps(FILE *real, struct buf *out)
     buf_addf(out, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
 }
 
+/* How busy the machine is, is nobody's business in here; make -l then goes by what it started
+ * itself. */
+static void write_loadavg(FILE *real, struct buf *out)
+{
+    (void)real;
+    buf_addf(out, "0.00 0.00 0.00 1/1 1\n");
+}
+
 /* init fills it in before the first command. */
 static void write_meminfo(FILE *real, struct buf *out)
 {
@@ -80,10 +109,8 @@ static const struct {
     const char *name;
     void (*write)(FILE *real, struct buf *out);
 } files[] = {
-    { "meminfo", write_meminfo },
-    { "cpuinfo", write_cpuinfo },
-    { "stat", write_stat },
-    { "swaps", write_swaps },
+    { "meminfo", write_meminfo }, { "cpuinfo", write_cpuinfo }, { "stat", write_stat },
+    { "swaps", write_swaps },     { "loadavg", write_loadavg },
 };
 
 /* ------------------------------------------------------------------ putting them in place */

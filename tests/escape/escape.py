@@ -13,6 +13,7 @@ import re
 import secrets
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "system"))
 
 from box import Box  # noqa: E402
-from cove import alive, read, wait_for  # noqa: E402
+from cove import TOP, alive, read, wait_for  # noqa: E402
 
 ATTEMPTS = os.path.join(HERE, "attempts")
 INSIDE = "/workspace/.attempts"
@@ -241,3 +242,31 @@ def summary(results):
     names = {r.attempt.name for r in results}
     lines = [f"attempts: {len(names)} ({len(results)} runs as root and user), escapes: {len(escapes)}"]
     return "\n".join(lines + [f"  ESCAPED {r}" for r in escapes])
+
+
+# ------------------------------------------------------------------ walls with holes
+
+def build_weak():
+    """coved and cove-init with the switch; the other programs are those of the ordinary build."""
+    where = f"{TOP}/.cove/build-weak"
+    os.makedirs(where, exist_ok=True)
+    if not os.path.exists(f"{where}/Makefile"):
+        subprocess.run([f"{TOP}/configure", "-q", "--enable-weak-for-tests"], cwd=where, check=True,
+                       stderr=subprocess.DEVNULL)
+    subprocess.run(["make", "-s", "-j2", "coved", "cove-init"], cwd=where, check=True, stdout=subprocess.DEVNULL)
+    for name in ("cove-worker", "cove-judge", "cove-gate", "cove-auth", "cove-resolver"):
+        if not os.path.lexists(f"{where}/{name}"):
+            os.symlink(f"{TOP}/.cove/inst/libexec/cove/{name}", f"{where}/{name}")
+    return where
+
+
+def weaken(server, build, layers):
+    """The same instance, nginx and configuration, under a keeper with holes."""
+    keeper = server.keeper_pid
+    os.kill(keeper, signal.SIGTERM)
+    wait_for(lambda: not alive(keeper), what="the end of the keeper")
+    with open(f"{server.dir}/log/coved.log", "a") as log:
+        subprocess.Popen([f"{build}/coved", "-c", f"{server.dir}/conf/cove.conf", "-o", f"libexec_dir={build}"],
+                         stderr=log, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+                         env={**os.environ, "COVE_WEAK": layers})
+    wait_for(lambda: server.request("GET", "/health").status == 200, 15, "the weak keeper")

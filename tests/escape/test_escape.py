@@ -1,12 +1,9 @@
 """The wall holds, and the suite that says so can fail."""
-import os
 import re
-import signal
-import subprocess
 
 import pytest
 
-from cove import TOP, alive, read, wait_for
+from cove import TOP, read
 import escape
 import network
 from internet import RESOLVER, World
@@ -67,29 +64,7 @@ WEAKNESSES = ("seccomp,caps,landlock,namespaces,proc", "seccomp,landlock,net,ipc
 
 @pytest.fixture(scope="module")
 def weak_build():
-    """coved and cove-init with the switch; the other programs are those of the ordinary build."""
-    where = f"{TOP}/.cove/build-weak"
-    os.makedirs(where, exist_ok=True)
-    if not os.path.exists(f"{where}/Makefile"):
-        subprocess.run([f"{TOP}/configure", "-q", "--enable-weak-for-tests"], cwd=where, check=True,
-                       stderr=subprocess.DEVNULL)
-    subprocess.run(["make", "-s", "-j2", "coved", "cove-init"], cwd=where, check=True, stdout=subprocess.DEVNULL)
-    for name in ("cove-worker", "cove-judge", "cove-gate", "cove-auth", "cove-resolver"):
-        if not os.path.lexists(f"{where}/{name}"):
-            os.symlink(f"{TOP}/.cove/inst/libexec/cove/{name}", f"{where}/{name}")
-    return where
-
-
-def weaken(server, build, layers):
-    """The same instance, nginx and configuration, under a keeper with holes."""
-    keeper = server.keeper_pid
-    os.kill(keeper, signal.SIGTERM)
-    wait_for(lambda: not alive(keeper), what="the end of the keeper")
-    with open(f"{server.dir}/log/coved.log", "a") as log:
-        subprocess.Popen([f"{build}/coved", "-c", f"{server.dir}/conf/cove.conf", "-o", f"libexec_dir={build}"],
-                         stderr=log, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-                         env={**os.environ, "COVE_WEAK": layers})
-    wait_for(lambda: server.request("GET", "/health").status == 200, 15, "the weak keeper")
+    return escape.build_weak()
 
 
 def test_a_weakened_build_is_found_out(open_server, attempts, program, weak_build, capsys):
@@ -97,7 +72,7 @@ def test_a_weakened_build_is_found_out(open_server, attempts, program, weak_buil
     escaped = set()
     for layers in WEAKNESSES:
         server = open_server()
-        weaken(server, weak_build, layers)
+        escape.weaken(server, weak_build, layers)
         escaped |= {r.attempt.name for r in escape.run_all(server, openings, program, ("root",)) if r.evidence}
     with capsys.disabled():
         print(f"\nof {len(openings)} attempts that need a weak wall, {len(escaped)} escape from one")
