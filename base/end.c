@@ -33,6 +33,7 @@ static const struct cause {
     [END_CLIENT] = { "client", "killed because the client went away", NULL },
     [END_KILLED] = { "killed", "killed on request", NULL },
     [END_GONE] = { "gone", "the sandbox ended", NULL },
+    [END_SERVER] = { "server", "killed because the server restarts", NULL },
 };
 
 int end_exit_code(const struct cove_end *end)

@@ -251,8 +251,10 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
              struct cove_err *e)
 {
     struct run_result result = { 0 };
+    struct run_args all = *args;
 
-    if (run_command(&s->conn, args, &result, e) < 0) {
+    all.leaving = s->core->leaving;
+    if (run_command(&s->conn, &all, &result, e) < 0) {
         if (result.distrust)
             retire_misbehaving(s);
         return -1;

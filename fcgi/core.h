@@ -140,7 +140,8 @@ struct run_args {
     int filter_fd;                           /* seccomp program, -1 = none */
     bool exec_time;                          /* it notifies execve, and the judge is asked */
     uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
-    int client_fd; /* when it hangs up, the command is killed; -1 = nobody waits */
+    const atomic_bool *leaving; /* when true the worker ends soon, and so does the command */
+    int client_fd;              /* when it hangs up, the command is killed; -1 = nobody waits */
     int (*left)(
         void *arg); /* asked then: 0 = the command goes on without it. NULL = it is killed */
     run_sink sink;
@@ -158,6 +159,11 @@ struct run_result {
     uint64_t output_bytes; /* handed to the sink */
     bool distrust;         /* its init broke the protocol or does not obey: the sandbox must go */
 };
+
+/* poll() that SIGUSR1 ends: how threads are called out of waiting when the worker leaves
+ * (threads.c). */
+struct pollfd;
+int run_poll(struct pollfd *fds, size_t count, int timeout_ms);
 
 /*
  * Spawn and wait. 0: it ran, and ret->end says how it ended (END_GONE: the sandbox ended under it);

@@ -8,8 +8,6 @@
  */
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -190,19 +188,6 @@ static void check_still_there(struct follower *f)
     f->over = !opened.running;
 }
 
-/* poll() that SIGUSR1 ends: how threads are called out of waiting when the worker leaves
- * (threads.c). */
-static int poll_or_leave(struct pollfd *fds, nfds_t count, uint64_t timeout_ms)
-{
-    struct timespec ts = { .tv_sec = (time_t)(timeout_ms / 1000),
-                           .tv_nsec = (long)(timeout_ms % 1000) * 1000000 };
-    sigset_t mask;
-
-    pthread_sigmask(SIG_BLOCK, NULL, &mask);
-    sigdelset(&mask, SIGUSR1);
-    return ppoll(fds, count, &ts, &mask);
-}
-
 static bool is_leaving(const struct follower *f)
 {
     const atomic_bool *leaving = f->session->core->leaving;
@@ -223,7 +208,7 @@ static int await_more(struct follower *f, struct cove_err *e)
     if (box_log_arm(&f->session->conn, f->proc, f->reader.pos, e) < 0)
         return -1;
     for (;;) {
-        n = poll_or_leave(fds, ARRAY_SIZE(fds), f->args->idle_ms);
+        n = run_poll(fds, ARRAY_SIZE(fds), (int)f->args->idle_ms);
         if (is_leaving(f))
             return cove_fail(e, COVE_BUSY, "the server restarts: continue from this event's id");
         if (n == 0) {

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 
 enum {
     READ_BYTES = 64 * 1024, /* a pipe holds as much */
+    LEAVE_MS = 7000,        /* a worker that leaves is killed after ten seconds */
     KILL_ANSWER_MS = 2000,  /* init has this long to report the end of what it was told to kill */
 };
 
@@ -38,6 +40,7 @@ struct run {
     uint32_t kill_cause; /* enum end_cause; END_OWN while it has not been killed */
     uint64_t kill_limit;
     uint64_t started_unix_ms;
+    bool leaving; /* until_ms is when the worker cannot wait any more */
     bool over;
     char told[512]; /* the last denial, so that a search along PATH is told once */
     struct run_result *result;
@@ -180,9 +183,23 @@ static void flush(struct run *r, bool wait)
         kill_tree(r, END_CLIENT, 0);
 }
 
+/* The worker leaves: whoever waits is told while there is somebody to tell it. */
+static void look_for_leaving(struct run *r)
+{
+    uint64_t latest = clock_boot_ms() + LEAVE_MS;
+
+    if (r->leaving || !r->args->leaving || !atomic_load(r->args->leaving) ||
+        r->kill_cause != END_OWN || latest >= r->until_ms)
+        return;
+    r->leaving = true;
+    r->until_ms = latest;
+}
+
 static void on_time(struct run *r)
 {
-    if (r->kill_cause == END_OWN)
+    if (r->kill_cause == END_OWN && r->leaving)
+        kill_tree(r, END_SERVER, 0);
+    else if (r->kill_cause == END_OWN)
         kill_tree(r, END_DEADLINE, r->args->timeout_ms);
     else
         give_up(r, true); /* told to kill and did not: it does not obey */
@@ -208,6 +225,16 @@ static int shorter(int left, uint64_t idle_ms)
     return idle_ms && (left < 0 || idle_ms < (uint64_t)left) ? (int)idle_ms : left;
 }
 
+int run_poll(struct pollfd *fds, size_t count, int timeout_ms)
+{
+    struct timespec ts = { .tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L };
+    sigset_t mask;
+
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    sigdelset(&mask, SIGUSR1);
+    return ppoll(fds, count, timeout_ms < 0 ? NULL : &ts, &mask);
+}
+
 static void wait_once(struct run *r)
 {
     bool killed = r->kill_cause != END_OWN;
@@ -218,13 +245,15 @@ static void wait_once(struct run *r)
         { .fd = r->conn->sock, .events = POLLIN },
         { .fd = killed ? -1 : r->client_fd, .events = (short)(POLLRDHUP | (behind ? POLLOUT : 0)) },
     };
-    int left = time_left(r), ready;
+    int left, ready;
 
+    look_for_leaving(r);
+    left = time_left(r);
     if (left == 0) {
         on_time(r);
         return;
     }
-    ready = poll(fds, ARRAY_SIZE(fds), shorter(left, r->args->idle ? r->args->idle_ms : 0));
+    ready = run_poll(fds, ARRAY_SIZE(fds), shorter(left, r->args->idle ? r->args->idle_ms : 0));
     if (ready == 0 && !killed && r->args->idle && r->args->idle(r->args->sink_arg) != 0)
         kill_tree(r, END_CLIENT, 0);
     if (ready <= 0)

@@ -16,6 +16,7 @@ enum end_cause {
     END_CLIENT,   /* whoever waited for it went away */
     END_KILLED,   /* asked for through the API */
     END_GONE,     /* its sandbox ended (expired, killed, or its init died) */
+    END_SERVER,   /* the server was restarted and could not wait for it */
     END_CAUSE_COUNT
 };
 

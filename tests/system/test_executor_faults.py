@@ -65,7 +65,7 @@ def test_a_killed_worker_ends_its_streams_and_the_client_continues_elsewhere(mak
             pass
     assert seen[-1].name == "log"  # no terminal event: the connection broke, the process did not end
     wait_for(lambda: server.request("GET", "/health").status == 200, 10, "a new worker")
-    with box.stream(f"/process_logs_streaming?id={id}&since={seen[-1].id}", method="GET") as s:
+    with box.stream(f"/process_logs_streaming?id={id}", method="GET", headers={"Last-Event-ID": seen[-1].id}) as s:
         events = iter(s)
         seen += [next(events) for _ in range(30)]
     assert text(seen) == [str(n) for n in range(1, len(seen) + 1)]
@@ -86,6 +86,27 @@ def test_a_restart_ends_log_streams_with_an_event_to_continue_from(make_server):
     server.up()
     box.sh("touch /tmp/go")
     assert text(box.logs(id, since=end.id)) == ["two"]
+
+
+def test_a_restart_ends_running_commands_with_a_word(make_server):
+    """They get some seconds to end by themselves; then their clients are told, not cut off."""
+    server = make_server()
+    box = Executor(server, "p")
+    with box.stream("/run_streaming", {"cmd": "echo go; sleep 1000"}) as s, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        events = iter(s)
+        assert next(events).data["data"] == "go"
+        short = pool.submit(box.post, "/run", cmd="touch /tmp/short; sleep 4; echo whole")
+        long = pool.submit(box.post, "/run", cmd="echo so far; touch /tmp/long; sleep 1000")
+        wait_for(lambda: box.sh("ls /tmp") == "long\nshort\n", 5, "both commands")
+        os.kill(server.keeper_pid, signal.SIGQUIT)
+        end = last_event(events)
+        assert short.result().json["stdout"] == "whole\n"
+        reply = long.result()
+    assert end.name == "error" and "restart" in end.data["error"]
+    assert reply.status == 500 and reply.json["stdout"] == "so far\n" and "restart" in reply.json["error"], reply
+    wait_for(lambda: not server.titles("cove: worker"), 12, "the workers' end")
+    server.up()
+    assert box.sh("ls /tmp") == "long\nshort\n"  # the sandbox did not notice
 
 
 def test_a_killed_worker_s_streamed_command_does_not_run_on(make_server):

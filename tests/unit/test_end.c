@@ -33,6 +33,7 @@ static const struct {
     { { .signal = 9, .cause = END_OUTPUT, .limit = 1024 }, 137, "output limit (1 KiB) reached" },
     { { .exit_code = 126, .cause = END_POLICY }, 126, "refused by the policy" },
     { { .signal = 9, .cause = END_CLIENT }, 137, "killed because the client went away" },
+    { { .signal = 9, .cause = END_SERVER }, 137, "killed because the server restarts" },
     { { .signal = 15, .cause = END_KILLED }, 143, "killed on request" },
     { { .signal = 9, .cause = END_GONE }, 137, "the sandbox ended" },
     { { .exit_code = 7, .cause = 4711 }, 7, "exit code 7" },
