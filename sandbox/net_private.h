@@ -31,6 +31,7 @@ void rtnl_remove_group(uint32_t group); /* all interfaces of a group at once */
 
 /* ------------------------------------------------------------------ netfilter.c */
 
+int netfilter_check(struct cove_err *e); /* is there nftables, and may we? (netwatch.c) */
 int netfilter_run(const char *text, struct buf *ret_output, struct cove_err *e);
 /* The words of a set in any keeper's table, separated by spaces; "" if there is none. */
 void netfilter_read_set(const char *table, const char *set, char *out, size_t size);

@@ -144,8 +144,11 @@ static void inherit(struct net *n)
 
 static int put_in_place(struct net *n, const struct cove_config *c, struct cove_err *e)
 {
-    AUTO_CLOSE int lock = uplink_lock();
+    AUTO_CLOSE int lock = -1;
 
+    if (netfilter_check(e) < 0)
+        return -1;
+    lock = uplink_lock();
     inherit(n);
     if (choose_base(n, c, e) < 0 || (!n->loaded && net_probe(n, e) < 0))
         return -1;
@@ -221,6 +224,8 @@ bool net_sweep(const struct cove_config *c)
     struct net n = { 0 };
     char stamp[32];
 
+    if (netfilter_check(NULL) < 0)
+        return false;
     name_all(&n, c);
     netfilter_read_set(n.table, "stamp", stamp, sizeof(stamp));
     if (!stamp[0])

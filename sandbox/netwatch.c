@@ -63,3 +63,28 @@ bool net_watch_lost(int sock, const struct net *n)
     netfilter_read_set(n->table, "stamp", stamp, sizeof(stamp));
     return stamp[0] == '\0';
 }
+
+/* Asked in so many words, because libnftables complains on standard error, where our log is. */
+int netfilter_check(struct cove_err *e)
+{
+    struct {
+        struct nlmsghdr head;
+        struct nfgenmsg body;
+    } ask = { .head = { .nlmsg_len = sizeof(ask),
+                        .nlmsg_type = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETGEN,
+                        .nlmsg_flags = NLM_F_REQUEST },
+              .body = { .version = NFNETLINK_V0 } };
+    union {
+        struct nlmsghdr head;
+        char room[4096];
+    } answer;
+    AUTO_CLOSE int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+
+    if (sock < 0 || send(sock, &ask, sizeof(ask), 0) < 0 ||
+        recv(sock, &answer, sizeof(answer), 0) < (ssize_t)sizeof(struct nlmsghdr))
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "nftables");
+    if (answer.head.nlmsg_type != NLMSG_ERROR)
+        return 0;
+    errno = -((const struct nlmsgerr *)NLMSG_DATA(&answer.head))->error;
+    return cove_fail_errno(e, COVE_UNSUPPORTED, "nftables");
+}

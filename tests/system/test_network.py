@@ -337,6 +337,45 @@ def test_a_source_that_is_not_its_own_is_dropped(server):
         assert subprocess.run([*inside, sys.executable, "-c", code], capture_output=True).returncode != 0
 
 
+# What systemd/cove.service leaves it, and the same without the right to arrange networks.
+UNIT = "+sys_admin,+sys_ptrace,+sys_resource,+net_admin,+mknod,+setuid,+setgid,+setpcap,+setfcap,+chown,+fowner,+fsetid,+kill"
+UNIT += ",+dac_override,+dac_read_search,+audit_write"
+
+
+def coved_with(capabilities):
+    return ["setpriv", "--bounding-set", f"-all,{capabilities}", f"{TOP}/.cove/inst/sbin/coved"]
+
+
+def test_the_unit_s_capabilities_are_enough_and_without_them_sandboxes_have_loopback(world, make_server):
+    before = world.settings(), world.rules()
+    server = make_server(network="none")
+    world.move_keeper(server, coved_with(UNIT), network="egress", network_dns=RESOLVER)
+    assert get(server, "a", "public.example", PUBLIC6) == {"internet"}
+    world.move_keeper(server, coved_with(UNIT.replace("+net_admin,", "")))
+    assert server.run("a", "grep -o '^ *[a-z0-9]*:' /proc/net/dev | tr -d ' :'") == "lo\n"
+    told = [line for line in server.log_lines() if "sandboxes have no network but loopback" in line["event"]]
+    assert len(told) == 1 and told[0]["error"], "once, with the reason"
+    doctor = subprocess.run([f"{TOP}/.cove/inst/bin/cove", "-c", f"{server.dir}/conf/cove.conf", "doctor", "--json"], text=True,
+                            capture_output=True)
+    finding = next(f for f in json.loads(doctor.stdout) if f["check"] == "network")
+    assert "sandboxes have none, not egress" in finding["what"] and "CAP_NET_ADMIN" in finding["fix"]
+    assert (world.settings(), world.rules()) == before
+
+
+def test_the_strict_profile_means_no_network_unless_the_configuration_says_so(world, make_server, tmp_path):
+    policy = tmp_path / "policy.conf"
+    policy.write_text('[*]\nseccomp = strict\ndeny nothing words /^cove-no-such-command$/ "never"\n')
+    server = make_server(network="none", policy_file=str(policy))
+    world.move_keeper(server, network="auto")
+    assert server.run("a", "grep -c eth0 /proc/net/dev || true") == "0\n" and "cove_" not in world.rules()
+    policy.write_text(policy.read_text().replace("strict", "default"))
+    wait_for(lambda: "cove_" in world.rules(), what="rules, with the other profile")
+    policy.write_text(policy.read_text().replace("default", "strict"))
+    wait_for(lambda: "cove_" not in world.rules() and ": cv" not in world.links(), what="no network again")
+    server.change_config(network="egress")
+    wait_for(lambda: "cove_" in world.rules(), what="rules, as the configuration says")
+
+
 def test_without_a_network_there_is_loopback_and_no_rule(world, make_server):
     server = make_server(network="none")
     world.move_keeper(server, network="none")
