@@ -1,6 +1,6 @@
 dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST.md docs/SECURITY.md docs/BENCHMARKS.md
 dist_man_MANS += man/coved.8 man/cove.conf.5
-EXTRA_DIST += bench/noisy.py tests/system/test_wall.py tests/system/test_network.py tests/system/internet.py tests/system/test_seccomp.py \
+EXTRA_DIST += bench/noisy.py bench/network.py tests/system/test_wall.py tests/system/test_network.py tests/system/internet.py tests/system/test_seccomp.py \
 	tests/system/test_differential.py tests/escape
 EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
 	tests/system/conftest.py tests/system/cove.py \

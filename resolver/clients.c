@@ -71,14 +71,26 @@ static size_t wanted(const struct conn *c)
     return c->in_len < 2 ? 2 : 2 + (size_t)(c->in[0] << 8 | c->in[1]);
 }
 
-/* One question is read and answered before the next is looked at. */
+/* One question is read and answered before the next is looked at: until then its socket is not
+ * watched, or a client that sends on would keep us busy. */
 static void ask_next(struct resolver *r, struct conn *c)
 {
     if (c->in_len <= 2 || c->in_len < wanted(c))
         return;
     c->busy = true;
+    epoll_ctl(r->epoll, EPOLL_CTL_DEL, c->source.fd, NULL);
     c->in_len = 0;
     jobs_ask(r, c->box, c, NULL, c->in + 2, (size_t)(c->in[0] << 8 | c->in[1]));
+}
+
+void clients_go_on(struct resolver *r, struct conn *c)
+{
+    if (c->closed || !c->busy)
+        return;
+    c->busy = false;
+    c->until_ms = clock_boot_ms() + IDLE_MS;
+    if (watch(r, &c->source, EPOLLIN) < 0)
+        close_conn(r, c);
 }
 
 void clients_read_conn(struct resolver *r, struct conn *c)
@@ -110,7 +122,6 @@ static void answer_conn(struct resolver *r, struct conn *c, const uint8_t *p, si
     struct iovec parts[] = { { head, 2 }, { (void *)(uintptr_t)p, len } };
     struct msghdr m = { .msg_iov = parts, .msg_iovlen = 2 };
 
-    c->busy = false;
     if (sendmsg(c->source.fd, &m, MSG_NOSIGNAL) != (ssize_t)(len + 2))
         close_conn(r, c);
 }

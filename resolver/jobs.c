@@ -64,10 +64,10 @@ static void finish(struct resolver *r, struct job *j)
         return;
     j->done = true; /* freed in the next tick: an event about it may be waiting */
     j->source.fd = cove_close(j->source.fd);
-    if (j->conn)
-        j->conn->busy = false;
     j->box->jobs--;
     r->job_count--;
+    if (j->conn)
+        clients_go_on(r, j->conn);
 }
 
 static size_t room(const struct job *j)
@@ -270,7 +270,7 @@ void jobs_ask(struct resolver *r, struct box *b, struct conn *c, const struct so
 
     if (!j) {
         if (c)
-            c->busy = false;
+            clients_go_on(r, c);
         return;
     }
     rc = dns_read_query(p, len, &j->query);

@@ -97,6 +97,7 @@ int watch(struct resolver *r, struct source *s, uint32_t events);
 void clients_read_udp(struct resolver *r, struct box *b);
 void clients_accept(struct resolver *r, struct box *b);
 void clients_read_conn(struct resolver *r, struct conn *c);
+void clients_go_on(struct resolver *r, struct conn *c); /* its question has been dealt with */
 void clients_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len);
 void clients_tick(struct resolver *r, uint64_t now);
 

@@ -105,6 +105,7 @@ struct keeper {
     int gate_exe, gate_sock, gate_listen, gate_file, gate_before;
     struct worker resolver; /* answers sandboxes' questions for names */
     int resolver_exe, resolver_sock;
+    uint64_t names_next_ms;  /* when to look whether it knows all */
     uint64_t resolv_changed; /* of the host's resolv.conf, as last told */
     uint64_t worker_retry_ms;
     struct audit *audit; /* NULL: not configured */

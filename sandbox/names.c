@@ -22,7 +22,7 @@
 #include "cove/text.h"
 #include "keeper_private.h"
 
-enum { SOCKET_BYTES = 4 << 20, PIN_SECONDS_MAX = 86400, PINS_AT_ONCE = 64 };
+enum { SOCKET_BYTES = 4 << 20, PIN_SECONDS_MAX = 86400, PINS_AT_ONCE = 64, TICK_MS = 500 };
 #define RESOLV_CONF "/etc/resolv.conf"
 
 static bool wanted(const struct keeper *k)
@@ -141,11 +141,14 @@ void names_tell_gone(struct keeper *k, uint32_t box)
     k->boxes[box].named = false;
 }
 
-/* Those there was no room for; and a resolv.conf that changed. */
+/* Once in a while: those there was no room for, and a resolv.conf that changed. */
 void names_tick(struct keeper *k)
 {
-    if (!k->resolver.pid)
+    uint64_t now = clock_boot_ms();
+
+    if (!k->resolver.pid || now < k->names_next_ms)
         return;
+    k->names_next_ms = now + TICK_MS;
     if (!wanted(k)) {
         names_stop(k);
         return;
@@ -284,6 +287,7 @@ int names_start(struct keeper *k, struct cove_err *e)
         return -1;
     write_pid(k, pid);
     names_tell_all(k);
+    k->names_next_ms = 0;
     names_tick(k);
     end_old(old);
     return 0;

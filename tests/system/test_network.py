@@ -219,8 +219,8 @@ def test_names_work_by_udp_and_tcp_with_many_addresses_and_other_types(server):
     many = names(server, "a", "many.example")["name many.example"]
     assert len(many) == 64, "more than a packet holds: asked and answered by TCP, and bounded"
     ask = ("import socket,struct\nq = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\6public\\7example\\0\\0\\x10\\0\\1'\n"
-           "s = socket.create_connection(('127.0.0.53', 53), 2)\nfor i in range(3):\n s.sendall(struct.pack('!H', len(q)) + q); "
-           "n = struct.unpack('!H', s.recv(2))[0]; r = s.recv(n)\n print(b'text' in r)")
+           "s = socket.create_connection(('127.0.0.53', 53), 2); s.sendall((struct.pack('!H', len(q)) + q) * 3)\n"
+           "for i in range(3): n = struct.unpack('!H', s.recv(2))[0]; print(b'text' in s.recv(n))")
     assert server.run("a", f"python3 -c {shlex.quote(ask)}") == "True\n" * 3
     assert names(server, "a", "no-such-name.example") == {"name no-such-name.example": []}
 
