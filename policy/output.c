@@ -181,6 +181,13 @@ static bool print_command(struct printer *p)
     return p->at < p->last && strcmp(lex_word(p->l, p->at), "-v") == 0 && print_which(p);
 }
 
+/* type -P rm; without an option it prints a sentence. */
+static bool print_type(struct printer *p)
+{
+    return p->at < p->last && strpbrk(lex_word(p->l, p->at), "pP") &&
+           lex_word(p->l, p->at)[0] == '-' && print_which(p);
+}
+
 static bool print_nothing(struct printer *p)
 {
     (void)p;
@@ -191,9 +198,10 @@ static const struct {
     const char *name;
     bool (*print)(struct printer *p);
 } programs[] = {
-    { "echo", print_echo },       { "printf", print_printf }, { "cat", print_cat },
-    { "tee", print_input },       { "which", print_which },   { "true", print_nothing },
-    { "command", print_command }, { ":", print_nothing },
+    { "echo", print_echo }, { "printf", print_printf }, { "cat", print_cat },
+    { "tee", print_input }, { "which", print_which },   { "true", print_nothing },
+    { "type", print_type }, { "yes", print_echo },      { "command", print_command },
+    { ":", print_nothing },
 };
 
 char *output_of(struct lex *l, size_t first, size_t last, const char *input)

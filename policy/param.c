@@ -266,6 +266,66 @@ static bool fold(struct lex *l, const char *value, bool quoted)
     return true;
 }
 
+/* The plain text up to one of `stops`; false if there is anything in it that is more than text. */
+static bool plain_until(const struct lex *l, size_t from, const char *stops, size_t *ret_len)
+{
+    size_t n = from;
+
+    while (lex_peek(l, n) && !strchr(stops, lex_peek(l, n))) {
+        if (strchr("*?[\\$`'\"", lex_peek(l, n)))
+            return false;
+        n++;
+    }
+    *ret_len = n - from;
+    return lex_peek(l, n) != '\0';
+}
+
+/* #text and %text: without it at the beginning, or at the end. */
+static bool strip(struct lex *l, const char *value, bool quoted)
+{
+    char op = lex_peek(l, 0);
+    size_t twice = lex_peek(l, 1) == op, len, all = strlen(value);
+    const char *text = l->at + 1 + twice;
+
+    if ((op != '#' && op != '%') || !plain_until(l, 1 + twice, "}", &len))
+        return false;
+    l->at = text + len + 1;
+    if (op == '#' && len <= all && memcmp(value, text, len) == 0)
+        param_add_value(l, value + len, all - len, quoted);
+    else if (op == '%' && len <= all && memcmp(value + all - len, text, len) == 0)
+        param_add_value(l, value, all - len, quoted);
+    else
+        param_add_value(l, value, all, quoted);
+    return true;
+}
+
+/* /text/other and //text/other */
+static bool replace(struct lex *l, const char *value, bool quoted)
+{
+    size_t all = lex_peek(l, 1) == '/', len, with_len = 0;
+    const char *text = l->at + 1 + all, *with, *found;
+    struct buf b;
+
+    if (lex_peek(l, 0) != '/' || !plain_until(l, 1 + all, "/}", &len) || len == 0)
+        return false;
+    with = text + len + (text[len] == '/');
+    if (text[len] == '/' && !plain_until(l, (size_t)(with - l->at), "}", &with_len))
+        return false;
+    l->at = with + with_len + 1;
+    buf_init(&b, LEX_VALUE_MAX);
+    while ((found = memmem(value, strlen(value), text, len))) {
+        buf_add(&b, value, (size_t)(found - value));
+        buf_add(&b, with, with_len);
+        value = found + len;
+        if (!all)
+            break;
+    }
+    buf_add_str(&b, value);
+    param_add_value(l, b.data ? b.data : "", b.len, quoted);
+    buf_done(&b);
+    return true;
+}
+
 /* -, =, + and the same with a colon; 0 if it is something else. */
 static char read_default(struct lex *l, bool *ret_colon)
 {
@@ -325,7 +385,9 @@ void param_read_braces(struct lex *l, bool quoted)
     } else if (p.len == 3 && memcmp(p.name, "IFS", 3) == 0) {
         skip_word(l);
         add_ifs(l, quoted);
-    } else if (value && !p.length && (cut(l, value, quoted) || fold(l, value, quoted))) {
+    } else if (value && !p.length &&
+               (cut(l, value, quoted) || fold(l, value, quoted) || strip(l, value, quoted) ||
+                replace(l, value, quoted))) {
         ; /* done there */
     } else if (v && !p.length && lex_peek(l, 0) == '}') {
         l->at++;

@@ -162,13 +162,37 @@ void quote_read_escape(struct lex *l, bool quoted)
     quoted ? read_double_escape(l) : read_plain_escape(l);
 }
 
-/* The words behind the topmost of `count`, which is `name=`, are its elements. */
+/* A variable's elements as words; returns where they begin. */
+static size_t push_elements(struct lex *l, const struct var *v)
+{
+    size_t first = l->word_count;
+    const char *e;
+
+    for (size_t i = 0; (e = vars_element(v, i)) && lex_going(l); i++)
+        lex_word_push(l, e);
+    return first;
+}
+
+/* The words behind the topmost of `count`, which is `name=` or `name+=`, are its elements. */
 static void set_array(struct lex *l, size_t count)
 {
     const char *name = lex_word(l, count - 1);
+    size_t len = strcspn(name, "+=");
+    const struct var *old = name[len] == '+' ? vars_get(l, name, len) : NULL;
+    size_t first = count;
 
-    if (lex_going(l) && name[strlen(name) - 1] == '=' && !strpbrk(name, "[+"))
-        vars_set_words(l, name, strlen(name) - 1, count, l->word_count);
+    if (!lex_going(l) || strchr(name, '[') || (name[len] == '+' && !old))
+        return;
+    if (old)
+        first = push_elements(l, old); /* they come before the new ones: those are pushed again */
+    for (size_t i = count, end = first; old && i < end; i++) {
+        AUTO_FREE char *copy = strdup(lex_word(l, i));
+
+        if (copy)
+            lex_word_push(l, copy);
+    }
+    name = lex_word(l, count - 1); /* the stack may have moved */
+    vars_set_words(l, name, len, first, l->word_count);
 }
 
 /* name=( words ): data, though commands may be substituted in it. at is behind the parenthesis. */

@@ -204,9 +204,9 @@ static void take_assignments(struct lex *l, struct command *c)
 {
     for (; c->first < c->last && unwrap_is_assignment(lex_word(l, c->first)); c->first++) {
         const char *w = lex_word(l, c->first);
+        const struct var *v = vars_get(l, w, strcspn(w, "+="));
 
-        if (w[strlen(w) - 1] != '=' || !vars_get(l, w, strlen(w) - 1) ||
-            !vars_get(l, w, strlen(w) - 1)->array) /* a=( ) was set when it was read */
+        if (w[strlen(w) - 1] != '=' || !v || !v->array) /* a=( ) was set when it was read */
             vars_assign(l, w);
     }
 }

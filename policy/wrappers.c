@@ -72,6 +72,31 @@ static void judge_joined(struct lex *l, size_t first, size_t last)
     buf_done(&text);
 }
 
+/* env -S TEXT ARGS: the text is split into words, and the others follow them. */
+static size_t open_env(struct lex *l, const struct prefix *p, const struct command *c)
+{
+    for (size_t i = c->first + 1; i < c->last; i += unwrap_option_width(p, lex_word(l, i))) {
+        const char *w = lex_word(l, i), *text;
+        struct buf all;
+
+        if (w[0] != '-' || strcmp(w, "--") == 0)
+            break;
+        text = w[1] ? unwrap_option_text(l, p, w, i + 1, c->last) : NULL;
+        if (!text)
+            continue;
+        buf_init(&all, LEX_BUDGET_BYTES);
+        buf_add_str(&all, text);
+        for (size_t k = i + unwrap_option_width(p, w); k < c->last; k++) {
+            buf_add_char(&all, ' ');
+            buf_add_str(&all, lex_word(l, k));
+        }
+        all.overflow || !all.data ? lex_limit(l) : lex_nested_script(l, all.data);
+        buf_done(&all);
+        return c->last;
+    }
+    return open_command(l, p, c);
+}
+
 /* eval, watch: the rest of the words, joined. */
 static size_t open_joined(struct lex *l, const struct prefix *p, const struct command *c)
 {
@@ -231,6 +256,8 @@ static size_t open_parallel(struct lex *l, const struct prefix *p, const struct 
         i++;
     if (i > first)
         judge_joined(l, first, c->last);
+    else if (i == c->last && c->stdin_text)
+        lex_nested_script(l, c->stdin_text); /* a command a line */
     else
         while (++i < c->last && lex_going(l))
             lex_nested_script(l, lex_word(l, i));
@@ -418,7 +445,7 @@ static const struct prefix prefixes[] = {
                                                   "--role --type --other-user --command-timeout " },
     { "doas",       open_command,  "uC" },
     { "pkexec",     open_command,  NULL,        "--user " },
-    { "env",        open_command,  "uCS",       "--unset --chdir --split-string ",       "S" },
+    { "env",        open_env,      "uCS",       "--unset --chdir --split-string ",       "S" },
     { "nohup",      open_command },
     { "setsid",     open_command },
     { "timeout",    open_command,  "ks",        "--kill-after --signal ",                NULL, 1 },

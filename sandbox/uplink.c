@@ -63,7 +63,7 @@ static bool is_open(int family, const char *name)
 
 static int set_open(int family, const char *name, bool open)
 {
-    char path[96];
+    char path[320];
 
     if (family == AF_INET)
         return rtnl_set_forwarding(name, open, NULL);
