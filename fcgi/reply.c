@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "cove/policy.h"
+
 enum {
     HEAD_MAX_BYTES = 8 * 1024,
     BODY_FIRST_BYTES = 512,
@@ -173,26 +175,52 @@ int reply_push(struct reply *rep, const struct request *req)
     return send_body(rep, req, false);
 }
 
-int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code)
-{
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].code == code)
-            return rows[i].status;
-    return code == COVE_QUOTA ? 429 : rows[count - 1].status;
-}
-
-static const struct error_reply plain_errors[] = {
+static const struct error_reply usual_errors[] = {
     { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
     { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
     { COVE_CONFLICT, 409 },  { COVE_GONE, 410 },         { COVE_TOO_LARGE, 413 },
     { COVE_LIMIT, 429 },     { COVE_BUSY, 503 },         { COVE_UNSUPPORTED, 501 },
-    { COVE_INTERNAL, 500 },
+    { COVE_QUOTA, 429 },
 };
+
+static int find_status(const struct error_reply *rows, size_t count, enum cove_code code)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].code == code)
+            return rows[i].status;
+    return 0;
+}
+
+int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code)
+{
+    int own = find_status(rows, count, code);
+    int usual = find_status(usual_errors, ARRAY_SIZE(usual_errors), code);
+
+    return own ? own : usual ? usual : 500;
+}
+
+void reply_forbidden(struct request *req, struct reply *rep, const char *code_name,
+                     const char *command, const struct policy_result *verdict)
+{
+    const char *text = arena_printf(&req->arena,
+                                    "🚨 Forbidden command detected: \"%s\". "
+                                    "This operation is not allowed for security reasons.",
+                                    command);
+
+    req->note.cause = arena_printf(&req->arena, "policy: %s", verdict->rule);
+    reply_open(rep, NULL);
+    reply_bool(rep, "success", false);
+    reply_str(rep, "error", text, strlen(text));
+    reply_num(rep, code_name, 1);
+    reply_str(rep, "rule", verdict->rule, strlen(verdict->rule));
+    reply_str(rep, "reason", verdict->reason, strlen(verdict->reason));
+    reply_close(rep);
+}
 
 void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
     (void)req;
-    rep->status = reply_error_status(plain_errors, ARRAY_SIZE(plain_errors), e->code);
+    rep->status = reply_error_status(NULL, 0, e->code);
     reply_open(rep, NULL);
     reply_str(rep, "error", e->msg, strlen(e->msg));
     reply_close(rep);

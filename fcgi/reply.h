@@ -44,12 +44,18 @@ int reply_push(struct reply *rep, const struct request *req);
 /* Give the client up, with all that has not left. */
 void reply_cut(struct reply *rep, const struct request *req);
 
-/* One row per error code; the last row is also what codes without a row become. */
+/* Where a dialect's status for an error is not the usual one (reply.c has those). */
 struct error_reply {
     enum cove_code code;
     int status;
 };
 int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code);
+
+struct policy_result;
+/* What the policy refused, in the words that clients know; code_name is what the dialect calls an
+ * exit code. */
+void reply_forbidden(struct request *req, struct reply *rep, const char *code_name,
+                     const char *command, const struct policy_result *verdict);
 
 /* The shape of errors outside any dialect: {"error": "..."}. */
 void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e);

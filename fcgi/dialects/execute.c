@@ -20,10 +20,10 @@ enum { SHOWN_BYTES = 100 }; /* of a command in a message */
 /* ------------------------------------------------------------------ bad news */
 
 static const struct error_reply error_replies[] = {
-    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
-    { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_CONFLICT, 409 },
-    { COVE_TOO_LARGE, 413 }, { COVE_LIMIT, 429 },        { COVE_BUSY, 503 },
-    { COVE_INTERNAL, 500 }, /* last: also what unknown codes become */
+    /* the document knows no such status */
+    { COVE_TIMEOUT, 500 },
+    { COVE_GONE, 500 },
+    { COVE_UNSUPPORTED, 500 },
 };
 
 static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
@@ -35,26 +35,6 @@ static void on_error(struct request *req, struct reply *rep, const struct cove_e
     reply_str(rep, "error", e->msg, strlen(e->msg));
     reply_num(rep, "exitCode", 1);
     reply_close(rep);
-}
-
-static int reply_forbidden(struct request *req, struct reply *rep, const char *command,
-                           const struct policy_result *verdict)
-{
-    const char *text = arena_printf(&req->arena,
-                                    "🚨 Forbidden command detected: \"%s\". "
-                                    "This operation is not allowed for security reasons.",
-                                    command);
-
-    rep->status = 400;
-    req->note.cause = arena_printf(&req->arena, "policy: %s", verdict->rule);
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", false);
-    reply_str(rep, "error", text, strlen(text));
-    reply_num(rep, "exitCode", 1);
-    reply_str(rep, "rule", verdict->rule, strlen(verdict->rule));
-    reply_str(rep, "reason", verdict->reason, strlen(verdict->reason));
-    reply_close(rep);
-    return 0;
 }
 
 /* ------------------------------------------------------------------ running */
@@ -271,10 +251,13 @@ static int execute(struct request *req, struct reply *rep, struct cove_err *e)
     };
     if (core_permit_get(req->core, &ask, &permit, e) < 0)
         return -1;
-    if (permit.forbidden)
-        rc = reply_forbidden(req, rep, permit.forbidden, &permit.verdict);
-    else
+    if (permit.forbidden) {
+        rep->status = 400;
+        reply_forbidden(req, rep, "exitCode", permit.forbidden, &permit.verdict);
+        rc = 0;
+    } else {
         rc = run_in_sandbox(req, rep, &args, &permit.filter, e);
+    }
     core_permit_put(&permit);
     return rc;
 }

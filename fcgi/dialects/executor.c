@@ -43,10 +43,10 @@ static const struct route executor_routes[] = {
 /* ------------------------------------------------------------------ bad news */
 
 static const struct error_reply error_replies[] = {
-    { COVE_INVALID, 400 },   { COVE_UNAUTHORIZED, 401 }, { COVE_FORBIDDEN, 403 },
-    { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
-    { COVE_CONFLICT, 409 },  { COVE_TOO_LARGE, 413 },    { COVE_BUSY, 503 },
-    { COVE_INTERNAL, 500 }, /* last: also what unknown codes become */
+    /* the document knows no such status */
+    { COVE_GONE, 500 },
+    { COVE_LIMIT, 500 },
+    { COVE_UNSUPPORTED, 500 },
 };
 
 static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
@@ -144,43 +144,32 @@ static int decode_command(struct request *req, struct executor_command *ret, str
     return check_env(&req->arena, &ret->env, &ret->env_strings, e);
 }
 
-static void reply_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
+int executor_with_command(struct request *req, struct reply *rep, executor_verb *verb,
+                          struct cove_err *e)
 {
-    const char *text = arena_printf(&req->arena,
-                                    "🚨 Forbidden command detected: \"%s\". "
-                                    "This operation is not allowed for security reasons.",
-                                    p->forbidden);
+    struct executor_command command;
+    struct core_permit permit;
+    int rc = 0;
 
-    rep->status = 403;
-    req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", false);
-    reply_str(rep, "error", text, strlen(text));
-    reply_num(rep, "code", 1);
-    reply_str(rep, "rule", p->verdict.rule, strlen(p->verdict.rule));
-    reply_str(rep, "reason", p->verdict.reason, strlen(p->verdict.reason));
-    reply_close(rep);
-}
-
-int executor_take_command(struct request *req, struct reply *rep, struct executor_command *ret,
-                          struct core_permit *ret_permit, struct cove_err *e)
-{
-    if (decode_command(req, ret, e) < 0)
+    if (decode_command(req, &command, e) < 0)
         return -1;
     struct core_ask ask = {
         .dialect = DIALECT_EXECUTOR,
         .tenant = req->tenant,
         .project = executor_project(req),
-        .commands = &ret->cmd,
+        .commands = &command.cmd,
         .count = 1,
     };
-    if (core_permit_get(req->core, &ask, ret_permit, e) < 0)
+    if (core_permit_get(req->core, &ask, &permit, e) < 0)
         return -1;
-    if (!ret_permit->forbidden)
-        return 0;
-    reply_forbidden(req, rep, ret_permit);
-    core_permit_put(ret_permit);
-    return 1;
+    if (permit.forbidden) {
+        rep->status = 403;
+        reply_forbidden(req, rep, "code", permit.forbidden, &permit.verdict);
+    } else {
+        rc = verb(req, rep, &command, &permit.filter, e);
+    }
+    core_permit_put(&permit);
+    return rc;
 }
 
 const struct dialect executor_dialect = {

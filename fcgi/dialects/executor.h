@@ -16,10 +16,12 @@ struct executor_command { /* /run, /run_streaming, /start_process */
     const char *const *env_strings; /* "K=V", made from env */
 };
 
-/* The body, checked, and the policy's word on it. Returns 1 when it was refused: the reply is made.
- */
-int executor_take_command(struct request *req, struct reply *rep, struct executor_command *ret,
-                          struct core_permit *ret_permit, struct cove_err *e);
+/* What is done with a command: /run, /run_streaming, /start_process. */
+typedef int executor_verb(struct request *req, struct reply *rep, const struct executor_command *c,
+                          const struct policy_filter *filter, struct cove_err *e);
+/* The body, checked, and the policy's word on it; then the verb, unless that was no. */
+int executor_with_command(struct request *req, struct reply *rep, executor_verb *verb,
+                          struct cove_err *e);
 
 /* The sandbox a request means: by host name 8080-ID.DOMAIN, by X-Project-Id, or the project
  * `default`. */

@@ -66,17 +66,8 @@ static int start(struct request *req, struct reply *rep, const struct executor_c
 
 int executor_start(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    struct executor_command command;
-    struct core_permit permit;
-    int rc;
-
     req->note.operation = "start_process";
-    rc = executor_take_command(req, rep, &command, &permit, e);
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    rc = start(req, rep, &command, &permit.filter, e);
-    core_permit_put(&permit);
-    return rc;
+    return executor_with_command(req, rep, start, e);
 }
 
 /* ------------------------------------------------------------------ /list_processes */

@@ -128,17 +128,8 @@ static int run_and_reply(struct request *req, struct reply *rep, const struct ex
 
 int executor_run(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    struct executor_command command;
-    struct core_permit permit;
-    int rc;
-
     req->note.operation = "run";
-    rc = executor_take_command(req, rep, &command, &permit, e);
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    rc = run_and_reply(req, rep, &command, &permit.filter, e);
-    core_permit_put(&permit);
-    return rc;
+    return executor_with_command(req, rep, run_and_reply, e);
 }
 
 /* ------------------------------------------------------------------ /run_streaming */
@@ -332,15 +323,6 @@ static int open_and_stream(struct request *req, struct reply *rep, const struct 
 
 int executor_run_streaming(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    struct executor_command command;
-    struct core_permit permit;
-    int rc;
-
     req->note.operation = "run_streaming";
-    rc = executor_take_command(req, rep, &command, &permit, e);
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    rc = open_and_stream(req, rep, &command, &permit.filter, e);
-    core_permit_put(&permit);
-    return rc;
+    return executor_with_command(req, rep, open_and_stream, e);
 }
