@@ -58,6 +58,34 @@ struct parsing { /* lines of tenants, or of templates */
     bool quotas;
 };
 
+/* network=allow-list network_allow=a.example,192.0.2.0/24 network_deny=...: 1 if it was one of
+ * them. */
+static int set_network(struct tenant *t, const char *name, const char *value, struct cove_err *e)
+{
+    bool is_mode = strcmp(name, "network") == 0, is_allow = strcmp(name, "network_allow") == 0;
+    enum net_mode mode;
+
+    if (!is_mode && !is_allow && strcmp(name, "network_deny") != 0)
+        return 0;
+    if (!t->network) {
+        t->network = calloc(1, sizeof(*t->network));
+        if (!t->network)
+            return cove_fail(e, COVE_INTERNAL, "out of memory");
+        t->network->mode = NET_EGRESS; /* a line with a list alone takes away no more than that */
+    }
+    if (is_mode) {
+        if (net_mode_parse(value, &mode, e) < 0)
+            return cove_context(e, "network");
+        t->network->mode = mode;
+        return 1;
+    }
+    if (net_list_check(name, value, is_allow, e) < 0)
+        return -1;
+    if (!text_copy(is_allow ? t->network->allow : t->network->deny, NET_LIST_MAX, value))
+        return cove_fail(e, COVE_TOO_LARGE, "%s: too long", name);
+    return 1;
+}
+
 static int set_one(struct tenant *t, bool quotas, const char *name, const char *value,
                    struct cove_err *e)
 {
@@ -66,8 +94,10 @@ static int set_one(struct tenant *t, bool quotas, const char *name, const char *
     if (bit < 0)
         return -1;
     t->given |= (unsigned)bit;
-    if (bit > 0)
-        return 0;
+    if (bit == 0)
+        bit = set_network(t, name, value, e);
+    if (bit != 0)
+        return bit < 0 ? -1 : 0;
     bit = limits_set(&t->limits, name, value, e);
     if (bit < 0)
         return -1;
@@ -101,12 +131,14 @@ static int parse_line(void *arg, char *line, struct cove_err *e)
     if (!keys_is_name(name) || !text_copy(t.name, sizeof(t.name), name))
         return cove_fail(e, COVE_INVALID, "%s must be 1 to 63 letters, digits, '.', '_', '-'",
                          p->quotas ? "tenant" : "template");
-    if (parse_settings(&t, p->quotas, at, e) < 0)
-        return -1;
     items = realloc(p->all.items, (p->all.count + 1) * sizeof(*items));
     if (!items)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     p->all.items = items;
+    if (parse_settings(&t, p->quotas, at, e) < 0) {
+        free(t.network);
+        return -1;
+    }
     p->all.items[p->all.count++] = t;
     return 0;
 }
@@ -133,8 +165,18 @@ int templates_parse(const char *text, struct tenants *ret, struct cove_err *e)
     return parse(text, false, ret, e);
 }
 
+const struct net_rules *tenants_network(const struct tenants *t, const char *name)
+{
+    for (size_t i = t->count; i-- > 0;)
+        if (t->items[i].network && strcmp(t->items[i].name, name) == 0)
+            return t->items[i].network;
+    return NULL;
+}
+
 void tenants_done(struct tenants *t)
 {
+    for (size_t i = 0; i < t->count; i++)
+        free(t->items[i].network);
     free(t->items);
     *t = (struct tenants){ 0 };
 }

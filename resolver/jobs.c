@@ -20,21 +20,26 @@ enum { TRY_MS = 1500, TRIES = 4, GIVE_UP_MS = 8000 };
 /* ------------------------------------------------------------------ what may be asked, what may
  * pass */
 
-/* The operator's list, and the sandbox's own. */
+static bool rules_let_ask(const struct net_rules *r, const char *name)
+{
+    return r->mode == NET_EGRESS || (r->mode == NET_ALLOW && net_list_has_name(r->allow, name));
+}
+
+/* The operator's list, and every stage of the sandbox's own. */
 static bool may_ask(const struct resolver *r, const struct box *b, const char *name)
 {
-    if (r->rules.mode == NET_NONE ||
-        (r->rules.mode == NET_ALLOW && !net_list_has_name(r->rules.allow, name)))
-        return false;
-    if (!b->own)
-        return true;
-    return b->own->mode == NET_EGRESS ||
-           (b->own->mode == NET_ALLOW && net_list_has_name(b->own->allow, name));
+    for (int i = 0; i < NET_STAGES; i++)
+        if (b->own[i] && !rules_let_ask(b->own[i], name))
+            return false;
+    return rules_let_ask(&r->rules, name);
 }
 
 static bool needs_pins(const struct resolver *r, const struct box *b)
 {
-    return r->rules.mode == NET_ALLOW || (b->own && b->own->mode == NET_ALLOW);
+    for (int i = 0; i < NET_STAGES; i++)
+        if (b->own[i] && b->own[i]->mode == NET_ALLOW)
+            return true;
+    return r->rules.mode == NET_ALLOW;
 }
 
 /* No name leads to where no address may: a name's owner could point it anywhere at any time. */

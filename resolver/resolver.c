@@ -92,9 +92,10 @@ static void on_rules(struct resolver *r, const struct resolver_rules *m)
         return;
     }
     b = find_box(r, m->slot, m->generation);
-    if (!b || (!b->own && !(b->own = malloc(sizeof(*b->own)))))
+    if (!b || m->stage >= NET_STAGES ||
+        (!b->own[m->stage] && !(b->own[m->stage] = malloc(sizeof(m->rules)))))
         return;
-    *b->own = m->rules;
+    *b->own[m->stage] = m->rules;
     b->pin_count = 0;
 }
 
@@ -219,7 +220,8 @@ static void free_boxes(struct resolver *r)
             continue;
         }
         *at = b->next;
-        free(b->own);
+        for (int i = 0; i < NET_STAGES; i++)
+            free(b->own[i]);
         free(b);
     }
 }

@@ -38,7 +38,7 @@ struct box {
     struct source udp, tcp;
     struct box *next;
     uint32_t slot, generation;
-    struct net_rules *own; /* NULL: none */
+    struct net_rules *own[NET_STAGES]; /* NULL: none */
     unsigned jobs, conns;
     bool gone; /* freed when nothing refers to it any more */
     size_t pin_count;

@@ -260,7 +260,7 @@ static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if (allot_apply(k, b, &b->wanted, e) == 0)
+    if (allot_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
         return 0;
     log_error("sandbox not given out", e, LOG_S("sandbox", b->info.id));
     answer_waiters(k, i, 0, NULL, 0, e);

@@ -654,6 +654,7 @@ static int setup(struct keeper *k, struct cove_err *e)
     setup_disk(k);
     network_adopt(k);
     network_setup(k);
+    network_review(k);
     network_watch(k);
     publish_watch(k);
     fdstore_done(&k->fdstore);

@@ -215,7 +215,9 @@ void network_watch(struct keeper *k); /* once */
 void network_on_change(struct keeper *k);
 void network_tick(struct keeper *k);
 void network_adopt(struct keeper *k);
-int network_set(struct keeper *k, uint32_t box, const struct net_rules *own, struct cove_err *e);
+int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e);
+int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
+void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
 
 /* ------------------------------------------------------------------ names.c */

@@ -99,11 +99,13 @@ void names_tell_rules(struct keeper *k, uint32_t box)
 {
     struct resolver_rules m = { .slot = box, .generation = k->boxes[box].info.generation };
 
-    if (!k->net.own || !k->net.own[box])
-        return;
-    m.rules = *k->net.own[box];
-    if (tell(k, RESOLVER_RULES, &m, sizeof(m), NULL, 0) < 0)
-        k->boxes[box].named = false; /* all of it again, when there is room */
+    for (; k->net.own && k->net.own[box] && m.stage < NET_STAGES; m.stage++) {
+        m.rules = k->net.own[box]->stages[m.stage];
+        if (tell(k, RESOLVER_RULES, &m, sizeof(m), NULL, 0) < 0) {
+            k->boxes[box].named = false; /* all of it again, when there is room */
+            return;
+        }
+    }
 }
 
 void names_tell_box(struct keeper *k, uint32_t box)

@@ -188,22 +188,28 @@ static void add_known(struct buf *out, uint32_t mark)
     buf_addf(out, "ct state established,related ct mark 0x%08x accept\n", mark);
 }
 
-/* A client's own rules: what passes them goes on to the operator's. Allow beats deny here. */
-static void add_own(struct buf *out, uint32_t slot, const struct net_rules *own, uint32_t mark)
+/*
+ * One stage of what narrows a sandbox: its template's rules, its tenant's, its own. What passes
+ * goes on to the next stage, and from the last to the operator's rules for all. Allow beats deny
+ * here.
+ */
+static void add_stage(struct buf *out, uint32_t slot, unsigned stage, const struct net_rules *r)
 {
     char set[32], next[32];
 
-    add_known(out, mark);
-    if (own->mode == NET_NONE) {
+    if (stage + 1 < NET_STAGES)
+        snprintf(next, sizeof(next), "goto box_%u_%u", slot, stage + 1);
+    else
+        snprintf(next, sizeof(next), "goto then_%u", slot);
+    if (r->mode == NET_NONE) {
         buf_addf(out, "goto refuse\n");
         return;
     }
-    snprintf(next, sizeof(next), "goto then_%u", slot);
-    snprintf(set, sizeof(set), "a%u_", slot);
+    snprintf(set, sizeof(set), "a%u_%u_", slot, stage);
     add_match(out, set, next);
-    snprintf(set, sizeof(set), "d%u_", slot);
+    snprintf(set, sizeof(set), "d%u_%u_", slot, stage);
     add_match(out, set, "goto refuse");
-    if (own->mode == NET_ALLOW) {
+    if (r->mode == NET_ALLOW) {
         add_pinned(out, next);
         buf_addf(out, "goto refuse\n");
     } else {
@@ -218,31 +224,45 @@ static uint32_t hash_text(uint32_t hash, const char *text)
     return hash;
 }
 
-static uint32_t mark_of(uint32_t stamp, const struct net_rules *own)
+static uint32_t mark_of(uint32_t stamp, const struct net_own *own)
 {
     uint32_t mark = stamp;
 
-    if (own)
-        mark =
-            hash_text(hash_text(hash_text(mark, net_mode_name(own->mode)), own->allow), own->deny);
+    for (unsigned i = 0; own && i < NET_STAGES; i++)
+        mark = hash_text(
+            hash_text(hash_text(mark, net_mode_name(own->stages[i].mode)), own->stages[i].allow),
+            own->stages[i].deny);
     return mark | 1; /* never 0, which is no mark */
 }
 
-static void add_box(struct buf *out, const struct net *n, uint32_t slot)
+static void add_box_sets(struct buf *out, const struct net *n, uint32_t slot)
 {
-    const struct net_rules *own = n->own[slot];
-    uint32_t mark = mark_of(n->stamp, own);
     char set[32];
 
-    snprintf(set, sizeof(set), "a%u_", slot);
-    add_set(out, set, own->allow);
-    snprintf(set, sizeof(set), "d%u_", slot);
-    add_set(out, set, own->deny);
+    for (unsigned i = 0; i < NET_STAGES; i++) {
+        snprintf(set, sizeof(set), "a%u_%u_", slot, i);
+        add_set(out, set, n->own[slot]->stages[i].allow);
+        snprintf(set, sizeof(set), "d%u_%u_", slot, i);
+        add_set(out, set, n->own[slot]->stages[i].deny);
+    }
+}
+
+/* From the last stage to the first: a chain is made before it is led to. */
+static void add_box(struct buf *out, const struct net *n, uint32_t slot)
+{
+    uint32_t mark = mark_of(n->stamp, n->own[slot]);
+
+    add_box_sets(out, n, slot);
     buf_addf(out, "chain then_%u {\n", slot);
     add_verdicts(out, &n->rules, mark);
-    buf_addf(out, "}\nchain box_%u {\n", slot);
-    add_own(out, slot, own, mark);
     buf_addf(out, "}\n");
+    for (unsigned i = NET_STAGES; i-- > 0;) {
+        buf_addf(out, "chain box_%u_%u {\n", slot, i);
+        if (i == 0)
+            add_known(out, mark);
+        add_stage(out, slot, i, &n->own[slot]->stages[i]);
+        buf_addf(out, "}\n");
+    }
 }
 
 static void add_boxes(struct buf *out, const struct net *n)
@@ -258,7 +278,7 @@ static void add_boxes(struct buf *out, const struct net *n)
         if (!n->own[i])
             continue;
         net_interface(n, i, name);
-        buf_addf(out, "%s\"%s\" : goto box_%u", any ? ", " : "elements = { ", name, i);
+        buf_addf(out, "%s\"%s\" : goto box_%u_0", any ? ", " : "elements = { ", name, i);
         any = true;
     }
     buf_addf(out, "%s\n}\n", any ? " }" : "");
@@ -349,10 +369,27 @@ static int write_rules(struct net *n, struct buf *out, struct cove_err *e)
 
 /* ------------------------------------------------------------------ one sandbox's own */
 
-/* Its chains are made anew in place; the map leads there from then on. */
-int net_set_own(struct net *n, uint32_t slot, const struct net_rules *own, struct cove_err *e)
+/* Every chain and set of a slot, as commands. */
+static void each_set(struct buf *out, const struct net *n, uint32_t slot, const char *command,
+                     const char *body4, const char *body6)
 {
-    struct net_rules *copy = malloc(sizeof(*copy));
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        for (const char *kind = "ad"; *kind; kind++)
+            buf_addf(out, "%s set inet %s %c%u_%u_4 %s\n%s set inet %s %c%u_%u_6 %s\n", command,
+                     n->table, *kind, slot, i, body4, command, n->table, *kind, slot, i, body6);
+}
+
+static void each_chain(struct buf *out, const struct net *n, uint32_t slot, const char *command)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        buf_addf(out, "%s chain inet %s box_%u_%u\n", command, n->table, slot, i);
+    buf_addf(out, "%s chain inet %s then_%u\n", command, n->table, slot);
+}
+
+/* Its chains are made anew in place; the map leads there from then on. */
+int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct cove_err *e)
+{
+    struct net_own *copy = malloc(sizeof(*copy));
     char name[IFNAMSIZ];
     struct buf text;
     int rc;
@@ -366,20 +403,14 @@ int net_set_own(struct net *n, uint32_t slot, const struct net_rules *own, struc
         return 0;
     buf_init(&text, RULES_MAX);
     net_interface(n, slot, name);
-    buf_addf(&text,
-             "table inet %s {\nchain box_%u {\n}\nchain then_%u {\n}\n"
-             "set a%u_4 { type ipv4_addr; flags interval; auto-merge; }\n"
-             "set a%u_6 { type ipv6_addr; flags interval; auto-merge; }\n"
-             "set d%u_4 { type ipv4_addr; flags interval; auto-merge; }\n"
-             "set d%u_6 { type ipv6_addr; flags interval; auto-merge; }\n}\n",
-             n->table, slot, slot, slot, slot, slot, slot);
-    for (const char *kind = "ad"; *kind; kind++)
-        buf_addf(&text, "flush set inet %s %c%u_4\nflush set inet %s %c%u_6\n", n->table, *kind,
-                 slot, n->table, *kind, slot);
-    buf_addf(&text, "flush chain inet %s box_%u\nflush chain inet %s then_%u\ntable inet %s {\n",
-             n->table, slot, n->table, slot, n->table);
+    each_chain(&text, n, slot, "add");
+    each_set(&text, n, slot, "add", "{ type ipv4_addr; flags interval; auto-merge; }",
+             "{ type ipv6_addr; flags interval; auto-merge; }");
+    each_chain(&text, n, slot, "flush");
+    each_set(&text, n, slot, "flush", "", "");
+    buf_addf(&text, "table inet %s {\n", n->table);
     add_box(&text, n, slot);
-    buf_addf(&text, "}\nadd element inet %s boxes { \"%s\" : goto box_%u }\n", n->table, name,
+    buf_addf(&text, "}\nadd element inet %s boxes { \"%s\" : goto box_%u_0 }\n", n->table, name,
              slot);
     rc = netfilter_run(text.data, NULL, e);
     buf_done(&text);
@@ -393,14 +424,10 @@ static void remove_own(const struct net *n, uint32_t slot)
 
     net_interface(n, slot, name);
     buf_init(&text, RULES_MAX);
-    buf_addf(&text,
-             "delete element inet %s boxes { \"%s\" }\nflush chain inet %s box_%u\n"
-             "flush chain inet %s then_%u\ndelete chain inet %s box_%u\n"
-             "delete chain inet %s then_%u\n",
-             n->table, name, n->table, slot, n->table, slot, n->table, slot, n->table, slot);
-    for (const char *kind = "ad"; *kind; kind++)
-        buf_addf(&text, "delete set inet %s %c%u_4\ndelete set inet %s %c%u_6\n", n->table, *kind,
-                 slot, n->table, *kind, slot);
+    buf_addf(&text, "delete element inet %s boxes { \"%s\" }\n", n->table, name);
+    each_chain(&text, n, slot, "flush");
+    each_chain(&text, n, slot, "delete");
+    each_set(&text, n, slot, "delete", "", "");
     netfilter_run(text.data, NULL, NULL);
     buf_done(&text);
 }

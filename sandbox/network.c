@@ -99,7 +99,7 @@ static int open_dir(const struct keeper *k, bool make)
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static int save(const struct keeper *k, const char *id, const struct net_rules *own,
+static int save(const struct keeper *k, const char *id, const struct net_own *own,
                 struct cove_err *e)
 {
     AUTO_CLOSE int dir = open_dir(k, true);
@@ -112,21 +112,73 @@ static int save(const struct keeper *k, const char *id, const struct net_rules *
     return 0;
 }
 
-int network_set(struct keeper *k, uint32_t box, const struct net_rules *own, struct cove_err *e)
-{
-    char name[IFNAMSIZ];
+/* Nothing is taken away where nothing was said. */
+static const struct net_rules all = { .mode = NET_EGRESS };
 
-    if (net_rules_check(own, e) < 0)
-        return -1;
-    if (own->mode != NET_NONE && k->net.rules.mode == NET_NONE)
-        return cove_fail(e, COVE_UNSUPPORTED, "sandboxes have no network on this server");
-    net_interface(&k->net, box, name);
-    if (own->mode != NET_NONE && !if_nametoindex(name))
-        return cove_fail(e, COVE_CONFLICT, "this sandbox was made without a network");
+static void get_own(const struct keeper *k, uint32_t box, struct net_own *ret)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        ret->stages[i] = all;
+    if (k->net.own && k->net.own[box])
+        *ret = *k->net.own[box];
+}
+
+static int put_own(struct keeper *k, uint32_t box, const struct net_own *own, struct cove_err *e)
+{
     if (save(k, k->boxes[box].info.id, own, e) < 0 || net_set_own(&k->net, box, own, e) < 0)
         return -1;
     names_tell_rules(k, box);
     return 0;
+}
+
+int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e)
+{
+    struct net_own own;
+    char name[IFNAMSIZ];
+
+    if (net_rules_check(rules, e) < 0)
+        return -1;
+    if (rules->mode != NET_NONE && k->net.rules.mode == NET_NONE)
+        return cove_fail(e, COVE_UNSUPPORTED, "sandboxes have no network on this server");
+    net_interface(&k->net, box, name);
+    if (rules->mode != NET_NONE && !if_nametoindex(name))
+        return cove_fail(e, COVE_CONFLICT, "this sandbox was made without a network");
+    get_own(k, box, &own);
+    own.stages[NET_OF_CLIENT] = *rules;
+    return put_own(k, box, &own, e);
+}
+
+/* What the lines of its template and its tenant say: before its first command, and whenever they
+ * change. */
+int network_allot(struct keeper *k, uint32_t box, struct cove_err *e)
+{
+    const struct box_info *info = &k->boxes[box].info;
+    const struct net_rules *of_template = tenants_network(&k->templates, info->template);
+    const struct net_rules *of_tenant = tenants_network(&k->tenants, info->tenant);
+    struct net_own own, before;
+
+    if (!k->net.own || (!of_template && !of_tenant && !k->net.own[box]))
+        return 0;
+    get_own(k, box, &own);
+    before = own;
+    own.stages[NET_OF_TEMPLATE] = of_template ? *of_template : all;
+    own.stages[NET_OF_TENANT] = of_tenant ? *of_tenant : all;
+    if (memcmp(&own, &before, sizeof(own)) == 0)
+        return 0;
+    return put_own(k, box, &own, e);
+}
+
+void network_review(struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        uint32_t state = k->boxes[i].info.state;
+        struct cove_err err = { 0 };
+
+        if ((state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN) &&
+            network_allot(k, i, &err) < 0)
+            log_error("network of a sandbox not changed", &err,
+                      LOG_S("sandbox", k->boxes[i].info.id));
+    }
 }
 
 void network_forget(struct keeper *k, uint32_t box)
@@ -139,6 +191,14 @@ void network_forget(struct keeper *k, uint32_t box)
         unlinkat(dir, k->boxes[box].info.id, 0);
 }
 
+static bool is_right(const struct net_own *own)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        if (net_rules_check(&own->stages[i], NULL) < 0)
+            return false;
+    return true;
+}
+
 /* After a restart, before the rules are put in place: what living sandboxes had asked for. */
 void network_adopt(struct keeper *k)
 {
@@ -149,13 +209,12 @@ void network_adopt(struct keeper *k)
     for (uint32_t i = 0; dir >= 0 && k->net.own && i < k->net.slots; i++) {
         const struct box_info *info = &k->boxes[i].info;
         AUTO_CLOSE int fd = -1;
-        struct net_rules own;
+        struct net_own own;
 
         if (info->state == BOX_EMPTY || info->state == BOX_DYING)
             continue;
         fd = openat(dir, info->id, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd >= 0 && read(fd, &own, sizeof(own)) == sizeof(own) &&
-            net_rules_check(&own, NULL) == 0)
+        if (fd >= 0 && read(fd, &own, sizeof(own)) == sizeof(own) && is_right(&own))
             net_set_own(&k->net, i, &own, NULL);
     }
 }

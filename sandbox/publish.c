@@ -189,6 +189,7 @@ static int publish_callers(struct keeper *k, struct cove_err *e)
                       rc < 0 ? NULL : e) < 0)
         rc = -1;
     boxes_review_warm(k);
+    network_review(k);
     state_keys_raise(k->state);
     return rc;
 }

@@ -157,10 +157,14 @@ int mounts_enter(struct box_mounts *m, struct cove_err *e);
 
 enum { NET_OPENED_MAX = 256 };
 
+struct net_own { /* what narrows one sandbox; all stages hold together */
+    struct net_rules stages[NET_STAGES];
+};
+
 struct net {
     struct net_rules rules; /* for all; mode NET_NONE: a new sandbox gets no network, and one that
                                was made without stays without */
-    struct net_rules **own; /* by slot: what a client asked for its sandbox, NULL = nothing */
+    struct net_own **own;   /* by slot; NULL = nothing */
     uint32_t slots;
     uint32_t base;      /* host order: where our addresses begin, two a slot */
     unsigned base_bits; /* of the block that is ours */
@@ -203,7 +207,7 @@ int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the ch
 int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e);
 int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
             struct cove_err *e);
-int net_set_own(struct net *n, uint32_t slot, const struct net_rules *own, struct cove_err *e);
+int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct cove_err *e);
 void net_forget_own(struct net *n, uint32_t slot);
 
 /* ------------------------------------------------------------------ build.c */

@@ -78,6 +78,7 @@ struct tenant {
     unsigned given; /* bit per member of quota that its line sets */
     struct limits limits;
     unsigned limits_given;
+    struct net_rules *network; /* NULL: its line says nothing of it */
 };
 
 struct tenants {
@@ -92,6 +93,9 @@ void tenants_done(struct tenants *t);
 /* The defaults, with what the tenant's own line says in their place. t may be NULL. */
 struct quota tenants_quota(const struct tenants *t, const char *tenant,
                            const struct quota *defaults);
+
+/* What the last line of this name says of the network, or NULL. */
+const struct net_rules *tenants_network(const struct tenants *t, const char *name);
 
 /* What holds in a sandbox: the instance's limits, over them its template's, over them its
  * tenant's. Either table may be NULL, and `tenant` "" for a sandbox that is nobody's yet. */

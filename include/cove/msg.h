@@ -364,6 +364,8 @@ struct keeper_box {
 struct resolver_rules {
     uint32_t slot; /* whose: RESOLVER_ALL = the server's */
     uint32_t generation;
+    uint32_t stage; /* enum net_stage, of a sandbox's */
+    uint32_t reserved;
     struct net_rules rules;
     char upstreams[256]; /* RESOLVER_ALL: addresses of whom to ask, separated by spaces */
 };

@@ -31,6 +31,9 @@ struct net_rules {
     char deny[NET_LIST_MAX];  /* addresses and ranges */
 };
 
+/* Who may narrow a sandbox's network; each stage takes away from what the one before it leaves. */
+enum net_stage { NET_OF_TEMPLATE, NET_OF_TENANT, NET_OF_CLIENT, NET_STAGES };
+
 struct net_range { /* family AF_INET or AF_INET6; host bits are zero */
     int family;
     unsigned bits;

@@ -213,6 +213,34 @@ def test_a_running_sandbox_s_network_can_be_narrowed_and_widened_again(server):
     assert "10.0.0.0/40" in narrow(server, reply, "egress", "allow=10.0.0.0/40").stderr
 
 
+def test_lines_of_tenants_and_templates_narrow_it_too_and_all_of_them_hold_together(server):
+    key = server.add_key("narrow")
+
+    def run(*hosts):
+        words = " ".join(f"'http {h}'" for h in hosts)
+        reply = server.execute("n", f"python3 -c {shlex.quote(LOOK)} {words}", key=key)
+        return set(json.loads(reply.json["stdout"]).values())
+
+    def table(name, text):
+        with open(f"{server.dir}/conf/{name}", "w") as f:
+            f.write(text)
+
+    assert run(PUBLIC, OTHER_PUBLIC, PUBLIC6) == {"internet"}
+    table("tenants", f"narrow network=allow-list network_allow=public.example,{OTHER_PUBLIC},{PRIVATE}\n")
+    wait_for(lambda: run(PUBLIC6) == {""}, what="the tenant's line, for a sandbox that runs")
+    assert run("public.example", OTHER_PUBLIC) == {"internet"} and run(PRIVATE, "other.example") == {""}
+    assert get(server, "a", PUBLIC6, "other.example") == {"internet"}, "other tenants go on"
+    table("templates", "base network_deny=192.0.2.0/24\n")
+    wait_for(lambda: run(OTHER_PUBLIC) == {""}, what="the template's line, on top")
+    assert run("public.example") == {"internet"}
+    assert server.cleanup("n", key=key).status == 200
+    assert run(PUBLIC6, OTHER_PUBLIC) == {""} and run("public.example") == {"internet"}, "one from the pool"
+    table("tenants", "")
+    table("templates", "")
+    wait_for(lambda: run(OTHER_PUBLIC, PUBLIC6) == {"internet"}, what="the lines' end")
+    assert server.cleanup("n", key=key).status == 200
+
+
 # ------------------------------------------------------------------ names
 
 def test_names_work_by_udp_and_tcp_with_many_addresses_and_other_types(server):
