@@ -228,16 +228,6 @@ static int init_v2(struct cgroups *cg, const char *mount, const char *name, stru
     return 0;
 }
 
-/* All sandboxes together weigh less than one service of the host, ours among them: a request passes
- * several processes before and after its command. Nothing is lost while the host is idle. */
-static void weigh_corner(const struct cgroups *cg)
-{
-    if (cg->on_v2[CGROUP_CPU])
-        write_file_at(cg->v2, "cpu.weight", "25", NULL);
-    if (cg->v1[CGROUP_CPU] >= 0)
-        write_file_at(cg->v1[CGROUP_CPU], "cpu.shares", "256", NULL);
-}
-
 int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
 {
     struct hierarchies h = { 0 };
@@ -254,7 +244,6 @@ int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
         if (mount < 0 || make_dir(mount, name, &cg->v1[c], e) < 0)
             return -1;
     }
-    weigh_corner(cg);
     for (int c = 0; c < CGROUP_CPU; c++)
         if (!cg->on_v2[c] && cg->v1[c] < 0)
             return cove_fail(e, COVE_UNSUPPORTED, "this kernel offers no %s cgroup controller",
