@@ -49,8 +49,8 @@ static uint32_t free_slot(struct gate *g)
     uint32_t slot = 0;
 
     memset(used, 0, sizeof(used));
-    LIST_FOREACH(b, &g->bindings, link)
-    used[b->slot] = true;
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        used[b->slot] = true;
     while (used[slot])
         slot++;
     return slot;
@@ -136,9 +136,9 @@ struct binding *bindings_find(struct gate *g, const char *tenant, const char *pr
 {
     struct binding *b;
 
-    LIST_FOREACH(b, &g->bindings, link)
-    if (strcmp(b->rec.tenant, tenant) == 0 && strcmp(b->rec.project, project) == 0)
-        return b;
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        if (strcmp(b->rec.tenant, tenant) == 0 && strcmp(b->rec.project, project) == 0)
+            return b;
     return NULL;
 }
 
@@ -262,8 +262,8 @@ void bindings_unlisten(struct gate *g)
 {
     struct binding *b;
 
-    LIST_FOREACH(b, &g->bindings, link)
-    watch_stop(g, &b->watch);
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        watch_stop(g, &b->watch);
 }
 
 void bindings_sweep(struct gate *g)

@@ -111,9 +111,9 @@ int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *
     int rc;
 
     memcpy(&want, m->body, sizeof(want));
-    LIST_FOREACH(b, &g->bindings, link)
-    if (b->slot == want.slot && b->rec.serial == want.serial)
-        break;
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        if (b->slot == want.slot && b->rec.serial == want.serial)
+            break;
     if (!g->superseded || !b || b->watch.fd < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no such listener");
     rc = msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, &b->watch.fd, 1,

@@ -174,16 +174,14 @@ static bool on_extend(struct keeper *k, const void *body, size_t len, const stru
  * printed anew into rules. */
 static bool on_network(struct keeper *k, const void *body, size_t len, const struct waiter *w)
 {
-    AUTO_FREE struct keeper_network *args = malloc(sizeof(*args));
+    static struct keeper_network args; /* large, and one at a time */
     struct cove_err err = { 0 };
 
     (void)len;
-    if (!args)
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
-    memcpy(args, body, sizeof(*args));
-    if (!IS_TEXT(args->tenant, false) || !IS_TEXT(args->id, false))
-        return false;
-    answer_result(k, w, boxes_network(k, args, &err), &err);
+    answer_result(k, w, boxes_network(k, &args, &err), &err);
     return true;
 }
 
