@@ -304,6 +304,7 @@ def main():
     directory = tempfile.mkdtemp(prefix="cove-bench-")
     server = Server(f"{directory}/cove", proxy_port=free_port(), workers=2, threads=min(4096, args.streams // 2 + 100),
                     pids_max=2048, pool=2).up()
+    print(f"\nThe executor dialect, {time.strftime('%Y-%m-%d')}; load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cpus.")
     parts = {
         "streaming": lambda: streaming(server),
         "files": lambda: files(server, directory, args.gib),
