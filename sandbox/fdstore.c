@@ -53,8 +53,10 @@ void fdstore_init(struct fdstore *s, const struct notify *notify)
         s->count = count;
         take_names(s, getenv("LISTEN_FDNAMES"));
         for (size_t i = 0; i < count; i++) {
-            s->items[i].fd = FIRST_FD + (int)i;
-            fcntl(s->items[i].fd, F_SETFD, FD_CLOEXEC);
+            int fd = FIRST_FD + (int)i;
+
+            /* One that is not there will soon be somebody else's number. */
+            s->items[i].fd = fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
         }
     }
     unsetenv("LISTEN_PID"); /* they are nobody else's */
