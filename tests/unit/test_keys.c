@@ -174,6 +174,26 @@ static void limits_have_the_bounds_of_cove_conf(void **state)
     assert_string_equal(e.msg, "line 1: 'requests': no such setting");
 }
 
+static void a_line_may_say_what_the_network_is_less(void **state)
+{
+    struct tenants t;
+    struct cove_err e;
+
+    (void)state;
+    assert_int_equal(tenants_parse("acme network=allow-list network_allow=a.example,192.0.2.0/24\n"
+                                   "other requests=5\nacme network_deny=fd00::/8\n",
+                                   &t, &e),
+                     0);
+    assert_null(tenants_network(&t, "other"));
+    assert_int_equal(tenants_network(&t, "acme")->mode, NET_EGRESS); /* the last line, whole */
+    assert_string_equal(tenants_network(&t, "acme")->deny, "fd00::/8");
+    tenants_done(&t);
+    assert_int_equal(tenants_parse("acme network=allow-list network_allow=a..b\n", &t, &e), -1);
+    assert_non_null(strstr(e.msg, "line 1: network_allow: 'a..b'"));
+    assert_int_equal(templates_parse("ml network=sideways\n", &t, &e), -1);
+    assert_int_equal(templates_parse("ml network_deny=a.name\n", &t, &e), -1);
+}
+
 static void the_largest_output_of_any_template_fits_a_reply(void **state)
 {
     struct tenants templates;
@@ -316,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_token_is_good_for_one_sandbox_under_one_secret),
         cmocka_unit_test(a_tenants_limits_stand_over_its_templates_and_those_over_the_instances),
         cmocka_unit_test(limits_have_the_bounds_of_cove_conf),
+        cmocka_unit_test(a_line_may_say_what_the_network_is_less),
         cmocka_unit_test(the_largest_output_of_any_template_fits_a_reply),
         cmocka_unit_test_setup_teardown(editors_at_the_same_time_lose_nothing, make_dir,
                                         remove_dir),
