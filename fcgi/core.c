@@ -45,6 +45,12 @@ void core_task_end(struct core *c)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
 }
 
+void core_done(struct core *c)
+{
+    free(c->messages);
+    keeper_link_done(&c->keeper);
+}
+
 void core_audit(struct core *c, const struct keeper_audit_entry *entry)
 {
     struct cove_err e = { 0 };
@@ -156,6 +162,7 @@ static void session_begun(struct core_session *s)
         task->box = s->box.index;
         task->generation = s->box.generation;
     }
+    s->conn.buf = take_ptr(s->core->messages);
     caller_limits(s->core, s->tenant, s->box.template, &s->limits);
 }
 
@@ -210,6 +217,8 @@ void core_session_close(struct core_session *s)
         if (s->core->parting)
             cove_close(take_parting(s->core));
         s->core->parting = take_fd(&s->conn.sock);
+        if (!s->core->messages)
+            s->core->messages = take_ptr(s->conn.buf);
     }
     box_close(&s->conn);
 }

@@ -35,7 +35,8 @@ struct core { /* one per thread */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct keeper_link keeper;
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
-    int parting; /* socket of a conversation that is over, see core_session_close(); 0: none */
+    int parting;    /* socket of a conversation that is over, see core_session_close(); 0: none */
+    char *messages; /* its buffer, for the next one */
 };
 
 void core_count(struct core *c, enum state_counter counter,
@@ -44,6 +45,7 @@ void core_count(struct core *c, enum state_counter counter,
 /* This thread serves a request from here to there. */
 void core_task_begin(struct core *c, const char *request_id, const char *what);
 void core_task_end(struct core *c);
+void core_done(struct core *c); /* the thread ends */
 
 /* ------------------------------------------------------------------ policy */
 

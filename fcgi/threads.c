@@ -167,7 +167,7 @@ static void *thread_main(void *arg)
         if (fd >= 0)
             serve_connection(w, &core, fd, promised);
     }
-    keeper_link_done(&core.keeper);
+    core_done(&core);
     atomic_fetch_sub(&w->running, 1);
     return NULL;
 }
