@@ -132,6 +132,11 @@ enum source {
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
 
+/* ------------------------------------------------------------------ keeper_calls.c */
+
+void calls_accept(struct keeper *k);            /* a worker's thread connects */
+void calls_ready(struct keeper *k, uint32_t i); /* and asks, or hangs up */
+
 /* Answer a waiter, if its client is still there. */
 void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
                    size_t len);

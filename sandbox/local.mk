@@ -15,7 +15,7 @@ libsandbox_a_SOURCES = \
 	sandbox/netsetup.c sandbox/netwatch.c
 
 sbin_PROGRAMS += coved
-coved_SOURCES = sandbox/keeper.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/gatehouse.c \
+coved_SOURCES = sandbox/keeper.c sandbox/keeper_calls.c sandbox/boxes.c sandbox/adopt.c sandbox/workers.c sandbox/gatehouse.c \
 	sandbox/publish.c sandbox/publish_profiles.c sandbox/quota.c sandbox/allot.c sandbox/signin.c sandbox/notify.c
 coved_SOURCES += sandbox/fdstore.c sandbox/secret.c sandbox/network.c sandbox/names.c
 coved_SOURCES += sandbox/fair.c
