@@ -190,6 +190,15 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
     return 0;
 }
 
+static int thaw(struct core *c, const struct box_info *box, struct cove_err *e)
+{
+    struct keeper_which args = { 0 };
+
+    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
+    text_copy(args.id, sizeof(args.id), box->id);
+    return keeper_thaw(&c->keeper, &args, e);
+}
+
 int core_session_open_id(struct core *c, const char *tenant, const char *id,
                          struct core_session *ret, struct cove_err *e)
 {
@@ -198,7 +207,7 @@ int core_session_open_id(struct core *c, const char *tenant, const char *id,
 
     if (!state_find_id(c->state, tenant, id, &s.box.index, &info))
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
-    if (caller_may_box(c, &info, e) < 0)
+    if (caller_may_box(c, &info, e) < 0 || (info.state == BOX_FROZEN && thaw(c, &info, e) < 0))
         return -1;
     s.box.generation = info.generation;
     s.box.known = true;

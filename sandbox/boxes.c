@@ -288,6 +288,25 @@ static void go_live(struct keeper *k, uint32_t i)
     answer_box(k, i, true);
 }
 
+/* Freeze or thaw; what stands still half-way is set going again. */
+static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err *e)
+{
+    const char *id = k->boxes[i].info.id;
+
+    if (cgroup_freeze_box(&k->cgroups, id, freeze, e) < 0) {
+        cgroup_freeze_box(&k->cgroups, id, !freeze, NULL);
+        return -1;
+    }
+    set_state(k, i, freeze ? BOX_FROZEN : BOX_LIVE);
+    return 0;
+}
+
+/* Whoever uses a paused sandbox sets it going again. */
+static int thaw(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    return k->boxes[i].info.state == BOX_FROZEN ? set_frozen(k, i, false, e) : 0;
+}
+
 static bool still_reusable(const struct box *b)
 {
     return b->info.state == BOX_FROZEN || clock_boot_ms() < b->info.reuse_until_ms;
@@ -311,6 +330,10 @@ void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct
         bool building = k->boxes[i].info.state == BOX_BUILDING;
 
         if (building || (still_reusable(&k->boxes[i]) && !(args->flags & CLAIM_FRESH))) {
+            if (thaw(k, i, &err) < 0) {
+                keeper_answer_error(k, w, &err);
+                return;
+            }
             add_waiter(&k->boxes[i], w);
             if (!building)
                 answer_box(k, i, false);
@@ -480,12 +503,7 @@ int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze,
         return 0;
     if (b->info.state != (freeze ? BOX_LIVE : BOX_FROZEN))
         return cove_fail(e, COVE_CONFLICT, "sandbox '%s' can't be paused: it ages", b->info.id);
-    if (cgroup_freeze_box(&k->cgroups, b->info.id, freeze, e) < 0) {
-        cgroup_freeze_box(&k->cgroups, b->info.id, !freeze, NULL);
-        return -1;
-    }
-    set_state(k, i, freeze ? BOX_FROZEN : BOX_LIVE);
-    return 0;
+    return set_frozen(k, i, freeze, e);
 }
 
 /* ------------------------------------------------------------------ death */

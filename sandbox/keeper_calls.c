@@ -1,5 +1,5 @@
-/* What workers may ask of the keeper: their connections, and the table of calls, which is everything
- * that a worker can make root do. */
+/* What workers may ask of the keeper: their connections, and the table of calls, which is
+ * everything that a worker can make root do. */
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
