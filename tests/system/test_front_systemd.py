@@ -107,7 +107,7 @@ def test_a_stopped_keeper_misses_its_watchdog(service):
     next_word(sock, "READY=1")
     next_word(sock, "WATCHDOG=1")
     process.send_signal(signal.SIGSTOP)
-    time.sleep(0.3)
+    wait_for(lambda: "State:\tT" in read(f"/proc/{process.pid}/status"), 5, "it to stand still")
     sock.settimeout(1.5)
     sock.setblocking(False)
     try:

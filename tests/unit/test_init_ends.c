@@ -43,16 +43,39 @@ static void a_signal_with_a_cause_is_told_in_the_end(void **state)
     assert_int_equal(end.limit, 60000);
 }
 
+/* Until that process has set its trap: init runs in our own pid namespace here. */
+static void wait_for_handler(pid_t pid, int signo)
+{
+    char path[32], line[128];
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    for (int tries = 0; tries < 1000; tries++) {
+        unsigned long long caught = 0;
+        FILE *f = fopen(path, "re");
+
+        while (f && fgets(line, sizeof(line), f))
+            sscanf(line, "SigCgt: %llx", &caught);
+        if (f)
+            fclose(f);
+        if (caught & (1ULL << (signo - 1)))
+            return;
+        usleep(10000);
+    }
+    fail_msg("process %d never caught signal %d", (int)pid, signo);
+}
+
 static void a_signal_that_did_not_end_it_is_not_its_cause(void **state)
 {
     struct command cmd = { .argv = { "sh", "-c",
                                      "trap 'exit 5' TERM; while :; do sleep 0.01; done" } };
     struct box_signal sig = { .signo = SIGTERM, .scope = SIGNAL_PROCESS, .cause = END_KILLED };
+    struct box_spawned s;
     struct cove_end end;
 
     (void)state;
-    sig.proc = spawn(&cmd).proc;
-    usleep(100000); /* until the trap is set */
+    s = spawn(&cmd);
+    sig.proc = s.proc;
+    wait_for_handler((pid_t)s.pid, SIGTERM);
     ASK(BOX_SIGNAL, sig, "");
     expect(MSG_DONE, NULL);
     end = expect_exit(sig.proc);
