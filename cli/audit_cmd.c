@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "cove/audit.h"
 #include "cove/mem.h"
 #include "cove/text.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "boxes.h"
+#include "cli/boxes.h"
 #include "cove/buf.h"
 #include "cove/client.h"
 #include "cove/mem.h"

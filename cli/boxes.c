@@ -2,7 +2,7 @@
  * project. */
 #include <string.h>
 
-#include "boxes.h"
+#include "cli/boxes.h"
 
 const char *box_state_name(uint32_t state)
 {

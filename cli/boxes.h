@@ -2,7 +2,7 @@
 #ifndef CLI_BOXES_H
 #define CLI_BOXES_H
 
-#include "cli.h"
+#include "cli/cli.h"
 
 const char *box_state_name(uint32_t state);
 

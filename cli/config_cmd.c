@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 
 #define DEFAULT_CONFIG COVE_SYSCONFDIR "/cove.conf"
 

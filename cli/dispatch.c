@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 
 static int show_usage(FILE *out, const char *whose, const struct cli_command *commands)
 {

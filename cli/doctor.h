@@ -3,7 +3,7 @@
 #ifndef CLI_DOCTOR_H
 #define CLI_DOCTOR_H
 
-#include "cli.h"
+#include "cli/cli.h"
 
 enum finding { FOUND_OK, FOUND_WARNING, FOUND_BROKEN };
 

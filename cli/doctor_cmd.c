@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/doctor.h"
 #include "cove/buf.h"
-#include "doctor.h"
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
 {

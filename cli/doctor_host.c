@@ -10,9 +10,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "cli/doctor.h"
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "doctor.h"
 
 enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 19, BOX_DISK_MIN_PERCENT = 10 };
 

@@ -2,13 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor.h"
+#include "cli/doctor.h"
 
 struct status {
     char mode[16], wanted[16], ipv4[8], ipv6[8], error[240];
 };
 
-/* What the keeper wrote down (sandbox/network.c). */
+/* What the keeper wrote down (sandbox/keeper/box_network.c). */
 static bool read_status(const char *run_dir, struct status *s)
 {
     char path[128], line[300];

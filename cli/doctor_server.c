@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/doctor.h"
 #include "cove/keys.h"
 #include "cove/mem.h"
 #include "cove/policy.h"
 #include "cove/text.h"
-#include "doctor.h"
 
 enum { BEAT_MAX_MS = 10000 };
 

@@ -16,7 +16,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "boxes.h"
+#include "cli/boxes.h"
 #include "cove/client.h"
 #include "cove/mem.h"
 #include "cove/text.h"

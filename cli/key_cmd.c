@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "cove/dialect.h"
 #include "cove/keys.h"
 #include "cove/mem.h"

@@ -5,7 +5,7 @@ cove_SOURCES = cli/cli.h cli/main.c cli/dispatch.c cli/policy_cli.h cli/policy_c
 	cli/boxes.h cli/boxes.c cli/usage.h cli/usage.c cli/ls_cmd.c cli/box_cmd.c cli/exec_cmd.c cli/token_cmd.c cli/network_cmd.c \
 	cli/doctor.h cli/doctor_cmd.c cli/doctor_host.c cli/doctor_server.c cli/doctor_network.c
 cove_CPPFLAGS = $(AM_CPPFLAGS) $(JSONC_CFLAGS)
-cove_LDADD = libclient.a libpolicy.a libkeys.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(JSONC_LIBS) \
+cove_LDADD = libclient.a $(POLICY_LIBS) libkeys.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(JSONC_LIBS) \
 	-lpthread
 dist_man_MANS += man/cove.1
 bashcompdir = $(datadir)/bash-completion/completions

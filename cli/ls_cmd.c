@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "boxes.h"
+#include "cli/boxes.h"
+#include "cli/usage.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "usage.h"
 
 struct options {
     bool json, all;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "boxes.h"
+#include "cli/boxes.h"
 #include "cove/client.h"
 #include "cove/text.h"
 

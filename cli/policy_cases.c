@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/policy_cli.h"
 #include "cove/mem.h"
-#include "policy_cli.h"
 
 struct cases {
     const struct policy *p;

@@ -2,7 +2,7 @@
 #ifndef CLI_POLICY_CLI_H
 #define CLI_POLICY_CLI_H
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "cove/policy.h"
 
 extern const char *const policy_cli_dialects[]; /* ends with NULL */

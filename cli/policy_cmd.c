@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/policy_cli.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
-#include "policy_cli.h"
 
 struct options {
     const char *file; /* NULL: the instance's own */

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/policy_cli.h"
 #include "cove/mem.h"
-#include "policy_cli.h"
 
 #define SETTING_MAX 1024
 

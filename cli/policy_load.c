@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/policy_cli.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
 #include "cove/seccomp_profile.h"
 #include "cove/text.h"
-#include "policy_cli.h"
 
 const char *const policy_cli_dialects[] = { "execute", "executor", "e2b", "relay", "agent", NULL };
 

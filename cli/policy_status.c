@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/policy_cli.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
-#include "policy_cli.h"
 
 struct status {
     struct cove_config config;

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/policy_cli.h"
 #include "cove/mem.h"
 #include "cove/seccomp_profile.h"
-#include "policy_cli.h"
 
 struct listing {
     char **lines; /* "name action condition" */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "boxes.h"
+#include "cli/boxes.h"
 #include "cove/keys.h"
 
 int cli_token(int argc, char **argv)

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 #include "cove/keys.h"
-#include "fcgi/live.h"
 #include "fcgi/reply.h"
+#include "process/live.h"
 
 extern const struct live_kind keys_kind; /* of <run_dir>/keys; the value is a struct keys */
 

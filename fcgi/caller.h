@@ -4,7 +4,7 @@
 #define COVE_FCGI_CALLER_H
 
 #include "cove/keys.h"
-#include "fcgi/live.h"
+#include "process/live.h"
 
 struct box_info;
 struct core;

@@ -18,8 +18,8 @@
 #include "cove/limits.h"
 #include "cove/policy.h"
 #include "cove/state.h"
-#include "fcgi/live.h"
-#include "fcgi/policy_live.h"
+#include "process/live.h"
+#include "process/policy_live.h"
 
 struct caller;
 struct meters;

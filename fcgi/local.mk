@@ -1,16 +1,15 @@
 noinst_LIBRARIES += libfcgicore.a
-libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
+libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
 	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS)
 libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c fcgi/json.h fcgi/json.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
-	fcgi/live.h fcgi/live.c fcgi/auth.h fcgi/auth.c fcgi/policy_live.h fcgi/policy_live.c \
+	fcgi/auth.h fcgi/auth.c \
 	fcgi/check.h fcgi/check.c fcgi/base64.h fcgi/base64.c fcgi/lines.h fcgi/lines.c \
 	fcgi/sse.h fcgi/sse.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
-	fcgi/confine.h fcgi/confine.c fcgi/confine_files.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \
@@ -18,7 +17,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/executor_ports.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 
-FCGICORE_LIBS = libfcgicore.a libclient.a libpolicy.a libkeys.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
+FCGICORE_LIBS = libfcgicore.a libprocess.a libclient.a $(POLICY_LIBS) libkeys.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lpthread
 
 pkglibexec_PROGRAMS += cove-worker

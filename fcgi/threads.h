@@ -10,9 +10,9 @@
 #include "cove/config.h"
 #include "cove/keys.h"
 #include "cove/state.h"
-#include "fcgi/live.h"
 #include "fcgi/router.h"
 #include "fcgi/serve.h"
+#include "process/live.h"
 
 struct worker {
     struct cove_config config;

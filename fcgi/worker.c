@@ -28,10 +28,10 @@
 #include "cove/text.h"
 #include "fcgi/auth.h"
 #include "fcgi/caller.h"
-#include "fcgi/confine.h"
 #include "fcgi/dialects/dialects.h"
-#include "fcgi/policy_live.h"
 #include "fcgi/threads.h"
+#include "process/confine.h"
+#include "process/policy_live.h"
 
 enum { LISTEN_FD = 0, CONFIG_FD = 3 };
 

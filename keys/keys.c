@@ -9,7 +9,7 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "keys_private.h"
+#include "keys/keys_private.h"
 
 /* A tenant ends up in headers, logs and shared memory: plain names only. */
 bool keys_is_name(const char *s)

@@ -4,7 +4,7 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "keys_private.h"
+#include "keys/keys_private.h"
 
 char *next_word(char **at)
 {

@@ -6,7 +6,7 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "keys_private.h"
+#include "keys/keys_private.h"
 
 bool key_expired(const struct key *key, uint64_t now_s)
 {

@@ -13,7 +13,7 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "keys_private.h"
+#include "keys/keys_private.h"
 
 static int read_all(const char *path, char **ret, struct cove_err *e)
 {

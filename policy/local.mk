@@ -1,14 +1,22 @@
-noinst_LIBRARIES += libpolicy.a
-libpolicy_a_SOURCES = \
-	include/cove/policy.h include/cove/seccomp_profile.h include/cove/audit.h \
-	policy/policy_private.h policy/lexer.h policy/lexer_private.h policy/profile_private.h \
-	policy/audit_private.h \
-	policy/lexer.c policy/quote.c policy/expand.c policy/brace.c policy/redirect.c \
-	policy/shell.c policy/unwrap.c policy/wrappers.c policy/param.c policy/vars.c policy/output.c \
-	policy/file.c policy/parse.c policy/scope.c policy/match.c policy/prefilter.c policy/deny.c \
-	policy/lint.c policy/profile.c policy/profile_compile.c policy/profile_pack.c \
-	policy/audit.c policy/audit_verify.c policy/redact.c
-libpolicy_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS)
+# Four subjects, four libraries. libdeny uses libshell; libprofile and libaudit use neither.
+noinst_LIBRARIES += libshell.a libdeny.a libprofile.a libaudit.a
+libshell_a_SOURCES = \
+	policy/shell/lexer.h policy/shell/lexer_private.h policy/shell/lexer.c policy/shell/quote.c \
+	policy/shell/expand.c policy/shell/brace.c policy/shell/redirect.c policy/shell/shell.c \
+	policy/shell/unwrap.c policy/shell/wrappers.c policy/shell/param.c policy/shell/vars.c policy/shell/output.c
+libdeny_a_SOURCES = \
+	include/cove/policy.h policy/deny/policy_private.h policy/deny/file.c policy/deny/parse.c \
+	policy/deny/scope.c policy/deny/match.c policy/deny/prefilter.c policy/deny/deny.c policy/deny/lint.c
+libdeny_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(CRYPTO_CFLAGS)
+libprofile_a_SOURCES = \
+	include/cove/seccomp_profile.h policy/seccomp/profile_private.h policy/seccomp/profile.c \
+	policy/seccomp/profile_compile.c policy/seccomp/profile_pack.c
+libprofile_a_CFLAGS = $(AM_CFLAGS) $(SECCOMP_CFLAGS)
+libaudit_a_SOURCES = \
+	include/cove/audit.h policy/audit/audit_private.h policy/audit/audit.c policy/audit/audit_verify.c \
+	policy/audit/redact.c
+libaudit_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(CRYPTO_CFLAGS)
+POLICY_LIBS = libdeny.a libshell.a libprofile.a libaudit.a
 
 policyconfdir = $(sysconfdir)/cove
 dist_policyconf_DATA = policy/policy.conf
@@ -21,4 +29,4 @@ EXTRA_DIST += policy/README.md docs/POLICY.md
 noinst_PROGRAMS += policy-bench
 policy_bench_SOURCES = bench/policy_bench.c
 policy_bench_CPPFLAGS = $(AM_CPPFLAGS) -DBENCH_POLICY='"$(abs_top_srcdir)/policy/policy.conf"'
-policy_bench_LDADD = libpolicy.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) -lpthread
+policy_bench_LDADD = $(POLICY_LIBS) libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) -lpthread

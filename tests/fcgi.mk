@@ -3,7 +3,7 @@ if HAVE_CMOCKA
 FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth \
 	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines
 UNIT_TESTS += $(FCGI_TESTS)
-FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS) -I$(top_srcdir)/tests/unit
+FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
 FCGI_TEST_LDADD = $(FCGICORE_LIBS) $(UNIT_LIBS)
 
 tests_unit_test_json_SOURCES = tests/unit/test_json.c tests/unit/fcgi_request.h

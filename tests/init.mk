@@ -7,7 +7,7 @@ tests_unit_test_msg_SOURCES = tests/unit/test_msg.c
 tests_unit_test_msg_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_end_SOURCES = tests/unit/test_end.c
 tests_unit_test_end_LDADD = libbase.a $(UNIT_LIBS)
-tests_unit_test_ring_SOURCES = tests/unit/test_ring.c sandbox/ring.c include/cove/ring.h
+tests_unit_test_ring_SOURCES = tests/unit/test_ring.c sandbox/client/ring.c include/cove/ring.h
 tests_unit_test_ring_LDADD = libbase.a $(UNIT_LIBS)
 
 check_LIBRARIES = tests/unit/libinit_fixture.a
@@ -22,7 +22,7 @@ tests_unit_test_init_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)
 tests_unit_test_init_ends_SOURCES = tests/unit/test_init_ends.c
 tests_unit_test_init_ends_LDADD = $(INIT_TEST_LIBS) $(UNIT_LIBS)
 tests_unit_test_init_ends_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)
-tests_unit_test_init_logs_SOURCES = tests/unit/test_init_logs.c sandbox/ring.c
+tests_unit_test_init_logs_SOURCES = tests/unit/test_init_logs.c sandbox/client/ring.c
 tests_unit_test_init_logs_LDADD = $(INIT_TEST_LIBS) $(UNIT_LIBS)
 tests_unit_test_init_logs_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)
 tests_unit_test_init_judge_SOURCES = tests/unit/test_init_judge.c

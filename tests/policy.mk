@@ -9,9 +9,9 @@ POLICY_TESTS = tests/unit/test_lexer \
 	tests/unit/test_audit \
 	tests/unit/test_policy_cli
 UNIT_TESTS += $(POLICY_TESTS)
-POLICY_LDADD = libpolicy.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(UNIT_LIBS) \
+POLICY_LDADD = $(POLICY_LIBS) libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(UNIT_LIBS) \
 	-lpthread
-POLICY_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/policy -DTEST_SRCDIR='"$(abs_top_srcdir)"'
+POLICY_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_SRCDIR='"$(abs_top_srcdir)"'
 
 tests_unit_test_lexer_SOURCES = tests/unit/test_lexer.c
 tests_unit_test_lexer_CPPFLAGS = $(POLICY_CPPFLAGS)

@@ -1,5 +1,5 @@
 /*
- * What a worker (or `cove`) takes from an init that was taken over: sandbox/client.c and ring.c.
+ * What a worker (or `cove`) takes from an init that was taken over: sandbox/client/client.c and ring.c.
  * The input is a script: which question is asked, and the packets that lie there as answers, with
  * heads that fit or lie and descriptors of all kinds. Whatever it is, the call comes back, nothing
  * is read past its end, and no descriptor stays open.

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resolver/dns.h"
+#include "helpers/resolver/dns.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #define main judge_main
-#include "../../judge/judge.c"
+#include "helpers/judge/judge.c"
 #undef main
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cove/policy.h"
-#include "lexer.h"
+#include "policy/shell/lexer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,11 +16,11 @@ build=$(cd "$build" && pwd)
 compile() {
     "$clang" -g -O1 -std=gnu11 -D_GNU_SOURCE -fno-sanitize-recover=undefined -DCOVE_SYSCONFDIR='"/etc/cove"' \
         -DCOVE_DATADIR='"/usr/share/cove"' -DCOVE_RUNDIR='"/run/cove"' -DCOVE_STATEDIR='"/var/lib/cove"' \
-        -DCOVE_LIBEXECDIR='"/usr/libexec/cove"' -I"$build" -I"$src" -I"$src/include" -I"$src/policy" "$@"
+        -DCOVE_LIBEXECDIR='"/usr/libexec/cove"' -I"$build" -I"$src" -I"$src/include" "$@"
 }
 rm -rf "$build/objects" "$build/parts.a"
 mkdir -p "$build/objects"
-for source in "$src"/policy/*.c "$src"/base/*.c "$src"/sandbox/client*.c "$src/sandbox/ring.c" "$src/resolver/dns.c"; do
+for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c"; do
     name=${source#"$src"/}
     compile -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$build/objects/$(echo "$name" | tr / -).o"
 done

@@ -1,6 +1,6 @@
 #include "config.h" /* _GNU_SOURCE */
 
-#include "init_fixture.h"
+#include "tests/unit/init_fixture.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-#include "../../sandbox/init_fds.h"
+#include "cove/init_fds.h"
 #include "cove/mem.h"
 
 struct fixture fx;

@@ -1,4 +1,4 @@
-/* policy/audit.c: the log that shows tampering. */
+/* policy/audit/audit.c: the log that shows tampering. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "audit_private.h"
 #include "cove/audit.h"
 #include "cove/mem.h"
+#include "policy/audit/audit_private.h"
 
 struct folder {
     char dir[32], log[48];

@@ -12,7 +12,7 @@
 
 #include "cove/text.h"
 #include "fcgi/auth.h"
-#include "fcgi_request.h"
+#include "tests/unit/fcgi_request.h"
 
 /* printf secret | sha256sum; printf other | sha256sum */
 #define SECRET "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
-#include "sandbox/sandbox_private.h"
+#include "sandbox/box/box_private.h"
 
 static char top[] = "/tmp/cove-test-cgroup-XXXXXX";
 

@@ -1,4 +1,4 @@
-/* fcgi/confine.c: what a worker can still do in its cage, and what it cannot. Each try is a process
+/* process/confine.c: what a worker can still do in its cage, and what it cannot. Each try is a process
  * of its own. */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
-#include "fcgi/confine.h"
+#include "process/confine.h"
 
 static void *nothing(void *arg)
 {

@@ -1,5 +1,5 @@
 /*
- * policy/deny.c with the default policy: what is refused, where, by which rule and on which form.
+ * policy/deny/deny.c with the default policy: what is refused, where, by which rule and on which form.
  * Read the tables as the documentation of policy.conf.
  */
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* resolver/dns.c: what is understood of a message is right, and what is not is not passed on. */
+/* helpers/resolver/dns.c: what is understood of a message is right, and what is not is not passed on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <arpa/inet.h>
 
-#include "resolver/dns.h"
+#include "helpers/resolver/dns.h"
 
 #define HEAD(id, flags, q, a, n, r) id flags "\0" q "\0" a "\0" n "\0" r
 #define NAME_A                      "\1a\2bc\0"

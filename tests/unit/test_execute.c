@@ -15,8 +15,8 @@
 #include "fcgi/core.h"
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/dialects/execute.h"
-#include "fcgi/policy_live.h"
-#include "fcgi_request.h"
+#include "process/policy_live.h"
+#include "tests/unit/fcgi_request.h"
 
 #define TEST_POLICY "[execute]\ndeny rm-rf words /^rm -rf/ \"no\"\n"
 

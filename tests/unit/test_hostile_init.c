@@ -1,5 +1,5 @@
 /*
- * sandbox/client.c against an init that was taken over: wrong sizes, wrong tags, wrong descriptors,
+ * sandbox/client/client.c against an init that was taken over: wrong sizes, wrong tags, wrong descriptors,
  * floods of them, listings that lie. Whatever comes, the call fails in words, keeps no descriptor
  * and comes back in time.
  */

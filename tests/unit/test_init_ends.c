@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
-#include "init_fixture.h"
+#include "tests/unit/init_fixture.h"
 
 /* --------------------------------------------------------------- signals and ends */
 

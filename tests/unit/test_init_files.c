@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
-#include "init_fixture.h"
+#include "tests/unit/init_fixture.h"
 
 /* Ask something about fx.dir/name as that user. */
 static void ask_file(uint32_t verb, const struct box_file *args, const char *user, const char *path)

@@ -18,8 +18,8 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "init_filters.h"
-#include "init_fixture.h"
+#include "tests/unit/init_filters.h"
+#include "tests/unit/init_fixture.h"
 
 static void send_verdict(int sock, uint64_t ask, bool allow)
 {

@@ -17,7 +17,7 @@
 
 #include "cove/mem.h"
 #include "cove/ring.h"
-#include "init_fixture.h"
+#include "tests/unit/init_fixture.h"
 
 static char out[65536];
 

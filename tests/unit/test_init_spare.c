@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
-#include "init_filters.h"
-#include "init_fixture.h"
+#include "tests/unit/init_filters.h"
+#include "tests/unit/init_fixture.h"
 
 static pid_t spare_pid;
 

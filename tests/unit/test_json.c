@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "fcgi/json.h"
-#include "fcgi_request.h"
+#include "tests/unit/fcgi_request.h"
 
 struct args {
     const char *name;

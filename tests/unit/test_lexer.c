@@ -1,4 +1,4 @@
-/* policy/lexer.c and its parts: which commands does a text run, with which words? */
+/* policy/shell/lexer.c and its parts: which commands does a text run, with which words? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "cove/buf.h"
 #include "cove/mem.h"
 #include "cove/policy.h"
-#include "lexer.h"
+#include "policy/shell/lexer.h"
 
 /* What was found, a command each, with ` ; ` between them; texts for a shell stand in {braces}. */
 static bool collect(void *ctx, enum lexer_kind kind, const char *text, size_t len)

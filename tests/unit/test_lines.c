@@ -13,7 +13,7 @@
 #include "fcgi/core.h"
 #include "fcgi/lines.h"
 #include "fcgi/sse.h"
-#include "fcgi_request.h"
+#include "tests/unit/fcgi_request.h"
 
 /* ------------------------------------------------------------------ lines */
 

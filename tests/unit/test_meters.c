@@ -1,4 +1,4 @@
-/* sandbox/meters.c: pace and histograms, among several processes. */
+/* sandbox/client/meters.c: pace and histograms, among several processes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* policy/file.c, policy/parse.c: what a file may say, and what is said about a bad one. */
+/* policy/deny/file.c, policy/deny/parse.c: what a file may say, and what is said about a bad one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* policy/lint.c: what `cove policy check` warns about, and what it leaves alone. */
+/* policy/deny/lint.c: what `cove policy check` warns about, and what it leaves alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

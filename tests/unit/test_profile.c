@@ -1,4 +1,4 @@
-/* policy/profile.c: profiles as files, tried on the real kernel. */
+/* policy/seccomp/profile.c: profiles as files, tried on the real kernel. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -1,4 +1,4 @@
-/* policy/profile_pack.c: the packed filter decides as libseccomp's own does, and is much shorter.
+/* policy/seccomp/profile_pack.c: the packed filter decides as libseccomp's own does, and is much shorter.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #include "cove/mem.h"
 #include "cove/seccomp_profile.h"
-#include "profile_private.h"
+#include "policy/seccomp/profile_private.h"
 
 /* A plain interpreter, written apart from the one under test. */
 static uint32_t judge(const struct sock_filter *p, size_t n, const struct seccomp_data *d)

@@ -1,4 +1,4 @@
-/* sandbox/ring.c: the output of a process, kept by the sandbox, read by those who do not trust it.
+/* sandbox/client/ring.c: the output of a process, kept by the sandbox, read by those who do not trust it.
  */
 #include "config.h" /* _GNU_SOURCE */
 

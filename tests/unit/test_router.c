@@ -12,7 +12,7 @@
 
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/router.h"
-#include "fcgi_request.h"
+#include "tests/unit/fcgi_request.h"
 
 /* ------------------------------------------------------------------ paths and queries */
 

@@ -1,4 +1,4 @@
-/* auth/backoff.c and fcgi/basic.c: who waits, and what is a password at all. */
+/* helpers/auth/backoff.c and fcgi/basic.c: who waits, and what is a password at all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "auth/backoff.h"
 #include "cove/mem.h"
 #include "fcgi/basic.h"
+#include "helpers/auth/backoff.h"
 
 static struct backoff b;
 

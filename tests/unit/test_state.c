@@ -1,4 +1,4 @@
-/* sandbox/state.c: what shared memory promises, also to those who meet a writer's corpse. */
+/* sandbox/client/state.c: what shared memory promises, also to those who meet a writer's corpse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

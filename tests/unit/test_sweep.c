@@ -1,4 +1,4 @@
-/* sandbox/sweep.c: whatever a sandbox left behind goes, and nothing else does. */
+/* sandbox/box/sweep.c: whatever a sandbox left behind goes, and nothing else does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
-#include "sandbox/sandbox_private.h"
+#include "sandbox/box/box_private.h"
 
 static char dir[] = "/tmp/cove-sweep-XXXXXX";
 static int top;

@@ -1,0 +1,285 @@
+/*
+ * Which port of which sandbox is reached through which of ours. The first tenant's project
+ * `default` has proxy_port, as the document says; everybody else gets the next free one of the
+ * range.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "helpers/gate/gate_private.h"
+
+enum { FD_FILE = 1 };
+
+/* ------------------------------------------------------------------ the file */
+
+static void store(const struct gate *g, const struct binding *b, bool bound)
+{
+    static const struct binding_record none;
+    const struct binding_record *rec = bound ? &b->rec : &none;
+
+    if (g->superseded)
+        return;
+    if (pwrite(FD_FILE, rec, sizeof(*rec), (off_t)(b->slot * sizeof(*rec))) != sizeof(*rec))
+        log_event(LOG_LEVEL_WARN, "binding not stored: it would not survive the gate");
+}
+
+/* Does the file still say so? Once another gate writes it, that is how we hear of an unbind. */
+static bool is_stored(const struct binding *b)
+{
+    struct binding_record rec;
+
+    return pread(FD_FILE, &rec, sizeof(rec), (off_t)(b->slot * sizeof(rec))) == sizeof(rec) &&
+           rec.port && rec.serial == b->rec.serial;
+}
+
+static uint32_t free_slot(struct gate *g)
+{
+    static bool used[MAX_BINDINGS];
+    struct binding *b;
+    uint32_t slot = 0;
+
+    memset(used, 0, sizeof(used));
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        used[b->slot] = true;
+    while (used[slot])
+        slot++;
+    return slot;
+}
+
+/* ------------------------------------------------------------------ listening */
+
+static int listen_on(uint16_t port)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET,
+                                .sin_port = htons(port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int one = 1;
+    AUTO_CLOSE int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 1024) < 0)
+        return -1;
+    return take_fd(&fd);
+}
+
+static int start_listening_with(struct gate *g, struct binding *b, int fd)
+{
+    if (fd < 0)
+        return -1;
+    if (watch_start(g, &b->watch, fd, EPOLLIN, relay_accept) == 0)
+        return 0;
+    close(fd);
+    return -1;
+}
+
+static int start_listening(struct gate *g, struct binding *b)
+{
+    return start_listening_with(g, b, listen_on(b->rec.proxy_port));
+}
+
+void binding_pause(struct gate *g, struct binding *b)
+{
+    bool full = b->connecting >= MAX_CONNECTING || g->relay_count >= MAX_RELAYS;
+
+    watch_want(g, &b->watch, full ? 0 : EPOLLIN);
+}
+
+/* The tenant of the keys file's first line. */
+static bool is_first_tenant(const struct gate *g, const char *tenant)
+{
+    char path[128], line[512], name[COVE_TENANT_MAX] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/keys", g->config.run_dir);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (*line != '#' && sscanf(line, "%*s %63s", name) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return strcmp(name, tenant) == 0;
+}
+
+static int take_port(struct gate *g, struct binding *b, struct cove_err *e)
+{
+    const struct cove_config *c = &g->config;
+    uint64_t first = c->proxy_range_first, last = c->proxy_range_last;
+
+    if (strcmp(b->rec.project, "default") == 0 && is_first_tenant(g, b->rec.tenant))
+        first = last = c->proxy_port;
+    for (uint64_t port = first; port <= last && port > 0; port++) {
+        b->rec.proxy_port = (uint16_t)port;
+        if (start_listening(g, b) == 0)
+            return 0;
+        if (first == last)
+            return cove_fail_errno(e, COVE_BUSY, "proxy port %u", b->rec.proxy_port);
+    }
+    return cove_fail(e, COVE_BUSY, "no proxy port from %llu to %llu is free",
+                     (unsigned long long)first, (unsigned long long)last);
+}
+
+/* ------------------------------------------------------------------ adding, finding, removing */
+
+struct binding *bindings_find(struct gate *g, const char *tenant, const char *project)
+{
+    struct binding *b;
+
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        if (strcmp(b->rec.tenant, tenant) == 0 && strcmp(b->rec.project, project) == 0)
+            return b;
+    return NULL;
+}
+
+static bool is_alive(const struct gate *g, const struct binding *b)
+{
+    struct box_info info;
+    uint32_t index;
+
+    return state_find_id(g->state, b->rec.tenant, b->rec.id, &index, &info);
+}
+
+/*
+ * A sandbox that is too old to be reused lives on to its full time while its project has another
+ * one. New requests go there, and so do new connections; what is connected stays where it is.
+ */
+void binding_follow(struct gate *g, struct binding *b)
+{
+    struct box_info old, now;
+    uint32_t index;
+
+    if (g->superseded || !state_find_id(g->state, b->rec.tenant, b->rec.id, &index, &old) ||
+        old.state != BOX_AGEING ||
+        !state_find_project(g->state, b->rec.tenant, b->rec.project, &index, &now))
+        return;
+    memcpy(b->rec.id, now.id, sizeof(b->rec.id));
+    store(g, b, true);
+    log_event(LOG_LEVEL_INFO, "port bound to the project's next sandbox",
+              LOG_S("sandbox", b->rec.id), LOG_N("port", b->rec.port),
+              LOG_N("proxy_port", b->rec.proxy_port));
+}
+
+static void drop(struct gate *g, struct binding *b)
+{
+    store(g, b, false);
+    relays_close_of(g, b);
+    watch_stop(g, &b->watch);
+    LIST_REMOVE(b, link);
+    g->binding_count--;
+    if (!g->superseded)
+        log_event(LOG_LEVEL_INFO, "port unbound", LOG_S("sandbox", b->rec.id),
+                  LOG_N("port", b->rec.port), LOG_N("proxy_port", b->rec.proxy_port));
+    free(b);
+}
+
+bool bindings_remove(struct gate *g, const char *tenant, const char *project)
+{
+    struct binding *b = bindings_find(g, tenant, project);
+
+    if (b)
+        drop(g, b);
+    return b != NULL;
+}
+
+static struct binding *insert(struct gate *g, const struct binding_record *rec, uint32_t slot)
+{
+    struct binding *b = calloc(1, sizeof(*b));
+
+    if (!b)
+        return NULL;
+    b->watch.fd = -1;
+    b->rec = *rec;
+    b->slot = slot;
+    LIST_INSERT_HEAD(&g->bindings, b, link);
+    g->binding_count++;
+    return b;
+}
+
+int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_proxy_port,
+                 struct cove_err *e)
+{
+    struct binding *b = bindings_find(g, ask->tenant, ask->project);
+    struct binding_record rec = { .port = ask->port, .serial = ++g->serial };
+
+    if (b && is_alive(g, b))
+        return cove_fail(e, COVE_CONFLICT, "%u", b->rec.port);
+    if (b)
+        drop(g, b);
+    if (g->binding_count >= MAX_BINDINGS)
+        return cove_fail(e, COVE_BUSY, "%d ports are bound already", MAX_BINDINGS);
+    memcpy(rec.tenant, ask->tenant, sizeof(rec.tenant));
+    memcpy(rec.project, ask->project, sizeof(rec.project));
+    memcpy(rec.id, ask->id, sizeof(rec.id));
+    b = insert(g, &rec, free_slot(g));
+    if (!b)
+        return cove_fail(e, COVE_BUSY, "out of memory");
+    if (take_port(g, b, e) < 0) {
+        drop(g, b);
+        return -1;
+    }
+    store(g, b, true);
+    log_event(LOG_LEVEL_INFO, "port bound", LOG_S("sandbox", b->rec.id), LOG_N("port", b->rec.port),
+              LOG_N("proxy_port", b->rec.proxy_port));
+    *ret_proxy_port = b->rec.proxy_port;
+    return 0;
+}
+
+/* What an earlier gate had. A port that is not free yet is tried again at each sweep. */
+int bindings_load(struct gate *g, int before, struct cove_err *e)
+{
+    struct binding_record rec;
+
+    g->serial = (uint32_t)clock_boot_ms(); /* above all that were given before */
+
+    for (uint32_t slot = 0; slot < MAX_BINDINGS; slot++) {
+        struct binding *b;
+
+        if (pread(FD_FILE, &rec, sizeof(rec), (off_t)(slot * sizeof(rec))) != sizeof(rec))
+            break;
+        if (!rec.port)
+            continue;
+        b = insert(g, &rec, slot);
+        if (!b)
+            return cove_fail(e, COVE_INTERNAL, "out of memory");
+        if (start_listening_with(g, b, succession_listener(before, b)) < 0)
+            start_listening(g, b);
+    }
+    return 0;
+}
+
+void bindings_unlisten(struct gate *g)
+{
+    struct binding *b;
+
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        watch_stop(g, &b->watch);
+}
+
+void bindings_sweep(struct gate *g)
+{
+    struct binding *b = LIST_FIRST(&g->bindings);
+
+    while (b) {
+        struct binding *next = LIST_NEXT(b, link);
+
+        binding_follow(g, b);
+        if (!is_alive(g, b) || (g->superseded && !is_stored(b)))
+            drop(g, b);
+        else if (b->watch.fd < 0 && !g->superseded)
+            start_listening(g, b);
+        else
+            binding_pause(g, b); /* room may have come from connections of another binding */
+        b = next;
+    }
+}

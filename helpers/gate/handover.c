@@ -1,0 +1,123 @@
+/*
+ * From one gate to the next. A gate whose keeper is gone goes on: sandboxes do, too. The next
+ * keeper hands the next gate a connection to it, over which the listening sockets move, so that at
+ * no time a port is closed; the connections stay with the old gate until they end. It stops with
+ * the last.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "helpers/gate/gate_private.h"
+
+enum { TRIES = 50, TRY_MS = 20 }; /* the old gate may see its keeper's end a moment after us */
+
+/* ------------------------------------------------------------------ the new one, before it serves
+ */
+
+/* What the keeper says first: 1 and the connection, 0 when there is none. */
+static int hear_keeper(int keeper, int *ret_fd)
+{
+    static const struct msg_rule said[] = { { GATE_BEFORE, 0, 0, 0, 1 }, { 0 } };
+    struct cove_err e;
+    char buf[256];
+    struct msg m;
+
+    if (msg_recv(keeper, buf, sizeof(buf), said, 0, &m, &e) != 1 || m.fd_count == 0)
+        return 0;
+    *ret_fd = take_fd(&m.fds[0]);
+    return 1;
+}
+
+/* Ask and wait. 0 and a socket if one came along (else -1). */
+static int ask(int before, uint32_t type, const void *body, size_t len, int *ret_fd)
+{
+    static const struct msg_rule answers[] = { { MSG_DONE, 0, 0, 0, 1 },
+                                               { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+                                               { 0 } };
+    struct cove_err e;
+    char buf[1024];
+    struct msg m;
+
+    if (msg_send(before, type, 1, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, NULL) < 0 ||
+        msg_recv(before, buf, sizeof(buf), answers, 0, &m, &e) != 1 || m.head.type != MSG_DONE)
+        return -1;
+    *ret_fd = m.fd_count > 0 ? take_fd(&m.fds[0]) : -1;
+    return 0;
+}
+
+static int succeed(int before)
+{
+    int none;
+
+    for (int i = 0; i < TRIES; i++) {
+        if (ask(before, GATE_SUCCEED, NULL, 0, &none) == 0)
+            return 0;
+        poll(NULL, 0, TRY_MS);
+    }
+    return -1;
+}
+
+int succession_begin(int keeper)
+{
+    const struct timeval patience = { .tv_sec = 2 };
+    AUTO_CLOSE int before = -1;
+
+    setsockopt(keeper, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (!hear_keeper(keeper, &before))
+        return -1;
+    setsockopt(before, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    return succeed(before) < 0 ? -1 : take_fd(&before);
+}
+
+int succession_listener(int before, const struct binding *b)
+{
+    struct gate_listener want = { .slot = b->slot, .serial = b->rec.serial };
+    int fd = -1;
+
+    return before >= 0 && ask(before, GATE_LISTENER, &want, sizeof(want), &fd) == 0 ? fd : -1;
+}
+
+/* ------------------------------------------------------------------ the old one */
+
+static bool has_keeper(const struct gate *g)
+{
+    struct pollfd p = { .fd = g->keeper.fd, .events = POLLIN };
+
+    return !g->orphaned && poll(&p, 1, 0) == 0;
+}
+
+/* Safe: only a gate without a keeper steps back, and what it gives away is the right to listen. */
+int on_succeed(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
+{
+    if (has_keeper(g))
+        return cove_fail(e, COVE_CONFLICT, "this gate has a keeper");
+    g->superseded = true;
+    watch_stop(g, &g->control);
+    log_event(LOG_LEVEL_INFO, "another gate takes over", LOG_N("connections", g->relay_count));
+    return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
+                    MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+}
+
+int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
+{
+    struct gate_listener want;
+    struct binding *b;
+    int rc;
+
+    memcpy(&want, m->body, sizeof(want));
+    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
+        if (b->slot == want.slot && b->rec.serial == want.serial)
+            break;
+    if (!g->superseded || !b || b->watch.fd < 0)
+        return cove_fail(e, COVE_NOT_FOUND, "no such listener");
+    rc = msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, &b->watch.fd, 1,
+                  MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    watch_stop(g, &b->watch);
+    return rc;
+}

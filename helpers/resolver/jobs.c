@@ -1,0 +1,460 @@
+/*
+ * A question's way: is it to be asked at all, of whom, what of the answer may pass, and pins for it
+ * before it goes out. Each is asked from a socket of its own with an id of its own, so whoever
+ * wants to forge an answer has to guess both.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "helpers/resolver/resolver_private.h"
+
+enum { TRY_MS = 1500, TRIES = 4, GIVE_UP_MS = 8000 };
+
+/* ------------------------------------------------------------------ what may be asked, what may
+ * pass */
+
+static bool rules_let_ask(const struct net_rules *r, const char *name)
+{
+    return r->mode == NET_EGRESS || (r->mode == NET_ALLOW && net_list_has_name(r->allow, name));
+}
+
+/* The operator's list, and every stage of the sandbox's own. */
+static bool may_ask(const struct resolver *r, const struct box *b, const char *name)
+{
+    for (int i = 0; i < NET_STAGES; i++)
+        if (b->own[i] && !rules_let_ask(b->own[i], name))
+            return false;
+    return rules_let_ask(&r->rules, name);
+}
+
+static bool needs_pins(const struct resolver *r, const struct box *b)
+{
+    for (int i = 0; i < NET_STAGES; i++)
+        if (b->own[i] && b->own[i]->mode == NET_ALLOW)
+            return true;
+    return r->rules.mode == NET_ALLOW;
+}
+
+/* No name leads to where no address may: a name's owner could point it anywhere at any time. */
+static bool may_pass(const struct resolver *r, const struct dns_address *a)
+{
+    if (net_list_has_addr(r->rules.deny, a->family, a->bytes))
+        return false;
+    return !net_is_never(a->family, a->bytes) ||
+           net_list_has_addr(r->rules.allow, a->family, a->bytes);
+}
+
+static void strip(const struct resolver *r, struct dns_answer *a)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < a->address_count; i++)
+        if (may_pass(r, &a->addresses[i]))
+            a->addresses[kept++] = a->addresses[i];
+    a->address_count = kept;
+}
+
+/* ------------------------------------------------------------------ the end of a job */
+
+static void finish(struct resolver *r, struct job *j)
+{
+    if (j->done)
+        return;
+    j->done = true; /* freed in the next tick: an event about it may be waiting */
+    j->source.fd = cove_close(j->source.fd);
+    j->box->jobs--;
+    r->job_count--;
+    if (j->conn)
+        clients_go_on(r, j->conn);
+}
+
+static size_t room(const struct job *j)
+{
+    return j->conn ? DNS_MESSAGE_MAX : j->query.room;
+}
+
+static void answer_code(struct resolver *r, struct job *j, unsigned code)
+{
+    uint8_t out[DNS_QUERY_MAX];
+
+    clients_answer(r, j, out, dns_write_code(&j->query, code, false, out, sizeof(out)));
+    finish(r, j);
+}
+
+static void answer(struct resolver *r, struct job *j)
+{
+    static uint8_t out[DNS_MESSAGE_MAX];
+    bool addresses = j->query.type == DNS_A || j->query.type == DNS_AAAA;
+    size_t len;
+
+    if (addresses)
+        len = dns_write_addresses(&j->query, &j->answer, out, room(j));
+    else
+        len = dns_write_copy(&j->query, &j->answer, j->message, out, room(j));
+    clients_answer(r, j, out, len);
+    finish(r, j);
+}
+
+/* ------------------------------------------------------------------ pins */
+
+/* Its place among the sandbox's pins: the one it has, a free one, one that ran out; NULL: no room.
+ */
+static struct pinned *pin_place(struct box *b, const struct dns_address *a, uint64_t now)
+{
+    struct pinned *old = NULL;
+
+    for (size_t i = 0; i < b->pin_count; i++) {
+        struct pinned *p = &b->pins[i];
+
+        if (p->family == a->family && memcmp(p->addr, a->bytes, sizeof(p->addr)) == 0)
+            return p;
+        if (p->until_ms <= now)
+            old = p;
+    }
+    if (!old && b->pin_count == BOX_PINS_MAX)
+        return NULL;
+    if (!old)
+        old = &b->pins[b->pin_count++];
+    old->until_ms = 0; /* of what was here before nothing holds */
+    return old;
+}
+
+static uint32_t pin_seconds(uint32_t ttl)
+{
+    return ttl < PIN_FLOOR_S ? PIN_FLOOR_S : ttl > PIN_CEILING_S ? PIN_CEILING_S : ttl;
+}
+
+static int ask_for_pin(struct resolver *r, struct job *j, const struct dns_address *a)
+{
+    uint64_t now = clock_boot_ms(), ends = now + (uint64_t)pin_seconds(a->ttl) * 1000;
+    struct pinned *p = pin_place(j->box, a, now);
+    struct resolver_pin m = { .slot = j->box->slot,
+                              .generation = j->box->generation,
+                              .family = (uint32_t)a->family,
+                              .seconds = pin_seconds(a->ttl) + PIN_FLOOR_S };
+
+    if (!p)
+        return -1;
+    if (p->family == a->family && memcmp(p->addr, a->bytes, sizeof(p->addr)) == 0 &&
+        p->until_ms >= ends)
+        return 0; /* it holds long enough already */
+    memcpy(m.addr, a->bytes, sizeof(m.addr));
+    if (msg_send(r->keeper.fd, RESOLVER_PIN, j->tag, &m, sizeof(m), NULL, 0, NULL, 0, MSG_DONTWAIT,
+                 NULL) < 0)
+        return -1;
+    p->family = a->family;
+    memcpy(p->addr, a->bytes, sizeof(p->addr));
+    p->until_ms = now + (uint64_t)m.seconds * 1000;
+    j->pins_waited++;
+    return 0;
+}
+
+/* The answer goes out when the last of its pins holds. */
+static void pin_all(struct resolver *r, struct job *j)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < j->answer.address_count; i++)
+        if (ask_for_pin(r, j, &j->answer.addresses[i]) == 0)
+            j->answer.addresses[kept++] = j->answer.addresses[i];
+    if (j->answer.address_count && !kept) {
+        if (r->orphaned)
+            finish(r, j); /* asked again in a moment, it is answered by our successor */
+        else
+            answer_code(r, j, DNS_SERVFAIL);
+        return;
+    }
+    j->answer.address_count = kept;
+    if (!j->pins_waited)
+        answer(r, j);
+}
+
+void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned)
+{
+    for (struct job *j = r->jobs; j; j = j->next) {
+        if (j->tag != tag || j->done || !j->pins_waited)
+            continue;
+        j->pins_waited--;
+        if (!pinned) {
+            j->box->pin_count = 0; /* what we believed of its pins is not so */
+            answer_code(r, j, DNS_SERVFAIL);
+        } else if (!j->pins_waited) {
+            answer(r, j);
+        }
+        return;
+    }
+}
+
+/* ------------------------------------------------------------------ asking */
+
+static void try_next(struct resolver *r, struct job *j);
+
+static int send_question(struct job *j)
+{
+    uint8_t p[2 + DNS_QUERY_MAX];
+    size_t len = dns_write_query(&j->query, j->id, p + 2);
+
+    p[0] = (uint8_t)(len >> 8);
+    p[1] = (uint8_t)len;
+    j->sent = true;
+    if (j->by_tcp)
+        return send(j->source.fd, p, len + 2, MSG_NOSIGNAL) == (ssize_t)(len + 2) ? 0 : -1;
+    return send(j->source.fd, p + 2, len, MSG_NOSIGNAL) == (ssize_t)len ? 0 : -1;
+}
+
+static int ask(struct resolver *r, struct job *j)
+{
+    const struct sockaddr_storage *to = &r->upstreams[j->upstream % r->upstream_count];
+    int type = (j->by_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+    j->source.fd = cove_close(j->source.fd);
+    j->source = (struct source){ SOURCE_JOB, socket(to->ss_family, type, 0) };
+    j->sent = false;
+    j->message_len = j->message_want = 0;
+    j->until_ms = clock_boot_ms() + TRY_MS;
+    text_random(&j->id, sizeof(j->id));
+    if (j->source.fd < 0 || (connect(j->source.fd, (const struct sockaddr *)to, sizeof(*to)) < 0 &&
+                             errno != EINPROGRESS))
+        return -1;
+    if (watch(r, &j->source, j->by_tcp ? EPOLLOUT | EPOLLIN : EPOLLIN) < 0)
+        return -1;
+    return j->by_tcp ? 0 : send_question(j);
+}
+
+static void try_next(struct resolver *r, struct job *j)
+{
+    while (j->tries < TRIES && r->upstream_count) {
+        j->tries++;
+        if (ask(r, j) == 0)
+            return;
+        j->upstream++;
+    }
+    answer_code(r, j, DNS_SERVFAIL);
+}
+
+static struct job *new_job(struct resolver *r, struct box *b, struct conn *c,
+                           const struct sockaddr_in *from)
+{
+    struct job *j;
+
+    if (r->job_count >= JOBS_MAX || b->jobs >= BOX_JOBS_MAX || !(j = calloc(1, sizeof(*j))))
+        return NULL; /* whoever asks by UDP asks again */
+    j->source = (struct source){ SOURCE_JOB, -1 };
+    j->box = b;
+    j->conn = c;
+    if (from)
+        j->from = *from;
+    j->tag = ++r->next_tag;
+    j->gives_up_ms = clock_boot_ms() + GIVE_UP_MS;
+    j->next = r->jobs;
+    r->jobs = j;
+    r->job_count++;
+    b->jobs++;
+    return j;
+}
+
+/* Hints of addresses in HTTPS and SVCB records would be a way round the pins: programs do without.
+ */
+static bool is_without_answer(uint16_t type)
+{
+    return type == DNS_HTTPS || type == DNS_SVCB;
+}
+
+void jobs_ask(struct resolver *r, struct box *b, struct conn *c, const struct sockaddr_in *from,
+              const uint8_t *p, size_t len)
+{
+    struct job *j = new_job(r, b, c, from);
+    int rc;
+
+    if (!j) {
+        if (c)
+            clients_go_on(r, c);
+        return;
+    }
+    rc = dns_read_query(p, len, &j->query);
+    if (rc < 0)
+        finish(r, j);
+    else if (rc > 0)
+        answer_code(r, j, (unsigned)rc);
+    else if (!may_ask(r, b, j->query.name))
+        answer_code(r, j, DNS_REFUSED);
+    else if (is_without_answer(j->query.type))
+        answer_code(r, j, DNS_NOERROR);
+    else
+        try_next(r, j);
+}
+
+/* ------------------------------------------------------------------ being answered */
+
+static void take_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len)
+{
+    if (dns_read_answer(p, len, &j->query, j->id, &j->answer) < 0) {
+        if (j->by_tcp) {
+            j->upstream++;
+            try_next(r, j);
+        }
+        return; /* by UDP it may be a forgery: the true one may yet come */
+    }
+    if (j->answer.truncated && !j->by_tcp) {
+        j->by_tcp = true;
+        if (ask(r, j) < 0)
+            answer_code(r, j, DNS_SERVFAIL);
+        return;
+    }
+    if (j->answer.code != DNS_NOERROR && j->answer.code != DNS_NXDOMAIN && j->tries < TRIES &&
+        r->upstream_count > 1) {
+        j->upstream++;
+        j->by_tcp = false;
+        try_next(r, j);
+        return;
+    }
+    j->source.fd = cove_close(j->source.fd);
+    if (j->answer.truncated || j->answer.strange) {
+        answer_code(r, j, DNS_SERVFAIL);
+        return;
+    }
+    strip(r, &j->answer);
+    if (j->query.type != DNS_A && j->query.type != DNS_AAAA) {
+        j->message = malloc(len);
+        if (!j->message) {
+            answer_code(r, j, DNS_SERVFAIL);
+            return;
+        }
+        memcpy(j->message, p, len);
+        answer(r, j);
+        return;
+    }
+    if (needs_pins(r, j->box))
+        pin_all(r, j);
+    else
+        answer(r, j);
+}
+
+static void read_udp(struct resolver *r, struct job *j)
+{
+    static uint8_t p[DNS_MESSAGE_MAX];
+    ssize_t n = recv(j->source.fd, p, sizeof(p), 0);
+
+    if (n >= 0) {
+        take_answer(r, j, p, (size_t)n);
+    } else if (errno != EAGAIN) { /* nobody there */
+        j->upstream++;
+        try_next(r, j);
+    }
+}
+
+static void fail_tcp(struct resolver *r, struct job *j)
+{
+    j->by_tcp = false;
+    j->upstream++;
+    try_next(r, j);
+}
+
+/* Two bytes of length, then so many. 1: whole, 0: not yet, -1: it broke. */
+static int read_piece(struct job *j)
+{
+    ssize_t n;
+
+    if (j->message_want == 0) {
+        n = recv(j->source.fd, j->head, 2, MSG_PEEK);
+        if (n != 2)
+            return n < 0 && errno == EAGAIN ? 0 : n == 1 ? 0 : -1;
+        n = recv(j->source.fd, j->head, 2, 0);
+        j->message_want = (size_t)(j->head[0] << 8 | j->head[1]);
+        free(j->message);
+        j->message = malloc(j->message_want + 1);
+        if (n != 2 || !j->message || j->message_want == 0)
+            return -1;
+    }
+    n = recv(j->source.fd, j->message + j->message_len, j->message_want - j->message_len, 0);
+    if (n < 0 && errno == EAGAIN)
+        return 0;
+    if (n <= 0)
+        return -1;
+    j->message_len += (size_t)n;
+    return j->message_len == j->message_want;
+}
+
+static void on_tcp(struct resolver *r, struct job *j)
+{
+    if (!j->sent) {
+        struct epoll_event ev = { .events = EPOLLIN, .data.ptr = &j->source };
+
+        if (send_question(j) < 0)
+            fail_tcp(r, j);
+        else
+            epoll_ctl(r->epoll, EPOLL_CTL_MOD, j->source.fd, &ev);
+        return;
+    }
+    switch (read_piece(j)) {
+    case 1: {
+        AUTO_FREE uint8_t *whole = take_ptr(j->message);
+
+        take_answer(r, j, whole, j->message_len);
+        break;
+    }
+    case -1:
+        fail_tcp(r, j);
+        break;
+    default:
+        break;
+    }
+}
+
+void jobs_on_event(struct resolver *r, struct job *j)
+{
+    if (j->done || j->source.fd < 0)
+        return;
+    if (j->by_tcp)
+        on_tcp(r, j);
+    else
+        read_udp(r, j);
+}
+
+/* ------------------------------------------------------------------ time */
+
+void jobs_forget_conn(struct resolver *r, const struct conn *c)
+{
+    for (struct job *j = r->jobs; j; j = j->next)
+        if (j->conn == c) {
+            j->conn = NULL;
+            finish(r, j);
+        }
+}
+
+static void look_at(struct resolver *r, struct job *j, uint64_t now)
+{
+    if (j->box->gone)
+        finish(r, j);
+    else if (now >= j->gives_up_ms)
+        answer_code(r, j, DNS_SERVFAIL);
+    else if (!j->pins_waited && now >= j->until_ms) {
+        j->upstream++;
+        try_next(r, j);
+    }
+}
+
+void jobs_tick(struct resolver *r, uint64_t now)
+{
+    for (struct job *j = r->jobs; j; j = j->next)
+        if (!j->done)
+            look_at(r, j, now);
+    for (struct job **at = &r->jobs; *at;) {
+        struct job *j = *at;
+
+        if (!j->done) {
+            at = &j->next;
+            continue;
+        }
+        *at = j->next;
+        free(j->message);
+        free(j);
+    }
+}

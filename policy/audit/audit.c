@@ -1,0 +1,363 @@
+/*
+ * Writing the audit log. See audit_private.h for the shape of a line.
+ *
+ * Many processes append to one file. Whoever holds the lock (flock on the file itself) may write:
+ * it looks whether the file grew or was replaced meanwhile, finds the last line's hash, and appends
+ * one line in one write. A write that does not fit is taken back, so the file always ends with a
+ * whole line, except after a crash; then the next writer cuts the piece off and says so in a line.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "policy/audit/audit_private.h"
+
+struct audit {
+    char *path;
+    struct audit_options options;
+    struct redactor *redactor;
+    pthread_mutex_t lock;
+    int fd;
+    uint64_t size;          /* of the file when we last saw it: is `last` still the last line? */
+    struct audit_link last; /* of the last line */
+    uint64_t torn_bytes;    /* cut off after a crash, not yet noted */
+    char continues[300];    /* the file before this one, for its first line; "" if it has one */
+};
+
+/* --- opening and finding the end ------------------------------------------------------------- */
+
+static int open_file(struct audit *a, struct cove_err *e)
+{
+    cove_close(a->fd);
+    a->fd = open(a->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    a->size = UINT64_MAX; /* not known yet */
+    return a->fd < 0 ? cove_fail_errno(e, COVE_INTERNAL, "audit log %s", a->path) : 0;
+}
+
+static bool is_current(const struct audit *a)
+{
+    struct stat ours, theirs;
+
+    return fstat(a->fd, &ours) == 0 && stat(a->path, &theirs) == 0 &&
+           ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+}
+
+/* Moved aside between our open and our lock? Then the lock is worth nothing: try again. */
+static int lock_file(struct audit *a, struct cove_err *e)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        if (a->fd < 0 && open_file(a, e) < 0)
+            return -1;
+        while (flock(a->fd, LOCK_EX) < 0) {
+            if (errno != EINTR)
+                return cove_fail_errno(e, COVE_INTERNAL, "locking %s", a->path);
+        }
+        if (is_current(a))
+            return 0;
+        a->fd = cove_close(a->fd);
+    }
+    return cove_fail(e, COVE_INTERNAL, "audit log %s: it is replaced again and again", a->path);
+}
+
+/* The last `want` bytes of a file. */
+static char *read_tail(int fd, uint64_t size, size_t want, size_t *ret_len)
+{
+    size_t len = size < want ? (size_t)size : want;
+    char *tail = malloc(len + 1);
+
+    if (!tail || pread(fd, tail, len, (off_t)(size - len)) != (ssize_t)len) {
+        free(tail);
+        return NULL;
+    }
+    *ret_len = len;
+    return tail;
+}
+
+/* A last line without an end is what a crash left: away with it, but not silently. */
+static int cut_torn_line(struct audit *a, const char *tail, size_t len, uint64_t *size,
+                         struct cove_err *e)
+{
+    const char *newline = memrchr(tail, '\n', len);
+    size_t torn = newline ? len - (size_t)(newline - tail) - 1 : len;
+
+    if (torn == 0)
+        return 0;
+    if (ftruncate(a->fd, (off_t)(*size - torn)) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "audit log %s", a->path);
+    a->torn_bytes += torn;
+    *size -= torn;
+    return 0;
+}
+
+/* tail ends with a whole line, or is empty. */
+static int find_last(struct audit *a, const char *tail, size_t len, struct cove_err *e)
+{
+    const char *line = tail;
+
+    if (len == 0) {
+        memcpy(a->last.hash, AUDIT_ZERO, sizeof(a->last.hash));
+        a->last.seq = 0;
+        return 0;
+    }
+    for (const char *p = tail; p < tail + len - 1; p++) {
+        if (*p == '\n')
+            line = p + 1;
+    }
+    if (!audit_parse_line(line, (size_t)(tail + len - line) - 1, &a->last))
+        return cove_fail(e, COVE_CONFLICT,
+                         "audit log %s: its last line is broken; move it away and look into it",
+                         a->path);
+    return 0;
+}
+
+/* An empty file may be the first of all, or follow one that was just moved aside. */
+static int follow_rotated(struct audit *a, struct cove_err *e)
+{
+    AUTO_FREE unsigned *numbers = NULL;
+    AUTO_FREE char *tail = NULL;
+    AUTO_CLOSE int fd = -1;
+    char name[4096];
+    size_t count, len;
+    struct stat st;
+
+    if (audit_list_rotated(a->path, &numbers, &count, e) < 0)
+        return -1;
+    if (count == 0)
+        return 0;
+    audit_rotated_name(a->path, numbers[count - 1], name, sizeof(name));
+    fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) < 0 ||
+        !(tail = read_tail(fd, (uint64_t)st.st_size, AUDIT_LINE_MAX, &len)))
+        return cove_fail_errno(e, COVE_INTERNAL, "audit log %s", name);
+    text_copy(a->continues, sizeof(a->continues),
+              strrchr(name, '/') ? strrchr(name, '/') + 1 : name);
+    return find_last(a, tail, len, e);
+}
+
+/* Under the lock: bring size and last up to date with what is in the file. */
+static int catch_up(struct audit *a, struct cove_err *e)
+{
+    AUTO_FREE char *tail = NULL;
+    struct stat st;
+    uint64_t size;
+    size_t len;
+
+    if (fstat(a->fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "audit log %s", a->path);
+    size = (uint64_t)st.st_size;
+    if (size == a->size)
+        return 0;
+    tail = read_tail(a->fd, size, AUDIT_LINE_MAX, &len);
+    if (!tail)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading %s", a->path);
+    if (cut_torn_line(a, tail, len, &size, e) < 0)
+        return -1;
+    len -= (size_t)((uint64_t)st.st_size - size);
+    a->continues[0] = '\0';
+    if (find_last(a, tail, len, e) < 0 || (size == 0 && follow_rotated(a, e) < 0))
+        return -1;
+    a->size = size;
+    return 0;
+}
+
+/* --- lines ----------------------------------------------------------------------------------- */
+
+static void add_field(struct buf *line, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    buf_addf(line, ",\"%s\":", key);
+    buf_add_json_str(line, value, strlen(value));
+}
+
+static void add_command(struct audit *a, struct buf *line, const struct audit_entry *entry)
+{
+    size_t len = entry->command_len < AUDIT_COMMAND_MAX ? entry->command_len : AUDIT_COMMAND_MAX;
+    struct buf clean;
+
+    if (!entry->command)
+        return;
+    buf_init(&clean, AUDIT_COMMAND_MAX * 2);
+    redactor_run(a->redactor, entry->command, len, &clean);
+    buf_add_str(line, ",\"command\":");
+    buf_add_json_str(line, clean.data ? clean.data : "", clean.len);
+    if (len < entry->command_len)
+        buf_addf(line, ",\"command_bytes\":%zu", entry->command_len);
+    buf_done(&clean);
+}
+
+static void add_body(struct audit *a, struct buf *line, const struct audit_entry *entry)
+{
+    char time[32];
+
+    text_format_time(entry->time_ms ? entry->time_ms : clock_unix_ms(), time);
+    buf_addf(line, "{\"seq\":%llu", (unsigned long long)a->last.seq + 1);
+    add_field(line, "time", time);
+    add_field(line, "event", entry->event);
+    add_field(line, "dialect", entry->dialect);
+    add_field(line, "tenant", entry->tenant);
+    add_field(line, "key", entry->key);
+    add_field(line, "project", entry->project);
+    add_field(line, "sandbox", entry->sandbox);
+    add_field(line, "rule", entry->rule);
+    add_field(line, "form", entry->form);
+    add_command(a, line, entry);
+    if (a->continues[0])
+        add_field(line, "continues", a->continues);
+    if (a->torn_bytes)
+        buf_addf(line, ",\"torn_bytes\":%llu", (unsigned long long)a->torn_bytes);
+    buf_addf(line, AUDIT_PREV_KEY "%s\"", a->last.hash);
+}
+
+/* All or nothing: what was written of a line that did not fit is taken back. */
+static int write_line(struct audit *a, const struct buf *line, struct cove_err *e)
+{
+    size_t done = 0;
+
+    while (done < line->len) {
+        ssize_t n = write(a->fd, line->data + done, line->len - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int why = n < 0 ? errno : ENOSPC;
+            bool full = why == ENOSPC || why == EDQUOT || why == EFBIG;
+
+            if (ftruncate(a->fd, (off_t)a->size) < 0)
+                a->size = UINT64_MAX; /* the next one cuts it */
+            errno = why;
+            return cove_fail_errno(e, full ? COVE_LIMIT : COVE_INTERNAL, "audit log %s", a->path);
+        }
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static void remember_line(struct audit *a, const struct buf *line, const char *hash)
+{
+    a->size += line->len;
+    a->last.seq++;
+    memcpy(a->last.hash, hash, sizeof(a->last.hash));
+    a->torn_bytes = 0;
+    a->continues[0] = '\0';
+}
+
+static int append_locked(struct audit *a, const struct audit_entry *entry, struct cove_err *e)
+{
+    char hash[AUDIT_HASH_LEN + 1];
+    struct buf line;
+    int r;
+
+    buf_init(&line, AUDIT_LINE_MAX);
+    add_body(a, &line, entry);
+    if (line.overflow || audit_hash(line.data, line.len, hash) < 0 ||
+        buf_addf(&line, AUDIT_HASH_KEY "%s\"}\n", hash) < 0)
+        r = cove_fail(e, COVE_TOO_LARGE, "audit log %s: an entry does not fit a line", a->path);
+    else
+        r = write_line(a, &line, e);
+    if (r == 0)
+        remember_line(a, &line, hash);
+    buf_done(&line);
+    return r;
+}
+
+/* --- rotation -------------------------------------------------------------------------------- */
+
+static void remove_old(struct audit *a, const unsigned *numbers, size_t count)
+{
+    char name[4096];
+
+    for (size_t i = 0; a->options.keep && count - i > a->options.keep; i++) {
+        if (audit_rotated_name(a->path, numbers[i], name, sizeof(name)) == 0)
+            unlink(name);
+    }
+}
+
+/*
+ * Under the lock of the full file: a rename, then a new file whose first line carries the chain on.
+ * A crash between the two leaves no file, and the next writer finds the one that was moved aside.
+ */
+static int rotate(struct audit *a, struct cove_err *e)
+{
+    AUTO_FREE unsigned *numbers = NULL, *after = NULL;
+    size_t count, after_count;
+    char name[4096];
+
+    if (audit_list_rotated(a->path, &numbers, &count, e) < 0)
+        return -1;
+    if (audit_rotated_name(a->path, count ? numbers[count - 1] + 1 : 1, name, sizeof(name)) < 0)
+        return cove_fail(e, COVE_INTERNAL, "audit log %s: the name is too long", a->path);
+    fdatasync(a->fd);
+    if (rename(a->path, name) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "audit log %s", a->path);
+    if (audit_list_rotated(a->path, &after, &after_count, NULL) == 0)
+        remove_old(a, after, after_count);
+    a->fd = cove_close(a->fd);
+    return lock_file(a, e) < 0 ? -1 : catch_up(a, e);
+}
+
+/* --- the public side ------------------------------------------------------------------------- */
+
+int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_err *e)
+{
+    int r;
+
+    pthread_mutex_lock(&a->lock);
+    r = lock_file(a, e);
+    if (r == 0)
+        r = catch_up(a, e);
+    if (r == 0 && a->options.max_bytes && a->size >= a->options.max_bytes)
+        r = rotate(a, e);
+    if (r == 0)
+        r = append_locked(a, entry, e);
+    if (a->fd >= 0)
+        flock(a->fd, LOCK_UN);
+    pthread_mutex_unlock(&a->lock);
+    return r;
+}
+
+int audit_open(const char *path, const struct audit_options *options, struct audit **ret,
+               struct cove_err *e)
+{
+    struct audit *a = calloc(1, sizeof(*a));
+    int r;
+
+    if (!a)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    pthread_mutex_init(&a->lock, NULL);
+    a->fd = -1;
+    a->path = strdup(path);
+    if (options)
+        a->options = *options;
+    r = a->path ? redactor_new(&a->redactor, e) : cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (r == 0)
+        r = lock_file(a, e);
+    if (r == 0) {
+        r = catch_up(a, e);
+        flock(a->fd, LOCK_UN);
+    }
+    if (r < 0)
+        audit_close(a);
+    else
+        *ret = a;
+    return r;
+}
+
+void audit_close(struct audit *a)
+{
+    if (!a)
+        return;
+    cove_close(a->fd);
+    redactor_free(a->redactor);
+    pthread_mutex_destroy(&a->lock);
+    free(a->path);
+    free(a);
+}

@@ -1,0 +1,421 @@
+/*
+ * The engine: a compiled policy, and the verdict on a command.
+ *
+ * A command is looked at in forms: the text as sent (raw rules), each command that lexing finds in
+ * it (words rules), and each text inside that a shell would read (raw rules again). The first deny
+ * rule that matches a form and has no exception for the same form ends it. Nothing here is shared
+ * between threads but the policy itself, which is never written after policy_compile().
+ */
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "policy/deny/policy_private.h"
+#include "policy/shell/lexer.h"
+
+#define DEFAULT_PROFILE "default"
+
+/* One check under way. */
+struct check {
+    const struct policy *p;
+    struct matcher *matcher;
+    uint64_t *candidates; /* a bit per rule, from the prefilter */
+    bool *holds;          /* per section */
+    enum policy_form words_form;
+    struct policy_result *result;
+    policy_explain_fn explain; /* NULL: stop at the first refusal */
+    void *explain_ctx;
+};
+
+/* --- compiling ------------------------------------------------------------------------------- */
+
+static int hash_bundle(const char *bundle, size_t len, char out[65])
+{
+    unsigned char digest[32];
+
+    if (!EVP_Digest(bundle, len, digest, NULL, EVP_sha256(), NULL))
+        return -1;
+    text_hex(digest, sizeof(digest), out);
+    return 0;
+}
+
+/* A policy that denies nothing is a mistake: a file cut short must not open the door. */
+static int finish(struct policy *p, const char *bundle, size_t len, struct cove_err *e)
+{
+    if (p->deny_count == 0)
+        return cove_fail(e, COVE_INVALID, "%s:1:1: no deny rule in the whole policy",
+                         p->files[p->file_count > 1]);
+    if (prefilter_finish(p->prefilter) < 0 || hash_bundle(bundle, len, p->hash) < 0)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    return 0;
+}
+
+int policy_compile(const char *bundle, size_t len, struct policy **ret, struct cove_err *e)
+{
+    struct policy *p = calloc(1, sizeof(*p));
+    struct cove_err why;
+    int r = -1;
+
+    if (p)
+        p->prefilter = prefilter_new();
+    if (!p || !p->prefilter)
+        cove_fail(&why, COVE_INTERNAL, "out of memory");
+    else if (len > POLICY_BUNDLE_MAX)
+        cove_fail(&why, COVE_TOO_LARGE, "a policy of more than %d bytes", POLICY_BUNDLE_MAX);
+    else if (parse_bundle(bundle, len, p, &why) == 0)
+        r = finish(p, bundle, len, &why);
+    if (r < 0) {
+        policy_free(p);
+        if (e)
+            *e = why;
+        return -1;
+    }
+    *ret = p;
+    return 0;
+}
+
+void policy_free(struct policy *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->rule_count; i++) {
+        free(p->rules[i].name);
+        free(p->rules[i].pattern);
+        free(p->rules[i].reason);
+        regex_free(p->rules[i].regex);
+    }
+    for (size_t i = 0; i < p->section_count; i++) {
+        scope_done(&p->sections[i].scope);
+        free(p->sections[i].profile);
+    }
+    for (size_t i = 0; i < p->file_count; i++)
+        free(p->files[i]);
+    free(p->rules);
+    free(p->sections);
+    free(p->files);
+    prefilter_free(p->prefilter);
+    free(p);
+}
+
+const char *policy_hash(const struct policy *p)
+{
+    return p->hash;
+}
+
+const char *policy_form_name(enum policy_form form)
+{
+    static const char *const names[] = { "none", "raw", "words", "argv", "limit" };
+
+    return (size_t)form < ARRAY_SIZE(names) ? names[form] : names[0];
+}
+
+/* --- the result ------------------------------------------------------------------------------ */
+
+/* As much as fits, cut between characters; controls and what is no UTF-8 become ? */
+static void copy_shown(char *out, size_t size, const char *text, size_t len)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len;) {
+        size_t seq = text_utf8_seq(text + i, len - i);
+        bool plain = seq > 0 && (unsigned char)text[i] >= ' ' && text[i] != 127;
+        size_t take = plain ? seq : 1;
+
+        if (n + take + 4 > size) { /* room for the dots and the NUL */
+            memcpy(out + n, "...", 3);
+            n += 3;
+            break;
+        }
+        if (plain)
+            memcpy(out + n, text + i, seq);
+        else
+            out[n] = text[i] == '\n' || text[i] == '\t' ? ' ' : '?';
+        n += take;
+        i += seq ? seq : 1;
+    }
+    out[n] = '\0';
+}
+
+static void set_result(struct policy_result *r, enum policy_form form, const char *rule,
+                       const char *reason, const char *text, size_t len)
+{
+    r->denied = true;
+    r->form = form;
+    text_copy(r->rule, sizeof(r->rule), rule);
+    copy_shown(r->reason, sizeof(r->reason), reason, strlen(reason));
+    copy_shown(r->matched, sizeof(r->matched), text, len);
+}
+
+static void set_limit(struct policy_result *r, const char *rule, const char *text, size_t len)
+{
+    set_result(r, POLICY_FORM_LIMIT, rule,
+               "The command is too large, too deep or too costly to be judged", text, len);
+}
+
+/* --- matching one form ----------------------------------------------------------------------- */
+
+static bool is_candidate(const struct check *c, size_t i)
+{
+    return c->candidates[i / 64] >> i % 64 & 1;
+}
+
+static enum match try_rule(const struct check *c, size_t i, enum policy_form kind, bool allow,
+                           const char *text, size_t len)
+{
+    const struct rule *r = &c->p->rules[i];
+
+    if (r->allow != allow || r->form != kind || !c->holds[r->section])
+        return MATCH_NO;
+    return matcher_run(c->matcher, r->regex, text, len);
+}
+
+/* An exception that cannot be judged is none. */
+static bool is_excepted(const struct check *c, const struct rule *deny, const char *text,
+                        size_t len)
+{
+    for (size_t i = 0; i < c->p->rule_count; i++) {
+        const struct rule *r = &c->p->rules[i];
+
+        if (!is_candidate(c, i) || !r->allow)
+            continue;
+        if (strcmp(r->name, "*") != 0 && strcmp(r->name, deny->name) != 0)
+            continue;
+        if (try_rule(c, i, deny->form, true, text, len) == MATCH_YES)
+            return true;
+    }
+    return false;
+}
+
+/* True when this rule settles it. */
+static bool judge_rule(const struct check *c, size_t i, enum policy_form kind,
+                       enum policy_form shown, const char *text, size_t len)
+{
+    const struct rule *r = &c->p->rules[i];
+    enum match m = try_rule(c, i, kind, false, text, len);
+
+    if (m == MATCH_NO)
+        return false;
+    if (m == MATCH_YES && is_excepted(c, r, text, len)) {
+        text_copy(c->result->lifted, sizeof(c->result->lifted), r->name);
+        return false;
+    }
+    if (m == MATCH_LIMIT)
+        set_limit(c->result, r->name, text, len);
+    else
+        set_result(c->result, shown, r->name, r->reason, text, len);
+    return true;
+}
+
+/* False when the form is refused; the reason is in the result. */
+static bool judge(const struct check *c, enum policy_form kind, enum policy_form shown,
+                  const char *text, size_t len)
+{
+    size_t words = prefilter_words(c->p->prefilter);
+
+    prefilter_run(c->p->prefilter, text, len, c->candidates);
+    for (size_t w = 0; w < words; w++) {
+        for (uint64_t bits = c->candidates[w]; bits; bits &= bits - 1) {
+            size_t i = w * 64 + (size_t)__builtin_ctzll(bits);
+
+            if (judge_rule(c, i, kind, shown, text, len))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* As judge(), but an explanation is told of each form and goes on. */
+static bool judge_form(const struct check *c, enum policy_form kind, enum policy_form shown,
+                       const char *text, size_t len)
+{
+    bool fine = judge(c, kind, shown, text, len);
+
+    if (!c->explain)
+        return fine;
+    c->result->form = fine ? shown : c->result->form;
+    c->explain(c->explain_ctx, text, len, c->result);
+    *c->result = (struct policy_result){ 0 };
+    return true;
+}
+
+static bool on_found(void *ctx, enum lexer_kind kind, const char *text, size_t len)
+{
+    const struct check *c = ctx;
+
+    if (kind == LEXER_SCRIPT)
+        return judge_form(c, POLICY_FORM_RAW, POLICY_FORM_RAW, text, len);
+    return judge_form(c, POLICY_FORM_WORDS, c->words_form, text, len);
+}
+
+/* --- a check --------------------------------------------------------------------------------- */
+
+static bool check_init(struct check *c, const struct policy *p, const struct policy_query *q,
+                       enum policy_form words_form, struct policy_result *result)
+{
+    *c = (struct check){ .p = p, .words_form = words_form, .result = result };
+    *result = (struct policy_result){ 0 };
+    c->matcher = matcher_new();
+    c->candidates = calloc(prefilter_words(p->prefilter) + 1, sizeof(*c->candidates));
+    c->holds = calloc(p->section_count, sizeof(*c->holds));
+    if (!c->matcher || !c->candidates || !c->holds) {
+        set_limit(result, "limit", "", 0);
+        return false;
+    }
+    for (size_t i = 0; i < p->section_count; i++)
+        c->holds[i] = scope_holds(&p->sections[i].scope, q);
+    return true;
+}
+
+static void check_done(struct check *c)
+{
+    matcher_free(c->matcher);
+    free(c->candidates);
+    free(c->holds);
+}
+
+static void run_text(struct check *c, const char *command, size_t len)
+{
+    if (len > POLICY_COMMAND_MAX)
+        set_limit(c->result, "limit", command, len);
+    else if (judge_form(c, POLICY_FORM_RAW, POLICY_FORM_RAW, command, len) &&
+             lexer_text(command, len, on_found, c) == LEXER_LIMIT)
+        set_limit(c->result, "limit", command, len);
+}
+
+void policy_check(const struct policy *p, const struct policy_query *q, const char *command,
+                  size_t len, struct policy_result *ret)
+{
+    struct check c;
+
+    if (check_init(&c, p, q, POLICY_FORM_WORDS, ret))
+        run_text(&c, command, len);
+    check_done(&c);
+}
+
+void policy_check_argv(const struct policy *p, const struct policy_query *q,
+                       const char *const argv[], size_t argc, struct policy_result *ret)
+{
+    struct check c;
+
+    if (check_init(&c, p, q, POLICY_FORM_ARGV, ret) &&
+        lexer_argv(argv, argc, on_found, &c) == LEXER_LIMIT)
+        set_limit(ret, "limit", argc ? argv[0] : "", argc ? strlen(argv[0]) : 0);
+    check_done(&c);
+}
+
+void policy_explain(const struct policy *p, const struct policy_query *q, const char *command,
+                    size_t len, policy_explain_fn fn, void *ctx)
+{
+    struct policy_result result;
+    struct check c;
+
+    if (check_init(&c, p, q, POLICY_FORM_WORDS, &result)) {
+        c.explain = fn;
+        c.explain_ctx = ctx;
+        run_text(&c, command, len);
+    }
+    if (result.denied) /* a bound: not one form, the whole */
+        fn(ctx, command, len, &result);
+    check_done(&c);
+}
+
+/* --- settings and rules, for those who ask --------------------------------------------------- */
+
+bool policy_exec_time(const struct policy *p, const struct policy_query *q)
+{
+    bool on = false;
+
+    for (size_t i = 0; i < p->section_count; i++) {
+        if (p->sections[i].exec_time >= 0 && scope_holds(&p->sections[i].scope, q))
+            on = p->sections[i].exec_time;
+    }
+    return on;
+}
+
+bool policy_audit_all(const struct policy *p, const struct policy_query *q)
+{
+    bool all = false;
+
+    for (size_t i = 0; i < p->section_count; i++) {
+        if (p->sections[i].audit_all >= 0 && scope_holds(&p->sections[i].scope, q))
+            all = p->sections[i].audit_all;
+    }
+    return all;
+}
+
+const char *policy_profile(const struct policy *p, const struct policy_query *q)
+{
+    const char *profile = DEFAULT_PROFILE;
+
+    for (size_t i = 0; i < p->section_count; i++) {
+        if (p->sections[i].profile && scope_holds(&p->sections[i].scope, q))
+            profile = p->sections[i].profile;
+    }
+    return profile;
+}
+
+bool policy_choice_get(const struct policy *p, size_t i, struct policy_choice *ret)
+{
+    for (size_t k = 0; k < p->section_count; k++) {
+        const struct section *s = &p->sections[k];
+
+        if (!s->profile || i--)
+            continue;
+        *ret = (struct policy_choice){ s->profile, s->profile_file, s->profile_line };
+        return true;
+    }
+    return false;
+}
+
+/* Three lines per section, of which some are empty. */
+size_t policy_setting_count(const struct policy *p)
+{
+    return 3 * p->section_count;
+}
+
+bool policy_setting_get(const struct policy *p, size_t i, char *out, size_t size)
+{
+    const struct section *s = &p->sections[i / 3];
+    const char *name = "exec-time", *value = s->exec_time > 0 ? "on" : "off";
+    bool said = s->exec_time >= 0;
+
+    if (i % 3 == 1) {
+        name = "audit";
+        value = s->audit_all > 0 ? "all" : "refusals";
+        said = s->audit_all >= 0;
+    } else if (i % 3 == 2) {
+        name = "seccomp";
+        value = s->profile;
+        said = s->profile != NULL;
+    }
+    if (said)
+        snprintf(out, size, "[%s] %s = %s", s->scope.head, name, value);
+    return said;
+}
+
+size_t policy_rule_count(const struct policy *p)
+{
+    return p->rule_count;
+}
+
+void policy_rule_get(const struct policy *p, size_t i, struct policy_rule_info *ret)
+{
+    const struct rule *r = &p->rules[i];
+
+    *ret = (struct policy_rule_info){ .name = r->name,
+                                      .scope = p->sections[r->section].scope.head,
+                                      .pattern = r->pattern,
+                                      .reason = r->reason,
+                                      .file = r->file,
+                                      .line = r->line,
+                                      .allow = r->allow,
+                                      .form = r->form };
+}
+
+bool policy_rule_holds(const struct policy *p, size_t i, const struct policy_query *q)
+{
+    return scope_holds(&p->sections[p->rules[i].section].scope, q);
+}

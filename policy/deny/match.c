@@ -1,0 +1,171 @@
+/*
+ * PCRE2 with bounds, so that no pattern and no text can hold a worker.
+ *
+ * PCRE2's match limit counts anew at every place where a match may begin, which is not enough: a
+ * pattern that needs a thousand steps at each of a million places never hits it. So a long text is
+ * tried in windows of beginnings, and between two windows we look at the thread's own clock.
+ * Whoever runs over either bound gets MATCH_LIMIT, which the engine turns into a refusal.
+ *
+ * Patterns and texts are bytes, not UTF-8: a command may be any bytes.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "policy/deny/policy_private.h"
+
+#define SHORT_TEXT     1024      /* up to here one window, and no look at the clock */
+#define SHORT_STEPS    100000    /* at one place of a short text */
+#define LONG_STEPS     8000000   /* of a long one: rm with a megabyte of names is honest work */
+#define FIRST_WINDOW   8         /* of a long text: small, each place may cost LONG_STEPS */
+#define FAST_WINDOW_NS 2000000   /* a window that took less: the next one may be twice as wide */
+#define MATCH_HEAP_KIB 8192      /* when the JIT's own stack does not do */
+#define MATCH_CPU_NS   250000000 /* for one command against one policy, all rules together */
+#define PROBE_STEPS    20000     /* regex_is_slow_on() */
+
+struct regex {
+    pcre2_code *code;
+    bool anchored; /* can only match at the beginning */
+};
+
+struct matcher {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+    uint64_t spent_ns; /* on long texts */
+};
+
+static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
+                                        PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY |
+                                        PCRE2_USE_OFFSET_LIMIT;
+
+int regex_new(const char *pattern, bool caseless, struct regex **ret, size_t *ret_at,
+              struct cove_err *e)
+{
+    struct regex *r = calloc(1, sizeof(*r));
+    uint32_t options = 0;
+    PCRE2_SIZE at = 0;
+    int error;
+
+    if (!r)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    r->code = pcre2_compile((PCRE2_SPTR)pattern, strlen(pattern),
+                            compile_options | (caseless ? PCRE2_CASELESS : 0), &error, &at, NULL);
+    if (!r->code) {
+        char why[120];
+
+        pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
+        regex_free(r);
+        *ret_at = at;
+        return cove_fail(e, COVE_INVALID, "%s", why);
+    }
+    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it we are slower, not wrong */
+    pcre2_pattern_info(r->code, PCRE2_INFO_ALLOPTIONS, &options);
+    r->anchored = options & PCRE2_ANCHORED;
+    *ret = r;
+    return 0;
+}
+
+void regex_free(struct regex *r)
+{
+    if (!r)
+        return;
+    pcre2_code_free(r->code);
+    free(r);
+}
+
+struct matcher *matcher_new(void)
+{
+    struct matcher *m = calloc(1, sizeof(*m));
+
+    if (!m)
+        return NULL;
+    m->data = pcre2_match_data_create(1, NULL);
+    m->context = pcre2_match_context_create(NULL);
+    if (!m->data || !m->context) {
+        matcher_free(m);
+        return NULL;
+    }
+    pcre2_set_heap_limit(m->context, MATCH_HEAP_KIB);
+    return m;
+}
+
+void matcher_free(struct matcher *m)
+{
+    if (!m)
+        return;
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->context);
+    free(m);
+}
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* Beginnings in [from, from + width). */
+static enum match match_window(struct matcher *m, const struct regex *r, const char *text,
+                               size_t len, size_t from, size_t width)
+{
+    int rc;
+
+    pcre2_set_offset_limit(m->context, from + width - 1);
+    rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, from, 0, m->data, m->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, from, PCRE2_NO_JIT, m->data, m->context);
+    if (rc >= 0)
+        return MATCH_YES;
+    return rc == PCRE2_ERROR_NOMATCH ? MATCH_NO : MATCH_LIMIT;
+}
+
+/* Windows grow as long as they are cheap, so an ordinary pattern crosses a megabyte in a few. */
+static enum match match_long(struct matcher *m, const struct regex *r, const char *text, size_t len)
+{
+    size_t width = FIRST_WINDOW;
+
+    for (size_t from = 0; from <= len && !(r->anchored && from);) {
+        uint64_t start = thread_ns(), took;
+        enum match found = match_window(m, r, text, len, from, width);
+
+        if (found != MATCH_NO)
+            return found;
+        took = thread_ns() - start;
+        m->spent_ns += took;
+        if (m->spent_ns > MATCH_CPU_NS)
+            return MATCH_LIMIT;
+        from += width;
+        width = took < FAST_WINDOW_NS ? width * 2 : FIRST_WINDOW;
+    }
+    return MATCH_NO;
+}
+
+enum match matcher_run(struct matcher *m, const struct regex *r, const char *text, size_t len)
+{
+    bool is_short = len <= SHORT_TEXT;
+
+    pcre2_set_match_limit(m->context, is_short ? SHORT_STEPS : LONG_STEPS);
+    pcre2_set_depth_limit(m->context, is_short ? SHORT_STEPS : LONG_STEPS);
+    if (is_short)
+        return match_window(m, r, text, len, 0, len + 1);
+    return match_long(m, r, text, len);
+}
+
+bool regex_is_slow_on(const struct regex *r, const char *text, size_t len)
+{
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    int rc = 0;
+
+    if (context && data) {
+        pcre2_set_match_limit(context, PROBE_STEPS);
+        rc = pcre2_match(r->code, (PCRE2_SPTR)text, len, 0, PCRE2_NO_JIT, data, context);
+    }
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    return rc == PCRE2_ERROR_MATCHLIMIT;
+}

@@ -1,0 +1,130 @@
+/* Live things: load, swap, count the readers. */
+#include "process/live.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+
+enum { RETRY_MS = 1000 };
+
+static struct live_ref *ref_new(const struct live_kind *kind, void *value)
+{
+    struct live_ref *ref = malloc(sizeof(*ref));
+
+    if (!ref)
+        abort();
+    *ref = (struct live_ref){ .value = value, .kind = kind, .users = 1 };
+    return ref;
+}
+
+void live_put(struct live_ref *ref)
+{
+    if (!ref || atomic_fetch_sub(&ref->users, 1) != 1)
+        return;
+    ref->kind->free(ref->value);
+    free(ref);
+}
+
+static void swap(struct live *l, struct live_ref *fresh)
+{
+    struct live_ref *old;
+
+    pthread_mutex_lock(&l->lock);
+    old = l->current;
+    l->current = fresh;
+    pthread_mutex_unlock(&l->lock);
+    live_put(old);
+}
+
+static void load(struct live *l)
+{
+    /* Read before loading: a change during the load then makes another one. */
+    uint32_t generation = l->kind->generation(l->state);
+    struct cove_err e;
+    void *value;
+
+    if (l->kind->load(l->path, &value, &e) < 0) {
+        log_error("reload failed, the old one stays", &e, LOG_S("what", l->kind->what));
+        l->retry_at_ms = clock_boot_ms() + RETRY_MS;
+        return;
+    }
+    swap(l, ref_new(l->kind, value));
+    atomic_store(&l->generation_seen, generation);
+    atomic_store(&l->fresh, true);
+}
+
+static void refresh(struct live *l)
+{
+    if (atomic_load(&l->fresh) && atomic_load(&l->generation_seen) == l->kind->generation(l->state))
+        return;
+    if (pthread_mutex_trylock(&l->loading) != 0)
+        return; /* somebody is at it; the old one holds until then */
+    if (clock_boot_ms() >= l->retry_at_ms)
+        load(l);
+    pthread_mutex_unlock(&l->loading);
+}
+
+void live_init(struct live *l, const struct live_kind *kind, const struct state *state,
+               const char *run_dir, const char *name)
+{
+    *l = (struct live){ .kind = kind, .state = state };
+    snprintf(l->path, sizeof(l->path), "%s/%s", run_dir, name);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->loading, NULL);
+    refresh(l);
+}
+
+void live_done(struct live *l)
+{
+    swap(l, NULL);
+    pthread_mutex_destroy(&l->lock);
+    pthread_mutex_destroy(&l->loading);
+}
+
+struct live_ref *live_get(struct live *l)
+{
+    struct live_ref *ref;
+
+    refresh(l);
+    pthread_mutex_lock(&l->lock);
+    ref = l->current;
+    if (ref)
+        atomic_fetch_add(&ref->users, 1);
+    pthread_mutex_unlock(&l->lock);
+    return ref;
+}
+
+int live_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    AUTO_FREE char *data = NULL;
+    struct stat st;
+    size_t len = 0;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    if ((uint64_t)st.st_size > max)
+        return cove_fail(e, COVE_INTERNAL, "%s: larger than %zu bytes", path, max);
+    data = malloc((size_t)st.st_size + 1);
+    if (!data)
+        return cove_fail(e, COVE_INTERNAL, "%s: out of memory", path);
+    while (len < (size_t)st.st_size) {
+        ssize_t n = read(fd, data + len, (size_t)st.st_size - len);
+
+        if (n < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+        if (n == 0)
+            break;
+        len += (size_t)n;
+    }
+    data[len] = '\0';
+    *ret = take_ptr(data);
+    *ret_len = len;
+    return 0;
+}

@@ -1,0 +1,417 @@
+/*
+ * Building a sandbox: the keeper's half (directories, cgroup, control socket, clone, id maps,
+ * detached mounts) and the child's half, which runs inside the new namespaces and ends by becoming
+ * init. The two meet once: the child waits until its ids are mapped, and gets the mounts with that
+ * word. After it the keeper only waits for the ready pipe.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/sched.h>
+#include <linux/securebits.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cove/init_fds.h"
+#include "cove/mem.h"
+#include "cove/weak.h"
+#include "sandbox/box/box_private.h"
+
+struct parts { /* what the child finds open, beside what the keeper has anyway */
+    struct cgroup_box cgroup;
+    struct cgroup_doors doors;
+    int files; /* up, work, ...: a directory, or the mount of a disk */
+    int listen;
+    int ready_read, ready_write;
+    int go_keeper, go_child; /* socket pair: "your ids are mapped, here are your mounts" */
+};
+
+#define NO_PARTS                                                                                   \
+    {                                                                                              \
+        { -1, -1, -1 }, { { -1, -1, -1 } }, -1, -1, -1, -1, -1, -1                                 \
+    }
+
+static void parts_close(struct parts *p)
+{
+    cgroup_box_close(&p->cgroup);
+    cgroup_close_v1(&p->doors);
+    p->files = cove_close(p->files);
+    p->listen = cove_close(p->listen);
+    p->ready_read = cove_close(p->ready_read);
+    p->ready_write = cove_close(p->ready_write);
+    p->go_keeper = cove_close(p->go_keeper);
+    p->go_child = cove_close(p->go_child);
+}
+
+/* ------------------------------------------------------------------ the child's half: a recipe */
+
+enum { GO_MOUNTS_MAX = 4 };
+
+static int wait_for_go(int sock, struct box_mounts *ret, struct cove_err *e)
+{
+    static const struct msg_rule go[] = { { MSG_DONE, 0, 0, 3, GO_MOUNTS_MAX }, { 0 } };
+    char buf[64];
+    struct msg m;
+
+    if (msg_recv(sock, buf, sizeof(buf), go, 0, &m, e) != 1)
+        return cove_fail(e, COVE_INTERNAL, "the keeper went away");
+    *ret = (struct box_mounts){
+        .files = m.fds[0],
+        .root = m.fds[1],
+        .dev = m.fds[2],
+        .usr = m.fd_count == 4 ? m.fds[3] : -1,
+    };
+    return 0;
+}
+
+/* From here on we are root of the namespace and nobody on the host. */
+static int setup_identity(struct cove_err *e)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "becoming the sandbox's root");
+    return 0;
+}
+
+enum { BOOT_EARLIER_S = 10 };
+
+/*
+ * A time namespace whose boot was just now, so that /proc/uptime, sysinfo(2) and ages in ps are the
+ * sandbox's. It takes effect with our execve. Its offsets are written through /proc, where a
+ * process that has changed its user id belongs to the host's root unless it lets itself be dumped;
+ * nobody else is in here yet who could make use of that. Where the kernel has no such namespaces
+ * the machine's uptime is seen.
+ */
+static int setup_clock(void)
+{
+    struct timespec now;
+    char text[64];
+
+    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || unshare(CLONE_NEWTIME) < 0)
+        return 0;
+    /* A little before our own beginning, which must not be before the boot. */
+    snprintf(text, sizeof(text), "boottime -%lld 0", (long long)now.tv_sec - BOOT_EARLIER_S);
+    prctl(PR_SET_DUMPABLE, 1);
+    write_file_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
+    prctl(PR_SET_DUMPABLE, 0);
+    return 0;
+}
+
+/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there.
+ */
+static int setup_cgroup_view(struct cove_err *e)
+{
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup namespace");
+    return 0;
+}
+
+static int setup_network(const struct build_args *args, struct cove_err *e)
+{
+    struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+    AUTO_CLOSE int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (weak("net"))
+        return 0;
+    if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "bringing up the loopback interface");
+    return net_enter(args->net, args->slot, e);
+}
+
+static int setup_hostname(struct cove_err *e)
+{
+    if (weak("uts"))
+        return 0;
+    if (sethostname("cove", 4) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "hostname");
+    return 0;
+}
+
+/* As many cpus as the quota is worth, the next sandbox on the next ones: nproc and thread pools
+ * then fit it. */
+static void setup_cpus(const struct build_args *args)
+{
+    cpu_set_t all, own;
+    int count, nth = 0;
+
+    if (args->cpus == 0 || sched_getaffinity(0, sizeof(all), &all) < 0)
+        return;
+    count = CPU_COUNT(&all);
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) &&
+            (uint32_t)((nth++ + count - (int)(args->slot * args->cpus % (uint32_t)count)) % count) <
+                args->cpus)
+            CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof(own), &own);
+}
+
+static void setup_signals(void)
+{
+    sigset_t none;
+
+    for (int sig = 1; sig < NSIG; sig++)
+        signal(sig, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Put the descriptors where init looks for them: first out of the way, then down, so that none is
+ * overwritten. */
+static int setup_fds(const struct parts *p, int init_exe, int *ret_exe, struct cove_err *e)
+{
+    const int from[] = { p->listen,        p->ready_write, p->cgroup.v2,
+                         p->cgroup.memory, p->cgroup.pids, init_exe };
+    int high[ARRAY_SIZE(from)];
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_SIZE(from); i++)
+        if ((high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 100)) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "descriptors for init");
+    for (int fd = 0; fd < 3; fd++)
+        if (null < 0 || dup2(null, fd) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "/dev/null");
+    for (int i = 0; i < INIT_FD_END - INIT_FD_LISTEN; i++)
+        if (dup2(high[i], INIT_FD_LISTEN + i) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "descriptors for init");
+    *ret_exe = high[ARRAY_SIZE(from) - 1];
+    return 0;
+}
+
+static int become_init(const struct parts *p, const struct build_args *args, struct cove_err *e)
+{
+    char title[64];
+    char *const argv[] = { title, NULL };
+    char *const env[] = { weak_environment(), NULL };
+    int exe = -1;
+
+    snprintf(title, sizeof(title), "cove: init %s", args->id);
+    if (setup_fds(p, args->init_exe, &exe, e) < 0)
+        return -1;
+    execveat(exe, "", argv, env, AT_EMPTY_PATH);
+    return cove_fail_errno(e, COVE_INTERNAL, "executing cove-init");
+}
+
+static void child(const struct parts *p, const struct build_args *args)
+{
+    struct box_mounts mounts = { -1, -1, -1, -1 };
+    struct cove_err e = { 0 };
+    ssize_t n;
+
+    close(p->go_keeper); /* so that a dead keeper reads as one */
+    setsid();
+    umask(022);
+    setup_signals();
+    setup_cpus(args);
+    if (cgroup_enter_v1(&p->doors, &e) == 0 && wait_for_go(p->go_child, &mounts, &e) == 0 &&
+        setup_cgroup_view(&e) == 0 && setup_identity(&e) == 0 && setup_clock() == 0 &&
+        mounts_enter(&mounts, &e) == 0 && setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
+        become_init(p, args, &e); /* returns only when it failed */
+    n = write(p->ready_write, &e, sizeof(e));
+    (void)n;
+    _exit(1);
+}
+
+/* ------------------------------------------------------------------ the keeper's half */
+
+static int fail_dir(struct cove_err *e)
+{
+    return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
+}
+
+/* Its directory, or with a limit the disk in it. */
+static int make_files(const struct build_args *args, int *ret_fd, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = -1;
+
+    if (mkdirat(args->boxes_dir, args->id, 0755) < 0)
+        return fail_dir(e);
+    dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return fail_dir(e);
+    return disk_make(args->disk, &args->disk_size, dir, ret_fd, e);
+}
+
+/* Workers connect to it by path; inside the sandbox the path does not exist. */
+static int make_control_socket(const struct build_args *args, int *ret_fd, struct cove_err *e)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (sock < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "control socket");
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/boxes/%s", args->run_dir, args->id);
+    if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        chown(addr.sun_path, (uid_t)-1, args->worker_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
+        listen(sock, 1024) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "control socket %s", addr.sun_path);
+    *ret_fd = take_fd(&sock);
+    return 0;
+}
+
+static int make_channels(struct parts *p, struct cove_err *e)
+{
+    int ready[2], go[2];
+
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "pipe");
+    p->ready_read = ready[0];
+    p->ready_write = ready[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, go) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "socketpair");
+    p->go_keeper = go[0];
+    p->go_child = go[1];
+    return 0;
+}
+
+/*
+ * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also
+ * charges to whoever made the user namespace. Made by root, one sandbox could use up what all the
+ * others and the host's own root have. So for the length of one call we are the sandbox's own id,
+ * with all capabilities kept.
+ */
+static long clone_owned_by(uid_t owner, struct clone_args *clone)
+{
+    int bits = prctl(PR_GET_SECUREBITS), error;
+    long pid = -1;
+
+    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+        return -1;
+    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
+        pid = syscall(SYS_clone3, clone, sizeof(*clone));
+    if (pid == 0)
+        return 0;
+    error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
+        abort(); /* nothing that follows would be right */
+    errno = error;
+    return pid;
+}
+
+static uint64_t namespaces(void)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID;
+
+    flags |= weak("net") ? 0 : CLONE_NEWNET;
+    flags |= weak("ipc") ? 0 : CLONE_NEWIPC;
+    flags |= weak("uts") ? 0 : CLONE_NEWUTS;
+    return flags;
+}
+
+static int clone_child(const struct parts *p, const struct build_args *args, struct build *b,
+                       struct cove_err *e)
+{
+    struct clone_args clone = {
+        .flags = namespaces() | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .pidfd = (uint64_t)(uintptr_t)&b->pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = (uint64_t)p->cgroup.v2,
+    };
+    long pid = clone_owned_by(args->ids.base, &clone);
+
+    if (pid < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "creating namespaces");
+    if (pid == 0)
+        child(p, args);
+    b->pid = (pid_t)pid;
+    return 0;
+}
+
+static int open_userns(pid_t pid, int *ret, struct cove_err *e)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    *ret = open(path, O_RDONLY | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "user namespace") : 0;
+}
+
+static int send_go(int sock, const struct box_mounts *m, struct cove_err *e)
+{
+    int fds[GO_MOUNTS_MAX] = { m->files, m->root, m->dev, m->usr };
+
+    return msg_send(sock, MSG_DONE, 0, NULL, 0, NULL, 0, fds, m->usr >= 0 ? 4 : 3, 0, e);
+}
+
+/* The service may be spared when the host runs out of memory (OOMScoreAdjust=); a sandbox is not,
+ * and since root sets it, nothing inside can go below. */
+static void be_no_exception(pid_t pid)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    write_file_at(AT_FDCWD, path, "0", NULL);
+}
+
+static int equip_child(const struct parts *p, const struct build_args *args, pid_t pid,
+                       struct cove_err *e)
+{
+    struct box_mounts mounts = { -1, -1, -1, -1 };
+    AUTO_CLOSE int userns = -1;
+    int rc = -1;
+
+    be_no_exception(pid);
+    if (userns_write_maps(pid, &args->ids, e) == 0 &&
+        (weak("net") || net_attach(args->net, args->slot, pid, e) == 0) &&
+        open_userns(pid, &userns, e) == 0 &&
+        mounts_prepare(args->template, p->files, args->disk_size.bytes > 0, userns, &args->ids,
+                       &mounts, e) == 0)
+        rc = send_go(p->go_keeper, &mounts, e);
+    mounts_close(&mounts);
+    return rc;
+}
+
+/* On failure whatever was made so far stays for the caller's sweep, which knows the id. */
+int build_start(const struct build_args *args, struct build *ret, struct cove_err *e)
+{
+    struct parts p = NO_PARTS;
+    struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
+
+    if (make_files(args, &p.files, e) < 0 || disk_give_layers(p.files, args->ids.base, e) < 0 ||
+        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
+            0 ||
+        cgroup_open_v1(args->cgroups, args->id, &p.doors, e) < 0 ||
+        make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||
+        clone_child(&p, args, &b, e) < 0) {
+        parts_close(&p);
+        return -1;
+    }
+    if (equip_child(&p, args, b.pid, e) < 0) {
+        kill(b.pid, SIGKILL);
+        waitpid(b.pid, NULL, 0);
+        close(b.pidfd);
+        parts_close(&p);
+        return -1;
+    }
+    b.ready = take_fd(&p.ready_read);
+    parts_close(&p);
+    *ret = b;
+    return 0;
+}
+
+int build_finish(struct build *b, struct cove_err *e)
+{
+    struct cove_err remote;
+    ssize_t n = read(b->ready, &remote, sizeof(remote));
+
+    b->ready = cove_close(b->ready);
+    if (n == 0)
+        return 0;
+    if (n != (ssize_t)sizeof(remote))
+        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without a word");
+    cove_err_sanitize(&remote);
+    *e = remote;
+    return -1;
+}

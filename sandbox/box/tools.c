@@ -1,0 +1,140 @@
+/* Small things the keeper's files need from the system. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/box/box_private.h"
+
+int write_file_at(int dir, const char *name, const char *text, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+    size_t len = strlen(text);
+
+    if (fd < 0 || write(fd, text, len) != (ssize_t)len)
+        return cove_fail_errno(e, COVE_INTERNAL, "writing '%s' to %s", text, name);
+    return 0;
+}
+
+ssize_t read_file_at(int dir, const char *name, char *out, size_t size)
+{
+    AUTO_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+
+    out[0] = '\0';
+    if (fd < 0)
+        return -1;
+    while (len + 1 < size) {
+        ssize_t n = read(fd, out + len, size - 1 - len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        len += (size_t)n;
+    }
+    out[len] = '\0';
+    return (ssize_t)len;
+}
+
+/* Field 22 of /proc/PID/stat; the name in field 2 may hold blanks and brackets, so count from its
+ * end. */
+uint64_t process_start_time(pid_t pid)
+{
+    char path[32], text[1024], *at;
+    uint64_t ticks = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (read_file_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
+        return 0;
+    at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (at)
+        ticks = strtoull(at + 1, NULL, 10);
+    return ticks;
+}
+
+int resolve_user(const char *name, uid_t *ret_uid, gid_t *ret_gid, struct cove_err *e)
+{
+    struct passwd *pw;
+    uint64_t number;
+
+    if (text_parse_u64(name, &number, NULL) == 0 && number > 0 && number < UINT32_MAX) {
+        *ret_uid = (uid_t)number;
+        *ret_gid = (gid_t)number;
+        return 0;
+    }
+    pw = getpwnam(name);
+    if (!pw)
+        return cove_fail(e, COVE_INVALID, "worker_user: there is no user '%s'", name);
+    if (pw->pw_uid == 0)
+        return cove_fail(e, COVE_INVALID, "worker_user: workers do not run as root");
+    *ret_uid = pw->pw_uid;
+    *ret_gid = pw->pw_gid;
+    return 0;
+}
+
+int resolve_group(const char *name, gid_t *ret, struct cove_err *e)
+{
+    struct group *gr;
+    uint64_t number;
+
+    if (text_parse_u64(name, &number, NULL) == 0 && number < UINT32_MAX) {
+        *ret = (gid_t)number;
+        return 0;
+    }
+    gr = getgrnam(name);
+    if (!gr)
+        return cove_fail(e, COVE_INVALID, "socket_group: there is no group '%s'", name);
+    *ret = gr->gr_gid;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the name in ps */
+
+static char *title_area;
+static size_t title_size;
+
+/* argv's strings, and what of the environment lies right behind them, are ours to write over. */
+void title_init(int argc, char **argv)
+{
+    char *end;
+
+    if (argc < 1 || !argv[0])
+        return;
+    end = argv[0] + strlen(argv[0]) + 1;
+    for (int i = 1; i < argc; i++)
+        if (argv[i] == end)
+            end += strlen(argv[i]) + 1;
+    for (char **env = environ; env && *env; env++) {
+        char *moved;
+
+        if (*env != end)
+            break;
+        end += strlen(*env) + 1;
+        moved = strdup(*env); /* lives as long as the process */
+        if (moved)
+            *env = moved;
+    }
+    title_area = argv[0];
+    title_size = (size_t)(end - argv[0]);
+}
+
+void title_set(const char *title)
+{
+    prctl(PR_SET_NAME, title);
+    if (title_size < 2)
+        return;
+    memset(title_area, 0, title_size);
+    text_copy(title_area, title_size, title);
+}

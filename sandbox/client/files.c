@@ -1,0 +1,192 @@
+/* What can be asked of a sandbox's files and ports. See client.c. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "sandbox/client/client_private.h"
+
+/* ------------------------------------------------------------------ a directory */
+
+int box_list(struct box_conn *c, const char *user, const char *path, box_entry_fn each, void *arg,
+             struct cove_err *e)
+{
+    struct box_list ask = { 0 };
+    struct buf tail;
+    int rc = -1;
+
+    buf_init(&tail, 2 * MSG_PATH_MAX);
+    client_add_str(&tail, user);
+    client_add_str(&tail, path);
+    for (unsigned pages = 0; pages < CLIENT_PAGES_MAX; pages++) {
+        struct box_page page;
+        struct msg m;
+        const char *at, *end;
+        uint32_t i;
+
+        if (box_ask(c, BOX_LIST, &ask, sizeof(ask), &tail, NULL, 0, BOX_ENTRIES, &m, e) < 0)
+            break;
+        memcpy(&page, m.body, sizeof(page));
+        at = (const char *)m.body + sizeof(page);
+        end = (const char *)m.body + m.body_len;
+        for (i = 0; i < page.count; i++) {
+            struct box_stat st;
+            const char *name, *target;
+            size_t n = client_next_entry(at, end, &st, sizeof(st), &name, &target);
+
+            if (n == 0)
+                break;
+            if (each(arg, name, &st, target)) {
+                page.more = 0;
+                i = page.count;
+                break;
+            }
+            at += n;
+        }
+        if (i < page.count) {
+            rc = client_bad_page(e);
+            break;
+        }
+        if (!page.more) {
+            rc = 0;
+            break;
+        }
+        ask.from = page.next;
+    }
+    buf_done(&tail);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ files and ports */
+
+static int ask_file(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
+                    const char *user, const char *path, const char *to, int fd, uint32_t want,
+                    struct msg *ret, struct cove_err *e)
+{
+    struct buf tail;
+    int rc;
+
+    buf_init(&tail, 3 * MSG_PATH_MAX);
+    client_add_str(&tail, user);
+    client_add_str(&tail, path);
+    if (to)
+        client_add_str(&tail, to);
+    rc = box_ask(c, type, body, body_len, &tail, &fd, fd >= 0, want, ret, e);
+    buf_done(&tail);
+    return rc;
+}
+
+int box_file_open(struct box_conn *c, const char *user, const char *path, uint32_t open_flags,
+                  uint32_t mode, uint32_t flags, struct box_stat *ret_stat, int *ret_fd,
+                  struct cove_err *e)
+{
+    struct box_file body = { .flags = flags, .open_flags = open_flags, .mode = mode };
+    struct box_stat st;
+    struct msg m;
+
+    if (ask_file(c, BOX_OPEN, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+        return -1;
+    memcpy(&st, m.body, sizeof(st));
+    if (S_ISDIR(st.mode) && !(open_flags & O_DIRECTORY)) {
+        msg_close_fds(&m);
+        return cove_fail(e, COVE_INVALID, "'%.160s' is a directory", path);
+    }
+    if (client_take_fd(&m, open_flags & O_DIRECTORY ? S_IFDIR : S_IFREG, "a file", ret_fd, e) < 0)
+        return -1;
+    if (ret_stat)
+        *ret_stat = st;
+    return 0;
+}
+
+int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32_t flags,
+                  struct box_stat *ret, struct cove_err *e)
+{
+    struct box_file body = { .flags = flags };
+    struct msg m;
+
+    if (ask_file(c, BOX_STAT, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+        return -1;
+    memcpy(ret, m.body, sizeof(*ret));
+    msg_close_fds(&m);
+    return 0;
+}
+
+int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
+                       char ret_target[MSG_PATH_MAX], struct cove_err *e)
+{
+    struct box_file body = { .flags = FILE_NOFOLLOW };
+    struct msg m;
+    size_t len;
+
+    if (ask_file(c, BOX_STAT, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+        return -1;
+    msg_close_fds(&m);
+    memcpy(ret, m.body, sizeof(*ret));
+    len = strnlen((const char *)m.body + sizeof(*ret), m.body_len - sizeof(*ret));
+    if (len >= MSG_PATH_MAX)
+        return cove_fail(e, COVE_GONE, "the sandbox sent a link that is too long");
+    memcpy(ret_target, (const char *)m.body + sizeof(*ret), len);
+    ret_target[len] = '\0';
+    return 0;
+}
+
+int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
+                    const char *to, const struct box_file *args, struct cove_err *e)
+{
+    struct msg m;
+
+    if (ask_file(c, verb, args, sizeof(*args), user, path, to, -1, MSG_DONE, &m, e) < 0)
+        return -1;
+    msg_close_fds(&m);
+    return 0;
+}
+
+/* An inotify fd is an anonymous inode; its only sure mark is in /proc. */
+static bool is_inotify(int fd)
+{
+    char link[64], target[64];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, target, sizeof(target) - 1);
+    if (n < 0)
+        return false;
+    target[n] = '\0';
+    return strcmp(target, "anon_inode:inotify") == 0;
+}
+
+int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t mask, int inotify_fd,
+              int32_t *ret_wd, int *ret_inotify_fd, struct cove_err *e)
+{
+    struct box_watch body = { .mask = mask };
+    struct box_watched watched;
+    struct msg m;
+
+    if (ask_file(c, BOX_WATCH, &body, sizeof(body), user, path, NULL, inotify_fd, BOX_WATCHED, &m,
+                 e) < 0)
+        return -1;
+    memcpy(&watched, m.body, sizeof(watched));
+    if (inotify_fd < 0) {
+        if (m.fd_count != 1 || !is_inotify(m.fds[0])) {
+            msg_close_fds(&m);
+            return cove_fail(e, COVE_GONE, "the sandbox did not hand out a watch");
+        }
+        *ret_inotify_fd = take_fd(&m.fds[0]);
+        m.fd_count = 0;
+    }
+    msg_close_fds(&m);
+    *ret_wd = watched.wd;
+    return 0;
+}
+
+int box_port(struct box_conn *c, uint16_t port, int *ret_sock, struct cove_err *e)
+{
+    struct box_connect body = { .port = port };
+    struct msg m;
+
+    if (box_ask(c, BOX_CONNECT, &body, sizeof(body), NULL, NULL, 0, MSG_DONE, &m, e) < 0)
+        return -1;
+    return client_take_fd(&m, S_IFSOCK, "a socket", ret_sock, e);
+}

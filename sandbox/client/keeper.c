@@ -1,0 +1,191 @@
+/* What can be asked of the keeper and of the gate. See client.c. */
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/client/client_private.h"
+
+enum { KEEPER_ANSWER_MS = 30000, KEEPER_RETRY_MS = 5000, AUDIT_COMMAND_BYTES = 4096 };
+
+/* ------------------------------------------------------------------ the keeper */
+
+void keeper_link_done(struct keeper_link *k)
+{
+    k->sock = cove_close(k->sock);
+}
+
+static const struct msg_rule keeper_answers[] = {
+    { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+    { MSG_DONE, 0, 0, 0, 0 },
+    { KEEPER_BOX, sizeof(struct keeper_box), 0, 0, 0 },
+    { 0 },
+};
+
+static int keeper_try(struct keeper_link *k, uint32_t type, const void *body, size_t len,
+                      uint32_t want, void *ret, size_t ret_size, struct cove_err *e)
+{
+    char buf[1024];
+    struct msg m;
+    int rc;
+
+    if (k->sock < 0 && client_connect(k->run_dir, "keeper.sock", &k->sock, e) < 0)
+        return -1;
+    if (msg_send(k->sock, type, ++k->tag, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+        return -1;
+    if (!client_wait(k->sock, clock_boot_ms() + KEEPER_ANSWER_MS))
+        return cove_fail(e, COVE_BUSY, "the keeper does not answer");
+    rc = msg_recv(k->sock, buf, sizeof(buf), keeper_answers, 0, &m, e);
+    if (rc == 0)
+        return cove_fail(e, COVE_GONE, "the keeper closed the connection");
+    if (rc < 0)
+        return -1;
+    if (m.head.type == MSG_ERROR) {
+        client_raise(&m, e);
+        return 1; /* an answer all the same: the link is fine */
+    }
+    if (m.head.type != want || m.head.tag != k->tag)
+        return cove_fail(e, COVE_INTERNAL, "the keeper gave an answer of another kind");
+    if (ret)
+        memcpy(ret, m.body, ret_size);
+    return 0;
+}
+
+/*
+ * Ask, and while the keeper is being restarted ask again. All that a worker asks may be asked
+ * twice: a claim finds the box of the first time, a retirement finds none.
+ */
+static int keeper_ask(struct keeper_link *k, uint32_t type, const void *body, size_t len,
+                      uint32_t want, void *ret, size_t ret_size, struct cove_err *e)
+{
+    uint64_t until = clock_boot_ms() + KEEPER_RETRY_MS;
+    struct cove_err err = { 0 };
+
+    for (;;) {
+        int rc = keeper_try(k, type, body, len, want, ret, ret_size, &err);
+
+        if (rc == 0)
+            return 0;
+        if (rc < 0)
+            keeper_link_done(k);
+        if (rc > 0 || err.code != COVE_GONE || clock_boot_ms() >= until)
+            break;
+        poll(NULL, 0, 50);
+    }
+    if (err.code == COVE_GONE)
+        err.code = COVE_BUSY; /* "gone" is for sandboxes; the keeper comes back */
+    if (e)
+        *e = err;
+    return -1;
+}
+
+int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, struct keeper_box *ret,
+                 struct cove_err *e)
+{
+    struct keeper_box box;
+
+    if (keeper_ask(k, KEEPER_CLAIM, args, sizeof(*args), KEEPER_BOX, &box, sizeof(box), e) < 0)
+        return -1;
+    box.id[sizeof(box.id) - 1] = '\0';
+    *ret = box;
+    return 0;
+}
+
+int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struct cove_err *e)
+{
+    return keeper_ask(k, KEEPER_RETIRE, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
+int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e)
+{
+    return keeper_ask(k, KEEPER_EXTEND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
+int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e)
+{
+    return keeper_ask(k, KEEPER_NETWORK, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
+int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
+{
+    return keeper_ask(k, KEEPER_FREEZE, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
+int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
+{
+    return keeper_ask(k, KEEPER_THAW, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
+int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e)
+{
+    const char *const fields[] = { entry->event,   entry->dialect, entry->tenant, entry->key,
+                                   entry->project, entry->sandbox, entry->rule,   entry->form };
+    const char *command = entry->command ? entry->command : "";
+    struct buf tail;
+    int rc;
+
+    buf_init(&tail, 8192);
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+        client_add_str(&tail, fields[i]);
+    buf_add(&tail, command, strnlen(command, AUDIT_COMMAND_BYTES));
+    buf_add(&tail, "", 1);
+    rc = keeper_ask(k, KEEPER_AUDIT, tail.data, tail.len, MSG_DONE, NULL, 0, e);
+    buf_done(&tail);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the gate */
+
+static const struct msg_rule gate_answers[] = {
+    { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+    { MSG_DONE, 0, 0, 0, 0 },
+    { GATE_BOUND, sizeof(struct gate_bound), 0, 0, 0 },
+    { 0 },
+};
+
+/* One connection per question: they are rare. */
+static int gate_ask(const char *run_dir, uint32_t type, const void *body, size_t len, uint32_t want,
+                    void *ret, size_t ret_size, struct cove_err *e)
+{
+    AUTO_CLOSE int sock = -1;
+    char buf[1024];
+    struct msg m;
+    int rc;
+
+    if (client_connect(run_dir, "gate.sock", &sock, e) < 0 ||
+        msg_send(sock, type, 1, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+        return -1;
+    if (!client_wait(sock, clock_boot_ms() + BOX_ANSWER_MS))
+        return cove_fail(e, COVE_BUSY, "the gate does not answer");
+    rc = msg_recv(sock, buf, sizeof(buf), gate_answers, 0, &m, e);
+    if (rc == 0)
+        return cove_fail(e, COVE_BUSY, "the gate closed the connection");
+    if (rc < 0)
+        return -1;
+    if (m.head.type == MSG_ERROR)
+        return client_raise(&m, e);
+    if (m.head.type != want)
+        return cove_fail(e, COVE_INTERNAL, "the gate gave an answer of another kind");
+    if (ret)
+        memcpy(ret, m.body, ret_size);
+    return 0;
+}
+
+int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
+              struct cove_err *e)
+{
+    struct gate_bound bound;
+
+    if (gate_ask(run_dir, GATE_BIND, args, sizeof(*args), GATE_BOUND, &bound, sizeof(bound), e) < 0)
+        return -1;
+    *ret_proxy_port = bound.proxy_port;
+    return 0;
+}
+
+int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e)
+{
+    return gate_ask(run_dir, GATE_UNBIND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}

@@ -1,0 +1,6 @@
+# The caller's side: how workers, helpers and the operators' tool talk to the keeper, to inits and to the shared tables.
+noinst_LIBRARIES += libclient.a
+libclient_a_SOURCES = \
+	include/cove/client.h include/cove/state.h include/cove/ring.h include/cove/meters.h \
+	sandbox/client/client_private.h sandbox/client/client.c sandbox/client/keeper.c sandbox/client/procs.c \
+	sandbox/client/files.c sandbox/client/state.c sandbox/client/ring.c sandbox/client/meters.c

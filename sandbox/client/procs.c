@@ -1,0 +1,292 @@
+/* What can be asked of a sandbox's processes. See client.c. */
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/client/client_private.h"
+
+/* ------------------------------------------------------------------ processes */
+
+static void pack_spawn(const struct spawn_args *a, struct box_spawn *body, struct buf *tail)
+{
+    *body = (struct box_spawn){
+        .flags = a->flags,
+        .rows = a->rows,
+        .cols = a->cols,
+        .context = a->context,
+        .log_bytes = a->log_bytes,
+        .max_open_files = a->max_open_files,
+        .max_file_bytes = a->max_file_bytes,
+    };
+    client_add_str(tail, a->user ? a->user : "root");
+    client_add_str(tail, a->cwd);
+    client_add_str(tail, a->label);
+    for (; a->argv[body->argc]; body->argc++)
+        client_add_str(tail, a->argv[body->argc]);
+    for (; a->env && a->env[body->envc]; body->envc++)
+        client_add_str(tail, a->env[body->envc]);
+}
+
+static size_t pack_spawn_fds(const struct spawn_args *a, uint32_t *flags, int fds[4])
+{
+    const int given[] = { a->stdin_fd, a->stdout_fd, a->stderr_fd, a->filter_fd };
+    const uint32_t bits[] = { SPAWN_FD_STDIN, SPAWN_FD_STDOUT, SPAWN_FD_STDERR, SPAWN_FD_FILTER };
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
+        if (given[i] < 0)
+            continue;
+        fds[n++] = given[i];
+        *flags |= bits[i];
+    }
+    return n;
+}
+
+int box_spawn(struct box_conn *c, const struct spawn_args *args, struct box_spawned *ret,
+              int *ret_pty, struct cove_err *e)
+{
+    struct box_spawn body;
+    struct buf tail;
+    struct msg m;
+    int fds[4], rc;
+    size_t fd_count;
+
+    buf_init(&tail, MSG_MAX_BYTES - sizeof(struct msg_head) - sizeof(body));
+    pack_spawn(args, &body, &tail);
+    fd_count = pack_spawn_fds(args, &body.flags, fds);
+    rc = box_ask(c, BOX_SPAWN, &body, sizeof(body), &tail, fds, fd_count, BOX_SPAWNED, &m, e);
+    buf_done(&tail);
+    if (rc < 0)
+        return -1;
+    memcpy(ret, m.body, sizeof(*ret));
+    if (ret_pty)
+        *ret_pty = -1;
+    if (m.fd_count == 1 && ret_pty && isatty(m.fds[0]))
+        *ret_pty = take_fd(&m.fds[0]);
+    msg_close_fds(&m);
+    return 0;
+}
+
+int box_signal(struct box_conn *c, const struct box_signal *args, const char *label,
+               struct cove_err *e)
+{
+    struct buf tail;
+
+    buf_init(&tail, MSG_PATH_MAX);
+    client_add_str(&tail, label);
+    if (msg_send(c->sock, BOX_SIGNAL, ++c->tag, args, sizeof(*args), tail.data, tail.len, NULL, 0,
+                 MSG_NOSIGNAL, e) < 0) {
+        buf_done(&tail);
+        return -1;
+    }
+    buf_done(&tail);
+    return 0;
+}
+
+/* Cut to what is valid text: it goes into a reply. */
+static void copy_text(char *dst, size_t dst_size, const char *src, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && src[n] && n + 4 < dst_size) {
+        size_t seq = text_utf8_seq(src + n, len - n);
+
+        if (seq == 0)
+            break;
+        memcpy(dst + n, src + n, seq);
+        n += seq;
+    }
+    dst[n] = '\0';
+}
+
+static int fill_event(const struct msg *m, struct box_event *ret)
+{
+    const char *tail;
+
+    switch (m->head.type) {
+    case BOX_EXITED:
+        ret->kind = BOX_EVENT_EXITED;
+        memcpy(&ret->exited, m->body, sizeof(ret->exited));
+        end_sanitize(&ret->exited.end);
+        return 1;
+    case BOX_LOG_TICK:
+        ret->kind = BOX_EVENT_TICK;
+        memcpy(&ret->tick, m->body, sizeof(ret->tick));
+        return 1;
+    case BOX_EXEC_DENIED:
+        ret->kind = BOX_EVENT_DENIED;
+        tail = (const char *)m->body + sizeof(struct box_proc_ref);
+        copy_text(ret->text, sizeof(ret->text), tail, m->body_len - sizeof(struct box_proc_ref));
+        return 1;
+    }
+    return 0; /* the answer to a request that was only told */
+}
+
+int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, struct cove_err *e)
+{
+    uint64_t until = clock_boot_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
+
+    do { /* at least one look, and a flood of what is no event does not stop time */
+        struct msg m;
+
+        if (!client_wait(c->sock, until))
+            return 0;
+        if (box_receive(c, 0, &m, e) < 0)
+            return -1;
+        msg_close_fds(&m);
+        if (fill_event(&m, ret))
+            return 1;
+    } while (clock_boot_ms() < until);
+    return 0;
+}
+
+/* Told, not asked: nobody waits for this, and what is in the queue is read even after we hang up.
+ */
+int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e)
+{
+    return msg_send(c->sock, BOX_DRAIN, ++c->tag, NULL, 0, NULL, 0, fds, fd_count, MSG_DONTWAIT, e);
+}
+
+static int ask_proc(struct box_conn *c, uint32_t type, uint32_t proc, const char *label,
+                    uint32_t want, struct msg *ret, struct cove_err *e)
+{
+    struct box_proc_ref body = { .proc = proc };
+    struct buf tail;
+    int rc;
+
+    buf_init(&tail, MSG_PATH_MAX);
+    client_add_str(&tail, label);
+    rc = box_ask(c, type, &body, sizeof(body), &tail, NULL, 0, want, ret, e);
+    buf_done(&tail);
+    return rc;
+}
+
+int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e)
+{
+    struct box_proc_ref body = { .proc = proc };
+    struct buf tail;
+    int rc;
+
+    buf_init(&tail, MSG_PATH_MAX);
+    client_add_str(&tail, label);
+    rc = msg_send(c->sock, BOX_WAIT, ++c->tag, &body, sizeof(body), tail.data, tail.len, NULL, 0,
+                  MSG_NOSIGNAL, e);
+    buf_done(&tail);
+    return rc;
+}
+
+int box_forget(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e)
+{
+    struct msg m;
+
+    if (ask_proc(c, BOX_FORGET, proc, label, MSG_DONE, &m, e) < 0)
+        return -1;
+    msg_close_fds(&m);
+    return 0;
+}
+
+int box_stdin(struct box_conn *c, uint32_t proc, const char *label, bool close_it, int *ret_fd,
+              struct cove_err *e)
+{
+    struct box_stdin body = { .proc = proc, .close = close_it };
+    struct buf tail;
+    struct msg m;
+    struct stat st;
+    int rc;
+
+    buf_init(&tail, MSG_PATH_MAX);
+    client_add_str(&tail, label);
+    rc = box_ask(c, BOX_STDIN, &body, sizeof(body), &tail, NULL, 0, MSG_DONE, &m, e);
+    buf_done(&tail);
+    if (rc < 0)
+        return -1;
+    if (close_it) {
+        msg_close_fds(&m);
+        return 0;
+    }
+    if (m.fd_count == 1 && fstat(m.fds[0], &st) == 0 && S_ISCHR(st.st_mode) && isatty(m.fds[0])) {
+        *ret_fd = take_fd(&m.fds[0]);
+        return 0;
+    }
+    return client_take_fd(&m, S_IFIFO, "a pipe or terminal", ret_fd, e);
+}
+
+int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t rows, uint16_t cols,
+               struct cove_err *e)
+{
+    struct box_resize body = { .proc = proc, .rows = rows, .cols = cols };
+    struct buf tail;
+    int rc;
+
+    buf_init(&tail, MSG_PATH_MAX);
+    client_add_str(&tail, label);
+    rc = box_do(c, BOX_RESIZE, &body, sizeof(body), &tail, e);
+    buf_done(&tail);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the list */
+
+int box_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *e)
+{
+    struct box_procs ask = { 0 };
+
+    for (unsigned pages = 0; pages < CLIENT_PAGES_MAX; pages++) {
+        struct box_page page;
+        struct msg m;
+        const char *at, *end;
+
+        if (box_ask(c, BOX_PROCS, &ask, sizeof(ask), NULL, NULL, 0, BOX_PROC_LIST, &m, e) < 0)
+            return -1;
+        memcpy(&page, m.body, sizeof(page));
+        at = (const char *)m.body + sizeof(page);
+        end = (const char *)m.body + m.body_len;
+        for (uint32_t i = 0; i < page.count; i++) {
+            struct box_proc p;
+            const char *label, *command;
+            size_t n = client_next_entry(at, end, &p, sizeof(p), &label, &command);
+
+            if (n == 0)
+                return client_bad_page(e);
+            end_sanitize(&p.end);
+            if (each(arg, &p, label, command))
+                return 0;
+            at += n;
+        }
+        if (!page.more)
+            return 0;
+        if (page.next <= ask.after || page.next > UINT32_MAX)
+            return client_bad_page(e);
+        ask.after = (uint32_t)page.next;
+    }
+    return client_bad_page(e);
+}
+
+/* ------------------------------------------------------------------ log rings */
+
+int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log_opened *ret,
+            int *ret_ring_fd, struct cove_err *e)
+{
+    struct box_log_opened opened;
+    struct msg m;
+
+    if (ask_proc(c, BOX_LOG, proc, label, BOX_LOG_OPENED, &m, e) < 0)
+        return -1;
+    memcpy(&opened, m.body, sizeof(opened));
+    if (client_take_fd(&m, S_IFREG, "a log", ret_ring_fd, e) < 0)
+        return -1;
+    *ret = opened;
+    return 0;
+}
+
+int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, struct cove_err *e)
+{
+    struct box_log_arm body = { .proc = proc, .pos = pos };
+
+    return msg_send(c->sock, BOX_LOG_ARM, ++c->tag, &body, sizeof(body), NULL, 0, NULL, 0,
+                    MSG_NOSIGNAL, e);
+}

@@ -1,0 +1,485 @@
+/*
+ * The child's side of a spawn.
+ *
+ * It shares init's memory until execve (CLONE_VM | CLONE_VFORK), so a start costs no copy of page
+ * tables; init sleeps meanwhile. It must therefore change nothing in memory but job->err and its
+ * own stack, and call nothing that keeps state in libc. Its stack is a static one: there is only
+ * ever one such child at a time.
+ *
+ * With notifications the filter's listener has to reach init, over a socket, so that child is an
+ * ordinary copy, and its error comes back over the same socket.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "cove/weak.h"
+#include "sandbox/init/init_private.h"
+
+enum { STACK_BYTES = 64 * 1024, EXIT_NOT_STARTED = 127 };
+
+static struct rlimit files_at_start; /* what the keeper gave us, before we raised our own */
+
+/* --------------------------------------------------------------- in the child, step by step */
+
+/*
+ * When memory runs out, the kernel kills what is largest, and rings count as init's: make commands
+ * the better choice. Raising needs no privilege. A process may lower its own again, which can cost
+ * it its own sandbox only.
+ */
+static void prefer_as_oom_victim(void)
+{
+    AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : write(fd, "500", 3);
+
+    (void)n; /* without /proc there is nothing better to do */
+}
+
+static int set_limit(int which, uint64_t value, const char *name, struct cove_err *e)
+{
+    struct rlimit limit = { value, value };
+
+    if (setrlimit((__rlimit_resource_t)which, &limit) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "setting the limit of %s", name);
+    return 0;
+}
+
+/*
+ * 1, not 0: when the host pipes core dumps to a program, the kernel runs that program, as the
+ * host's root, for every limit but 1. No core file is as small as that either. Where our own limit
+ * is 0 already, it stays.
+ */
+static int no_core_dumps(struct cove_err *e)
+{
+    if (set_limit(RLIMIT_CORE, 1, "core files", NULL) == 0)
+        return 0;
+    return set_limit(RLIMIT_CORE, 0, "core files", e);
+}
+
+static int set_limits(const struct exec_job *job, struct cove_err *e)
+{
+    if (no_core_dumps(e) < 0)
+        return -1;
+    if (job->max_file_bytes && set_limit(RLIMIT_FSIZE, job->max_file_bytes, "file size", e) < 0)
+        return -1;
+    if (job->max_open_files)
+        return set_limit(RLIMIT_NOFILE, job->max_open_files, "open files", e);
+    setrlimit(RLIMIT_NOFILE, &files_at_start);
+    return 0;
+}
+
+static int set_stdio(const struct exec_job *job, struct cove_err *e)
+{
+    for (int fd = 0; fd < 3; fd++) {
+        int flags = job->stdio[fd] == fd ? fcntl(fd, F_SETFD, 0) : dup2(job->stdio[fd], fd);
+
+        if (flags < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "descriptor %d of a command", fd);
+    }
+    if (job->pty && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "taking the terminal");
+    syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+    return 0;
+}
+
+static enum cove_code code_of_cwd(void)
+{
+    return errno == EACCES ? COVE_FORBIDDEN : errno == ENOENT ? COVE_NOT_FOUND : COVE_INVALID;
+}
+
+/* Groups, then the directory with the user's own eyes, then the user; the capability that a filter
+ * needs stays. */
+static int set_identity(const struct exec_job *job, struct cove_err *e)
+{
+    const struct user *u = &job->user;
+
+    if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "becoming group %u", u->gid);
+    setfsuid(u->uid);
+    if (chdir(job->cwd) < 0 && !(job->cwd_is_home && chdir("/") == 0))
+        return cove_fail_errno(e, code_of_cwd(), "cwd '%s'", job->cwd);
+    if (prctl(PR_SET_KEEPCAPS, 1) < 0 || setresuid(u->uid, u->uid, u->uid) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "becoming user '%s'", u->name);
+    return 0;
+}
+
+/* Of what we may have, make these effective. */
+static int raise_caps(uint32_t wanted, struct cove_err *e)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct caps[2];
+
+    if (syscall(SYS_capget, &head, caps) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
+    caps[0].effective = caps[0].permitted & wanted;
+    caps[1].effective = 0;
+    if (syscall(SYS_capset, &head, caps) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "setting capabilities");
+    return 0;
+}
+
+/*
+ * Our own execve needs no verdict: the worker has checked this argv before it asked for the spawn,
+ * and no code of the sandbox runs yet. Two wake-ups are spared by letting it pass: a random number
+ * in the sixth argument, which execve does not have, is what tells it from all others. The number
+ * is gone with the memory that execve replaces, and nobody inside can read a filter.
+ */
+static uint64_t pass;
+
+static struct sock_fprog let_ours_pass(const struct sock_fprog *filter)
+{
+    static struct sock_filter code[BPF_MAXINSNS];
+    const uint32_t args5 = offsetof(struct seccomp_data, args[5]);
+    const struct sock_filter prefix[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 7),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, args5),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)pass, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, args5 + 4),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(pass >> 32), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+
+    if (filter->len > BPF_MAXINSNS - ARRAY_SIZE(prefix))
+        return *filter; /* then it is asked about like any other */
+    memcpy(code, prefix, sizeof(prefix));
+    memcpy(code + ARRAY_SIZE(prefix), filter->filter, filter->len * sizeof(*code));
+    return (struct sock_fprog){ (unsigned short)(filter->len + ARRAY_SIZE(prefix)), code };
+}
+
+static int exec_ours(const char *file, char **argv, char **env)
+{
+    return (int)syscall(SYS_execve, file, argv, env, 0L, 0L, pass);
+}
+
+static int send_listener(const struct exec_job *job, int listener, struct cove_err *e)
+{
+    return msg_send(job->notify_sock, MSG_DONE, 0, NULL, 0, NULL, 0, &listener, 1, 0, e);
+}
+
+/*
+ * Last before execve, so that the filter judges the command and not our set-up. CAP_SYS_ADMIN takes
+ * the place of no_new_privs, so that set-uid programs still work inside. For a user other than
+ * root, execve drops all of it.
+ */
+static int set_filter(const struct exec_job *job, struct cove_err *e)
+{
+    unsigned flags = SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    struct sock_fprog filter = job->filter;
+    long listener;
+
+    if (job->filter.len == 0 || weak("seccomp"))
+        return 0;
+    if (raise_caps(1U << CAP_SYS_ADMIN, e) < 0)
+        return -1;
+    if (job->notify_sock >= 0) {
+        flags |= SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        text_random(&pass, sizeof(pass));
+        filter = let_ours_pass(&job->filter);
+    }
+    listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter);
+    if (listener < 0)
+        return cove_fail_errno(e, COVE_INVALID, "installing the seccomp filter");
+    return job->notify_sock >= 0 ? send_listener(job, (int)listener, e) : 0;
+}
+
+static void set_signals(void)
+{
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* --------------------------------------------------------------- execve */
+
+static const struct {
+    int errnum;
+    enum cove_code code;
+} exec_codes[] = {
+    { ENOENT, COVE_NOT_FOUND }, { ENOTDIR, COVE_NOT_FOUND }, { EACCES, COVE_FORBIDDEN },
+    { EPERM, COVE_FORBIDDEN },  { E2BIG, COVE_TOO_LARGE },   { ENOMEM, COVE_LIMIT },
+    { EAGAIN, COVE_LIMIT },
+};
+
+static int fail_exec(const struct exec_job *job, int errnum, struct cove_err *e)
+{
+    enum cove_code code = COVE_INVALID;
+
+    for (size_t i = 0; i < ARRAY_SIZE(exec_codes); i++)
+        if (exec_codes[i].errnum == errnum)
+            code = exec_codes[i].code;
+    errno = errnum;
+    return cove_fail_errno(e, code, "command '%.100s'", job->argv[0]);
+}
+
+static const char *path_of(const struct exec_job *job)
+{
+    for (char **env = job->env; *env; env++)
+        if (strncmp(*env, "PATH=", 5) == 0)
+            return *env + 5;
+    return "";
+}
+
+/* As execvp() does it, without its memory: a match that may not be run is remembered, the search
+ * goes on. */
+static int exec_in_path(const struct exec_job *job, struct cove_err *e)
+{
+    int errnum = ENOENT;
+    char file[MSG_PATH_MAX];
+
+    for (const char *dir = path_of(job); *dir;) {
+        size_t len = strcspn(dir, ":");
+
+        if ((size_t)snprintf(file, sizeof(file), "%.*s/%s", (int)len, len ? dir : ".",
+                             job->argv[0]) < sizeof(file))
+            exec_ours(file, job->argv, job->env);
+        if (errno != ENOENT && errno != ENOTDIR)
+            errnum = errno;
+        if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            break;
+        dir += len + (dir[len] == ':');
+    }
+    return fail_exec(job, errnum, e);
+}
+
+static int exec_command(const struct exec_job *job, struct cove_err *e)
+{
+    if (!strchr(job->argv[0], '/'))
+        return exec_in_path(job, e);
+    exec_ours(job->argv[0], job->argv, job->env);
+    return fail_exec(job, errno, e);
+}
+
+static void begin(void)
+{
+    setsid();
+    umask(022);
+    prefer_as_oom_victim();
+}
+
+static int child(void *arg)
+{
+    struct exec_job *job = arg;
+    struct cove_err *e = &job->err;
+
+    begin();
+    if (set_limits(job, e) == 0 && set_stdio(job, e) == 0 && set_identity(job, e) == 0) {
+        set_signals();
+        if (set_filter(job, e) == 0)
+            exec_command(job, e);
+    }
+    if (job->notify_sock >= 0)
+        msg_send(job->notify_sock, MSG_ERROR, 0, e, sizeof(*e), NULL, 0, NULL, 0, 0, NULL);
+    return EXIT_NOT_STARTED;
+}
+
+/* --------------------------------------------------------------- clone3: libc has no wrapper for
+ * it */
+
+/* Runs child(job) on the stack in args and never returns there. */
+static long clone3_on_stack(struct clone_args *args, struct exec_job *job)
+{
+#if defined(__x86_64__)
+    register long ret __asm__("rax") = SYS_clone3;
+    register void *r8 __asm__("r8") = (void *)child;
+    register void *r9 __asm__("r9") = job;
+
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %%r9, %%rdi\n\t"
+                     "call *%%r8\n\t"
+                     "mov %%eax, %%edi\n\t"
+                     "mov %[exit], %%eax\n\t"
+                     "syscall\n\t"
+                     "1:"
+                     : "+r"(ret)
+                     : "D"(args), "S"(sizeof(*args)), "r"(r8), "r"(r9), [exit] "i"(SYS_exit_group)
+                     : "rcx", "r11", "memory", "cc");
+    return ret;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = SYS_clone3;
+    register long x0 __asm__("x0") = (long)args;
+    register long x1 __asm__("x1") = sizeof(*args);
+    register void *x2 __asm__("x2") = (void *)child;
+    register void *x3 __asm__("x3") = job;
+
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, x3\n\t"
+                     "blr x2\n\t"
+                     "mov x8, %[exit]\n\t"
+                     "svc #0\n\t"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), [exit] "i"(SYS_exit_group)
+                     : "memory", "cc");
+    return x0;
+#else
+#error "clone3_on_stack(): add this architecture's system call"
+#endif
+}
+
+static long clone3_copy(struct clone_args *args, struct exec_job *job)
+{
+    long pid = syscall(SYS_clone3, args, sizeof(*args));
+
+    if (pid == 0)
+        _exit(child(job));
+    return pid < 0 ? -errno : pid;
+}
+
+static int fail_clone(int errnum, struct cove_err *e)
+{
+    errno = errnum;
+    if (errnum == EAGAIN)
+        return cove_fail_errno(e, COVE_LIMIT, "no more processes in this sandbox");
+    return cove_fail_errno(e, errnum == ENOMEM ? COVE_LIMIT : COVE_INTERNAL, "starting a process");
+}
+
+/* --------------------------------------------------------------- the spare process */
+
+/* The job as init has packed it: strings and descriptors into place, in this process's own memory.
+ */
+static int unpack_job(const struct msg *m, struct exec_job *job)
+{
+    static char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
+    const struct spare_job *body = m->body;
+    const char *at = (const char *)(body + 1), *end = (const char *)m->body + m->body_len;
+    size_t next = 0;
+
+    if (body->argc > MAX_ARGS || body->envc > MAX_ENV + 15 || body->group_count > MAX_GROUPS)
+        return -1;
+    job->cwd = msg_next_str(&at, end);
+    for (uint32_t i = 0; i < body->argc; i++)
+        argv[i] = (char *)msg_next_str(&at, end);
+    for (uint32_t i = 0; i < body->envc; i++)
+        env[i] = (char *)msg_next_str(&at, end);
+    job->argv = argv;
+    job->env = env;
+    job->cwd_is_home = body->cwd_is_home;
+    job->pty = body->pty;
+    job->max_open_files = body->max_open_files;
+    job->max_file_bytes = body->max_file_bytes;
+    job->user.uid = body->uid;
+    job->user.gid = body->gid;
+    job->user.group_count = body->group_count;
+    memcpy(job->user.groups, body->groups, sizeof(body->groups));
+    memcpy(job->user.name, body->user, sizeof(body->user));
+    for (int fd = 0; fd < 3; fd++)
+        job->stdio[fd] = body->stdio & (1U << fd) && next < m->fd_count ? m->fds[next++] : fd;
+    return 0;
+}
+
+/* Of all that init has open it keeps its socket only: a copy of somebody's pipe would keep that
+ * pipe open. */
+static int keep_only(int sock)
+{
+    int at = sock == 3 ? 3 : dup3(sock, 3, O_CLOEXEC);
+
+    syscall(SYS_close_range, 4U, ~0U, 0);
+    return at;
+}
+
+static void become_job(struct exec_job *job, int sock)
+{
+    static const struct msg_rule taken[] = {
+        { SPARE_JOB, sizeof(struct spare_job), MSG_MAX_BYTES, 0, 3 },
+        { 0 },
+    };
+    static _Alignas(8) char buf[MSG_MAX_BYTES];
+    struct cove_err *e = &job->err;
+    struct msg m;
+
+    if (msg_recv(sock, buf, sizeof(buf), taken, 0, &m, NULL) != 1 || unpack_job(&m, job) < 0)
+        return; /* not wanted any more */
+    if (set_limits(job, e) == 0 && set_stdio(job, e) == 0 && set_identity(job, e) == 0) {
+        set_signals();
+        exec_command(job, e);
+    }
+    msg_send(sock, MSG_ERROR, 0, e, sizeof(*e), NULL, 0, NULL, 0, 0, NULL);
+}
+
+static int spare(const struct sock_fprog *filter, bool notify, int sock)
+{
+    static struct exec_job job;
+
+    begin();
+    prctl(PR_SET_NAME, "cove-spare");
+    sock = keep_only(sock);
+    job.filter = *filter;
+    job.notify_sock = notify ? sock : -1;
+    if (sock >= 0 && set_filter(&job, &job.err) == 0 && raise_caps(~0U, &job.err) == 0)
+        become_job(&job, sock);
+    return EXIT_NOT_STARTED;
+}
+
+pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP,
+        .cgroup = (uint64_t)cgroup_fd,
+        .exit_signal = SIGCHLD,
+    };
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == 0)
+        _exit(spare(filter, notify, sock));
+    return (pid_t)pid;
+}
+
+void exec_setup(void)
+{
+    getrlimit(RLIMIT_NOFILE, &files_at_start);
+}
+
+pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e)
+{
+    static _Alignas(16) char stack[STACK_BYTES];
+    bool copy = job->notify_sock >= 0;
+    struct clone_args args = { .exit_signal = SIGCHLD };
+    long pid;
+
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup_fd;
+    }
+    if (!copy) {
+        args.flags |= CLONE_VM | CLONE_VFORK;
+        args.stack = (uint64_t)(uintptr_t)stack;
+        args.stack_size = sizeof(stack);
+    }
+    job->err.code = COVE_OK;
+    pid = copy ? clone3_copy(&args, job) : clone3_on_stack(&args, job);
+    if (pid < 0)
+        return fail_clone((int)-pid, e);
+    if (!copy && job->err.code != COVE_OK) {
+        waitpid((pid_t)pid, NULL, __WALL); /* it is past its end: this does not wait */
+        *e = job->err;
+        return -1;
+    }
+    return (pid_t)pid;
+}

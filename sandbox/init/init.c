@@ -1,0 +1,286 @@
+/*
+ * cove-init: PID 1 of one sandbox.
+ *
+ * privilege   root of the sandbox's user namespace, nobody outside; more capabilities than the
+ * commands it starts (they cannot ptrace it), fewer than a user namespace's root could have does
+ * spawn, signal, reap, log rings, open/list/stat/..., inotify, connect to a port never does
+ * anything outside its namespaces; wait for something that a client or a sandboxed process controls
+ *
+ * Theory of operation. The keeper leaves a few descriptors (init_fds.h) and execs us. Workers
+ * connect to the listening socket and speak the protocol of cove/msg.h: one packet, one request,
+ * one answer, with the result as a descriptor. One thread waits in epoll; each thing it waits for
+ * is a struct watch. All sends are MSG_DONTWAIT: a client that does not read is cut off. Jobs that
+ * take long (removing a tree) run in a forked helper.
+ *
+ * Why obeying is safe: whoever is connected may do all that this sandbox may do, and no handler
+ * reaches further than the sandbox's own namespaces. What handlers check is that one client's
+ * nonsense does not end the others.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "cove/weak.h"
+#include "sandbox/init/init_private.h"
+
+/* --------------------------------------------------------------- the protocol: all that a client
+ * can ask for */
+
+enum { PATH_TAIL = 64 + 1 + MSG_PATH_MAX, TWO_PATHS_TAIL = PATH_TAIL + MSG_PATH_MAX };
+
+static int on_ping(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    (void)in;
+    (void)e;
+    conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
+    return 0;
+}
+
+/* clang-format off */
+static const struct verb {
+    struct msg_rule rule; /* type, body, tail, fds */
+    verb_fn handle;
+} verbs[] = {
+    { { BOX_PING,        0,                              0,              0, 0 }, on_ping },
+    { { BOX_SPAWN,       sizeof(struct box_spawn),       MSG_MAX_BYTES,  0, 4 }, on_spawn },
+    { { BOX_SIGNAL,      sizeof(struct box_signal),      MAX_LABEL,      0, 0 }, on_signal },
+    { { BOX_WAIT,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_wait },
+    { { BOX_PROCS,       sizeof(struct box_procs),       0,              0, 0 }, on_procs },
+    { { BOX_FORGET,      sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_forget },
+    { { BOX_STDIN,       sizeof(struct box_stdin),       MAX_LABEL,      0, 0 }, on_stdin },
+    { { BOX_RESIZE,      sizeof(struct box_resize),      MAX_LABEL,      0, 0 }, on_resize },
+    { { BOX_LOG,         sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_log },
+    { { BOX_LOG_ARM,     sizeof(struct box_log_arm),     0,              0, 0 }, on_log_arm },
+    { { BOX_OPEN,        sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_open },
+    { { BOX_STAT,        sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_stat },
+    { { BOX_LIST,        sizeof(struct box_list),        PATH_TAIL,      0, 0 }, on_list },
+    { { BOX_MKDIR,       sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_mkdir },
+    { { BOX_RENAME,      sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0 }, on_rename },
+    { { BOX_REMOVE,      sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_remove },
+    { { BOX_CHMOD,       sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_chmod },
+    { { BOX_WATCH,       sizeof(struct box_watch),       PATH_TAIL,      0, 1 }, on_watch },
+    { { BOX_CONNECT,     sizeof(struct box_connect),     0,              0, 0 }, on_connect },
+    { { BOX_DRAIN,       0,                              0,              1, 2 }, on_drain },
+    { { BOX_JUDGE,       0,                              0,              0, 0 }, on_judge },
+    { { BOX_EXEC_ANSWER, sizeof(struct box_exec_answer), 1024,           0, 0 }, on_exec_answer },
+};
+/* clang-format on */
+
+static const struct verb *find_verb(uint32_t type)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+        if (verbs[i].rule.type == type)
+            return &verbs[i];
+    return NULL;
+}
+
+const struct msg_rule *init_rules(void)
+{
+    static struct msg_rule rules[ARRAY_SIZE(verbs) + 1];
+
+    if (rules[0].type == 0)
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+            rules[i] = verbs[i].rule;
+    return rules;
+}
+
+int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    return find_verb(m->head.type)
+        ->handle(in, c, m, e); /* msg_recv() took it, so it is in the table */
+}
+
+/* --------------------------------------------------------------- the loop */
+
+int watch_start(struct init *in, struct watch *w, int fd, uint32_t events,
+                void (*ready)(struct init *, struct watch *, uint32_t), struct cove_err *e)
+{
+    struct epoll_event ev = { .events = events, .data.ptr = w };
+
+    if (epoll_ctl(in->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "waiting for a descriptor");
+    w->fd = fd;
+    w->ready = ready;
+    return 0;
+}
+
+void watch_stop(struct init *in, struct watch *w)
+{
+    if (w->fd < 0)
+        return;
+    epoll_ctl(in->epoll, EPOLL_CTL_DEL, w->fd,
+              NULL); /* closing is not enough while a copy is open */
+    w->fd = cove_close(w->fd);
+}
+
+/* A coarse clock, which ticks only while something has a deadline; -1: nothing has. */
+static int64_t next_timeout_us(const struct init *in)
+{
+    if (in->spare.due_us) {
+        uint64_t now_us = clock_boot_us();
+
+        return now_us < in->spare.due_us ? (int64_t)(in->spare.due_us - now_us) : 0;
+    }
+    if (in->held_logs)
+        return 5000;
+    return in->ask_count || in->connect_count ? 50000 : -1;
+}
+
+static void expire(struct init *in)
+{
+    uint64_t now_ms = clock_boot_ms();
+
+    logs_expire(in, now_ms);
+    judge_expire(in, now_ms);
+    ports_expire(in, now_ms);
+    spare_expire(in);
+}
+
+static void run(struct init *in)
+{
+    for (;;) {
+        struct epoll_event ev;
+        int64_t timeout_us = next_timeout_us(in);
+        const struct timespec timeout = { .tv_sec = timeout_us / 1000000,
+                                          .tv_nsec = timeout_us % 1000000 * 1000 };
+        int n = epoll_pwait2(in->epoll, &ev, 1, timeout_us < 0 ? NULL : &timeout, NULL);
+
+        if (n == 1) {
+            struct watch *w = ev.data.ptr;
+
+            w->ready(in, w, ev.events);
+        }
+        if (timeout_us >= 0)
+            expire(in);
+    }
+}
+
+/* --------------------------------------------------------------- set-up */
+
+static int setup_descriptors(struct init *in, struct cove_err *e)
+{
+    struct rlimit files;
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null_fd < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "opening /dev/null");
+    for (int fd = 0; fd < 3; fd++)
+        dup2(null_fd, fd);
+    for (int fd = INIT_FD_LISTEN; fd < INIT_FD_END; fd++)
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "descriptor %d of init_fds.h", fd);
+    close_range(INIT_FD_END, ~0U, 0);
+    in->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    exec_setup();
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files); /* children get the old one back, or what they ask for */
+    }
+    return 0;
+}
+
+/* Nothing is handled and everything is blocked: commands then start with defaults and an empty
+ * mask. */
+static int setup_signals(struct init *in, struct cove_err *e)
+{
+    static const unsigned long
+        as_default[8]; /* the kernel's own structure, all of it zero: SIG_DFL */
+    sigset_t all, child;
+    int fd;
+
+    for (int s = 1; s <= SIGRTMAX; s++)
+        syscall(SYS_rt_sigaction, s, as_default, NULL,
+                8); /* libc's refuses two of them, which may come to us ignored */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "signalfd");
+    return watch_start(in, &in->signals, fd, EPOLLIN, proc_reap, e);
+}
+
+#define CAP(c) (1ULL << CAP_##c)
+static const uint64_t command_caps = CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(FSETID) |
+                                     CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETPCAP) |
+                                     CAP(SETFCAP) | CAP(NET_BIND_SERVICE) | CAP(SYS_CHROOT);
+/* On top: to install seccomp filters without no_new_privs, to read argv for a verdict, to raise
+ * limits. */
+static const uint64_t own_caps = CAP(SYS_ADMIN) | CAP(SYS_PTRACE) | CAP(SYS_RESOURCE);
+
+static int setup_privileges(struct cove_err *e)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct caps[2];
+    uint64_t keep = command_caps | own_caps;
+
+    if (weak("caps"))
+        return 0;
+    if (prctl(PR_SET_DUMPABLE, 0) < 0 || syscall(SYS_capget, &head, caps) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
+    /* The bounding set counts at execve, which we never do: set once, it is every command's. */
+    for (int cap = 0; cap < 64; cap++)
+        if (!(command_caps & (1ULL << cap)) && prctl(PR_CAPBSET_READ, cap) == 1 &&
+            prctl(PR_CAPBSET_DROP, cap) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "dropping capability %d", cap);
+    for (int i = 0; i < 2; i++) {
+        caps[i].permitted &= (uint32_t)(keep >> (32 * i));
+        caps[i].effective = caps[i].permitted;
+        caps[i].inheritable = 0;
+    }
+    if (syscall(SYS_capset, &head, caps) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "giving up capabilities");
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    prctl(PR_SET_CHILD_SUBREAPER,
+          1); /* PID 1 is that anyway; tests run us as an ordinary process */
+    prctl(PR_SET_NAME, "cove-init");
+    umask(0); /* modes in messages are meant as they are */
+    return 0;
+}
+
+static int setup(struct init *in, struct cove_err *e)
+{
+    if (setup_descriptors(in, e) < 0)
+        return -1;
+    in->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (in->epoll < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "epoll");
+    if (setup_signals(in, e) < 0 || landlock_setup(e) < 0 || setup_privileges(e) < 0)
+        return -1;
+    cgroup_setup(in);
+    meminfo_setup(in);
+    fcntl(INIT_FD_LISTEN, F_SETFL, O_NONBLOCK);
+    return watch_start(in, &in->listen, INIT_FD_LISTEN, EPOLLIN, conn_accept, e);
+}
+
+int main(void)
+{
+    static struct init in;
+    struct cove_err e = { 0 };
+
+    LIST_INIT(&in.conns);
+    TAILQ_INIT(&in.running);
+    TAILQ_INIT(&in.finished);
+    TAILQ_INIT(&in.asks);
+    in.spare.watch.fd = in.spare.listener = -1;
+    if (setup(&in, &e) < 0) {
+        ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
+
+        return n == (ssize_t)sizeof(e) ? 1 : 2;
+    }
+    close(INIT_FD_READY);
+    run(&in);
+}

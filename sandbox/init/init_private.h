@@ -1,0 +1,338 @@
+/* What the files of init share. Reading order: init.c, init_conn.c, init_proc.c, init_exec.c, then
+ * any. */
+#ifndef SANDBOX_INIT_PRIVATE_H
+#define SANDBOX_INIT_PRIVATE_H
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "cove/err.h"
+#include "cove/init_fds.h"
+#include "cove/mem.h"
+#include "cove/msg.h"
+#include "cove/ring.h"
+
+#if defined(__x86_64__)
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+/* Everything a client can make many of has a number here. */
+enum {
+    MAX_CONNS = 1024,
+    MAX_WANTS = 256,     /* of one connection: exits and ticks it waits for */
+    MAX_PROCS = 8192,    /* running and finished */
+    MAX_FINISHED = 1024, /* records of finished processes; the oldest goes first */
+    MAX_FINISHED_RING_BYTES = 64 << 20,
+    MAX_HELPERS = 16,  /* recursive removes at a time */
+    MAX_CONNECTS = 64, /* connects that wait for an answer */
+    MAX_DRAINS = 1024, /* pipes that are read for nobody */
+    MAX_ASKS = 4096,   /* execve calls that wait for a verdict */
+    MAX_GROUPS = 64,
+    MAX_ARGS = 8192,
+    MAX_ENV = 2048,
+    MAX_LABEL = 256,
+    COMMAND_SHOWN = 512, /* bytes of a command that BOX_PROCS tells */
+    PAGE_BYTES = 64 * 1024,
+};
+
+/* What a handler returns beside 0 and -1 (a cove_err for the client): this is no message of ours,
+ * cut it off. */
+enum { CUT_OFF = -2 };
+
+struct init;
+
+/* --- loop (init.c): one event at a time, so that none is ever about what the one before has freed
+ * --- */
+struct watch {
+    int fd; /* -1: not watched; owned by whoever embeds the watch */
+    void (*ready)(struct init *in, struct watch *w, uint32_t events);
+};
+
+int watch_start(struct init *in, struct watch *w, int fd, uint32_t events,
+                void (*ready)(struct init *, struct watch *, uint32_t), struct cove_err *e);
+void watch_stop(struct init *in, struct watch *w); /* and close */
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+/* --- connections (init_conn.c) --- */
+enum want_kind { WANT_EXIT, WANT_TICK };
+
+struct want { /* a connection waits for something of a process */
+    TAILQ_ENTRY(want) by_conn, by_proc;
+    struct conn *conn;
+    struct proc *proc;
+    enum want_kind kind;
+    uint32_t tag;
+    uint64_t pos; /* of a tick */
+    bool spawner; /* it started the process: denials go here too */
+};
+TAILQ_HEAD(want_list, want);
+
+struct conn {
+    LIST_ENTRY(conn) link;
+    struct watch watch;
+    struct want_list wants;
+    unsigned want_count;
+    bool cut; /* no more of this one: it goes at its next event */
+};
+
+void conn_accept(struct init *in, struct watch *w, uint32_t events);
+void conn_cut(struct conn *c);
+/* False when it could not be sent; the connection is then cut off. */
+bool conn_send(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len);
+bool conn_send_tail(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len,
+                    const void *tail, size_t tail_len);
+bool conn_send_fd(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len,
+                  int fd);
+void conn_send_error(struct conn *c, uint32_t tag, const struct cove_err *e);
+struct want *want_new(struct conn *c, struct proc *p, enum want_kind kind, uint32_t tag,
+                      struct cove_err *e);
+void want_free(struct want *w);
+/* The tail of a message as exactly `count` strings: 0, or CUT_OFF. */
+int tail_strings(const struct msg *m, size_t body_size, const char **ret, size_t count);
+
+typedef int (*verb_fn)(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+const struct msg_rule *init_rules(void);                                          /* init.c */
+int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* init.c */
+
+/* --- users (init_users.c) --- */
+struct user {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[MAX_GROUPS];
+    size_t group_count;
+    char name[64], home[256], shell[128];
+};
+
+int user_find(const char *name_or_number, struct user *ret, struct cove_err *e);
+/* An absolute path as it is, a relative one below the user's home. */
+int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], struct cove_err *e);
+/* Between these two, file access is checked as that user's; root keeps what root may. */
+int user_enter(const struct user *u, struct cove_err *e);
+void user_leave(void);
+
+/* --- processes (init_proc.c) --- */
+struct log;
+struct start;
+
+struct proc {
+    TAILQ_ENTRY(proc) link; /* in init.running or init.finished */
+    uint32_t number;
+    pid_t pid;
+    uint32_t flags;
+    uint32_t context; /* as it came with the spawn, for the judge */
+    bool running;
+    bool has_cgroup;
+    struct cove_end end;
+    char *label, *command;
+    struct want_list wants;
+    struct log *log; /* NULL: no ring */
+    int stdin_fd;    /* write end with SPAWN_STDIN, else -1 */
+    int pty;         /* master with SPAWN_PTY, else -1 */
+    uint32_t kill_cause;
+    int kill_signo;
+    uint64_t kill_limit;
+    uint64_t oom_before, pids_before; /* the counters when it started */
+    uint64_t cpu_us;                  /* of its tree, once it has ended */
+    uint64_t kept_bytes;              /* of its ring, as counted in finished_ring_bytes */
+    struct start *start;              /* with SPAWN_NOTIFY, until execve is through */
+};
+TAILQ_HEAD(proc_list, proc);
+
+struct proc *proc_by_number(struct init *in, uint32_t number);
+/* By number or, when that is 0, the newest with this label. */
+int proc_find(struct init *in, uint32_t number, const char *label, struct proc **ret,
+              struct cove_err *e);
+int proc_add(struct init *in, struct proc *p, struct cove_err *e);
+void proc_free(struct init *in, struct proc *p);
+void proc_drop_if_done(struct init *in, struct proc *p);
+void proc_kill_tree(struct init *in, struct proc *p);
+void proc_reap(struct init *in, struct watch *w, uint32_t events);
+void proc_ended(struct init *in, struct proc *p, int wait_status);
+int on_signal(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_wait(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+
+/* --- spawning (init_spawn.c), and what the child does (init_exec.c) --- */
+struct exec_job { /* all that the child needs, made ready by init: the child allocates nothing */
+    const char *cwd;
+    bool cwd_is_home; /* may be missing: then / */
+    char **argv, **env;
+    struct user user;
+    int stdio[3];
+    bool pty; /* stdio[0] becomes the controlling terminal */
+    uint64_t max_open_files, max_file_bytes;
+    struct sock_fprog filter; /* len 0: none */
+    int notify_sock;          /* the listener goes there, and then an error; -1: no notifications */
+    struct cove_err err; /* the child's, through shared memory or notify_sock; code 0: it runs */
+};
+
+int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+/* Start a child that installs the filter, sends its listener over sock (notify), and then waits
+ * there for a SPARE_JOB. */
+pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd);
+/* Start the child in that cgroup (-1: ours) and return its pid. Without notify_sock it has called
+ * execve by then. */
+pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e);
+void exec_setup(void); /* before init raises its own limits */
+
+/* --- a process made ahead (init_spare.c) --- */
+enum {
+    SPARE_JOB = 900
+}; /* between init and its own child: struct spare_job, tail: cwd, argv..., env...; fds: stdio */
+
+struct spare_job {
+    uint32_t uid, gid, group_count;
+    uint32_t argc, envc;
+    uint32_t stdio; /* bit n: a descriptor n comes along */
+    uint32_t cwd_is_home, pty;
+    uint64_t max_open_files, max_file_bytes;
+    gid_t groups[MAX_GROUPS];
+    char user[64];
+};
+
+struct spare {
+    struct watch watch;       /* our end of its socket */
+    pid_t pid;                /* 0: there is none */
+    uint32_t number;          /* of the process it will be: its cgroup has that name already */
+    int listener;             /* with notify, once it came */
+    uint64_t due_us;          /* when to make one; 0: not wanted */
+    struct sock_fprog filter; /* what was used last, from which file; len 0: nothing yet */
+    struct stat file;
+    bool notify;
+};
+
+void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
+                    bool notify);
+void spare_soon(struct init *in);  /* a command has started or ended: another may come */
+void spare_hurry(struct init *in); /* a client has gone: now is a good time */
+void spare_expire(struct init *in);
+bool spare_reaped(struct init *in, pid_t pid);
+void spare_drop(struct init *in);
+/* Before a process gets its number: one that would not be taken must not stand in its way. */
+void spare_drop_unless(struct init *in, const struct stat *file, bool notify);
+/* 0: it has become p; the answer to the client follows from *ret_sock, as with SPAWN_NOTIFY. -1:
+ * start in the ordinary way. */
+int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock);
+
+/* --- log rings (init_log.c) --- */
+int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e);
+int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
+                 struct cove_err *e);
+int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
+void log_drain(struct init *in, struct proc *p); /* all that was written up to now */
+bool log_is_open(const struct proc *p);          /* somebody may still write */
+uint64_t log_bytes(const struct proc *p);        /* memory it takes */
+void log_settle(struct proc *p);                 /* nobody writes to it any more */
+void log_tick(struct init *in, struct proc *p);  /* tell those who wait */
+void log_free(struct init *in, struct proc *p);
+void logs_expire(struct init *in, uint64_t now_ms);
+int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+
+/* --- cgroups (init_cgroup.c) --- */
+void cgroup_setup(struct init *in);
+void cgroup_prepare(struct init *in);
+int cgroup_make(struct init *in, uint32_t number, int *ret_fd,
+                struct cove_err *e);                 /* -1: without */
+int cgroup_kill(struct init *in, uint32_t number);   /* 0, or -1 and errno */
+void cgroup_leave(struct init *in, uint32_t number); /* remove it, now or when it is empty */
+void cgroup_sweep(struct init *in);
+uint64_t cgroup_cpu_us(struct init *in, uint32_t number);
+uint64_t cgroup_oom_kills(const struct init *in);
+uint64_t cgroup_pids_refused(const struct init *in);
+uint64_t cgroup_memory_limit(const struct init *in);
+enum { MEMORY_LIMIT, MEMORY_USED, MEMORY_STAT, MEMORY_FILES };
+struct memory_now {
+    uint64_t limit, used, cache, shmem; /* bytes */
+};
+bool cgroup_memory_now(const struct init *in,
+                       struct memory_now *ret); /* false: no limit, or no cgroup */
+uint64_t cgroup_pids_limit(void);
+
+/* --- files (init_files.c, init_remove.c) and ports (init_ports.c) --- */
+int file_fail(struct cove_err *e, const char *path); /* errno as the client's error */
+int on_open(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_list(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_mkdir(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_rename(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_drain(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* init_drain.c */
+void helpers_conn_closed(struct init *in, struct conn *c);
+void ports_conn_closed(struct init *in, struct conn *c);
+void ports_expire(struct init *in, uint64_t now_ms);
+
+/* --- exec-time policy (init_judge.c) --- */
+int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
+                struct cove_err *e);
+int judge_listen(struct init *in, const struct proc *p, int *listener,
+                 struct cove_err *e); /* takes it */
+void judge_proc_ended(struct init *in, struct proc *p, int wait_status);
+void judge_conn_closed(struct init *in, struct conn *c);
+void judge_expire(struct init *in, uint64_t now_ms);
+int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+
+/* --- all of it --- */
+struct init {
+    int epoll;
+    int spare_fd; /* given up for a moment when descriptors run out, to turn a client away */
+    struct watch listen, signals;
+    LIST_HEAD(conn_list, conn) conns;
+    unsigned conn_count;
+
+    struct proc **procs; /* all, by number: numbers only grow, so adding keeps the order */
+    size_t proc_count, proc_room;
+    struct proc_list running, finished; /* finished: the oldest end first */
+    unsigned finished_count;
+    uint64_t finished_ring_bytes;
+    uint32_t last_number;
+
+    bool has_cgroup;
+    int next_cgroup_fd; /* made ahead for the process next_cgroup; -1: none */
+    uint32_t next_cgroup;
+    int oom_fd, pids_fd; /* the counters' files, -1: none */
+    int memory_fds[MEMORY_FILES];
+    int meminfo_fd;      /* what stands for /proc/meminfo, -1 if nothing does */
+    uint32_t *lingering; /* numbers of cgroups that were not empty yet */
+    size_t lingering_count, lingering_room, sweep_at;
+
+    unsigned held_logs; /* rings that hold back their ticks for a moment */
+    LIST_HEAD(helper_list, helper) helpers;
+    LIST_HEAD(connecting_list, connecting) connects;
+    unsigned helper_count, connect_count, drain_count;
+
+    struct spare spare;
+
+    struct conn *judge;
+    uint32_t judge_tag;
+    TAILQ_HEAD(ask_list, ask) asks;
+    LIST_HEAD(listener_list, listener) listeners;
+    LIST_HEAD(start_list, start) starts;
+    uint64_t last_ask;
+    unsigned ask_count, asks_sent;
+};
+
+/* --- /proc/meminfo (init_meminfo.c) --- */
+void meminfo_setup(struct init *in);
+void meminfo_refresh(struct init *in);
+
+/* --- landlock (init_landlock.c) --- */
+int landlock_setup(struct cove_err *e);
+
+#endif

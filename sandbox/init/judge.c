@@ -1,0 +1,521 @@
+/*
+ * Exec-time policy: a command started with SPAWN_NOTIFY, and all that it starts, stops at each
+ * execve until the judge (a connection that sent BOX_JUDGE) has answered. Every such spawn has a
+ * seccomp listener of its own, so which tree an execve belongs to is known and cannot be forged. No
+ * judge within JUDGE_MS, or no answer within ANSWER_MS: EPERM.
+ *
+ * This is a guardrail: the memory that argv was read from can be changed by another thread between
+ * the verdict and the kernel's own look at it.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "sandbox/init/init_private.h"
+
+enum {
+    JUDGE_MS = 2000,
+    ANSWER_MS = 5000,
+    ARGV_BYTES_MAX = 2 * 1024 * 1024, /* what the kernel takes under the usual limit of the stack */
+    INLINE_BYTES = 8 * 1024, /* longer ones go as a file: the socket's buffer is not large */
+    ASKS_IN_FLIGHT = 32,     /* which it must hold; the others wait here */
+    PAGE = 4096,
+};
+
+struct listener {
+    LIST_ENTRY(listener) link;
+    struct watch watch;
+    uint32_t proc, context;
+};
+
+struct ask { /* one execve that waits */
+    TAILQ_ENTRY(ask) link;
+    uint64_t number;
+    uint64_t notif_id;
+    struct listener *listener;
+    uint32_t pid;
+    uint64_t file, argv; /* addresses in that process */
+    uint64_t deadline_ms;
+    bool sent;
+};
+
+struct start { /* a spawn whose first execve has not returned yet: the answer to the client waits
+                  for it */
+    LIST_ENTRY(start) link;
+    struct watch watch;
+    struct conn *conn; /* NULL: it has gone */
+    uint32_t tag;
+    struct proc *proc;
+};
+
+/* --------------------------------------------------------------- reading a stopped process */
+
+struct words { /* strings one after the other, as they go into the message */
+    char *bytes;
+    size_t len, cap;
+    uint32_t count;
+    bool truncated;
+};
+
+struct view { /* the page of another process that was read last: its strings are neighbours */
+    pid_t pid;
+    uint64_t base; /* 0: none */
+    char page[PAGE];
+};
+
+/* What stands at `at`, up to the end of its page; behind that nothing may be mapped. */
+static const char *view_at(struct view *v, uint64_t at, size_t *ret_len)
+{
+    uint64_t base = at - at % PAGE;
+    struct iovec local = { v->page, PAGE }, remote = { (void *)(uintptr_t)base, PAGE };
+
+    if (base != v->base || base == 0) {
+        v->base = 0;
+        if (process_vm_readv(v->pid, &local, 1, &remote, 1, 0) != PAGE)
+            return NULL;
+        v->base = base;
+    }
+    *ret_len = PAGE - at % PAGE;
+    return v->page + at % PAGE;
+}
+
+static bool words_add(struct words *w, const char *bytes, size_t len)
+{
+    if (w->len + len > w->cap) {
+        size_t cap = w->cap ? w->cap : INLINE_BYTES;
+        char *more;
+
+        while (cap < w->len + len)
+            cap *= 2;
+        more = cap <= 2 * (size_t)ARGV_BYTES_MAX ? realloc(w->bytes, cap) : NULL;
+        if (!more)
+            return false;
+        w->bytes = more;
+        w->cap = cap;
+    }
+    memcpy(w->bytes + w->len, bytes, len);
+    w->len += len;
+    return true;
+}
+
+static bool add_word(struct words *w, struct view *v, uint64_t at)
+{
+    while (w->len < ARGV_BYTES_MAX) {
+        size_t len;
+        const char *s = view_at(v, at, &len), *nul = s ? memchr(s, '\0', len) : NULL;
+
+        if (!s || !words_add(w, s, nul ? (size_t)(nul + 1 - s) : len))
+            return false;
+        if (nul) {
+            w->count++;
+            return true;
+        }
+        at += len;
+    }
+    return false;
+}
+
+static bool read_pointer(struct view *v, uint64_t at, uint64_t *ret)
+{
+    char *out = (char *)ret;
+
+    for (size_t done = 0, len; done < sizeof(*ret); done += len) { /* it may lie across two pages */
+        const char *s = view_at(v, at + done, &len);
+
+        if (!s)
+            return false;
+        len = len < sizeof(*ret) - done ? len : sizeof(*ret) - done;
+        memcpy(out + done, s, len);
+    }
+    return true;
+}
+
+/* The file first, then argv: argv[0] is whatever the caller likes to call it. */
+static void read_words(struct words *w, const struct ask *a)
+{
+    struct view pointers = { .pid = (pid_t)a->pid }, strings = { .pid = (pid_t)a->pid };
+    uint64_t argv = a->argv, word;
+
+    w->truncated = !add_word(w, &strings, a->file);
+    for (; argv && !w->truncated; argv += sizeof(word)) {
+        if (!read_pointer(&pointers, argv, &word))
+            w->truncated = true;
+        else if (word == 0)
+            break;
+        else
+            w->truncated = !add_word(w, &strings, word);
+    }
+}
+
+/* --------------------------------------------------------------- asks */
+
+static void answer_kernel(int listener_fd, uint64_t notif_id, bool allow)
+{
+    struct seccomp_notif_resp resp = { .id = notif_id };
+
+    if (allow)
+        resp.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    else
+        resp.error = -EPERM;
+    ioctl(listener_fd, SECCOMP_IOCTL_NOTIF_SEND, &resp); /* ENOENT: it was killed meanwhile */
+}
+
+static void ask_free(struct init *in, struct ask *a)
+{
+    TAILQ_REMOVE(&in->asks, a, link);
+    in->ask_count--;
+    in->asks_sent -= a->sent;
+    free(a);
+}
+
+static void tell_spawner(struct proc *p, const char *reason)
+{
+    struct box_proc_ref ref = { .proc = p->number };
+    struct want *w;
+
+    for (w = TAILQ_FIRST(&p->wants); w; w = TAILQ_NEXT(w, by_proc))
+        if (w->spawner)
+            conn_send_tail(w->conn, BOX_EXEC_DENIED, w->tag, &ref, sizeof(ref), reason,
+                           strlen(reason) + 1);
+}
+
+static void refuse(struct init *in, const struct listener *l, uint64_t notif_id, const char *reason)
+{
+    struct proc *p = proc_by_number(in, l->proc);
+
+    answer_kernel(l->watch.fd, notif_id, false);
+    if (p) {
+        p->end.denied++;
+        tell_spawner(p, reason);
+    }
+}
+
+static void deny(struct init *in, struct ask *a, const char *reason)
+{
+    refuse(in, a->listener, a->notif_id, reason);
+    ask_free(in, a);
+}
+
+/*
+ * The words are read when they are sent and not when the execve stops: a judge that comes late, or
+ * again after the one before it was lost, sees them as they are then. Only the check of the id
+ * after reading makes them that process's.
+ */
+static bool send_words(struct init *in, const struct box_exec_ask *msg, const struct words *w)
+{
+    AUTO_CLOSE int fd = -1;
+
+    if (w->len <= INLINE_BYTES)
+        return conn_send_tail(in->judge, BOX_EXEC_ASK, in->judge_tag, msg, sizeof(*msg), w->bytes,
+                              w->len);
+    fd = memfd_create("argv", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, w->bytes, w->len) != (ssize_t)w->len)
+        return false;
+    return conn_send_fd(in->judge, BOX_EXEC_ASK, in->judge_tag, msg, sizeof(*msg), fd);
+}
+
+static void send_ask(struct init *in, struct ask *a)
+{
+    struct words words = { 0 };
+    struct box_exec_ask msg = {
+        .ask = a->number, .proc = a->listener->proc, .pid = a->pid, .context = a->listener->context
+    };
+
+    read_words(&words, a);
+    if (ioctl(a->listener->watch.fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &a->notif_id) < 0) {
+        free(words.bytes);
+        ask_free(in, a);
+        return;
+    }
+    msg.argc = words.count;
+    msg.truncated = words.truncated;
+    a->sent = send_words(in, &msg, &words);
+    in->asks_sent += a->sent;
+    a->deadline_ms = clock_boot_ms() + (a->sent ? ANSWER_MS : JUDGE_MS);
+    free(words.bytes);
+}
+
+/* As many as may be under way. A storm of execves waits here, and in the kernel, in its order. */
+static void send_waiting(struct init *in)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks), *next;
+
+    for (; a && in->judge && !in->judge->cut && in->asks_sent < ASKS_IN_FLIGHT; a = next) {
+        next = TAILQ_NEXT(a, link);
+        if (!a->sent)
+            send_ask(in, a);
+    }
+}
+
+static void new_ask(struct init *in, struct listener *l, const struct seccomp_notif *req)
+{
+    bool is_at = req->data.nr == SYS_execveat;
+    struct ask *a = NULL;
+
+    if (req->data.arch != NATIVE_ARCH) { /* its argv has pointers of another size */
+        refuse(in, l, req->id,
+               "cove: refused by policy (limit): a 32-bit program may not start others here");
+        return;
+    }
+    if (in->ask_count < MAX_ASKS)
+        a = calloc(1, sizeof(*a));
+    if (!a) {
+        refuse(in, l, req->id, "cove: refused by policy (limit): too many execve calls at once");
+        return;
+    }
+    *a = (struct ask){ .number = ++in->last_ask,
+                       .notif_id = req->id,
+                       .listener = l,
+                       .pid = req->pid,
+                       .file = req->data.args[is_at ? 1 : 0],
+                       .argv = req->data.args[is_at ? 2 : 1],
+                       .deadline_ms = clock_boot_ms() + JUDGE_MS };
+    if (in->judge)
+        a->deadline_ms += ANSWER_MS; /* there is one, and it may be busy */
+    TAILQ_INSERT_TAIL(&in->asks, a, link);
+    in->ask_count++;
+    send_waiting(in);
+}
+
+/* --------------------------------------------------------------- listeners */
+
+static void listener_free(struct init *in, struct listener *l)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks);
+
+    while (a) {
+        struct ask *next = TAILQ_NEXT(a, link);
+
+        if (a->listener == l)
+            ask_free(in, a);
+        a = next;
+    }
+    watch_stop(in, &l->watch);
+    LIST_REMOVE(l, link);
+    free(l);
+}
+
+static void listener_ready(struct init *in, struct watch *w, uint32_t events)
+{
+    struct listener *l = container_of(w, struct listener, watch);
+    union { /* room for a kernel whose structure has grown: it writes as much as it has */
+        struct seccomp_notif req;
+        char space[512];
+    } u = { .space = { 0 } };
+
+    if (!(events & EPOLLIN)) { /* hung up: the last process with this filter has ended */
+        listener_free(in, l);
+        return;
+    }
+    if (ioctl(w->fd, SECCOMP_IOCTL_NOTIF_RECV, &u.req) < 0)
+        return; /* ENOENT: killed before we came */
+    if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
+        new_ask(in, l, &u.req);
+    else
+        answer_kernel(w->fd, u.req.id,
+                      false); /* a filter that asks about anything else is not ours */
+}
+
+int judge_listen(struct init *in, const struct proc *p, int *fd, struct cove_err *e)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+
+    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, e) < 0) {
+        if (!l)
+            cove_fail(e, COVE_LIMIT, "out of memory");
+        free(l);
+        return -1; /* the caller closes the fd, and every execve fails with ENOSYS */
+    }
+    take_fd(fd);
+    l->proc = p->number;
+    l->context = p->context;
+    LIST_INSERT_HEAD(&in->listeners, l, link);
+    return 0;
+}
+
+/* --------------------------------------------------------------- the start of such a process */
+
+static const struct msg_rule start_rules[] = {
+    { MSG_DONE, 0, 0, 1, 1 }, /* the listener */
+    { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+    { 0 },
+};
+
+static void start_free(struct init *in, struct start *s)
+{
+    s->proc->start = NULL;
+    watch_stop(in, &s->watch);
+    LIST_REMOVE(s, link);
+    free(s);
+}
+
+static void start_failed(struct init *in, struct start *s, struct cove_err *e)
+{
+    struct proc *p = s->proc;
+
+    if (p->end.denied && e->errnum == EPERM)
+        cove_fail(e, COVE_FORBIDDEN, "command '%.100s' was refused by the policy", p->command);
+    if (s->conn)
+        conn_send_error(s->conn, s->tag, e);
+    start_free(in, s);
+    if (p->has_cgroup)
+        cgroup_leave(in, p->number);
+    proc_free(in, p); /* its zombie is reaped as nobody's */
+}
+
+static void start_succeeded(struct init *in, struct start *s)
+{
+    struct box_spawned msg = { .proc = s->proc->number, .pid = (uint32_t)s->proc->pid };
+
+    if (s->conn && s->proc->pty >= 0 && !s->proc->log)
+        conn_send_fd(s->conn, BOX_SPAWNED, s->tag, &msg, sizeof(msg), s->proc->pty);
+    else if (s->conn)
+        conn_send(s->conn, BOX_SPAWNED, s->tag, &msg, sizeof(msg));
+    start_free(in, s);
+}
+
+static void start_ready(struct init *in, struct watch *w, uint32_t events)
+{
+    struct start *s = container_of(w, struct start, watch);
+    _Alignas(8) char buf[sizeof(struct msg_head) + sizeof(struct cove_err)];
+    struct cove_err e;
+    struct msg m;
+    int n = msg_recv(w->fd, buf, sizeof(buf), start_rules, MSG_DONTWAIT, &m, &e);
+
+    (void)events;
+    if (n == 0) {
+        start_succeeded(in, s); /* closed by execve */
+    } else if (n > 0 && m.head.type == MSG_DONE) {
+        judge_listen(in, s->proc, &m.fds[0], &e);
+        msg_close_fds(&m);
+    } else if (n > 0) {
+        memcpy(&e, m.body, sizeof(e));
+        start_failed(in, s, &e);
+    } else if (e.code != COVE_BUSY) {
+        start_failed(in, s, &e);
+    }
+}
+
+int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
+                struct cove_err *e)
+{
+    struct start *s = calloc(1, sizeof(*s));
+
+    if (!s || watch_start(in, &s->watch, sock, EPOLLIN, start_ready, e) < 0) {
+        if (!s)
+            cove_fail(e, COVE_LIMIT, "out of memory");
+        free(s);
+        cove_close(sock);
+        return -1;
+    }
+    s->conn = c;
+    s->tag = tag;
+    s->proc = p;
+    p->start = s;
+    LIST_INSERT_HEAD(&in->starts, s, link);
+    return 0;
+}
+
+/*
+ * It ended before we saw its socket close: by its own error, or killed, or very quickly. All that
+ * the socket can still hold is a listener, an error and the end, so three looks are enough.
+ */
+void judge_proc_ended(struct init *in, struct proc *p, int wait_status)
+{
+    uint32_t number = p->number;
+
+    for (int i = 0; i < 3 && p && p->start; i++) {
+        start_ready(in, &p->start->watch, EPOLLIN);
+        p = proc_by_number(in, number);
+    }
+    if (p && p->start)
+        start_succeeded(in, p->start);
+    if (p)
+        proc_ended(in, p, wait_status);
+}
+
+/* --------------------------------------------------------------- the judge */
+
+void judge_conn_closed(struct init *in, struct conn *c)
+{
+    struct start *s;
+    struct ask *a;
+
+    for (s = LIST_FIRST(&in->starts); s; s = LIST_NEXT(s, link))
+        if (s->conn == c)
+            s->conn = NULL;
+    if (in->judge != c)
+        return;
+    in->judge = NULL;
+    in->asks_sent = 0;
+    for (a = TAILQ_FIRST(&in->asks); a; a = TAILQ_NEXT(a, link)) {
+        a->sent = false; /* the next judge is asked again */
+        a->deadline_ms = clock_boot_ms() + JUDGE_MS;
+    }
+}
+
+void judge_expire(struct init *in, uint64_t now_ms)
+{
+    struct ask *a = TAILQ_FIRST(&in->asks);
+
+    while (a) {
+        struct ask *next = TAILQ_NEXT(a, link);
+
+        if (a->deadline_ms <= now_ms)
+            deny(in, a,
+                 a->sent ? "cove: refused: the policy did not answer in time"
+                         : "cove: refused: there is no policy to ask");
+        a = next;
+    }
+}
+
+/* Safe: only those who may run anything here at all are connected; the last one to come is asked.
+ */
+int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    (void)e;
+    if (in->judge && in->judge != c) {
+        conn_cut(in->judge); /* of a keeper before: it ends when nobody is left to ask it */
+        judge_conn_closed(in, in->judge);
+    }
+    in->judge = c;
+    in->judge_tag = m->head.tag;
+    conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
+    send_waiting(in);
+    return 0;
+}
+
+int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    const struct box_exec_answer *args = m->body;
+    const char *reason;
+    struct ask *a;
+
+    (void)e;
+    if (tail_strings(m, sizeof(*args), &reason, 1) < 0 || c != in->judge)
+        return CUT_OFF;
+    for (a = TAILQ_FIRST(&in->asks); a; a = TAILQ_NEXT(a, link))
+        if (a->number == args->ask && a->sent)
+            break;
+    if (!a)
+        return 0; /* it was killed, or took too long */
+    if (args->allow) {
+        answer_kernel(a->listener->watch.fd, a->notif_id, true);
+        ask_free(in, a);
+    } else {
+        deny(in, a, reason);
+    }
+    send_waiting(in);
+    return 0;
+}

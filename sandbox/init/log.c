@@ -1,0 +1,315 @@
+/*
+ * Log rings: what a process writes goes through a pipe (or its pty) into a memfd that readers get a
+ * descriptor of. The process is never slowed by readers: those who want to know of more arm one
+ * tick each, and while output comes by the hundred kilobytes the ticks of a ring are held back a
+ * few milliseconds, so that reading the pipe stays what we mostly do.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "sandbox/init/init_private.h"
+
+enum {
+    CHUNK = 64 * 1024,
+    PIPE_BYTES = 256 * 1024,
+    DRAIN_CHUNKS = 32,     /* more than a pipe can hold, so that what was there at the end is in */
+    HOT_BYTES = 64 * 1024, /* in HOLD_MS */
+    HOLD_MS = 10,
+};
+
+struct source { /* one pipe, or the pty */
+    struct watch watch;
+    struct proc *proc;
+    enum ring_stream stream;
+};
+
+struct log {
+    struct ring ring;
+    struct source sources[2];
+    size_t source_count;
+    uint64_t window_ms, window_pos; /* the ring's end a moment ago: tells how fast it grows */
+    bool held;                      /* so fast that ticks wait for the window's end */
+};
+
+int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
+{
+    struct log *log = calloc(1, sizeof(*log));
+
+    (void)in;
+    if (!log)
+        return cove_fail(e, COVE_LIMIT, "out of memory");
+    if (ring_create(bytes, &log->ring, e) < 0) {
+        free(log);
+        return -1;
+    }
+    p->log = log;
+    return 0;
+}
+
+/* --------------------------------------------------------------- telling those who wait */
+
+static void release(struct init *in, struct log *log)
+{
+    if (log->held)
+        in->held_logs--;
+    log->held = false;
+}
+
+static struct box_log_tick tick_now(const struct proc *p)
+{
+    return (struct box_log_tick){ .proc = p->number,
+                                  .running = p->running,
+                                  .end = ring_end(&p->log->ring) };
+}
+
+static bool is_due(const struct box_log_tick *tick, uint64_t pos)
+{
+    return tick->end > pos || !tick->running;
+}
+
+/* A tick may stay unsent while the process runs: its queue holds unread ones, and more output tries
+ * again. */
+static bool send_tick(struct conn *c, uint32_t tag, const struct box_log_tick *tick)
+{
+    struct cove_err e;
+
+    if (c->cut)
+        return true;
+    if (msg_send(c->watch.fd, BOX_LOG_TICK, tag, tick, sizeof(*tick), NULL, 0, NULL, 0,
+                 MSG_DONTWAIT, &e) == 0)
+        return true;
+    if (e.code == COVE_BUSY && tick->running)
+        return false;
+    conn_cut(c);
+    return true;
+}
+
+static void tick_all(struct init *in, struct proc *p)
+{
+    struct box_log_tick tick = tick_now(p);
+    struct want *w = TAILQ_FIRST(&p->wants);
+
+    release(in, p->log);
+    while (w) {
+        struct want *next = TAILQ_NEXT(w, by_proc);
+
+        if (w->kind == WANT_TICK && is_due(&tick, w->pos) && send_tick(w->conn, w->tag, &tick))
+            want_free(w);
+        w = next;
+    }
+}
+
+static void open_window(struct log *log, uint64_t now_ms)
+{
+    log->window_ms = now_ms;
+    log->window_pos = ring_end(&log->ring);
+}
+
+void log_tick(struct init *in, struct proc *p)
+{
+    struct log *log = p->log;
+    uint64_t now_ms = clock_boot_ms();
+
+    if (p->running && log->held)
+        return;
+    if (now_ms - log->window_ms >= HOLD_MS)
+        open_window(log, now_ms);
+    if (!p->running || ring_end(&p->log->ring) - log->window_pos <= HOT_BYTES) {
+        tick_all(in, p);
+    } else {
+        log->held = true;
+        in->held_logs++;
+    }
+}
+
+void logs_expire(struct init *in, uint64_t now_ms)
+{
+    struct proc *p;
+
+    if (in->held_logs == 0)
+        return;
+    for (p = TAILQ_FIRST(&in->running); p; p = TAILQ_NEXT(p, link)) {
+        if (!p->log || !p->log->held || now_ms - p->log->window_ms < HOLD_MS)
+            continue;
+        tick_all(in, p);
+        open_window(p->log, now_ms);
+    }
+}
+
+/* --------------------------------------------------------------- pipes and ptys */
+
+static uint64_t now_unix_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* One chunk into the ring. False when there was nothing: for now, or for good (then the source is
+ * closed). */
+static bool read_chunk(struct init *in, struct source *s)
+{
+    static char chunk[CHUNK];
+    ssize_t n;
+
+    do
+        n = read(s->watch.fd, chunk, sizeof(chunk));
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        ring_append(&s->proc->log->ring, s->stream, now_unix_ns(), chunk, (uint32_t)n);
+    else if (n == 0 || errno != EAGAIN) /* a pty says EIO when the last slave has closed */
+        watch_stop(in, &s->watch);
+    return n > 0;
+}
+
+static void source_ready(struct init *in, struct watch *w, uint32_t events)
+{
+    struct source *s = container_of(w, struct source, watch);
+    struct proc *p = s->proc;
+
+    (void)events;
+    if (read_chunk(in, s))
+        log_tick(in, p);
+    log_settle(p);
+    proc_drop_if_done(in, p);
+}
+
+static int add_source(struct init *in, struct proc *p, enum ring_stream stream, int fd,
+                      struct cove_err *e)
+{
+    struct source *s = &p->log->sources[p->log->source_count];
+
+    s->proc = p;
+    s->stream = stream;
+    if (watch_start(in, &s->watch, fd, EPOLLIN, source_ready, e) < 0)
+        return -1;
+    p->log->source_count++;
+    return 0;
+}
+
+int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
+                 struct cove_err *e)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "making a pipe");
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);      /* ours alone: the other end has its own flags */
+    fcntl(fds[0], F_SETPIPE_SZ, PIPE_BYTES); /* if it may be: lets the process run ahead */
+    if (add_source(in, p, stream, fds[0], e) < 0) {
+        close(fds[0]);
+        close(fds[1]);
+        return -1;
+    }
+    *ret_write_end = fds[1];
+    return 0;
+}
+
+int log_add_pty(struct init *in, struct proc *p, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = fcntl(p->pty, F_DUPFD_CLOEXEC, 0);
+
+    if (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "copying a pty");
+    if (add_source(in, p, RING_STDOUT, fd, e) < 0)
+        return -1;
+    take_fd(&fd);
+    return 0;
+}
+
+void log_drain(struct init *in, struct proc *p)
+{
+    for (size_t i = 0; i < p->log->source_count; i++)
+        for (int n = 0; n < DRAIN_CHUNKS && p->log->sources[i].watch.fd >= 0; n++)
+            if (!read_chunk(in, &p->log->sources[i]))
+                break;
+}
+
+bool log_is_open(const struct proc *p)
+{
+    for (size_t i = 0; p->log && i < p->log->source_count; i++)
+        if (p->log->sources[i].watch.fd >= 0)
+            return true;
+    return false;
+}
+
+/* A sandbox may remember a thousand processes. Their rings are not mapped any more: each mapping
+ * would be copied with every process that is made. */
+void log_settle(struct proc *p)
+{
+    if (p->log && !p->running && !log_is_open(p))
+        ring_settle(&p->log->ring);
+}
+
+uint64_t log_bytes(const struct proc *p)
+{
+    uint64_t capacity;
+
+    if (!p->log)
+        return 0;
+    capacity = p->log->ring.capacity;
+    return RING_HEAD_BYTES +
+           (ring_end(&p->log->ring) < capacity ? ring_end(&p->log->ring) : capacity);
+}
+
+void log_free(struct init *in, struct proc *p)
+{
+    if (!p->log)
+        return;
+    release(in, p->log);
+    for (size_t i = 0; i < p->log->source_count; i++)
+        watch_stop(in, &p->log->sources[i].watch);
+    ring_done(&p->log->ring);
+    free(take_ptr(p->log));
+}
+
+/* --------------------------------------------------------------- requests */
+
+/* Safe: the ring is sealed, so a reader cannot write into it, and a slow one costs nothing. */
+int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    const struct box_proc_ref *ref = m->body;
+    struct box_log_opened answer;
+    const char *label;
+    struct proc *p;
+
+    if (tail_strings(m, sizeof(*ref), &label, 1) < 0)
+        return CUT_OFF;
+    if (proc_find(in, ref->proc, label, &p, e) < 0)
+        return -1;
+    if (!p->log)
+        return cove_fail(e, COVE_INVALID, "process %u keeps no log", p->number);
+    answer = (struct box_log_opened){ .proc = p->number, .running = p->running };
+    conn_send_fd(c, BOX_LOG_OPENED, m->head.tag, &answer, sizeof(answer), p->log->ring.fd);
+    return 0;
+}
+
+/* Safe: one tick per request, and a connection may have only so many requests open. */
+int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    const struct box_log_arm *arm = m->body;
+    struct box_log_tick tick;
+    struct want *w;
+    struct proc *p;
+
+    if (proc_find(in, arm->proc, "", &p, e) < 0)
+        return -1;
+    if (!p->log)
+        return cove_fail(e, COVE_INVALID, "process %u keeps no log", p->number);
+    tick = tick_now(p);
+    if (!p->log->held && is_due(&tick, arm->pos) && send_tick(c, m->head.tag, &tick))
+        return 0;
+    w = want_new(c, p, WANT_TICK, m->head.tag, e);
+    if (!w)
+        return -1;
+    w->pos = arm->pos;
+    return 0;
+}

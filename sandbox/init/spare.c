@@ -1,0 +1,221 @@
+/*
+ * A process made ahead. Starting a command under a filter costs a clone into a new cgroup and the
+ * kernel's reading of the filter, several times what execve costs. So when a command has ended and
+ * its client has gone, init makes the next one's process in advance: in its own cgroup, under the
+ * filter that was used last, waiting on a socket for what it is to become. A spawn that fits takes
+ * it and sends the rest (argv, environment, user, stdio); one that does not fit starts in the
+ * ordinary way. The spare has init's rights, so what runs in the sandbox can kill it or stop it,
+ * but not look into it or steer it; when it is gone the ordinary way is left.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "sandbox/init/init_private.h"
+
+/* After a start or an end: the command, or whoever tells of its end, has the cpu to itself
+ * meanwhile. A client that hangs up shortens it: what is left is time for its reply to get through
+ * nginx. */
+enum { MAKE_AFTER_US = 20000, MAKE_AFTER_CLIENT_US = 300 };
+
+/* --------------------------------------------------------------- what the next one is likely to
+ * need */
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static bool fits(const struct spare *s, const struct stat *file, bool notify)
+{
+    return s->filter.len > 0 && s->notify == notify && same_file(&s->file, file);
+}
+
+void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
+                    bool notify)
+{
+    static struct sock_filter kept[BPF_MAXINSNS];
+    struct spare *s = &in->spare;
+
+    if (!fits(s, file, notify)) {
+        spare_drop(in);
+        memcpy(kept, filter->filter, filter->len * sizeof(*kept));
+        s->filter = (struct sock_fprog){ filter->len, kept };
+        s->file = *file;
+        s->notify = notify;
+    }
+}
+
+void spare_soon(struct init *in)
+{
+    if (!in->spare.pid)
+        in->spare.due_us = clock_boot_us() + MAKE_AFTER_US;
+}
+
+void spare_hurry(struct init *in)
+{
+    if (in->spare.due_us)
+        in->spare.due_us = clock_boot_us() + MAKE_AFTER_CLIENT_US;
+}
+
+/* --------------------------------------------------------------- its life */
+
+static void spare_forget(struct init *in)
+{
+    struct spare *s = &in->spare;
+
+    watch_stop(in, &s->watch);
+    s->listener = cove_close(s->listener);
+    s->pid = 0;
+}
+
+/* The number it stood for is used up: its cgroup has that name until it is empty. */
+void spare_drop(struct init *in)
+{
+    struct spare *s = &in->spare;
+
+    if (!s->pid)
+        return;
+    kill(s->pid, SIGKILL);
+    spare_forget(in);
+    in->last_number = s->number;
+    cgroup_leave(in, s->number);
+}
+
+void spare_drop_unless(struct init *in, const struct stat *file, bool notify)
+{
+    if (in->spare.pid && !fits(&in->spare, file, notify))
+        spare_drop(in);
+}
+
+bool spare_reaped(struct init *in, pid_t pid)
+{
+    if (!in->spare.pid || in->spare.pid != pid)
+        return false;
+    spare_drop(in);
+    return true;
+}
+
+/* It says one thing only, with a filter that notifies: here is its listener. */
+static void spare_ready(struct init *in, struct watch *w, uint32_t events)
+{
+    static const struct msg_rule taken[] = { { MSG_DONE, 0, 0, 1, 1 }, { 0 } };
+    char buf[64];
+    struct msg m;
+
+    (void)events;
+    if (msg_recv(w->fd, buf, sizeof(buf), taken, MSG_DONTWAIT, &m, NULL) != 1) {
+        spare_drop(in); /* it failed, and the ordinary way will tell why */
+        return;
+    }
+    in->spare.listener = take_fd(&m.fds[0]);
+}
+
+static void spare_make(struct init *in)
+{
+    struct spare *s = &in->spare;
+    AUTO_CLOSE int cgroup_fd = -1, theirs = -1;
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+        return;
+    theirs = fds[1];
+    msg_prepare_socket(fds[0]);
+    s->number = in->last_number + 1;
+    s->listener = -1;
+    if (cgroup_make(in, s->number, &cgroup_fd, NULL) < 0 || cgroup_fd < 0 ||
+        watch_start(in, &s->watch, fds[0], EPOLLIN, spare_ready, NULL) < 0) {
+        cove_close(fds[0]);
+        return;
+    }
+    s->pid = exec_spare(&s->filter, s->notify, theirs, cgroup_fd);
+    if (s->pid < 0) {
+        s->pid = 0;
+        watch_stop(in, &s->watch);
+        cgroup_leave(in, s->number);
+        in->last_number = s->number;
+    }
+}
+
+void spare_expire(struct init *in)
+{
+    if (!in->spare.due_us || clock_boot_us() < in->spare.due_us)
+        return;
+    in->spare.due_us = 0;
+    if (in->spare.filter.len > 0 && !in->spare.pid && in->has_cgroup)
+        spare_make(in);
+    else
+        cgroup_prepare(in);
+}
+
+/* --------------------------------------------------------------- taking it */
+
+static int send_job(int sock, const struct exec_job *job)
+{
+    struct spare_job body = {
+        .uid = job->user.uid,
+        .gid = job->user.gid,
+        .group_count = (uint32_t)job->user.group_count,
+        .cwd_is_home = job->cwd_is_home,
+        .pty = job->pty,
+        .max_open_files = job->max_open_files,
+        .max_file_bytes = job->max_file_bytes,
+    };
+    static char tail[MSG_MAX_BYTES];
+    size_t len = 0, fd_count = 0;
+    char **const vectors[] = { job->argv, job->env };
+    uint32_t *const counts[] = { &body.argc, &body.envc };
+    int fds[3];
+
+    memcpy(body.groups, job->user.groups, job->user.group_count * sizeof(gid_t));
+    text_copy(body.user, sizeof(body.user), job->user.name);
+    len = strlen(job->cwd) + 1;
+    memcpy(tail, job->cwd, len);
+    for (int v = 0; v < 2; v++) {
+        for (char **at = vectors[v]; *at; at++, (*counts[v])++) {
+            size_t n = strlen(*at) + 1;
+
+            if (n > sizeof(tail) - len)
+                return -1;
+            memcpy(tail + len, *at, n);
+            len += n;
+        }
+    }
+    for (int fd = 0; fd < 3; fd++) {
+        if (job->stdio[fd] == fd)
+            continue; /* /dev/null, which it has */
+        body.stdio |= 1U << fd;
+        fds[fd_count++] = job->stdio[fd];
+    }
+    return msg_send(sock, SPARE_JOB, 0, &body, sizeof(body), tail, len, fds, fd_count, MSG_DONTWAIT,
+                    NULL);
+}
+
+int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock)
+{
+    struct spare *s = &in->spare;
+    struct cove_err e;
+
+    if (!s->pid)
+        return -1;
+    *ret_sock = fcntl(s->watch.fd, F_DUPFD_CLOEXEC, 3);
+    if (*ret_sock < 0 || s->number != p->number || send_job(*ret_sock, job) < 0 ||
+        (s->listener >= 0 && judge_listen(in, p, &s->listener, &e) < 0)) {
+        *ret_sock = cove_close(*ret_sock);
+        spare_drop(in);
+        p->number = ++in->last_number; /* the old one is the name of its cgroup */
+        return -1;
+    }
+    p->pid = s->pid;
+    p->has_cgroup = true;
+    spare_forget(in);
+    return 0;
+}

@@ -1,0 +1,180 @@
+/*
+ * After a restart of the keeper: the state in shared memory says what there was, the kernel says
+ * what there is. What both agree on is taken up as if nothing had happened; all else is brought to
+ * a clean end. What workers may have written is used for nothing here that could hurt anyone but a
+ * worker.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "sandbox/keeper/keeper_private.h"
+
+static bool lives(const struct keeper *k, const struct box_info *b)
+{
+    return b->init_pid > 1 && b->init_start != 0 &&
+           process_start_time((pid_t)b->init_pid) == b->init_start &&
+           cgroup_has_pid(&k->cgroups, b->id, (pid_t)b->init_pid);
+}
+
+static bool is_settled(uint32_t state)
+{
+    return state == BOX_WARM || state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
+}
+
+/* The pidfd is from the process's birth (fdstore.c), or opened before the look at the process: it
+ * is that process's or nobody's. */
+static int adopt_box(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+
+    b->build.pid = (pid_t)b->info.init_pid;
+    b->build.pidfd = fdstore_take_box(&k->fdstore, b->info.id, b->build.pid);
+    if (b->build.pidfd < 0) {
+        b->build.pidfd = pidfd_open(b->build.pid, 0);
+        if (b->build.pidfd >= 0) {
+            fcntl(b->build.pidfd, F_SETFD, FD_CLOEXEC);
+            fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
+        }
+    }
+    if (!lives(k, &b->info)) {
+        fdstore_drop_box(&k->fdstore, b->info.id);
+        b->build.pidfd = cove_close(b->build.pidfd);
+        return -1;
+    }
+    b->promised = b->info.tenant[0] != '\0';
+    return keeper_watch(k, b->build.pidfd, SRC_BOX_PID, i, NULL);
+}
+
+static unsigned adopt_all(struct keeper *k)
+{
+    unsigned living = 0;
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        struct box *b = &k->boxes[i];
+
+        b->build = (struct build){ -1, -1, -1 };
+        state_box_read(k->state, i, &b->info);
+        if (b->info.state == BOX_EMPTY)
+            continue;
+        if (!text_is_id(b->info.id)) {
+            b->info = (struct box_info){ .generation = b->info.generation };
+            state_box_write(k->state, i, &b->info);
+            continue;
+        }
+        if (adopt_box(k, i) < 0 || !is_settled(b->info.state))
+            boxes_destroy(k, i);
+        else
+            living++;
+    }
+    return living;
+}
+
+static bool is_known(const struct keeper *k, const char *id)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        if (k->boxes[i].info.state != BOX_EMPTY && strcmp(k->boxes[i].info.id, id) == 0)
+            return true;
+    return false;
+}
+
+static void end_stray_cgroup(void *arg, const char *id)
+{
+    struct keeper *k = arg;
+
+    if (is_known(k, id))
+        return;
+    log_event(LOG_LEVEL_WARN, "stray sandbox ended", LOG_S("sandbox", id));
+    cgroup_kill_box(&k->cgroups, id);
+    for (int tries = 0; tries < 200 && cgroup_remove_box(&k->cgroups, id) < 0; tries++)
+        usleep(5000);
+}
+
+/* Directories of sandboxes that nobody knows: swept one by one, before the first sandbox is made.
+ */
+static void sweep_strays(struct keeper *k)
+{
+    int fd = openat(k->boxes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+
+    while (dir && (d = readdir(dir)))
+        if (text_is_id(d->d_name) && !is_known(k, d->d_name))
+            sweep_tree(k->boxes_dir, d->d_name, NULL);
+    if (dir)
+        closedir(dir);
+}
+
+static void unlink_stray_sockets(struct keeper *k)
+{
+    char path[256];
+    DIR *dir;
+    struct dirent *d;
+
+    snprintf(path, sizeof(path), "%s/boxes", k->config.run_dir);
+    dir = opendir(path);
+    while (dir && (d = readdir(dir)))
+        if (text_is_id(d->d_name) && !is_known(k, d->d_name))
+            unlinkat(dirfd(dir), d->d_name, 0);
+    if (dir)
+        closedir(dir);
+}
+
+int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e)
+{
+    unsigned living = adopt_all(k);
+
+    (void)e;
+    state_rebuild_hints(k->state);
+    cgroup_each_box(&k->cgroups, end_stray_cgroup, k);
+    sweep_strays(k);
+    unlink_stray_sockets(k);
+    if (living == 0)
+        template_sweep_old(k->state_dir);
+    if (kept)
+        log_event(LOG_LEVEL_INFO, "state taken over", LOG_N("sandboxes", living),
+                  LOG_N("pidfds", k->fdstore.boxes));
+    return 0;
+}
+
+/* ------------------------------------------------------------------ workers of the keeper before
+ */
+
+static bool is_our_worker(const struct keeper *k, pid_t pid)
+{
+    char path[48], line[32] = "";
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    if (pid <= 1 || stat(path, &st) < 0 || st.st_uid != k->worker_uid)
+        return false;
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    read_file_at(AT_FDCWD, path, line, sizeof(line));
+    return strncmp(line, "cove: worker", 12) == 0;
+}
+
+/* They go on serving until ours are up; workers_start() then asks them to drain. */
+void adopt_workers(struct keeper *k)
+{
+    for (uint32_t i = 0; i < WORKER_SLOTS; i++) {
+        pid_t pid = (pid_t)state_worker_pid(k->state, i);
+        int pidfd = pid > 1 ? pidfd_open(pid, 0) : -1;
+
+        if (pidfd < 0 || !is_our_worker(k, pid) ||
+            keeper_watch(k, pidfd, SRC_WORKER, i, NULL) < 0) {
+            cove_close(pidfd);
+            state_worker_release(k->state, i);
+            continue;
+        }
+        fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+        k->workers[i] = (struct worker){ .pid = pid, .pidfd = pidfd, .draining = true };
+    }
+}

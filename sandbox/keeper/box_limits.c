@@ -1,0 +1,56 @@
+/*
+ * What a sandbox gets, of memory, processes, cpu and disk. One from the pool was made before
+ * anybody knew whose it would be: when it is claimed its cgroup takes the claimant's limits, which
+ * is a few small writes. Its disk and the cpus it sees cannot change any more, so who has others
+ * gets a sandbox of his own, built when he asks.
+ */
+#include <string.h>
+
+#include "sandbox/keeper/keeper_private.h"
+
+void allot_resolve(const struct keeper *k, const char *template_name, const char *tenant,
+                   struct limits *ret)
+{
+    uint64_t all = *tenant ? quota_disk(k, tenant) : 0;
+
+    limits_resolve(&k->config, &k->templates, template_name, &k->tenants, tenant, ret);
+    if (all && (!ret->disk_max_bytes || all < ret->disk_max_bytes))
+        ret->disk_max_bytes = all; /* one alone cannot use up more than all may */
+}
+
+struct cgroup_limits allot_cgroup(const struct limits *l)
+{
+    return (struct cgroup_limits){
+        .memory_bytes = l->memory_max_bytes,
+        .pids = l->pids_max,
+        .cpu_percent = l->cpu_percent,
+        .cpu_weight = l->cpu_weight,
+    };
+}
+
+uint32_t allot_cpus(const struct limits *l)
+{
+    return (uint32_t)((l->cpu_percent + 99) / 100);
+}
+
+bool allot_fits(const struct limits *has, const struct limits *want)
+{
+    return has->disk_max_bytes == want->disk_max_bytes && has->inodes_max == want->inodes_max &&
+           allot_cpus(has) == allot_cpus(want);
+}
+
+static bool same_cgroup(const struct limits *a, const struct limits *b)
+{
+    return a->memory_max_bytes == b->memory_max_bytes && a->pids_max == b->pids_max &&
+           a->cpu_percent == b->cpu_percent && a->cpu_weight == b->cpu_weight;
+}
+
+int allot_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e)
+{
+    struct cgroup_limits limits = allot_cgroup(want);
+
+    if (!same_cgroup(&b->limits, want) && cgroup_limit_box(&k->cgroups, b->info.id, &limits, e) < 0)
+        return -1;
+    b->limits = *want;
+    return 0;
+}

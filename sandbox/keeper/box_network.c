@@ -1,0 +1,220 @@
+/*
+ * The keeper's network: what the configuration says is put in place, what a sandbox asked for
+ * itself is kept in a file so that the next keeper finds it, and how things stand is written down
+ * for `cove doctor`.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "sandbox/keeper/keeper_private.h"
+
+/* ------------------------------------------------------------------ how things stand */
+
+static void write_status(const struct keeper *k, enum net_mode wanted, const char *why)
+{
+    const struct net *n = &k->net;
+    char path[128], text[640];
+    AUTO_CLOSE int fd = -1;
+    ssize_t done;
+    int len;
+
+    snprintf(path, sizeof(path), "%s/network", k->config.run_dir);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    len = snprintf(text, sizeof(text), "mode %s\nwanted %s\nipv4 %s\nipv6 %s\nerror %s\n",
+                   net_mode_name(n->rules.mode), net_mode_name(wanted), n->ipv4 ? "yes" : "no",
+                   n->ipv6 ? "yes" : "no", why);
+    for (int i = 0, lines = 0; i < len && i < (int)sizeof(text); i++)
+        if (text[i] == '\n' && ++lines > 4 && i + 1 < len)
+            text[i] = ' '; /* libnftables shows where, in lines of its own */
+    done = fd < 0 ? -1 : write(fd, text, (size_t)len);
+    (void)done; /* for people only */
+}
+
+/* A host that cannot do it (no nftables, no veth,
+ * no right) is no reason not to serve: new sandboxes then have loopback, and it is said once. */
+void network_setup(struct keeper *k)
+{
+    struct net_rules rules;
+    struct cove_err err = { 0 };
+    enum net_mode before = k->net.rules.mode;
+
+    net_configure(&k->config, k->strict, &rules);
+    if (net_init(&k->net, &k->config, &rules, state_box_count(k->state), &err) < 0)
+        log_error(k->net.loaded
+                      ? "new network settings could not be put in place, the old ones stay"
+                      : "sandboxes have no network but loopback; `cove doctor` tells more",
+                  &err);
+    else if (before != k->net.rules.mode)
+        log_event(LOG_LEVEL_INFO, "network", LOG_S("mode", net_mode_name(k->net.rules.mode)),
+                  LOG_S("ipv4", k->net.ipv4 ? "yes" : "no way out"),
+                  LOG_S("ipv6", k->net.ipv6 ? "yes" : "no way out"));
+    write_status(k, rules.mode, err.msg);
+    names_tell_all(k);
+}
+
+void network_watch(struct keeper *k)
+{
+    k->net_watch = net_watch();
+    if (k->net_watch >= 0)
+        keeper_watch(k, k->net_watch, SRC_NETWORK, 0, NULL);
+}
+
+void network_on_change(struct keeper *k)
+{
+    struct cove_err err = { 0 };
+
+    if (!net_watch_lost(k->net_watch, &k->net))
+        return;
+    log_event(LOG_LEVEL_WARN, "somebody removed the rules of sandboxes; they are put back");
+    if (net_restore(&k->net, &err) < 0)
+        log_error("sandboxes are without network rules", &err);
+    names_tell_all(k); /* pins are gone */
+}
+
+void network_tick(struct keeper *k)
+{
+    bool ipv4 = k->net.ipv4, ipv6 = k->net.ipv6;
+
+    net_tick(&k->net, clock_boot_ms());
+    if (ipv4 != k->net.ipv4 || ipv6 != k->net.ipv6)
+        write_status(k, k->net.rules.mode, "");
+}
+
+/* ------------------------------------------------------------------ rules of one sandbox */
+
+static int open_dir(const struct keeper *k, bool make)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/net", k->config.run_dir);
+    if (make)
+        mkdir(path, 0700);
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int save(const struct keeper *k, const char *id, const struct net_own *own,
+                struct cove_err *e)
+{
+    AUTO_CLOSE int dir = open_dir(k, true);
+    AUTO_CLOSE int fd = -1;
+
+    if (dir >= 0)
+        fd = openat(dir, id, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || write(fd, own, sizeof(*own)) != sizeof(*own))
+        return cove_fail_errno(e, COVE_INTERNAL, "keeping the network settings of '%s'", id);
+    return 0;
+}
+
+/* Nothing is taken away where nothing was said. */
+static const struct net_rules all = { .mode = NET_EGRESS };
+
+static void get_own(const struct keeper *k, uint32_t box, struct net_own *ret)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        ret->stages[i] = all;
+    if (k->net.own && k->net.own[box])
+        *ret = *k->net.own[box];
+}
+
+static int put_own(struct keeper *k, uint32_t box, const struct net_own *own, struct cove_err *e)
+{
+    if (save(k, k->boxes[box].info.id, own, e) < 0 || net_set_own(&k->net, box, own, e) < 0)
+        return -1;
+    names_tell_rules(k, box);
+    return 0;
+}
+
+int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e)
+{
+    struct net_own own;
+    char name[IFNAMSIZ];
+
+    if (net_rules_check(rules, e) < 0)
+        return -1;
+    if (rules->mode != NET_NONE && k->net.rules.mode == NET_NONE)
+        return cove_fail(e, COVE_UNSUPPORTED, "sandboxes have no network on this server");
+    net_interface(&k->net, box, name);
+    if (rules->mode != NET_NONE && !if_nametoindex(name))
+        return cove_fail(e, COVE_CONFLICT, "this sandbox was made without a network");
+    get_own(k, box, &own);
+    own.stages[NET_OF_CLIENT] = *rules;
+    return put_own(k, box, &own, e);
+}
+
+/* What the lines of its template and its tenant say: before its first command, and whenever they
+ * change. */
+int network_allot(struct keeper *k, uint32_t box, struct cove_err *e)
+{
+    const struct box_info *info = &k->boxes[box].info;
+    const struct net_rules *of_template = tenants_network(&k->templates, info->template);
+    const struct net_rules *of_tenant = tenants_network(&k->tenants, info->tenant);
+    struct net_own own, before;
+
+    if (!k->net.own || (!of_template && !of_tenant && !k->net.own[box]))
+        return 0;
+    get_own(k, box, &own);
+    before = own;
+    own.stages[NET_OF_TEMPLATE] = of_template ? *of_template : all;
+    own.stages[NET_OF_TENANT] = of_tenant ? *of_tenant : all;
+    if (memcmp(&own, &before, sizeof(own)) == 0)
+        return 0;
+    return put_own(k, box, &own, e);
+}
+
+void network_review(struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        uint32_t state = k->boxes[i].info.state;
+        struct cove_err err = { 0 };
+
+        if ((state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN) &&
+            network_allot(k, i, &err) < 0)
+            log_error("network of a sandbox not changed", &err,
+                      LOG_S("sandbox", k->boxes[i].info.id));
+    }
+}
+
+void network_forget(struct keeper *k, uint32_t box)
+{
+    AUTO_CLOSE int dir = -1;
+
+    net_forget_own(&k->net, box);
+    dir = open_dir(k, false);
+    if (dir >= 0)
+        unlinkat(dir, k->boxes[box].info.id, 0);
+}
+
+static bool is_right(const struct net_own *own)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        if (net_rules_check(&own->stages[i], NULL) < 0)
+            return false;
+    return true;
+}
+
+/* After a restart, before the rules are put in place: what living sandboxes had asked for. */
+void network_adopt(struct keeper *k)
+{
+    AUTO_CLOSE int dir = open_dir(k, false);
+
+    k->net.slots = state_box_count(k->state);
+    k->net.own = calloc(k->net.slots, sizeof(*k->net.own));
+    for (uint32_t i = 0; dir >= 0 && k->net.own && i < k->net.slots; i++) {
+        const struct box_info *info = &k->boxes[i].info;
+        AUTO_CLOSE int fd = -1;
+        struct net_own own;
+
+        if (info->state == BOX_EMPTY || info->state == BOX_DYING)
+            continue;
+        fd = openat(dir, info->id, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && read(fd, &own, sizeof(own)) == sizeof(own) && is_right(&own))
+            net_set_own(&k->net, i, &own, NULL);
+    }
+}

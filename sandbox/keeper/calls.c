@@ -1,0 +1,234 @@
+/* What workers may ask of the keeper: their connections, and the table of calls, which is
+ * everything that a worker can make root do. */
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "sandbox/keeper/keeper_private.h"
+
+/* ------------------------------------------------------------------ clients: threads of workers */
+
+static void client_close(struct keeper *k, uint32_t i)
+{
+    keeper_unwatch(k, k->clients[i].sock);
+    k->clients[i].sock = cove_close(k->clients[i].sock);
+    boxes_forget_client(k, i);
+}
+
+void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                   size_t len)
+{
+    struct client *c = &k->clients[w->client];
+    struct cove_err err;
+
+    if (c->sock < 0 || c->generation != w->client_generation)
+        return;
+    /* A worker that does not read its answers loses the connection, nobody else waits for it. */
+    if (msg_send(c->sock, type, w->tag, body, len, NULL, 0, NULL, 0, MSG_DONTWAIT, &err) < 0)
+        shutdown(c->sock, SHUT_RDWR);
+}
+
+void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err)
+{
+    keeper_answer(k, w, MSG_ERROR, err, sizeof(*err));
+}
+
+void calls_accept(struct keeper *k)
+{
+    AUTO_CLOSE int sock = accept4(k->listen, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    for (uint32_t i = 0; sock >= 0 && i < CLIENTS_MAX; i++) {
+        struct client *c = &k->clients[i];
+
+        if (c->sock >= 0)
+            continue;
+        if (keeper_watch(k, sock, SRC_CLIENT, i, NULL) == 0) {
+            c->sock = take_fd(&sock);
+            c->generation++;
+        }
+        return;
+    }
+}
+
+/* ------------------------------------------------------------------ calls */
+
+/* Strings of a message end within their field and hold no control characters. */
+static bool is_text(const char *s, size_t size, bool may_be_empty)
+{
+    size_t len = strnlen(s, size);
+
+    if (len == size || (len == 0 && !may_be_empty))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)s[i] < ' ')
+            return false;
+    return true;
+}
+
+#define IS_TEXT(field, may_be_empty) is_text((field), sizeof(field), (may_be_empty))
+
+static void answer_result(struct keeper *k, const struct waiter *w, int rc,
+                          const struct cove_err *err)
+{
+    if (rc < 0)
+        keeper_answer_error(k, w, err);
+    else
+        keeper_answer(k, w, MSG_DONE, NULL, 0);
+}
+
+/* Safe for any caller: at most it makes a sandbox for a tenant, within max_sandboxes. */
+static bool on_claim(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    struct keeper_claim args;
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.project, false) ||
+        !IS_TEXT(args.template, true))
+        return false;
+    boxes_claim(k, &args, w);
+    return true;
+}
+
+/* Safe: only what carries the tenant's name can die, and a worker speaks for all tenants anyway. */
+static bool on_retire(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    struct keeper_retire args;
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, true) ||
+        !IS_TEXT(args.project, args.id[0] != '\0'))
+        return false;
+    boxes_retire(k, &args, w);
+    return true;
+}
+
+/* Safe: the new end is bounded. */
+static bool on_extend(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    struct keeper_extend args;
+    struct cove_err err = { 0 };
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    answer_result(k, w, boxes_extend(k, &args, &err), &err);
+    return true;
+}
+
+/* Safe: it can only take away from what the operator allows; names and ranges are parsed, and
+ * printed anew into rules. */
+static bool on_network(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    static struct keeper_network args; /* large, and one at a time */
+    struct cove_err err = { 0 };
+
+    (void)len;
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    answer_result(k, w, boxes_network(k, &args, &err), &err);
+    return true;
+}
+
+static bool freeze_or_thaw(struct keeper *k, const void *body, bool freeze, const struct waiter *w)
+{
+    struct keeper_which args;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    answer_result(k, w, boxes_freeze(k, &args, freeze, &err), &err);
+    return true;
+}
+
+/* Safe: stops a sandbox from running, and nothing else. */
+static bool on_freeze(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    (void)len;
+    return freeze_or_thaw(k, body, true, w);
+}
+
+static bool on_thaw(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    (void)len;
+    return freeze_or_thaw(k, body, false, w);
+}
+
+/* Safe: it adds a line to a file that only root reads; what is in it is data. A full disk is the
+ * caller's to know. */
+static bool on_audit(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+{
+    const char *at = body, *end = at + len, *field[9];
+    struct cove_err err = { 0 };
+    struct audit_entry entry;
+
+    for (size_t i = 0; i < ARRAY_SIZE(field); i++)
+        if (!(field[i] = msg_next_str(&at, end)))
+            return false;
+    entry = (struct audit_entry){
+        .event = field[0],
+        .dialect = field[1],
+        .tenant = field[2],
+        .key = field[3][0] ? field[3] : NULL,
+        .project = field[4],
+        .sandbox = field[5][0] ? field[5] : NULL,
+        .rule = field[6][0] ? field[6] : NULL,
+        .form = field[7][0] ? field[7] : NULL,
+        .command = field[8],
+        .command_len = strlen(field[8]),
+    };
+    answer_result(k, w, k->audit ? audit_append(k->audit, &entry, &err) : 0, &err);
+    return true;
+}
+
+struct keeper_call {
+    struct msg_rule rule;
+    bool (*handle)(struct keeper *k, const void *body, size_t len, const struct waiter *w);
+};
+
+static const struct keeper_call calls[] = {
+    /* everything a worker can make root do */
+    { { KEEPER_CLAIM, sizeof(struct keeper_claim), 0, 0, 0 }, on_claim },
+    { { KEEPER_RETIRE, sizeof(struct keeper_retire), 0, 0, 0 }, on_retire },
+    { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
+    { { KEEPER_FREEZE, sizeof(struct keeper_which), 0, 0, 0 }, on_freeze },
+    { { KEEPER_THAW, sizeof(struct keeper_which), 0, 0, 0 }, on_thaw },
+    { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
+    { { KEEPER_AUDIT, 0, 8192, 0, 0 }, on_audit },
+};
+
+static const struct keeper_call *find_call(uint32_t type)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+        if (calls[i].rule.type == type)
+            return &calls[i];
+    return NULL;
+}
+
+void calls_ready(struct keeper *k, uint32_t i)
+{
+    struct msg_rule rules[ARRAY_SIZE(calls) + 1] = { 0 };
+    struct client *c = &k->clients[i];
+    char buf[16384];
+    struct cove_err err = { 0 };
+    struct waiter w = { .client = i, .client_generation = c->generation };
+    struct msg m;
+    int rc;
+
+    for (size_t n = 0; n < ARRAY_SIZE(calls); n++)
+        rules[n] = calls[n].rule;
+    rc = msg_recv(c->sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, &err);
+    if (rc < 0 && err.code == COVE_BUSY)
+        return;
+    if (rc < 0)
+        log_error("worker's message refused", &err);
+    w.tag = rc == 1 ? m.head.tag : 0;
+    if (rc != 1 || !find_call(m.head.type)->handle(k, m.body, m.body_len, &w))
+        client_close(k, i);
+}

@@ -1,0 +1,292 @@
+/* The keeper's own state, shared by keeper.c, boxes.c, adopt.c, workers.c and publish.c. */
+#ifndef COVE_KEEPER_PRIVATE_H
+#define COVE_KEEPER_PRIVATE_H
+
+#include "cove/audit.h"
+#include "cove/keys.h"
+#include "cove/meters.h"
+#include "sandbox/box/box_private.h"
+
+enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
+
+/* Who waits for an answer about a box. The client may be gone by then: it is found again by number.
+ */
+struct waiter {
+    struct waiter *next;
+    uint32_t client;
+    uint32_t client_generation;
+    uint32_t tag;
+};
+
+struct box { /* what the keeper alone needs to know of a box; the rest is `info`, mirrored in shared
+                memory */
+    struct box_info info;
+    struct build build;     /* pidfd while it lives, ready while it is being built */
+    struct waiter *waiters; /* for it to be ready, or to be dead */
+    uint64_t build_began_ms;
+    uint64_t lifetime_ms, reuse_ms; /* of the project it is promised to while it is being built */
+    pid_t sweeper;
+    struct limits limits; /* it has now; zeroed after a restart of the keeper */
+    struct limits wanted; /* by the project it is promised to */
+    uint64_t cpu_us;      /* used when fair.c looked last */
+    bool busy;            /* and stepped back for it */
+    bool child;           /* ours to reap; false after a restart of the keeper */
+    bool promised;        /* a project waits for it: info.tenant and .project are set */
+    bool dead;            /* init has ended; cgroup and files are left to remove */
+    bool named;           /* the resolver knows it */
+};
+
+struct client { /* a connection of a worker's thread */
+    int sock;   /* -1: free */
+    uint32_t generation;
+};
+
+struct worker {
+    pid_t pid;
+    int pidfd;
+    uint64_t began_ms;
+    bool draining; /* of an older configuration, or an older keeper */
+    bool child;
+};
+
+struct notify {         /* the service manager, if one started us */
+    char path[108];     /* "" = none */
+    uint64_t period_ms; /* 0 = it does not watch */
+    uint64_t next_ms;
+};
+
+enum { FDSTORE_NAME_MAX = 32 };
+
+struct fdstore { /* what the service manager handed over at the start, until it is taken */
+    const struct notify *notify;
+    struct {
+        int fd; /* -1: taken */
+        char name[FDSTORE_NAME_MAX];
+    } * items;
+    size_t count;
+    unsigned boxes; /* sandboxes whose pidfd was among them */
+};
+
+struct keeper {
+    struct notify notify;
+    struct fdstore fdstore;
+    struct cove_config config;
+    const char *config_path;
+    char *const *overrides; /* "key=value", NULL-terminated */
+
+    int epoll, signals, inotify;
+    int listen;      /* <run_dir>/keeper.sock */
+    int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
+    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
+    uid_t worker_uid;
+    gid_t worker_gid, socket_gid;
+
+    struct state *state;
+    struct meters *meters; /* the workers' own; made here, never looked at */
+    struct tenants tenants, templates;
+    struct cgroups cgroups;
+    struct disk disk;
+    struct net net;
+    int net_watch;
+    bool strict;            /* the policy's seccomp profile is `strict` */
+    struct box *boxes;      /* state_box_count() of them */
+    uint32_t next_slot;     /* where to look first for a free one */
+    uint64_t pool_retry_ms; /* after a failure */
+    uint64_t pool_pause_ms; /* after a claim */
+    uint64_t publish_at_ms; /* 0: nothing to publish */
+    uint64_t fair_at_ms;    /* the last look at who is busy */
+    bool rules_changed;     /* in run_dir, and workers were not told yet; so at the start */
+
+    struct worker workers[WORKER_SLOTS];
+    struct worker judge; /* answers for execve; told of every box */
+    int judge_sock;
+    struct worker auth; /* asks PAM; only while pam_service is set */
+    struct worker gate; /* carries TCP traffic to ports of sandboxes */
+    int gate_exe, gate_sock, gate_listen, gate_file, gate_before;
+    struct worker resolver; /* answers sandboxes' questions for names */
+    int resolver_exe, resolver_sock;
+    uint64_t names_next_ms;  /* when to look whether it knows all */
+    uint64_t resolv_changed; /* of the host's resolv.conf, as last told */
+    uint64_t worker_retry_ms;
+    struct audit *audit; /* NULL: not configured */
+    struct client *clients;
+    bool stopping;
+};
+
+/* What an epoll event is about: kind in the upper half, index in the lower. */
+enum source {
+    SRC_SIGNAL,
+    SRC_LISTEN,
+    SRC_INOTIFY,
+    SRC_CLIENT,
+    SRC_BOX_READY,
+    SRC_BOX_PID,
+    SRC_WORKER,
+    SRC_JUDGE,
+    SRC_AUTH,
+    SRC_GATE,
+    SRC_RESOLVER,
+    SRC_RESOLVER_SOCK,
+    SRC_NETWORK
+};
+int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
+void keeper_unwatch(struct keeper *k, int fd);
+
+/* ------------------------------------------------------------------ keeper_calls.c */
+
+void calls_accept(struct keeper *k);            /* a worker's thread connects */
+void calls_ready(struct keeper *k, uint32_t i); /* and asks, or hangs up */
+
+/* Answer a waiter, if its client is still there. */
+void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                   size_t len);
+void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err);
+
+/* ------------------------------------------------------------------ boxes.c */
+
+void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
+void boxes_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
+int boxes_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e);
+int boxes_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
+int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze,
+                 struct cove_err *e);
+void boxes_on_ready(struct keeper *k, uint32_t index);
+void boxes_on_death(struct keeper *k, uint32_t index);
+void boxes_on_sweeper(struct keeper *k, pid_t pid);
+/* Expire, refill the pool, retry removals. Returns when it wants to be called again, in
+ * CLOCK_BOOTTIME ms. */
+uint64_t boxes_tick(struct keeper *k);
+void boxes_destroy(struct keeper *k, uint32_t index);
+void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
+/* After new limits: warm ones that cannot be brought to them make room for others. */
+void boxes_review_warm(struct keeper *k);
+void boxes_forget_client(struct keeper *k, uint32_t client);
+
+/* ------------------------------------------------------------------ quota.c */
+
+/* May this tenant have one more? COVE_QUOTA if not. */
+int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
+uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
+
+/* ------------------------------------------------------------------ allot.c */
+
+/* What a sandbox of this template gets when this tenant claims it; "" for one that waits. */
+void allot_resolve(const struct keeper *k, const char *template_name, const char *tenant,
+                   struct limits *ret);
+struct cgroup_limits allot_cgroup(const struct limits *l);
+uint32_t allot_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
+/* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */
+bool allot_fits(const struct limits *has, const struct limits *want);
+int allot_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e);
+
+/* ------------------------------------------------------------------ fair.c */
+
+void fair_tick(struct keeper *k, uint64_t now);
+
+/* ------------------------------------------------------------------ adopt.c */
+
+/* After a restart: take up what lives, end what is half-made, sweep what nobody owns. */
+int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e);
+void adopt_workers(struct keeper *k);
+
+/* ------------------------------------------------------------------ workers.c */
+
+int workers_listen(struct keeper *k, struct cove_err *e);
+void workers_start(struct keeper *k); /* as many as configured are up or coming up */
+void workers_drain_all(struct keeper *k);
+void workers_on_exit(struct keeper *k, uint32_t index);
+void workers_stop(struct keeper *k, bool leave_rest); /* drain, then kill what is left */
+void workers_on_judge_exit(struct keeper *k);
+void workers_tell_judge(struct keeper *k, uint32_t box);
+/* For programs of ours beside the workers; in the child: in[] become its descriptors 0, 1, 3 and 4.
+ */
+void workers_become(struct keeper *k, int exe_fd, char *const argv[], const int in[4]);
+int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
+                  struct cove_err *e);
+int workers_config(const struct keeper *k, struct cove_err *e); /* a sealed file of it, or -1 */
+void workers_pause_after(struct keeper *k, const struct worker *dead); /* no tight loop of deaths */
+
+/* ------------------------------------------------------------------ gatehouse.c */
+
+int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first start */
+int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
+void gate_on_exit(struct keeper *k);
+void gate_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ network.c */
+
+void network_setup(struct keeper *k); /* as the configuration says */
+void network_watch(struct keeper *k); /* once */
+void network_on_change(struct keeper *k);
+void network_tick(struct keeper *k);
+void network_adopt(struct keeper *k);
+int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e);
+int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
+void network_review(struct keeper *k); /* tables of tenants or templates have changed */
+void network_forget(struct keeper *k, uint32_t box);
+
+/* ------------------------------------------------------------------ names.c */
+
+int names_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
+void names_on_exit(struct keeper *k);
+void names_on_message(struct keeper *k);
+void names_stop(struct keeper *k);
+void names_tick(struct keeper *k);
+void names_tell_all(struct keeper *k); /* the server's rules */
+void names_tell_box(struct keeper *k, uint32_t box);
+void names_tell_rules(struct keeper *k, uint32_t box);
+void names_tell_gone(struct keeper *k, uint32_t box);
+void names_end_old(const struct keeper *k); /* the keeper before's */
+
+/* ------------------------------------------------------------------ signin.c */
+
+int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
+void signin_on_exit(struct keeper *k);
+void signin_stop(struct keeper *k);
+
+/* ------------------------------------------------------------------ notify.c */
+
+void notify_init(struct notify *n);
+void notify_tell(const struct notify *n, const char *text); /* "READY=1", ... */
+void notify_tell_fd(const struct notify *n, const char *text, int fd);
+void notify_reloading(const struct notify *n);
+void notify_alive(struct notify *n);
+
+/* ------------------------------------------------------------------ fdstore.c */
+
+void fdstore_init(struct fdstore *s, const struct notify *notify);
+int fdstore_take(struct fdstore *s, const char *name); /* -1: there is none */
+/* One that was bound as `bound` and is at `path` now. */
+int fdstore_take_socket(struct fdstore *s, const char *name, int type, const char *bound,
+                        const char *path);
+int fdstore_take_box(struct fdstore *s, const char *id, pid_t pid);
+void fdstore_put(const struct fdstore *s, const char *name, int fd);
+void fdstore_put_box(const struct fdstore *s, const char *id, int pidfd);
+void fdstore_drop(const struct fdstore *s, const char *name);
+void fdstore_drop_box(const struct fdstore *s, const char *id);
+void fdstore_done(struct fdstore *s); /* what nobody took is given up */
+
+/* ------------------------------------------------------------------ publish.c */
+
+/* Validate policy, profiles and keys, and put them where workers read them. */
+int publish_all(struct keeper *k, struct cove_err *e);
+/* One file for workers to read; *ret_changed becomes true if it was another one before. */
+int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
+                bool *ret_changed, struct cove_err *e);
+int publish_secret(struct keeper *k, struct cove_err *e); /* once, before the first worker */
+void publish_watch(struct keeper *k);
+void publish_on_inotify(struct keeper *k);
+void publish_tick(struct keeper *k);
+
+/* ------------------------------------------------------------------ publish_profiles.c */
+
+struct profiles;
+
+/* The operator's own, which hide those that were installed: profiles/ beside the policy file. */
+void profiles_folder(const struct cove_config *config, char *out, size_t size);
+int profiles_compile(const struct cove_config *config, struct profiles **ret, struct cove_err *e);
+bool profiles_have(const struct profiles *p, const char *name);
+int profiles_put(struct keeper *k, const struct profiles *p, bool *ret_changed, struct cove_err *e);
+void profiles_free(struct profiles *p);
+
+#endif

@@ -1,0 +1,302 @@
+/*
+ * What operators edit and workers read: the policy, seccomp profiles, keys, quotas. The keeper
+ * reads the operator's files, validates them, and puts copies into run_dir that workers can read;
+ * then it raises a generation, and workers take the copies up. So all workers run the very bytes
+ * that were found good, and a broken file changes nothing.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/policy.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum { SETTLE_MS = 100 };
+
+static void watch_files_of(struct keeper *k, const char *bundle, size_t len);
+
+/* Are these the very bytes that are there already? */
+static bool is_same(const char *path, const void *bytes, size_t len)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    AUTO_FREE char *old = NULL;
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0 || (size_t)st.st_size != len)
+        return false;
+    old = malloc(len + 1);
+    return old && read(fd, old, len) == (ssize_t)len && memcmp(old, bytes, len) == 0;
+}
+
+/* Whole or not at all: written aside, then renamed. */
+int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
+                bool *ret_changed, struct cove_err *e)
+{
+    char path[320], aside[332];
+    AUTO_CLOSE int fd = -1;
+
+    snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
+    if (is_same(path, bytes, len))
+        return 0;
+    snprintf(aside, sizeof(aside), "%s.new", path);
+    unlink(aside);
+    fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0 || fchown(fd, 0, k->worker_gid) < 0 || write(fd, bytes, len) != (ssize_t)len ||
+        rename(aside, path) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    *ret_changed = true;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ policy and profiles */
+
+struct rules { /* all of it read and found good, nothing put in place yet */
+    char *bundle;
+    size_t len;
+    struct policy *policy;
+    struct profiles *profiles;
+};
+
+static void rules_done(struct rules *r)
+{
+    free(r->bundle);
+    policy_free(r->policy);
+    profiles_free(r->profiles);
+}
+
+static int check_profiles(const struct rules *r, struct cove_err *e)
+{
+    struct policy_choice c;
+
+    for (size_t i = 0; policy_choice_get(r->policy, i, &c); i++) {
+        if (!profiles_have(r->profiles, c.profile))
+            return cove_fail(e, COVE_INVALID, "%s:%u:1: seccomp = %s: there is no such profile",
+                             c.file, c.line, c.profile);
+    }
+    return 0;
+}
+
+static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *e)
+{
+    if (profiles_compile(&k->config, &r->profiles, e) < 0 ||
+        policy_bundle_read(k->config.policy_file, &r->bundle, &r->len, e) < 0 ||
+        policy_compile(r->bundle, r->len, &r->policy, e) < 0)
+        return -1;
+    return check_profiles(r, e);
+}
+
+/* Nothing new is no new generation, so that the number tells of edits and of nothing else. */
+static int publish_rules(struct keeper *k, struct cove_err *e)
+{
+    const struct policy_query any = { .dialect = "" }; /* what holds for all dialects */
+    struct rules r = { 0 };
+    int rc = rules_read(k, &r, e);
+
+    if (rc == 0)
+        watch_files_of(k, r.bundle, r.len);
+    if (rc == 0)
+        rc = profiles_put(k, r.profiles, &k->rules_changed, e);
+    if (rc == 0)
+        rc = publish_put(k, "policy", r.bundle, r.len, &k->rules_changed, e);
+    if (rc == 0)
+        k->strict = strcmp(policy_profile(r.policy, &any), "strict") == 0;
+    if (rc == 0 && k->rules_changed) {
+        log_event(LOG_LEVEL_INFO, "policy loaded", LOG_S("hash", policy_hash(r.policy)),
+                  LOG_N("generation", state_policy_generation(k->state) + 1));
+        state_policy_raise(k->state);
+        k->rules_changed = false;
+    }
+    rules_done(&r);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ keys and quotas */
+
+static int read_text(const char *path, char **ret, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    AUTO_FREE char *text = NULL;
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "%s", path);
+    if (!S_ISREG(st.st_mode) || st.st_size > KEYS_FILE_MAX)
+        return cove_fail(e, COVE_INVALID, "%s: not a file of this kind", path);
+    text = malloc((size_t)st.st_size + 1);
+    n = text ? read(fd, text, (size_t)st.st_size) : -1;
+    if (n < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    text[n] = '\0';
+    *ret = take_ptr(text);
+    return 0;
+}
+
+static int publish_keys(struct keeper *k, struct cove_err *e)
+{
+    const char *path = k->config.keys_file;
+    AUTO_FREE char *text = NULL;
+    bool changed = false;
+    struct keys keys;
+
+    if (read_text(path, &text, e) < 0)
+        return -1;
+    if (keys_parse(text, &keys, e) < 0)
+        return cove_context(e, "%s", path);
+    keys_done(&keys);
+    return publish_put(k, "keys", text, strlen(text), &changed, e);
+}
+
+typedef int (*table_fn)(const char *text, struct tenants *ret, struct cove_err *e);
+
+/* Quotas and limits are the keeper's own too: it counts sandboxes and makes them. Neither file need
+ * be there. */
+static int publish_table(struct keeper *k, const char *name, const char *path, table_fn parse,
+                         struct tenants *into, struct cove_err *e)
+{
+    AUTO_FREE char *text = NULL;
+    struct tenants fresh;
+    bool there = path[0] && access(path, F_OK) == 0, changed = false;
+
+    if (there && read_text(path, &text, e) < 0)
+        return -1;
+    if (parse(there ? text : "", &fresh, e) < 0)
+        return cove_context(e, "%s", path);
+    tenants_done(into);
+    *into = fresh;
+    return publish_put(k, name, there ? text : "", there ? strlen(text) : 0, &changed, e);
+}
+
+/* Each by itself: a mistake in one table must not keep a key from being revoked. */
+static int publish_callers(struct keeper *k, struct cove_err *e)
+{
+    int rc = publish_keys(k, e);
+
+    if (publish_table(k, "tenants", k->config.tenants_file, tenants_parse, &k->tenants,
+                      rc < 0 ? NULL : e) < 0)
+        rc = -1;
+    if (publish_table(k, "templates", k->config.templates_file, templates_parse, &k->templates,
+                      rc < 0 ? NULL : e) < 0)
+        rc = -1;
+    boxes_review_warm(k);
+    network_review(k);
+    state_keys_raise(k->state);
+    return rc;
+}
+
+/* A broken policy must not keep a key from being revoked, nor the other way round. */
+int publish_all(struct keeper *k, struct cove_err *e)
+{
+    int rules = publish_rules(k, e);
+    int callers = publish_callers(k, rules < 0 ? NULL : e);
+
+    return rules < 0 || callers < 0 ? -1 : 0;
+}
+
+/* ------------------------------------------------------------------ live edits */
+
+/* Folders are watched, not files: editors replace a file by renaming another over it. One that is
+ * watched already stays so. */
+static void watch_folder(struct keeper *k, const char *path)
+{
+    if (k->inotify >= 0)
+        inotify_add_watch(k->inotify, path,
+                          IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE |
+                              IN_ONLYDIR);
+}
+
+static void watch_folder_of(struct keeper *k, const char *file)
+{
+    char path[PATH_MAX];
+
+    text_copy(path, sizeof(path), file);
+    watch_folder(k, dirname(path));
+}
+
+/* policy.conf -> policy.d, which may come into being later: its parent is watched too. */
+static void watch_all(struct keeper *k)
+{
+    const char *policy = k->config.policy_file, *dot = strrchr(policy, '.');
+    char path[600];
+
+    watch_folder_of(k, policy);
+    watch_folder_of(k, k->config.keys_file);
+    if (k->config.tenants_file[0])
+        watch_folder_of(k, k->config.tenants_file);
+    if (k->config.templates_file[0])
+        watch_folder_of(k, k->config.templates_file);
+    if (dot && strcmp(dot, ".conf") == 0) {
+        snprintf(path, sizeof(path), "%.*s.d", (int)(dot - policy), policy);
+        watch_folder(k, path);
+    }
+    profiles_folder(&k->config, path, sizeof(path));
+    watch_folder(k, path);
+    watch_folder(k, k->config.profile_dir);
+}
+
+/* Files that were included may lie anywhere. */
+static void watch_files_of(struct keeper *k, const char *bundle, size_t len)
+{
+    char path[PATH_MAX];
+
+    for (size_t at = 0; policy_bundle_file(bundle, len, &at, path, sizeof(path));)
+        watch_folder_of(k, path);
+}
+
+void publish_watch(struct keeper *k)
+{
+    k->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (k->inotify < 0 || keeper_watch(k, k->inotify, SRC_INOTIFY, 0, NULL) < 0)
+        return;
+    watch_all(k);
+    k->publish_at_ms = clock_boot_ms(); /* once more, to see which files were included */
+}
+
+/* A new file is of interest when it is written; a new folder at once. */
+static bool is_of_interest(const struct inotify_event *ev)
+{
+    return !(ev->mask & IN_CREATE) || ev->mask & IN_ISDIR;
+}
+
+void publish_on_inotify(struct keeper *k)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    bool any = false;
+    ssize_t n;
+
+    while ((n = read(k->inotify, events, sizeof(events))) > 0) {
+        for (ssize_t at = 0; at < n;) {
+            const struct inotify_event *ev = (const void *)(events + at);
+
+            any |= is_of_interest(ev);
+            at += (ssize_t)(sizeof(*ev) + ev->len);
+        }
+    }
+    if (any && !k->publish_at_ms)
+        k->publish_at_ms = clock_boot_ms() + SETTLE_MS; /* an editor's several steps count as one */
+}
+
+void publish_tick(struct keeper *k)
+{
+    struct cove_err err = { 0 };
+    bool strict = k->strict;
+
+    if (!k->publish_at_ms || clock_boot_ms() < k->publish_at_ms)
+        return;
+    k->publish_at_ms = 0;
+    watch_all(k);
+    if (publish_all(k, &err) < 0)
+        log_error("policy or keys refused, the old ones stay", &err);
+    if (strict != k->strict)
+        network_setup(k); /* `network = auto` follows the profile */
+}

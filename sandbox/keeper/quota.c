@@ -1,0 +1,93 @@
+/* How many sandboxes a tenant may have, and how much disk in all of them: counted where they are
+ * made, so that no number of workers can race past it. */
+#include <string.h>
+
+#include "sandbox/keeper/keeper_private.h"
+
+struct tally {
+    uint64_t current; /* of other projects of this tenant */
+    uint64_t ending;  /* past their reuse: replaced, but not dead yet */
+};
+
+static struct tally count_boxes(const struct keeper *k, const char *tenant, const char *project)
+{
+    struct tally t = { 0 };
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        const struct box *b = &k->boxes[i];
+        bool building = b->info.state == BOX_BUILDING && b->promised;
+        bool owned = b->info.state == BOX_LIVE || b->info.state == BOX_FROZEN || building;
+
+        if (b->dead || strcmp(b->info.tenant, tenant) != 0)
+            continue;
+        if (b->info.state == BOX_AGEING)
+            t.ending++;
+        else if (owned && strcmp(b->info.project, project) != 0)
+            t.current++;
+    }
+    return t;
+}
+
+static int refuse(struct keeper *k, uint64_t have, const char *what, struct cove_err *e)
+{
+    state_count(k->state, STATE_KEEPER, COUNT_LIMIT_SANDBOXES, 1);
+    return cove_fail(e, COVE_QUOTA, "quota: this tenant has %llu sandboxes%s, and may have no more",
+                     (unsigned long long)have, what);
+}
+
+static int check(struct keeper *k, const struct tally *t, uint64_t limit, struct cove_err *e)
+{
+    if (limit && t->current >= limit)
+        return refuse(k, t->current, "", e);
+    if (limit && t->ending >= limit)
+        return refuse(k, t->ending, " that wait for their end", e);
+    return 0;
+}
+
+static uint64_t disk_of(const struct keeper *k, const char *tenant)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        const struct box_info *b = &k->boxes[i].info;
+
+        if (b->state != BOX_EMPTY && strcmp(b->tenant, tenant) == 0)
+            sum += disk_used(k->boxes_dir, b->id, (pid_t)b->init_pid);
+    }
+    return sum;
+}
+
+static int check_disk(struct keeper *k, const char *tenant, uint64_t limit, struct cove_err *e)
+{
+    uint64_t used = limit ? disk_of(k, tenant) : 0;
+
+    if (used < limit || !limit)
+        return 0;
+    state_count(k->state, STATE_KEEPER, COUNT_LIMIT_DISK, 1);
+    return cove_fail(e, COVE_QUOTA,
+                     "quota: this tenant's sandboxes hold %llu MiB on disk, and may hold %llu",
+                     (unsigned long long)(used >> 20), (unsigned long long)(limit >> 20));
+}
+
+uint64_t quota_disk(const struct keeper *k, const char *tenant)
+{
+    const struct quota defaults = { .disk = k->config.tenant_disk_bytes };
+
+    return tenants_quota(&k->tenants, tenant, &defaults).disk;
+}
+
+int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e)
+{
+    const struct quota defaults = { .sandboxes = k->config.tenant_sandboxes };
+    struct quota q = tenants_quota(&k->tenants, args->tenant, &defaults);
+    struct tally t;
+
+    if (check_disk(k, args->tenant, quota_disk(k, args->tenant), e) < 0)
+        return -1;
+    if (!q.sandboxes && !args->key_sandboxes)
+        return 0;
+    t = count_boxes(k, args->tenant, args->project);
+    if (check(k, &t, q.sandboxes, e) < 0)
+        return -1;
+    return check(k, &t, args->key_sandboxes, e);
+}

@@ -1,0 +1,318 @@
+/*
+ * A sandbox's network: a veth pair, one end on the host, the other its eth0, and two addresses of
+ * each family by the number of its slot. What may pass is decided by rules that hold for all of
+ * them (netfilter.c), so making one touches no rule.
+ *
+ * The keeper makes the pair when the child has its namespace, under a name that belongs to the
+ * slot; the child gives its end address and route. When the namespace dies, the kernel takes the
+ * pair away.
+ *
+ * Names are answered on an address of the sandbox's own loopback, by sockets that the keeper makes
+ * in its namespace and hands to the resolver (names.c): whose question it is follows from the
+ * socket, and the host needs no open port for it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/securebits.h>
+#include <linux/veth.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/net/net_private.h"
+
+enum { DNS_PORT = 53, DNS_BACKLOG = 16 };
+#define RESOLVER_ADDRESS "127.0.0.53"
+
+/* ------------------------------------------------------------------ names and addresses of a slot
+ */
+
+struct address {
+    int family;
+    unsigned char len, prefix;
+    uint8_t bytes[16];
+};
+
+void net_interface(const struct net *n, uint32_t slot, char out[IFNAMSIZ])
+{
+    snprintf(out, IFNAMSIZ, "%s%u", n->prefix, slot % 16384);
+}
+
+/* Two addresses each: the host's end and the sandbox's. */
+static struct address address_of(const struct net *n, int family, uint32_t slot, bool inside)
+{
+    struct address a = { .family = family };
+    uint32_t number = slot % 16384 * 2 + inside, v4 = htonl(n->base + number);
+
+    if (family == AF_INET) {
+        a.len = 4;
+        a.prefix = 31;
+        memcpy(a.bytes, &v4, 4);
+    } else {
+        a.len = 16;
+        a.prefix = 127;
+        memcpy(a.bytes, n->base6, 16);
+        a.bytes[14] = (uint8_t)(number >> 8);
+        a.bytes[15] = (uint8_t)number;
+    }
+    return a;
+}
+
+/* ------------------------------------------------------------------ steps */
+
+static int make_pair(const struct net *n, const char *name, pid_t pid, struct cove_err *e)
+{
+    struct ifinfomsg none = { 0 };
+    uint32_t ns = (uint32_t)pid;
+    struct rtattr *info, *data, *peer;
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &none, sizeof(none));
+    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    rtnl_add(&r, IFLA_GROUP, &n->group, sizeof(n->group));
+    info = rtnl_nest(&r, IFLA_LINKINFO);
+    rtnl_add(&r, IFLA_INFO_KIND, "veth", 4);
+    data = rtnl_nest(&r, IFLA_INFO_DATA);
+    peer = rtnl_add(&r, VETH_INFO_PEER, &none, sizeof(none));
+    if (pid > 0) {
+        rtnl_add(&r, IFLA_IFNAME, "eth0", 5);
+        rtnl_add(&r, IFLA_NET_NS_PID, &ns, sizeof(ns));
+    } else {
+        rtnl_add(&r, IFLA_GROUP, &n->group, sizeof(n->group));
+    }
+    rtnl_end_nest(&r, peer);
+    rtnl_end_nest(&r, data);
+    rtnl_end_nest(&r, info);
+    return rtnl_ask(&r, "veth pair", e);
+}
+
+static void remove_pair(const char *name)
+{
+    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
+    struct rtnl r;
+
+    if (!link.ifi_index)
+        return;
+    rtnl_begin(&r, RTM_DELLINK, 0, &link, sizeof(link));
+    rtnl_ask(&r, name, NULL);
+}
+
+/*
+ * No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
+ * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
+ * right is there.
+ */
+static int set_manners(const char *name, bool forward, struct cove_err *e)
+{
+    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
+    uint8_t none = IN6_ADDR_GEN_MODE_NONE;
+    struct rtattr *spec, *family;
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));
+    spec = rtnl_nest(&r, IFLA_AF_SPEC);
+    if (access("/proc/sys/net/ipv6", F_OK) == 0) {
+        family = rtnl_nest(&r, AF_INET6);
+        rtnl_add(&r, IFLA_INET6_ADDR_GEN_MODE, &none, sizeof(none));
+        rtnl_end_nest(&r, family);
+    }
+    if (forward)
+        rtnl_add_forwarding(&r, true);
+    rtnl_end_nest(&r, spec);
+    return rtnl_ask(&r, "an interface's settings", e);
+}
+
+static int set_up(const char *name, struct cove_err *e)
+{
+    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name),
+                              .ifi_flags = IFF_UP,
+                              .ifi_change = IFF_UP };
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_NEWLINK, 0, &link, sizeof(link));
+    return rtnl_ask(&r, "bringing up an interface", e);
+}
+
+static int set_address(const char *name, struct address addr, struct cove_err *e)
+{
+    struct ifaddrmsg a = { .ifa_family = (unsigned char)addr.family,
+                           .ifa_prefixlen = addr.prefix,
+                           .ifa_flags = IFA_F_NODAD,
+                           .ifa_index = if_nametoindex(name) };
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &a, sizeof(a));
+    rtnl_add(&r, IFA_LOCAL, addr.bytes, addr.len);
+    rtnl_add(&r, IFA_ADDRESS, addr.bytes, addr.len);
+    return rtnl_ask(&r, "address", e);
+}
+
+static int set_route(struct address gateway, struct cove_err *e)
+{
+    struct rtmsg route = { .rtm_family = (unsigned char)gateway.family,
+                           .rtm_table = RT_TABLE_MAIN,
+                           .rtm_protocol = RTPROT_STATIC,
+                           .rtm_scope = RT_SCOPE_UNIVERSE,
+                           .rtm_type = RTN_UNICAST };
+    uint32_t index = if_nametoindex("eth0");
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
+    rtnl_add(&r, RTA_GATEWAY, gateway.bytes, gateway.len);
+    rtnl_add(&r, RTA_OIF, &index, sizeof(index));
+    return rtnl_ask(&r, "route", e);
+}
+
+/* IPv6 is forwarded for all interfaces or none, but on newer kernels by this switch. */
+static void force_forwarding6(const char *name)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/%s/force_forwarding", name);
+    write_file_at(AT_FDCWD, path, "1", NULL);
+}
+
+/* ------------------------------------------------------------------ both halves */
+
+/* Can this kernel do it at all, and may we? */
+int net_probe(const struct net *n, struct cove_err *e)
+{
+    char name[IFNAMSIZ];
+    int rc;
+
+    snprintf(name, sizeof(name), "%st", n->prefix);
+    remove_pair(name);
+    rc = make_pair(n, name, 0, e);
+    if (rc == 0)
+        rc = rtnl_set_forwarding(name, true, e);
+    remove_pair(name);
+    return rc;
+}
+
+/* A pair of the slot's last sandbox may not be gone yet: namespaces die in the background. */
+int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e)
+{
+    char name[IFNAMSIZ];
+
+    if (n->rules.mode == NET_NONE)
+        return 0;
+    net_interface(n, slot, name);
+    remove_pair(name);
+    if (make_pair(n, name, pid, e) < 0 ||
+        set_address(name, address_of(n, AF_INET, slot, false), e) < 0)
+        return -1;
+    if (set_manners(name, true, e) < 0 ||
+        (n->ipv6 && set_address(name, address_of(n, AF_INET6, slot, false), e) < 0))
+        return -1;
+    if (n->ipv6)
+        force_forwarding6(name);
+    return set_up(name, e);
+}
+
+/* Many templates have a link there, to a service that does not run in a sandbox. */
+static int open_resolv_conf(void)
+{
+    static const char path[] = "/etc/resolv.conf";
+    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(path, flags, 0644);
+
+    if (fd < 0 && errno == ELOOP && unlink(path) == 0)
+        fd = open(path, flags, 0644);
+    return fd;
+}
+
+static int write_resolv_conf(struct cove_err *e)
+{
+    static const char text[] = "nameserver " RESOLVER_ADDRESS "\n";
+    AUTO_CLOSE int fd = open_resolv_conf();
+
+    if (fd < 0 && errno == ENOENT)
+        return 0; /* a template without /etc asks for no names */
+    if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)
+        return cove_fail_errno(e, COVE_INTERNAL, "/etc/resolv.conf");
+    return 0;
+}
+
+int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
+{
+    if (n->rules.mode == NET_NONE)
+        return 0;
+    if (set_manners("eth0", false, e) < 0 ||
+        set_address("eth0", address_of(n, AF_INET, slot, true), e) < 0 ||
+        (n->ipv6 && set_address("eth0", address_of(n, AF_INET6, slot, true), e) < 0) ||
+        set_up("eth0", e) < 0 || set_route(address_of(n, AF_INET, slot, false), e) < 0 ||
+        (n->ipv6 && set_route(address_of(n, AF_INET6, slot, false), e) < 0))
+        return -1;
+    return write_resolv_conf(e);
+}
+
+/* ------------------------------------------------------------------ where names are asked */
+
+/* A port below 1024 is its namespace owner's to take: we are that for one call, as when it was made
+ * (build.c), and need no capability of our own for it. */
+static int bind_as(uid_t owner, int sock, const struct sockaddr_in *addr)
+{
+    int bits = prctl(PR_GET_SECUREBITS), rc = -1, error;
+
+    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+        return -1;
+    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
+        rc = bind(sock, (const struct sockaddr *)addr, sizeof(*addr));
+    error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
+        abort(); /* nothing that follows would be right */
+    errno = error;
+    return rc;
+}
+
+static int bound_socket(int type, uid_t owner)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(DNS_PORT) };
+    AUTO_CLOSE int sock = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int one = 1;
+
+    inet_pton(AF_INET, RESOLVER_ADDRESS, &addr.sin_addr);
+    /* The next resolver's sockets come beside the last one's. Nobody inside can join: this takes
+     * the same user id on both sides. */
+    if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0 ||
+        bind_as(owner, sock, &addr) < 0 || (type == SOCK_STREAM && listen(sock, DNS_BACKLOG) < 0))
+        return -1;
+    return take_fd(&sock);
+}
+
+/* In the sandbox's namespace for a moment. The keeper has one thread. */
+int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e)
+{
+    char path[48];
+    AUTO_CLOSE int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    AUTO_CLOSE int theirs = -1;
+    int udp, tcp, error;
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    theirs = open(path, O_RDONLY | O_CLOEXEC);
+    if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWNET) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "network namespace");
+    udp = bound_socket(SOCK_DGRAM, owner);
+    tcp = bound_socket(SOCK_STREAM, owner);
+    error = errno;
+    if (setns(own, CLONE_NEWNET) < 0)
+        abort(); /* nothing that follows would be right */
+    if (udp >= 0 && tcp >= 0) {
+        ret[0] = udp;
+        ret[1] = tcp;
+        return 0;
+    }
+    cove_close(udp);
+    cove_close(tcp);
+    errno = error;
+    return cove_fail_errno(e, COVE_INTERNAL, "a sandbox's name server socket");
+}

@@ -1,0 +1,50 @@
+/* What the files about the network share: net.c, rtnl.c, uplink.c, netfilter.c. */
+#ifndef COVE_NET_PRIVATE_H
+#define COVE_NET_PRIVATE_H
+
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+
+#include "cove/buf.h"
+#include "sandbox/box/box_private.h"
+
+#define NET_ANY_COVE "cv*" /* interfaces of all keepers on this machine */
+
+/* ------------------------------------------------------------------ rtnl.c */
+
+struct rtnl {
+    struct nlmsghdr head;
+    char room[1024];
+};
+
+void rtnl_begin(struct rtnl *r, uint16_t type, uint16_t flags, const void *body, size_t len);
+struct rtattr *rtnl_add(struct rtnl *r, uint16_t type, const void *data, size_t len);
+struct rtattr *rtnl_nest(struct rtnl *r, uint16_t type);
+void rtnl_end_nest(struct rtnl *r, struct rtattr *nest);
+int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e); /* and wait for the answer */
+/* The interface by which packets to a public address of this family leave: "" if by none. */
+void rtnl_way_out(int family, char ret[IFNAMSIZ]);
+void rtnl_add_forwarding(struct rtnl *r, bool on); /* within IFLA_AF_SPEC; IPv4 */
+int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e); /* IPv4 */
+void rtnl_remove_group(uint32_t group); /* all interfaces of a group at once */
+
+/* ------------------------------------------------------------------ netfilter.c */
+
+int netfilter_check(struct cove_err *e); /* is there nftables, and may we? (netwatch.c) */
+int netfilter_run(const char *text, struct buf *ret_output, struct cove_err *e);
+/* The words of a set in any keeper's table, separated by spaces; "" if there is none. */
+void netfilter_read_set(const char *table, const char *set, char *out, size_t size);
+/* Tables of all keepers on this machine. */
+typedef void (*netfilter_table_fn)(void *arg, const char *table);
+void netfilter_each_table(netfilter_table_fn each, void *arg);
+int netfilter_load(struct net *n, struct cove_err *e); /* unless exactly that is there already */
+
+/* ------------------------------------------------------------------ uplink.c */
+
+int uplink_lock(void); /* a descriptor, to close: one keeper at a time arranges the host */
+/* Let packets pass from and to the outside, and remember what was changed for it. */
+void uplink_open(struct net *n);
+void uplink_restore(struct net *n); /* after our table is gone */
+
+#endif

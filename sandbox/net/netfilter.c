@@ -1,0 +1,509 @@
+/*
+ * What may pass between sandboxes and the rest: one nftables table for all sandboxes of this
+ * keeper, told apart from other traffic by the names of their interfaces. It is replaced as a
+ * whole, in one transaction, when the configuration changes it, so a change holds for sandboxes
+ * that run already; and left alone when it is what it should be, so that a new keeper cuts no
+ * connection. Addresses that names were answered with are pinned into sets of it (names.c).
+ *
+ *   in any mode   nothing reaches a sandbox that it did not ask for; no sandbox reaches another (of
+ *                 any keeper), the host's own services, loopback, link-local (metadata), private or
+ *                 reserved ranges; a source that is not its own is dropped
+ *   egress        all else
+ *   allow-list    network_allow, and what names on it were answered with; nothing else
+ *
+ * network_allow also opens what is refused otherwise (a private range with a package mirror);
+ * network_deny closes more. A sandbox with rules of its own has a chain of its own, which can only
+ * take away. IPv4 and IPv6 stand in the same chains.
+ *
+ * A connection that was allowed carries the number of the rules that allowed it (ct mark), and
+ * passes as long as those hold: pinned addresses may run out under it, but after a change of rules
+ * it is judged again.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <nftables/libnftables.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/net/net_private.h"
+
+enum { RULES_MAX = 4 << 20, OUTPUT_MAX = 4 << 20, PINS_MAX = 65536 };
+
+/* ------------------------------------------------------------------ talking to libnftables */
+
+static struct nft_ctx *open_nft(struct cove_err *e)
+{
+    static struct nft_ctx *nft; /* one for the life of the process: making it reads files */
+
+    if (!nft)
+        nft = nft_ctx_new(NFT_CTX_DEFAULT);
+    if (!nft)
+        cove_fail(e, COVE_INTERNAL, "nftables: out of memory");
+    return nft;
+}
+
+int netfilter_run(const char *text, struct buf *ret_output, struct cove_err *e)
+{
+    struct nft_ctx *nft = open_nft(e);
+    const char *out;
+
+    if (!nft || nft_ctx_buffer_output(nft) != 0 || nft_ctx_buffer_error(nft) != 0)
+        return cove_fail(e, COVE_INTERNAL, "nftables: out of memory");
+    if (nft_run_cmd_from_buffer(nft, text) != 0)
+        return cove_fail(e, COVE_UNSUPPORTED, "nftables: %.160s", nft_ctx_get_error_buffer(nft));
+    out = nft_ctx_get_output_buffer(nft);
+    if (ret_output && out)
+        buf_add_str(ret_output, out);
+    return 0;
+}
+
+/* Of "elements = { a, b timeout 1m }" the a and b, without quotes. */
+static void read_elements(const char *text, char *out, size_t size)
+{
+    const char *at = strstr(text, "elements = {");
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (at = at ? at + 12 : ""; *at && *at != '}';) {
+        size_t word;
+
+        at += strspn(at, " \t\n,\"");
+        word = strcspn(at, " \t\n,\"}");
+        if (word && len + word + 2 < size)
+            len += (size_t)snprintf(out + len, size - len, "%s%.*s", len ? " " : "", (int)word, at);
+        at += word;
+    }
+}
+
+void netfilter_read_set(const char *table, const char *set, char *out, size_t size)
+{
+    char text[96];
+    struct buf answer;
+
+    out[0] = '\0';
+    buf_init(&answer, OUTPUT_MAX);
+    snprintf(text, sizeof(text), "list set inet %s %s", table, set);
+    if (netfilter_run(text, &answer, NULL) == 0 && answer.data)
+        read_elements(answer.data, out, size);
+    buf_done(&answer);
+}
+
+void netfilter_each_table(netfilter_table_fn each, void *arg)
+{
+    static const char begin[] = "table inet cove_";
+    struct buf answer;
+    char name[32];
+
+    buf_init(&answer, OUTPUT_MAX);
+    if (netfilter_run("list tables inet", &answer, NULL) == 0 && answer.data) {
+        for (const char *at = answer.data; (at = strstr(at, begin)); at++) {
+            snprintf(name, sizeof(name), "%.*s", (int)strcspn(at + 11, "\n"), at + 11);
+            each(arg, name);
+        }
+    }
+    buf_done(&answer);
+}
+
+/* ------------------------------------------------------------------ sets */
+
+/* Only the canonical print of a range gets into the text of a rule. */
+static void add_words(struct buf *out, int family, const char *list, bool *any)
+{
+    char word[NET_NAME_MAX + 1], text[64];
+    struct net_range r;
+
+    while (net_next_word(&list, word)) {
+        if (!net_range_parse(word, &r) || r.family != family)
+            continue;
+        net_range_print(&r, text, sizeof(text));
+        buf_addf(out, "%s%s", *any ? ", " : "elements = { ", text);
+        *any = true;
+    }
+}
+
+static void add_family_set(struct buf *out, const char *name, int family, const char *list)
+{
+    bool any = false;
+
+    buf_addf(out, "set %s%c { type %s; flags interval; auto-merge; ", name,
+             family == AF_INET ? '4' : '6', family == AF_INET ? "ipv4_addr" : "ipv6_addr");
+    add_words(out, family, list, &any);
+    buf_addf(out, "%s\n}\n", any ? " }" : "");
+}
+
+static void add_set(struct buf *out, const char *name, const char *list)
+{
+    add_family_set(out, name, AF_INET, list);
+    add_family_set(out, name, AF_INET6, list);
+}
+
+static void add_names(struct buf *out, const char *set, const char *list)
+{
+    char word[NET_NAME_MAX + 1];
+    bool any = false;
+
+    buf_addf(out, "set %s { type ifname; ", set);
+    while (net_next_word(&list, word)) {
+        buf_addf(out, "%s\"%s\"", any ? ", " : "elements = { ", word);
+        any = true;
+    }
+    buf_addf(out, "%s\n}\n", any ? " }" : "");
+}
+
+/* ------------------------------------------------------------------ chains */
+
+/* The same verdict for both families by a pair of sets. */
+static void add_match(struct buf *out, const char *set, const char *verdict)
+{
+    buf_addf(out, "ip daddr @%s4 %s\nip6 daddr @%s6 %s\n", set, verdict, set, verdict);
+}
+
+static void add_pinned(struct buf *out, const char *verdict)
+{
+    buf_addf(out, "iif . ip daddr @pins4 %s\niif . ip6 daddr @pins6 %s\n", verdict, verdict);
+}
+
+/* What the operator's rules say; the last word about a packet. */
+static void add_verdicts(struct buf *out, const struct net_rules *r, uint32_t mark)
+{
+    char take[48];
+
+    snprintf(take, sizeof(take), "ct mark set 0x%08x accept", mark);
+    add_match(out, "deny", "goto refuse");
+    add_match(out, "allow", take);
+    add_match(out, "never", "goto refuse");
+    if (r->mode == NET_EGRESS) {
+        buf_addf(out, "%s\n", take);
+        return;
+    }
+    add_pinned(out, take);
+    buf_addf(out, "goto refuse\n");
+}
+
+static void add_known(struct buf *out, uint32_t mark)
+{
+    buf_addf(out, "ct state established,related ct mark 0x%08x accept\n", mark);
+}
+
+/*
+ * One stage of what narrows a sandbox: its template's rules, its tenant's, its own. What passes
+ * goes on to the next stage, and from the last to the operator's rules for all. Allow beats deny
+ * here.
+ */
+static void add_stage(struct buf *out, uint32_t slot, unsigned stage, const struct net_rules *r)
+{
+    char set[32], next[32];
+
+    if (stage + 1 < NET_STAGES)
+        snprintf(next, sizeof(next), "goto box_%u_%u", slot, stage + 1);
+    else
+        snprintf(next, sizeof(next), "goto then_%u", slot);
+    if (r->mode == NET_NONE) {
+        buf_addf(out, "goto refuse\n");
+        return;
+    }
+    snprintf(set, sizeof(set), "a%u_%u_", slot, stage);
+    add_match(out, set, next);
+    snprintf(set, sizeof(set), "d%u_%u_", slot, stage);
+    add_match(out, set, "goto refuse");
+    if (r->mode == NET_ALLOW) {
+        add_pinned(out, next);
+        buf_addf(out, "goto refuse\n");
+    } else {
+        buf_addf(out, "%s\n", next);
+    }
+}
+
+static uint32_t hash_text(uint32_t hash, const char *text)
+{
+    for (; *text; text++) /* FNV-1a */
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+static uint32_t mark_of(uint32_t stamp, const struct net_own *own)
+{
+    uint32_t mark = stamp;
+
+    for (unsigned i = 0; own && i < NET_STAGES; i++)
+        mark = hash_text(
+            hash_text(hash_text(mark, net_mode_name(own->stages[i].mode)), own->stages[i].allow),
+            own->stages[i].deny);
+    return mark | 1; /* never 0, which is no mark */
+}
+
+static void add_box_sets(struct buf *out, const struct net *n, uint32_t slot)
+{
+    char set[32];
+
+    for (unsigned i = 0; i < NET_STAGES; i++) {
+        snprintf(set, sizeof(set), "a%u_%u_", slot, i);
+        add_set(out, set, n->own[slot]->stages[i].allow);
+        snprintf(set, sizeof(set), "d%u_%u_", slot, i);
+        add_set(out, set, n->own[slot]->stages[i].deny);
+    }
+}
+
+/* From the last stage to the first: a chain is made before it is led to. */
+static void add_box(struct buf *out, const struct net *n, uint32_t slot)
+{
+    uint32_t mark = mark_of(n->stamp, n->own[slot]);
+
+    add_box_sets(out, n, slot);
+    buf_addf(out, "chain then_%u {\n", slot);
+    add_verdicts(out, &n->rules, mark);
+    buf_addf(out, "}\n");
+    for (unsigned i = NET_STAGES; i-- > 0;) {
+        buf_addf(out, "chain box_%u_%u {\n", slot, i);
+        if (i == 0)
+            add_known(out, mark);
+        add_stage(out, slot, i, &n->own[slot]->stages[i]);
+        buf_addf(out, "}\n");
+    }
+}
+
+static void add_boxes(struct buf *out, const struct net *n)
+{
+    char name[IFNAMSIZ];
+    bool any = false;
+
+    for (uint32_t i = 0; i < n->slots; i++)
+        if (n->own[i])
+            add_box(out, n, i);
+    buf_addf(out, "map boxes { type ifname : verdict; ");
+    for (uint32_t i = 0; i < n->slots; i++) {
+        if (!n->own[i])
+            continue;
+        net_interface(n, i, name);
+        buf_addf(out, "%s\"%s\" : goto box_%u_0", any ? ", " : "elements = { ", name, i);
+        any = true;
+    }
+    buf_addf(out, "%s\n}\n", any ? " }" : "");
+}
+
+/* Our end of the pair speaks Neighbour Discovery, which comes by here where ARP does not. */
+static void add_hooks(struct buf *out, const char *p)
+{
+    buf_addf(out,
+             "chain out {\n"
+             "oifname \"" NET_ANY_COVE "\" counter goto refuse\n"
+             "fib saddr . iif oif missing counter drop\n"
+             "iifname vmap @boxes\n"
+             "goto base\n}\n"
+             "chain forward { type filter hook forward priority -10; policy accept;\n"
+             "iifname \"%s*\" goto out\n"
+             "oifname \"%s*\" iifname != \"" NET_ANY_COVE "\" ct state established,related accept\n"
+             "oifname \"%s*\" counter drop\n"
+             "meta nfproto ipv4 iifname @opened4 oifname != \"" NET_ANY_COVE "\" counter drop\n"
+             "meta nfproto ipv6 iifname @opened6 oifname != \"" NET_ANY_COVE "\" counter drop\n}\n",
+             p, p, p);
+    buf_addf(out,
+             "chain input { type filter hook input priority -10; policy accept;\n"
+             "iifname \"%s*\" icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } "
+             "ip6 hoplimit 255 accept\n"
+             "iifname \"%s*\" counter goto refuse\n}\n"
+             "chain nat { type nat hook postrouting priority 100; policy accept;\n"
+             "iifname \"%s*\" oifname != \"" NET_ANY_COVE "\" masquerade\n}\n",
+             p, p, p);
+}
+
+static void add_pin_sets(struct buf *out)
+{
+    buf_addf(out,
+             "set pins4 { type iface_index . ipv4_addr; flags timeout; size %d; }\n"
+             "set pins6 { type iface_index . ipv6_addr; flags timeout; size %d; }\n",
+             PINS_MAX, PINS_MAX);
+}
+
+/* A refusal is told at once: a connection that is neither opened nor refused hangs for minutes. For
+ * TCP by a reset, since the kernel sends only a few ICMP messages a second. */
+static void add_refusal(struct buf *out)
+{
+    buf_addf(out, "chain refuse {\ncounter\nmeta l4proto tcp reject with tcp reset\n"
+                  "reject with icmpx admin-prohibited\n}\n");
+}
+
+/* All that depends on the configuration; its hash is the stamp by which it is known again. */
+static void add_rules(struct buf *out, const struct net *n)
+{
+    struct in_addr base = { htonl(n->base) };
+
+    buf_addf(out, "set base4 { type ipv4_addr; flags interval; elements = { %s/%u }\n}\n",
+             inet_ntoa(base), n->base_bits);
+    add_pin_sets(out);
+    add_family_set(out, "never", AF_INET, net_never4);
+    add_family_set(out, "never", AF_INET6, net_never6);
+    add_set(out, "deny", n->rules.deny);
+    add_set(out, "allow", n->rules.allow);
+    add_refusal(out);
+    buf_addf(out, "# %s %s\n", net_mode_name(n->rules.mode), n->rules.allow); /* names count too */
+}
+
+static int write_rules(struct net *n, struct buf *out, struct cove_err *e)
+{
+    struct buf fixed;
+
+    buf_init(&fixed, RULES_MAX);
+    add_rules(&fixed, n);
+    add_hooks(&fixed, n->prefix);
+    n->stamp = fixed.data ? hash_text(2166136261u, fixed.data) : 0;
+    buf_addf(out, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", n->table, n->table,
+             n->table);
+    buf_addf(out, "set stamp { type mark; elements = { 0x%08x }\n}\n", n->stamp);
+    add_names(out, "opened4", n->opened4);
+    add_names(out, "opened6", n->opened6);
+    add_rules(out, n);
+    buf_addf(out, "chain base {\n");
+    add_known(out, mark_of(n->stamp, NULL));
+    add_verdicts(out, &n->rules, mark_of(n->stamp, NULL));
+    buf_addf(out, "}\n");
+    add_boxes(out, n);
+    add_hooks(out, n->prefix);
+    buf_addf(out, "}\n");
+    buf_done(&fixed);
+    return out->overflow ? cove_fail(e, COVE_TOO_LARGE, "network: too many rules") : 0;
+}
+
+/* ------------------------------------------------------------------ one sandbox's own */
+
+/* Every chain and set of a slot, as commands. */
+static void each_set(struct buf *out, const struct net *n, uint32_t slot, const char *command,
+                     const char *body4, const char *body6)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        for (const char *kind = "ad"; *kind; kind++)
+            buf_addf(out, "%s set inet %s %c%u_%u_4 %s\n%s set inet %s %c%u_%u_6 %s\n", command,
+                     n->table, *kind, slot, i, body4, command, n->table, *kind, slot, i, body6);
+}
+
+static void each_chain(struct buf *out, const struct net *n, uint32_t slot, const char *command)
+{
+    for (unsigned i = 0; i < NET_STAGES; i++)
+        buf_addf(out, "%s chain inet %s box_%u_%u\n", command, n->table, slot, i);
+    buf_addf(out, "%s chain inet %s then_%u\n", command, n->table, slot);
+}
+
+/* Its chains are made anew in place; the map leads there from then on. */
+int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct cove_err *e)
+{
+    struct net_own *copy = malloc(sizeof(*copy));
+    char name[IFNAMSIZ];
+    struct buf text;
+    int rc;
+
+    if (!copy)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    *copy = *own;
+    free(n->own[slot]);
+    n->own[slot] = copy;
+    if (!n->loaded)
+        return 0;
+    buf_init(&text, RULES_MAX);
+    net_interface(n, slot, name);
+    each_chain(&text, n, slot, "add");
+    each_set(&text, n, slot, "add", "{ type ipv4_addr; flags interval; auto-merge; }",
+             "{ type ipv6_addr; flags interval; auto-merge; }");
+    each_chain(&text, n, slot, "flush");
+    each_set(&text, n, slot, "flush", "", "");
+    buf_addf(&text, "table inet %s {\n", n->table);
+    add_box(&text, n, slot);
+    buf_addf(&text, "}\nadd element inet %s boxes { \"%s\" : goto box_%u_0 }\n", n->table, name,
+             slot);
+    rc = netfilter_run(text.data, NULL, e);
+    buf_done(&text);
+    return rc;
+}
+
+static void remove_own(const struct net *n, uint32_t slot)
+{
+    char name[IFNAMSIZ];
+    struct buf text;
+
+    net_interface(n, slot, name);
+    buf_init(&text, RULES_MAX);
+    buf_addf(&text, "delete element inet %s boxes { \"%s\" }\n", n->table, name);
+    each_chain(&text, n, slot, "flush");
+    each_chain(&text, n, slot, "delete");
+    each_set(&text, n, slot, "delete", "", "");
+    netfilter_run(text.data, NULL, NULL);
+    buf_done(&text);
+}
+
+/* The slot's sandbox is gone. */
+void net_forget_own(struct net *n, uint32_t slot)
+{
+    if (!n->own || !n->own[slot])
+        return;
+    free(n->own[slot]);
+    n->own[slot] = NULL;
+    if (n->loaded)
+        remove_own(n, slot);
+}
+
+/* Sandboxes that ended while there was no keeper: their rules must not be the next ones'. */
+static void remove_stale(const struct net *n)
+{
+    char name[IFNAMSIZ + 2], bare[IFNAMSIZ], command[64];
+    struct buf map;
+
+    buf_init(&map, OUTPUT_MAX);
+    snprintf(command, sizeof(command), "list map inet %s boxes", n->table);
+    if (netfilter_run(command, &map, NULL) == 0 && map.data && strchr(map.data, '"'))
+        for (uint32_t i = 0; i < n->slots; i++) {
+            net_interface(n, i, bare);
+            snprintf(name, sizeof(name), "\"%s\"", bare);
+            if (!n->own[i] && strstr(map.data, name))
+                remove_own(n, i);
+        }
+    buf_done(&map);
+}
+
+/* ------------------------------------------------------------------ putting it in place */
+
+static bool is_loaded(const struct net *n)
+{
+    char stamp[32], want[16];
+
+    netfilter_read_set(n->table, "stamp", stamp, sizeof(stamp));
+    snprintf(want, sizeof(want), "0x%08x", n->stamp);
+    return strcmp(stamp, want) == 0;
+}
+
+int netfilter_load(struct net *n, struct cove_err *e)
+{
+    struct buf rules;
+    int rc;
+
+    buf_init(&rules, RULES_MAX);
+    rc = write_rules(n, &rules, e);
+    if (rc == 0 && is_loaded(n))
+        remove_stale(n);
+    else if (rc == 0)
+        rc = netfilter_run(rules.data, NULL, e);
+    buf_done(&rules);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ pins */
+
+/* Anew even where it is there, for the time: adding alone does not prolong it on older kernels. */
+int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
+            struct cove_err *e)
+{
+    char name[IFNAMSIZ], text[INET6_ADDRSTRLEN] = "", element[96], command[512];
+    unsigned index;
+
+    net_interface(n, slot, name);
+    index = if_nametoindex(name);
+    if (!n->loaded || !index || !inet_ntop(family, addr, text, sizeof(text)))
+        return cove_fail(e, COVE_CONFLICT, "no network to pin an address in");
+    snprintf(element, sizeof(element), "inet %s pins%c { %u . %s", n->table,
+             family == AF_INET ? '4' : '6', index, text);
+    snprintf(command, sizeof(command),
+             "add element %s timeout %us }\ndelete element %s }\nadd element %s timeout %us }",
+             element, seconds, element, element, seconds);
+    return netfilter_run(command, NULL, e);
+}
