@@ -28,7 +28,9 @@
 #include "cove/init_fds.h"
 #include "cove/mem.h"
 #include "cove/weak.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/build.h"
+#include "sandbox/box/mounts.h"
+#include "sandbox/box/tools.h"
 
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
@@ -127,7 +129,9 @@ static int setup_network(const struct build_args *args, struct cove_err *e)
         return 0;
     if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "bringing up the loopback interface");
-    return net_enter(args->net, args->slot, e);
+    if (!args->network.enter)
+        return 0;
+    return args->network.enter(args->network.arg, args->slot, e);
 }
 
 static int setup_hostname(struct cove_err *e)
@@ -355,6 +359,13 @@ static void be_no_exception(pid_t pid)
     write_file_at(AT_FDCWD, path, "0", NULL);
 }
 
+static int attach_network(const struct build_args *args, pid_t pid, struct cove_err *e)
+{
+    if (weak("net") || !args->network.attach)
+        return 0;
+    return args->network.attach(args->network.arg, args->slot, pid, e);
+}
+
 static int equip_child(const struct parts *p, const struct build_args *args, pid_t pid,
                        struct cove_err *e)
 {
@@ -363,8 +374,7 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     int rc = -1;
 
     be_no_exception(pid);
-    if (userns_write_maps(pid, &args->ids, e) == 0 &&
-        (weak("net") || net_attach(args->net, args->slot, pid, e) == 0) &&
+    if (userns_write_maps(pid, &args->ids, e) == 0 && attach_network(args, pid, e) == 0 &&
         open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, p->files, args->disk_size.bytes > 0, userns, &args->ids,
                        &mounts, e) == 0)

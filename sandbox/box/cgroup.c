@@ -17,7 +17,8 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/cgroup.h"
+#include "sandbox/box/tools.h"
 
 static const char *const controller_names[CGROUP_CONTROLLERS] = {
     [CGROUP_MEMORY] = "memory",

@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/disk.h"
 
 #define IMAGE "disk.img"
 

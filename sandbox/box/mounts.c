@@ -16,7 +16,8 @@
 
 #include "cove/mem.h"
 #include "cove/weak.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/mounts.h"
+#include "sandbox/box/procfiles.h"
 
 static int put_mount(int tree, const char *target)
 {

@@ -22,7 +22,7 @@
 
 #include "cove/buf.h"
 #include "cove/mem.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/procfiles.h"
 
 enum { PROC_FILE_MAX = 256 * 1024 };
 

@@ -14,7 +14,8 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/sweep.h"
+#include "sandbox/box/tools.h"
 
 enum { DEPTH_MAX = 32 };
 

@@ -15,7 +15,9 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/sweep.h"
+#include "sandbox/box/template.h"
+#include "sandbox/box/tools.h"
 
 #define BASE_VERSION "3\n" /* raise when what is made below changes */
 

@@ -11,7 +11,7 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/tools.h"
 
 int write_file_at(int dir, const char *name, const char *text, struct cove_err *e)
 {

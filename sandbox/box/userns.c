@@ -4,7 +4,8 @@
 
 #include "cove/mem.h"
 #include "cove/weak.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/tools.h"
+#include "sandbox/box/userns.h"
 
 int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e)
 {

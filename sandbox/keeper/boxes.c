@@ -126,6 +126,16 @@ static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
     return -1;
 }
 
+static int attach_network(const void *net, uint32_t slot, pid_t pid, struct cove_err *e)
+{
+    return net_attach(net, slot, pid, e);
+}
+
+static int enter_network(const void *net, uint32_t slot, struct cove_err *e)
+{
+    return net_enter(net, slot, e);
+}
+
 static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
                        const char *template_name, struct cove_err *e)
 {
@@ -144,7 +154,7 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
         .ids = *ids,
         .disk = &k->disk,
         .disk_size = { b->limits.disk_max_bytes, b->limits.inodes_max },
-        .net = &k->net,
+        .network = { &k->net, attach_network, enter_network },
         .slot = i,
         .cpus = allot_cpus(&b->limits),
     };

@@ -5,7 +5,14 @@
 #include "cove/audit.h"
 #include "cove/keys.h"
 #include "cove/meters.h"
-#include "sandbox/box/box_private.h"
+#include "cove/state.h"
+#include "sandbox/box/build.h"
+#include "sandbox/box/cgroup.h"
+#include "sandbox/box/disk.h"
+#include "sandbox/box/sweep.h"
+#include "sandbox/box/template.h"
+#include "sandbox/box/tools.h"
+#include "sandbox/net/net.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
 

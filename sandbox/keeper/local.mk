@@ -9,6 +9,6 @@ libkeeper_a_SOURCES = \
 
 sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper/keeper.c
-KEEPER_LIBS = libkeeper.a libbox.a libnet.a libclient.a libdeny.a libshell.a libprofile.a libaudit.a libkeys.a libbase.a \
+KEEPER_LIBS = libkeeper.a libnet.a libbox.a libclient.a libdeny.a libshell.a libprofile.a libaudit.a libkeys.a libbase.a \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) -lcap
 coved_LDADD = $(KEEPER_LIBS)

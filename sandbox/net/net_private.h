@@ -7,7 +7,8 @@
 #include <net/if.h>
 
 #include "cove/buf.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/tools.h"
+#include "sandbox/net/net.h"
 
 #define NET_ANY_COVE "cv*" /* interfaces of all keepers on this machine */
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/cgroup.h"
 
 static char top[] = "/tmp/cove-test-cgroup-XXXXXX";
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
-#include "sandbox/box/box_private.h"
+#include "sandbox/box/sweep.h"
 
 static char dir[] = "/tmp/cove-sweep-XXXXXX";
 static int top;

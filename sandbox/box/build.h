@@ -1,0 +1,51 @@
+/* Building a sandbox. */
+#ifndef COVE_BOX_BUILD_H
+#define COVE_BOX_BUILD_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cove/err.h"
+#include "sandbox/box/cgroup.h"
+#include "sandbox/box/disk.h"
+#include "sandbox/box/template.h"
+#include "sandbox/box/userns.h"
+
+/* The sandbox's network is another folder's subject: the caller says how it is connected. Either
+ * function may be NULL: the sandbox then has its loopback interface only. */
+struct build_network {
+    const void *arg;
+    /* In the keeper, once the namespaces exist. */
+    int (*attach)(const void *arg, uint32_t slot, pid_t pid, struct cove_err *e);
+    /* In the child, inside its namespaces. */
+    int (*enter)(const void *arg, uint32_t slot, struct cove_err *e);
+};
+
+struct build_args {
+    const struct cgroups *cgroups;
+    const struct cgroup_limits *limits;
+    const struct template *template;
+    const char *id;
+    const char *run_dir;
+    int boxes_dir; /* state_dir/boxes */
+    int init_exe;
+    gid_t worker_gid;
+    struct id_range ids;
+    struct disk *disk;
+    struct disk_size disk_size;
+    struct build_network network;
+    uint32_t slot; /* spreads sandboxes over the cpus */
+    uint32_t cpus; /* what it sees and runs on; 0 = all */
+};
+
+struct build { /* one that is under way */
+    pid_t pid;
+    int pidfd;
+    int ready; /* readable: end of file = runs, a struct cove_err = failed */
+};
+
+int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
+/* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
+int build_finish(struct build *b, struct cove_err *e);
+
+#endif

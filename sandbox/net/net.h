@@ -1,0 +1,68 @@
+/* The network of sandboxes: what the keeper and the set-up of a sandbox ask of it. */
+#ifndef COVE_NET_H
+#define COVE_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cove/config.h"
+#include "cove/err.h"
+#include "cove/netlist.h"
+
+enum { NET_OPENED_MAX = 256 };
+
+struct net_own { /* what narrows one sandbox; all stages hold together */
+    struct net_rules stages[NET_STAGES];
+};
+
+struct net {
+    struct net_rules rules; /* for all; mode NET_NONE: a new sandbox gets no network, and one that
+                               was made without stays without */
+    struct net_own **own;   /* by slot; NULL = nothing */
+    uint32_t slots;
+    uint32_t base;      /* host order: where our addresses begin, two a slot */
+    unsigned base_bits; /* of the block that is ours */
+    uint8_t base6[16];  /* likewise, unique-local */
+    uint32_t group;     /* all our interfaces on the host are in it */
+    uint32_t stamp;     /* of the rules */
+    bool loaded;        /* our table is in the kernel */
+    bool ipv4, ipv6;    /* there is a way out; IPv6: and new sandboxes get addresses */
+    uint64_t next_ms;   /* when to look again whether there is one */
+    char prefix[10];    /* of the host's ends' names */
+    char table[24];
+    char uplink[128];                                      /* as configured */
+    char opened4[NET_OPENED_MAX], opened6[NET_OPENED_MAX]; /* interfaces we let forward */
+};
+
+/* What the configuration says. strict: the policy's profile is, which `auto` follows. */
+void net_configure(const struct cove_config *c, bool strict, struct net_rules *ret);
+/* Names and addresses that no other keeper on this machine has, rules, forwarding. On failure all
+ * is as it was. */
+int net_init(struct net *n, const struct cove_config *c, const struct net_rules *rules,
+             uint32_t slots, struct cove_err *e);
+void net_tick(struct net *n, uint64_t now_ms);
+/* Take back all that was done to the host. Returns whether there was anything. */
+bool net_done(struct net *n);
+/* The same for a keeper that was killed. */
+bool net_sweep(const struct cove_config *c);
+
+/* netwatch.c: a descriptor that tells when rules change on this machine; are ours gone? */
+int net_watch(void);
+bool net_watch_lost(int sock, const struct net *n);
+int net_restore(struct net *n, struct cove_err *e); /* the same rules again */
+
+int net_probe(const struct net *n, struct cove_err *e);
+void net_interface(const struct net *n, uint32_t slot, char out[16]);
+int net_attach(const struct net *n, uint32_t slot, pid_t pid,
+               struct cove_err *e);                                    /* the keeper's half */
+int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
+/* Where names are asked in a sandbox: a UDP socket and a listening TCP one. owner: of its user
+ * namespace. */
+int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e);
+int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
+            struct cove_err *e);
+int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct cove_err *e);
+void net_forget_own(struct net *n, uint32_t slot);
+
+#endif
