@@ -12,8 +12,7 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, f"{TOP}/tests/system")
-from conftest import new_dir, stop  # noqa: E402
-from cove import Server, wait_for  # noqa: E402
+from cove import Server, new_dir, stop, wait_for  # noqa: E402
 
 POOL = 6
 

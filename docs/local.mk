@@ -3,7 +3,7 @@ dist_man_MANS += man/coved.8 man/cove.conf.5
 EXTRA_DIST += bench/noisy.py bench/network.py tests/system/test_wall.py tests/system/test_network.py tests/system/internet.py tests/system/test_seccomp.py \
 	tests/system/test_differential.py tests/escape
 EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
-	tests/system/conftest.py tests/system/cove.py \
+	tests/pytest.ini tests/conftest.py tests/hostile tests/system/cove.py \
 	tests/system/test_docs.py tests/system/test_execute.py tests/system/test_lifecycle.py \
 	tests/system/test_limits.py tests/system/test_load.py tests/system/test_logs.py \
 	tests/system/test_nginx.py tests/system/test_policy.py tests/system/test_quickstart.py \

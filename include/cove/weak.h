@@ -1,8 +1,8 @@
 /*
- * Holes on purpose, for tests/escape only: a suite that cannot fail proves nothing. A build made
- * with --enable-weak-for-tests leaves out the layers that the environment variable COVE_WEAK names;
- * in every other build weak() is the constant false, and the words below are in no program
- * (tests/escape/test_escape.py looks).
+ * Holes on purpose, for tests/escape and tests/hostile only: a suite that cannot fail proves
+ * nothing. A build made with --enable-weak-for-tests leaves out the layers that the environment
+ * variable COVE_WEAK names, separated by commas. In every other build weak() is the constant
+ * false, and no program contains the name of that variable (tests/escape/test_escape.py looks).
  */
 #ifndef SANDBOX_WEAK_H
 #define SANDBOX_WEAK_H
@@ -17,9 +17,12 @@
 
 static inline _Bool weak(const char *layer)
 {
-    const char *list = getenv(WEAK_ENV);
+    size_t len = strlen(layer);
 
-    return list && strstr(list, layer);
+    for (const char *word = getenv(WEAK_ENV); word; word = strchr(word, ','), word += word != NULL)
+        if (strncmp(word, layer, len) == 0 && (word[len] == ',' || word[len] == '\0'))
+            return 1;
+    return 0;
 }
 
 /* For init's environment, which is empty otherwise. */

@@ -1,4 +1,4 @@
-"""The host's root as a client of one sandbox's init: what workers do for the file endpoints, without HTTP in between.
+"""Messages of include/cove/msg.h: the host's root, or whoever a test becomes, as a client of the keeper or of one sandbox's init.
 
 Numbers come from include/cove/msg.h itself, so that this file cannot grow apart from it.
 """
@@ -28,13 +28,13 @@ NUMBERS = message_numbers()
 MAGIC = int(re.search(r"MSG_MAGIC (0x\w+?)u", read(f"{TOP}/include/cove/msg.h")).group(1), 16)
 
 
-class Box:
-    """One conversation with one init."""
+class Peer:
+    """One conversation over a SEQPACKET socket."""
 
-    def __init__(self, run_dir, box_id):
+    def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(10)
-        self.sock.connect(f"{run_dir}/boxes/{box_id}")
+        self.sock.connect(path)
 
     def __enter__(self):
         return self
@@ -52,6 +52,13 @@ class Box:
                 fds.frombytes(payload[: len(payload) - len(payload) % 4])
         names = {v: k for k, v in NUMBERS.items()}
         return names[HEAD.unpack_from(data)[1]], data[HEAD.size:], list(fds)
+
+
+class Box(Peer):
+    """One conversation with one init."""
+
+    def __init__(self, run_dir, box_id):
+        super().__init__(f"{run_dir}/boxes/{box_id}")
 
     def open(self, path, flags=os.O_RDONLY, mode=0o644, user="root", parents=True):
         """A descriptor, or None if init refused."""

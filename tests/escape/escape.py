@@ -16,14 +16,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "system"))
+from box import Box
+from cove import TOP, alive, read, wait_for
 
-from box import Box  # noqa: E402
-from cove import TOP, alive, read, wait_for  # noqa: E402
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 ATTEMPTS = os.path.join(HERE, "attempts")
 INSIDE = "/workspace/.attempts"
@@ -247,16 +245,14 @@ def summary(results):
 # ------------------------------------------------------------------ walls with holes
 
 def build_weak():
-    """coved and cove-init with the switch; the other programs are those of the ordinary build."""
+    """Every program of the server, with the switch."""
     where = f"{TOP}/.cove/build-weak"
     os.makedirs(where, exist_ok=True)
     if not os.path.exists(f"{where}/Makefile"):
         subprocess.run([f"{TOP}/configure", "-q", "--enable-weak-for-tests"], cwd=where, check=True,
                        stderr=subprocess.DEVNULL)
-    subprocess.run(["make", "-s", "-j2", "coved", "cove-init"], cwd=where, check=True, stdout=subprocess.DEVNULL)
-    for name in ("cove-worker", "cove-judge", "cove-gate", "cove-auth", "cove-resolver"):
-        if not os.path.lexists(f"{where}/{name}"):
-            os.symlink(f"{TOP}/.cove/inst/libexec/cove/{name}", f"{where}/{name}")
+    programs = ["coved", *os.listdir(f"{TOP}/.cove/inst/libexec/cove")]
+    subprocess.run(["make", "-s", "-j2", *programs], cwd=where, check=True, stdout=subprocess.DEVNULL)
     return where
 
 

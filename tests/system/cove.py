@@ -10,10 +10,12 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -298,3 +300,18 @@ class Server:
         pool = int(self.settings.get("pool", 4))
         wait_for(lambda: len(self.inits) <= pool, 15, f"{pool} sandboxes or fewer")
         wait_for(lambda: not any(self.inside(pid) for pid in self.inits.values()), 10, "empty warm sandboxes")
+
+
+def new_dir():
+    """For an instance: configuration, keys, logs and sandboxes."""
+    return tempfile.mkdtemp(prefix="cove-test-")
+
+
+def stop(server):
+    """The end of an instance, which leaves nothing on the host."""
+    run_dir = server.run_dir
+    server.down()
+    left = server.left_over()
+    assert not left, left
+    assert not os.path.exists(run_dir)
+    shutil.rmtree(server.dir)

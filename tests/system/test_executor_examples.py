@@ -17,8 +17,7 @@ APP = "import sys, time\nprint('started', sys.argv[1:])\nprint('warning', file=s
 @pytest.fixture(scope="module")
 def prepared():
     """A server of its own, whose sandbox has what the examples talk about."""
-    from conftest import new_dir, stop
-    from cove import Server
+    from cove import Server, new_dir, stop
     server = Server(new_dir(), pool=1, workers=1, proxy_port=free_port()).up()
     box = Executor(server, "default")
     box.sh("mkdir -p /home/user/project /path/to; ln -s /usr/bin/python3 /usr/local/bin/python")

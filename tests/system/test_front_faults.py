@@ -9,8 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import new_dir
-from cove import TOP, Server, new_key, read, wait_for
+from cove import TOP, Server, new_dir, new_key, read, wait_for
 from executor import Executor
 from test_front_nginx import nginx_pid, workers_of
 

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from conftest import new_dir, stop
-from cove import QUICKSTART, TOP, Server, alive, wait_for
+from cove import QUICKSTART, TOP, Server, alive, new_dir, stop, wait_for
 from internet import (HOST, HOST6, METADATA, OTHER_PUBLIC, OTHER_PUBLIC6, OTHER_RESOLVER, PRIVATE, PRIVATE6, PUBLIC, PUBLIC6,
                       REFUSED_ALL, RESOLVER, RESOLVER6, World)
 

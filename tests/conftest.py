@@ -1,32 +1,22 @@
+"""Instances for tests/system, tests/escape and tests/hostile: started by quickstart, stopped without a trace."""
 import os
 import re
-import shutil
-import tempfile
 
 import pytest
 
-from cove import Server
+from cove import Server, new_dir, stop
 
 # Short enough to test the deadline, long enough for a busy machine.
 SESSION_SETTINGS = {"command_timeout": "4s", "output_max": "1M", "memory_max": "256M", "pids_max": "128", "pool": "2"}
 
 
+def pytest_addoption(parser):
+    parser.addoption("--weak", action="store_true", help="tests/hostile: weaken the server and expect marked attacks to succeed")
+
+
 def pytest_sessionstart(session):
     if os.geteuid() != 0:
-        pytest.exit("system tests need root", returncode=1)
-
-
-def new_dir():
-    return tempfile.mkdtemp(prefix="cove-test-")
-
-
-def stop(server):
-    run_dir = server.run_dir
-    server.down()
-    left = server.left_over()
-    assert not left, left
-    assert not os.path.exists(run_dir)
-    shutil.rmtree(server.dir)
+        pytest.exit("these tests need root (namespaces, mounts, cgroups)", returncode=1)
 
 
 def show_log(server):
