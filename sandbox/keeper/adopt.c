@@ -71,7 +71,7 @@ static unsigned adopt_all(struct keeper *k)
             continue;
         }
         if (adopt_box(k, i) < 0 || !is_settled(b->info.state))
-            boxes_destroy(k, i);
+            death_begin(k, i);
         else
             living++;
     }

@@ -8,8 +8,8 @@
 
 #include "sandbox/keeper/keeper_private.h"
 
-void allot_resolve(const struct keeper *k, const char *template_name, const char *tenant,
-                   struct limits *ret)
+void box_limits_resolve(const struct keeper *k, const char *template_name, const char *tenant,
+                        struct limits *ret)
 {
     uint64_t all = *tenant ? quota_disk(k, tenant) : 0;
 
@@ -18,7 +18,7 @@ void allot_resolve(const struct keeper *k, const char *template_name, const char
         ret->disk_max_bytes = all; /* one alone cannot use up more than all may */
 }
 
-struct cgroup_limits allot_cgroup(const struct limits *l)
+struct cgroup_limits box_limits_cgroup(const struct limits *l)
 {
     return (struct cgroup_limits){
         .memory_bytes = l->memory_max_bytes,
@@ -28,15 +28,15 @@ struct cgroup_limits allot_cgroup(const struct limits *l)
     };
 }
 
-uint32_t allot_cpus(const struct limits *l)
+uint32_t box_limits_cpus(const struct limits *l)
 {
     return (uint32_t)((l->cpu_percent + 99) / 100);
 }
 
-bool allot_fits(const struct limits *has, const struct limits *want)
+bool box_limits_fit(const struct limits *has, const struct limits *want)
 {
     return has->disk_max_bytes == want->disk_max_bytes && has->inodes_max == want->inodes_max &&
-           allot_cpus(has) == allot_cpus(want);
+           box_limits_cpus(has) == box_limits_cpus(want);
 }
 
 static bool same_cgroup(const struct limits *a, const struct limits *b)
@@ -45,9 +45,9 @@ static bool same_cgroup(const struct limits *a, const struct limits *b)
            a->cpu_percent == b->cpu_percent && a->cpu_weight == b->cpu_weight;
 }
 
-int allot_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e)
+int box_limits_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e)
 {
-    struct cgroup_limits limits = allot_cgroup(want);
+    struct cgroup_limits limits = box_limits_cgroup(want);
 
     if (!same_cgroup(&b->limits, want) && cgroup_limit_box(&k->cgroups, b->info.id, &limits, e) < 0)
         return -1;

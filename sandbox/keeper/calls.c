@@ -14,7 +14,7 @@ static void client_close(struct keeper *k, uint32_t i)
 {
     keeper_unwatch(k, k->clients[i].sock);
     k->clients[i].sock = cove_close(k->clients[i].sock);
-    boxes_forget_client(k, i);
+    waiters_forget_client(k, i);
 }
 
 void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
@@ -88,7 +88,7 @@ static bool on_claim(struct keeper *k, const void *body, size_t len, const struc
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.project, false) ||
         !IS_TEXT(args.template, true))
         return false;
-    boxes_claim(k, &args, w);
+    claim_box(k, &args, w);
     return true;
 }
 
@@ -102,7 +102,7 @@ static bool on_retire(struct keeper *k, const void *body, size_t len, const stru
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, true) ||
         !IS_TEXT(args.project, args.id[0] != '\0'))
         return false;
-    boxes_retire(k, &args, w);
+    life_retire(k, &args, w);
     return true;
 }
 
@@ -116,7 +116,7 @@ static bool on_extend(struct keeper *k, const void *body, size_t len, const stru
     memcpy(&args, body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
-    answer_result(k, w, boxes_extend(k, &args, &err), &err);
+    answer_result(k, w, life_extend(k, &args, &err), &err);
     return true;
 }
 
@@ -131,7 +131,7 @@ static bool on_network(struct keeper *k, const void *body, size_t len, const str
     memcpy(&args, body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
-    answer_result(k, w, boxes_network(k, &args, &err), &err);
+    answer_result(k, w, life_set_network(k, &args, &err), &err);
     return true;
 }
 
@@ -143,7 +143,7 @@ static bool freeze_or_thaw(struct keeper *k, const void *body, bool freeze, cons
     memcpy(&args, body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
-    answer_result(k, w, boxes_freeze(k, &args, freeze, &err), &err);
+    answer_result(k, w, life_freeze(k, &args, freeze, &err), &err);
     return true;
 }
 

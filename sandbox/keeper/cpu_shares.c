@@ -36,7 +36,7 @@ static void look_at(struct keeper *k, struct box *b, uint64_t elapsed_ms)
         b->busy = busy;
 }
 
-void fair_tick(struct keeper *k, uint64_t now)
+void cpu_shares_tick(struct keeper *k, uint64_t now)
 {
     uint64_t elapsed_ms = now - k->fair_at_ms;
 

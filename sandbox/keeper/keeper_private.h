@@ -1,4 +1,4 @@
-/* The keeper's own state, shared by keeper.c, boxes.c, adopt.c, workers.c and publish.c. */
+/* What the keeper's files share among themselves. */
 #ifndef COVE_KEEPER_PRIVATE_H
 #define COVE_KEEPER_PRIVATE_H
 
@@ -35,7 +35,7 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     pid_t sweeper;
     struct limits limits; /* it has now; zeroed after a restart of the keeper */
     struct limits wanted; /* by the project it is promised to */
-    uint64_t cpu_us;      /* used when fair.c looked last */
+    uint64_t cpu_us;      /* used when cpu_shares.c looked last */
     bool busy;            /* and stepped back for it */
     bool child;           /* ours to reap; false after a restart of the keeper */
     bool promised;        /* a project waits for it: info.tenant and .project are set */
@@ -139,7 +139,17 @@ enum source {
 int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
 void keeper_unwatch(struct keeper *k, int fd);
 
-/* ------------------------------------------------------------------ keeper_calls.c */
+/* ------------------------------------------------------------------ keeper.c, setup.c */
+
+void keeper_init(struct keeper *k); /* in place, nothing opened */
+int keeper_load_config(const struct keeper *k, struct cove_config *ret, struct cove_err *e);
+void keeper_apply_log_level(const struct cove_config *c);
+int keeper_setup(struct keeper *k, struct cove_err *e); /* everything before the first event */
+void keeper_setup_disk(struct keeper *k);               /* also after a change of configuration */
+int keeper_run(struct keeper *k);                       /* returns the signal that ended the loop */
+void keeper_stop(struct keeper *k, int signo);
+
+/* ------------------------------------------------------------------ calls.c */
 
 void calls_accept(struct keeper *k);            /* a worker's thread connects */
 void calls_ready(struct keeper *k, uint32_t i); /* and asks, or hangs up */
@@ -151,23 +161,76 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 
 /* ------------------------------------------------------------------ boxes.c */
 
-void boxes_claim(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
-void boxes_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
-int boxes_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e);
-int boxes_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
-int boxes_freeze(struct keeper *k, const struct keeper_which *args, bool freeze,
-                 struct cove_err *e);
-void boxes_on_ready(struct keeper *k, uint32_t index);
-void boxes_on_death(struct keeper *k, uint32_t index);
-void boxes_on_sweeper(struct keeper *k, pid_t pid);
-/* Expire, refill the pool, retry removals. Returns when it wants to be called again, in
+void boxes_save(struct keeper *k, uint32_t index); /* write `info` through to shared memory */
+void boxes_set_state(struct keeper *k, uint32_t index, enum box_state state);
+/* The project's current sandbox: live, frozen, or promised to it and still being built. */
+int boxes_find_current(const struct keeper *k, const char *tenant, const char *project,
+                       uint32_t *ret);
+/* A sandbox of this tenant that can still be used. COVE_NOT_FOUND if there is none. */
+int boxes_find_owned(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret,
+                     struct cove_err *e);
+
+/* ------------------------------------------------------------------ waiters.c */
+
+void waiters_add(struct box *b, const struct waiter *w);
+/* Answer all who wait for this sandbox, and forget them. */
+void waiters_answer(struct keeper *k, uint32_t index, uint32_t type, const void *body, size_t len);
+void waiters_answer_box(struct keeper *k, uint32_t index, bool created); /* with KEEPER_BOX */
+void waiters_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
+void waiters_forget_client(struct keeper *k, uint32_t client);
+
+/* ------------------------------------------------------------------ creation.c */
+
+/* Begin a sandbox in a free slot. After a failure death.c makes the slot free again. */
+int creation_begin(struct keeper *k, const char *template_name, const struct limits *limits,
+                   uint32_t *ret, struct cove_err *e);
+void creation_on_ready(struct keeper *k, uint32_t index);
+
+/* ------------------------------------------------------------------ claim.c */
+
+void claim_box(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
+void claim_go_live(struct keeper *k, uint32_t index); /* it is built, and promised to a project */
+
+/* ------------------------------------------------------------------ pool.c */
+
+/* A sandbox that nobody has, ready or being built, which can be brought to these limits. */
+int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
+                    const struct limits *limits, uint32_t *ret);
+/* Begin at most one sandbox. Returns when to call again: the earlier of `next` and its own time. */
+uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next);
+/* After new limits: warm sandboxes that cannot be brought to them make room for others. */
+void pool_review(struct keeper *k);
+void pool_review_one(struct keeper *k, uint32_t index);
+
+/* ------------------------------------------------------------------ life.c */
+
+void life_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
+int life_set_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e);
+int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
+int life_freeze(struct keeper *k, const struct keeper_which *args, bool freeze, struct cove_err *e);
+int life_thaw(struct keeper *k, uint32_t index, struct cove_err *e); /* if it is frozen */
+
+/* ------------------------------------------------------------------ death.c */
+
+/* Everything in the sandbox gets SIGKILL. The rest happens when the kernel says that init is gone.
+ */
+void death_begin(struct keeper *k, uint32_t index);
+void death_on_exit(struct keeper *k, uint32_t index);
+void death_on_sweeper(struct keeper *k, pid_t pid);
+/* What is left of a dead sandbox: control socket, cgroup, files. May be tried again. */
+void death_remove_remains(struct keeper *k, uint32_t index);
+void death_of_all(struct keeper *k); /* and wait until nothing is left */
+
+/* ------------------------------------------------------------------ expiry.c */
+
+/* Expire sandboxes, retry removals, refill the pool. Returns when it wants to be called again, in
  * CLOCK_BOOTTIME ms. */
-uint64_t boxes_tick(struct keeper *k);
-void boxes_destroy(struct keeper *k, uint32_t index);
-void boxes_destroy_all(struct keeper *k); /* and wait until nothing is left */
-/* After new limits: warm ones that cannot be brought to them make room for others. */
-void boxes_review_warm(struct keeper *k);
-void boxes_forget_client(struct keeper *k, uint32_t client);
+uint64_t expiry_tick(struct keeper *k);
+
+static inline uint64_t earliest_ms(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* ------------------------------------------------------------------ quota.c */
 
@@ -175,20 +238,21 @@ void boxes_forget_client(struct keeper *k, uint32_t client);
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
 uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
 
-/* ------------------------------------------------------------------ allot.c */
+/* ------------------------------------------------------------------ box_limits.c */
 
 /* What a sandbox of this template gets when this tenant claims it; "" for one that waits. */
-void allot_resolve(const struct keeper *k, const char *template_name, const char *tenant,
-                   struct limits *ret);
-struct cgroup_limits allot_cgroup(const struct limits *l);
-uint32_t allot_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
+void box_limits_resolve(const struct keeper *k, const char *template_name, const char *tenant,
+                        struct limits *ret);
+struct cgroup_limits box_limits_cgroup(const struct limits *l);
+uint32_t box_limits_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
 /* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */
-bool allot_fits(const struct limits *has, const struct limits *want);
-int allot_apply(struct keeper *k, struct box *b, const struct limits *want, struct cove_err *e);
+bool box_limits_fit(const struct limits *has, const struct limits *want);
+int box_limits_apply(struct keeper *k, struct box *b, const struct limits *want,
+                     struct cove_err *e);
 
-/* ------------------------------------------------------------------ fair.c */
+/* ------------------------------------------------------------------ cpu_shares.c */
 
-void fair_tick(struct keeper *k, uint64_t now);
+void cpu_shares_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ adopt.c */
 
@@ -213,14 +277,14 @@ int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kin
 int workers_config(const struct keeper *k, struct cove_err *e); /* a sealed file of it, or -1 */
 void workers_pause_after(struct keeper *k, const struct worker *dead); /* no tight loop of deaths */
 
-/* ------------------------------------------------------------------ gatehouse.c */
+/* ------------------------------------------------------------------ helper_gate.c */
 
 int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first start */
 int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
 void gate_on_exit(struct keeper *k);
 void gate_stop(struct keeper *k);
 
-/* ------------------------------------------------------------------ network.c */
+/* ------------------------------------------------------------------ box_network.c */
 
 void network_setup(struct keeper *k); /* as the configuration says */
 void network_watch(struct keeper *k); /* once */
@@ -232,7 +296,7 @@ int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
 void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
 
-/* ------------------------------------------------------------------ names.c */
+/* ------------------------------------------------------------------ helper_resolver.c */
 
 int names_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
 void names_on_exit(struct keeper *k);
@@ -245,7 +309,7 @@ void names_tell_rules(struct keeper *k, uint32_t box);
 void names_tell_gone(struct keeper *k, uint32_t box);
 void names_end_old(const struct keeper *k); /* the keeper before's */
 
-/* ------------------------------------------------------------------ signin.c */
+/* ------------------------------------------------------------------ helper_auth.c */
 
 int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
 void signin_on_exit(struct keeper *k);

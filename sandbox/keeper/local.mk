@@ -1,14 +1,17 @@
 # The keeper is a library with a small main, so that its parts have unit tests.
 noinst_LIBRARIES += libkeeper.a
 libkeeper_a_SOURCES = \
-	sandbox/keeper/keeper_private.h sandbox/keeper/calls.c sandbox/keeper/boxes.c sandbox/keeper/adopt.c \
+	sandbox/keeper/keeper_private.h sandbox/keeper/calls.c sandbox/keeper/keeper.c sandbox/keeper/setup.c sandbox/keeper/boxes.c \
+	sandbox/keeper/waiters.c sandbox/keeper/creation.c sandbox/keeper/claim.c sandbox/keeper/pool.c \
+	sandbox/keeper/life.c sandbox/keeper/death.c sandbox/keeper/expiry.c sandbox/keeper/adopt.c \
 	sandbox/keeper/workers.c sandbox/keeper/helper_gate.c sandbox/keeper/helper_auth.c \
 	sandbox/keeper/helper_resolver.c sandbox/keeper/publish.c sandbox/keeper/publish_profiles.c \
 	sandbox/keeper/quota.c sandbox/keeper/box_limits.c sandbox/keeper/notify.c sandbox/keeper/fdstore.c \
 	sandbox/keeper/token_secret.c sandbox/keeper/box_network.c sandbox/keeper/cpu_shares.c
 
 sbin_PROGRAMS += coved
-coved_SOURCES = sandbox/keeper/keeper.c
+coved_SOURCES = sandbox/keeper/main.c
 KEEPER_LIBS = libkeeper.a libnet.a libbox.a libclient.a libdeny.a libshell.a libprofile.a libaudit.a libkeys.a libbase.a \
 	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) -lcap
 coved_LDADD = $(KEEPER_LIBS)
+EXTRA_DIST += sandbox/keeper/README.md

@@ -188,7 +188,7 @@ static int publish_callers(struct keeper *k, struct cove_err *e)
     if (publish_table(k, "templates", k->config.templates_file, templates_parse, &k->templates,
                       rc < 0 ? NULL : e) < 0)
         rc = -1;
-    boxes_review_warm(k);
+    pool_review(k);
     network_review(k);
     state_keys_raise(k->state);
     return rc;

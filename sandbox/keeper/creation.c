@@ -1,0 +1,158 @@
+/* The first part of a sandbox's life: a free slot, its range of user ids, its build, and what
+ * happens when the build is ready. */
+#include <string.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum { POOL_RETRY_MS = 1000 };
+
+static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        const struct box_info *o = &k->boxes[i].info;
+
+        if (o->state != BOX_EMPTY && o->id_base < base + count && base < o->id_base + count)
+            return false;
+    }
+    return true;
+}
+
+/* The next one round the table, so that what the kernel takes away of a sandbox in the background
+ * (its interface above all) is gone when the slot's turn comes again: waiting for that costs more
+ * than all the rest. A slot whose id range nobody has: its own, unless id_base was changed under
+ * living sandboxes. */
+static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
+{
+    const struct cove_config *c = &k->config;
+    uint32_t count = state_box_count(k->state);
+
+    if (count > c->max_sandboxes)
+        count = (uint32_t)c->max_sandboxes;
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t i = (k->next_slot + n) % count;
+        struct id_range ids = { (uint32_t)(c->id_base + i * c->id_count), (uint32_t)c->id_count };
+
+        if (k->boxes[i].info.state != BOX_EMPTY || !ids_free(k, ids.base, ids.count))
+            continue;
+        *ret = i;
+        *ret_ids = ids;
+        k->next_slot = i + 1;
+        return 0;
+    }
+    return -1;
+}
+
+static int attach_network(const void *net, uint32_t slot, pid_t pid, struct cove_err *e)
+{
+    return net_attach(net, slot, pid, e);
+}
+
+static int enter_network(const void *net, uint32_t slot, struct cove_err *e)
+{
+    return net_enter(net, slot, e);
+}
+
+static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
+                       const char *template_name, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    struct template template = { -1, -1 };
+    struct cgroup_limits limits = box_limits_cgroup(&b->limits);
+    struct build_args args = {
+        .cgroups = &k->cgroups,
+        .limits = &limits,
+        .template = &template,
+        .id = b->info.id,
+        .run_dir = k->config.run_dir,
+        .boxes_dir = k->boxes_dir,
+        .init_exe = k->init_exe,
+        .worker_gid = k->worker_gid,
+        .ids = *ids,
+        .disk = &k->disk,
+        .disk_size = { b->limits.disk_max_bytes, b->limits.inodes_max },
+        .network = { &k->net, attach_network, enter_network },
+        .slot = i,
+        .cpus = box_limits_cpus(&b->limits),
+    };
+    int rc;
+
+    if (template_open(k->state_dir, template_name, &template, e) < 0)
+        return -1;
+    rc = build_start(&args, &b->build, e);
+    template_close(&template);
+    return rc;
+}
+
+static int watch_build(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct build *build = &k->boxes[i].build;
+
+    if (keeper_watch(k, build->pidfd, SRC_BOX_PID, i, e) < 0)
+        return -1;
+    return keeper_watch(k, build->ready, SRC_BOX_READY, i, e);
+}
+
+/* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
+int creation_begin(struct keeper *k, const char *template_name, const struct limits *limits,
+                   uint32_t *ret, struct cove_err *e)
+{
+    struct id_range ids;
+    struct box *b;
+    uint32_t i, generation;
+
+    if (find_slot(k, &i, &ids) < 0)
+        return cove_fail(e, COVE_BUSY, "all %llu sandboxes are in use",
+                         (unsigned long long)k->config.max_sandboxes);
+    b = &k->boxes[i];
+    generation = b->info.generation + 1;
+    *b = (struct box){ .build = { -1, -1, -1 }, .child = true, .limits = *limits };
+    b->info = (struct box_info){
+        .state = BOX_BUILDING,
+        .generation = generation,
+        .id_base = ids.base,
+    };
+    text_new_id(b->info.id);
+    text_copy(b->info.template, sizeof(b->info.template), template_name);
+    b->build_began_ms = clock_boot_ms();
+    boxes_save(k, i);
+    if (start_build(k, i, &ids, template_name, e) < 0 || watch_build(k, i, e) < 0) {
+        death_begin(k, i);
+        return -1;
+    }
+    b->info.init_pid = (uint32_t)b->build.pid;
+    b->info.init_start = process_start_time(b->build.pid);
+    boxes_save(k, i);
+    *ret = i;
+    return 0;
+}
+
+void creation_on_ready(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+    struct cove_err err = { 0 };
+
+    keeper_unwatch(k, b->build.ready);
+    if (build_finish(&b->build, &err) < 0) {
+        log_error("sandbox not created", &err, LOG_S("sandbox", b->info.id));
+        waiters_fail(k, i, &err);
+        k->pool_retry_ms = clock_boot_ms() + POOL_RETRY_MS;
+        death_begin(k, i);
+        return;
+    }
+    if (b->info.state != BOX_BUILDING)
+        return; /* it was told to die meanwhile */
+    state_count(k->state, STATE_KEEPER, COUNT_BOXES_BUILT, 1);
+    log_event(LOG_LEVEL_DEBUG, "sandbox built", LOG_S("sandbox", b->info.id),
+              LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
+    workers_tell_judge(k, i);
+    fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
+    names_tell_box(k, i);
+    if (b->promised)
+        claim_go_live(k, i);
+    else
+        boxes_set_state(k, i, BOX_WARM);
+    pool_review_one(k, i);
+}

@@ -1,0 +1,100 @@
+/* Sandboxes made ahead, which belong to nobody yet. */
+#include <string.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum { POOL_RETRY_MS = 1000 };
+
+/* One that nobody has, ready or at least begun, and that can be brought to these limits. */
+int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
+                    const struct limits *limits, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        const struct box *b = &k->boxes[i];
+
+        if (b->info.state == state && !b->promised && !b->dead &&
+            strcmp(b->info.template, template_name) == 0 && box_limits_fit(&b->limits, limits)) {
+            *ret = i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* A spare one of another size than spares have now is of no use to most. */
+void pool_review_one(struct keeper *k, uint32_t i)
+{
+    const struct box *b = &k->boxes[i];
+    struct limits limits;
+
+    if (b->info.state != BOX_WARM)
+        return;
+    box_limits_resolve(k, b->info.template, "", &limits);
+    if (!box_limits_fit(&b->limits, &limits))
+        death_begin(k, i);
+}
+
+void pool_review(struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        pool_review_one(k, i);
+}
+
+/* Disks made ahead make a sandbox that is not from the pool cheaper. As long as there is one, not
+ * right after a claim. */
+static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
+{
+    struct cove_err err = { 0 };
+
+    if (!disk_wants_more(&k->disk))
+        return next;
+    if (k->disk.ready_count > 0 && now < k->pool_pause_ms)
+        return earliest_ms(next, k->pool_pause_ms);
+    if (now < k->pool_retry_ms)
+        return earliest_ms(next, k->pool_retry_ms);
+    if (disk_make_ahead(&k->disk, &err) < 0) {
+        log_error("no disk made ahead", &err);
+        k->pool_retry_ms = now + POOL_RETRY_MS;
+        return earliest_ms(next, k->pool_retry_ms);
+    }
+    return now;
+}
+
+/*
+ * One box per call: a request that came in meanwhile is served before the next one is built. And as
+ * long as there is a spare one, not right after a claim: building takes a cpu, and moving a process
+ * into v1 cgroups stops every fork on the machine for milliseconds, just when the new sandbox runs
+ * its first command.
+ */
+uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next)
+{
+    struct cove_err err = { 0 };
+    struct limits limits;
+    uint64_t spare = 0;
+    uint32_t i;
+
+    if (k->stopping)
+        return next;
+    for (i = 0; i < state_box_count(k->state); i++) {
+        const struct box *b = &k->boxes[i];
+
+        if ((b->info.state == BOX_WARM || b->info.state == BOX_BUILDING) && !b->promised)
+            spare++;
+    }
+    if (spare >= k->config.pool)
+        return refill_disks(k, now, next);
+    if (spare > 0 && now < k->pool_pause_ms)
+        return earliest_ms(next, k->pool_pause_ms);
+    if (now < k->pool_retry_ms)
+        return earliest_ms(next, k->pool_retry_ms);
+    box_limits_resolve(k, k->config.template, "", &limits);
+    if (creation_begin(k, k->config.template, &limits, &i, &err) < 0) {
+        if (err.code != COVE_BUSY)
+            log_error("pool not refilled", &err);
+        k->pool_retry_ms = now + POOL_RETRY_MS;
+        return earliest_ms(next, k->pool_retry_ms);
+    }
+    return now; /* come again at once, after looking at what else there is */
+}

@@ -1,0 +1,68 @@
+/* Who waits for an answer about a sandbox: for it to be ready, or to be dead. */
+#include <stdlib.h>
+
+#include "cove/text.h"
+#include "sandbox/keeper/keeper_private.h"
+
+void waiters_add(struct box *b, const struct waiter *w)
+{
+    struct waiter *copy = malloc(sizeof(*copy));
+
+    if (!copy)
+        return; /* the client runs into its own deadline */
+    *copy = *w;
+    copy->next = b->waiters;
+    b->waiters = copy;
+}
+
+/* Take the next one off the list. The caller frees it. */
+static struct waiter *pop(struct box *b)
+{
+    struct waiter *w = b->waiters;
+
+    if (w)
+        b->waiters = w->next;
+    return w;
+}
+
+void waiters_answer(struct keeper *k, uint32_t i, uint32_t type, const void *body, size_t len)
+{
+    struct waiter *w;
+
+    while ((w = pop(&k->boxes[i]))) {
+        keeper_answer(k, w, type, body, len);
+        free(w);
+    }
+}
+
+void waiters_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
+{
+    waiters_answer(k, i, MSG_ERROR, err, sizeof(*err));
+}
+
+void waiters_forget_client(struct keeper *k, uint32_t client)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        struct waiter **at = &k->boxes[i].waiters;
+
+        while (*at) {
+            struct waiter *w = *at;
+
+            if (w->client == client) {
+                *at = w->next;
+                free(w);
+            } else {
+                at = &w->next;
+            }
+        }
+    }
+}
+
+void waiters_answer_box(struct keeper *k, uint32_t i, bool created)
+{
+    const struct box_info *info = &k->boxes[i].info;
+    struct keeper_box reply = { .index = i, .generation = info->generation, .created = created };
+
+    text_copy(reply.id, sizeof(reply.id), info->id);
+    waiters_answer(k, i, KEEPER_BOX, &reply, sizeof(reply));
+}
