@@ -4,6 +4,9 @@ if HAVE_CMOCKA
 UNIT_TESTS += tests/unit/test_base
 tests_unit_test_base_SOURCES = tests/unit/test_base.c
 tests_unit_test_base_LDADD = libbase.a $(UNIT_LIBS)
+UNIT_TESTS += tests/unit/test_loop
+tests_unit_test_loop_SOURCES = tests/unit/test_loop.c
+tests_unit_test_loop_LDADD = libbase.a $(UNIT_LIBS)
 endif
 include tests/init.mk
 include tests/policy.mk

@@ -34,8 +34,6 @@ int watch_start(struct gate *g, struct watch *w, int fd, uint32_t events,
 void watch_want(struct gate *g, struct watch *w, uint32_t events);
 void watch_stop(struct gate *g, struct watch *w); /* and close */
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
 /* --- bindings.c --- */
 struct binding_record { /* in the bindings file, which outlives us; port 0: free */
     char tenant[COVE_TENANT_MAX];

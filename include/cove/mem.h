@@ -40,6 +40,9 @@ static inline int take_fd(int *fd)
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
+/* The object that a member is embedded in. */
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
 /*
  * Arena: memory of one request, freed whole after the reply. Never returns NULL: running out of
  * memory for a request's own small objects ends the process, which costs that worker's requests
