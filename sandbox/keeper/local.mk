@@ -12,6 +12,6 @@ libkeeper_a_SOURCES = \
 sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper/main.c
 KEEPER_LIBS = libkeeper.a libnet.a libbox.a libclient.a libdeny.a libshell.a libprofile.a libaudit.a libkeys.a libbase.a \
-	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) -lcap
+	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) $(MNL_LIBS) -lcap
 coved_LDADD = $(KEEPER_LIBS)
 EXTRA_DIST += sandbox/keeper/README.md

@@ -73,7 +73,7 @@ static int make_pair(const struct net *n, const char *name, pid_t pid, struct co
 {
     struct ifinfomsg none = { 0 };
     uint32_t ns = (uint32_t)pid;
-    struct rtattr *info, *data, *peer;
+    struct nlattr *info, *data, *peer;
     struct rtnl r;
 
     rtnl_begin(&r, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &none, sizeof(none));
@@ -82,7 +82,7 @@ static int make_pair(const struct net *n, const char *name, pid_t pid, struct co
     info = rtnl_nest(&r, IFLA_LINKINFO);
     rtnl_add(&r, IFLA_INFO_KIND, "veth", 4);
     data = rtnl_nest(&r, IFLA_INFO_DATA);
-    peer = rtnl_add(&r, VETH_INFO_PEER, &none, sizeof(none));
+    peer = rtnl_nest_with(&r, VETH_INFO_PEER, &none, sizeof(none));
     if (pid > 0) {
         rtnl_add(&r, IFLA_IFNAME, "eth0", 5);
         rtnl_add(&r, IFLA_NET_NS_PID, &ns, sizeof(ns));
@@ -115,7 +115,7 @@ static int set_manners(const char *name, bool forward, struct cove_err *e)
 {
     struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
-    struct rtattr *spec, *family;
+    struct nlattr *spec, *family;
     struct rtnl r;
 
     rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));

@@ -14,17 +14,23 @@
 
 /* ------------------------------------------------------------------ rtnl.c */
 
-struct rtnl {
-    struct nlmsghdr head;
-    char room[1024];
+struct rtnl { /* one request */
+    union {
+        struct nlmsghdr head;
+        char room[1024];
+    };
+    bool full; /* something did not fit: rtnl_ask() will refuse it */
 };
 
 void rtnl_begin(struct rtnl *r, uint16_t type, uint16_t flags, const void *body, size_t len);
-struct rtattr *rtnl_add(struct rtnl *r, uint16_t type, const void *data, size_t len);
-struct rtattr *rtnl_nest(struct rtnl *r, uint16_t type);
-void rtnl_end_nest(struct rtnl *r, struct rtattr *nest);
-int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e); /* and wait for the answer */
-/* The interface by which packets to a public address of this family leave: "" if by none. */
+void rtnl_add(struct rtnl *r, uint16_t type, const void *data, size_t len);
+struct nlattr *rtnl_nest(struct rtnl *r, uint16_t type);
+/* A nest that begins with a structure of its own. */
+struct nlattr *rtnl_nest_with(struct rtnl *r, uint16_t type, const void *body, size_t len);
+void rtnl_end_nest(struct rtnl *r, struct nlattr *nest);
+/* Send the request and wait for the kernel's answer. */
+int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e);
+/* The interface by which packets to a public address of this family leave; "" if there is none. */
 void rtnl_way_out(int family, char ret[IFNAMSIZ]);
 void rtnl_add_forwarding(struct rtnl *r, bool on); /* within IFLA_AF_SPEC; IPv4 */
 int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e); /* IPv4 */
@@ -32,7 +38,7 @@ void rtnl_remove_group(uint32_t group); /* all interfaces of a group at once */
 
 /* ------------------------------------------------------------------ netfilter.c */
 
-int netfilter_check(struct cove_err *e); /* is there nftables, and may we? (netwatch.c) */
+int netfilter_check(struct cove_err *e); /* is there nftables, and may we? (watch.c) */
 int netfilter_run(const char *text, struct buf *ret_output, struct cove_err *e);
 /* The words of a set in any keeper's table, separated by spaces; "" if there is none. */
 void netfilter_read_set(const char *table, const char *set, char *out, size_t size);

@@ -1,7 +1,9 @@
-/* rtnetlink: requests to the kernel about interfaces, addresses and routes, one at a time. Nothing
- * in the making of a sandbox forks, so `ip` is not used. */
+/* rtnetlink: requests to the kernel about interfaces, addresses and routes, one at a time, written
+ * and read by libmnl. The program `ip` is not used because nothing may fork while a sandbox is made. */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
+#include <libmnl/libmnl.h>
 #include <linux/if_link.h>
 #include <linux/ip.h>
 #include <stdio.h>
@@ -12,89 +14,108 @@
 #include "cove/mem.h"
 #include "sandbox/net/net_private.h"
 
-static void *extend(struct rtnl *r, size_t len)
-{
-    void *at = (char *)r + NLMSG_ALIGN(r->head.nlmsg_len);
+/* The kernel's answer to one request: an acknowledgement, or one route. */
+union rtnl_answer {
+    struct nlmsghdr head;
+    char room[4096];
+};
 
-    r->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(r->head.nlmsg_len) + len);
-    return at;
-}
-
+/* Every writer checks the room that is left. A request that did not fit is marked `full`, and
+ * rtnl_ask() refuses to send it. */
 void rtnl_begin(struct rtnl *r, uint16_t type, uint16_t flags, const void *body, size_t len)
 {
+    assert(len <= sizeof(r->room) - MNL_NLMSG_HDRLEN);
     memset(r, 0, sizeof(*r));
-    r->head = (struct nlmsghdr){ .nlmsg_len = NLMSG_HDRLEN,
-                                 .nlmsg_type = type,
-                                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags };
-    memcpy(extend(r, len), body, len);
+    mnl_nlmsg_put_header(r->room);
+    r->head.nlmsg_type = type;
+    r->head.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    memcpy(mnl_nlmsg_put_extra_header(&r->head, len), body, len);
 }
 
-struct rtattr *rtnl_add(struct rtnl *r, uint16_t type, const void *data, size_t len)
+void rtnl_add(struct rtnl *r, uint16_t type, const void *data, size_t len)
 {
-    struct rtattr *a = extend(r, RTA_LENGTH(len));
-
-    a->rta_type = type;
-    a->rta_len = (uint16_t)RTA_LENGTH(len);
-    if (len)
-        memcpy(RTA_DATA(a), data, len);
-    return a;
+    r->full |= !mnl_attr_put_check(&r->head, sizeof(r->room), type, len, data);
 }
 
-struct rtattr *rtnl_nest(struct rtnl *r, uint16_t type)
+struct nlattr *rtnl_nest(struct rtnl *r, uint16_t type)
 {
-    return rtnl_add(r, type, NULL, 0);
+    struct nlattr *nest = mnl_attr_nest_start_check(&r->head, sizeof(r->room), type);
+
+    r->full |= !nest;
+    return nest;
 }
 
-void rtnl_end_nest(struct rtnl *r, struct rtattr *nest)
+struct nlattr *rtnl_nest_with(struct rtnl *r, uint16_t type, const void *body, size_t len)
 {
-    nest->rta_len = (uint16_t)((char *)r + r->head.nlmsg_len - (char *)nest);
+    struct nlattr *nest = rtnl_nest(r, type);
+
+    if (!nest || r->head.nlmsg_len + MNL_ALIGN(len) > sizeof(r->room)) {
+        r->full = true;
+        return NULL;
+    }
+    memcpy(mnl_nlmsg_put_extra_header(&r->head, len), body, len);
+    return nest;
 }
 
-/* Send one request and read the first packet of the answer. */
+void rtnl_end_nest(struct rtnl *r, struct nlattr *nest)
+{
+    if (nest)
+        mnl_attr_nest_end(&r->head, nest);
+}
+
+/* Send one request and read the first packet of the answer into `answer`. */
 static ssize_t exchange(struct rtnl *r, void *answer, size_t size)
 {
-    AUTO_CLOSE int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    struct mnl_socket *sock;
+    ssize_t n = -1;
+    int error;
 
-    if (sock < 0 || send(sock, r, r->head.nlmsg_len, 0) < 0)
+    if (r->full) {
+        errno = EMSGSIZE;
         return -1;
-    return recv(sock, answer, size, 0);
+    }
+    sock = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+    if (!sock)
+        return -1;
+    if (mnl_socket_sendto(sock, r->room, r->head.nlmsg_len) >= 0)
+        n = mnl_socket_recvfrom(sock, answer, size);
+    error = errno;
+    mnl_socket_close(sock);
+    errno = error;
+    return n;
 }
 
 int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e)
 {
-    struct {
-        struct nlmsghdr head;
-        struct nlmsgerr err;
-        char room[1024];
-    } answer;
+    union rtnl_answer answer;
+    ssize_t n = exchange(r, &answer, sizeof(answer));
 
-    if (exchange(r, &answer, sizeof(answer)) < (ssize_t)(NLMSG_LENGTH(sizeof(struct nlmsgerr))))
+    if (n < 0 || mnl_cb_run(&answer, (size_t)n, 0, 0, NULL, NULL) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "network: %s", what);
-    if (answer.head.nlmsg_type != NLMSG_ERROR || answer.err.error == 0)
-        return 0;
-    errno = -answer.err.error;
-    return cove_fail_errno(e, COVE_INTERNAL, "network: %s", what);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ the way out */
 
-/* Any public address does: the kernel is asked for the way, no packet is sent. */
+/* Any public address will do: the kernel only looks up the route, and no packet is sent. */
 static void public_address(int family, void *out)
 {
     inet_pton(family, family == AF_INET ? "1.1.1.1" : "2606:4700:4700::1111", out);
 }
 
-static void read_interface(const struct nlmsghdr *head, char ret[IFNAMSIZ])
+static int read_interface(const struct nlmsghdr *head, void *arg)
 {
-    const struct rtmsg *route = NLMSG_DATA(head);
-    int left = (int)RTM_PAYLOAD(head);
+    const struct rtmsg *route = mnl_nlmsg_get_payload(head);
+    const struct nlattr *a;
+    char *name = arg;
 
-    if (route->rtm_type != RTN_UNICAST)
-        return;
-    for (const struct rtattr *a = RTM_RTA(route); RTA_OK(a, left); a = RTA_NEXT(a, left))
-        if (a->rta_type == RTA_OIF && RTA_PAYLOAD(a) >= sizeof(unsigned))
-            if (!if_indextoname(*(const unsigned *)RTA_DATA(a), ret))
-                ret[0] = '\0';
+    if (head->nlmsg_type != RTM_NEWROUTE || route->rtm_type != RTN_UNICAST)
+        return MNL_CB_STOP;
+    mnl_attr_for_each(a, head, sizeof(*route)) if (mnl_attr_get_type(a) == RTA_OIF &&
+                                                   mnl_attr_validate(a, MNL_TYPE_U32) >=
+                                                       0) if (!if_indextoname(mnl_attr_get_u32(a),
+                                                                              name)) name[0] = '\0';
+    return MNL_CB_STOP;
 }
 
 void rtnl_way_out(int family, char ret[IFNAMSIZ])
@@ -102,10 +123,7 @@ void rtnl_way_out(int family, char ret[IFNAMSIZ])
     struct rtmsg ask = { .rtm_family = (unsigned char)family,
                          .rtm_dst_len = family == AF_INET ? 32 : 128 };
     uint8_t addr[16];
-    union {
-        struct nlmsghdr head;
-        char room[4096];
-    } answer;
+    union rtnl_answer answer;
     struct rtnl r;
     ssize_t n;
 
@@ -114,15 +132,15 @@ void rtnl_way_out(int family, char ret[IFNAMSIZ])
     rtnl_begin(&r, RTM_GETROUTE, 0, &ask, sizeof(ask));
     rtnl_add(&r, RTA_DST, addr, family == AF_INET ? 4 : 16);
     n = exchange(&r, &answer, sizeof(answer));
-    if (n > 0 && NLMSG_OK(&answer.head, (size_t)n) && answer.head.nlmsg_type == RTM_NEWROUTE)
-        read_interface(&answer.head, ret);
+    if (n > 0)
+        mnl_cb_run(&answer, (size_t)n, 0, 0, read_interface, ret);
 }
 
 /* ------------------------------------------------------------------ interfaces */
 
 void rtnl_add_forwarding(struct rtnl *r, bool on)
 {
-    struct rtattr *inet = rtnl_nest(r, AF_INET), *conf = rtnl_nest(r, IFLA_INET_CONF);
+    struct nlattr *inet = rtnl_nest(r, AF_INET), *conf = rtnl_nest(r, IFLA_INET_CONF);
     uint32_t value = on;
 
     rtnl_add(r, IPV4_DEVCONF_FORWARDING, &value, sizeof(value));
@@ -133,7 +151,7 @@ void rtnl_add_forwarding(struct rtnl *r, bool on)
 int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e)
 {
     struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
-    struct rtattr *spec;
+    struct nlattr *spec;
     struct rtnl r;
 
     rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));
@@ -150,5 +168,6 @@ void rtnl_remove_group(uint32_t group)
 
     rtnl_begin(&r, RTM_DELLINK, 0, &none, sizeof(none));
     rtnl_add(&r, IFLA_GROUP, &group, sizeof(group));
-    rtnl_ask(&r, "removing interfaces", NULL); /* ENODEV: there is none */
+    rtnl_ask(&r, "removing interfaces",
+             NULL); /* ENODEV: no interface of the group exists, which is fine */
 }
