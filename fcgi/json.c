@@ -75,15 +75,15 @@ static const char *skip_blanks(const char *at, const char *end)
     return at;
 }
 
-static int parse_with(struct json_tokener *tok, struct request *req, struct cove_err *e)
+static int parse_with(struct json_tokener *tok, const char *text, size_t len,
+                      struct json_object **ret, struct cove_err *e)
 {
-    const struct buf *body = &req->body;
     struct json_object *root;
     size_t stop;
 
     json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS |
                                     JSON_TOKENER_VALIDATE_UTF8);
-    root = json_tokener_parse_ex(tok, body->data, (int)body->len);
+    root = json_tokener_parse_ex(tok, text, (int)len);
     stop = json_tokener_get_parse_end(tok);
     if (!root) {
         enum json_tokener_error why = json_tokener_get_error(tok);
@@ -93,35 +93,38 @@ static int parse_with(struct json_tokener *tok, struct request *req, struct cove
         return cove_fail(e, COVE_INVALID, "body: not JSON: %s at byte %zu",
                          json_tokener_error_desc(why), stop);
     }
-    if (skip_blanks(body->data + stop, body->data + body->len) < body->data + body->len) {
+    if (skip_blanks(text + stop, text + len) < text + len) {
         json_object_put(root);
         return cove_fail(e, COVE_INVALID, "body: not JSON: text after its end at byte %zu", stop);
     }
-    req->json = root;
+    *ret = root;
     return 0;
 }
 
-static int parse_body(struct request *req, struct cove_err *e)
+int json_parse(const char *text, size_t len, struct json_object **ret, struct cove_err *e)
 {
-    const char *end = req->body.data + req->body.len;
-    const char *start = skip_blanks(req->body.data, end);
+    const char *end = text + len;
+    const char *start = skip_blanks(text, end);
     struct json_tokener *tok;
     int rc;
 
-    if (req->json)
-        return 0;
     if (start == end)
         return cove_fail(e, COVE_INVALID, "body: empty, a JSON object is expected");
     if (*start != '{')
         return cove_fail(e, COVE_INVALID, "body: must be a JSON object");
-    if (check_shape(req->body.data, req->body.len, e) < 0)
+    if (check_shape(text, len, e) < 0)
         return -1;
     tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1); /* it counts the innermost value as a level */
     if (!tok)
         return cove_fail(e, COVE_BUSY, "body: no memory for it");
-    rc = parse_with(tok, req, e);
+    rc = parse_with(tok, text, len, ret, e);
     json_tokener_free(tok);
     return rc;
+}
+
+static int parse_body(struct request *req, struct cove_err *e)
+{
+    return req->json ? 0 : json_parse(req->body.data, req->body.len, &req->json, e);
 }
 
 /* ------------------------------------------------------------------ from the tree to a struct */

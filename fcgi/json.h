@@ -99,6 +99,8 @@ struct json_field {
         0                                                                                          \
     }
 
+int json_parse(const char *text, size_t len, struct json_object **ret, struct cove_err *e);
+
 /* Parse the body (once, kept in req->json) and fill *out. On failure *out may be filled in part. */
 int json_decode(struct request *req, const struct json_field *fields, void *out,
                 struct cove_err *e);

@@ -1,6 +1,6 @@
 noinst_LIBRARIES += libfcgicore.a
 libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
-	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS)
+	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS) $(PROTOBUFC_CFLAGS) $(ZLIB_CFLAGS)
 libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c fcgi/json.h fcgi/json.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/cors.c \
@@ -10,6 +10,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/sse.h fcgi/sse.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
+	fcgi/connect.h fcgi/connect.c fcgi/connect_json.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \
@@ -17,8 +18,23 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/executor_ports.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 
-FCGICORE_LIBS = libfcgicore.a libprocess.a libclient.a $(POLICY_LIBS) libkeys.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
-	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) -lpthread
+# Messages of the e2b dialect: structs and descriptors that protobuf-c writes from their definitions.
+PROTO_BUILT = fcgi/proto/process.pb-c.h fcgi/proto/process.pb-c.c \
+	fcgi/proto/filesystem.pb-c.h fcgi/proto/filesystem.pb-c.c
+noinst_LIBRARIES += libproto.a
+nodist_libproto_a_SOURCES = $(PROTO_BUILT)
+libproto_a_SOURCES =
+libproto_a_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUFC_CFLAGS)
+libproto_a_CFLAGS = $(AM_CFLAGS) -Wno-missing-braces
+BUILT_SOURCES += $(PROTO_BUILT)
+CLEANFILES += $(PROTO_BUILT)
+EXTRA_DIST += fcgi/proto/process.proto fcgi/proto/filesystem.proto
+%.pb-c.c: %.proto
+	$(AM_V_GEN)$(MKDIR_P) fcgi/proto && $(PROTOC_C) --proto_path=$(top_srcdir) --c_out=. $<
+%.pb-c.h: %.pb-c.c ;
+
+FCGICORE_LIBS = libfcgicore.a libproto.a libprocess.a libclient.a $(POLICY_LIBS) libkeys.a libbase.a $(FCGI_LIBS) $(JSONC_LIBS) \
+	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(PROTOBUFC_LIBS) $(ZLIB_LIBS) -lm -lpthread
 
 pkglibexec_PROGRAMS += cove-worker
 cove_worker_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)

@@ -1,0 +1,84 @@
+/*
+ * The Connect protocol: remote calls over plain HTTP, as JSON or as binary protobuf. A unary call is
+ * one message in each body. A stream is a row of envelopes (a byte of flags, four bytes of length,
+ * the message) whose last one says how the stream ended.
+ *
+ * Messages are protobuf-c structs (fcgi/proto/). Their descriptors tell both codecs which fields
+ * there are, so a handler does not know which of the two its client speaks. All that is decoded
+ * lives in the caller's arena.
+ */
+#ifndef COVE_FCGI_CONNECT_H
+#define COVE_FCGI_CONNECT_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cove/buf.h"
+#include "cove/err.h"
+#include "cove/mem.h"
+
+struct json_object;
+struct request;
+
+enum connect_codec { CONNECT_JSON, CONNECT_PROTO };
+
+struct connect_call { /* what the head of a request says about its body */
+    enum connect_codec codec;
+    bool stream;         /* the body is envelopes */
+    bool gzip;           /* the body, or envelopes flagged so, are compressed */
+    uint64_t timeout_ms; /* 0 = none given */
+};
+
+/* COVE_UNSUPPORTED: a content type that is none of the protocol's, which HTTP calls 415. */
+int connect_head(const struct request *req, struct connect_call *ret, struct cove_err *e);
+const char *connect_content_type(const struct connect_call *call);
+
+/* ------------------------------------------------------------------ messages */
+
+/* COVE_INVALID names the field that is wrong. An empty text is no JSON, but an empty message of
+ * protobuf. */
+int connect_decode(struct arena *a, enum connect_codec codec,
+                   const ProtobufCMessageDescriptor *type, const char *bytes, size_t len,
+                   ProtobufCMessage **ret, struct cove_err *e);
+int connect_encode(enum connect_codec codec, const ProtobufCMessage *m, struct buf *out);
+
+/* connect_json.c: the JSON form of protobuf. */
+int connect_json_decode(struct arena *a, const ProtobufCMessageDescriptor *type,
+                        struct json_object *from, ProtobufCMessage **ret, struct cove_err *e);
+int connect_json_encode(const ProtobufCMessage *m, struct buf *out);
+
+/* What was compressed, at most max bytes of it. COVE_TOO_LARGE, or COVE_INVALID: not gzip. */
+int connect_gunzip(const char *bytes, size_t len, size_t max, struct buf *out, struct cove_err *e);
+
+/* ------------------------------------------------------------------ envelopes */
+
+enum { CONNECT_COMPRESSED = 1, CONNECT_END = 2, CONNECT_PREFIX_BYTES = 5 };
+
+struct connect_envelope {
+    unsigned flags;
+    const char *payload;
+    size_t len;
+};
+
+/*
+ * The envelope at the start of `bytes`: 1 and *ret_used bytes belong to it; 0: more bytes are
+ * needed; -1: COVE_INVALID for flags that do not exist, COVE_TOO_LARGE for a length above max.
+ */
+int connect_envelope_read(const char *bytes, size_t len, size_t max, struct connect_envelope *ret,
+                          size_t *ret_used, struct cove_err *e);
+/* One message as an envelope behind what is in `out`; -1 when it does not fit. */
+int connect_envelope_add(enum connect_codec codec, const ProtobufCMessage *m, struct buf *out);
+/* The last envelope: how the stream ended. e NULL: well. */
+int connect_end_add(const struct cove_err *e, const char *code, struct buf *out);
+
+/* ------------------------------------------------------------------ bad news */
+
+/* What the protocol calls an error of ours: "not_found". */
+const char *connect_code(enum cove_code code);
+int connect_http_status(const char *code);
+/* {"code":"not_found","message":"..."} */
+int connect_error_add(const char *code, const struct cove_err *e, struct buf *out);
+
+#endif
