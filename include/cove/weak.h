@@ -7,7 +7,7 @@
 #ifndef SANDBOX_WEAK_H
 #define SANDBOX_WEAK_H
 
-#include "config.h" /* COVE_WEAK_FOR_TESTS */
+#include <config.h> /* configure's, not cove/config.h: COVE_WEAK_FOR_TESTS */
 
 #ifdef COVE_WEAK_FOR_TESTS
 #include <stdio.h>

@@ -27,6 +27,7 @@
 
 #include "cove/init_fds.h"
 #include "cove/mem.h"
+#include "cove/msg.h"
 #include "cove/weak.h"
 #include "sandbox/box/build.h"
 #include "sandbox/box/mounts.h"
