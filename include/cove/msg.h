@@ -29,7 +29,7 @@
 
 enum {
     MSG_MAX_BYTES = 256 * 1024, /* head + body + tail; a socket's send buffer must hold it */
-    MSG_MAX_FDS = 4,
+    MSG_MAX_FDS = 32,           /* the layers of a sandbox are handed over in one message */
     MSG_PATH_MAX = 4096,
 };
 

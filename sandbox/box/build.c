@@ -4,6 +4,7 @@
  * init. The two meet once: the child waits until its ids are mapped, and gets the mounts with that
  * word. After it the keeper only waits for the ready pipe.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -36,7 +37,7 @@
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
     struct cgroup_doors doors;
-    int files; /* up, work, ...: a directory, or the mount of a disk */
+    int files; /* the sandbox's own: a directory, or the mount of a disk */
     int listen;
     int ready_read, ready_write;
     int go_keeper, go_child; /* socket pair: "your ids are mapped, here are your mounts" */
@@ -61,22 +62,32 @@ static void parts_close(struct parts *p)
 
 /* ------------------------------------------------------------------ the child's half: a recipe */
 
-enum { GO_MOUNTS_MAX = 4 };
+struct go { /* beside it in the message: files, dev, the layers of root, the layers of usr */
+    uint32_t root_count, usr_count;
+};
+
+static_assert(2 + LAYERS_MAX + 1 <= MSG_MAX_FDS, "a template's mounts fit into one message");
 
 static int wait_for_go(int sock, struct box_mounts *ret, struct cove_err *e)
 {
-    static const struct msg_rule go[] = { { MSG_DONE, 0, 0, 3, GO_MOUNTS_MAX }, { 0 } };
+    static const struct msg_rule rules[] = {
+        { MSG_DONE, sizeof(struct go), 0, 3, MSG_MAX_FDS },
+        { 0 },
+    };
     char buf[64];
+    struct go go;
     struct msg m;
 
-    if (msg_recv(sock, buf, sizeof(buf), go, 0, &m, e) != 1)
+    if (msg_recv(sock, buf, sizeof(buf), rules, 0, &m, e) != 1)
         return cove_fail(e, COVE_INTERNAL, "the keeper went away");
-    *ret = (struct box_mounts){
-        .files = m.fds[0],
-        .root = m.fds[1],
-        .dev = m.fds[2],
-        .usr = m.fd_count == 4 ? m.fds[3] : -1,
-    };
+    memcpy(&go, m.body, sizeof(go));
+    ret->files = m.fds[0];
+    ret->dev = m.fds[1];
+    ret->root.count = go.root_count;
+    ret->usr.count = go.usr_count;
+    assert(2 + go.root_count + go.usr_count == m.fd_count);
+    memcpy(ret->root.fd, m.fds + 2, go.root_count * sizeof(int));
+    memcpy(ret->usr.fd, m.fds + 2 + go.root_count, go.usr_count * sizeof(int));
     return 0;
 }
 
@@ -211,7 +222,7 @@ static int become_init(const struct parts *p, const struct build_args *args, str
 
 static void child(const struct parts *p, const struct build_args *args)
 {
-    struct box_mounts mounts = { -1, -1, -1, -1 };
+    struct box_mounts mounts = NO_MOUNTS;
     struct cove_err e = { 0 };
     ssize_t n;
 
@@ -236,7 +247,7 @@ static int fail_dir(struct cove_err *e)
     return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
 }
 
-/* Its directory, or with a limit the disk in it. */
+/* The sandbox's directory. With a disk limit: the disk in that directory. */
 static int make_files(const struct build_args *args, int *ret_fd, struct cove_err *e)
 {
     AUTO_CLOSE int dir = -1;
@@ -345,14 +356,18 @@ static int open_userns(pid_t pid, int *ret, struct cove_err *e)
 
 static int send_go(int sock, const struct box_mounts *m, struct cove_err *e)
 {
-    int fds[GO_MOUNTS_MAX] = { m->files, m->root, m->dev, m->usr };
+    struct go go = { m->root.count, m->usr.count };
+    int fds[2 + 2 * LAYERS_MAX] = { m->files, m->dev };
 
-    return msg_send(sock, MSG_DONE, 0, NULL, 0, NULL, 0, fds, m->usr >= 0 ? 4 : 3, 0, e);
+    memcpy(fds + 2, m->root.fd, go.root_count * sizeof(int));
+    memcpy(fds + 2 + go.root_count, m->usr.fd, go.usr_count * sizeof(int));
+    return msg_send(sock, MSG_DONE, 0, &go, sizeof(go), NULL, 0, fds,
+                    2 + go.root_count + go.usr_count, 0, e);
 }
 
 /* The service may be spared when the host runs out of memory (OOMScoreAdjust=); a sandbox is not,
  * and since root sets it, nothing inside can go below. */
-static void be_no_exception(pid_t pid)
+static void reset_oom_score(pid_t pid)
 {
     char path[48];
 
@@ -370,11 +385,11 @@ static int attach_network(const struct build_args *args, pid_t pid, struct cove_
 static int equip_child(const struct parts *p, const struct build_args *args, pid_t pid,
                        struct cove_err *e)
 {
-    struct box_mounts mounts = { -1, -1, -1, -1 };
+    struct box_mounts mounts = NO_MOUNTS;
     AUTO_CLOSE int userns = -1;
     int rc = -1;
 
-    be_no_exception(pid);
+    reset_oom_score(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 && attach_network(args, pid, e) == 0 &&
         open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, p->files, args->disk_size.bytes > 0, userns, &args->ids,
@@ -390,7 +405,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct parts p = NO_PARTS;
     struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
 
-    if (make_files(args, &p.files, e) < 0 || disk_give_layers(p.files, args->ids.base, e) < 0 ||
+    if (make_files(args, &p.files, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
             0 ||
         cgroup_open_v1(args->cgroups, args->id, &p.doors, e) < 0 ||

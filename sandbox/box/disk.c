@@ -30,10 +30,11 @@
 
 #include "cove/mem.h"
 #include "sandbox/box/disk.h"
+#include "sandbox/box/mounts.h"
 
 #define IMAGE "disk.img"
 
-static const char *const layers[] = { "up", "work", "usr-up", "usr-work" };
+static const char *const layers[] = { UPPER_ROOT, WORK_ROOT, UPPER_USR, WORK_USR };
 
 /* ------------------------------------------------------------------ the pattern, once */
 
@@ -208,14 +209,6 @@ static int make_layers(int files, struct cove_err *e)
         if (mkdirat(files, layers[i], 0755) < 0)
             return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
                                    "sandbox directory");
-    return 0;
-}
-
-int disk_give_layers(int files, uid_t root, struct cove_err *e)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
-        if (fchownat(files, layers[i], root, root, 0) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "sandbox directory");
     return 0;
 }
 

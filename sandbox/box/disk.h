@@ -37,7 +37,6 @@ int disk_configure(struct disk *d, bool image, const struct disk_size *usual, st
  * box_dir itself. */
 int disk_make(struct disk *d, const struct disk_size *size, int box_dir, int *ret,
               struct cove_err *e);
-int disk_give_layers(int files, uid_t root, struct cove_err *e); /* to the sandbox's root */
 bool disk_wants_more(const struct disk *d);
 int disk_make_ahead(struct disk *d, struct cove_err *e); /* one */
 uint64_t disk_used(int boxes_dir, const char *id, pid_t init);

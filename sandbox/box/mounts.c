@@ -14,6 +14,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "cove/buf.h"
 #include "cove/mem.h"
 #include "cove/weak.h"
 #include "sandbox/box/mounts.h"
@@ -76,14 +77,15 @@ static int fill_dev(int dev, const struct id_range *ids, struct cove_err *e)
             fchownat(dev, name, ids->base, ids->base, AT_SYMLINK_NOFOLLOW) < 0)
             return cove_fail_errno(e, COVE_INTERNAL, "/dev/%s", name);
     }
-    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 01777) < 0 ||
+    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ||
+        fchmodat(dev, "shm", 01777, 0) < 0 || fchownat(dev, "shm", ids->base, ids->base, 0) < 0 ||
         fchownat(dev, "", ids->base, ids->base, AT_EMPTY_PATH) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "/dev");
     return 0;
 }
 
 /* A tmpfs of the host's, so that its device nodes work inside; each sandbox has inodes of its own.
- */
+ * /dev/shm lies in it too, so its size is that of shared memory and a little more. */
 static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -91,8 +93,8 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 
     if (fs < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "fsopen tmpfs");
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "size", "1m", 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "64", 0) < 0 ||
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "size", "65m", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "16384", 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "tmpfs for /dev");
@@ -105,18 +107,54 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
     return 0;
 }
 
+/* tmpfs maps ids from Linux 6.3 on. Before that its files belong to the host's ids of the sandbox.
+ */
+static int give_files(int files, const struct id_range *ids, struct cove_err *e)
+{
+    static const char *const dirs[] = { UPPER_ROOT, WORK_ROOT, UPPER_USR, WORK_USR };
+
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+        if (fchownat(files, dirs[i], ids->base, ids->base, AT_SYMLINK_NOFOLLOW) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "files of the sandbox");
+    return 0;
+}
+
+static int prepare_files(int files, bool is_mount, int userns_fd, const struct id_range *ids,
+                         int *ret, struct cove_err *e)
+{
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns_fd };
+
+    if (!is_mount)
+        return clone_tree(files, userns_fd, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, ret, e);
+    if (mount_setattr(files, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 &&
+        give_files(files, ids, e) < 0)
+        return -1;
+    *ret = fcntl(files, F_DUPFD_CLOEXEC, 0);
+    return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "files of the sandbox") : 0;
+}
+
+static int prepare_layers(const struct layers *from, int userns_fd, struct layers *to,
+                          struct cove_err *e)
+{
+    const uint64_t attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
+
+    for (unsigned i = 0; i < from->count; i++) {
+        int fd = -1;
+
+        if (clone_tree(from->fd[i], userns_fd, attrs, &fd, e) < 0 || layers_add(to, fd, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
                    const struct id_range *ids, struct box_mounts *ret, struct cove_err *e)
 {
-    struct box_mounts m = { -1, -1, -1, -1 };
+    struct box_mounts m = NO_MOUNTS;
 
-    if (is_mount)
-        m.files = fcntl(files, F_DUPFD_CLOEXEC, 0);
-    if ((!is_mount && clone_tree(files, -1, MOUNT_ATTR_NODEV, &m.files, e) < 0) ||
-        clone_tree(t->root, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, &m.root, e) < 0 ||
-        (t->usr >= 0 &&
-         clone_tree(t->usr, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, &m.usr, e) < 0) ||
-        make_dev(ids, &m.dev, e) < 0) {
+    if (prepare_files(files, is_mount, userns_fd, ids, &m.files, e) < 0 ||
+        prepare_layers(&t->root, userns_fd, &m.root, e) < 0 ||
+        prepare_layers(&t->usr, userns_fd, &m.usr, e) < 0 || make_dev(ids, &m.dev, e) < 0) {
         mounts_close(&m);
         return -1;
     }
@@ -127,120 +165,89 @@ int mounts_prepare(const struct template *t, int files, bool is_mount, int usern
 void mounts_close(struct box_mounts *m)
 {
     m->files = cove_close(m->files);
-    m->root = cove_close(m->root);
-    m->usr = cove_close(m->usr);
     m->dev = cove_close(m->dev);
+    layers_close(&m->root);
+    layers_close(&m->usr);
 }
 
 /* ------------------------------------------------------------------ inside: putting it together */
 
-#define STAGE "/tmp" /* covered by a tmpfs that is gone after pivot_root; every Linux has it */
+/* Where the new root is put together until pivot_root: any directory does, and every Linux has this
+ * one. The host does not see what is mounted on it, the namespace is ours. */
+#define NEW "/tmp"
 
-static int attach(int tree, const char *name, struct cove_err *e)
+/* An overlay takes only what is attached in our namespace. All are put on the same place, each over
+ * the one before, and named by their descriptors. */
+static int attach_all(const struct box_mounts *m, struct cove_err *e)
 {
-    if (mkdir(name, 0755) < 0 && errno != EEXIST)
-        return cove_fail_errno(e, COVE_INTERNAL, "mkdir %s", name);
-    if (put_mount(tree, name) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "attaching %s", name);
-    return 0;
+    int bad = put_mount(m->files, NEW);
+
+    for (unsigned i = 0; !bad && i < m->root.count; i++)
+        bad = put_mount(m->root.fd[i], NEW);
+    for (unsigned i = 0; !bad && i < m->usr.count; i++)
+        bad = put_mount(m->usr.fd[i], NEW);
+    return bad ? cove_fail_errno(e, COVE_INTERNAL, "attaching the sandbox's layers") : 0;
 }
 
 /* "volatile" skips the sync at the end: a sandbox's files do not outlive it, unless saved from
  * inside. */
-static int overlay(const char *lower, const char *upper, const char *work, const char *target,
-                   struct cove_err *e)
+static int overlay(const struct layers *lower, int files, const char *upper, const char *work,
+                   const char *target, struct cove_err *e)
 {
-    char options[512];
+    struct buf options;
+    int rc = 0;
 
-    snprintf(options, sizeof(options),
-             "lowerdir=" STAGE "/%s,upperdir=" STAGE "/files/%s,workdir=" STAGE
-             "/files/%s,userxattr,volatile",
-             lower, upper, work);
-    if (mount("overlay", target, "overlay", MS_NODEV, options) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "overlay on %s", target);
-    return 0;
+    buf_init(&options, 4096); /* the kernel takes a page */
+    for (unsigned i = 0; i < lower->count; i++)
+        buf_addf(&options, "%s/proc/self/fd/%d", i ? ":" : "lowerdir=", lower->fd[i]);
+    buf_addf(&options, ",upperdir=/proc/self/fd/%d/%s,workdir=/proc/self/fd/%d/%s", files, upper,
+             files, work);
+    buf_addf(&options, ",userxattr,volatile");
+    if (options.overflow)
+        rc = cove_fail(e, COVE_LIMIT, "overlay on %s: too many layers", target);
+    else if (mount("overlay", target, "overlay", MS_NODEV, options.data) < 0)
+        rc = cove_fail_errno(e, COVE_INTERNAL, "overlay on %s", target);
+    buf_done(&options);
+    return rc;
 }
 
-static int stage_root(struct box_mounts *m, struct cove_err *e)
+static int stage_root(const struct box_mounts *m, struct cove_err *e)
 {
-    if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "making mounts private");
-    if (mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k") < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "staging area");
-    if (mkdir(STAGE "/new", 0755) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "staging area");
-    if (attach(m->files, STAGE "/files", e) < 0 || attach(m->root, STAGE "/root", e) < 0 ||
-        overlay("root", "up", "work", STAGE "/new", e) < 0)
+    if (attach_all(m, e) < 0 || overlay(&m->root, m->files, UPPER_ROOT, WORK_ROOT, NEW, e) < 0)
         return -1;
-    if (m->usr >= 0 && (attach(m->usr, STAGE "/usr", e) < 0 ||
-                        overlay("usr", "usr-up", "usr-work", STAGE "/new/usr", e) < 0))
-        return -1;
-    return 0;
+    if (m->usr.count == 0)
+        return 0;
+    return overlay(&m->usr, m->files, UPPER_USR, WORK_USR, NEW "/usr", e);
 }
 
-static int mount_api_filesystems(struct box_mounts *m, struct cove_err *e)
+/* A folder of /dev's tmpfs, not one more file system; programs map it executable (libffi). */
+static int mount_shm(struct cove_err *e)
 {
-    if (mount("proc", STAGE "/new/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "mounting /proc");
-    if (put_mount(m->dev, STAGE "/new/dev") < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "attaching /dev");
-    if (mount("devpts", STAGE "/new/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=0620,gid=5") < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/pts");
-    if (mount("tmpfs", STAGE "/new/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m") <
-        0)
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_NODEV, .attr_clr = MOUNT_ATTR_NOEXEC };
+    AUTO_CLOSE int tree = open_tree(AT_FDCWD, NEW "/dev/shm", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+    if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
+        put_mount(tree, NEW "/dev/shm") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/shm");
     return 0;
 }
 
-/* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is
- * the second lock. */
-static const char *const proc_hidden[] = {
-    "kcore",      "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
-    "kallsyms",   "cmdline",    "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
-    "interrupts", "key-users",  "mtrr",       "modules",     "iomem",        "ioports",
-    "diskstats",  "partitions", "slabinfo",   "vmallocinfo", "pagetypeinfo", "timer_stats",
-};
-static const char *const proc_readonly[] = { "sys", "bus", "fs", "irq" };
-static const char *const proc_emptied[] = { "acpi", "asound", "scsi", "driver", "pressure" };
-
-static int hide_proc(struct cove_err *e)
+static int mount_api_filesystems(const struct box_mounts *m, struct cove_err *e)
 {
-    char path[64];
-
-    if (weak("proc"))
-        return 0;
-    for (size_t i = 0; i < ARRAY_SIZE(proc_hidden); i++) {
-        snprintf(path, sizeof(path), "/proc/%s", proc_hidden[i]);
-        if (mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
-            return cove_fail_errno(e, COVE_INTERNAL, "hiding %s", path);
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(proc_emptied); i++) {
-        snprintf(path, sizeof(path), "/proc/%s", proc_emptied[i]);
-        if (mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-                  "size=0,nr_inodes=1") < 0 &&
-            errno != ENOENT)
-            return cove_fail_errno(e, COVE_INTERNAL, "emptying %s", path);
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(proc_readonly); i++) {
-        struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
-
-        snprintf(path, sizeof(path), "/proc/%s", proc_readonly[i]);
-        AUTO_CLOSE int tree = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-
-        if (tree < 0 && errno == ENOENT)
-            continue;
-        if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
-            put_mount(tree, path) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "making %s read-only", path);
-    }
-    return 0;
+    if (mount("proc", NEW "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "mounting /proc");
+    if (put_mount(m->dev, NEW "/dev") < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "attaching /dev");
+    if (mount("devpts", NEW "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+              "newinstance,ptmxmode=0666,mode=0620,gid=5") < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/pts");
+    return mount_shm(e);
 }
 
 /* The new root over the old one, then the old one away, with all of the host's mounts in it. */
 static int pivot(struct cove_err *e)
 {
-    if (chdir(STAGE "/new") < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+    if (chdir(NEW) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "pivot_root");
     if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "leaving the old root");
@@ -255,7 +262,7 @@ static int close_proc(struct cove_err *e)
 
     if (sysctl_dir < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "/proc/sys/user");
-    if (procfiles_setup(e) < 0 || hide_proc(e) < 0)
+    if (procfiles_setup(e) < 0)
         return -1;
     return userns_forbid_more(sysctl_dir, e);
 }

@@ -8,14 +8,28 @@
 #include "sandbox/box/template.h"
 #include "sandbox/box/userns.h"
 
-struct box_mounts { /* detached mounts the keeper makes and the sandbox's set-up puts in place */
-    int files;      /* the sandbox's own directory: up, work, usr-up, usr-work */
-    int root;       /* the template, ids mapped */
-    int usr;        /* the host's /usr, ids mapped, or -1 */
-    int dev;        /* a tmpfs with device nodes */
+/*
+ * A sandbox's own files: an upper and a work directory for the overlay that is / and for the one
+ * that is /usr. Ids in them are those inside the sandbox; the mount maps them.
+ */
+#define UPPER_ROOT "up"
+#define WORK_ROOT  "work"
+#define UPPER_USR  "usr-up"
+#define WORK_USR   "usr-work"
+
+struct box_mounts { /* detached mounts: the keeper makes them, the sandbox's set-up attaches them */
+    int files;
+    int dev; /* a tmpfs with device nodes */
+    struct layers root, usr;
 };
 
-/* `files`: a directory, or a mount of the sandbox's own that it then takes (disk). */
+#define NO_MOUNTS                                                                                  \
+    {                                                                                              \
+        .files = -1, .dev = -1                                                                     \
+    }
+
+/* `files`: a directory of a host's file system, or (is_mount) a detached mount of the sandbox's
+ * own. The descriptor stays the caller's. */
 int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
                    const struct id_range *ids, struct box_mounts *ret, struct cove_err *e);
 void mounts_close(struct box_mounts *m);

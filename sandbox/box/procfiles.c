@@ -1,27 +1,33 @@
 /*
- * What a sandbox reads of the machine's size: its own limits, so that build tools do not start a
- * job per host cpu. Small files in a folder of /dev, bound over /proc's. meminfo is written anew by
- * init (init_meminfo.c) whenever a command starts; cpuinfo and stat show as many cpus as the
- * sandbox may run on, and stay as they were when it was made.
+ * What a sandbox sees of /proc. Its limits instead of the machine's size, so that build tools do
+ * not start a job per host cpu; nothing of what tells of the host, of its load or of its other
+ * tenants; and nothing to write to.
  *
- * Why not lxcfs: it is one more privileged program that every read goes through, one whose death
- * hangs every sandbox, and what it offers beyond this (live figures within one command) few
- * programs look at. uptime is the kernel's own, in a time namespace (build.c), so that it agrees
- * with what ps reckons ages from; sysinfo(2) has that uptime too, but the machine's memory: a
- * system call cannot be answered by a file.
+ * What stands in for files of /proc are small files in a folder of /dev, bound over them. init
+ * writes meminfo anew (sandbox/init/meminfo.c) whenever a command starts; cpuinfo and stat show as
+ * many cpus as the sandbox may run on, and stay as they were when the sandbox was made.
+ *
+ * Why not lxcfs: it is one more privileged program that every read goes through, its death hangs
+ * every sandbox, and few programs look at what it offers beyond this (live figures within one
+ * command). uptime is the kernel's own, in a time namespace (build.c), so that it agrees with what
+ * ps reckons ages from; sysinfo(2) has that uptime too, but the machine's memory: a system call
+ * cannot be answered by a file.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/buf.h"
 #include "cove/mem.h"
+#include "cove/weak.h"
 #include "sandbox/box/procfiles.h"
 
 enum { PROC_FILE_MAX = 256 * 1024 };
@@ -98,7 +104,22 @@ static void write_loadavg(FILE *real, struct buf *out)
     buf_addf(out, "0.00 0.00 0.00 1/1 1\n");
 }
 
-/* init fills it in before the first command. */
+/* A random UUID: the machine's own would tell tenants that they share a machine. */
+static void write_boot_id(FILE *real, struct buf *out)
+{
+    uint8_t b[16];
+
+    (void)real;
+    if (getrandom(b, sizeof(b), 0) != (ssize_t)sizeof(b))
+        return;                             /* an empty file is refused by fill_file() */
+    b[6] = (uint8_t)(0x40 | (b[6] & 0x0f)); /* version 4, */
+    b[8] = (uint8_t)(0x80 | (b[8] & 0x3f)); /* variant 1 */
+    for (size_t i = 0; i < sizeof(b); i++)
+        buf_addf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+    buf_add_char(out, '\n');
+}
+
+/* init writes meminfo before the first command starts. */
 static void write_meminfo(FILE *real, struct buf *out)
 {
     (void)real;
@@ -106,12 +127,28 @@ static void write_meminfo(FILE *real, struct buf *out)
 }
 
 static const struct {
-    const char *name;
+    const char *name, *path; /* in our folder, below /proc */
     void (*write)(FILE *real, struct buf *out);
 } files[] = {
-    { "meminfo", write_meminfo }, { "cpuinfo", write_cpuinfo }, { "stat", write_stat },
-    { "swaps", write_swaps },     { "loadavg", write_loadavg },
+    { "meminfo", "meminfo", write_meminfo },
+    { "cpuinfo", "cpuinfo", write_cpuinfo },
+    { "stat", "stat", write_stat },
+    { "swaps", "swaps", write_swaps },
+    { "loadavg", "loadavg", write_loadavg },
+    { "boot_id", "sys/kernel/random/boot_id", write_boot_id },
 };
+
+/* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is
+ * the second lock. */
+static const char *const hidden[] = {
+    "kcore",      "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
+    "kallsyms",   "cmdline",    "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
+    "interrupts", "key-users",  "mtrr",       "modules",     "iomem",        "ioports",
+    "diskstats",  "partitions", "slabinfo",   "vmallocinfo", "pagetypeinfo", "timer_stats",
+    "vmstat",     "zoneinfo",   "softirqs",   "buddyinfo",
+};
+static const char *const readonly[] = { "sys", "bus", "fs", "irq" };
+static const char *const emptied[] = { "acpi", "asound", "scsi", "driver", "pressure" };
 
 /* ------------------------------------------------------------------ putting them in place */
 
@@ -132,9 +169,13 @@ static int fill_file(int fd, const char *proc_path, void (*fill)(FILE *, struct 
     return n < 0 ? -1 : 0;
 }
 
+#define EMPTY "/dev/" PROC_DIR "/empty"
+
 static int bind_read_only(const char *from, const char *to)
 {
-    struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+    /* Only /dev/null itself needs to be a device. */
+    const uint64_t nodev = strcmp(from, "/dev/null") == 0 ? 0 : MOUNT_ATTR_NODEV;
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | nodev };
     AUTO_CLOSE int tree = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 
     if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
@@ -142,20 +183,59 @@ static int bind_read_only(const char *from, const char *to)
     return move_mount(tree, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-int procfiles_setup(struct cove_err *e)
+/* Some are there on some kernels only. */
+static int cover(const char *name, const char *with, struct cove_err *e)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%s", name);
+    if (bind_read_only(with ? with : path, path) < 0 && errno != ENOENT)
+        return cove_fail_errno(e, COVE_INTERNAL, "covering %s", path);
+    return 0;
+}
+
+/* One empty folder for all: each file system of its own would cost every memory cgroup of the host
+ * a map entry. */
+static int hide(struct cove_err *e)
+{
+    if (weak("proc"))
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
+        if (cover(hidden[i], "/dev/null", e) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(emptied); i++)
+        if (cover(emptied[i], EMPTY, e) < 0)
+            return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(readonly); i++)
+        if (cover(readonly[i], NULL, e) < 0)
+            return -1;
+    return 0;
+}
+
+static int stand_in(const char *name, const char *path, void (*write)(FILE *, struct buf *),
+                    struct cove_err *e)
 {
     char own[64], proc[64];
+    AUTO_CLOSE int fd = -1;
 
-    if (mkdir("/dev/" PROC_DIR, PROC_DIR_MODE) < 0)
+    snprintf(own, sizeof(own), "/dev/" PROC_DIR "/%s", name);
+    snprintf(proc, sizeof(proc), "/proc/%s", path);
+    fd = open(own, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (fd < 0 || fill_file(fd, proc, write) < 0 || bind_read_only(own, proc) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", proc);
+    return 0;
+}
+
+/* The read-only /proc/sys is a mount over the first one: what stands in for a file in it comes
+ * after. */
+int procfiles_setup(struct cove_err *e)
+{
+    if (mkdir("/dev/" PROC_DIR, PROC_DIR_MODE) < 0 || mkdir(EMPTY, 0555) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "/dev/" PROC_DIR);
-    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-        AUTO_CLOSE int fd = -1;
-
-        snprintf(own, sizeof(own), "/dev/" PROC_DIR "/%s", files[i].name);
-        snprintf(proc, sizeof(proc), "/proc/%s", files[i].name);
-        fd = open(own, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-        if (fd < 0 || fill_file(fd, proc, files[i].write) < 0 || bind_read_only(own, proc) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "%s", proc);
-    }
+    if (hide(e) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+        if (stand_in(files[i].name, files[i].path, files[i].write, e) < 0)
+            return -1;
     return 0;
 }

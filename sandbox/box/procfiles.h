@@ -7,7 +7,8 @@
 enum { PROC_DIR_MODE = 0755 };
 #define PROC_DIR ".proc" /* below /dev: files that stand in for some of /proc's */
 
-/* In the child, after pivot_root: make them and put them in place. */
+/* In the child, after pivot_root: make these files, put them in place, hide what is not for
+ * sandboxes. */
 int procfiles_setup(struct cove_err *e);
 
 #endif

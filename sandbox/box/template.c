@@ -297,9 +297,32 @@ int template_make_base(int state_dir_fd, struct cove_err *e)
 
 /* ------------------------------------------------------------------ using one */
 
+int layers_add(struct layers *l, int fd, struct cove_err *e)
+{
+    if (l->count == LAYERS_MAX) {
+        cove_close(fd);
+        return cove_fail(e, COVE_LIMIT, "more than %d layers", LAYERS_MAX);
+    }
+    l->fd[l->count++] = fd;
+    return 0;
+}
+
+void layers_close(struct layers *l)
+{
+    while (l->count > 0)
+        cove_close(l->fd[--l->count]);
+}
+
+static int add_dir(struct layers *l, int dir, const char *path, struct cove_err *e)
+{
+    int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%s", path) : layers_add(l, fd, e);
+}
+
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e)
 {
-    struct template t = { -1, -1 };
+    struct template t = { 0 };
     AUTO_CLOSE int templates = openat(state_dir_fd, "templates", O_PATH | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int dir = -1;
 
@@ -308,17 +331,17 @@ int template_open(int state_dir_fd, const char *name, struct template *ret, stru
     dir = openat(templates, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
-    t.root = openat(dir, "root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (t.root < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "template '%.60s'", name);
-    if (faccessat(dir, "usr-from-host", F_OK, 0) == 0)
-        t.usr = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (add_dir(&t.root, dir, "root", e) < 0 ||
+        (faccessat(dir, "usr-from-host", F_OK, 0) == 0 && add_dir(&t.usr, dir, "/usr", e) < 0)) {
+        template_close(&t);
+        return cove_context(e, "template '%.60s'", name);
+    }
     *ret = t;
     return 0;
 }
 
 void template_close(struct template *t)
 {
-    t->root = cove_close(t->root);
-    t->usr = cove_close(t->usr);
+    layers_close(&t->root);
+    layers_close(&t->usr);
 }

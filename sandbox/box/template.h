@@ -8,10 +8,20 @@
 int template_make_base(int state_dir_fd, struct cove_err *e);
 void template_sweep_old(int state_dir_fd); /* while no sandbox lives */
 
+enum { LAYERS_MAX = 24 }; /* of one template: two lists of them fit into one message */
+
+struct layers { /* directories that lie on each other, the topmost first */
+    int fd[LAYERS_MAX];
+    unsigned count;
+};
+
+int layers_add(struct layers *l, int fd, struct cove_err *e); /* at the bottom; takes the fd */
+void layers_close(struct layers *l);
+
 struct template
-{             /* an opened one */
-    int root; /* the directory that becomes / */
-    int usr;  /* the directory that becomes /usr, -1 if root has its own */
+{                       /* an opened template */
+    struct layers root; /* together they become / */
+    struct layers usr;  /* together they become /usr; none if root has its own /usr */
 };
 
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);

@@ -251,7 +251,7 @@ static void a_full_queue_is_busy_and_not_a_wait(void **state)
 
 static void what_is_too_large_is_not_sent(void **state)
 {
-    int fds[5] = { 0, 0, 0, 0, 0 };
+    int fds[MSG_MAX_FDS + 1] = { 0 };
     struct cove_err e;
     struct msg m;
 
@@ -259,7 +259,8 @@ static void what_is_too_large_is_not_sent(void **state)
     assert_int_equal(
         msg_send(pair[0], BOX_PING, 1, buf, MSG_MAX_BYTES - 15, NULL, 0, NULL, 0, 0, &e), -1);
     assert_int_equal(e.code, COVE_TOO_LARGE);
-    assert_int_equal(msg_send(pair[0], BOX_PING, 1, NULL, 0, NULL, 0, fds, 5, 0, &e), -1);
+    assert_int_equal(msg_send(pair[0], BOX_PING, 1, NULL, 0, NULL, 0, fds, ARRAY_SIZE(fds), 0, &e),
+                     -1);
     assert_int_equal(e.code, COVE_INTERNAL);
     assert_int_equal(receive(&m, &e), -1);
     assert_int_equal(e.code, COVE_BUSY);
