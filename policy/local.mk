@@ -10,7 +10,7 @@ libdeny_a_SOURCES = \
 libdeny_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(CRYPTO_CFLAGS)
 libprofile_a_SOURCES = \
 	include/cove/seccomp_profile.h policy/seccomp/profile_private.h policy/seccomp/profile.c \
-	policy/seccomp/profile_compile.c policy/seccomp/profile_pack.c
+	policy/seccomp/profile_condition.c policy/seccomp/profile_compile.c
 libprofile_a_CFLAGS = $(AM_CFLAGS) $(SECCOMP_CFLAGS)
 libaudit_a_SOURCES = \
 	include/cove/audit.h policy/audit/audit_private.h policy/audit/audit.c policy/audit/audit_verify.c \

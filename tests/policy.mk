@@ -5,7 +5,7 @@ POLICY_TESTS = tests/unit/test_lexer \
 	tests/unit/test_policy_file \
 	tests/unit/test_policy_lint \
 	tests/unit/test_profile \
-	tests/unit/test_profile_pack \
+	tests/unit/test_profile_compile \
 	tests/unit/test_audit \
 	tests/unit/test_policy_cli
 UNIT_TESTS += $(POLICY_TESTS)
@@ -28,9 +28,9 @@ tests_unit_test_policy_lint_LDADD = $(POLICY_LDADD)
 tests_unit_test_profile_SOURCES = tests/unit/test_profile.c
 tests_unit_test_profile_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_profile_LDADD = $(POLICY_LDADD)
-tests_unit_test_profile_pack_SOURCES = tests/unit/test_profile_pack.c
-tests_unit_test_profile_pack_CPPFLAGS = $(POLICY_CPPFLAGS)
-tests_unit_test_profile_pack_LDADD = $(POLICY_LDADD)
+tests_unit_test_profile_compile_SOURCES = tests/unit/test_profile_compile.c
+tests_unit_test_profile_compile_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_profile_compile_LDADD = $(POLICY_LDADD)
 tests_unit_test_audit_SOURCES = tests/unit/test_audit.c
 tests_unit_test_audit_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_audit_LDADD = $(POLICY_LDADD)

@@ -1,286 +1,411 @@
 /*
- * A profile's entries into the BPF program that init installs, by libseccomp.
+ * A profile's entries into the BPF program that init installs.
  *
- * Conditions. libseccomp has no "else": a call with conditional rules falls to the filter's
- * default, ENOSYS, when none fits, where we want EPERM. And its != compares 64 bits, where the
- * kernel looks at 32 of them (an ioctl with a bit set above would get through). So for a set of
- * values the complement is spelled out as well: the few masks that cover all other 32-bit numbers.
+ * The kernel reads a seccomp program again for every process that installs it (the kernel compiles
+ * the program, and tries every syscall number to learn which are always allowed), so a command's
+ * start pays for each instruction. Most neighbouring syscalls have the same fate, so the program
+ * here is, for each architecture, a binary search over ranges of syscall numbers. Each range has a
+ * verdict, or a jump to the few instructions that look at arguments. libseccomp knows the names,
+ * numbers and architectures; it has no "else" for conditions, and its own programs, one comparison
+ * per syscall, are five times as long. tests/unit/test_profile_compile.c holds the two side by side.
  *
- * Architectures. Each gets a filter of its own and they are merged at the end, because one needs
- * special care: 32-bit x86 has socketcall(2), which takes the arguments of socket(2) in memory,
- * where no filter can look. What is conditional there is refused to 32-bit programs altogether.
+ * 32-bit x86 has socketcall(2), whose arguments lie in memory, where no filter can look. There only
+ * those of its calls go through that the profile allows without a condition.
  */
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/seccomp_profile.h"
 #include "policy/seccomp/profile_private.h"
 
+enum { SOCKETCALL_NR_X86 = 102 };
+
+/* A syscall of one architecture. entry NULL: nothing is said about it. */
+struct call {
+    uint32_t nr;
+    const struct profile_entry *entry;
+};
+
+struct range {
+    uint32_t first;                        /* up to the next range's first */
+    uint32_t verdict;                      /* SECCOMP_RET_*, where there is no condition */
+    const struct profile_entry *condition; /* or NULL */
+};
+
+/* A jump to a condition, whose place is known only when everything before it is written. */
+struct leaf {
+    size_t at;
+    const struct profile_entry *condition;
+};
+
+struct program {
+    struct sock_filter *insns;
+    size_t count;
+    struct leaf *leaves;
+    size_t leaf_count;
+    bool too_long; /* sticky */
+};
+
 struct compiler {
-    scmp_filter_ctx ctx;
-    bool muxed;        /* this architecture has socketcall */
-    bool placeholders; /* for conditions: profile_pack() puts them in */
+    const struct profile *p;
+    bool notify_exec;
     const char *path;
+    struct profile_entry socketcall; /* made of the profile's entries, for 32-bit x86 */
+    struct profile_way socketcall_way;
     struct cove_err *e;
 };
 
-static const uint32_t refused = SCMP_ACT_ERRNO(EPERM), unknown = SCMP_ACT_ERRNO(ENOSYS);
+static const uint32_t unknown = SECCOMP_RET_ERRNO | ENOSYS;
 
-static int fail_rule(struct compiler *c, const struct profile_entry *entry, int rc)
-{
-    return cove_fail(c->e, COVE_INVALID, "%s:%u:1: %s: %s", c->path, entry->line, entry->name,
-                     strerror(-rc));
-}
-
-static int add_masked(struct compiler *c, const struct profile_entry *entry, int nr,
-                      uint32_t action, uint32_t mask, uint32_t value)
-{
-    struct scmp_arg_cmp cmp = SCMP_CMP(entry->arg, SCMP_CMP_MASKED_EQ, mask, value);
-    int rc = seccomp_rule_add_array(c->ctx, action, nr, 1, &cmp);
-
-    return rc < 0 ? fail_rule(c, entry, rc) : 0;
-}
-
-static bool any_below(const struct profile_entry *entry, uint32_t mask, uint32_t prefix)
-{
-    for (size_t i = 0; i < entry->value_count; i++) {
-        if ((entry->values[i] & mask) == prefix)
-            return true;
-    }
-    return false;
-}
-
-/* All numbers that begin with `prefix` (in the bits of `mask`) but the entry's: halve until clean.
- */
-static int add_others(struct compiler *c, const struct profile_entry *entry, int nr,
-                      uint32_t action, uint32_t mask, uint32_t prefix)
-{
-    uint32_t bit = mask ? (mask & -mask) >> 1 : UINT32_C(1) << 31;
-
-    if (!any_below(entry, mask, prefix))
-        return add_masked(c, entry, nr, action, mask, prefix);
-    if (bit == 0)
-        return 0; /* all 32 bits decided: one of the values itself */
-    if (add_others(c, entry, nr, action, mask | bit, prefix) < 0)
-        return -1;
-    return add_others(c, entry, nr, action, mask | bit, prefix | bit);
-}
-
-static int add_values(struct compiler *c, const struct profile_entry *entry, int nr,
-                      uint32_t on_value, uint32_t on_other)
-{
-    for (size_t i = 0; i < entry->value_count; i++) {
-        if (add_masked(c, entry, nr, on_value, UINT32_MAX, entry->values[i]) < 0)
-            return -1;
-    }
-    return add_others(c, entry, nr, on_other, 0, 0);
-}
-
-static int add_no_bit(struct compiler *c, const struct profile_entry *entry, int nr)
-{
-    uint32_t mask = entry->values[0];
-
-    if (add_masked(c, entry, nr, SCMP_ACT_ALLOW, mask, 0) < 0)
-        return -1;
-    for (uint32_t bits = mask; bits; bits &= bits - 1) {
-        uint32_t bit = bits & -bits;
-
-        if (add_masked(c, entry, nr, refused, bit, bit) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int add_plain(struct compiler *c, const struct profile_entry *entry, int nr, uint32_t action)
-{
-    int rc = action == unknown ? 0 : seccomp_rule_add_array(c->ctx, action, nr, 0, NULL);
-
-    return rc < 0 ? fail_rule(c, entry, rc) : 0;
-}
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static bool is_exec(const struct profile_entry *entry)
 {
     return strcmp(entry->name, "execve") == 0 || strcmp(entry->name, "execveat") == 0;
 }
 
-static uint32_t action_of(const struct profile_entry *entry, bool notify_exec)
+static uint32_t verdict_of(enum profile_action action)
 {
-    static const uint32_t actions[] = { [PROFILE_ALLOW] = SCMP_ACT_ALLOW,
-                                        [PROFILE_REFUSE] = SCMP_ACT_ERRNO(EPERM),
-                                        [PROFILE_ENOSYS] = SCMP_ACT_ERRNO(ENOSYS) };
+    static const uint32_t verdicts[] = { [PROFILE_ALLOW] = SECCOMP_RET_ALLOW,
+                                         [PROFILE_REFUSE] = SECCOMP_RET_ERRNO | EPERM,
+                                         [PROFILE_ENOSYS] = SECCOMP_RET_ERRNO | ENOSYS,
+                                         [PROFILE_PRETEND] = SECCOMP_RET_ERRNO | 0 };
 
-    if (notify_exec && entry->action == PROFILE_ALLOW && is_exec(entry))
-        return SCMP_ACT_NOTIFY;
-    return actions[entry->action];
+    return verdicts[action];
 }
 
-static int add_entry(struct compiler *c, const struct profile_entry *entry, size_t index,
-                     bool notify_exec)
+static struct range range_of(const struct compiler *c, const struct call *call)
 {
-    int nr = seccomp_syscall_resolve_name(entry->name);
+    const struct profile_entry *entry = call->entry;
 
-    if (nr == __NR_SCMP_ERROR) {
-        if (entry->optional)
-            return 0;
-        return cove_fail(c->e, COVE_INVALID, "%s:%u:1: '%s': libseccomp knows no such syscall",
-                         c->path, entry->line, entry->name);
-    }
-    if (c->muxed && entry->test != TEST_NONE && strcmp(entry->name, "socket") == 0)
-        return add_plain(c, entry, nr, refused);
-    if (c->placeholders && entry->test != TEST_NONE)
-        return add_plain(c, entry, nr, SCMP_ACT_TRACE(index));
-    switch (entry->test) {
-    case TEST_ONE_OF:
-        return add_values(c, entry, nr, SCMP_ACT_ALLOW, refused);
-    case TEST_NOT:
-        return add_values(c, entry, nr, refused, SCMP_ACT_ALLOW);
-    case TEST_NO_BIT:
-        return add_no_bit(c, entry, nr);
-    case TEST_NONE:
-        break;
-    }
-    return add_plain(c, entry, nr, action_of(entry, notify_exec));
+    if (entry->way_count)
+        return (struct range){ .first = call->nr, .condition = entry };
+    if (c->notify_exec && entry->action == PROFILE_ALLOW && is_exec(entry))
+        return (struct range){ .first = call->nr, .verdict = SECCOMP_RET_USER_NOTIF };
+    return (struct range){ .first = call->nr, .verdict = verdict_of(entry->action) };
 }
 
-/* A context for one architecture, which is added before the native one goes: it may not be empty.
- */
-static int new_context(scmp_filter_ctx *ret, uint32_t arch)
+static int by_number(const void *a, const void *b)
 {
-    scmp_filter_ctx ctx = seccomp_init(unknown);
-    int rc = ctx ? 0 : -ENOMEM;
+    const struct call *x = a, *y = b;
 
-    if (rc == 0)
-        rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, unknown);
-    if (rc == 0)
-        rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    if (rc == 0 && arch != seccomp_arch_native()) {
-        rc = seccomp_arch_add(ctx, arch);
-        if (rc == 0)
-            rc = seccomp_arch_remove(ctx, SCMP_ARCH_NATIVE);
-    }
-    if (rc < 0 && ctx)
-        seccomp_release(ctx);
-    else
-        *ret = ctx;
-    return rc;
+    return x->nr < y->nr ? -1 : x->nr > y->nr;
 }
 
-/* libseccomp writes to a descriptor; ours is memory. */
-static int export(struct compiler *c, struct sock_filter **ret, size_t *ret_count)
+/* The calls of socketcall(2), in the order of their numbers, from 1 on. */
+static const char *const socket_calls[] = {
+    "socket",     "bind",    "connect", "listen",  "accept",   "getsockname", "getpeername",
+    "socketpair", "send",    "recv",    "sendto",  "recvfrom", "shutdown",    "setsockopt",
+    "getsockopt", "sendmsg", "recvmsg", "accept4", "recvmmsg", "sendmmsg",
+};
+
+static_assert(ARRAY_SIZE(socket_calls) <= PROFILE_VALUES_MAX, "socketcall() has more calls");
+
+static bool allowed_always(const struct profile *p, const char *name)
 {
-    AUTO_CLOSE int fd = memfd_create("seccomp", MFD_CLOEXEC);
-    AUTO_FREE struct sock_filter *filter = NULL;
-    struct stat st;
-    int rc = fd < 0 ? -errno : seccomp_export_bpf(c->ctx, fd);
-
-    if (rc < 0 || fstat(fd, &st) < 0)
-        return cove_fail(c->e, COVE_INTERNAL, "%s: writing the filter: %s", c->path,
-                         strerror(rc < 0 ? -rc : errno));
-    if (st.st_size == 0 || (size_t)st.st_size > BPF_MAXINSNS * sizeof(*filter))
-        return cove_fail(c->e, COVE_TOO_LARGE, "%s: a filter of %zu instructions, at most %d fit",
-                         c->path, (size_t)st.st_size / sizeof(*filter), BPF_MAXINSNS);
-    filter = malloc((size_t)st.st_size);
-    if (!filter || pread(fd, filter, (size_t)st.st_size, 0) != st.st_size)
-        return cove_fail(c->e, COVE_INTERNAL, "%s: reading the filter back", c->path);
-    *ret = take_ptr(filter);
-    *ret_count = (size_t)st.st_size / sizeof(**ret);
-    return 0;
-}
-
-/* All entries for one architecture, into c->ctx. */
-static int compile_arch(struct compiler *c, const struct profile *p, uint32_t arch,
-                        bool notify_exec)
-{
-    int rc = new_context(&c->ctx, arch);
-
-    if (rc < 0)
-        return cove_fail(c->e, COVE_INTERNAL, "%s: setting up the filter: %s", c->path,
-                         strerror(-rc));
-    c->muxed = arch == SCMP_ARCH_X86;
     for (size_t i = 0; i < p->count; i++) {
-        if (add_entry(c, &p->entries[i], i, notify_exec) < 0)
-            return -1;
+        if (strcmp(p->entries[i].name, name) == 0)
+            return p->entries[i].action == PROFILE_ALLOW && p->entries[i].way_count == 0;
     }
+    return false;
+}
+
+static const struct profile_entry *socketcall_entry(struct compiler *c)
+{
+    struct profile_test *test = &c->socketcall_way.tests[0];
+
+    c->socketcall_way.test_count = 1;
+    *test = (struct profile_test){ .arg = 0, .mask = UINT32_MAX };
+    for (uint32_t i = 0; i < ARRAY_SIZE(socket_calls); i++) {
+        if (allowed_always(c->p, socket_calls[i]))
+            test->values[test->value_count++] = i + 1;
+    }
+    c->socketcall = (struct profile_entry){ .action = PROFILE_ALLOW,
+                                            .otherwise = PROFILE_REFUSE,
+                                            .ways = &c->socketcall_way,
+                                            .way_count = 1 };
+    return &c->socketcall;
+}
+
+/* On 32-bit x86 libseccomp gives those calls that socketcall(2) and ipc(2) can make a negative number,
+ * also where the kernel has a number for them as well: look for the number that has the name. */
+static int direct_number(uint32_t arch, const char *name)
+{
+    for (int nr = 0; nr < 1024; nr++) {
+        AUTO_FREE char *found = seccomp_syscall_resolve_num_arch(arch, nr);
+
+        if (found && strcmp(found, name) == 0)
+            return nr;
+    }
+    return -1;
+}
+
+/* The profile's calls that this architecture has, by number. */
+static int find_calls(struct compiler *c, uint32_t arch, struct call *calls, size_t *ret_count)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->p->count; i++) {
+        const struct profile_entry *entry = &c->p->entries[i];
+        int nr = seccomp_syscall_resolve_name_arch(arch, entry->name);
+
+        if (nr == __NR_SCMP_ERROR && !entry->optional)
+            return cove_fail(c->e, COVE_INVALID, "%s:%u:1: '%s': libseccomp knows no such syscall",
+                             c->path, entry->line, entry->name);
+        if (nr < 0 && arch == SCMP_ARCH_X86)
+            nr = direct_number(arch, entry->name);
+        if (nr >= 0) /* below 0: another architecture has this call */
+            calls[n++] = (struct call){ (uint32_t)nr, entry };
+    }
+    if (arch == SCMP_ARCH_X86)
+        calls[n++] = (struct call){ SOCKETCALL_NR_X86, socketcall_entry(c) };
+    qsort(calls, n, sizeof(*calls), by_number);
+    *ret_count = n;
     return 0;
 }
 
-/* One more architecture into the whole. */
-static int merge_arch(struct compiler *whole, const struct profile *p, const char *name,
-                      bool notify_exec)
+static void add_range(struct range *ranges, size_t *count, struct range r)
 {
-    struct compiler c = { .path = whole->path, .e = whole->e, .placeholders = whole->placeholders };
+    const struct range *last = *count ? &ranges[*count - 1] : NULL;
+
+    if (!last || last->verdict != r.verdict || last->condition != r.condition)
+        ranges[(*count)++] = r;
+}
+
+/* Every number from 0 on is in a range; numbers between two calls are unknown ones. */
+static size_t find_ranges(const struct compiler *c, const struct call *calls, size_t call_count,
+                          struct range *ranges)
+{
+    uint32_t next = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < call_count; i++) {
+        if (calls[i].nr < next)
+            continue; /* two names of one number: the first in the file counts */
+        if (calls[i].nr > next || n == 0)
+            add_range(ranges, &n, (struct range){ .first = next, .verdict = unknown });
+        add_range(ranges, &n, range_of(c, &calls[i]));
+        next = calls[i].nr + 1;
+    }
+    add_range(ranges, &n, (struct range){ .first = next, .verdict = unknown });
+    return n;
+}
+
+/* --- instructions ----------------------------------------------------------------------------- */
+
+static void emit(struct program *prog, uint16_t code, uint32_t k, size_t jt, size_t jf)
+{
+    assert(jt <= UINT8_MAX && jf <= UINT8_MAX);
+    if (prog->count == BPF_MAXINSNS)
+        prog->too_long = true;
+    else
+        prog->insns[prog->count++] = (struct sock_filter){ code, (uint8_t)jt, (uint8_t)jf, k };
+}
+
+static void emit_leaf(struct program *prog, const struct range *range)
+{
+    if (!range->condition) {
+        emit(prog, BPF_RET | BPF_K, range->verdict, 0, 0);
+        return;
+    }
+    if (prog->count < BPF_MAXINSNS)
+        prog->leaves[prog->leaf_count++] = (struct leaf){ prog->count, range->condition };
+    emit(prog, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+/* How many instructions emit_search() writes. */
+static size_t search_size(size_t count)
+{
+    size_t left;
+
+    if (count == 1)
+        return 1;
+    left = search_size(count / 2);
+    return (left <= UINT8_MAX ? 1 : 2) + left + search_size(count - count / 2);
+}
+
+/* "nr >= the middle's first?": the left half follows, the right half is jumped to. */
+static void emit_search(struct program *prog, const struct range *ranges, size_t count)
+{
+    size_t half = count / 2, left;
+
+    if (count == 1) {
+        emit_leaf(prog, &ranges[0]);
+        return;
+    }
+    left = search_size(half);
+    if (left <= UINT8_MAX) {
+        emit(prog, BPF_JMP | BPF_JGE | BPF_K, ranges[half].first, left, 0);
+    } else { /* further than a test can jump */
+        emit(prog, BPF_JMP | BPF_JGE | BPF_K, ranges[half].first, 0, 1);
+        emit(prog, BPF_JMP | BPF_JA, (uint32_t)left, 0, 0);
+    }
+    emit_search(prog, ranges, half);
+    emit_search(prog, ranges + half, count - half);
+}
+
+static void emit_load(struct program *prog, size_t offset)
+{
+    emit(prog, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+/* The comparison of what was loaded. Its last instruction is a jump for "does not hold", which the
+ * caller directs; an argument that fits goes on behind that jump. */
+static void emit_compare(struct program *prog, const uint32_t *values, size_t n, bool negated)
+{
+    for (size_t i = 0; i < n; i++)
+        emit(prog, BPF_JMP | BPF_JEQ | BPF_K, values[i], n - i, 0);
+    if (negated)
+        emit(prog, BPF_JMP | BPF_JA, 1, 0, 0);
+    emit(prog, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+/* Writes where the jumps for "does not hold" are to `exits`, and returns how many there are. */
+static size_t emit_test(struct program *prog, const struct profile_test *test, size_t *exits)
+{
+    static const uint32_t zero[] = { 0 };
+    size_t offset = offsetof(struct seccomp_data, args) + 8 * test->arg;
+
+    emit_load(prog, offset);
+    if (!test->pointer) {
+        if (test->mask != UINT32_MAX)
+            emit(prog, BPF_ALU | BPF_AND | BPF_K, test->mask, 0, 0);
+        emit_compare(prog, test->values, test->value_count, test->negated);
+        exits[0] = prog->count - 1;
+        return 1;
+    }
+    emit_compare(prog, zero, 1, false); /* both halves of the pointer */
+    exits[0] = prog->count - 1;
+    emit_load(prog, offset + 4);
+    emit_compare(prog, zero, 1, false);
+    exits[1] = prog->count - 1;
+    return 2;
+}
+
+static void emit_condition(struct program *prog, const struct profile_entry *entry)
+{
+    for (size_t w = 0; w < entry->way_count; w++) {
+        const struct profile_way *way = &entry->ways[w];
+        size_t exits[2 * PROFILE_TESTS_MAX], n = 0;
+
+        for (size_t i = 0; i < way->test_count; i++)
+            n += emit_test(prog, &way->tests[i], exits + n);
+        emit(prog, BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+        for (size_t i = 0; i < n && !prog->too_long; i++)
+            prog->insns[exits[i]].k = (uint32_t)(prog->count - exits[i] - 1);
+    }
+    emit(prog, BPF_RET | BPF_K, verdict_of(entry->otherwise), 0, 0);
+}
+
+/* Each condition once, however many architectures lead to it. */
+static void emit_conditions(struct program *prog)
+{
+    for (size_t i = 0; i < prog->leaf_count; i++) {
+        const struct profile_entry *condition = prog->leaves[i].condition;
+        size_t at = prog->count;
+
+        if (!condition)
+            continue;
+        for (size_t k = i; k < prog->leaf_count; k++) {
+            if (prog->leaves[k].condition != condition)
+                continue;
+            prog->insns[prog->leaves[k].at].k = (uint32_t)(at - prog->leaves[k].at - 1);
+            prog->leaves[k].condition = NULL;
+        }
+        emit_condition(prog, condition);
+    }
+}
+
+/* --- the whole -------------------------------------------------------------------------------- */
+
+static int emit_arch(struct compiler *c, struct program *prog, uint32_t arch)
+{
+    AUTO_FREE struct call *calls = calloc(c->p->count + 1, sizeof(*calls));
+    AUTO_FREE struct range *ranges = calloc(2 * c->p->count + 4, sizeof(*ranges));
+    size_t call_count = 0, range_count;
+
+    if (!calls || !ranges)
+        return cove_fail(c->e, COVE_INTERNAL, "out of memory");
+    if (find_calls(c, arch, calls, &call_count) < 0)
+        return -1;
+    range_count = find_ranges(c, calls, call_count, ranges);
+    emit(prog, BPF_JMP | BPF_JEQ | BPF_K, arch, 1, 0);
+    emit(prog, BPF_JMP | BPF_JA, (uint32_t)search_size(range_count) + 1, 0, 0);
+    emit_load(prog, offsetof(struct seccomp_data, nr));
+    emit_search(prog, ranges, range_count);
+    return 0;
+}
+
+static int compat_arch(struct compiler *c, const char *name, uint32_t *ret)
+{
     uint32_t arch = seccomp_arch_resolve_name(name);
-    int rc;
 
     if (arch == 0)
-        return cove_fail(c.e, COVE_INVALID, "%s: arch '%s': libseccomp does not know it", c.path,
+        return cove_fail(c->e, COVE_INVALID, "%s: arch '%s': libseccomp does not know it", c->path,
                          name);
-    rc = compile_arch(&c, p, arch, notify_exec);
-    if (rc == 0 && (rc = seccomp_merge(whole->ctx, c.ctx)) == 0)
-        return 0; /* the other context is part of ours now */
-    if (c.ctx)
-        seccomp_release(c.ctx);
-    return rc == -1 ? -1 : cove_fail(c.e, COVE_INTERNAL, "%s: %s: %s", c.path, name, strerror(-rc));
+    if (arch == SCMP_ARCH_X32 || arch == seccomp_arch_native())
+        return cove_fail(c->e, COVE_INVALID, "%s: arch '%s' has no entry point of its own", c->path,
+                         name);
+    *ret = arch;
+    return 0;
 }
 
-static int compile(struct compiler *c, const struct profile *p, bool notify_exec,
-                   struct sock_filter **ret, size_t *ret_count)
+static int emit_program(struct compiler *c, struct program *prog)
 {
-    if (compile_arch(c, p, seccomp_arch_native(), notify_exec) < 0)
+    uint32_t arch = 0;
+
+    emit_load(prog, offsetof(struct seccomp_data, arch));
+    if (emit_arch(c, prog, seccomp_arch_native()) < 0)
         return -1;
-    for (size_t i = 0; i < p->compat_count; i++) {
-        if (merge_arch(c, p, p->compat[i], notify_exec) < 0)
+    for (size_t i = 0; i < c->p->compat_count; i++) {
+        if (compat_arch(c, c->p->compat[i], &arch) < 0 || emit_arch(c, prog, arch) < 0)
             return -1;
     }
-    return export(c, ret, ret_count);
+    emit(prog, BPF_RET | BPF_K, unknown, 0, 0); /* every other architecture */
+    emit_conditions(prog);
+    if (prog->too_long)
+        return cove_fail(c->e, COVE_TOO_LARGE, "%s: the filter has more than %d instructions",
+                         c->path, BPF_MAXINSNS);
+    return 0;
 }
 
-static int compile_file(const char *path, bool notify_exec, bool packed, struct sock_filter **ret,
-                        size_t *ret_count, struct cove_err *e)
+static int compile(struct compiler *c, struct sock_filter **ret, size_t *ret_count)
 {
-    struct compiler c = { .path = path, .e = e, .placeholders = packed };
-    struct profile p;
-    int r;
+    AUTO_FREE struct sock_filter *insns = calloc(BPF_MAXINSNS, sizeof(*insns));
+    AUTO_FREE struct leaf *leaves = calloc(BPF_MAXINSNS, sizeof(*leaves));
+    struct program prog = { .insns = insns, .leaves = leaves };
 
-    if (profile_read(path, &p, e) < 0)
+    if (!insns || !leaves)
+        return cove_fail(c->e, COVE_INTERNAL, "out of memory");
+    if (emit_program(c, &prog) < 0)
         return -1;
-    r = compile(&c, &p, notify_exec, ret, ret_count);
-    if (r == 0 && packed && profile_pack(&p, ret, ret_count) < 0) {
-        free(*ret);
-        r = cove_fail(e, COVE_UNSUPPORTED, "%s: the filter cannot be packed", path);
-    }
-    if (c.ctx)
-        seccomp_release(c.ctx);
-    profile_done(&p);
-    return r;
-}
-
-int seccomp_profile_compile_plain(const char *path, bool notify_exec, struct sock_filter **ret,
-                                  size_t *ret_count, struct cove_err *e)
-{
-    return compile_file(path, notify_exec, false, ret, ret_count, e);
+    *ret = take_ptr(insns);
+    *ret_count = prog.count;
+    return 0;
 }
 
 int seccomp_profile_compile(const char *path, bool notify_exec, struct sock_filter **ret,
                             size_t *ret_count, struct cove_err *e)
 {
-    if (compile_file(path, notify_exec, true, ret, ret_count, e) == 0)
-        return 0;
-    if (e && e->code != COVE_UNSUPPORTED)
+    struct profile p;
+    struct compiler c = { .p = &p, .notify_exec = notify_exec, .path = path, .e = e };
+    int r;
+
+    if (profile_read(path, &p, e) < 0)
         return -1;
-    return seccomp_profile_compile_plain(path, notify_exec, ret, ret_count, e);
+    r = compile(&c, ret, ret_count);
+    profile_done(&p);
+    return r;
 }
 
-/* --- for people ---------------------------------------------------------------------------------
- */
+/* --- for people ------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

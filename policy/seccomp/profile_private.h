@@ -1,4 +1,5 @@
-/* What profile.c (a file into entries) and profile_compile.c (entries into BPF) share. */
+/* What profile.c (a file into entries), profile_condition.c (the words behind `if`) and
+ * profile_compile.c (entries into a BPF program) share. */
 #ifndef POLICY_PROFILE_PRIVATE_H
 #define POLICY_PROFILE_PRIVATE_H
 
@@ -8,26 +9,37 @@
 
 #include "cove/err.h"
 
-#define PROFILE_VALUES_MAX 16
+#define PROFILE_VALUES_MAX 24
+#define PROFILE_TESTS_MAX  4
+#define PROFILE_WAYS_MAX   8
 #define PROFILE_COMPAT_MAX 4
 
-enum profile_action { PROFILE_ALLOW, PROFILE_REFUSE, PROFILE_ENOSYS };
+enum profile_action { PROFILE_ALLOW, PROFILE_REFUSE, PROFILE_ENOSYS, PROFILE_PRETEND };
 
-enum profile_test {
-    TEST_NONE,   /* whatever the arguments */
-    TEST_ONE_OF, /* arg == A,B */
-    TEST_NOT,    /* arg != A,B */
-    TEST_NO_BIT, /* arg & A|B == 0 */
+/* One comparison: the argument, without the bits outside `mask`, is one of the values (or none of
+ * them, when negated). The kernel looks at 32 bits of such arguments, so only those count. */
+struct profile_test {
+    unsigned arg;
+    bool negated;
+    bool pointer; /* == NULL: all 64 bits count, there are no mask and no values */
+    uint32_t mask;
+    uint32_t values[PROFILE_VALUES_MAX];
+    size_t value_count;
+};
+
+/* One `if`: all of its tests hold. */
+struct profile_way {
+    struct profile_test tests[PROFILE_TESTS_MAX];
+    size_t test_count;
 };
 
 struct profile_entry {
     char *name;
-    char *condition; /* as written, "" if none */
+    char *condition; /* as written, several joined by " or "; "" if there is none */
     enum profile_action action;
-    enum profile_test test;
-    unsigned arg;
-    uint32_t values[PROFILE_VALUES_MAX]; /* for TEST_NO_BIT only [0], the mask */
-    size_t value_count;
+    enum profile_action otherwise; /* the answer when no way holds */
+    struct profile_way *ways;      /* NULL: the action holds whatever the arguments are */
+    size_t way_count;
     bool optional; /* ?name */
     unsigned line;
 };
@@ -40,18 +52,26 @@ struct profile {
     unsigned includes; /* so far */
 };
 
+/* Where the reading of a file stands. */
+struct profile_reader {
+    struct profile *p;
+    const char *path;
+    unsigned line, depth;
+    bool here; /* the section holds on this architecture */
+    char *text, *at;
+    struct cove_err *e;
+};
+
 int profile_read(const char *path, struct profile *ret, struct cove_err *e);
 void profile_done(struct profile *p);
 const char *profile_native_arch(void);
 
-/*
- * A filter with placeholders for p's conditions into the whole one, in few instructions
- * (profile_pack.c). -1: it has a shape that is not known there, and is left alone.
- */
-struct sock_filter;
-int profile_pack(const struct profile *p, struct sock_filter **filter, size_t *count);
-/* As libseccomp writes all of it: what the packed one is tested against, and the fallback. */
-int seccomp_profile_compile_plain(const char *path, bool notify_exec, struct sock_filter **ret,
-                                  size_t *ret_count, struct cove_err *e);
+/* The next word of the line, NULL at its end or at a comment. */
+char *profile_take_word(struct profile_reader *r);
+/* Raises an error that names file, line and column of `at`. */
+int profile_fail_at(struct profile_reader *r, const char *at, const char *what);
+
+/* Reads the words behind `if`, to the end of the line, and adds one way to the entry. */
+int profile_read_condition(struct profile_reader *r, struct profile_entry *entry);
 
 #endif

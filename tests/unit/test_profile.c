@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,6 +18,7 @@
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -64,7 +67,7 @@ static int under_filter(const struct sock_fprog *prog, int (*body)(const void *)
 
 struct call {
     long nr, args[3];
-    int want; /* errno; 0: anything but EPERM and ENOSYS */
+    int want; /* errno; 0: success, or any error of the kernel's own but EPERM and ENOSYS */
     const char *because;
 };
 
@@ -114,7 +117,22 @@ static const struct call calls[] = {
     { SYS_clone3, { 0 }, ENOSYS, "libc falls back" },
     { SYS_socket, { AF_UNIX, SOCK_STREAM }, 0, "local" },
     { SYS_socket, { AF_INET, SOCK_STREAM }, 0, "IPv4" },
-    { SYS_socket, { AF_NETLINK, SOCK_RAW }, 0, "netlink" },
+    { SYS_socket, { AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP }, 0, "flags do not matter" },
+    { SYS_socket, { AF_INET, SOCK_DGRAM, IPPROTO_ICMP }, 0, "ping, allowed here" },
+    { SYS_socket, { AF_UNIX, SOCK_SEQPACKET }, 0, "local, every type" },
+    { SYS_socket, { AF_NETLINK, SOCK_RAW, NETLINK_ROUTE }, 0, "addresses and routes" },
+    { SYS_socket, { AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG }, EPERM, "others' sockets" },
+    { SYS_socket, { AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT }, EPERM, "the host's devices" },
+    { SYS_socket, { AF_NETLINK, SOCK_RAW, NETLINK_GENERIC }, EPERM, "many families in one" },
+    { SYS_socket, { AF_INET, SOCK_STREAM, 262 }, EPERM, "MPTCP" },
+    { SYS_socket, { AF_INET, SOCK_DGRAM, IPPROTO_UDPLITE }, EPERM, "UDP-Lite" },
+    { SYS_socket, { AF_INET, SOCK_SEQPACKET, IPPROTO_SCTP }, EPERM, "SCTP" },
+    { SYS_socket, { AF_INET, SOCK_STREAM, IPPROTO_SCTP }, EPERM, "SCTP as a stream" },
+    { SYS_socket, { AF_INET, SOCK_DCCP, IPPROTO_DCCP }, EPERM, "DCCP" },
+    { SYS_socket, { AF_INET, 10 /* SOCK_PACKET */, 3 }, EPERM, "AF_PACKET by its old name" },
+    { SYS_socketpair, { AF_UNIX, SOCK_STREAM }, EFAULT, "local pairs" },
+    { SYS_socketpair, { AF_INET, SOCK_STREAM }, EPERM, "no other family" },
+    { SYS_socketpair, { 30 /* AF_TIPC */, SOCK_STREAM }, EPERM, "no other family" },
     { SYS_socket, { AF_VSOCK, SOCK_STREAM }, EPERM, "to the hypervisor" },
     { SYS_socket, { AF_ALG, SOCK_SEQPACKET }, EPERM, "kernel crypto" },
     { SYS_socket, { AF_PACKET, SOCK_RAW }, EPERM, "raw packets" },
@@ -129,6 +147,12 @@ static const struct call calls[] = {
     { SYS_personality, { 0xffffffff }, 0, "a question" },
     { SYS_personality, { ADDR_NO_RANDOMIZE }, 0, "gdb" },
     { SYS_personality, { READ_IMPLIES_EXEC }, EPERM, "not that" },
+    { SYS_setrlimit, { RLIMIT_NOFILE }, EFAULT, "other limits" },
+    { SYS_setrlimit, { RLIMIT_CORE }, 0, "does nothing: the kernel would say EFAULT" },
+    { SYS_prlimit64, { 0, RLIMIT_NOFILE, 1 }, EFAULT, "other limits" },
+    { SYS_prlimit64, { 0, RLIMIT_CORE, 1 }, 0, "does nothing: the kernel would say EFAULT" },
+    { SYS_prlimit64, { 0, RLIMIT_CORE, HIGH_BIT }, 0, "a pointer has 64 bits" },
+    { SYS_prlimit64, { -1, RLIMIT_CORE, 0 }, ESRCH, "reading it" },
     { SYS_ptrace, { -1 }, ESRCH, "debuggers" },
     { SYS_setgroups, { -1 }, EINVAL, "init drops its groups" },
     { SYS_setresuid, { -1, -1, -1 }, 0, "and its user" },
@@ -171,6 +195,8 @@ static void strict_takes_away_and_build_adds(void **state)
         { "strict", { SYS_ptrace, { -1 }, EPERM, "" } },
         { "strict", { SYS_socket, { AF_NETLINK, SOCK_RAW }, EPERM, "" } },
         { "strict", { SYS_socket, { AF_INET, SOCK_STREAM }, 0, "" } },
+        { "strict", { SYS_socket, { AF_INET, SOCK_RAW, IPPROTO_ICMP }, EPERM, "" } },
+        { "build", { SYS_socketpair, { AF_INET, SOCK_STREAM }, EPERM, "" } },
         { "strict", { SYS_memfd_create, { 0 }, EPERM, "" } },
         { "strict", { SYS_mount, { 0 }, EPERM, "" } },
     };
@@ -190,8 +216,7 @@ static void strict_takes_away_and_build_adds(void **state)
     }
 }
 
-/* --- ordinary programs --------------------------------------------------------------------------
- */
+/* --- ordinary programs - */
 
 static void *thread_body(void *arg)
 {
@@ -243,8 +268,7 @@ static void ordinary_programs_run(void **state)
     }
 }
 
-/* --- the 32-bit entry point ---------------------------------------------------------------------
- */
+/* --- the 32-bit entry point - */
 
 #if defined(__x86_64__)
 static int make_call_32(const void *arg)
@@ -268,6 +292,12 @@ static void the_32_bit_door_is_shut_or_has_the_same_lock(void **state)
         { 310, { 0 }, EPERM, "unshare" },
         { 120, { CLONE_NEWUSER | SIGCHLD }, EPERM, "clone" },
         { 359, { AF_VSOCK, SOCK_STREAM }, EPERM, "socket" },
+        { 359, { AF_UNIX, SOCK_STREAM }, 0, "socket" },
+        { 360, { AF_INET, SOCK_STREAM }, EPERM, "socketpair" },
+        { 102, { 1 }, EPERM, "socketcall: socket" },
+        { 102, { 8 }, EPERM, "socketcall: socketpair" },
+        { 102, { 2 }, EFAULT, "socketcall: bind" },
+        { 102, { 99 }, EPERM, "socketcall: no such call" },
         { 54, { -1, TIOCSTI }, EPERM, "ioctl" },
         { 425, { 0 }, EPERM, "io_uring_setup" },
     };
@@ -295,8 +325,7 @@ static void the_32_bit_door_is_shut_or_has_the_same_lock(void **state)
 }
 #endif
 
-/* --- exec-time notification ---------------------------------------------------------------------
- */
+/* --- exec-time notification - */
 
 static bool returns(const struct sock_fprog *prog, uint32_t action)
 {
@@ -349,8 +378,7 @@ static void execve_is_what_is_asked_about(void **state)
     free(prog.filter);
 }
 
-/* --- bad files ----------------------------------------------------------------------------------
- */
+/* --- bad files - */
 
 static const struct {
     const char *text, *says;
@@ -358,14 +386,27 @@ static const struct {
     { "", ":1:1: the profile names no syscall" },
     { "# nothing\n[aarch64x]\nallow read\n", ":1:1: the profile names no syscall" },
     { "allow\n", ":1:6: names of syscalls are missing" },
-    { "permit read\n", ":1:1: neither allow, refuse" },
+    { "permit read\n", ":1:1: neither allow, also, refuse" },
     { "allow raed\n", ":1:1: 'raed': libseccomp knows no such syscall" },
     { "allow re/ad\n", ":1:7: not the name" },
-    { "\nallow socket if arg9 == 1\n", ":2:17: after if comes arg0 to arg5" },
+    { "\nallow socket if arg9 == 1\n", ":2:17: a test begins with arg0 to arg5" },
     { "allow socket if arg0 < 1\n", ":1:22: neither == nor != nor &" },
     { "allow socket if arg0 == AF_NOPE\n", ":1:25: neither a number nor a name" },
     { "allow socket if arg0 == 1,\n", ":1:27: neither a number nor a name" },
     { "allow clone if arg0 & 1\n", ":1:23: a mask must be compared" },
+    { "allow clone if arg0 & 1 < 2\n", ":1:25: neither == nor !=" },
+    { "allow clone if arg0 &\n", ":1:22: the bits behind & are missing" },
+    { "allow socket if arg0 == 1 and\n", ":1:30: a test begins with arg0" },
+    { "allow socket if arg0 == 1 or arg0 == 2\n", ":1:27: something behind the condition" },
+    { "allow socket if arg0 == 1 else refuse\n", ":1:32: the only word behind else is pretend" },
+    { "allow socket if arg0 != NULL\n", ":1:25: NULL stands behind == only" },
+    { "also socket if arg0 == 1\n", ":1:6: no earlier line allows this call under a condition" },
+    { "allow socket\nalso socket if arg0 == 1\n", ":2:6: no earlier line allows" },
+    { "allow socket if arg0 == 1\nalso socket\n", ":2:6: also takes one name and a condition" },
+    { "allow read\n[aarch64]\nallow socket if nonsense\n[x86_64]\nallow socket if nonsense\n",
+      ":3:17: a test begins" },
+    { "arch x86_64 nosuch\narch aarch64 nosuch\nallow read\n", "arch 'nosuch'" },
+    { "arch x86_64 x32\narch aarch64 aarch64\nallow read\n", "has no entry point of its own" },
     { "allow a b if arg0 == 1\n", ":1:11: a condition belongs to one name" },
     { "[x86_64\n", ":1:1: a section is" },
     { "include ../default.conf\n", ":1:9: include takes the name of a file, without a folder" },
@@ -394,11 +435,40 @@ static void a_bad_profile_is_refused_with_its_place(void **state)
         assert_int_equal(seccomp_profile_compile(path, false, &filter, &count, &e), -1);
         if (!strstr(e.msg, bad[i].says))
             fail_msg("said '%s'\n  instead of '%s'", e.msg, bad[i].says);
+        assert_null(filter); /* what a caller would free after all */
     }
     unlink(path);
     assert_int_equal(seccomp_profile_compile(dir, false, &filter, &count, &e), -1);
     assert_int_equal(seccomp_profile_compile(path, false, &filter, &count, &e), -1);
     assert_int_equal(e.code, COVE_NOT_FOUND);
+    rmdir(dir);
+}
+
+/* An operator's profile goes on from the installed one, with one call more. */
+static void a_profile_may_allow_more_under_a_condition(void **state)
+{
+    struct call diag = { SYS_socket, { AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG }, 0, "" };
+    struct call audit = { SYS_socket, { AF_NETLINK, SOCK_RAW, NETLINK_AUDIT }, EPERM, "" };
+    char dir[] = "/tmp/cove-profile-XXXXXX", path[64], base[64];
+    struct sock_fprog prog;
+    FILE *f;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/own.conf", dir);
+    snprintf(base, sizeof(base), "%s/default.conf", dir);
+    assert_int_equal(symlink(PROFILES "default.conf", base), 0);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("include default.conf\nalso socket if arg0 == AF_NETLINK and arg2 == NETLINK_SOCK_DIAG\n",
+          f);
+    fclose(f);
+    compile(path, false, &prog);
+    assert_int_equal(under_filter(&prog, make_call, &diag), 0);
+    assert_int_equal(under_filter(&prog, make_call, &audit), EPERM);
+    free(prog.filter);
+    unlink(path);
+    unlink(base);
     rmdir(dir);
 }
 
@@ -419,17 +489,20 @@ static void profiles_are_found_by_name_only(void **state)
 static void remember(void *ctx, const struct seccomp_line *line)
 {
     if (strcmp(line->syscall, "socket") == 0)
-        snprintf(ctx, 128, "%s %s", line->action, line->condition);
+        snprintf(ctx, 512, "%s %s", line->action, line->condition);
 }
 
 static void a_later_line_replaces_an_earlier_one(void **state)
 {
-    char text[128] = "";
+    char text[512] = "";
     struct cove_err e;
 
     (void)state;
     assert_int_equal(seccomp_profile_list(PROFILES "strict.conf", remember, text, &e), 0);
-    assert_string_equal(text, "allow arg0 == AF_UNIX,AF_INET,AF_INET6");
+    assert_string_equal(text, "allow arg0 == AF_UNIX or arg0 == AF_INET,AF_INET6 and "
+                              "arg1 & SOCK_TYPE_MASK == SOCK_STREAM and arg2 == 0,IPPROTO_TCP or "
+                              "arg0 == AF_INET,AF_INET6 and arg1 & SOCK_TYPE_MASK == SOCK_DGRAM "
+                              "and arg2 == 0,IPPROTO_UDP");
 }
 
 int main(void)
@@ -444,6 +517,7 @@ int main(void)
         cmocka_unit_test(execve_asks_only_when_told_to),
         cmocka_unit_test(execve_is_what_is_asked_about),
         cmocka_unit_test(a_bad_profile_is_refused_with_its_place),
+        cmocka_unit_test(a_profile_may_allow_more_under_a_condition),
         cmocka_unit_test(profiles_are_found_by_name_only),
         cmocka_unit_test(a_later_line_replaces_an_earlier_one),
     };
