@@ -18,8 +18,8 @@ extern const uint32_t meter_bounds_ms[METER_BUCKETS]; /* the last is followed by
 
 struct meters; /* a mapping */
 
-/* The keeper's: take over the file of an earlier life, or make one. */
-int meters_open(const char *path, gid_t worker_gid, struct meters **ret, struct cove_err *e);
+/* The keeper's: see that there is a file of this version. The keeper does not map it. */
+int meters_make(const char *path, gid_t worker_gid, struct cove_err *e);
 int meters_attach(const char *path, struct meters **ret, struct cove_err *e);
 void meters_close(struct meters *m);
 

@@ -1,14 +1,17 @@
 /*
  * State in shared memory: what sandboxes there are, whose they are, what runs, and counters.
  *
- *   state          head | project hints | id hints | box slots          workers map it read-only
- *   state.workers  head | worker slots with their counters | tasks      written by its worker
+ *   state          head with the keeper's counters | project hints | id hints | box slots
+ *   state.workers  head | worker slots with their counters | tasks
  *
- * The keeper is the only writer of boxes and hints, and nothing it does depends on what workers
- * write. A box slot holds two copies of its record: the writer fills the idle one and then flips
- * `seq`, so a writer that dies at any instruction leaves the last whole record in place, and a
- * reader never waits. Hints are guesses that speed a lookup up: a reader checks the slot they lead
- * to, and whoever finds nothing asks the keeper, who knows.
+ * The keeper alone writes `state`; all others map it read-only. `state.workers` is written by
+ * workers, and any of them may have been taken over: nothing the keeper does depends on what stands
+ * there, no size and no index is taken from it, and the keeper does not map it.
+ *
+ * A box slot holds two copies of its record: the writer fills the idle one and then flips `seq`, so
+ * a writer that dies at any instruction leaves the last whole record in place, and a reader never
+ * waits. Hints are guesses that speed a lookup up: a reader checks the slot they lead to, and
+ * whoever finds nothing asks the keeper, who knows.
  */
 #ifndef COVE_STATE_H
 #define COVE_STATE_H
@@ -23,15 +26,15 @@
 #include "cove/msg.h"
 #include "cove/text.h"
 
-enum box_state { /* arrows: sandbox/README.md */
-                 BOX_EMPTY,
-                 BOX_BUILDING, /* its set-up runs */
-                 BOX_WARM,     /* ready, nobody's */
-                 BOX_LIVE,     /* a project's current one */
-                 BOX_AGEING, /* was a project's; takes no new requests, lives to the end of its time
-                              */
-                 BOX_FROZEN, /* a project's current one, paused in memory */
-                 BOX_DYING,  /* being killed and swept */
+/* The arrows between these states are drawn in sandbox/README.md. */
+enum box_state {
+    BOX_EMPTY,
+    BOX_BUILDING, /* its set-up runs */
+    BOX_WARM,     /* ready, and belongs to nobody yet */
+    BOX_LIVE,     /* a project's current sandbox */
+    BOX_AGEING,   /* was a project's; takes no new requests, lives to the end of its time */
+    BOX_FROZEN,   /* a project's current sandbox, paused in memory */
+    BOX_DYING,    /* being killed and swept */
 };
 
 struct box_info {
@@ -118,11 +121,13 @@ bool state_find_id_any(const struct state *s, const char *id, uint32_t *ret_inde
 bool state_find_id(const struct state *s, const char *tenant, const char *id, uint32_t *ret_index,
                    struct box_info *ret);
 
-/* Workers. A slot belongs to one live worker process. */
+/* Workers. A slot belongs to one live worker process. The keeper calls state_worker_pid() and
+   state_worker_release(); what the other functions touch is not mapped in the keeper. */
 uint32_t state_worker_count(const struct state *s);
 void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid);
 uint32_t state_worker_pid(const struct state *s, uint32_t worker);
-/* Frees what a dead worker held; returns how many tasks it was at. */
+/* The keeper's: frees what a dead worker held. Returns how many tasks the worker was at, as the
+   worker's own slots tell it. */
 uint32_t state_worker_release(struct state *s, uint32_t worker);
 void state_worker_beat(struct state *s, uint32_t worker);
 uint64_t state_worker_beat_ms(const struct state *s, uint32_t worker);
@@ -136,8 +141,8 @@ _Atomic uint32_t *state_room_turn(struct state *s); /* grows when that may have 
 struct state_task *state_task(struct state *s, uint32_t worker,
                               uint32_t task); /* NULL out of range */
 
-/* Counters: each process adds to its own; the keeper's are worker STATE_KEEPER's. Reading sums up
- * all. */
+/* Counters: each process adds to its own; the keeper's are worker STATE_KEEPER's. The sum over all
+   is for those who have attached. */
 #define STATE_KEEPER UINT32_MAX
 void state_count(struct state *s, uint32_t worker, enum state_counter c, uint64_t n);
 uint64_t state_counter_sum(const struct state *s, enum state_counter c);

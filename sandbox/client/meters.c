@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -32,69 +33,75 @@ struct dialect_meter {
     _Atomic uint64_t sum_ms;
 };
 
-struct meters {
+struct meters_head {
     uint64_t magic, version, size;
+};
+
+struct meters {
+    struct meters_head head;
     struct dialect_meter dialects[METER_DIALECTS];
     struct pace paces[PACE_SLOTS];
 };
 
 /* ------------------------------------------------------------------ the file */
 
-static int map(int fd, struct meters **ret, struct cove_err *e)
+static bool head_is_ours(const struct meters_head *h)
 {
-    void *at = mmap(NULL, sizeof(struct meters), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-    if (at == MAP_FAILED)
-        return cove_fail_errno(e, COVE_INTERNAL, "mapping the meters");
-    *ret = at;
-    return 0;
+    return h->magic == METERS_MAGIC && h->version == METERS_VERSION &&
+           h->size == sizeof(struct meters);
 }
 
-int meters_attach(const char *path, struct meters **ret, struct cove_err *e)
+/* Read through the descriptor: the keeper must not touch a page of a file that workers can cut
+   short. */
+static bool file_is_ours(int fd)
 {
-    AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    struct meters *m = NULL;
+    struct meters_head h;
     struct stat st;
 
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-    if (st.st_size != (off_t)sizeof(*m))
-        return cove_fail(e, COVE_INTERNAL, "%s: of another version", path);
-    if (map(fd, &m, e) < 0)
+    return fstat(fd, &st) == 0 && st.st_size == (off_t)sizeof(struct meters) &&
+           pread(fd, &h, sizeof(h), 0) == sizeof(h) && head_is_ours(&h);
+}
+
+static int set_up(int fd)
+{
+    const struct meters_head h = { METERS_MAGIC, METERS_VERSION, sizeof(struct meters) };
+
+    if (ftruncate(fd, sizeof(struct meters)) < 0 || pwrite(fd, &h, sizeof(h), 0) != sizeof(h))
         return -1;
-    if (m->magic != METERS_MAGIC || m->version != METERS_VERSION || m->size != sizeof(*m)) {
-        meters_close(m);
-        return cove_fail(e, COVE_INTERNAL, "%s: of another version", path);
-    }
-    *ret = m;
     return 0;
 }
 
-static int create(const char *path, gid_t gid, struct meters **ret, struct cove_err *e)
+int meters_make(const char *path, gid_t worker_gid, struct cove_err *e)
 {
+    AUTO_CLOSE int old = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), fd = -1;
     AUTO_FREE char *aside = NULL;
-    AUTO_CLOSE int fd = -1;
 
+    if (old >= 0 && file_is_ours(old))
+        return 0;
     if (asprintf(&aside, "%s.new", path) < 0)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     unlink(aside);
     fd = open(aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof(struct meters)) < 0 || fchown(fd, (uid_t)-1, gid) < 0 ||
-        fchmod(fd, 0660) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", aside);
-    if (map(fd, ret, e) < 0)
-        return -1;
-    (*ret)->magic = METERS_MAGIC;
-    (*ret)->version = METERS_VERSION;
-    (*ret)->size = sizeof(struct meters);
-    if (rename(aside, path) < 0)
+    if (fd < 0 || set_up(fd) < 0 || fchown(fd, (uid_t)-1, worker_gid) < 0 || fchmod(fd, 0660) < 0 ||
+        rename(aside, path) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
     return 0;
 }
 
-int meters_open(const char *path, gid_t worker_gid, struct meters **ret, struct cove_err *e)
+/* The keeper has left a file of this version. If it is none any more, a worker that was taken over
+   has spoilt it: mend it, or no worker would ever start again. */
+int meters_attach(const char *path, struct meters **ret, struct cove_err *e)
 {
-    return meters_attach(path, ret, NULL) == 0 ? 0 : create(path, worker_gid, ret, e);
+    AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    void *at;
+
+    if (fd < 0 || (!file_is_ours(fd) && set_up(fd) < 0))
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    at = mmap(NULL, sizeof(struct meters), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        return cove_fail_errno(e, COVE_INTERNAL, "mapping the meters");
+    *ret = at;
+    return 0;
 }
 
 void meters_close(struct meters *m)
@@ -184,8 +191,8 @@ uint64_t meters_admit(struct meters *m, const char *kind, const char *who, uint6
     uint64_t due = p ? get(&p->due_us) : 0, from;
 
     if (!p)
-        return 0; /* more callers than slots at the same moment: rather let it pass than refuse the
-                     wrong one */
+        return 0; /* more callers than slots at this moment: letting one call pass is better than
+                     refusing the wrong caller */
     do {
         from = due > now_us ? due : now_us;
         if (from - now_us > burst_us)

@@ -1,3 +1,8 @@
+/*
+ * Opening the two files of shared memory. state_open() is the keeper's: it takes over or makes both
+ * files. state_attach() is everybody else's. The head of `state` says how large both are; nothing
+ * in `state.workers` is ever used as a size or an index.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,12 +16,12 @@
 #include "sandbox/client/state_private.h"
 
 #define STATE_MAGIC 0x45564f4354415453ull
-enum { STATE_VERSION = 2, HINT_FACTOR = 4 };
+enum { STATE_VERSION = 3, HINT_FACTOR = 4, BOXES_MAX = 1 << 20, WORKERS_MAX = 1 << 16 };
 
 _Static_assert(sizeof(struct state_task) == 88, "layout changed: raise STATE_VERSION");
 _Static_assert(sizeof(struct box_info) == 344, "layout changed: raise STATE_VERSION");
 
-/* ------------------------------------------------------------------ the two files */
+/* ------------------------------------------------------------------ layout */
 
 static uint32_t hint_count_for(uint32_t boxes)
 {
@@ -32,126 +37,189 @@ static size_t align64(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Lay the parts out one after the other; the same walk gives the size and the pointers. */
-static size_t lay_out_boxes(struct state *s, char *base, uint32_t boxes, uint32_t columns)
+/* Where the parts of `state` lie, one after the other. Without a mapping only the size is found. */
+static void lay_out_boxes(struct state *s)
 {
-    size_t at = align64(sizeof(struct head));
+    char *base = (char *)s->box_head;
+    size_t projects = align64(sizeof(struct box_head)), ids, boxes;
 
-    (void)columns;
-    s->hint_count = hint_count_for(boxes);
-    s->project_hints = (void *)(base + at);
-    at = align64(at + s->hint_count * sizeof(uint32_t));
-    s->id_hints = (void *)(base + at);
-    at = align64(at + s->hint_count * sizeof(uint32_t));
-    s->boxes = (void *)(base + at);
-    return align64(at + boxes * sizeof(struct box_slot));
+    s->hint_count = hint_count_for(s->geometry.boxes);
+    ids = align64(projects + s->hint_count * sizeof(uint32_t));
+    boxes = align64(ids + s->hint_count * sizeof(uint32_t));
+    s->box_bytes = align64(boxes + s->geometry.boxes * sizeof(struct box_slot));
+    if (!base)
+        return;
+    s->project_hints = (void *)(base + projects);
+    s->id_hints = (void *)(base + ids);
+    s->boxes = (void *)(base + boxes);
 }
 
-static size_t lay_out_workers(struct state *s, char *base, uint32_t workers, uint32_t tasks)
+static void lay_out_workers(struct state *s)
 {
-    size_t at = align64(sizeof(struct head));
+    char *base = (char *)s->worker_head;
+    const struct geometry *g = &s->geometry;
 
-    s->workers = (void *)(base + at);
-    at = align64(at + (workers + 1) * sizeof(struct worker_slot));
-    s->tasks = (void *)(base + at);
-    return align64(at + (size_t)workers * tasks * sizeof(struct state_task));
+    s->workers_at = align64(sizeof(struct worker_head));
+    s->tasks_at = align64(s->workers_at + g->workers * sizeof(struct worker_slot));
+    s->worker_bytes = align64(s->tasks_at + (size_t)g->workers * g->tasks * sizeof(*s->tasks));
+    if (!base)
+        return;
+    s->workers = (void *)(base + s->workers_at);
+    s->tasks = (void *)(base + s->tasks_at);
 }
 
-typedef size_t (*layout_fn)(struct state *s, char *base, uint32_t rows, uint32_t columns);
-
-static bool head_is_ours(const struct head *h, uint64_t file_size, layout_fn lay_out)
+static void set_geometry(struct state *s, const struct geometry *g)
 {
-    struct state scratch = { 0 };
-
-    return h->magic == STATE_MAGIC && h->version == STATE_VERSION && h->size == file_size &&
-           h->rows <= 1u << 20 && h->columns <= 1u << 16 &&
-           lay_out(&scratch, NULL, h->rows, h->columns) == h->size;
+    s->geometry = *g;
+    lay_out_boxes(s);
+    lay_out_workers(s);
 }
 
-static int map_file(int fd, size_t size, int prot, struct head **ret, struct cove_err *e)
+static bool same_workers(const struct geometry *a, const struct geometry *b)
+{
+    return a->workers == b->workers && a->tasks == b->tasks;
+}
+
+/* ------------------------------------------------------------------ files */
+
+static struct state *state_new(void)
+{
+    struct state *s = calloc(1, sizeof(*s));
+
+    if (s)
+        s->workers_fd = -1;
+    return s;
+}
+
+static int map_file(int fd, size_t size, int prot, void *ret, struct cove_err *e)
 {
     void *base = mmap(NULL, size, prot, MAP_SHARED, fd, 0);
 
     if (base == MAP_FAILED)
         return cove_fail_errno(e, COVE_INTERNAL, "mapping the state");
-    *ret = base;
+    memcpy(ret, &base, sizeof(base));
     return 0;
 }
 
-/* Try what is there. 1: mapped, 0: nothing of use. */
-static int open_existing(const char *path, int prot, layout_fn lay_out, struct head **ret,
-                         struct cove_err *e)
+static bool head_is_ours(const struct box_head *h)
+{
+    return h->magic == STATE_MAGIC && h->version == STATE_VERSION &&
+           h->geometry.boxes <= BOXES_MAX && h->geometry.workers <= WORKERS_MAX &&
+           h->geometry.tasks <= WORKERS_MAX;
+}
+
+/* Map the `state` that is there. 1: mapped, 0: there is none, or it is not of this version. */
+static int map_boxes(struct state *s, const char *path, int prot, struct cove_err *e)
 {
     int mode = prot & PROT_WRITE ? O_RDWR : O_RDONLY;
     AUTO_CLOSE int fd = open(path, mode | O_CLOEXEC | O_NOFOLLOW);
-    struct head h;
+    struct box_head h;
     struct stat st;
 
     if (fd < 0)
         return errno == ENOENT ? 0 : cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-    if (fstat(fd, &st) < 0 || pread(fd, &h, sizeof(h), 0) != sizeof(h) ||
-        !head_is_ours(&h, (uint64_t)st.st_size, lay_out))
+    if (fstat(fd, &st) < 0 || pread(fd, &h, sizeof(h), 0) != sizeof(h) || !head_is_ours(&h))
         return 0;
-    return map_file(fd, h.size, prot, ret, e) < 0 ? -1 : 1;
+    set_geometry(s, &h.geometry);
+    if (s->box_bytes != (size_t)st.st_size)
+        return 0;
+    if (map_file(fd, s->box_bytes, prot, &s->box_head, e) < 0)
+        return -1;
+    lay_out_boxes(s);
+    return 1;
 }
 
-/* A new file is made whole under another name; move_into_place() then lets others see it. */
-static int create_new(const char *tmp, layout_fn lay_out, uint32_t rows, uint32_t columns,
-                      struct head **ret, struct cove_err *e)
+/* A file of zeros under another name; publish() then lets others see it. */
+static int create_file(const char *tmp, size_t size, struct cove_err *e)
 {
-    struct state scratch = { 0 };
-    size_t size = lay_out(&scratch, NULL, rows, columns);
     AUTO_CLOSE int fd = -1;
 
     unlink(tmp);
     fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", tmp);
-    if (map_file(fd, size, PROT_READ | PROT_WRITE, ret, e) < 0)
-        return -1;
-    **ret = (struct head){
-        .magic = STATE_MAGIC,
-        .version = STATE_VERSION,
-        .rows = rows,
-        .columns = columns,
-        .size = size,
-    };
-    return 0;
+    return take_fd(&fd);
 }
 
-/* The keeper's part: what is there, or a new one of the right size with the boxes carried over. */
-static int open_boxes(struct state *s, const char *path, uint32_t boxes, bool *ret_kept,
-                      struct cove_err *e)
+/* The workers' group gets what `mode` says; nobody else may see the file. */
+static int share(const char *path, gid_t gid, mode_t mode, struct cove_err *e)
 {
-    struct state old = { 0 };
-    AUTO_FREE char *tmp = NULL;
-    int found = open_existing(path, PROT_READ | PROT_WRITE, lay_out_boxes, &old.box_head, e);
-
-    if (found < 0 || asprintf(&tmp, "%s.new", path) < 0)
-        return -1;
-    *ret_kept = found;
-    if (found && old.box_head->rows == boxes) {
-        s->box_head = old.box_head;
-        lay_out_boxes(s, (char *)s->box_head, boxes, 0);
-        return 0;
-    }
-    if (create_new(tmp, lay_out_boxes, boxes, 0, &s->box_head, e) < 0)
-        return -1;
-    lay_out_boxes(s, (char *)s->box_head, boxes, 0);
-    if (found) {
-        lay_out_boxes(&old, (char *)old.box_head, old.box_head->rows, 0);
-        for (uint32_t i = 0; i < boxes && i < old.box_head->rows; i++) {
-            struct box_info info;
-
-            state_box_read(&old, i, &info);
-            state_box_write(s, i, &info);
-        }
-        munmap(old.box_head, old.box_head->size);
-    }
-    if (rename(tmp, path) < 0)
+    if (chown(path, (uid_t)-1, gid) < 0 || chmod(path, mode) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
     return 0;
 }
+
+static int publish(const char *tmp, const char *path, gid_t gid, mode_t mode, struct cove_err *e)
+{
+    if (share(tmp, gid, mode, e) < 0)
+        return -1;
+    return rename(tmp, path) < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%s", path) : 0;
+}
+
+static void carry_over(struct state *to, const struct state *from)
+{
+    for (int c = 0; c < STATE_COUNTERS; c++)
+        atomic_store(&to->box_head->keeper_counters[c],
+                     atomic_load(&from->box_head->keeper_counters[c]));
+    for (uint32_t i = 0; i < to->geometry.boxes && i < from->geometry.boxes; i++) {
+        struct box_info info;
+
+        state_box_read(from, i, &info);
+        state_box_write(to, i, &info);
+    }
+}
+
+static int make_boxes(struct state *s, const char *path, gid_t gid, const struct state *before,
+                      struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+    AUTO_FREE char *tmp = NULL;
+
+    if (asprintf(&tmp, "%s.new", path) < 0)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    fd = create_file(tmp, s->box_bytes, e);
+    if (fd < 0 || map_file(fd, s->box_bytes, PROT_READ | PROT_WRITE, &s->box_head, e) < 0)
+        return -1;
+    lay_out_boxes(s);
+    s->box_head->magic = STATE_MAGIC;
+    s->box_head->version = STATE_VERSION;
+    s->box_head->geometry = s->geometry;
+    if (before->box_head)
+        carry_over(s, before);
+    return publish(tmp, path, gid, 0640, e);
+}
+
+static int make_workers(struct state *s, const char *path, gid_t gid, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+    AUTO_FREE char *tmp = NULL;
+
+    if (asprintf(&tmp, "%s.new", path) < 0)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    fd = create_file(tmp, s->worker_bytes, e);
+    if (fd < 0 || publish(tmp, path, gid, 0660, e) < 0)
+        return -1;
+    s->workers_fd = take_fd(&fd);
+    return 0;
+}
+
+/* The workers' file keeps its counters over a restart of the keeper, as long as it has the right
+   size. What stands in it is not looked at. */
+static int take_workers(struct state *s, const char *path, gid_t gid, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+        (size_t)st.st_size != s->worker_bytes)
+        return make_workers(s, path, gid, e);
+    if (share(path, gid, 0660, e) < 0)
+        return -1;
+    s->workers_fd = take_fd(&fd);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the keeper's */
 
 static char *workers_path(const char *path)
 {
@@ -160,72 +228,88 @@ static char *workers_path(const char *path)
     return asprintf(&out, "%s.workers", path) < 0 ? NULL : out;
 }
 
-/* The workers' part keeps its counters over a restart of the keeper, as long as its size fits. */
-static int open_workers(struct state *s, const char *path, uint32_t workers, uint32_t tasks,
+/* Take over the mapping of `before` if it has the right geometry; else make both files anew. */
+static int take_or_make(struct state *s, struct state *before, const char *path, gid_t gid,
                         struct cove_err *e)
 {
-    AUTO_FREE char *tmp = NULL;
-    int found = open_existing(path, PROT_READ | PROT_WRITE, lay_out_workers, &s->worker_head, e);
+    AUTO_FREE char *path2 = workers_path(path);
+    const struct geometry *old = &before->geometry;
+    bool keep_workers = before->box_head && same_workers(old, &s->geometry);
 
-    if (found < 0 || asprintf(&tmp, "%s.new", path) < 0)
-        return -1;
-    if (!found || s->worker_head->rows != workers || s->worker_head->columns != tasks) {
-        if (found)
-            munmap(s->worker_head, s->worker_head->size);
-        s->worker_head = NULL;
-        if (create_new(tmp, lay_out_workers, workers, tasks, &s->worker_head, e) < 0)
+    if (!path2)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (keep_workers && old->boxes == s->geometry.boxes) {
+        s->box_head = take_ptr(before->box_head);
+        lay_out_boxes(s);
+        if (share(path, gid, 0640, e) < 0)
             return -1;
-        if (rename(tmp, path) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    } else if (make_boxes(s, path, gid, before, e) < 0) {
+        return -1;
     }
-    lay_out_workers(s, (char *)s->worker_head, workers, tasks);
-    return 0;
-}
-
-/* Workers read the boxes and write their own part; nobody else may see either. */
-static int share(const char *path, gid_t gid, mode_t mode, struct cove_err *e)
-{
-    if (chown(path, (uid_t)-1, gid) < 0 || chmod(path, mode) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-    return 0;
+    return keep_workers ? take_workers(s, path2, gid, e) : make_workers(s, path2, gid, e);
 }
 
 int state_open(const char *path, gid_t worker_gid, uint32_t boxes, uint32_t workers,
                uint32_t tasks_per_worker, struct state **ret, bool *ret_kept, struct cove_err *e)
 {
-    AUTO_FREE char *path2 = workers_path(path);
-    struct state *s = calloc(1, sizeof(*s));
+    struct geometry geometry = { boxes, workers, tasks_per_worker };
+    struct state *s = state_new(), *before = state_new();
+    int found = -1;
 
-    if (!s || !path2) {
-        free(s);
-        return cove_fail(e, COVE_INTERNAL, "state: out of memory");
+    if (!s || !before)
+        cove_fail(e, COVE_INTERNAL, "state: out of memory");
+    else
+        found = map_boxes(before, path, PROT_READ | PROT_WRITE, e);
+    if (found >= 0) {
+        set_geometry(s, &geometry);
+        if (take_or_make(s, before, path, worker_gid, e) < 0)
+            found = -1;
     }
-    if (open_boxes(s, path, boxes, ret_kept, e) < 0 ||
-        open_workers(s, path2, workers, tasks_per_worker, e) < 0 ||
-        share(path, worker_gid, 0640, e) < 0 || share(path2, worker_gid, 0660, e) < 0) {
+    state_close(before);
+    if (found < 0) {
         state_close(s);
         return -1;
     }
     *ret = s;
+    *ret_kept = found;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ everybody else's */
+
+/*
+ * A file that is too short was cut by a worker that had been taken over. Whoever attaches gives it
+ * its size back, so that those who come after do not fail as well. It never gets shorter here: others have
+ * it mapped.
+ */
+static int map_workers(struct state *s, const char *path, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    if ((size_t)st.st_size < s->worker_bytes && ftruncate(fd, (off_t)s->worker_bytes) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    if (map_file(fd, s->worker_bytes, PROT_READ | PROT_WRITE, &s->worker_head, e) < 0)
+        return -1;
+    lay_out_workers(s);
     return 0;
 }
 
 int state_attach(const char *path, struct state **ret, struct cove_err *e)
 {
     AUTO_FREE char *path2 = workers_path(path);
-    struct state *s = calloc(1, sizeof(*s));
+    struct state *s = state_new();
 
     if (!s || !path2) {
-        free(s);
+        state_close(s);
         return cove_fail(e, COVE_INTERNAL, "state: out of memory");
     }
-    if (open_existing(path, PROT_READ, lay_out_boxes, &s->box_head, e) != 1 ||
-        open_existing(path2, PROT_READ | PROT_WRITE, lay_out_workers, &s->worker_head, e) != 1) {
+    if (map_boxes(s, path, PROT_READ, e) != 1 || map_workers(s, path2, e) < 0) {
         state_close(s);
         return cove_fail(e, COVE_INTERNAL, "%s: no readable state of this version", path);
     }
-    lay_out_boxes(s, (char *)s->box_head, s->box_head->rows, 0);
-    lay_out_workers(s, (char *)s->worker_head, s->worker_head->rows, s->worker_head->columns);
     *ret = s;
     return 0;
 }
@@ -235,8 +319,9 @@ void state_close(struct state *s)
     if (!s)
         return;
     if (s->box_head)
-        munmap(s->box_head, s->box_head->size);
+        munmap(s->box_head, s->box_bytes);
     if (s->worker_head)
-        munmap(s->worker_head, s->worker_head->size);
+        munmap(s->worker_head, s->worker_bytes);
+    cove_close(s->workers_fd);
     free(s);
 }

@@ -1,4 +1,6 @@
-/* Boxes in shared memory: their records, the hints that find them, and what generation of policy and keys holds. */
+/* Boxes in shared memory: their records, the hints that find them, and which generation of policy
+   and keys holds. Only the keeper writes here. */
+#include <assert.h>
 #include <string.h>
 
 #include "sandbox/client/state_private.h"
@@ -7,7 +9,7 @@ enum { HINT_PROBES = 16 };
 
 uint32_t state_box_count(const struct state *s)
 {
-    return s->box_head->rows;
+    return s->geometry.boxes;
 }
 
 void state_box_read(const struct state *s, uint32_t index, struct box_info *ret)
@@ -15,13 +17,14 @@ void state_box_read(const struct state *s, uint32_t index, struct box_info *ret)
     const struct box_slot *slot = &s->boxes[index];
     uint32_t seq, again;
 
+    assert(index < s->geometry.boxes);
     do {
         seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
         memcpy(ret, &slot->record[seq & 1], sizeof(*ret));
         atomic_thread_fence(memory_order_acquire);
         again = atomic_load_explicit(&slot->seq, memory_order_relaxed);
     } while (seq != again);
-    /* A reader never trusts its luck with strings. */
+    /* A record that was never written, or by a keeper with a fault, still has strings that end. */
     ret->id[sizeof(ret->id) - 1] = '\0';
     ret->tenant[sizeof(ret->tenant) - 1] = '\0';
     ret->project[sizeof(ret->project) - 1] = '\0';
@@ -98,6 +101,7 @@ void state_box_write(struct state *s, uint32_t index, const struct box_info *inf
     uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed);
     struct box_info before = slot->record[seq & 1];
 
+    assert(index < s->geometry.boxes);
     slot->record[(seq + 1) & 1] = *info;
     atomic_store_explicit(&slot->seq, seq + 1, memory_order_release);
     hints_of(s, index, &before, hint_remove);
@@ -110,7 +114,7 @@ void state_rebuild_hints(struct state *s)
         atomic_store(&s->project_hints[i], 0);
         atomic_store(&s->id_hints[i], 0);
     }
-    for (uint32_t i = 0; i < s->box_head->rows; i++) {
+    for (uint32_t i = 0; i < s->geometry.boxes; i++) {
         struct box_info info;
 
         state_box_read(s, i, &info);
@@ -118,14 +122,14 @@ void state_rebuild_hints(struct state *s)
     }
 }
 
-/* The slot a hint leads to, if there is one. Hints may be stale or torn from a dead keeper's hands.
- */
+/* The slot that a hint leads to, if there is one. A hint may be stale, and the keeper may have died
+   between writing a record and its hints. */
 static bool follow_hint(const struct state *s, const _Atomic uint32_t *hints, uint32_t at,
                         uint32_t *ret_index, struct box_info *ret)
 {
     uint32_t hint = atomic_load_explicit(&hints[at & (s->hint_count - 1)], memory_order_acquire);
 
-    if (hint == 0 || hint > s->box_head->rows)
+    if (hint == 0 || hint > s->geometry.boxes)
         return false;
     *ret_index = hint - 1;
     state_box_read(s, hint - 1, ret);

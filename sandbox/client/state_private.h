@@ -17,25 +17,45 @@ struct worker_slot {
     _Atomic uint64_t counters[STATE_COUNTERS];
 };
 
-struct head { /* of either file */
+/* How many of each thing there are. The keeper writes these numbers into `state`, which nobody else
+   can write. Every process copies them once when it opens the files and uses only its copy. */
+struct geometry {
+    uint32_t boxes, workers, tasks; /* tasks: per worker */
+};
+
+struct box_head { /* where `state` begins */
     uint64_t magic;
     uint32_t version;
-    uint32_t rows;    /* boxes, or workers without the keeper's own slot, which is the last */
-    uint32_t columns; /* tasks per worker */
-    _Atomic uint32_t room_turn;
-    uint64_t size;
+    struct geometry geometry;
     _Atomic uint32_t policy_generation;
     _Atomic uint32_t keys_generation;
+    _Atomic uint64_t keeper_counters[STATE_COUNTERS];
+};
+
+struct worker_head { /* where `state.workers` begins */
+    _Atomic uint32_t room_turn;
 };
 
 struct state {
-    struct head *box_head, *worker_head; /* where the two mappings start */
-    _Atomic uint32_t *project_hints;     /* slot index + 1, or 0 */
+    struct geometry geometry;
+    size_t box_bytes, worker_bytes; /* of the two files */
+
+    struct box_head *box_head;       /* where the mapping of `state` starts */
+    _Atomic uint32_t *project_hints; /* slot index + 1, or 0 */
     _Atomic uint32_t *id_hints;
     struct box_slot *boxes;
+    uint32_t hint_count; /* a power of two */
+
+    /*
+     * The keeper never maps `state.workers`: a worker that was taken over could cut the file short,
+     * and touching a page beyond its end would kill the keeper. The keeper has a descriptor instead
+     * and uses pread() and pwrite(). All others have the mapping and no descriptor.
+     */
+    int workers_fd;                  /* the keeper's; -1 in all other processes */
+    size_t workers_at, tasks_at;     /* offsets in `state.workers` */
+    struct worker_head *worker_head; /* NULL in the keeper, like the two below */
     struct worker_slot *workers;
     struct state_task *tasks;
-    uint32_t hint_count;
 };
 
 #endif

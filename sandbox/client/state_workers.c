@@ -1,58 +1,111 @@
-/* Workers in shared memory: their slots, tasks and counters. */
+/*
+ * Workers in shared memory: their slots, tasks and counters.
+ *
+ * `state.workers` is written by processes that talk to clients. Workers and the operators' tool map
+ * the file and believe what they find there, about each other, in numbers that mean little. The
+ * keeper reads three things, word by word and through its descriptor: which pid a slot names, and
+ * which tasks a dead worker was at. The pid is checked against /proc by whoever asked for it.
+ */
+#include <assert.h>
+#include <unistd.h>
+
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "sandbox/client/state_private.h"
+
+/* The slot of a worker as others than the keeper see it, NULL out of range. */
+static struct worker_slot *slot_of(const struct state *s, uint32_t worker)
+{
+    return s->workers && worker < s->geometry.workers ? &s->workers[worker] : NULL;
+}
 
 uint32_t state_worker_count(const struct state *s)
 {
-    return s->worker_head->rows;
+    return s->geometry.workers;
 }
 
 void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid)
 {
-    if (worker >= s->worker_head->rows)
+    struct worker_slot *slot = slot_of(s, worker);
+
+    if (!slot)
         return;
     state_worker_beat(s, worker);
-    atomic_store(&s->workers[worker].room, 0);
-    atomic_store(&s->workers[worker].pid, pid);
+    atomic_store(&slot->room, 0);
+    atomic_store(&slot->pid, pid);
+}
+
+/* ------------------------------------------------------------------ as the keeper reaches them */
+
+static off_t slot_at(const struct state *s, uint32_t worker)
+{
+    return (off_t)(s->workers_at + worker * sizeof(struct worker_slot));
+}
+
+/* A word that cannot be read (the file was cut short) counts as 0. */
+static uint32_t read_word(const struct state *s, off_t at)
+{
+    uint32_t word;
+
+    return pread(s->workers_fd, &word, sizeof(word), at) == sizeof(word) ? word : 0;
+}
+
+/* Returns what was there. A write that fails leaves a number in the metrics wrong, no more. */
+static uint32_t clear_word(const struct state *s, off_t at)
+{
+    const uint32_t zero = 0;
+    uint32_t before = read_word(s, at);
+
+    return pwrite(s->workers_fd, &zero, sizeof(zero), at) == sizeof(zero) ? before : 0;
 }
 
 uint32_t state_worker_pid(const struct state *s, uint32_t worker)
 {
-    return worker < s->worker_head->rows ? atomic_load(&s->workers[worker].pid) : 0;
+    const struct worker_slot *slot = slot_of(s, worker);
+
+    if (s->workers_fd >= 0 && worker < s->geometry.workers)
+        return read_word(s, slot_at(s, worker) + (off_t)offsetof(struct worker_slot, pid));
+    return slot ? atomic_load(&slot->pid) : 0;
 }
 
 uint32_t state_worker_release(struct state *s, uint32_t worker)
 {
     uint32_t held = 0;
 
-    if (worker >= s->worker_head->rows)
+    assert(s->workers_fd >= 0);
+    if (worker >= s->geometry.workers)
         return 0;
-    for (uint32_t i = 0; i < s->worker_head->columns; i++) {
-        struct state_task *t = state_task(s, worker, i);
+    for (uint32_t i = 0; i < s->geometry.tasks; i++) {
+        size_t task = (size_t)worker * s->geometry.tasks + i;
 
-        if (atomic_exchange(&t->busy, 0))
-            held++;
+        held += clear_word(s, (off_t)(s->tasks_at + task * sizeof(struct state_task) +
+                                      offsetof(struct state_task, busy))) != 0;
     }
-    atomic_store(&s->workers[worker].room, 0);
-    atomic_store(&s->workers[worker].pid, 0);
+    clear_word(s, slot_at(s, worker) + (off_t)offsetof(struct worker_slot, room));
+    clear_word(s, slot_at(s, worker) + (off_t)offsetof(struct worker_slot, pid));
     return held;
 }
 
+/* ------------------------------------------------------------------ room for requests */
+
 int state_worker_room(struct state *s, uint32_t worker, int by)
 {
-    return worker < s->worker_head->rows ? atomic_fetch_add(&s->workers[worker].room, by) : 0;
+    struct worker_slot *slot = slot_of(s, worker);
+
+    return slot ? atomic_fetch_add(&slot->room, by) : 0;
 }
 
 uint32_t state_worker_free(const struct state *s, uint32_t worker)
 {
-    int32_t room = worker < s->worker_head->rows ? atomic_load(&s->workers[worker].room) : 0;
+    const struct worker_slot *slot = slot_of(s, worker);
+    int32_t room = slot ? atomic_load(&slot->room) : 0;
 
     return room > 0 ? (uint32_t)room : 0;
 }
 
 bool state_has_room(const struct state *s)
 {
-    for (uint32_t i = 0; i < s->worker_head->rows; i++)
+    for (uint32_t i = 0; i < s->geometry.workers; i++)
         if (state_worker_free(s, i) > 0)
             return true;
     return false;
@@ -60,42 +113,58 @@ bool state_has_room(const struct state *s)
 
 _Atomic uint32_t *state_room_turn(struct state *s)
 {
+    assert(s->worker_head);
     return &s->worker_head->room_turn;
 }
 
+/* ------------------------------------------------------------------ what they are at */
+
 void state_worker_beat(struct state *s, uint32_t worker)
 {
-    if (worker < s->worker_head->rows)
-        atomic_store(&s->workers[worker].beat_ms, clock_boot_ms());
+    struct worker_slot *slot = slot_of(s, worker);
+
+    if (slot)
+        atomic_store(&slot->beat_ms, clock_boot_ms());
 }
 
 uint64_t state_worker_beat_ms(const struct state *s, uint32_t worker)
 {
-    return worker < s->worker_head->rows ? atomic_load(&s->workers[worker].beat_ms) : 0;
+    const struct worker_slot *slot = slot_of(s, worker);
+
+    return slot ? atomic_load(&slot->beat_ms) : 0;
 }
 
 struct state_task *state_task(struct state *s, uint32_t worker, uint32_t task)
 {
-    if (worker >= s->worker_head->rows || task >= s->worker_head->columns)
+    if (!slot_of(s, worker) || task >= s->geometry.tasks)
         return NULL;
-    return &s->tasks[(size_t)worker * s->worker_head->columns + task];
+    return &s->tasks[(size_t)worker * s->geometry.tasks + task];
 }
 
 /* ------------------------------------------------------------------ counters */
 
+/* The keeper counts in `state`, a worker in its own slot of `state.workers`. */
+static _Atomic uint64_t *counters_of(struct state *s, uint32_t worker)
+{
+    if (worker == STATE_KEEPER)
+        return s->workers_fd >= 0 ? s->box_head->keeper_counters : NULL;
+    return slot_of(s, worker) ? s->workers[worker].counters : NULL;
+}
+
 void state_count(struct state *s, uint32_t worker, enum state_counter c, uint64_t n)
 {
-    uint32_t slot = worker < s->worker_head->rows ? worker : s->worker_head->rows;
+    _Atomic uint64_t *counters = counters_of(s, worker);
 
-    if (c < STATE_COUNTERS)
-        atomic_fetch_add_explicit(&s->workers[slot].counters[c], n, memory_order_relaxed);
+    assert(c < STATE_COUNTERS);
+    if (counters)
+        atomic_fetch_add_explicit(&counters[c], n, memory_order_relaxed);
 }
 
 uint64_t state_counter_sum(const struct state *s, enum state_counter c)
 {
-    uint64_t sum = 0;
+    uint64_t sum = atomic_load_explicit(&s->box_head->keeper_counters[c], memory_order_relaxed);
 
-    for (uint32_t i = 0; c < STATE_COUNTERS && i <= s->worker_head->rows; i++)
+    for (uint32_t i = 0; s->workers && i < s->geometry.workers; i++)
         sum += atomic_load_explicit(&s->workers[i].counters[c], memory_order_relaxed);
     return sum;
 }

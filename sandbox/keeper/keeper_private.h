@@ -89,7 +89,6 @@ struct keeper {
     gid_t worker_gid, socket_gid;
 
     struct state *state;
-    struct meters *meters; /* the workers' own; made here, never looked at */
     struct tenants tenants, templates;
     struct cgroups cgroups;
     struct disk disk;

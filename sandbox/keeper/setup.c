@@ -200,7 +200,7 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     if (!k->boxes)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
-    if (meters_open(path, k->worker_gid, &k->meters, e) < 0 || adopt_boxes(k, kept, e) < 0)
+    if (meters_make(path, k->worker_gid, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;
     adopt_workers(k);
     return 0;

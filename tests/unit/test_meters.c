@@ -1,4 +1,5 @@
 /* sandbox/client/meters.c: pace and histograms, among several processes. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,8 @@ static int open_meters(void **state)
     strcpy(dir + sizeof(dir) - 7, "XXXXXX");
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/meters", dir);
-    return meters_open(path, getgid(), &m, NULL);
+    assert_int_equal(meters_make(path, getgid(), NULL), 0);
+    return meters_attach(path, &m, NULL);
 }
 
 static int close_meters(void **state)
@@ -121,18 +123,58 @@ static void requests_are_counted_by_dialect_status_and_time(void **state)
     assert_int_equal(h.sum_ms, 100000006);
 }
 
+static const struct {
+    off_t length;
+    uint64_t head[3];
+    const char *because;
+} spoilt[] = {
+    { 0, { 0 }, "cut to nothing" },
+    { 100, { 0 }, "cut short" },
+    { 1 << 20, { 0 }, "made longer" },
+    { -1, { 0, 0, 0 }, "an empty head" },
+    { -1, { UINT64_MAX, UINT64_MAX, UINT64_MAX }, "a head of nonsense" },
+};
+
+static void spoil(off_t length, const uint64_t head[3])
+{
+    int fd = open(path, O_RDWR);
+
+    assert_true(fd >= 0);
+    if (length >= 0)
+        assert_int_equal(ftruncate(fd, length), 0);
+    else
+        assert_int_equal(pwrite(fd, head, 3 * sizeof(*head), 0), 3 * sizeof(*head));
+    close(fd);
+}
+
+static void a_file_that_a_worker_spoilt_is_mended_by_the_next_worker(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(spoilt) / sizeof(spoilt[0]); i++) {
+        struct meters *again;
+
+        spoil(spoilt[i].length, spoilt[i].head);
+        if (meters_attach(path, &again, NULL) < 0)
+            fail_msg("%s: nobody can attach any more", spoilt[i].because);
+        meters_request(again, METER_DIALECTS - 1, METER_STATUS_MAX - 1, 1);
+        assert_int_equal(meters_admit(again, "tenant", spoilt[i].because, 1, 1000000000), 0);
+        meters_close(again);
+    }
+}
+
 static void a_next_keeper_goes_on_counting_and_another_version_starts_anew(void **state)
 {
     struct meters *again;
 
     (void)state;
     meters_request(m, 1, 200, 1);
-    assert_int_equal(meters_open(path, getgid(), &again, NULL), 0);
+    assert_int_equal(meters_make(path, getgid(), NULL), 0);
+    assert_int_equal(meters_attach(path, &again, NULL), 0);
     assert_int_equal(meters_replies(again, 1, 200), 1);
     meters_close(again);
     assert_int_equal(truncate(path, 100), 0);
-    assert_int_equal(meters_attach(path, &again, NULL), -1);
-    assert_int_equal(meters_open(path, getgid(), &again, NULL), 0);
+    assert_int_equal(meters_make(path, getgid(), NULL), 0);
+    assert_int_equal(meters_attach(path, &again, NULL), 0);
     assert_int_equal(meters_replies(again, 1, 200), 0);
     meters_close(again);
 }
@@ -149,6 +191,7 @@ int main(void)
         TEST(more_callers_than_slots_still_pass),
         TEST(requests_are_counted_by_dialect_status_and_time),
         TEST(a_next_keeper_goes_on_counting_and_another_version_starts_anew),
+        TEST(a_file_that_a_worker_spoilt_is_mended_by_the_next_worker),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 
 static char dir[] = "/tmp/cove-slots-XXXXXX";
 static char path[64], path2[80];
-static struct state *shared;
+static struct state *keeper, *shared;
 static struct slots a, b;
 
 static int two_workers_with_two_slots(void **state)
@@ -26,7 +26,8 @@ static int two_workers_with_two_slots(void **state)
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/state", dir);
     snprintf(path2, sizeof(path2), "%s.workers", path);
-    assert_int_equal(state_open(path, getgid(), 4, 2, 4, &shared, &kept, NULL), 0);
+    assert_int_equal(state_open(path, getgid(), 4, 2, 4, &keeper, &kept, NULL), 0);
+    assert_int_equal(state_attach(path, &shared, NULL), 0);
     state_worker_claim(shared, 0, 1);
     state_worker_claim(shared, 1, 2);
     slots_init(&a, shared, 0, 2);
@@ -38,6 +39,7 @@ static int close_state(void **state)
 {
     (void)state;
     state_close(shared);
+    state_close(keeper);
     unlink(path);
     unlink(path2);
     return rmdir(dir);
@@ -100,7 +102,7 @@ static void a_worker_that_closes_or_dies_has_no_room(void **state)
     assert_int_equal(slots_ask(&a), SLOT_NONE);
     slots_init(&b, shared, 1, STATE_ROOM_CLOSED + 1); /* as if it had never closed */
     assert_int_equal(slots_ask(&a), SLOT_LATER);
-    state_worker_release(shared, 1);
+    state_worker_release(keeper, 1);
     assert_int_equal(slots_ask(&a), SLOT_NONE);
 }
 

@@ -190,31 +190,42 @@ static void a_worker_cannot_write_the_boxes(void **state)
 
 static void a_dead_workers_tasks_are_freed_and_counted(void **state)
 {
-    struct state *s = fresh();
+    struct state *s = fresh(), *w;
 
     (void)state;
-    state_worker_claim(s, 1, 4711);
+    assert_int_equal(state_attach(path, &w, NULL), 0);
+    state_worker_claim(w, 1, 4711);
+    assert_int_equal(state_worker_pid(w, 1), 4711);
     assert_int_equal(state_worker_pid(s, 1), 4711);
-    atomic_store(&state_task(s, 1, 0)->busy, 1);
-    atomic_store(&state_task(s, 1, 5)->busy, 1);
-    atomic_store(&state_task(s, 2, 5)->busy, 1);
+    atomic_store(&state_task(w, 1, 0)->busy, 1);
+    atomic_store(&state_task(w, 1, 5)->busy, 1);
+    atomic_store(&state_task(w, 2, 5)->busy, 1);
     assert_int_equal(state_worker_release(s, 1), 2);
     assert_int_equal(state_worker_release(s, 1), 0);
-    assert_int_equal(state_worker_pid(s, 1), 0);
-    assert_null(state_task(s, WORKERS, 0));
-    assert_null(state_task(s, 0, TASKS));
+    assert_int_equal(state_worker_pid(w, 1), 0);
+    assert_null(state_task(w, WORKERS, 0));
+    assert_null(state_task(w, 0, TASKS));
+    state_close(w);
     state_close(s);
 }
 
 static void counters_sum_up_over_processes(void **state)
 {
-    struct state *s = fresh();
+    struct state *s = fresh(), *w;
+    bool kept;
 
     (void)state;
-    state_count(s, 0, COUNT_SPAWNS, 2);
-    state_count(s, 3, COUNT_SPAWNS, 3);
+    assert_int_equal(state_attach(path, &w, NULL), 0);
+    state_count(w, 0, COUNT_SPAWNS, 2);
+    state_count(w, 3, COUNT_SPAWNS, 3);
     state_count(s, STATE_KEEPER, COUNT_SPAWNS, 4);
-    assert_int_equal(state_counter_sum(s, COUNT_SPAWNS), 9);
+    assert_int_equal(state_counter_sum(w, COUNT_SPAWNS), 9);
+    state_close(w);
+    state_close(s);
+    assert_int_equal(state_open(path, getgid(), BOXES, WORKERS, TASKS, &s, &kept, NULL), 0);
+    assert_int_equal(state_attach(path, &w, NULL), 0);
+    assert_int_equal(state_counter_sum(w, COUNT_SPAWNS), 9); /* over a keeper's restart */
+    state_close(w);
     state_close(s);
 }
 
