@@ -1,0 +1,80 @@
+"""A worker that was taken over writes whatever it can into the files that the keeper and other workers share.
+
+Whatever stands in them, the keeper lives, no other process's memory is touched, and requests are served again as soon as the keeper
+has replaced the workers that fell over their spoilt file.
+"""
+import os
+import signal
+import stat
+
+import pytest
+
+from cove import alive, wait_for
+from hostile import as_worker
+
+# As 32-bit words: the largest numbers, a negative index, zero, and a count that is small but larger than any file here.
+WORDS = [b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\0", b"\0\0\x10\0"]
+
+
+def writable_files(directory):
+    """Runs with the worker's ids: every regular file below the directory that opens for writing."""
+    found = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = f"{folder}/{name}"
+            if stat.S_ISREG(os.lstat(path).st_mode) and os.access(path, os.W_OK):
+                found.append(path)
+    return sorted(found)
+
+
+def fill(path, word):
+    with open(path, "r+b") as f:
+        size = os.fstat(f.fileno()).st_size
+        f.write(word * (size // len(word) + 1))
+
+
+def cut(path, length):
+    os.truncate(path, length)
+
+
+def own_state(server):
+    """The weakening: workers can write the table of sandboxes."""
+    os.chmod(f"{server.run_dir}/state", 0o660)
+
+
+def start_over(server):
+    """The keeper looks at the slots of workers that die, and counts in shared memory."""
+    before = server.worker_pids
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: server.worker_pids and not set(before) & set(server.worker_pids), what="new workers")
+
+
+def harm(server, keeper, box):
+    """What the attack has achieved, or None."""
+    if not alive(keeper):
+        return "the keeper died"
+    start_over(server)
+    reply = wait_for(lambda: (r := server.execute("victim", "cat /workspace/mark")).status not in (502, 503) and r, what="an answer")
+    if reply.status != 200 or reply.id != box or reply.json["stdout"] != "still here\n":
+        return f"the other tenant's sandbox: {reply}"
+    return None if server.keeper_pid == keeper and alive(keeper) else "the keeper died"
+
+
+@pytest.mark.weak(by=own_state)
+def test_scribbling_over_shared_files_harms_neither_keeper_nor_sandboxes(target, attempt):
+    server = target(workers=2, pool=1)
+    keeper = server.keeper_pid
+    box = server.execute("victim", "echo still here > /workspace/mark").id
+    files = as_worker(server, writable_files, server.run_dir) + as_worker(server, writable_files, server.config["state_dir"])
+    names = {os.path.basename(path) for path in files}
+    assert {"state.workers", "meters"} <= names, files
+    for word in WORDS:
+        for path in files:
+            as_worker(server, fill, path, word)
+        attempt(f"fill {', '.join(sorted(names))} with {word.hex()}", harm(server, keeper, box))
+    for length in (4096, 100, 0):
+        for path in files:
+            as_worker(server, cut, path, length)
+        attempt(f"cut them to {length} bytes", harm(server, keeper, box))
+    assert server.execute("another", "true").status == 200
