@@ -113,6 +113,15 @@ char *buf_reserve(struct buf *b, size_t want)
     return b->data + b->len;
 }
 
+/* Something of several parts did not fit: none of it stays. */
+static int take_back(struct buf *b, size_t start)
+{
+    b->len = start;
+    if (b->data)
+        b->data[start] = '\0';
+    return overflow(b);
+}
+
 /* The escape of one ASCII character that JSON does not take as it is, or NULL. */
 static const char *json_escape(unsigned char c, char scratch[8])
 {
@@ -152,10 +161,10 @@ static size_t plain_run(const char *s, size_t len)
     return n;
 }
 
-int buf_add_json_str(struct buf *b, const char *s, size_t len)
+int buf_add_json_part(struct buf *b, const char *s, size_t len)
 {
     size_t start = b->len;
-    int failed = buf_add_char(b, '"');
+    int failed = 0;
 
     while (len > 0 && !failed) {
         size_t n = plain_run(s, len);
@@ -172,11 +181,14 @@ int buf_add_json_str(struct buf *b, const char *s, size_t len)
         s++;
         len--;
     }
-    if (failed || buf_add_char(b, '"') < 0) {
-        b->len = start;
-        if (b->data)
-            b->data[start] = '\0';
-        return overflow(b);
-    }
+    return failed ? take_back(b, start) : 0;
+}
+
+int buf_add_json_str(struct buf *b, const char *s, size_t len)
+{
+    size_t start = b->len;
+
+    if (buf_add_char(b, '"') < 0 || buf_add_json_part(b, s, len) < 0 || buf_add_char(b, '"') < 0)
+        return take_back(b, start);
     return 0;
 }

@@ -5,11 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cove/buf.h"
-#include "cove/mem.h"
-#include "cove/text.h"
+#include "cove/json.h"
 
-enum { LINE_MAX_BYTES = 16 * 1024 };
+enum { LINE_MAX_BYTES = 16 * 1024, TEXT_MAX_BYTES = 4096 };
 
 static char program[32] = "cove";
 static _Atomic int most_level = LOG_LEVEL_INFO;
@@ -43,36 +41,34 @@ int log_level_parse(const char *name, enum log_level *ret, struct cove_err *e)
     return cove_fail(e, COVE_INVALID, "'%.40s' is not one of error, warn, info, debug", name);
 }
 
-static void add_field(struct buf *b, const struct log_field *f)
+static void add_field(struct json_writer *w, const struct log_field *f)
 {
-    buf_add_char(b, ',');
-    buf_add_json_str(b, f->key, strlen(f->key));
-    buf_add_char(b, ':');
     if (f->is_text)
-        buf_add_json_str(b, f->str ? f->str : "", f->str ? strnlen(f->str, 4096) : 0);
+        json_put_text(w, f->key, f->str, f->str ? strnlen(f->str, TEXT_MAX_BYTES) : 0);
     else
-        buf_addf(b, "%lld", (long long)f->num);
+        json_put_int(w, f->key, (int64_t)f->num);
 }
 
 void log_event_fields(enum log_level level, const struct log_field *fields)
 {
-    struct buf line;
-    char when[32];
+    AUTO_BUF struct buf line;
+    struct json_writer w;
 
+    buf_init(&line, LINE_MAX_BYTES);
     if ((int)level > atomic_load(&most_level))
         return;
-    buf_init(&line, LINE_MAX_BYTES);
-    text_format_time(clock_unix_ms(), when);
-    buf_addf(&line, "{\"time\":\"%s\",\"level\":\"%s\",\"program\":\"%s\"", when,
-             level_names[level], program);
+    json_writer_init(&w, &line);
+    json_open(&w, NULL, '{');
+    json_put_time(&w, "time", clock_unix_ms());
+    json_put_str(&w, "level", level_names[level]);
+    json_put_str(&w, "program", program);
     for (; fields->key; fields++)
-        add_field(&line, fields);
-    if (!line.overflow && buf_add_str(&line, "}\n") == 0) {
-        /* A full disk or a closed stderr must not stop the server: the line is lost, nothing else.
-         */
+        add_field(&w, fields);
+    json_close(&w, '}');
+    if (!line.overflow && buf_add_char(&line, '\n') == 0) {
+        /* A full disk or a closed stderr must not stop the server: only this line is lost. */
         ssize_t n = write(STDERR_FILENO, line.data, line.len);
 
         (void)n;
     }
-    buf_done(&line);
 }

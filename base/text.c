@@ -210,6 +210,25 @@ void text_format_time(uint64_t unix_ms, char out[32])
     snprintf(out + len, 32 - len, ".%03uZ", (unsigned)(unix_ms % 1000));
 }
 
+int text_parse_time(const char *s, uint64_t *ret_unix_ms)
+{
+    struct tm tm = { 0 };
+    const char *rest = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
+    uint64_t ms = 0, unit = 100;
+    time_t t;
+
+    if (!rest)
+        return -1;
+    if (*rest == '.')
+        for (rest++; *rest >= '0' && *rest <= '9'; rest++, unit /= 10)
+            ms += (uint64_t)(*rest - '0') * unit;
+    t = timegm(&tm);
+    if (strcmp(rest, "Z") != 0 || t < 0)
+        return -1;
+    *ret_unix_ms = (uint64_t)t * 1000 + ms;
+    return 0;
+}
+
 void text_hex(const void *bytes, size_t len, char *out)
 {
     static const char digits[] = "0123456789abcdef";

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "cove/base64.h"
 #include "cove/config.h"
 #include "cove/keys.h"
 #include "cove/mem.h"
@@ -28,23 +29,14 @@ enum { MAC_BYTES = 32, CACHE_SLOTS = 256, ASKS_MAX = 8, ANSWER_MS = 9000 };
 
 /* ------------------------------------------------------------------ the header */
 
-static bool decode_base64(const char *text, char *out, size_t size)
+static bool decode_text(const char *text, char *out, size_t size)
 {
-    size_t len = strlen(text), pad = 0;
-    int n;
+    size_t len = strlen(text);
 
-    while (pad < 2 && len > pad && text[len - 1 - pad] == '=')
-        pad++;
-    if (len == 0 || len % 4 != 0 || len / 4 * 3 >= size ||
-        strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") !=
-            len - pad)
+    if (len == 0 || len / 4 * 3 >= size || base64_decode(text, len, out, &len) < 0)
         return false;
-    n = EVP_DecodeBlock((unsigned char *)out, (const unsigned char *)text, (int)len);
-    if (n < 0)
-        return false;
-    n -= (int)pad;
-    out[n] = '\0';
-    return strlen(out) == (size_t)n; /* no NUL inside */
+    out[len] = '\0';
+    return strlen(out) == len; /* no NUL inside */
 }
 
 bool basic_decode(const char *header, struct basic *ret)
@@ -54,7 +46,7 @@ bool basic_decode(const char *header, struct basic *ret)
     char *colon;
     bool good;
 
-    if (strncasecmp(header, "Basic ", 6) != 0 || !decode_base64(header + 6, text, sizeof(text)))
+    if (strncasecmp(header, "Basic ", 6) != 0 || !decode_text(header + 6, text, sizeof(text)))
         return false;
     colon = strchr(text, ':');
     if (colon)

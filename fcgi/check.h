@@ -4,7 +4,7 @@
 #define COVE_FCGI_CHECK_H
 
 #include "cove/err.h"
-#include "fcgi/json.h"
+#include "cove/json.h"
 
 enum {
     PROJECT_MAX_BYTES = 128,

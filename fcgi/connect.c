@@ -7,9 +7,9 @@
 #include <strings.h>
 #include <zlib.h>
 
+#include "cove/json.h"
 #include "cove/text.h"
 #include "fcgi/http.h"
-#include "fcgi/json.h"
 
 /* ------------------------------------------------------------------ the head */
 

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "cove/base64.h"
 #include "cove/text.h"
-#include "fcgi/base64.h"
 #include "fcgi/connect.h"
 
 #define NAME_MAX_BYTES 64
@@ -233,8 +233,10 @@ static int get_bytes(struct arena *a, const ProtobufCFieldDescriptor *f, struct 
         text[i] = text[i] == '-' ? '+' : text[i] == '_' ? '/' : text[i];
     while (len % 4)
         text[len++] = '=';
-    ret->data = base64_decode(a, text, len, &ret->len);
-    return ret->data ? 0 : bad(f, "is not base64", e);
+    if (base64_decode(text, len, text, &ret->len) < 0)
+        return bad(f, "is not base64", e);
+    ret->data = (uint8_t *)text;
+    return 0;
 }
 
 /* A number as a number (1, 1.0) or as a string ("1"). */

@@ -2,10 +2,9 @@
 #include "fcgi/http.h"
 
 #include <fcgiapp.h>
-#include <json-c/json.h>
 #include <string.h>
 
-#include "cove/text.h"
+#include "cove/json.h"
 
 static const struct {
     const char *name;
@@ -152,7 +151,7 @@ int request_init(struct request *req, char **params, struct cove_err *e)
 
 void request_done(struct request *req)
 {
-    json_object_put(req->json);
+    json_free(req->json);
     buf_done(&req->body);
     arena_done(&req->arena);
 }
@@ -197,6 +196,14 @@ int request_read_body(struct request *req, size_t max, struct cove_err *e)
     if (FCGX_GetError(req->in) || req->body.len < want)
         return cove_fail(e, COVE_INVALID, "body: ended before its Content-Length");
     return 0;
+}
+
+int request_json(struct request *req, const struct json_field *fields, void *out,
+                 struct cove_err *e)
+{
+    if (!req->json && json_parse(req->body.data, req->body.len, &req->json, e) < 0)
+        return -1;
+    return json_read(&req->arena, req->json, fields, out, e);
 }
 
 const char *request_param(const struct request *req, const char *name)

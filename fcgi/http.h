@@ -16,13 +16,10 @@
 
 struct core;
 struct FCGX_Stream;
+struct json_field;
 struct json_object;
 
 enum method { GET = 1, HEAD = 2, POST = 4, PUT = 8, PATCH = 16, DELETE = 32, OPTIONS = 64 };
-
-struct pair {
-    const char *name, *value;
-};
 
 enum { CAPTURES_MAX = 4, SEGMENTS_MAX = 64, QUERY_MAX = 64 };
 
@@ -68,6 +65,10 @@ void request_done(struct request *req);
 
 /* COVE_TOO_LARGE when the body has more than max bytes. */
 int request_read_body(struct request *req, size_t max, struct cove_err *e);
+
+/* The JSON body, parsed once, into a struct by its table (cove/json.h). */
+int request_json(struct request *req, const struct json_field *fields, void *out,
+                 struct cove_err *e);
 
 /* A FastCGI parameter or "" when there is none: request_param(req, "HTTP_ORIGIN"). */
 const char *request_param(const struct request *req, const char *name);

@@ -2,11 +2,11 @@ noinst_LIBRARIES += libfcgicore.a
 libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
 	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS) $(PROTOBUFC_CFLAGS) $(ZLIB_CFLAGS)
 libfcgicore_a_SOURCES = \
-	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c fcgi/json.h fcgi/json.c \
+	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
 	fcgi/auth.h fcgi/auth.c \
-	fcgi/check.h fcgi/check.c fcgi/base64.h fcgi/base64.c fcgi/lines.h fcgi/lines.c \
+	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/sse.h fcgi/sse.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "cove/policy.h"
-
 enum {
     HEAD_MAX_BYTES = 8 * 1024,
     BODY_FIRST_BYTES = 512,
@@ -20,6 +18,7 @@ void reply_init(struct reply *rep, size_t body_max)
 {
     *rep = (struct reply){ .status = 200 };
     buf_init(&rep->body, body_max);
+    json_writer_init(&rep->json, &rep->body);
     buf_reserve(&rep->body, BODY_FIRST_BYTES); /* most replies then grow no more */
 }
 
@@ -199,69 +198,16 @@ int reply_error_status(const struct error_reply *rows, size_t count, enum cove_c
     return own ? own : usual ? usual : 500;
 }
 
-void reply_forbidden(struct request *req, struct reply *rep, const char *code_name,
-                     const char *command, const struct policy_result *verdict)
+void reply_json(struct reply *rep, const struct json_field *fields, const void *from)
 {
-    const char *text = arena_printf(&req->arena,
-                                    "🚨 Forbidden command detected: \"%s\". "
-                                    "This operation is not allowed for security reasons.",
-                                    command);
-
-    req->note.cause = arena_printf(&req->arena, "policy: %s", verdict->rule);
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", false);
-    reply_str(rep, "error", text, strlen(text));
-    reply_num(rep, code_name, 1);
-    reply_str(rep, "rule", verdict->rule, strlen(verdict->rule));
-    reply_str(rep, "reason", verdict->reason, strlen(verdict->reason));
-    reply_close(rep);
+    json_put_object(&rep->json, NULL, fields, from);
 }
 
 void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
     (void)req;
     rep->status = reply_error_status(NULL, 0, e->code);
-    reply_open(rep, NULL);
-    reply_str(rep, "error", e->msg, strlen(e->msg));
-    reply_close(rep);
-}
-
-static void add_name(struct reply *rep, const char *name)
-{
-    struct buf *b = &rep->body;
-
-    if (b->len > 0 && b->data[b->len - 1] != '{')
-        buf_add_char(b, ',');
-    buf_add_json_str(b, name, strlen(name));
-    buf_add_char(b, ':');
-}
-
-void reply_str(struct reply *rep, const char *name, const char *text, size_t len)
-{
-    add_name(rep, name);
-    buf_add_json_str(&rep->body, text ? text : "", text ? len : 0);
-}
-
-void reply_num(struct reply *rep, const char *name, long long number)
-{
-    add_name(rep, name);
-    buf_addf(&rep->body, "%lld", number);
-}
-
-void reply_bool(struct reply *rep, const char *name, int value)
-{
-    add_name(rep, name);
-    buf_add_str(&rep->body, value ? "true" : "false");
-}
-
-void reply_open(struct reply *rep, const char *name)
-{
-    if (name)
-        add_name(rep, name);
-    buf_add_char(&rep->body, '{');
-}
-
-void reply_close(struct reply *rep)
-{
-    buf_add_char(&rep->body, '}');
+    json_open(&rep->json, NULL, '{');
+    json_put_str(&rep->json, "error", e->msg);
+    json_close(&rep->json, '}');
 }

@@ -10,6 +10,7 @@
 
 #include "cove/buf.h"
 #include "cove/err.h"
+#include "cove/json.h"
 #include "fcgi/http.h"
 #include "fcgi/wire.h"
 
@@ -18,6 +19,7 @@ enum { REPLY_HEADERS_MAX = 12 };
 struct reply {
     int status;
     struct buf body;          /* JSON, or empty; of a streamed reply, what has not left yet */
+    struct json_writer json;  /* writes into the body */
     const char *content_type; /* NULL = JSON */
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
@@ -51,21 +53,10 @@ struct error_reply {
 };
 int reply_error_status(const struct error_reply *rows, size_t count, enum cove_code code);
 
-struct policy_result;
-/* What the policy refused, in the words that clients know; code_name is what the dialect calls an
- * exit code. */
-void reply_forbidden(struct request *req, struct reply *rep, const char *code_name,
-                     const char *command, const struct policy_result *verdict);
-
 /* The shape of errors outside any dialect: {"error": "..."}. */
 void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e);
 
-/* JSON members, for bodies written by hand: ,"name":"text" (the comma unless it is the first of the
- * object). */
-void reply_str(struct reply *rep, const char *name, const char *text, size_t len);
-void reply_num(struct reply *rep, const char *name, long long number);
-void reply_bool(struct reply *rep, const char *name, int value);
-void reply_open(struct reply *rep, const char *name); /* name NULL: the body's own object */
-void reply_close(struct reply *rep);
+/* The whole body by a table (cove/json.h). What a table cannot say is written by rep->json. */
+void reply_json(struct reply *rep, const struct json_field *fields, const void *from);
 
 #endif

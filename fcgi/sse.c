@@ -19,15 +19,14 @@ void sse_begin(struct reply *rep, const struct request *req)
 }
 
 /* The id comes first: who looks for "event: x\ndata: {...}\n\n" finds it as documented. */
-void sse_event(struct reply *rep, const char *id, const char *name)
+void sse_event(struct reply *rep, const char *id, const char *name, const struct json_field *fields,
+               const void *from)
 {
-    buf_addf(&rep->body, "id: %s\nevent: %s\ndata: ", id, name);
-    reply_open(rep, NULL);
-}
+    struct json_writer w;
 
-void sse_event_end(struct reply *rep)
-{
-    reply_close(rep);
+    buf_addf(&rep->body, "id: %s\nevent: %s\ndata: ", id, name);
+    json_writer_init(&w, &rep->body);
+    json_put_object(&w, NULL, fields, from);
     buf_add_str(&rep->body, "\n\n");
 }
 

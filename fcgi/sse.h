@@ -1,10 +1,6 @@
 /*
- * Server-Sent Events: a reply that goes on. An event is made in the reply's body with the same
- * calls as any JSON and leaves with reply_flush(), one for all that is there at that moment.
- *
- *     sse_event(rep, "7", "output");
- *     reply_str(rep, "data", text, len);
- *     sse_event_end(rep);
+ * Server-Sent Events: a reply that goes on. An event gathers in the reply's body and leaves with
+ * reply_flush(), together with all others that are there at that moment.
  */
 #ifndef COVE_FCGI_SSE_H
 #define COVE_FCGI_SSE_H
@@ -17,8 +13,8 @@ enum {
 };
 
 void sse_begin(struct reply *rep, const struct request *req);
-void sse_event(struct reply *rep, const char *id, const char *name);
-void sse_event_end(struct reply *rep);
+void sse_event(struct reply *rep, const char *id, const char *name, const struct json_field *fields,
+               const void *from);
 void sse_comment(struct reply *rep); /* says that we are still here */
 /* The same, sent; -1: the client is gone. */
 int sse_heartbeat(struct reply *rep, const struct request *req);

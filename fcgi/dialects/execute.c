@@ -28,13 +28,28 @@ static const struct error_reply error_replies[] = {
 
 static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
+    const struct execute_reply r = { .error = e->msg, .exit_code = 1 };
+
     (void)req;
     rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", false);
-    reply_str(rep, "error", e->msg, strlen(e->msg));
-    reply_num(rep, "exitCode", 1);
-    reply_close(rep);
+    reply_json(rep, execute_error_fields, &r);
+}
+
+static void reply_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
+{
+    const struct execute_reply r = {
+        .error = arena_printf(&req->arena,
+                              "🚨 Forbidden command detected: \"%s\". "
+                              "This operation is not allowed for security reasons.",
+                              p->forbidden),
+        .exit_code = 1,
+        .rule = p->verdict.rule,
+        .reason = p->verdict.reason,
+    };
+
+    req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
+    rep->status = 400;
+    reply_json(rep, execute_error_fields, &r);
 }
 
 /* ------------------------------------------------------------------ running */
@@ -161,19 +176,6 @@ static const char *error_text(struct request *req, const struct outcome *o)
                         o->error.code == COVE_OK ? what : o->error.msg);
 }
 
-static void reply_ended(struct reply *rep, const struct cove_end *end)
-{
-    const char *cause = end_cause_name(end->cause);
-    char what[160];
-
-    end_describe(end, what, sizeof(what));
-    reply_open(rep, "ended");
-    reply_str(rep, "cause", cause, strlen(cause));
-    reply_num(rep, "limit", (long long)end->limit);
-    reply_str(rep, "message", what, strlen(what));
-    reply_close(rep);
-}
-
 static int status_of(const struct outcome *o)
 {
     if (o->error.code != COVE_OK)
@@ -190,24 +192,27 @@ static void reply_outcome(struct request *req, struct reply *rep, const char *sa
                           const struct outcome *o)
 {
     bool failed = o->error.code != COVE_OK, ended = o->end.cause != END_OWN;
-    const char *text = failed || ended ? error_text(req, o) : NULL;
-    const char *id = arena_printf(&req->arena, "sandbox_%s", sandbox);
     int exit_code = failed && o->exit_code == 0 ? 1 : o->exit_code;
+    char what[160];
+    struct execute_ended end = {
+        .cause = end_cause_name(o->end.cause),
+        .limit = (int64_t)o->end.limit,
+        .message = what,
+    };
+    const struct execute_reply r = {
+        .success = exit_code == 0,
+        .stdout_text = { o->stdout_text.data, o->stdout_text.len },
+        .stderr_text = { o->stderr_text.data, o->stderr_text.len },
+        .exit_code = exit_code,
+        .sandbox = arena_printf(&req->arena, "sandbox_%s", sandbox),
+        .error = failed || ended ? error_text(req, o) : NULL,
+        .truncated = o->end.cause == END_OUTPUT,
+        .ended = ended ? &end : NULL,
+    };
 
+    end_describe(&o->end, what, sizeof(what));
     rep->status = status_of(o);
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", exit_code == 0);
-    reply_str(rep, "stdout", o->stdout_text.data, o->stdout_text.len);
-    reply_str(rep, "stderr", o->stderr_text.data, o->stderr_text.len);
-    reply_num(rep, "exitCode", exit_code);
-    reply_str(rep, "sandboxId", id, strlen(id));
-    if (text)
-        reply_str(rep, "error", text, strlen(text));
-    if (o->end.cause == END_OUTPUT)
-        reply_bool(rep, "truncated", true);
-    if (ended)
-        reply_ended(rep, &o->end);
-    reply_close(rep);
+    reply_json(rep, execute_reply_fields, &r);
     if (failed)
         req->note.cause = cove_code_name(o->error.code);
     else if (ended)
@@ -252,8 +257,7 @@ static int execute(struct request *req, struct reply *rep, struct cove_err *e)
     if (core_permit_get(req->core, &ask, &permit, e) < 0)
         return -1;
     if (permit.forbidden) {
-        rep->status = 400;
-        reply_forbidden(req, rep, "exitCode", permit.forbidden, &permit.verdict);
+        reply_forbidden(req, rep, &permit);
         rc = 0;
     } else {
         rc = run_in_sandbox(req, rep, &args, &permit.filter, e);
@@ -272,9 +276,7 @@ static int cleanup(struct request *req, struct reply *rep, struct cove_err *e)
     if (execute_decode_project(req, &args, e) < 0 ||
         core_retire(req->core, req->tenant, args.project, e) < 0)
         return -1;
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", true);
-    reply_close(rep);
+    reply_json(rep, execute_success_fields, &(struct execute_reply){ .success = true });
     return 0;
 }
 

@@ -3,7 +3,8 @@
 #ifndef COVE_FCGI_EXECUTE_H
 #define COVE_FCGI_EXECUTE_H
 
-#include "fcgi/json.h"
+#include "cove/json.h"
+#include "fcgi/http.h"
 
 struct cove_config;
 
@@ -17,6 +18,27 @@ struct execute_args {
     struct json_map env;
     const char *const *env_strings; /* "K=V", NULL-terminated, made from env */
 };
+
+struct execute_ended {
+    const char *cause;
+    int64_t limit;
+    const char *message;
+};
+
+struct execute_reply {
+    bool success;
+    struct json_text stdout_text, stderr_text;
+    int64_t exit_code;
+    const char *sandbox;
+    const char *error;
+    bool truncated;
+    struct execute_ended *ended;
+    const char *rule, *reason; /* of the policy, when it refused */
+};
+
+/* What commands came to; that nothing ran; that there is nothing to tell. */
+extern const struct json_field execute_reply_fields[], execute_error_fields[],
+    execute_success_fields[];
 
 /* Each checks what its operation needs and names the bad field. */
 int execute_decode_action(struct request *req, struct execute_args *ret, struct cove_err *e);

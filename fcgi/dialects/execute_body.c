@@ -1,4 +1,4 @@
-/* The execute dialect's body: every field is checked before anything is done. */
+/* The execute dialect's bodies: of a request every field is checked before anything is done. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -28,6 +28,39 @@ static const struct json_field execute_fields[] = {
     JSON_END,
 };
 
+static const struct json_field ended_fields[] = {
+    JSON_STR(struct execute_ended, cause, "cause", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct execute_ended, limit, "limit", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_STR(struct execute_ended, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+const struct json_field execute_reply_fields[] = {
+    JSON_BOOL(struct execute_reply, success, "success", JSON_REQUIRED),
+    JSON_TEXT(struct execute_reply, stdout_text, "stdout", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct execute_reply, stderr_text, "stderr", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct execute_reply, exit_code, "exitCode", JSON_REQUIRED, 0, 255),
+    JSON_STR(struct execute_reply, sandbox, "sandboxId", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct execute_reply, error, "error", JSON_OPTIONAL, JSON_ANY),
+    JSON_BOOL(struct execute_reply, truncated, "truncated", JSON_OPTIONAL),
+    JSON_OBJECT(struct execute_reply, ended, "ended", JSON_OPTIONAL, ended_fields),
+    JSON_END,
+};
+
+const struct json_field execute_error_fields[] = {
+    JSON_BOOL(struct execute_reply, success, "success", JSON_REQUIRED),
+    JSON_STR(struct execute_reply, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct execute_reply, exit_code, "exitCode", JSON_REQUIRED, 0, 255),
+    JSON_STR(struct execute_reply, rule, "rule", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct execute_reply, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+const struct json_field execute_success_fields[] = {
+    JSON_BOOL(struct execute_reply, success, "success", JSON_REQUIRED),
+    JSON_END,
+};
+
 static int check_commands(const struct json_strings *commands, const struct cove_config *config,
                           struct cove_err *e)
 {
@@ -48,12 +81,12 @@ static int check_commands(const struct json_strings *commands, const struct cove
 
 int execute_decode_action(struct request *req, struct execute_args *ret, struct cove_err *e)
 {
-    return json_decode(req, action_fields, ret, e);
+    return request_json(req, action_fields, ret, e);
 }
 
 int execute_decode_project(struct request *req, struct execute_args *ret, struct cove_err *e)
 {
-    if (json_decode(req, project_fields, ret, e) < 0 ||
+    if (request_json(req, project_fields, ret, e) < 0 ||
         check_project("projectId", ret->project, e) < 0)
         return -1;
     req->note.project = ret->project;
@@ -63,7 +96,7 @@ int execute_decode_project(struct request *req, struct execute_args *ret, struct
 int execute_decode(struct request *req, const struct cove_config *config, struct execute_args *ret,
                    struct cove_err *e)
 {
-    if (execute_decode_project(req, ret, e) < 0 || json_decode(req, execute_fields, ret, e) < 0)
+    if (execute_decode_project(req, ret, e) < 0 || request_json(req, execute_fields, ret, e) < 0)
         return -1;
     if (check_cwd(ret->cwd, e) < 0 || check_commands(&ret->commands, config, e) < 0)
         return -1;

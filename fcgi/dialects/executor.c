@@ -53,10 +53,23 @@ static void on_error(struct request *req, struct reply *rep, const struct cove_e
 {
     (void)req;
     rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", false);
-    reply_str(rep, "error", e->msg, strlen(e->msg));
-    reply_close(rep);
+    executor_reply(rep, &(struct executor_result){ .error = e->msg });
+}
+
+static void reply_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
+{
+    req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
+    rep->status = 403;
+    executor_reply(rep,
+                   &(struct executor_result){
+                       .error = arena_printf(&req->arena,
+                                             "🚨 Forbidden command detected: \"%s\". "
+                                             "This operation is not allowed for security reasons.",
+                                             p->forbidden),
+                       .code = 1,
+                       .rule = p->verdict.rule,
+                       .reason = p->verdict.reason,
+                   });
 }
 
 int executor_fail(struct cove_err *e)
@@ -66,10 +79,25 @@ int executor_fail(struct cove_err *e)
     return -1;
 }
 
-void executor_reply_success(struct reply *rep)
+static const struct json_field result_fields[] = {
+    JSON_BOOL(struct executor_result, success, "success", JSON_REQUIRED),
+    JSON_STR(struct executor_result, error, "error", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct executor_result, code, "code", JSON_OPTIONAL, 0, 255),
+    JSON_STR(struct executor_result, rule, "rule", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct executor_result, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct executor_result, message, "message", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct executor_result, current_port, "current_port", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct executor_result, port, "port", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct executor_result, proxy_port, "proxy_port", JSON_OPTIONAL, 1, 65535),
+    JSON_INT(struct executor_result, bytes, "bytes", JSON_OPTIONAL, 0, INT64_MAX,
+             JSON_HAS(struct executor_result, has_bytes)),
+    JSON_END,
+};
+
+int executor_reply(struct reply *rep, const struct executor_result *r)
 {
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", true);
+    reply_json(rep, result_fields, r);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ which sandbox */
@@ -130,7 +158,7 @@ static int decode_command(struct request *req, struct executor_command *ret, str
     uint64_t max = req->core->config->command_max_bytes;
 
     *ret = (struct executor_command){ 0 };
-    if (json_decode(req, command_fields, ret, e) < 0)
+    if (request_json(req, command_fields, ret, e) < 0)
         return -1;
     if (ret->cwd && !*ret->cwd)
         ret->cwd = NULL; /* "" is how some clients say "not given" */
@@ -163,8 +191,7 @@ int executor_with_command(struct request *req, struct reply *rep, executor_verb 
     if (core_permit_get(req->core, &ask, &permit, e) < 0)
         return -1;
     if (permit.forbidden) {
-        rep->status = 403;
-        reply_forbidden(req, rep, "code", permit.forbidden, &permit.verdict);
+        reply_forbidden(req, rep, &permit);
     } else {
         rc = verb(req, rep, &command, &permit.filter, e);
     }

@@ -3,8 +3,8 @@
 #ifndef COVE_FCGI_EXECUTOR_H
 #define COVE_FCGI_EXECUTOR_H
 
+#include "cove/json.h"
 #include "fcgi/core.h"
-#include "fcgi/json.h"
 #include "fcgi/reply.h"
 
 struct executor_command { /* /run, /run_streaming, /start_process */
@@ -30,12 +30,29 @@ int executor_open(struct request *req, struct core_session *ret, struct cove_err
 /* The project a request means; with a host name, the sandbox's id: a name of its own. */
 const char *executor_project(struct request *req);
 
+/* The bytes a text of the request stands for, in place of it: as it is, or decoded from base64. */
+int executor_bytes(struct request *req, const char *field, struct json_text *text, bool base64,
+                   struct cove_err *e);
+
 /* A path or a process that is not there is a wrong parameter: the document knows no 404. Returns
  * -1. */
 int executor_fail(struct cove_err *e);
 
-/* {"success":true, ... and what the caller adds before reply_close() */
-void executor_reply_success(struct reply *rep);
+/* What most replies are: did it work, and what there is to say about it. */
+struct executor_result {
+    bool success;
+    const char *error;
+    int64_t code;
+    const char *rule, *reason; /* of the policy, when it refused */
+    const char *message;
+    const char *current_port, *port;
+    int64_t proxy_port;
+    int64_t bytes;
+    bool has_bytes;
+};
+
+/* Returns 0, so that it can be a handler's last statement. */
+int executor_reply(struct reply *rep, const struct executor_result *r);
 
 typedef int executor_handler(struct request *req, struct reply *rep, struct cove_err *e);
 

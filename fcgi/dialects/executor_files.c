@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fcgi/base64.h"
+#include "cove/base64.h"
 #include "fcgi/dialects/executor.h"
 
 enum { ENTRIES_MAX = 100000 };
@@ -37,7 +37,7 @@ static bool is_base64(const struct file_args *args)
 static int decode_path(struct request *req, struct file_args *ret, struct cove_err *e)
 {
     *ret = (struct file_args){ 0 };
-    if (json_decode(req, path_fields, ret, e) < 0)
+    if (request_json(req, path_fields, ret, e) < 0)
         return -1;
     if (!*ret->path)
         return cove_fail(e, COVE_INVALID, "path: must not be empty");
@@ -48,22 +48,37 @@ static int decode_path(struct request *req, struct file_args *ret, struct cove_e
 
 static int reply_success(struct reply *rep)
 {
-    executor_reply_success(rep);
-    reply_close(rep);
+    return executor_reply(rep, &(struct executor_result){ .success = true });
+}
+
+/* The bytes that a text from the request stands for: the text itself, or base64's. */
+int executor_bytes(struct request *req, const char *field, struct json_text *text, bool base64,
+                   struct cove_err *e)
+{
+    char *bytes;
+
+    if (!base64)
+        return 0;
+    bytes = arena_alloc(&req->arena, text->len / 4 * 3 + 1);
+    if (base64_decode(text->bytes, text->len, bytes, &text->len) < 0)
+        return cove_fail(e, COVE_INVALID, "%s: is not base64", field);
+    text->bytes = bytes;
     return 0;
 }
 
 /* ------------------------------------------------------------------ /write_file */
 
-static int write_whole(struct core_session *s, const struct file_args *args, const char *bytes,
-                       size_t len, struct cove_err *e)
+static int write_whole(struct core_session *s, const struct file_args *args, struct cove_err *e)
 {
     struct core_file file;
     int rc;
 
     if (core_file_create(s, s->core->config->user, args->path, args->parents, &file, e) < 0)
         return -1;
-    rc = core_file_write(&file, bytes, len, e) < 0 || core_file_commit(&file, e) < 0 ? -1 : 0;
+    rc = core_file_write(&file, args->content.bytes, args->content.len, e) < 0 ||
+                 core_file_commit(&file, e) < 0
+             ? -1
+             : 0;
     core_file_done(&file);
     return rc;
 }
@@ -72,25 +87,36 @@ int executor_write_file(struct request *req, struct reply *rep, struct cove_err 
 {
     struct core_session session;
     struct file_args args;
-    const char *bytes;
-    size_t len;
     int rc;
 
     req->note.operation = "write_file";
-    if (decode_path(req, &args, e) < 0 || json_decode(req, write_fields, &args, e) < 0)
+    if (decode_path(req, &args, e) < 0 || request_json(req, write_fields, &args, e) < 0)
         return -1;
-    bytes = args.content.bytes;
-    len = args.content.len;
-    if (is_base64(&args) && !(bytes = base64_decode(&req->arena, bytes, len, &len)))
-        return cove_fail(e, COVE_INVALID, "content: is not base64");
-    if (executor_open(req, &session, e) < 0)
+    if (executor_bytes(req, "content", &args.content, is_base64(&args), e) < 0 ||
+        executor_open(req, &session, e) < 0)
         return -1;
-    rc = write_whole(&session, &args, bytes, len, e);
+    rc = write_whole(&session, &args, e);
     core_session_close(&session);
     return rc < 0 ? executor_fail(e) : reply_success(rep);
 }
 
 /* ------------------------------------------------------------------ /read_file */
+
+struct file_content {
+    struct json_text content;
+    const char *encoding;
+};
+
+static const struct json_field content_fields[] = {
+    JSON_TEXT(struct file_content, content, "content", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static const struct json_field content_base64_fields[] = {
+    JSON_BYTES(struct file_content, content, "content", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct file_content, encoding, "encoding", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
 
 int executor_read_file(struct request *req, struct reply *rep, struct cove_err *e)
 {
@@ -105,18 +131,9 @@ int executor_read_file(struct request *req, struct reply *rep, struct cove_err *
     buf_init(&content, session.limits.output_max_bytes);
     rc = core_file_read(&session, req->core->config->user, args.path, &content, e);
     core_session_close(&session);
-    if (rc == 0) {
-        reply_open(rep, NULL);
-        if (is_base64(&args)) {
-            const char *text = base64_encode(&req->arena, content.data, content.len);
-
-            reply_str(rep, "content", text, strlen(text));
-            reply_str(rep, "encoding", "base64", 6);
-        } else {
-            reply_str(rep, "content", content.data, content.len);
-        }
-        reply_close(rep);
-    }
+    if (rc == 0)
+        reply_json(rep, is_base64(&args) ? content_base64_fields : content_fields,
+                   &(struct file_content){ { content.data, content.len }, "base64" });
     buf_done(&content);
     return rc < 0 ? executor_fail(e) : 0;
 }
@@ -176,8 +193,9 @@ int executor_delete_dir(struct request *req, struct reply *rep, struct cove_err 
 
 struct names {
     struct arena *arena;
-    const char **items;
-    size_t count, room;
+    struct json_strings list;
+    size_t room;
+    bool truncated;
 };
 
 static int add_name(void *arg, const char *name, const struct box_stat *st, const char *target)
@@ -186,18 +204,19 @@ static int add_name(void *arg, const char *name, const struct box_stat *st, cons
 
     (void)st;
     (void)target;
-    if (n->count == ENTRIES_MAX)
+    n->truncated = n->list.count == ENTRIES_MAX;
+    if (n->truncated)
         return 1;
-    if (n->count == n->room) {
+    if (n->list.count == n->room) {
         size_t room = n->room ? 2 * n->room : 64;
-        const char **more = reallocarray(n->items, room, sizeof(*more));
+        const char **more = reallocarray(n->list.items, room, sizeof(*more));
 
         if (!more)
             return 1;
-        n->items = more;
+        n->list.items = more;
         n->room = room;
     }
-    n->items[n->count++] = arena_strdup(n->arena, name);
+    n->list.items[n->list.count++] = arena_strdup(n->arena, name);
     return 0;
 }
 
@@ -206,20 +225,11 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void reply_names(struct reply *rep, const struct names *n)
-{
-    reply_open(rep, NULL);
-    buf_add_str(&rep->body, "\"entries\":[");
-    for (size_t i = 0; i < n->count; i++) {
-        if (i > 0)
-            buf_add_char(&rep->body, ',');
-        buf_add_json_str(&rep->body, n->items[i], strlen(n->items[i]));
-    }
-    buf_add_char(&rep->body, ']');
-    if (n->count == ENTRIES_MAX)
-        reply_bool(rep, "truncated", true);
-    reply_close(rep);
-}
+static const struct json_field names_fields[] = {
+    JSON_STR_ARRAY(struct names, list, "entries", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct names, truncated, "truncated", JSON_OPTIONAL),
+    JSON_END,
+};
 
 int executor_list_dir(struct request *req, struct reply *rep, struct cove_err *e)
 {
@@ -234,10 +244,10 @@ int executor_list_dir(struct request *req, struct reply *rep, struct cove_err *e
     rc = box_list(&session.conn, req->core->config->user, args.path, add_name, &names, e);
     core_session_close(&session);
     if (rc == 0) {
-        if (names.count > 0)
-            qsort(names.items, names.count, sizeof(*names.items), by_name);
-        reply_names(rep, &names);
+        if (names.list.count > 0)
+            qsort(names.list.items, names.list.count, sizeof(*names.list.items), by_name);
+        reply_json(rep, names_fields, &names);
     }
-    free(names.items);
+    free(names.list.items);
     return rc < 0 ? executor_fail(e) : 0;
 }

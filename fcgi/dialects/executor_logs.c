@@ -24,40 +24,76 @@ struct logs {
     char place[LOG_PLACE_TEXT]; /* the id of the last event */
 };
 
-static void begin_event(struct logs *l, const char *name, const struct log_place *place)
+/* What an event tells; each has its own table. */
+struct event {
+    uint64_t unix_ms;
+    const char *stream;
+    struct json_text data;
+    bool partial;
+    int64_t lost_bytes;
+    const char *message;
+};
+
+static const struct json_field log_fields[] = {
+    JSON_TIME(struct event, unix_ms, "timestamp", JSON_REQUIRED),
+    JSON_STR(struct event, stream, "stream", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct event, data, "data", JSON_REQUIRED, JSON_ANY),
+    JSON_BOOL(struct event, partial, "partial", JSON_OPTIONAL),
+    JSON_END,
+};
+
+/* No field `stream`: a gap is no line of it. */
+static const struct json_field gap_fields[] = {
+    JSON_STR(struct event, stream, "of", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct event, lost_bytes, "lost_bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+static const struct json_field complete_fields[] = {
+    JSON_STR(struct event, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static const struct json_field error_fields[] = {
+    JSON_STR(struct event, message, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static const char *stream_name(enum run_stream stream)
+{
+    return stream == RUN_STDOUT ? "stdout" : "stderr";
+}
+
+static void tell(struct logs *l, const char *name, const struct log_place *place,
+                 const struct json_field *fields, const struct event *event)
 {
     if (place)
         log_place_format(place, l->place);
-    sse_event(l->rep, l->place, name);
+    sse_event(l->rep, l->place, name, fields, event);
 }
 
 static int tell_line(void *arg, const struct log_line *line)
 {
     struct logs *l = arg;
-    char time[32];
 
-    text_format_time(line->unix_ms, time);
-    begin_event(l, "log", &line->place);
-    reply_str(l->rep, "timestamp", time, strlen(time));
-    reply_str(l->rep, "stream", line->stream == RUN_STDOUT ? "stdout" : "stderr", 6);
-    reply_str(l->rep, "data", line->text, line->len);
-    if (line->goes_on)
-        reply_bool(l->rep, "partial", true);
-    sse_event_end(l->rep);
+    tell(l, "log", &line->place, log_fields,
+         &(struct event){
+             .unix_ms = line->unix_ms,
+             .stream = stream_name(line->stream),
+             .data = { line->text, line->len },
+             .partial = line->goes_on,
+         });
     return sse_flush_some(l->rep, l->req);
 }
 
-/* The process was faster than this client; others are not concerned. No field `stream`: it is no
- * line of it. */
+/* The process wrote faster than this client read; other clients are not concerned. */
 static int tell_gap(void *arg, enum run_stream stream, uint64_t lost_bytes,
                     const struct log_place *place)
 {
     struct logs *l = arg;
 
-    begin_event(l, "gap", place);
-    reply_str(l->rep, "of", stream == RUN_STDOUT ? "stdout" : "stderr", 6);
-    reply_num(l->rep, "lost_bytes", (long long)lost_bytes);
-    sse_event_end(l->rep);
+    tell(l, "gap", place, gap_fields,
+         &(struct event){ .stream = stream_name(stream), .lost_bytes = (int64_t)lost_bytes });
     return sse_flush_some(l->rep, l->req);
 }
 
@@ -75,17 +111,13 @@ static void tell_end(struct logs *l, int rc, const struct cove_err *e, const cha
     const char *text = e->msg;
 
     if (rc == 0) {
-        begin_event(l, "complete", NULL);
-        reply_str(l->rep, "message", "stream ended", 12);
-        sse_event_end(l->rep);
+        tell(l, "complete", NULL, complete_fields, &(struct event){ .message = "stream ended" });
         return;
     }
     if (e->code == COVE_NOT_FOUND)
         text = arena_printf(&l->req->arena, "process not found: %s", id);
     l->req->note.cause = cove_code_name(e->code);
-    begin_event(l, "error", NULL);
-    reply_str(l->rep, "error", text, strlen(text));
-    sse_event_end(l->rep);
+    tell(l, "error", NULL, error_fields, &(struct event){ .message = text });
 }
 
 /* ------------------------------------------------------------------ the request */
@@ -96,7 +128,7 @@ static int decode(struct request *req, struct logs_args *ret, struct cove_err *e
 
     *ret =
         (struct logs_args){ .id = request_query(req, "id"), .since = request_query(req, "since") };
-    if (req->method == POST && !ret->id && json_decode(req, logs_fields, ret, e) < 0)
+    if (req->method == POST && !ret->id && request_json(req, logs_fields, ret, e) < 0)
         return -1;
     if (!ret->id || !*ret->id)
         return cove_fail(e, COVE_INVALID, "id: is missing");

@@ -26,11 +26,11 @@ static int decode_port(struct request *req, uint16_t *ret, struct cove_err *e)
     struct cove_err ignored;
     uint64_t port;
 
-    if (json_decode(req, number_fields, &args, &ignored) == 0) {
+    if (request_json(req, number_fields, &args, &ignored) == 0) {
         *ret = (uint16_t)args.number;
         return 0;
     }
-    if (json_decode(req, text_fields, &args, e) < 0)
+    if (request_json(req, text_fields, &args, e) < 0)
         return -1;
     if (text_parse_u64(args.text, &port, &ignored) < 0 || port < 1 || port > 65535)
         return cove_fail(e, COVE_INVALID, "port: '%.16s' is not a number from 1 to 65535",
@@ -39,28 +39,23 @@ static int decode_port(struct request *req, uint16_t *ret, struct cove_err *e)
     return 0;
 }
 
-static void reply_conflict(struct reply *rep, const char *current)
+static int reply_conflict(struct reply *rep, const char *current)
 {
-    static const char text[] = "Port already bound";
-
     rep->status = 409;
-    reply_open(rep, NULL);
-    reply_bool(rep, "success", false);
-    reply_str(rep, "error", text, strlen(text));
-    reply_str(rep, "current_port", current, strlen(current));
-    reply_close(rep);
+    return executor_reply(rep, &(struct executor_result){
+                                   .error = "Port already bound",
+                                   .current_port = current,
+                               });
 }
 
-static void reply_bound(struct request *req, struct reply *rep, uint16_t port, uint16_t proxy_port)
+static int reply_bound(struct request *req, struct reply *rep, uint16_t port, uint16_t proxy_port)
 {
-    static const char message[] = "Port binding configured";
-    const char *text = arena_printf(&req->arena, "%u", port);
-
-    executor_reply_success(rep);
-    reply_str(rep, "message", message, strlen(message));
-    reply_str(rep, "port", text, strlen(text));
-    reply_num(rep, "proxy_port", proxy_port);
-    reply_close(rep);
+    return executor_reply(rep, &(struct executor_result){
+                                   .success = true,
+                                   .message = "Port binding configured",
+                                   .port = arena_printf(&req->arena, "%u", port),
+                                   .proxy_port = proxy_port,
+                               });
 }
 
 int executor_bind_port(struct request *req, struct reply *rep, struct cove_err *e)
@@ -72,25 +67,16 @@ int executor_bind_port(struct request *req, struct reply *rep, struct cove_err *
     if (decode_port(req, &port, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
     core_session_close(&session); /* the gate has its own way in; the sandbox is there now */
-    if (core_port_bind(&session, executor_project(req), port, &proxy_port, e) == 0) {
-        reply_bound(req, rep, port, proxy_port);
-        return 0;
-    }
-    if (e->code != COVE_CONFLICT)
-        return -1;
-    reply_conflict(rep, e->msg);
-    return 0;
+    if (core_port_bind(&session, executor_project(req), port, &proxy_port, e) == 0)
+        return reply_bound(req, rep, port, proxy_port);
+    return e->code == COVE_CONFLICT ? reply_conflict(rep, e->msg) : -1;
 }
 
 int executor_unbind_port(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    static const char message[] = "Port binding removed";
-
     req->note.operation = "unbind_port";
     if (core_port_unbind(req->core, req->tenant, executor_project(req), e) < 0)
         return -1;
-    executor_reply_success(rep);
-    reply_str(rep, "message", message, strlen(message));
-    reply_close(rep);
-    return 0;
+    return executor_reply(
+        rep, &(struct executor_result){ .success = true, .message = "Port binding removed" });
 }

@@ -6,7 +6,6 @@
 
 #include "cove/dialect.h"
 #include "cove/text.h"
-#include "fcgi/base64.h"
 #include "fcgi/dialects/executor.h"
 
 #define SHELL_WORDS                                                                                \
@@ -24,6 +23,39 @@ static const char *status_of(bool running, const struct cove_end *end)
         return "killed";
     return end_exit_code(end) == 0 ? "completed" : "failed";
 }
+
+/* ------------------------------------------------------------------ a process in a reply */
+
+struct process {
+    const char *id;
+    int64_t pid;
+    const char *status, *command;
+    uint64_t started_unix_ms;
+    int64_t cpu_ms, memory_bytes;
+    bool listed; /* cpu_ms is told */
+    bool running, ended;
+    int64_t exit_code;
+    uint64_t ended_unix_ms;
+    const char *reason;
+};
+
+static const struct json_field process_fields[] = {
+    JSON_STR(struct process, id, "id", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct process, pid, "pid", JSON_REQUIRED, 0, INT32_MAX),
+    JSON_STR(struct process, status, "status", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct process, command, "command", JSON_OPTIONAL, JSON_ANY),
+    JSON_TIME(struct process, started_unix_ms, "started", JSON_OPTIONAL),
+    JSON_INT(struct process, cpu_ms, "cpu_ms", JSON_OPTIONAL, 0, INT64_MAX,
+             JSON_HAS(struct process, listed)),
+    JSON_INT(struct process, memory_bytes, "memory_bytes", JSON_OPTIONAL, 0, INT64_MAX,
+             JSON_HAS(struct process, running)),
+    JSON_INT(struct process, exit_code, "exit_code", JSON_OPTIONAL, 0, 255,
+             JSON_HAS(struct process, ended)),
+    JSON_TIME(struct process, ended_unix_ms, "ended", JSON_OPTIONAL,
+              JSON_HAS(struct process, ended)),
+    JSON_STR(struct process, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
 
 /* ------------------------------------------------------------------ /start_process */
 
@@ -56,11 +88,8 @@ static int start(struct request *req, struct reply *rep, const struct executor_c
         return executor_fail(e);
     }
     rep->status = 201;
-    reply_open(rep, NULL);
-    reply_str(rep, "id", id, strlen(id));
-    reply_num(rep, "pid", spawned.pid);
-    reply_str(rep, "status", "running", 7);
-    reply_close(rep);
+    reply_json(rep, process_fields,
+               &(struct process){ .id = id, .pid = spawned.pid, .status = "running" });
     return 0;
 }
 
@@ -76,49 +105,34 @@ struct listing {
     struct reply *rep;
     uint64_t after; /* the page begins behind this one, by init's number: it may be gone by now */
     uint64_t left;
-    size_t count;
     bool more;
 };
-
-static void reply_time(struct reply *rep, const char *name, uint64_t unix_ms)
-{
-    char text[32];
-
-    text_format_time(unix_ms, text);
-    reply_str(rep, name, text, strlen(text));
-}
-
-static void reply_end(struct reply *rep, const struct cove_end *end)
-{
-    char reason[160];
-
-    end_describe(end, reason, sizeof(reason));
-    reply_num(rep, "exit_code", end_exit_code(end));
-    reply_time(rep, "ended", end->ended_unix_ms);
-    if (*reason)
-        reply_str(rep, "reason", reason, strlen(reason));
-}
 
 static void reply_process(struct reply *rep, const struct box_proc *p, const char *id,
                           const char *command)
 {
-    const char *status = status_of(p->running, &p->end);
     size_t prefix = strlen(SHELL_WORDS);
+    char reason[160] = "";
+    struct process shown = {
+        .id = id,
+        .pid = p->pid,
+        .status = status_of(p->running, &p->end),
+        .command = strncmp(command, SHELL_WORDS, prefix) == 0 ? command + prefix : command,
+        .started_unix_ms = p->end.started_unix_ms,
+        .cpu_ms = (int64_t)(p->cpu_us / 1000),
+        .listed = true,
+        .running = p->running,
+        .memory_bytes = (int64_t)p->memory_bytes,
+        .ended = !p->running,
+    };
 
-    if (strncmp(command, SHELL_WORDS, prefix) == 0)
-        command += prefix;
-    buf_add_char(&rep->body, '{');
-    reply_str(rep, "id", id, strlen(id));
-    reply_num(rep, "pid", p->pid);
-    reply_str(rep, "status", status, strlen(status));
-    reply_str(rep, "command", command, strlen(command));
-    reply_time(rep, "started", p->end.started_unix_ms);
-    reply_num(rep, "cpu_ms", (long long)(p->cpu_us / 1000));
-    if (p->running)
-        reply_num(rep, "memory_bytes", (long long)p->memory_bytes);
-    else
-        reply_end(rep, &p->end);
-    reply_close(rep);
+    if (shown.ended) {
+        end_describe(&p->end, reason, sizeof(reason));
+        shown.exit_code = end_exit_code(&p->end);
+        shown.ended_unix_ms = p->end.ended_unix_ms;
+        shown.reason = *reason ? reason : NULL;
+    }
+    json_put_object(&rep->json, NULL, process_fields, &shown);
 }
 
 /* Those with a name and a log are somebody's background processes; the rest are commands of a
@@ -136,8 +150,6 @@ static int list_one(void *arg, const struct box_proc *p, const char *label, cons
         return 1;
     }
     l->left--;
-    if (l->count++ > 0)
-        buf_add_char(&l->rep->body, ',');
     l->after = p->proc;
     reply_process(l->rep, p, label, command);
     return 0;
@@ -157,17 +169,15 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "after: '%.60s' is no `next` of a page", after);
     if (executor_open(req, &session, e) < 0)
         return -1;
-    reply_open(rep, NULL);
-    buf_add_str(&rep->body, "\"processes\":[");
+    json_open(&rep->json, NULL, '{');
+    json_open(&rep->json, "processes", '[');
     rc = box_procs(&session.conn, list_one, &l, e);
     core_session_close(&session);
-    buf_add_char(&rep->body, ']');
-    if (l.more) {
-        const char *next = arena_printf(&req->arena, "%llu", (unsigned long long)l.after);
-
-        reply_str(rep, "next", next, strlen(next));
-    }
-    reply_close(rep);
+    json_close(&rep->json, ']');
+    if (l.more)
+        json_put_str(&rep->json, "next",
+                     arena_printf(&req->arena, "%llu", (unsigned long long)l.after));
+    json_close(&rep->json, '}');
     return rc;
 }
 
@@ -190,7 +200,7 @@ static const struct json_field id_fields[] = {
 static int find(struct request *req, struct proc_args *args, struct core_session *session,
                 struct core_proc *ret, struct cove_err *e)
 {
-    if (json_decode(req, id_fields, args, e) < 0 || executor_open(req, session, e) < 0)
+    if (request_json(req, id_fields, args, e) < 0 || executor_open(req, session, e) < 0)
         return -1;
     if (core_proc_find(session, args->id, ret, e) == 0)
         return 0;
@@ -208,10 +218,7 @@ static int fail_not_running(const struct core_proc *p, struct cove_err *e)
 
 static int reply_message(struct reply *rep, const char *message)
 {
-    executor_reply_success(rep);
-    reply_str(rep, "message", message, strlen(message));
-    reply_close(rep);
-    return 0;
+    return executor_reply(rep, &(struct executor_result){ .success = true, .message = message });
 }
 
 /* ------------------------------------------------------------------ /kill_process */
@@ -264,7 +271,7 @@ int executor_signal(struct request *req, struct reply *rep, struct cove_err *e)
     int rc, signo;
 
     req->note.operation = "signal_process";
-    if (json_decode(req, signal_fields, &args, e) < 0)
+    if (request_json(req, signal_fields, &args, e) < 0)
         return -1;
     signo = signal_number(args.signal);
     if (!signo)
@@ -290,29 +297,26 @@ int executor_stdin(struct request *req, struct reply *rep, struct cove_err *e)
     struct proc_args args = { .data.bytes = "", .encoding = "utf-8" };
     struct core_session session;
     struct core_proc p;
-    const char *bytes;
-    size_t len, written;
+    size_t written;
     int rc;
 
     req->note.operation = "process_stdin";
-    if (json_decode(req, stdin_fields, &args, e) < 0)
+    if (request_json(req, stdin_fields, &args, e) < 0)
         return -1;
-    bytes = args.data.bytes;
-    len = args.data.len;
-    if (strcmp(args.encoding, "base64") == 0 &&
-        !(bytes = base64_decode(&req->arena, bytes, len, &len)))
-        return cove_fail(e, COVE_INVALID, "data: is not base64");
-    if (find(req, &args, &session, &p, e) < 0)
+    if (executor_bytes(req, "data", &args.data, strcmp(args.encoding, "base64") == 0, e) < 0 ||
+        find(req, &args, &session, &p, e) < 0)
         return -1;
-    rc = p.running ? core_proc_stdin(&session, &p, bytes, len, args.close, &written, e)
+    rc = p.running ? core_proc_stdin(&session, &p, args.data.bytes, args.data.len, args.close,
+                                     &written, e)
                    : fail_not_running(&p, e);
     core_session_close(&session);
     if (rc < 0)
         return -1;
-    executor_reply_success(rep);
-    reply_num(rep, "bytes", (long long)written);
-    reply_close(rep);
-    return 0;
+    return executor_reply(rep, &(struct executor_result){
+                                   .success = true,
+                                   .bytes = (int64_t)written,
+                                   .has_bytes = true,
+                               });
 }
 
 /* ------------------------------------------------------------------ /remove_process (extension) */

@@ -106,8 +106,9 @@ int executor_put_raw(struct request *req, struct reply *rep, struct cove_err *e)
     core_session_close(&session);
     if (rc < 0)
         return executor_fail(e);
-    executor_reply_success(rep);
-    reply_num(rep, "bytes", (long long)file.written);
-    reply_close(rep);
-    return 0;
+    return executor_reply(rep, &(struct executor_result){
+                                   .success = true,
+                                   .bytes = (int64_t)file.written,
+                                   .has_bytes = true,
+                               });
 }

@@ -78,24 +78,39 @@ static int status_of(const struct cove_end *end)
     return was_taken_away(end) ? 500 : end->cause == END_CLIENT ? 499 : 200;
 }
 
+struct run_reply {
+    struct json_text stdout_text, stderr_text;
+    const char *error;
+    int64_t code;
+    bool truncated;
+    const char *cause;
+};
+
+static const struct json_field run_fields[] = {
+    JSON_TEXT(struct run_reply, stdout_text, "stdout", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct run_reply, stderr_text, "stderr", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct run_reply, error, "error", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct run_reply, code, "code", JSON_REQUIRED, 0, 255),
+    JSON_BOOL(struct run_reply, truncated, "truncated", JSON_OPTIONAL),
+    JSON_STR(struct run_reply, cause, "cause", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 static void reply_run(struct request *req, struct reply *rep, const struct cove_end *end,
                       const struct collected *c)
 {
     int code = end_exit_code(end);
-    const char *failure = code != 0 ? failure_text(req, end) : NULL;
+    const struct run_reply r = {
+        .stdout_text = { c->out[RUN_STDOUT].data, c->out[RUN_STDOUT].len },
+        .stderr_text = { c->out[RUN_STDERR].data, c->out[RUN_STDERR].len },
+        .error = code != 0 ? failure_text(req, end) : NULL,
+        .code = code,
+        .truncated = end->cause == END_OUTPUT,
+        .cause = end->cause != END_OWN ? end_cause_name(end->cause) : NULL,
+    };
 
     rep->status = status_of(end);
-    reply_open(rep, NULL);
-    reply_str(rep, "stdout", c->out[RUN_STDOUT].data, c->out[RUN_STDOUT].len);
-    reply_str(rep, "stderr", c->out[RUN_STDERR].data, c->out[RUN_STDERR].len);
-    if (failure)
-        reply_str(rep, "error", failure, strlen(failure));
-    reply_num(rep, "code", code);
-    if (end->cause == END_OUTPUT)
-        reply_bool(rep, "truncated", true);
-    if (end->cause != END_OWN)
-        reply_str(rep, "cause", end_cause_name(end->cause), strlen(end_cause_name(end->cause)));
-    reply_close(rep);
+    reply_json(rep, run_fields, &r);
     note_end(req, end);
 }
 
@@ -151,12 +166,43 @@ struct stream {
     bool gone;         /* and the client has left */
 };
 
-static void begin_event(struct stream *s, const char *name)
+/* What an event of the stream tells; each has its own table. */
+struct event {
+    const char *stream;
+    struct json_text data;
+    bool partial;
+    int64_t code;
+    bool failed;
+    const char *cause, *message, *error;
+};
+
+static const struct json_field output_fields[] = {
+    JSON_STR(struct event, stream, "stream", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct event, data, "data", JSON_REQUIRED, JSON_ANY),
+    JSON_BOOL(struct event, partial, "partial", JSON_OPTIONAL),
+    JSON_END,
+};
+
+static const struct json_field complete_fields[] = {
+    JSON_INT(struct event, code, "code", JSON_REQUIRED, 0, 255),
+    JSON_BOOL(struct event, failed, "error", JSON_REQUIRED),
+    JSON_STR(struct event, cause, "cause", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct event, message, "message", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+static const struct json_field error_fields[] = {
+    JSON_STR(struct event, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static void tell(struct stream *s, const char *name, const struct json_field *fields,
+                 const struct event *event)
 {
     char id[24];
 
     snprintf(id, sizeof(id), "%llu", (unsigned long long)++s->events);
-    sse_event(s->rep, id, name);
+    sse_event(s->rep, id, name, fields, event);
 }
 
 /* What to tell the run loop: go on, or kill. */
@@ -173,12 +219,12 @@ static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
 {
     struct stream *s = arg;
 
-    begin_event(s, "output");
-    reply_str(s->rep, "stream", s->now == RUN_STDOUT ? "stdout" : "stderr", 6);
-    reply_str(s->rep, "data", text, len);
-    if (goes_on)
-        reply_bool(s->rep, "partial", true);
-    sse_event_end(s->rep);
+    tell(s, "output", output_fields,
+         &(struct event){
+             .stream = s->now == RUN_STDOUT ? "stdout" : "stderr",
+             .data = { text, len },
+             .partial = goes_on,
+         });
     return 0;
 }
 
@@ -239,9 +285,7 @@ static int client_left(void *arg)
 
 static void tell_error(struct stream *s, const char *text)
 {
-    begin_event(s, "error");
-    reply_str(s->rep, "error", text, strlen(text));
-    sse_event_end(s->rep);
+    tell(s, "error", error_fields, &(struct event){ .error = text });
 }
 
 static void tell_end(struct stream *s, const struct cove_end *end)
@@ -257,16 +301,13 @@ static void tell_end(struct stream *s, const struct cove_end *end)
         tell_error(s, failure_text(s->req, end));
         return;
     }
-    begin_event(s, "complete");
-    reply_num(s->rep, "code", code);
-    reply_bool(s->rep, "error", code != 0);
-    if (end->cause != END_OWN) {
-        const char *text = failure_text(s->req, end);
-
-        reply_str(s->rep, "cause", end_cause_name(end->cause), strlen(end_cause_name(end->cause)));
-        reply_str(s->rep, "message", text, strlen(text));
-    }
-    sse_event_end(s->rep);
+    tell(s, "complete", complete_fields,
+         &(struct event){
+             .code = code,
+             .failed = code != 0,
+             .cause = end->cause != END_OWN ? end_cause_name(end->cause) : NULL,
+             .message = end->cause != END_OWN ? failure_text(s->req, end) : NULL,
+         });
 }
 
 /* From here on bad news is an event: the head has left. */

@@ -9,9 +9,8 @@ struct buf {
     char *data; /* NUL-terminated whenever it is not NULL; the NUL is not counted in len */
     size_t len;
     size_t cap;
-    size_t max; /* the ceiling; len never exceeds it */
-    bool
-        overflow; /* something did not fit (or memory ran out): sticky, so callers may check once */
+    size_t max;    /* the ceiling; len never exceeds it */
+    bool overflow; /* something did not fit, or memory ran out. Sticky: callers may check once */
 };
 
 void buf_init(struct buf *b, size_t max);
@@ -29,8 +28,15 @@ int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 
  * ceiling. */
 char *buf_reserve(struct buf *b, size_t want);
 
-/* JSON text. The string's bytes may be anything: what is not UTF-8 becomes U+FFFD, controls are
- * escaped. */
-int buf_add_json_str(struct buf *b, const char *s, size_t len); /* with the quotes */
+/* Text as JSON has it between quotes. The bytes may be anything: what is not UTF-8 becomes U+FFFD,
+ * control characters are escaped. Objects and arrays: cove/json.h. */
+int buf_add_json_str(struct buf *b, const char *s, size_t len);  /* with the quotes */
+int buf_add_json_part(struct buf *b, const char *s, size_t len); /* without them */
+
+static inline void buf_auto_done(struct buf *b)
+{
+    buf_done(b);
+}
+#define AUTO_BUF __attribute__((cleanup(buf_auto_done)))
 
 #endif

@@ -11,6 +11,10 @@
 #define COVE_ID_LEN   20 /* a sandbox id: a-z0-9, unguessable, a legal DNS label */
 #define COVE_UUID_LEN 36
 
+struct pair { /* of a header, a query parameter, an environment variable */
+    const char *name, *value;
+};
+
 /* Length of the valid UTF-8 sequence at s (1-4), or 0: overlong forms, surrogates and > U+10FFFF
  * are not valid. */
 size_t text_utf8_seq(const char *s, size_t len);
@@ -35,6 +39,8 @@ void text_format_ms(uint64_t ms, char out[32]);
 
 /* RFC 3339 UTC with milliseconds: "2026-01-02T03:04:05.678Z". */
 void text_format_time(uint64_t unix_ms, char out[32]);
+/* The same back, with any number of decimals or none; UTC only. -1: it is no such time. */
+int text_parse_time(const char *s, uint64_t *ret_unix_ms);
 
 void text_hex(const void *bytes, size_t len, char *out /* 2*len+1 */);
 

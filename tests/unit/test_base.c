@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cove/base64.h"
 #include "cove/buf.h"
 #include "cove/err.h"
 #include "cove/mem.h"
@@ -234,6 +235,51 @@ static void an_arena_gives_zeroed_aligned_memory(void **state)
     assert_null(a.blocks);
 }
 
+/* ------------------------------------------------------------------ base64 */
+
+static const struct {
+    const char *text, *bytes; /* bytes NULL: refused */
+} codes[] = {
+    { "", "" },        { "YQ==", "a" },        { "YWI=", "ab" },
+    { "YWJj", "abc" }, { "YWJjZA==", "abcd" }, { "YQ", NULL },
+    { "YQ=", NULL },   { "Y===", NULL },       { "YQ==YQ==", NULL },
+    { "Y Q=", NULL },  { "YW\nJj", NULL },     { "=", NULL },
+};
+
+static void base64_is_taken_strictly(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+        char bytes[16], again[16] = "";
+        size_t len = 0;
+        int rc = base64_decode(codes[i].text, strlen(codes[i].text), bytes, &len);
+
+        if ((rc == 0) != (codes[i].bytes != NULL))
+            fail_msg("'%s'", codes[i].text);
+        if (rc < 0)
+            continue;
+        assert_int_equal(len, strlen(codes[i].bytes));
+        assert_memory_equal(bytes, codes[i].bytes, len);
+        base64_encode(bytes, len, again);
+        assert_string_equal(again, codes[i].text);
+    }
+}
+
+static void every_byte_survives_base64(void **state)
+{
+    unsigned char all[256], back[256];
+    char text[BASE64_LEN(256)];
+    size_t len;
+
+    (void)state;
+    for (int i = 0; i < 256; i++)
+        all[i] = (unsigned char)i;
+    base64_encode(all, sizeof(all), text);
+    assert_int_equal(base64_decode(text, sizeof(text), back, &len), 0);
+    assert_int_equal(len, sizeof(all));
+    assert_memory_equal(back, all, len);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +295,8 @@ int main(void)
         cmocka_unit_test(an_error_message_is_cut_at_a_whole_character),
         cmocka_unit_test(an_error_from_another_process_is_only_bytes),
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(base64_is_taken_strictly),
+        cmocka_unit_test(every_byte_survives_base64),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
