@@ -149,19 +149,20 @@ class Server:
 
     # --- talking to it
 
-    def connect(self, timeout=60, tls=False):
+    def connect(self, timeout=60, tls=False, source=None):
+        """`source` is the client's own address, one of 127.0.0.0/8."""
         if not tls:
-            return http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout)
+            return http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout, source_address=source and (source, 0))
         context = ssl.create_default_context(cafile=glob.glob(f"{self.dir}/tls/*.crt")[0])
         return http.client.HTTPSConnection("127.0.0.1", self.https, timeout=timeout, context=context)
 
-    def request(self, method, path, body=None, headers=None, key=True, timeout=60, tls=False):
+    def request(self, method, path, body=None, headers=None, key=True, timeout=60, tls=False, source=None):
         headers = dict(headers or {})
         if key:
             headers.setdefault("X-API-Key", self.key if key is True else key)
         if isinstance(body, (dict, list)):
             body = json.dumps(body).encode()
-        with contextlib.closing(self.connect(timeout, tls)) as c:
+        with contextlib.closing(self.connect(timeout, tls, source)) as c:
             c.request(method, path, body=body, headers=headers)
             r = c.getresponse()
             return Reply(r.status, r.headers, r.read())

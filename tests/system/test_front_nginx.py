@@ -1,4 +1,5 @@
-"""The site as installed: limits by key, HSTS, certificates, names of ports, and nginx under bad conditions."""
+"""The site as installed: limits by address, HSTS, certificates, names of ports, and nginx under bad conditions."""
+import contextlib
 import json
 import os
 import re
@@ -38,20 +39,40 @@ def edit_site(server, *changes):
     wait_for(lambda: not before & workers_of(nginx_pid(server)), 10, "new nginx workers")
 
 
-def test_a_flood_with_one_key_is_429_and_others_are_served(make_server):
+@contextlib.contextmanager
+def nginx_that_says(directory, maps, settings, text):
+    """An nginx that has nothing but these maps and answers every request with this text; yields ask(host, curl arguments...)."""
+    sock, conf = directory / "n.sock", directory / "nginx.conf"
+    temp = "".join(f"{k}_temp_path {directory}/{k};" for k in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi"))
+    conf.write_text(f"pid {directory}/pid; error_log {directory}/log; daemon off; events {{}}\nhttp {{ {temp} access_log off;\n{maps}"
+                    f"server {{ listen unix:{sock}; {settings} return 200 \"{text}\"; }} }}\n")
+    nginx = subprocess.Popen(["nginx", "-c", str(conf), "-e", f"{directory}/log"])
+    try:
+        wait_for(sock.exists, 5, "nginx")
+        yield lambda host, *args: subprocess.run(["curl", "-s", "--unix-socket", str(sock), *args, f"http://{host}/"],
+                                                 text=True, capture_output=True).stdout
+    finally:
+        nginx.terminate()
+        nginx.wait()
+
+
+def set_rate(server, per_second):
+    edit_site(server, (r"rate=\d+r/s", f"rate={per_second}r/s"), (r"burst=\d+", f"burst={per_second}"))
+
+
+def test_a_flood_from_one_address_is_429_and_others_are_served(make_server):
     server = make_server()
-    other = create(server, "other")
-    becomes(server, other, 200)
-    edit_site(server, (r"rate=\d+r/s", "rate=5r/s"), (r"burst=\d+", "burst=5"))
+    set_rate(server, 5)
     replies = [server.request("GET", "/health") for _ in range(30)]
     refused = [r for r in replies if r.status == 429]
     assert 20 <= len(refused) <= 25, len(refused)
     assert refused[0].headers["Retry-After"] == "1" and refused[0].json["success"] is False
-    assert server.request("GET", "/health", key=other).status == 200
+    assert "address" in refused[0].json["error"]
+    assert server.request("GET", "/health", source="127.0.0.9").status == 200
     wait_for(lambda: server.request("GET", "/health").status == 200, 10, "room again")
 
 
-def test_connections_with_one_key_are_limited(make_server):
+def test_connections_from_one_address_are_limited(make_server):
     server = make_server()
     server.execute("c", "true")
     edit_site(server, (r"cove_connections \d+", "cove_connections 3"))
@@ -60,6 +81,18 @@ def test_connections_with_one_key_are_limited(make_server):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert sorted(statuses) == [200] * 3 + [429] * 3
+
+
+@pytest.mark.parametrize("address, counted", [
+    ("192.0.2.7", "192.0.2.7"), ("::ffff:192.0.2.7", "::ffff:192.0.2.7"),
+    ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2:"), ("2001:db8:1:2::6", "2001:db8:1:2:"), ("2001:db8:1:3::6", "2001:db8:1:3:"),
+    ("2001:db8::6", "2001:db8::"), ("2001:db8:1::6", "2001:db8:1::"), ("::1", "::")])
+def test_an_ipv6_network_counts_as_one_address(server, tmp_path, address, counted):
+    """What the installed map makes of an address, in an nginx of its own that takes the address from a header."""
+    found = re.search(r"map \$remote_addr \$cove_network \{.*?\n\}\n", read(f"{server.dir}/conf/nginx-cove.conf"), re.S).group(0)
+    shown = found.replace("$binary_remote_addr", "$remote_addr")  # which is not binary, for the test's sake
+    with nginx_that_says(tmp_path, shown, "set_real_ip_from unix:; real_ip_header X-Address;", "$cove_network") as ask:
+        assert ask("localhost", "-H", f"X-Address: {address}") == counted
 
 
 def test_hsts_is_off_until_it_is_turned_on_and_then_only_over_tls(make_server):
@@ -97,20 +130,8 @@ def test_a_sandboxes_port_has_a_name(server, tmp_path, host, port, box):
     site = read(f"{server.dir}/conf/nginx-cove.conf")
     maps = "".join(re.findall(r"map \$host \$cove_(?:port|box) \{.*?\n\}\n", site, re.S))
     assert maps.count("map ") == 2
-    sock = tmp_path / "n.sock"
-    conf = tmp_path / "nginx.conf"
-    temp = "".join(f"{k}_temp_path {tmp_path}/{k};" for k in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi"))
-    conf.write_text(f"pid {tmp_path}/pid; error_log {tmp_path}/log; daemon off; events {{}}\nhttp {{ {temp} access_log off;\n{maps}"
-                    f"server {{ listen unix:{sock}; return 200 \"$cove_port|$cove_box\"; }} }}\n")
-    nginx = subprocess.Popen(["nginx", "-c", str(conf), "-e", f"{tmp_path}/log"])
-    try:
-        wait_for(sock.exists, 5, "nginx")
-        out = subprocess.run(["curl", "-s", "--unix-socket", str(sock), f"http://{host}.cove.localhost/"],
-                             text=True, capture_output=True).stdout
-        assert out == f"{port}|{box}"
-    finally:
-        nginx.terminate()
-        nginx.wait()
+    with nginx_that_says(tmp_path, maps, "", "$cove_port|$cove_box") as ask:
+        assert ask(f"{host}.cove.localhost") == f"{port}|{box}"
 
 
 @pytest.mark.parametrize("name", ["COVE_KEY", "Cove-Key", "X-Cove-Key", "COVE_PORT", "Cove-Box"])
@@ -133,6 +154,21 @@ def test_the_access_log_names_tenant_and_key_but_never_the_key_itself(make_serve
     assert line["tenant"] == "default" and line["key"] == read(f"{server.dir}/conf/keys").split()[0][:16]
     for name in os.listdir(f"{server.dir}/log"):
         assert server.key not in read(f"{server.dir}/log/{name}"), name
+
+
+def locations():
+    """{name: what is in its braces} of every location in the site."""
+    return dict(re.findall(r"^    location (.+?) \{\n(.*?)^    \}", read(f"{TOP}/nginx/cove.conf"), re.M | re.S))
+
+
+def test_a_location_without_sign_in_passes_no_tenant():
+    """`/health#/execute` is nginx's open location and the worker's execute route: an empty tenant is then all that stops it."""
+    to_workers = {name: body for name, body in locations().items() if "fastcgi_pass " in body}
+    assert len(to_workers) >= 6
+    for name, body in to_workers.items():
+        tenant = re.findall(r"fastcgi_param COVE_TENANT (\S+);", body)
+        assert tenant == (["$cove_tenant"] if "cove-auth.conf" in body else ['""']), name
+        assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == ["auth" if "internal;" in body else "api"], name
 
 
 def test_only_what_runs_or_streams_may_take_long():

@@ -89,7 +89,7 @@ def test_the_tenant_is_not_told_to_clients(server):
     "/health/../execute", "/health/%2e%2e/execute", "//execute", "/health//execute", "/./execute", "/health;/execute",
     "/health%2f..%2fexecute", "/execute/.", "/.cove/auth/../../execute", "/health/..%2fexecute", "/%65xecute",
     "/health?/execute", "/health%3f/execute", "/health%00/execute", "/execute/../health/../execute",
-    "/x/../execute", "\\execute"])
+    "/x/../execute", "\\execute", "/health#/execute", "/health#/../execute"])
 def test_no_spelling_of_a_path_gets_round_the_key(server, path):
     reply = server.post(path, {"projectId": "nginx", "commands": ["echo pwned"]}, key=False)
     assert b"pwned" not in reply.body
