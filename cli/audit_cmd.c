@@ -128,9 +128,15 @@ static void show_line(const char *text, bool json)
         fputs(text, stdout);
         return;
     }
-    printf("%s %s by %s, %s tenant %s project %s sandbox %s\n    %s\n", field(line, "time"),
-           field(line, "event"), field(line, "rule"), field(line, "dialect"), field(line, "tenant"),
-           field(line, "project"), field(line, "sandbox"), field(line, "command"));
+    if (strcmp(field(line, "event"), "more") == 0)
+        printf("%s %s more lines of tenant %s project %s sandbox %s\n", field(line, "time"),
+               field(line, "count"), field(line, "tenant"), field(line, "project"),
+               field(line, "sandbox"));
+    else
+        printf("%s %s by %s, %s tenant %s project %s sandbox %s\n    %s\n", field(line, "time"),
+               field(line, "event"), field(line, "rule"), field(line, "dialect"),
+               field(line, "tenant"), field(line, "project"), field(line, "sandbox"),
+               field(line, "command"));
     json_object_put(line);
 }
 
@@ -141,9 +147,11 @@ struct last {
     size_t seen;
 };
 
+/* Refusals, and lines that stand for several of them. */
 static bool is_refusal(const char *line)
 {
-    return strstr(line, "\"event\":\"refused\"") || strstr(line, "\"event\":\"exec-denied\"");
+    return strstr(line, "\"event\":\"refused\"") || strstr(line, "\"event\":\"exec-denied\"") ||
+           strstr(line, "\"event\":\"more\"");
 }
 
 static bool is_wanted(const struct options *o, const char *text)

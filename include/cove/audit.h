@@ -6,6 +6,7 @@
 #ifndef COVE_AUDIT_H
 #define COVE_AUDIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,15 +20,30 @@ struct audit_entry {   /* NULL fields are left out of the line */
     const char *event; /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *key, *project, *sandbox; /* key: the name of the caller's */
     const char *rule, *form;
-    const char *command; /* any bytes; secrets are redacted on the way in */
+    const char *command; /* any bytes */
     size_t command_len;
-    uint64_t time_ms; /* 0: now */
+    size_t
+        command_bytes; /* of the whole command, when `command` is only its beginning; 0: it is all */
+    uint64_t time_ms;  /* 0: now */
 };
 
+/*
+ * What a log may cost. One line is at most about 8 KiB long: its command takes no more room than
+ * AUDIT_COMMAND_MAX bytes, whatever its characters become in JSON. A source (a sandbox, or a tenant's
+ * project where no sandbox is known) may write `burst` lines at once and `per_minute` lines in the
+ * long run; further ones are counted, and told in one line with "event":"more" and their number. Old
+ * files are removed above `keep` files or `total_bytes`; the next line says how many.
+ */
 struct audit_options {
-    uint64_t max_bytes; /* a file this large is moved aside; 0: never */
-    unsigned keep;      /* how many moved-aside files stay; 0: all of them */
+    uint64_t max_bytes;   /* a file this large is moved aside; 0: never */
+    uint64_t total_bytes; /* of all files together; the newest two stay in any case; 0: no limit */
+    unsigned keep;        /* how many moved-aside files stay; 0: all of them */
+    unsigned burst, per_minute; /* lines of one source; per_minute 0: no limit */
+    bool already_redacted;      /* callers pass commands through redactor_command() themselves */
+    uint64_t (*clock_ms)(void); /* for tests; NULL: the machine's */
 };
+
+enum { AUDIT_COMMAND_MAX = 4096 };
 
 /*
  * Any number of processes may have the same file open: a lock orders their lines. A line that a
@@ -39,6 +55,18 @@ void audit_close(struct audit *a);
 
 /* On error (disk full) nothing of the line stays in the file and the chain is whole. */
 int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_err *e);
+
+/* Writes the "more" lines of sources that are quiet again. To be called now and then: every second
+ * or so is enough. audit_close() writes all that is left. */
+int audit_flush(struct audit *a, struct cove_err *e);
+
+/* Since audit_open(). An operator is warned when one of the last three grows. */
+struct audit_counts {
+    uint64_t lines;
+    uint64_t suppressed; /* lines that were only counted, because their source wrote too many */
+    uint64_t removed_files, removed_bytes; /* because of keep or total_bytes */
+};
+void audit_get_counts(struct audit *a, struct audit_counts *ret);
 
 struct audit_report {
     uint64_t lines; /* lines whose hash and place in the chain are right */
@@ -52,10 +80,17 @@ struct audit_report {
 /* 0 with a report, also when the chain is broken; -1 only when the files cannot be read. */
 int audit_verify(const char *path, struct audit_report *ret, struct cove_err *e);
 
-/* Redaction alone, for other logs: the command with secrets replaced by [redacted]. */
+/*
+ * Redaction alone: secrets in a command are replaced by [redacted]. It runs about 30 patterns over
+ * text that a sandbox may have chosen, so it belongs into a process without privileges.
+ */
 int redactor_new(struct redactor **ret, struct cove_err *e);
 void redactor_free(struct redactor *r);
 int redactor_run(const struct redactor *r, const char *text, size_t len, struct buf *out);
+/* The beginning of a command as it goes into an audit line: redacted, and cut so that it costs no
+ * more than AUDIT_COMMAND_MAX bytes there. *ret is malloc()ed, and never NULL on success. */
+int redactor_command(const struct redactor *r, const char *text, size_t len, char **ret,
+                     struct cove_err *e);
 
 /* All lines, of files that were moved aside too, oldest first; fn returns false to stop. */
 typedef bool (*audit_line_fn)(void *ctx, const char *line);

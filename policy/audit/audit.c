@@ -30,6 +30,9 @@ struct audit {
     struct audit_link last; /* of the last line */
     uint64_t torn_bytes;    /* cut off after a crash, not yet noted */
     char continues[300];    /* the file before this one, for its first line; "" if it has one */
+    uint64_t removed_files; /* not yet noted in a line */
+    struct audit_counts counts;
+    struct audit_source *sources; /* AUDIT_SOURCES of them; NULL: no limit */
 };
 
 /* --- opening and finding the end ------------------------------------------------------------- */
@@ -170,31 +173,66 @@ static int catch_up(struct audit *a, struct cove_err *e)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
+/* Upper bounds of what one character becomes in buf_add_json_str(). */
+static size_t json_cost(unsigned char c)
+{
+    if (c < ' ' || c == 127)
+        return 6;
+    return c >= 0x80 ? 3 : c == '"' || c == '\\' ? 2 : 1;
+}
+
+size_t audit_fitting(const char *text, size_t len, size_t max)
+{
+    size_t n = 0, cost = 0;
+
+    while (n < len) {
+        size_t seq = text_utf8_seq(text + n, len - n);
+        size_t more = seq > 1 ? seq : json_cost((unsigned char)text[n]);
+
+        if (cost + more > max)
+            break;
+        cost += more;
+        n += seq ? seq : 1;
+    }
+    return n;
+}
+
 static void add_field(struct buf *line, const char *key, const char *value)
 {
     if (!value)
         return;
     buf_addf(line, ",\"%s\":", key);
-    buf_add_json_str(line, value, strlen(value));
+    buf_add_json_str(line, value, audit_fitting(value, strlen(value), AUDIT_FIELD_MAX));
+}
+
+static void add_number(struct buf *line, const char *key, uint64_t value)
+{
+    if (value)
+        buf_addf(line, ",\"%s\":%llu", key, (unsigned long long)value);
 }
 
 static void add_command(struct audit *a, struct buf *line, const struct audit_entry *entry)
 {
-    size_t len = entry->command_len < AUDIT_COMMAND_MAX ? entry->command_len : AUDIT_COMMAND_MAX;
-    struct buf clean;
+    size_t bytes = entry->command_bytes ? entry->command_bytes : entry->command_len, shown;
+    AUTO_FREE char *clean = NULL;
+    const char *text = entry->command;
 
-    if (!entry->command)
+    if (!text)
         return;
-    buf_init(&clean, AUDIT_COMMAND_MAX * 2);
-    redactor_run(a->redactor, entry->command, len, &clean);
+    shown = audit_fitting(text, entry->command_len, AUDIT_COMMAND_MAX);
+    if (a->redactor) {
+        if (redactor_command(a->redactor, text, entry->command_len, &clean, NULL) < 0)
+            return;
+        text = clean;
+    }
     buf_add_str(line, ",\"command\":");
-    buf_add_json_str(line, clean.data ? clean.data : "", clean.len);
-    if (len < entry->command_len)
-        buf_addf(line, ",\"command_bytes\":%zu", entry->command_len);
-    buf_done(&clean);
+    buf_add_json_str(line, text, clean ? strlen(clean) : shown);
+    add_number(line, "command_bytes", shown < bytes ? bytes : 0);
 }
 
-static void add_body(struct audit *a, struct buf *line, const struct audit_entry *entry)
+/* count: of the lines that a "more" line stands for, otherwise 0. */
+static void add_body(struct audit *a, struct buf *line, const struct audit_entry *entry,
+                     uint64_t count)
 {
     char time[32];
 
@@ -210,10 +248,11 @@ static void add_body(struct audit *a, struct buf *line, const struct audit_entry
     add_field(line, "rule", entry->rule);
     add_field(line, "form", entry->form);
     add_command(a, line, entry);
+    add_number(line, "count", count);
     if (a->continues[0])
         add_field(line, "continues", a->continues);
-    if (a->torn_bytes)
-        buf_addf(line, ",\"torn_bytes\":%llu", (unsigned long long)a->torn_bytes);
+    add_number(line, "torn_bytes", a->torn_bytes);
+    add_number(line, "removed_files", a->removed_files);
     buf_addf(line, AUDIT_PREV_KEY "%s\"", a->last.hash);
 }
 
@@ -246,18 +285,20 @@ static void remember_line(struct audit *a, const struct buf *line, const char *h
     a->size += line->len;
     a->last.seq++;
     memcpy(a->last.hash, hash, sizeof(a->last.hash));
-    a->torn_bytes = 0;
+    a->torn_bytes = a->removed_files = 0;
     a->continues[0] = '\0';
+    a->counts.lines++;
 }
 
-static int append_locked(struct audit *a, const struct audit_entry *entry, struct cove_err *e)
+static int append_line(struct audit *a, const struct audit_entry *entry, uint64_t count,
+                       struct cove_err *e)
 {
     char hash[AUDIT_HASH_LEN + 1];
     struct buf line;
     int r;
 
     buf_init(&line, AUDIT_LINE_MAX);
-    add_body(a, &line, entry);
+    add_body(a, &line, entry, count);
     if (line.overflow || audit_hash(line.data, line.len, hash) < 0 ||
         buf_addf(&line, AUDIT_HASH_KEY "%s\"}\n", hash) < 0)
         r = cove_fail(e, COVE_TOO_LARGE, "audit log %s: an entry does not fit a line", a->path);
@@ -271,13 +312,41 @@ static int append_locked(struct audit *a, const struct audit_entry *entry, struc
 
 /* --- rotation -------------------------------------------------------------------------------- */
 
-static void remove_old(struct audit *a, const unsigned *numbers, size_t count)
+static uint64_t size_of(const struct audit *a, unsigned number)
 {
     char name[4096];
+    struct stat st;
 
-    for (size_t i = 0; a->options.keep && count - i > a->options.keep; i++) {
-        if (audit_rotated_name(a->path, numbers[i], name, sizeof(name)) == 0)
-            unlink(name);
+    return audit_rotated_name(a->path, number, name, sizeof(name)) == 0 && stat(name, &st) == 0
+               ? (uint64_t)st.st_size
+               : 0;
+}
+
+static void remove_file(struct audit *a, unsigned number)
+{
+    uint64_t size = size_of(a, number);
+    char name[4096];
+
+    if (audit_rotated_name(a->path, number, name, sizeof(name)) < 0 || unlink(name) < 0)
+        return;
+    a->removed_files++;
+    a->counts.removed_files++;
+    a->counts.removed_bytes += size;
+}
+
+/* The oldest files go until the others, with a new file that may grow to its full size, are within
+ * the limits. The newest one stays: without it the chain could not be shown to go on. */
+static void remove_old(struct audit *a, const unsigned *numbers, size_t count)
+{
+    uint64_t total = a->options.max_bytes;
+
+    for (size_t i = count; i-- > 0;) {
+        bool newest = i + 1 == count;
+        bool too_many = a->options.keep && count - i > a->options.keep;
+
+        total += size_of(a, numbers[i]);
+        if (!newest && (too_many || (a->options.total_bytes && total > a->options.total_bytes)))
+            remove_file(a, numbers[i]);
     }
 }
 
@@ -304,24 +373,120 @@ static int rotate(struct audit *a, struct cove_err *e)
     return lock_file(a, e) < 0 ? -1 : catch_up(a, e);
 }
 
+/* --- one line, if its source may write it ----------------------------------------------------- */
+
+static int rotate_if_full(struct audit *a, struct cove_err *e)
+{
+    return a->options.max_bytes && a->size >= a->options.max_bytes ? rotate(a, e) : 0;
+}
+
+/* One line, under the file's lock. */
+static int append_one(struct audit *a, const struct audit_entry *entry, uint64_t count,
+                      struct cove_err *e)
+{
+    int r = lock_file(a, e);
+
+    if (r == 0)
+        r = catch_up(a, e);
+    if (r == 0)
+        r = rotate_if_full(a, e);
+    if (r == 0)
+        r = append_line(a, entry, count, e);
+    if (a->fd >= 0)
+        flock(a->fd, LOCK_UN);
+    return r;
+}
+
+/* Tells how many lines of a source were left out. */
+static int append_more(struct audit *a, struct audit_source *s, struct cove_err *e)
+{
+    struct audit_entry entry = { .event = "more",
+                                 .tenant = s->tenant,
+                                 .project = s->project,
+                                 .sandbox = s->sandbox[0] ? s->sandbox : NULL,
+                                 .time_ms = s->more_time_ms };
+
+    if (s->more == 0)
+        return 0;
+    if (append_one(a, &entry, s->more, e) < 0)
+        return -1;
+    s->more = 0;
+    return 0;
+}
+
+static uint64_t now_ms(const struct audit *a)
+{
+    return a->options.clock_ms ? a->options.clock_ms() : clock_boot_ms();
+}
+
+/* False: this source writes too much, and the line was counted. */
+static bool admit(struct audit *a, const struct audit_entry *entry)
+{
+    struct audit_source *s = audit_source_find(a->sources, entry);
+
+    if (!audit_source_is(s, entry)) {
+        append_more(a, s, NULL); /* the row's owner until now */
+        audit_source_begin(s, entry, &a->options, now_ms(a));
+    }
+    if (audit_source_take(s, &a->options, now_ms(a))) {
+        append_more(a, s, NULL); /* on a full disk the line itself fails too, and says so */
+        return true;
+    }
+    if (s->more++ == 0)
+        s->more_time_ms = clock_unix_ms();
+    a->counts.suppressed++;
+    return false;
+}
+
 /* --- the public side ------------------------------------------------------------------------- */
 
 int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_err *e)
 {
+    int r = 0;
+
+    pthread_mutex_lock(&a->lock);
+    if (!a->sources || admit(a, entry))
+        r = append_one(a, entry, 0, e);
+    pthread_mutex_unlock(&a->lock);
+    return r;
+}
+
+static int flush(struct audit *a, bool all, struct cove_err *e)
+{
+    for (size_t i = 0; a->sources && i < AUDIT_SOURCES; i++) {
+        struct audit_source *s = &a->sources[i];
+
+        if (s->more && (all || audit_source_take(s, &a->options, now_ms(a))) &&
+            append_more(a, s, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int audit_flush(struct audit *a, struct cove_err *e)
+{
     int r;
 
     pthread_mutex_lock(&a->lock);
-    r = lock_file(a, e);
-    if (r == 0)
-        r = catch_up(a, e);
-    if (r == 0 && a->options.max_bytes && a->size >= a->options.max_bytes)
-        r = rotate(a, e);
-    if (r == 0)
-        r = append_locked(a, entry, e);
-    if (a->fd >= 0)
-        flock(a->fd, LOCK_UN);
+    r = flush(a, false, e);
     pthread_mutex_unlock(&a->lock);
     return r;
+}
+
+void audit_get_counts(struct audit *a, struct audit_counts *ret)
+{
+    pthread_mutex_lock(&a->lock);
+    *ret = a->counts;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static int open_parts(struct audit *a, struct cove_err *e)
+{
+    if (a->options.per_minute)
+        a->sources = calloc(AUDIT_SOURCES, sizeof(*a->sources));
+    if (!a->path || (a->options.per_minute && !a->sources))
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    return a->options.already_redacted ? 0 : redactor_new(&a->redactor, e);
 }
 
 int audit_open(const char *path, const struct audit_options *options, struct audit **ret,
@@ -337,7 +502,7 @@ int audit_open(const char *path, const struct audit_options *options, struct aud
     a->path = strdup(path);
     if (options)
         a->options = *options;
-    r = a->path ? redactor_new(&a->redactor, e) : cove_fail(e, COVE_INTERNAL, "out of memory");
+    r = open_parts(a, e);
     if (r == 0)
         r = lock_file(a, e);
     if (r == 0) {
@@ -355,7 +520,10 @@ void audit_close(struct audit *a)
 {
     if (!a)
         return;
+    if (a->fd >= 0)
+        flush(a, true, NULL);
     cove_close(a->fd);
+    free(a->sources);
     redactor_free(a->redactor);
     pthread_mutex_destroy(&a->lock);
     free(a->path);

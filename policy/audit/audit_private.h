@@ -16,14 +16,14 @@
  * all has 64 zeros as prev; the first line of a file after rotation has the hash of the last one
  * before.
  */
-#define AUDIT_HASH_LEN    64
-#define AUDIT_HASH_KEY    ",\"hash\":\""
-#define AUDIT_PREV_KEY    ",\"prev\":\""
-#define AUDIT_TAIL_LEN    (sizeof(AUDIT_HASH_KEY) - 1 + AUDIT_HASH_LEN + 2) /* with "} */
-#define AUDIT_PREV_LEN    (sizeof(AUDIT_PREV_KEY) - 1 + AUDIT_HASH_LEN + 1) /* with " */
-#define AUDIT_LINE_MAX    (256 * 1024)
-#define AUDIT_COMMAND_MAX (16 * 1024) /* longer commands are cut in the log */
-#define AUDIT_ZERO        "0000000000000000000000000000000000000000000000000000000000000000"
+#define AUDIT_HASH_LEN  64
+#define AUDIT_HASH_KEY  ",\"hash\":\""
+#define AUDIT_PREV_KEY  ",\"prev\":\""
+#define AUDIT_TAIL_LEN  (sizeof(AUDIT_HASH_KEY) - 1 + AUDIT_HASH_LEN + 2) /* with "} */
+#define AUDIT_PREV_LEN  (sizeof(AUDIT_PREV_KEY) - 1 + AUDIT_HASH_LEN + 1) /* with " */
+#define AUDIT_LINE_MAX  (256 * 1024) /* lines of older versions could be this long */
+#define AUDIT_FIELD_MAX 512          /* what a name may take up in a line */
+#define AUDIT_ZERO      "0000000000000000000000000000000000000000000000000000000000000000"
 
 struct audit_link { /* a line's place in the chain */
     uint64_t seq;
@@ -41,5 +41,30 @@ bool audit_parse_line(const char *line, size_t len, struct audit_link *ret);
 int audit_rotated_name(const char *path, unsigned number, char *out, size_t size);
 /* The numbers that are there, ascending; *ret is malloc()ed. */
 int audit_list_rotated(const char *path, unsigned **ret, size_t *ret_count, struct cove_err *e);
+
+/* The longest beginning of a text that takes at most `max` bytes in a JSON string, whole characters
+ * only. */
+size_t audit_fitting(const char *text, size_t len, size_t max);
+
+/* --- how much each source writes (audit_rate.c) ------------------------------------------------ */
+
+struct audit_source {
+    char tenant[AUDIT_FIELD_MAX], project[AUDIT_FIELD_MAX], sandbox[64];
+    uint64_t last_ms;      /* when it last asked; 0: the row is free */
+    uint64_t credit_ms;    /* time saved up: a line costs 60000 / per_minute of it */
+    uint64_t more;         /* lines that were counted only */
+    uint64_t more_time_ms; /* of the first of them, for people */
+};
+
+enum { AUDIT_SOURCES = 128 };
+
+/* The entry's own row; if there is none, the row of the source that has been quiet longest, which is
+ * still that source's: a caller that finds another name in it tells its `more` and begins anew. */
+struct audit_source *audit_source_find(struct audit_source *rows, const struct audit_entry *entry);
+bool audit_source_is(const struct audit_source *s, const struct audit_entry *entry);
+void audit_source_begin(struct audit_source *s, const struct audit_entry *entry,
+                        const struct audit_options *o, uint64_t now_ms);
+/* True when this source may write a line now. */
+bool audit_source_take(struct audit_source *s, const struct audit_options *o, uint64_t now_ms);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "cove/audit.h"
 #include "cove/mem.h"
+#include "policy/audit/audit_private.h"
 
 #define REDACTED "$1[redacted]"
 
@@ -132,4 +133,20 @@ int redactor_run(const struct redactor *r, const char *text, size_t len, struct 
         return buf_add_str(out, "[redacted]");
     }
     return 0;
+}
+
+int redactor_command(const struct redactor *r, const char *text, size_t len, char **ret,
+                     struct cove_err *e)
+{
+    size_t start = len < AUDIT_COMMAND_MAX ? len : AUDIT_COMMAND_MAX;
+    struct buf clean;
+    int rc;
+
+    buf_init(&clean, 2 * AUDIT_COMMAND_MAX);
+    rc = redactor_run(r, text, start, &clean);
+    if (rc == 0)
+        *ret = strndup(clean.data ? clean.data : "",
+                       audit_fitting(clean.data, clean.len, AUDIT_COMMAND_MAX));
+    buf_done(&clean);
+    return rc < 0 || !*ret ? cove_fail(e, COVE_INTERNAL, "out of memory") : 0;
 }

@@ -455,22 +455,215 @@ static void secrets_are_not_logged(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void long_commands_are_cut(void **state)
+/* --- what a line and a log may cost ----------------------------------------------------------- */
+
+static uint64_t bytes_of(const char *path)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    return (uint64_t)st.st_size;
+}
+
+static void a_line_costs_no_more_than_4_kib_of_command(void **state)
+{
+    static const struct {
+        char fill;
+        const char *because;
+    } rows[] = { { 'x', "plain" },
+                 { '\001', "each becomes six characters" },
+                 { '"', "each becomes two" },
+                 { '\xff', "no UTF-8: each becomes three bytes" } };
+    struct folder *f = *state;
+    char *command = malloc(1 << 20);
+    uint64_t before = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct audit *a = open_log(f->log, 0, 0);
+
+        memset(command, rows[i].fill, 1 << 20);
+        command[(1 << 20) - 1] = '\0';
+        append(a, command);
+        audit_close(a);
+        if (bytes_of(f->log) - before > 4096 + 512)
+            fail_msg("%s: a line of %lu bytes", rows[i].because,
+                     (unsigned long)(bytes_of(f->log) - before));
+        assert_true(bytes_of(f->log) - before > 4000);
+        before = bytes_of(f->log);
+    }
+    free(command);
+    assert_whole(f->log, ARRAY_SIZE(rows));
+}
+
+static void a_cut_falls_between_characters_and_is_told(void **state)
 {
     struct folder *f = *state;
     struct audit *a = open_log(f->log, 0, 0);
-    char *command = malloc(1 << 20);
-    struct stat st;
+    AUTO_FREE char *text = NULL;
+    char command[6001] = "";
+    size_t len;
 
-    memset(command, '\001', 1 << 20);
-    command[(1 << 20) - 1] = '\0';
+    for (int i = 0; i < 3000; i++) /* two bytes each, and an odd byte before them */
+        strcpy(command + (i ? 2 * i - 1 : 0), i ? "\xc3\xa4" : "x");
     append(a, command);
-    append(a, "short");
-    free(command);
     audit_close(a);
-    assert_whole(f->log, 2);
-    assert_int_equal(stat(f->log, &st), 0);
-    assert_true(st.st_size < 128 * 1024);
+    text = read_whole(f->log, &len);
+    assert_null(strstr(text, "\xef\xbf\xbd"));
+    assert_non_null(strstr(text, "\"command_bytes\":5999"));
+}
+
+static void a_caller_may_redact_and_cut_itself(void **state)
+{
+    struct folder *f = *state;
+    struct audit_options options = { .already_redacted = true };
+    struct audit_entry entry = { .event = "ran", .command_bytes = 70000 };
+    struct redactor *r = NULL;
+    struct audit *a = NULL;
+    struct cove_err e = { 0 };
+    AUTO_FREE char *clean = NULL, *text = NULL;
+    size_t len;
+
+    assert_int_equal(redactor_new(&r, &e), 0);
+    assert_int_equal(redactor_command(r, "PGPASSWORD=abc psql", 19, &clean, &e), 0);
+    assert_string_equal(clean, "PGPASSWORD=[redacted] psql");
+    redactor_free(r);
+    assert_int_equal(audit_open(f->log, &options, &a, &e), 0);
+    entry.command = clean;
+    entry.command_len = strlen(clean);
+    assert_int_equal(audit_append(a, &entry, &e), 0);
+    entry.command = "PGPASSWORD=abc"; /* written as it comes: no pattern runs here */
+    entry.command_len = strlen(entry.command);
+    assert_int_equal(audit_append(a, &entry, &e), 0);
+    audit_close(a);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "[redacted] psql\",\"command_bytes\":70000"));
+    assert_non_null(strstr(text, "PGPASSWORD=abc"));
+}
+
+static uint64_t test_time_ms = 1000;
+
+static uint64_t test_clock(void)
+{
+    return test_time_ms;
+}
+
+static struct audit *open_limited(const char *path)
+{
+    struct audit_options options = { .burst = 10, .per_minute = 60, .clock_ms = test_clock };
+    struct cove_err e = { 0 };
+    struct audit *a = NULL;
+
+    if (audit_open(path, &options, &a, &e) < 0)
+        fail_msg("%s", e.msg);
+    return a;
+}
+
+static void append_of(struct audit *a, const char *tenant, const char *sandbox, int times)
+{
+    struct audit_entry entry = { .event = "refused", .tenant = tenant, .sandbox = sandbox };
+    struct cove_err e = { 0 };
+
+    for (int i = 0; i < times; i++) {
+        if (audit_append(a, &entry, &e) < 0)
+            fail_msg("%s", e.msg);
+    }
+}
+
+static void a_source_that_writes_too_much_is_counted(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_limited(f->log);
+    struct audit_counts counts;
+    AUTO_FREE char *text = NULL;
+    size_t len;
+
+    append_of(a, "loud", "box1", 1000);
+    append_of(a, "quiet", "box2", 1); /* others are not slowed down */
+    assert_whole(f->log, 11);
+    assert_int_equal(audit_flush(a, NULL), 0);
+    assert_whole(f->log, 11); /* the source has not been quiet yet */
+    test_time_ms += 1000;
+    assert_int_equal(audit_flush(a, NULL), 0);
+    assert_whole(f->log, 12);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "\"event\":\"more\",\"tenant\":\"loud\",\"project\":\"\","
+                                 "\"sandbox\":\"box1\",\"count\":990"));
+    audit_get_counts(a, &counts);
+    assert_int_equal(counts.lines, 12);
+    assert_int_equal(counts.suppressed, 990);
+    test_time_ms += 60000;
+    append_of(a, "loud", "box1", 1);
+    assert_whole(f->log, 13);
+    audit_close(a);
+}
+
+static void what_was_counted_is_told_before_the_next_line_and_at_the_end(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_limited(f->log);
+    AUTO_FREE char *text = NULL;
+    size_t len;
+
+    append_of(a, "loud", "box1", 15);
+    test_time_ms += 2000;
+    append_of(a, "loud", "box1", 7);
+    audit_close(a);
+    assert_whole(f->log, 10 + 1 + 2 + 1);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(line_at(text, 11), "\"count\":5,"));
+    assert_non_null(strstr(line_at(text, 14), "\"count\":5,"));
+}
+
+/* More sources than there are rows: none of their counts is lost. */
+static void many_sources_are_all_told(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_limited(f->log);
+    struct audit_counts counts;
+
+    for (int i = 0; i < 3 * AUDIT_SOURCES; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "box%d", i);
+        test_time_ms++;
+        append_of(a, "acme", name, 12);
+    }
+    audit_get_counts(a, &counts);
+    assert_int_equal(counts.suppressed, 3 * AUDIT_SOURCES * 2);
+    audit_close(a);
+    assert_whole(f->log, 3 * AUDIT_SOURCES * 11);
+}
+
+static void all_files_together_stay_below_their_limit(void **state)
+{
+    struct folder *f = *state;
+    struct audit_options options = { .max_bytes = 2000, .total_bytes = 9000 };
+    struct audit_counts counts;
+    struct audit_report r;
+    struct audit *a = NULL;
+    struct cove_err e = { 0 };
+    AUTO_FREE char *text = NULL;
+    uint64_t total = 0;
+    size_t len;
+
+    assert_int_equal(audit_open(f->log, &options, &a, &e), 0);
+    for (int i = 0; i < 200; i++)
+        append(a, "rm -rf /");
+    audit_get_counts(a, &counts);
+    audit_close(a);
+    r = verify(f->log);
+    assert_string_equal(r.broken_file, "");
+    assert_true(r.files >= 3 && counts.removed_files > 5 && counts.removed_bytes > 10000);
+    for (unsigned i = 1; i < 1000; i++) {
+        struct stat st;
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s.%06u", f->log, i);
+        total += stat(name, &st) == 0 ? (uint64_t)st.st_size : 0;
+    }
+    assert_true(total + bytes_of(f->log) <= 9000 + 500);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "\"removed_files\":1"));
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -487,7 +680,13 @@ int main(void)
         TEST(old_files_go_and_the_rest_still_verifies),
         TEST(processes_and_threads_share_a_file),
         cmocka_unit_test(secrets_are_not_logged),
-        TEST(long_commands_are_cut),
+        TEST(a_line_costs_no_more_than_4_kib_of_command),
+        TEST(a_cut_falls_between_characters_and_is_told),
+        TEST(a_caller_may_redact_and_cut_itself),
+        TEST(a_source_that_writes_too_much_is_counted),
+        TEST(what_was_counted_is_told_before_the_next_line_and_at_the_end),
+        TEST(many_sources_are_all_told),
+        TEST(all_files_together_stay_below_their_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
