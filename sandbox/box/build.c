@@ -37,7 +37,7 @@
 struct parts { /* what the child finds open, beside what the keeper has anyway */
     struct cgroup_box cgroup;
     struct cgroup_doors doors;
-    int files; /* the sandbox's own: a directory, or the mount of a disk */
+    struct disk_files files;
     int listen;
     int ready_read, ready_write;
     int go_keeper, go_child; /* socket pair: "your ids are mapped, here are your mounts" */
@@ -45,14 +45,14 @@ struct parts { /* what the child finds open, beside what the keeper has anyway *
 
 #define NO_PARTS                                                                                   \
     {                                                                                              \
-        { -1, -1, -1 }, { { -1, -1, -1 } }, -1, -1, -1, -1, -1, -1                                 \
+        { -1, -1, -1 }, { { -1, -1, -1 } }, { .dir = -1 }, -1, -1, -1, -1, -1                      \
     }
 
 static void parts_close(struct parts *p)
 {
     cgroup_box_close(&p->cgroup);
     cgroup_close_v1(&p->doors);
-    p->files = cove_close(p->files);
+    p->files.dir = cove_close(p->files.dir);
     p->listen = cove_close(p->listen);
     p->ready_read = cove_close(p->ready_read);
     p->ready_write = cove_close(p->ready_write);
@@ -248,7 +248,7 @@ static int fail_dir(struct cove_err *e)
 }
 
 /* The sandbox's directory. With a disk limit: the disk in that directory. */
-static int make_files(const struct build_args *args, int *ret_fd, struct cove_err *e)
+static int make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e)
 {
     AUTO_CLOSE int dir = -1;
 
@@ -257,7 +257,7 @@ static int make_files(const struct build_args *args, int *ret_fd, struct cove_er
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return fail_dir(e);
-    return disk_make(args->disk, &args->disk_size, dir, ret_fd, e);
+    return disk_make(args->disk, &args->disk_size, args->id, dir, ret, e);
 }
 
 /* Workers connect to it by path; inside the sandbox the path does not exist. */
@@ -392,8 +392,8 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     reset_oom_score(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 && attach_network(args, pid, e) == 0 &&
         open_userns(pid, &userns, e) == 0 &&
-        mounts_prepare(args->template, p->files, args->disk_size.bytes > 0, userns, &args->ids,
-                       &mounts, e) == 0)
+        mounts_prepare(args->template, p->files.dir, p->files.is_mount, userns, &args->ids, &mounts,
+                       e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);
     mounts_close(&mounts);
     return rc;

@@ -12,33 +12,48 @@ struct disk_size {
     uint64_t bytes, inodes; /* bytes 0: no limit */
 };
 
-enum { DISK_READY_MAX = 4 };
-enum disk_kind { DISK_TMPFS, DISK_IMAGE };
-
-struct disk_ready { /* one that was made ahead */
-    uint32_t number;
-    int mount;
+struct disk_files {      /* a sandbox's own files */
+    int dir;             /* with the directories named in mounts.h */
+    bool is_mount;       /* dir is the root of a detached mount; else a directory of a larger one */
+    uint64_t told_bytes; /* the limit, where statfs() inside does not show it; else 0 */
 };
 
+enum { DISK_READY_MAX = 4 };
+
+struct disk_ready { /* an image that was made ahead */
+    uint32_t number;
+    int loop, mount;
+};
+
+struct disk_backend;
+
 struct disk {
-    int dir; /* state_dir/disk: patterns to copy, and what was made ahead */
-    enum disk_kind kind;
-    struct disk_size usual; /* of those made ahead */
+    int dir;                            /* state_dir/disk: what the backends keep */
+    int boxes_dir;                      /* state_dir/boxes: a directory for each sandbox */
+    const struct disk_backend *backend; /* of sandboxes that are made from now on */
+    struct disk_size usual;             /* of images made ahead */
     struct disk_ready ready[DISK_READY_MAX];
     uint32_t ready_count, last_number;
 };
 
-int disk_init(struct disk *d, int state_dir, struct cove_err *e);
+int disk_init(struct disk *d, int state_dir, int boxes_dir, struct cove_err *e);
 void disk_done(struct disk *d);
-/* How disks are made from now on. -1: images were asked for and cannot be had here (e says why), it
- * is tmpfs then. */
-int disk_configure(struct disk *d, bool image, const struct disk_size *usual, struct cove_err *e);
-/* The sandbox's own directory with its layers in it: a detached mount, or without a limit (bytes 0)
- * box_dir itself. */
-int disk_make(struct disk *d, const struct disk_size *size, int box_dir, int *ret,
-              struct cove_err *e);
+/* How disks are made from now on: "auto", or a backend's name. -1: what was asked for cannot be had
+ * here (e says why), and disks are made in the last way there is, tmpfs. */
+int disk_configure(struct disk *d, const char *wanted, const struct disk_size *usual,
+                   struct cove_err *e);
+const char *disk_backend_name(const struct disk *d);
+bool disk_is_backend(const char *name); /* "auto" included */
+
+int disk_make(struct disk *d, const struct disk_size *size, const char *id, int box_dir,
+              struct disk_files *ret, struct cove_err *e);
 bool disk_wants_more(const struct disk *d);
-int disk_make_ahead(struct disk *d, struct cove_err *e); /* one */
-uint64_t disk_used(int boxes_dir, const char *id, pid_t init);
+int disk_make_ahead(struct disk *d, struct cove_err *e); /* one image */
+uint64_t disk_used(const struct disk *d, const char *id, pid_t init);
+
+/* Remove all that a sandbox had on disk, in a child process, so that a million files do not hold
+ * the keeper up. Returns its pid. */
+pid_t disk_sweep_async(const struct disk *d, const char *id, struct cove_err *e);
+void disk_sweep(const struct disk *d, const char *id); /* the same here and now */
 
 #endif

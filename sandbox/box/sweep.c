@@ -8,14 +8,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
-#include "sandbox/box/tools.h"
 
 enum { DEPTH_MAX = 32 };
 
@@ -90,17 +88,4 @@ int sweep_tree(int parent_fd, const char *name, struct cove_err *e)
     if (unlinkat(parent_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         return cove_fail_errno(e, COVE_INTERNAL, "sweeping %s", name);
     return 0;
-}
-
-pid_t sweep_tree_async(int parent_fd, const char *name, struct cove_err *e)
-{
-    pid_t pid = fork();
-
-    if (pid < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "fork");
-    if (pid > 0)
-        return pid;
-    title_set("cove: sweeper");
-    setpriority(PRIO_PROCESS, 0, 10); /* nobody waits for it */
-    _exit(sweep_tree(parent_fd, name, NULL) < 0);
 }

@@ -108,7 +108,7 @@ static void sweep_strays(struct keeper *k)
 
     while (dir && (d = readdir(dir)))
         if (text_is_id(d->d_name) && !is_known(k, d->d_name))
-            sweep_tree(k->boxes_dir, d->d_name, NULL);
+            disk_sweep(&k->disk, d->d_name);
     if (dir)
         closedir(dir);
 }

@@ -81,7 +81,7 @@ void death_remove_remains(struct keeper *k, uint32_t i)
     cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
     if (cgroup_remove_box(&k->cgroups, b->info.id) < 0)
         return;
-    b->sweeper = sweep_tree_async(k->boxes_dir, b->info.id, &err);
+    b->sweeper = disk_sweep_async(&k->disk, b->info.id, &err);
     if (b->sweeper < 0) {
         log_error("sandbox not swept", &err, LOG_S("sandbox", b->info.id));
         b->sweeper = 0;

@@ -52,7 +52,7 @@ static uint64_t disk_of(const struct keeper *k, const char *tenant)
         const struct box_info *b = &k->boxes[i].info;
 
         if (b->state != BOX_EMPTY && strcmp(b->tenant, tenant) == 0)
-            sum += disk_used(k->boxes_dir, b->id, (pid_t)b->init_pid);
+            sum += disk_used(&k->disk, b->id, (pid_t)b->init_pid);
     }
     return sum;
 }

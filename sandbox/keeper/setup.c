@@ -72,8 +72,10 @@ void keeper_setup_disk(struct keeper *k)
 
     limits_resolve(&k->config, &k->templates, k->config.template, NULL, "", &limits);
     size = (struct disk_size){ limits.disk_max_bytes, limits.inodes_max };
-    if (disk_configure(&k->disk, strcmp(k->config.disk, "image") == 0, &size, &err) < 0)
-        log_error("no disk images here: sandboxes' files are kept in their memory", &err);
+    if (disk_configure(&k->disk, k->config.disk, &size, &err) < 0)
+        log_error("sandboxes' files are kept in their memory, the disk asked for cannot be had",
+                  &err, LOG_S("disk", k->config.disk));
+    log_event(LOG_LEVEL_INFO, "disks", LOG_S("backend", disk_backend_name(&k->disk)));
 }
 
 /* ------------------------------------------------------------------ the parts */
@@ -243,10 +245,10 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
         open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
         open_exe(k, "cove-resolver", &k->resolver_exe, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
-        template_make_base(k->state_dir, e) < 0 || disk_init(&k->disk, k->state_dir, e) < 0 ||
-        setup_state(k, e) < 0 || publish_all(k, e) < 0 || publish_secret(k, e) < 0 ||
-        setup_audit(k, e) < 0 || setup_socket(k, e) < 0 || workers_listen(k, e) < 0 ||
-        gate_listen(k, e) < 0)
+        template_make_base(k->state_dir, e) < 0 ||
+        disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||
+        publish_all(k, e) < 0 || publish_secret(k, e) < 0 || setup_audit(k, e) < 0 ||
+        setup_socket(k, e) < 0 || workers_listen(k, e) < 0 || gate_listen(k, e) < 0)
         return -1;
     keeper_setup_disk(k);
     network_adopt(k);

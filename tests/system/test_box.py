@@ -100,3 +100,18 @@ def test_disks_that_a_killed_keeper_had_made_ahead_are_swept(make_server):
     os.kill(server.keeper_pid, signal.SIGKILL)
     server.up()
     wait_for(lambda: len(ahead()) == 4 and "ready-77777.img" not in ahead(), 15, "the sweeping of old disks")
+
+
+def test_no_loop_device_outlives_its_sandbox(make_server):
+    server = make_server(disk="image", disk_max="64M", pool=2)
+    for n in range(3):
+        server.run(f"p{n}", "echo x > /workspace/x")
+    devices = [os.path.basename(d) for d in loops_of(server)[0]]
+    assert len(devices) >= 5, devices
+    node = lambda d: os.path.exists(f"/dev/{d}") and os.stat(f"/dev/{d}").st_ino
+    own = {d: node(d) for d in devices if int(d[4:]) >= 8}  # the kernel made those below when it started
+    server.down()
+    left = lambda: [d for d, inode in own.items() if node(d) == inode and not read(f"/sys/block/{d}/loop/backing_file")]
+    wait_for(lambda: not left(), 10, "the devices' end")
+    assert loops_of(server)[0] == []
+    server.up()

@@ -1,0 +1,29 @@
+/* What disk.c and the backends share. A new way to keep sandboxes' files is a file disk_NAME.c with
+ * one struct disk_backend, and a row in disk.c. */
+#ifndef COVE_BOX_DISK_PRIVATE_H
+#define COVE_BOX_DISK_PRIVATE_H
+
+#include "sandbox/box/disk.h"
+
+struct disk_backend {
+    const char *name;
+    /* Can disks be had this way here? It is tried out. Called again after each change of the
+     * configuration. */
+    int (*open)(struct disk *d, struct cove_err *e);
+    int (*make)(struct disk *d, const struct disk_size *size, const char *id, int box_dir,
+                struct disk_files *ret, struct cove_err *e);
+    /* Give back what a sandbox has beside its directory. May be called for any sandbox, also for
+     * those of another backend and those of a keeper before. May be NULL. */
+    void (*release)(const struct disk *d, const char *id, int box_dir);
+    /* Bytes that a sandbox takes of the host; false if it is not of this backend. May be NULL. */
+    bool (*used)(const struct disk *d, const char *id, int box_dir, uint64_t *ret);
+    void (*done)(struct disk *d); /* may be NULL */
+};
+
+extern const struct disk_backend disk_image;
+
+int disk_make_dirs(int files, struct cove_err *e); /* the directories named in mounts.h */
+int disk_fail(struct cove_err *e);                 /* errno as an error: no room is COVE_LIMIT */
+int disk_run(const char *const argv[], struct cove_err *e); /* a program of the host's, quietly */
+
+#endif
