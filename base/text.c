@@ -241,6 +241,13 @@ void text_hex(const void *bytes, size_t len, char *out)
     out[2 * len] = '\0';
 }
 
+uint64_t text_hash(uint64_t hash, const char *s)
+{
+    for (; *s; s++)
+        hash = (hash ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
 void text_random(void *out, size_t len)
 {
     char *p = out;

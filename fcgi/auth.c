@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cove/file.h"
 #include "cove/state.h"
 #include "cove/text.h"
 #include "fcgi/basic.h"
@@ -19,7 +20,7 @@ static int load(const char *path, void **ret, struct cove_err *e)
     struct keys *k;
     size_t len;
 
-    if (live_read_file(path, KEYS_FILE_MAX, &text, &len, e) < 0)
+    if (file_read(path, KEYS_FILE_MAX, &text, &len, e) < 0)
         return -1;
     k = calloc(1, sizeof(*k));
     if (!k)

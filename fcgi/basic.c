@@ -15,10 +15,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "cove/base64.h"
 #include "cove/config.h"
+#include "cove/file.h"
 #include "cove/keys.h"
 #include "cove/mem.h"
 #include "cove/text.h"
@@ -118,13 +118,10 @@ static void remember(const unsigned char mac[MAC_BYTES], uint64_t for_ms)
 
 static int connect_auth(const char *run_dir)
 {
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    char path[160];
 
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/auth.sock", run_dir);
-    if (sock < 0 || connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
-        return -1;
-    return take_fd(&sock);
+    snprintf(path, sizeof(path), "%s/auth.sock", run_dir);
+    return unix_connect(path, SOCK_SEQPACKET);
 }
 
 static bool ask(const char *run_dir, const struct basic *b, const char *remote,

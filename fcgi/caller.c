@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cove/file.h"
 #include "cove/meters.h"
 #include "cove/text.h"
 #include "fcgi/core.h"
@@ -19,7 +20,7 @@ static int load(const char *path, parse_fn parse, void **ret, struct cove_err *e
     struct tenants *t;
     size_t len;
 
-    if (live_read_file(path, KEYS_FILE_MAX, &text, &len, e) < 0)
+    if (file_read(path, KEYS_FILE_MAX, &text, &len, e) < 0)
         return -1;
     t = calloc(1, sizeof(*t));
     if (!t)

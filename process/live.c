@@ -1,11 +1,8 @@
 /* Live things: load, swap, count the readers. */
 #include "process/live.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cove/log.h"
 #include "cove/mem.h"
@@ -98,33 +95,4 @@ struct live_ref *live_get(struct live *l)
         atomic_fetch_add(&ref->users, 1);
     pthread_mutex_unlock(&l->lock);
     return ref;
-}
-
-int live_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e)
-{
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    AUTO_FREE char *data = NULL;
-    struct stat st;
-    size_t len = 0;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-    if ((uint64_t)st.st_size > max)
-        return cove_fail(e, COVE_INTERNAL, "%s: larger than %zu bytes", path, max);
-    data = malloc((size_t)st.st_size + 1);
-    if (!data)
-        return cove_fail(e, COVE_INTERNAL, "%s: out of memory", path);
-    while (len < (size_t)st.st_size) {
-        ssize_t n = read(fd, data + len, (size_t)st.st_size - len);
-
-        if (n < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-        if (n == 0)
-            break;
-        len += (size_t)n;
-    }
-    data[len] = '\0';
-    *ret = take_ptr(data);
-    *ret_len = len;
-    return 0;
 }

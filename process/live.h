@@ -3,8 +3,8 @@
  * the keys). A reader takes the current one and gives it back; a change makes a new one beside it,
  * and the old one goes with its last reader. Nobody waits for a load and nobody sees half of one.
  */
-#ifndef COVE_FCGI_LIVE_H
-#define COVE_FCGI_LIVE_H
+#ifndef COVE_PROCESS_LIVE_H
+#define COVE_PROCESS_LIVE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -48,8 +48,5 @@ void live_done(struct live *l);
 /* NULL while there has never been a good one. */
 struct live_ref *live_get(struct live *l);
 void live_put(struct live_ref *ref);
-
-/* The whole of a file, for loaders. *ret is malloc()ed, with a NUL behind its len bytes. */
-int live_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e);
 
 #endif

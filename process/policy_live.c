@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/state.h"
 #include "cove/text.h"
@@ -43,7 +44,7 @@ static int set_load(const char *path, void **ret, struct cove_err *e)
     struct policy *policy;
     size_t len;
 
-    if (live_read_file(path, POLICY_BUNDLE_MAX, &bundle, &len, e) < 0)
+    if (file_read(path, POLICY_BUNDLE_MAX, &bundle, &len, e) < 0)
         return -1;
     if (policy_compile(bundle, len, &policy, e) < 0)
         return -1;

@@ -4,7 +4,9 @@ if HAVE_CMOCKA
 UNIT_TESTS += tests/unit/test_base
 tests_unit_test_base_SOURCES = tests/unit/test_base.c
 tests_unit_test_base_LDADD = libbase.a $(UNIT_LIBS)
-UNIT_TESTS += tests/unit/test_loop
+UNIT_TESTS += tests/unit/test_loop tests/unit/test_file
+tests_unit_test_file_SOURCES = tests/unit/test_file.c
+tests_unit_test_file_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_loop_SOURCES = tests/unit/test_loop.c
 tests_unit_test_loop_LDADD = libbase.a $(UNIT_LIBS)
 endif

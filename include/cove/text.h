@@ -44,6 +44,11 @@ int text_parse_time(const char *s, uint64_t *ret_unix_ms);
 
 void text_hex(const void *bytes, size_t len, char *out /* 2*len+1 */);
 
+/* FNV-1a, 64 bits: for tables and names, not against an attacker. Hash several strings one after the
+ * other with a border between them: text_hash(text_hash(text_hash(TEXT_HASH_START, a), "\xff"), b). */
+#define TEXT_HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t text_hash(uint64_t hash, const char *s);
+
 /* Fresh names from the kernel's random source. Aborts if there is none: an id must not be
  * guessable. */
 void text_random(void *out, size_t len);

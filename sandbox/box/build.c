@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
-#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,11 +20,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/init_fds.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
@@ -260,21 +259,13 @@ static int make_files(const struct build_args *args, struct disk_files *ret, str
     return disk_make(args->disk, &args->disk_size, args->id, dir, ret, e);
 }
 
-/* Workers connect to it by path; inside the sandbox the path does not exist. */
+/* Workers connect to this socket by path. Inside the sandbox the path does not exist. */
 static int make_control_socket(const struct build_args *args, int *ret_fd, struct cove_err *e)
 {
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    char path[160];
 
-    if (sock < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "control socket");
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/boxes/%s", args->run_dir, args->id);
-    if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        chown(addr.sun_path, (uid_t)-1, args->worker_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
-        listen(sock, 1024) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "control socket %s", addr.sun_path);
-    *ret_fd = take_fd(&sock);
-    return 0;
+    snprintf(path, sizeof(path), "%s/boxes/%s", args->run_dir, args->id);
+    return unix_listen(path, SOCK_SEQPACKET | SOCK_NONBLOCK, 1024, args->worker_gid, ret_fd, e);
 }
 
 static int make_channels(struct parts *p, struct cove_err *e)
@@ -300,19 +291,14 @@ static int make_channels(struct parts *p, struct cove_err *e)
  */
 static long clone_owned_by(uid_t owner, struct clone_args *clone)
 {
-    int bits = prctl(PR_GET_SECUREBITS), error;
-    long pid = -1;
+    struct uid_loan loan;
+    long pid;
 
-    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+    if (uid_borrow(owner, &loan) < 0)
         return -1;
-    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
-        pid = syscall(SYS_clone3, clone, sizeof(*clone));
-    if (pid == 0)
-        return 0;
-    error = errno;
-    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
-        abort(); /* nothing that follows would be right */
-    errno = error;
+    pid = syscall(SYS_clone3, clone, sizeof(*clone));
+    if (pid != 0)
+        uid_give_back(&loan); /* the child stays who it is */
     return pid;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
+#include "cove/text.h"
 
 #define METERS_MAGIC 0x534554454d45564full
 enum { METERS_VERSION = 1, PACE_SLOTS = 4096, PACE_PROBES = 16 };
@@ -153,11 +154,10 @@ void meters_histogram(const struct meters *m, uint32_t dialect, struct meter_his
 
 /* ------------------------------------------------------------------ pace */
 
+/* With a border, so that "ab" + "c" is not "a" + "bc". */
 static uint64_t hash_more(uint64_t h, const char *s)
 {
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3ull; /* FNV-1a */
-    return (h ^ 0xff) * 0x100000001b3ull;
+    return text_hash(text_hash(h, s), "\xff");
 }
 
 /* Whoever is due in the past has nothing to remember: its slot may go to another. */
@@ -186,7 +186,7 @@ uint64_t meters_admit(struct meters *m, const char *kind, const char *who, uint6
                       uint64_t now_us)
 {
     uint64_t step_us = 1000000 / per_second, burst_us = 1000000 - step_us;
-    uint64_t hash = hash_more(hash_more(0xcbf29ce484222325ull, kind), who) | 1;
+    uint64_t hash = hash_more(hash_more(TEXT_HASH_START, kind), who) | 1;
     struct pace *p = find_pace(m, hash, now_us);
     uint64_t due = p ? get(&p->due_us) : 0, from;
 

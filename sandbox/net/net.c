@@ -15,17 +15,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
-#include <linux/securebits.h>
 #include <linux/veth.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/net/net_private.h"
@@ -257,20 +255,17 @@ int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
 
 /* ------------------------------------------------------------------ where names are asked */
 
-/* A port below 1024 is its namespace owner's to take: we are that for one call, as when it was made
- * (build.c), and need no capability of our own for it. */
+/* A port below 1024 may be taken by the owner of the network namespace. The keeper is that user for
+ * one call, as it was when the namespace was made (build.c), and needs no capability of its own. */
 static int bind_as(uid_t owner, int sock, const struct sockaddr_in *addr)
 {
-    int bits = prctl(PR_GET_SECUREBITS), rc = -1, error;
+    struct uid_loan loan;
+    int rc;
 
-    if (prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+    if (uid_borrow(owner, &loan) < 0)
         return -1;
-    if (syscall(SYS_setresuid, -1, owner, -1) == 0)
-        rc = bind(sock, (const struct sockaddr *)addr, sizeof(*addr));
-    error = errno;
-    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
-        abort(); /* nothing that follows would be right */
-    errno = error;
+    rc = bind(sock, (const struct sockaddr *)addr, sizeof(*addr));
+    uid_give_back(&loan);
     return rc;
 }
 

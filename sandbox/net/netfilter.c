@@ -217,22 +217,20 @@ static void add_stage(struct buf *out, uint32_t slot, unsigned stage, const stru
     }
 }
 
-static uint32_t hash_text(uint32_t hash, const char *text)
+static uint32_t fold(uint64_t hash)
 {
-    for (; *text; text++) /* FNV-1a */
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 static uint32_t mark_of(uint32_t stamp, const struct net_own *own)
 {
-    uint32_t mark = stamp;
+    uint64_t mark = stamp;
 
     for (unsigned i = 0; own && i < NET_STAGES; i++)
-        mark = hash_text(
-            hash_text(hash_text(mark, net_mode_name(own->stages[i].mode)), own->stages[i].allow),
+        mark = text_hash(
+            text_hash(text_hash(mark, net_mode_name(own->stages[i].mode)), own->stages[i].allow),
             own->stages[i].deny);
-    return mark | 1; /* never 0, which is no mark */
+    return fold(mark) | 1; /* never 0, which means "no mark" */
 }
 
 static void add_box_sets(struct buf *out, const struct net *n, uint32_t slot)
@@ -349,7 +347,7 @@ static int write_rules(struct net *n, struct buf *out, struct cove_err *e)
     buf_init(&fixed, RULES_MAX);
     add_rules(&fixed, n);
     add_hooks(&fixed, n->prefix);
-    n->stamp = fixed.data ? hash_text(2166136261u, fixed.data) : 0;
+    n->stamp = fixed.data ? fold(text_hash(TEXT_HASH_START, fixed.data)) : 0;
     buf_addf(out, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", n->table, n->table,
              n->table);
     buf_addf(out, "set stamp { type mark; elements = { 0x%08x }\n}\n", n->stamp);

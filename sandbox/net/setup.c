@@ -32,10 +32,8 @@ void net_configure(const struct cove_config *c, bool strict, struct net_rules *r
 
 static uint64_t hash_of(const char *text)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    uint64_t hash = text_hash(TEXT_HASH_START, text);
 
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
     return hash ^ hash >> 32;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "cove/file.h"
 #include "cove/text.h"
 #include "fcgi/auth.h"
 #include "tests/unit/fcgi_request.h"
@@ -117,7 +118,7 @@ static int load_word(const char *path, void **ret, struct cove_err *e)
     size_t len;
 
     loads++;
-    if (live_read_file(path, 100, &text, &len, e) < 0)
+    if (file_read(path, 100, &text, &len, e) < 0)
         return -1;
     *ret = text;
     return 0;

@@ -1,0 +1,33 @@
+/* Whole files and unix sockets: what several processes do with a path in the same way. */
+#ifndef COVE_FILE_H
+#define COVE_FILE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "cove/err.h"
+
+/* The whole of a file. *ret is malloc()ed, with a NUL behind its *ret_len bytes. */
+int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e);
+
+/*
+ * A listening unix socket at this path, in place of what was there. It belongs to group `gid` and has
+ * mode 0660: nobody else can connect. type: SOCK_STREAM or SOCK_SEQPACKET, with SOCK_* flags.
+ */
+int unix_listen(const char *path, int type, int backlog, gid_t gid, int *ret_sock,
+                struct cove_err *e);
+/* A connected unix socket, or -1 and errno. SOCK_NONBLOCK: EAGAIN when the listener's queue is full. */
+int unix_connect(const char *path, int type);
+
+/*
+ * Be another user for one call, with all capabilities kept: what the kernel counts per user is then
+ * charged to that user. Only for a process with one thread. The second half aborts when the way back
+ * fails, because nothing that follows would be right.
+ */
+struct uid_loan {
+    int securebits;
+};
+int uid_borrow(uid_t uid, struct uid_loan *ret); /* 0, or -1 and errno */
+void uid_give_back(const struct uid_loan *loan); /* errno survives */
+
+#endif
