@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,22 +31,9 @@
 #include "fcgi/threads.h"
 #include "process/confine.h"
 #include "process/policy_live.h"
+#include "process/process.h"
 
-enum { LISTEN_FD = 0, CONFIG_FD = 3 };
-
-static int read_config(struct cove_config *ret, struct cove_err *e)
-{
-    struct cove_config config;
-    char beyond;
-
-    if (pread(CONFIG_FD, &config, sizeof(config), 0) != sizeof(config) ||
-        pread(CONFIG_FD, &beyond, 1, sizeof(config)) != 0)
-        return cove_fail(e, COVE_INTERNAL,
-                         "fd 3 does not hold this version's configuration (started by hand?)");
-    close(CONFIG_FD);
-    *ret = config;
-    return 0;
-}
+enum { LISTEN_FD = 0 };
 
 static void setup_log(const struct worker *w)
 {
@@ -57,7 +43,6 @@ static void setup_log(const struct worker *w)
     snprintf(name, sizeof(name), "worker %u", w->index);
     log_level_parse(w->config.log_level, &level, NULL);
     log_init(name, level);
-    prctl(PR_SET_NAME, "cove-worker");
 }
 
 static int setup_state(struct worker *w, struct cove_err *e)
@@ -135,7 +120,7 @@ static int setup(struct worker *w, const char *index, struct cove_err *e)
 {
     uint64_t n;
 
-    if (text_parse_u64(index, &n, e) < 0 || read_config(&w->config, e) < 0)
+    if (text_parse_u64(index, &n, e) < 0 || process_start("cove-worker", &w->config, e) < 0)
         return -1;
     w->index = (uint32_t)n;
     w->listen_fd = LISTEN_FD;
@@ -181,8 +166,8 @@ int main(int argc, char **argv)
         return 2;
     }
     signals = setup_signals(); /* before libfcgi, which would take SIGTERM for itself */
-    if (setup(&worker, number_of(argv[0]), &e) < 0 || confine_self(worker.config.run_dir, &e) < 0 ||
-        threads_start(&worker, &e) < 0) {
+    if (setup(&worker, number_of(argv[0]), &e) < 0 ||
+        confine(CONFINE_WORKER, worker.config.run_dir, &e) < 0 || threads_start(&worker, &e) < 0) {
         log_error("worker cannot start", &e);
         return 1;
     }

@@ -1,10 +1,15 @@
 /*
- * The seccomp filter of workers and judge: a list of what moving bytes takes, EPERM for all else.
- * No execve, no fork, no socket but unix ones, no file opened for writing, no ptrace, no mount, no
- * change of identity.
+ * What each kind of process may still do once it serves: a table with one row per kind.
  *
- * mmap() with PROT_EXEC stays allowed: PCRE2's JIT compiles the deny-list into such memory whenever
- * the policy is reloaded. mprotect() with PROT_EXEC is not needed for that, and refused.
+ * seccomp: EPERM for every system call that is neither in the common list nor in the row's own lists.
+ * No row but cove-auth's has execve, fork or a file opened for writing; no row has ptrace, mount,
+ * namespaces or a change of identity. clone3 answers ENOSYS, because seccomp cannot look at its
+ * flags, which lie in memory; libc then uses clone, whose flags can be checked.
+ *
+ * Landlock: of the host's files a process reads what its row names. A kernel without Landlock leaves
+ * the seccomp filter alone.
+ *
+ * tests/hostile/test_confinement.py lists all processes of a running server and what confines each.
  */
 #include "process/confine.h"
 
@@ -12,125 +17,236 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "cove/mem.h"
 
-static const int allowed[] = {
-    /* moving bytes */
-    SCMP_SYS(read),
-    SCMP_SYS(readv),
-    SCMP_SYS(pread64),
-    SCMP_SYS(write),
-    SCMP_SYS(writev),
-    SCMP_SYS(pwrite64),
-    SCMP_SYS(recvmsg),
-    SCMP_SYS(recvfrom),
-    SCMP_SYS(sendmsg),
-    SCMP_SYS(sendto),
-    SCMP_SYS(splice),
-    SCMP_SYS(lseek),
-    SCMP_SYS(poll),
-    SCMP_SYS(ppoll),
-    SCMP_SYS(select),
-    SCMP_SYS(pselect6),
-    SCMP_SYS(epoll_wait),
-    SCMP_SYS(epoll_pwait),
-    SCMP_SYS(epoll_ctl),
-    SCMP_SYS(shutdown),
+/* A system call, allowed only if one argument has a value under a mask; mask 0: always. */
+struct call {
+    int number;
+    unsigned arg;
+    uint64_t mask, value;
+};
+
+#define ANY(name)                                                                                  \
+    {                                                                                              \
+        .number = SCMP_SYS(name)                                                                   \
+    }
+#define IF(name, n, m, v)                                                                          \
+    {                                                                                              \
+        .number = SCMP_SYS(name), .arg = (n), .mask = (m), .value = (uint64_t)(v)                  \
+    }
+#define END_OF_CALLS                                                                               \
+    {                                                                                              \
+        .number = -1                                                                               \
+    }
+
+#define OPEN_TO_WRITE (O_ACCMODE | O_CREAT | O_TRUNC)
+
+static const struct call common[] = {
+    /* moving bytes, waiting */
+    ANY(read), ANY(readv), ANY(write), ANY(writev), ANY(recvmsg), ANY(recvfrom), ANY(sendmsg),
+    ANY(sendto), ANY(poll), ANY(ppoll), ANY(epoll_wait), ANY(epoll_pwait), ANY(epoll_ctl),
+    ANY(shutdown),
     /* descriptors */
-    SCMP_SYS(close),
-    SCMP_SYS(pipe2),
-    SCMP_SYS(fcntl),
-    SCMP_SYS(dup),
-    SCMP_SYS(dup3),
-    SCMP_SYS(accept),
-    SCMP_SYS(accept4),
-    SCMP_SYS(connect),
-    SCMP_SYS(setsockopt),
-    SCMP_SYS(getsockopt),
-    SCMP_SYS(getsockname),
-    SCMP_SYS(memfd_create),
-    SCMP_SYS(ioctl),
-    SCMP_SYS(inotify_init1),
-    /* looking at files (opening them: rules below) */
-    SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat),
-    SCMP_SYS(statx),
-    SCMP_SYS(fstatfs),
-    SCMP_SYS(readlink),
-    SCMP_SYS(readlinkat),
-    SCMP_SYS(ftruncate),
-    /* memory */
-    SCMP_SYS(mmap),
-    SCMP_SYS(munmap),
-    SCMP_SYS(mremap),
-    SCMP_SYS(madvise),
-    SCMP_SYS(brk),
-    /* threads and signals */
-    SCMP_SYS(futex),
-    SCMP_SYS(clone3),
-    SCMP_SYS(set_robust_list),
-    SCMP_SYS(rseq),
-    SCMP_SYS(sched_yield),
-    SCMP_SYS(sched_getaffinity),
-    SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(rt_sigtimedwait),
-    SCMP_SYS(sigaltstack),
-    SCMP_SYS(tgkill),
-    SCMP_SYS(restart_syscall),
-    SCMP_SYS(exit),
-    SCMP_SYS(exit_group),
-    /* time, chance, who am I */
-    SCMP_SYS(clock_gettime),
-    SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(nanosleep),
-    SCMP_SYS(gettimeofday),
-    SCMP_SYS(getrandom),
-    SCMP_SYS(getpid),
-    SCMP_SYS(gettid),
-    SCMP_SYS(getuid),
-    SCMP_SYS(geteuid),
-    SCMP_SYS(getgid),
-    SCMP_SYS(getegid),
-    SCMP_SYS(prlimit64),
+    ANY(close), ANY(fcntl), ANY(accept), ANY(accept4), ANY(connect), ANY(setsockopt),
+    ANY(getsockopt), ANY(getsockname), ANY(fstat), ANY(newfstatat), ANY(statx),
+    /* memory; data never becomes code */
+    ANY(munmap), ANY(mremap), ANY(madvise), ANY(brk), IF(mprotect, 2, PROT_EXEC, 0),
+    /* signals, time, chance, who am I */
+    ANY(futex), ANY(rt_sigaction), ANY(rt_sigprocmask), ANY(rt_sigreturn), ANY(sigaltstack),
+    ANY(restart_syscall), ANY(exit), ANY(exit_group), ANY(clock_gettime), ANY(clock_nanosleep),
+    ANY(nanosleep), ANY(gettimeofday), ANY(getrandom), ANY(getpid), ANY(gettid), ANY(getuid),
+    ANY(geteuid), ANY(getgid), ANY(getegid), ANY(tgkill), END_OF_CALLS
 };
 
-/* Allowed only when an argument, under a mask, has a value. */
-static const struct {
-    int syscall;
-    struct scmp_arg_cmp cmp;
-} conditional[] = {
-    { SCMP_SYS(openat), { 2, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY } },
-    { SCMP_SYS(open), { 1, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY } },
-    { SCMP_SYS(mprotect), { 2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0 } },
-    { SCMP_SYS(clone), { 0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD } },
+/* Of memory that is mapped executable, only a process that compiles patterns has need: PCRE2's JIT,
+ * whenever the policy is loaded again. */
+static const struct call plain_memory[] = { IF(mmap, 2, PROT_EXEC, 0), END_OF_CALLS };
+static const struct call jit_memory[] = { ANY(mmap), END_OF_CALLS };
+
+static const struct call reading_files[] = { IF(openat, 2, OPEN_TO_WRITE, O_RDONLY),
+                                             IF(open, 1, OPEN_TO_WRITE, O_RDONLY),
+                                             ANY(pread64),
+                                             ANY(lseek),
+                                             ANY(fstatfs),
+                                             ANY(readlink),
+                                             ANY(readlinkat),
+                                             END_OF_CALLS };
+
+static const struct call worker_calls[] = {
+    ANY(pwrite64), ANY(splice), ANY(select), ANY(pselect6), ANY(pipe2), ANY(dup), ANY(dup3),
+    ANY(memfd_create), ANY(ftruncate), ANY(ioctl), ANY(inotify_init1),
+    /* threads */
+    IF(clone, 0, CLONE_THREAD, CLONE_THREAD), ANY(set_robust_list), ANY(rseq), ANY(sched_yield),
+    ANY(sched_getaffinity), ANY(rt_sigtimedwait), ANY(prlimit64), END_OF_CALLS
 };
 
-static int add_sockets(scmp_filter_ctx ctx, const int *families, struct cove_err *e)
+/* The gate listens on proxy ports that it is asked for later, and keeps its bindings in a file that
+ * the keeper opened. */
+static const struct call gate_calls[] = { ANY(splice), ANY(tee),     ANY(pipe2),    ANY(bind),
+                                          ANY(listen), ANY(pread64), ANY(pwrite64), END_OF_CALLS };
+
+/*
+ * cove-auth runs PAM modules, which the operator chooses, in children of its own. They read and write
+ * files (failure counts), talk to directories and syslog, and may run a program of /usr; all of that
+ * under this filter too.
+ */
+static const struct call auth_calls[] = {
+    IF(clone, 0, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET, 0),
+    ANY(fork),
+    ANY(vfork),
+    ANY(execve),
+    ANY(wait4),
+    ANY(waitid),
+    ANY(kill),
+    ANY(alarm),
+    ANY(setitimer),
+    ANY(set_robust_list),
+    ANY(rseq),
+    ANY(set_tid_address),
+    ANY(arch_prctl),
+    ANY(prctl),
+    ANY(prlimit64),
+    ANY(getrlimit),
+    ANY(setrlimit),
+    ANY(openat),
+    ANY(open),
+    ANY(pread64),
+    ANY(pwrite64),
+    ANY(lseek),
+    ANY(access),
+    ANY(faccessat),
+    ANY(faccessat2),
+    ANY(stat),
+    ANY(lstat),
+    ANY(statfs),
+    ANY(fstatfs),
+    ANY(readlink),
+    ANY(readlinkat),
+    ANY(getdents64),
+    ANY(unlink),
+    ANY(rename),
+    ANY(fchmod),
+    ANY(fchown),
+    ANY(ftruncate),
+    ANY(fsync),
+    ANY(flock),
+    ANY(umask),
+    ANY(getcwd),
+    ANY(dup),
+    ANY(dup2),
+    ANY(dup3),
+    ANY(pipe),
+    ANY(pipe2),
+    ANY(select),
+    ANY(pselect6),
+    ANY(ioctl),
+    ANY(socketpair),
+    ANY(bind),
+    ANY(getpeername),
+    ANY(sendmmsg),
+    ANY(recvmmsg),
+    ANY(getppid),
+    ANY(getpgrp),
+    ANY(getpgid),
+    ANY(getsid),
+    ANY(getgroups),
+    ANY(getresuid),
+    ANY(getresgid),
+    ANY(capget),
+    ANY(capset),
+    ANY(setuid),
+    ANY(setgid),
+    ANY(setreuid),
+    ANY(setregid),
+    ANY(setresuid),
+    ANY(setresgid),
+    ANY(setfsuid),
+    ANY(setfsgid),
+    ANY(setgroups),
+    ANY(uname),
+    ANY(sysinfo),
+    ANY(time),
+    ANY(clock_getres),
+    ANY(sched_yield),
+    ANY(sched_getaffinity),
+    ANY(close_range),
+    ANY(fadvise64),
+    ANY(mlock),
+    ANY(munlock),
+    END_OF_CALLS
+};
+
+#define OWN_DIR "" /* stands for the directory that confine() is told */
+
+static const struct confinement {
+    const char *name;
+    const struct call *calls[4];
+    int families[5]; /* of sockets; 0 ends them */
+    struct confine_paths paths;
+} kinds[CONFINE_KINDS] = {
+    [CONFINE_WORKER] = { .name = "worker",
+                         .calls = { worker_calls, reading_files, jit_memory },
+                         .families = { AF_UNIX },
+                         .paths.readable = { OWN_DIR, "/etc", "/usr" } },
+    [CONFINE_JUDGE] = { .name = "judge",
+                        .calls = { reading_files, jit_memory },
+                        .families = { AF_UNIX },
+                        .paths.readable = { OWN_DIR } },
+    [CONFINE_GATE] = { .name = "gate",
+                       .calls = { gate_calls, plain_memory },
+                       .families = { AF_UNIX, AF_INET } },
+    [CONFINE_RESOLVER] = { .name = "resolver",
+                           .calls = { plain_memory },
+                           .families = { AF_INET, AF_INET6 } },
+    [CONFINE_AUTH] = { .name = "auth",
+                       .calls = { auth_calls, jit_memory },
+                       .families = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK },
+                       .paths = { .readable = { "/etc", "/usr", "/run", "/var/lib", "/dev", "/proc",
+                                                OWN_DIR },
+                                  .writable = { "/run/faillock", "/dev/null" },
+                                  .runnable = { "/usr" } } },
+};
+
+/* ------------------------------------------------------------------ seccomp */
+
+static int add_call(scmp_filter_ctx ctx, const struct call *c)
 {
-    for (; *families; families++)
-        if (seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)*families)) < 0)
-            return cove_fail(e, COVE_INTERNAL, "seccomp: sockets");
+    struct scmp_arg_cmp cmp = { c->arg, SCMP_CMP_MASKED_EQ, c->mask, c->value };
+
+    return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, c->number, c->mask ? 1 : 0, &cmp);
+}
+
+/* A call that this architecture does not have needs no rule: its number is not -1, which ends the
+ * list, but some other negative one. */
+static int add_calls(scmp_filter_ctx ctx, const struct call *calls, struct cove_err *e)
+{
+    for (size_t i = 0; calls && calls[i].number != -1; i++) {
+        int rc = calls[i].number < 0 ? 0 : add_call(ctx, &calls[i]);
+
+        if (rc < 0)
+            return cove_fail(e, COVE_INTERNAL, "seccomp: system call %d", calls[i].number);
+    }
     return 0;
 }
 
-static int add_rules(scmp_filter_ctx ctx, const int *families, struct cove_err *e)
+static int add_rules(scmp_filter_ctx ctx, const struct confinement *c, struct cove_err *e)
 {
-    if (add_sockets(ctx, families, e) < 0)
+    if (seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) < 0)
+        return cove_fail(e, COVE_INTERNAL, "seccomp: clone3");
+    for (size_t i = 0; i < ARRAY_SIZE(c->families) && c->families[i]; i++)
+        if (seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)c->families[i])) < 0)
+            return cove_fail(e, COVE_INTERNAL, "seccomp: sockets");
+    if (add_calls(ctx, common, e) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(allowed); i++)
-        if (seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0) < 0)
-            return cove_fail(e, COVE_INTERNAL, "seccomp: rule %zu", i);
-    for (size_t i = 0; i < ARRAY_SIZE(conditional); i++)
-        if (seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, conditional[i].syscall, 1,
-                                   &conditional[i].cmp) < 0)
-            return cove_fail(e, COVE_INTERNAL, "seccomp: condition %zu", i);
+    for (size_t i = 0; i < ARRAY_SIZE(c->calls); i++)
+        if (add_calls(ctx, c->calls[i], e) < 0)
+            return -1;
     return 0;
 }
 
@@ -143,39 +259,36 @@ static int load_filter(scmp_filter_ctx ctx, struct cove_err *e)
     rc = seccomp_load(ctx);
     if (rc < 0) {
         errno = -rc;
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "seccomp: loading the worker's filter");
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "seccomp: loading the filter");
     }
     return 0;
 }
 
-/* families: of sockets, 0 ends them. run_dir NULL: no file at all. */
-static int confine(const char *run_dir, const int *families, struct cove_err *e)
+static int confine_calls(const struct confinement *c, struct cove_err *e)
 {
-    scmp_filter_ctx ctx;
+    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     int rc;
 
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "prctl");
-    if (confine_files(run_dir, e) < 0)
-        return -1;
-    ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!ctx)
         return cove_fail(e, COVE_INTERNAL, "seccomp: out of memory");
-    rc = add_rules(ctx, families, e) < 0 || load_filter(ctx, e) < 0 ? -1 : 0;
+    rc = add_rules(ctx, c, e) < 0 || load_filter(ctx, e) < 0 ? -1 : 0;
     seccomp_release(ctx);
     return rc;
 }
 
-int confine_self(const char *run_dir, struct cove_err *e)
+/* ------------------------------------------------------------------ all of it */
+
+int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e)
 {
-    static const int families[] = { AF_UNIX, 0 };
+    const struct confinement *c = &kinds[kind];
+    struct confine_paths paths = c->paths;
 
-    return confine(run_dir, families, e);
-}
-
-int confine_resolver(struct cove_err *e)
-{
-    static const int families[] = { AF_INET, AF_INET6, 0 };
-
-    return confine(NULL, families, e);
+    for (size_t i = 0; i < CONFINE_PATHS_MAX && paths.readable[i]; i++)
+        if (strcmp(paths.readable[i], OWN_DIR) == 0)
+            paths.readable[i] = own_dir;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "prctl");
+    if (confine_files(&paths, e) < 0 || confine_calls(c, e) < 0)
+        return cove_context(e, "confining the %s", c->name);
+    return 0;
 }

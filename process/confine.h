@@ -1,15 +1,32 @@
-/* The cage of workers and judge, for the day somebody finds a hole in its parsers. */
-#ifndef COVE_FCGI_CONFINE_H
-#define COVE_FCGI_CONFINE_H
+/* The cage of every unprivileged process, for the day somebody finds a hole in its parsers. */
+#ifndef COVE_PROCESS_CONFINE_H
+#define COVE_PROCESS_CONFINE_H
 
 #include "cove/err.h"
 
-/* After all is set up and before the first thread starts: threads inherit it, nothing takes it off
- * again. */
-int confine_self(const char *run_dir, struct cove_err *e);
-/* The resolver: sockets of the internet families and no others, no file at all. */
-int confine_resolver(struct cove_err *e);
-int confine_files(const char *run_dir,
-                  struct cove_err *e); /* part of it: Landlock; NULL: no file at all */
+enum confine_kind { /* the rows of the table in confine.c */
+                    CONFINE_WORKER,
+                    CONFINE_JUDGE,
+                    CONFINE_GATE,
+                    CONFINE_RESOLVER,
+                    CONFINE_AUTH,
+                    CONFINE_KINDS,
+};
+
+/*
+ * Shut the cage: no new privileges, no core dumps, Landlock, seccomp. Call this when all is set up and
+ * before the first thread starts: threads inherit the cage, and nothing takes it off again. own_dir is
+ * the directory that the row reads besides: run_dir, or pam_dir for cove-auth; NULL if it reads none.
+ */
+int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e);
+
+/* The half that is Landlock. Paths that do not exist are left out; NULL ends a list. */
+enum { CONFINE_PATHS_MAX = 8 };
+struct confine_paths {
+    const char *readable[CONFINE_PATHS_MAX];
+    const char *writable[CONFINE_PATHS_MAX];
+    const char *runnable[CONFINE_PATHS_MAX]; /* by execve() */
+};
+int confine_files(const struct confine_paths *paths, struct cove_err *e);
 
 #endif

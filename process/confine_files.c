@@ -1,39 +1,57 @@
 /*
- * Landlock for workers and the judge: of the host's files they read what is published for them in
- * run_dir, and what libraries look up in /etc and /usr; all else (state_dir with the sandboxes'
- * files, /home, /var, other programs' sockets' folders) is closed even where its permissions would
- * allow it. Nothing can be written, made or executed. A kernel without Landlock leaves the seccomp
- * filter alone.
+ * Landlock: of the host's files a process of ours reads (and, if its row says so, writes) what is
+ * named; all else (state_dir with the sandboxes' files, /home, other programs' folders) is closed even
+ * where its permissions would allow it. A kernel without Landlock leaves the seccomp filter alone.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <stdint.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
 #include "process/confine.h"
 
-#define READ_ONLY    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define ALL_OF_ABI_1 ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
+#define READ_FILE    LANDLOCK_ACCESS_FS_READ_FILE
+#define READ_ALL     (READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define WRITE_FILE   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE)
+#define WRITE_ALL    (WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 
-static int allow_reading(int ruleset, const char *path, struct cove_err *e)
+/* Rights that only directories have are refused for a file. */
+static int allow(int ruleset, const char *path, uint64_t file_rights, uint64_t dir_rights,
+                 struct cove_err *e)
 {
-    struct landlock_path_beneath_attr below = { .allowed_access = READ_ONLY };
-    AUTO_CLOSE int dir = open(path, O_PATH | O_CLOEXEC);
+    struct landlock_path_beneath_attr below;
+    AUTO_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
+    struct stat st;
 
-    if (dir < 0 && errno == ENOENT)
+    if (fd < 0 && errno == ENOENT)
         return 0;
-    below.parent_fd = dir;
-    if (dir < 0 ||
-        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0)
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "landlock: %s", path);
+    below = (struct landlock_path_beneath_attr){
+        .allowed_access = S_ISDIR(st.st_mode) ? dir_rights : file_rights,
+        .parent_fd = fd,
+    };
+    if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "landlock: %s", path);
     return 0;
 }
 
-int confine_files(const char *run_dir, struct cove_err *e)
+static int allow_all(int ruleset, const char *const *paths, uint64_t file_rights,
+                     uint64_t dir_rights, struct cove_err *e)
 {
-    const char *const readable[] = { run_dir, "/etc", "/usr" };
+    for (size_t i = 0; i < CONFINE_PATHS_MAX && paths[i]; i++)
+        if (allow(ruleset, paths[i], file_rights, dir_rights, e) < 0)
+            return -1;
+    return 0;
+}
+
+int confine_files(const struct confine_paths *paths, struct cove_err *e)
+{
     struct landlock_ruleset_attr attr = { .handled_access_fs = ALL_OF_ABI_1 };
     AUTO_CLOSE int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
 
@@ -41,9 +59,11 @@ int confine_files(const char *run_dir, struct cove_err *e)
         return 0;
     if (ruleset < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "landlock");
-    for (size_t i = 0; run_dir && i < ARRAY_SIZE(readable); i++)
-        if (allow_reading(ruleset, readable[i], e) < 0)
-            return -1;
+    if (allow_all(ruleset, paths->readable, READ_FILE, READ_ALL, e) < 0 ||
+        allow_all(ruleset, paths->writable, WRITE_FILE, WRITE_ALL, e) < 0 ||
+        allow_all(ruleset, paths->runnable, LANDLOCK_ACCESS_FS_EXECUTE, LANDLOCK_ACCESS_FS_EXECUTE,
+                  e) < 0)
+        return -1;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "landlock");
     return 0;

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,8 +28,10 @@
 #include "cove/text.h"
 #include "helpers/auth/backoff.h"
 #include "helpers/auth/pam.h"
+#include "process/confine.h"
+#include "process/process.h"
 
-enum { CONFIG_FD = 3, LISTEN_FD = 4, TALKS_MAX = 16, TALK_MS = 15000, ASK_MS = 1000 };
+enum { LISTEN_FD = 4, TALKS_MAX = 16, TALK_MS = 15000, ASK_MS = 1000 };
 
 struct talk {  /* a conversation under way */
     pid_t pid; /* 0: free */
@@ -196,16 +197,16 @@ static int setup(struct server *s, struct cove_err *e)
 {
     sigset_t set;
 
-    if (pread(CONFIG_FD, &s->config, sizeof(s->config), 0) != sizeof(s->config))
-        return cove_fail(e, COVE_INTERNAL, "fd 3 does not hold this version's configuration");
-    close(CONFIG_FD);
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* passwords pass through here */
+    if (process_start("cove-auth", &s->config, e) < 0)
+        return -1;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, NULL);
     s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->signals < 0 ? cove_fail_errno(e, COVE_INTERNAL, "signalfd") : 0;
+    if (s->signals < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "signalfd");
+    return confine(CONFINE_AUTH, s->config.pam_dir, e);
 }
 
 static bool told_to_stop(struct server *s)

@@ -2,22 +2,20 @@
  * The judge: answers for every execve of commands that run under exec-time policy.
  *
  * privilege  own user (the workers'), no capabilities, no new ones
- * does       holds one conversation with each sandbox's init, matches the real argv against the
- * policy never      runs anything, opens anything of a sandbox
+ * does       holds one conversation with each sandbox's init, matches the real argv against the policy
+ * never      runs anything, opens anything of a sandbox
  *
  * The keeper names each sandbox on fd 4 as soon as it runs; the judge connects to it and says
  * BOX_JUDGE. From then on init asks (BOX_EXEC_ASK) and waits, the judge answers. One thread, one
- * epoll loop: a verdict takes microseconds. When the keeper dies the judge goes on; the next keeper
+ * event loop: a verdict takes microseconds. When the keeper dies the judge goes on; the next keeper
  * starts another, init turns to that one and hangs up on this one, which then ends.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/prctl.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,94 +24,36 @@
 #include "cove/config.h"
 #include "cove/dialect.h"
 #include "cove/log.h"
+#include "cove/loop.h"
 #include "cove/mem.h"
 #include "cove/policy.h"
 #include "cove/state.h"
+#include "cove/text.h"
 #include "process/confine.h"
+#include "process/policy_live.h"
+#include "process/process.h"
 
-enum {
-    FD_CONFIG = 3,
-    FD_KEEPER = 4,
-    ARGV_BYTES_MAX = 4 * 1024 * 1024,
-    AUDIT_COMMAND_MAX = 4096,
-    SAME_TRY_MS = 200
-};
+enum { ARGV_BYTES_MAX = 4 * 1024 * 1024, AUDIT_COMMAND_MAX = 4096, SAME_TRY_MS = 200 };
 
 struct bench { /* one sandbox's conversation */
-    struct bench *next, **prev;
-    int sock;
+    LIST_ENTRY(bench) link;
+    struct watch watch;
     uint32_t index; /* of its slot */
     char id[24];
-    uint32_t denied_pid; /* the last one that was denied something, what, and when */
+    uint32_t denied_pid; /* the process that was denied something last, what that was, and when */
     uint64_t denied_what, denied_ms;
 };
 
 struct judge {
     struct cove_config config;
     struct state *state;
-    struct policy *policy;
-    uint32_t policy_generation;
+    struct live policy;
     struct keeper_link keeper;
-    struct bench *benches;
-    int epoll;
-    bool orphaned; /* the keeper is gone */
+    struct loop loop;
+    struct watch orders; /* the connection on which the keeper names sandboxes */
+    LIST_HEAD(bench_list, bench) benches;
     char buf[MSG_MAX_BYTES];
 };
-
-/* ------------------------------------------------------------------ the policy that holds */
-
-static int read_whole(const char *path, char **ret, size_t *ret_len, struct cove_err *e)
-{
-    FILE *f = fopen(path, "re");
-    struct buf text;
-    char chunk[8192];
-    size_t n;
-
-    if (!f)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-    buf_init(&text, 64 << 20);
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
-        buf_add(&text, chunk, n);
-    fclose(f);
-    if (text.overflow || !text.data) {
-        buf_done(&text);
-        return cove_fail(e, COVE_INTERNAL, "%s: empty or too large", path);
-    }
-    *ret = text.data;
-    *ret_len = text.len;
-    return 0;
-}
-
-static int load_policy(struct judge *j, struct cove_err *e)
-{
-    uint32_t generation = state_policy_generation(j->state);
-    AUTO_FREE char *bundle = NULL;
-    struct policy *fresh;
-    char path[128];
-    size_t len;
-
-    snprintf(path, sizeof(path), "%s/policy", j->config.run_dir);
-    if (read_whole(path, &bundle, &len, e) < 0 || policy_compile(bundle, len, &fresh, e) < 0)
-        return -1;
-    policy_free(j->policy);
-    j->policy = fresh;
-    j->policy_generation = generation;
-    return 0;
-}
-
-/* A newer policy that cannot be read (the keeper validated it) leaves the old one in force, and
- * says so. */
-static void refresh_policy(struct judge *j)
-{
-    struct cove_err e = { 0 };
-
-    if (state_policy_generation(j->state) == j->policy_generation)
-        return;
-    if (load_policy(j, &e) < 0) {
-        log_error("policy not taken up", &e);
-        j->policy_generation = state_policy_generation(j->state);
-    }
-}
 
 /* ------------------------------------------------------------------ a verdict */
 
@@ -139,31 +79,27 @@ static void record_denial(struct judge *j, const struct box_info *box, const cha
         .rule = r->rule,
         .form = policy_form_name(r->form),
     };
+    AUTO_BUF struct buf command = BUF(AUDIT_COMMAND_MAX);
     struct cove_err e = { 0 };
-    struct buf command;
 
-    buf_init(&command, AUDIT_COMMAND_MAX);
     join_argv(argv, argc, &command);
     entry.command = command.data ? command.data : "";
     log_event(LOG_LEVEL_WARN, "exec denied", LOG_S("tenant", box->tenant),
               LOG_S("project", box->project), LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
     if (j->config.audit_file[0] && keeper_audit(&j->keeper, &entry, &e) < 0)
         log_error("audit line lost", &e, LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
-    buf_done(&command);
 }
 
 /* What the caller reads in its stderr. */
 static void describe(const struct policy_result *r, const char *const argv[], size_t argc,
                      struct buf *out)
 {
-    struct buf command;
+    AUTO_BUF struct buf command = BUF(160);
 
-    buf_init(&command, 160);
     join_argv(argv, argc, &command);
     buf_addf(out, "cove: refused by policy (%s): %s%s: %s", r->rule,
              command.data ? command.data : "", command.overflow ? " ..." : "", r->reason);
     buf_add(out, "", 1);
-    buf_done(&command);
 }
 
 static const char *base_name(const char *path)
@@ -177,51 +113,43 @@ static const char *base_name(const char *path)
  * words: the file, then argv. What runs is the file; but programs such as busybox do what argv[0]
  * says, so both count as the command's name.
  */
-static void check_words(struct judge *j, const struct policy_query *q, const char *words[],
-                        size_t count, struct policy_result *ret)
+static void check_words(const struct policy *policy, const struct policy_query *q,
+                        const char *words[], size_t count, struct policy_result *ret)
 {
     const char *file = words[0];
 
     if (count == 1) {
-        policy_check_argv(j->policy, q, words, 1, ret);
+        policy_check_argv(policy, q, words, 1, ret);
         return;
     }
-    policy_check_argv(j->policy, q, words + 1, count - 1, ret);
+    policy_check_argv(policy, q, words + 1, count - 1, ret);
     if (ret->denied || strcmp(base_name(file), base_name(words[1])) == 0)
         return;
     words[1] = file;
-    policy_check_argv(j->policy, q, words + 1, count - 1, ret);
+    policy_check_argv(policy, q, words + 1, count - 1, ret);
 }
 
 static void send_verdict(struct bench *b, uint64_t ask, const struct policy_result *r,
                          const char *const argv[], size_t argc)
 {
     struct box_exec_answer answer = { .ask = ask, .allow = !r->denied };
-    struct buf reason;
+    AUTO_BUF struct buf reason = BUF(1024);
 
-    buf_init(&reason, 1024);
     if (r->denied)
         describe(r, argv, argc, &reason);
     else
         buf_add(&reason, "", 1);
-    if (msg_send(b->sock, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data, reason.len,
+    if (msg_send(b->watch.fd, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data, reason.len,
                  NULL, 0, MSG_DONTWAIT, NULL) < 0)
-        shutdown(b->sock, SHUT_RDWR);
-    buf_done(&reason);
+        shutdown(b->watch.fd, SHUT_RDWR);
 }
 
-/* FNV-1a over the arguments, each with its NUL. */
 static uint64_t hash_words(const char *const words[], size_t count)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = TEXT_HASH_START;
 
-    for (size_t i = 0; i < count; i++) {
-        for (const char *c = words[i];; c++) {
-            hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-            if (*c == '\0')
-                break;
-        }
-    }
+    for (size_t i = 0; i < count; i++)
+        hash = text_hash(text_hash(hash, words[i]), "\xff");
     return hash;
 }
 
@@ -240,7 +168,7 @@ static bool is_same_try(struct bench *b, uint32_t pid, uint64_t what)
     return same;
 }
 
-/* Whose sandbox it is; of a slot that has another one by now, nothing is taken. */
+/* The sandbox's record; only its id if the slot has another sandbox by now. */
 static void read_box(struct judge *j, const struct bench *b, struct box_info *ret)
 {
     state_box_read(j->state, b->index, ret);
@@ -256,25 +184,25 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
     const char *dialect = dialect_name(ask->context);
     const char *name = count > 1 ? words[1] : NULL;
     size_t skip = count > 1;
-    struct policy_result r = { 0 };
+    struct policy_result r = { .denied = true,
+                               .form = POLICY_FORM_LIMIT,
+                               .rule = "limit",
+                               .reason = "its arguments cannot be read, or are too long" };
+    struct live_ref *policy = live_get(&j->policy);
     struct box_info box;
 
     read_box(j, b, &box);
-    if (count == 0 || ask->truncated) {
-        r = (struct policy_result){ .denied = true,
-                                    .form = POLICY_FORM_LIMIT,
-                                    .rule = "limit",
-                                    .reason = "its arguments cannot be read, or are too long" };
-    } else {
+    if (count > 0 && !ask->truncated) {
         struct policy_query q = { dialect, box.tenant, box.template };
 
-        check_words(j, &q, words, count, &r);
+        check_words(policy_set_policy(policy->value), &q, words, count, &r);
     }
     send_verdict(b, ask->ask, &r, words + skip, count - skip);
     if (name)
         words[1] = name; /* check_words() may have put the file there */
     if (r.denied && !is_same_try(b, ask->pid, hash_words(words + skip, count - skip)))
         record_denial(j, &box, dialect, &r, words + skip, count - skip);
+    live_put(policy); /* the verdict's words are the policy's */
 }
 
 /* The words of [at, end), each ended by a NUL; *ret is malloc()ed and has *ret_count of them. */
@@ -295,9 +223,9 @@ static int split_words(const char *at, const char *end, const char ***ret, size_
     return 0;
 }
 
-/* Long arguments come as a file. Only memory has seals: any other kind of file might make us wait.
- */
-static ssize_t read_file(int fd, char **ret)
+/* Long arguments come as a file. It must be one that has seals, which only memory files have: reading
+ * any other kind might make the judge wait. */
+static ssize_t read_arguments(int fd, char **ret)
 {
     char *bytes = fcntl(fd, F_GET_SEALS) >= 0 ? malloc(ARGV_BYTES_MAX) : NULL;
     size_t len = 0;
@@ -322,44 +250,39 @@ static void on_ask(struct judge *j, struct bench *b, const struct msg *m)
 
     memcpy(&ask, m->body, sizeof(ask));
     if (m->fd_count) {
-        len = read_file(m->fds[0], &file);
+        len = read_arguments(m->fds[0], &file);
         bytes = file;
     }
     if (len < 0 || split_words(bytes, bytes + len, &words, &count) < 0)
         ask.truncated = 1;
-    refresh_policy(j);
     judge_words(j, b, &ask, words ? words : none, count);
 }
 
 /* ------------------------------------------------------------------ conversations */
 
-static void bench_close(struct bench *b)
+static void bench_close(struct judge *j, struct bench *b)
 {
-    *b->prev = b->next;
-    if (b->next)
-        b->next->prev = b->prev;
-    close(b->sock);
+    LIST_REMOVE(b, link);
+    watch_close(&b->watch);
     free(b);
+    if (LIST_EMPTY(&j->benches) && !watch_is_on(&j->orders))
+        loop_stop(&j->loop); /* neither a keeper nor a sandbox is left */
 }
 
-static int watch(struct judge *j, int fd, void *what)
-{
-    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = what };
-
-    return epoll_ctl(j->epoll, EPOLL_CTL_ADD, fd, &ev);
-}
-
-static void on_bench(struct judge *j, struct bench *b)
+static void bench_ready(struct watch *w, uint32_t events)
 {
     static const struct msg_rule taken[] = {
         { MSG_DONE, 0, 0, 0, 0 },
         { BOX_EXEC_ASK, sizeof(struct box_exec_ask), MSG_MAX_BYTES, 0, 1 },
         { 0 },
     };
+    struct judge *j = container_of(w->loop, struct judge, loop);
+    struct bench *b = container_of(w, struct bench, watch);
     struct cove_err e = { 0 };
     struct msg m;
-    int rc = msg_recv(b->sock, j->buf, sizeof(j->buf), taken, MSG_DONTWAIT, &m, &e);
+    int rc = msg_recv(w->fd, j->buf, sizeof(j->buf), taken, MSG_DONTWAIT, &m, &e);
 
+    (void)events;
     if (rc < 0 && e.code == COVE_BUSY)
         return;
     if (rc == 1 && m.head.type == BOX_EXEC_ASK)
@@ -367,7 +290,7 @@ static void on_bench(struct judge *j, struct bench *b)
     if (rc == 1)
         msg_close_fds(&m);
     if (rc != 1)
-        bench_close(b); /* the sandbox ended, another judge took over, or it spoke nonsense */
+        bench_close(j, b); /* the sandbox ended, another judge took over, or init sent nonsense */
 }
 
 static void attach(struct judge *j, const struct judge_box *box)
@@ -382,34 +305,32 @@ static void attach(struct judge *j, const struct judge_box *box)
     text_copy(b->id, sizeof(b->id), box->id);
     if (box_open(j->config.run_dir, b->id, &c, &e) < 0 ||
         msg_send(c.sock, BOX_JUDGE, 1, NULL, 0, NULL, 0, NULL, 0, MSG_DONTWAIT, &e) < 0 ||
-        watch(j, c.sock, b) < 0) {
-        box_close(&c); /* it died meanwhile */
+        watch_start(&j->loop, &b->watch, c.sock, EPOLLIN, bench_ready) < 0) {
+        box_close(&c); /* the sandbox died meanwhile */
         free(b);
         return;
     }
-    b->sock = c.sock;
-    b->next = j->benches;
-    b->prev = &j->benches;
-    if (b->next)
-        b->next->prev = &b->next;
-    j->benches = b;
+    LIST_INSERT_HEAD(&j->benches, b, link);
 }
 
-static void on_keeper(struct judge *j)
+static void orders_ready(struct watch *w, uint32_t events)
 {
     static const struct msg_rule taken[] = { { JUDGE_BOX, sizeof(struct judge_box), 0, 0, 0 },
                                              { 0 } };
+    struct judge *j = container_of(w->loop, struct judge, loop);
     char buf[256];
     struct judge_box box;
     struct cove_err e = { 0 };
     struct msg m;
-    int rc = msg_recv(FD_KEEPER, buf, sizeof(buf), taken, MSG_DONTWAIT, &m, &e);
+    int rc = msg_recv(w->fd, buf, sizeof(buf), taken, MSG_DONTWAIT, &m, &e);
 
+    (void)events;
     if (rc < 0 && e.code == COVE_BUSY)
         return;
-    if (rc != 1) {
-        epoll_ctl(j->epoll, EPOLL_CTL_DEL, FD_KEEPER, NULL);
-        j->orphaned = true;
+    if (rc != 1) { /* the keeper is gone */
+        watch_close(w);
+        if (LIST_EMPTY(&j->benches))
+            loop_stop(&j->loop);
         return;
     }
     memcpy(&box, m.body, sizeof(box));
@@ -420,22 +341,34 @@ static void on_keeper(struct judge *j)
 
 /* ------------------------------------------------------------------ main */
 
+/* The judge starts only with a policy; from then on a newer one that cannot be read leaves the old one
+ * in force (process/live.c). */
+static int setup_policy(struct judge *j, struct cove_err *e)
+{
+    struct live_ref *ref;
+
+    live_init(&j->policy, &policy_kind, j->state, j->config.run_dir, "policy");
+    ref = live_get(&j->policy);
+    if (!ref)
+        return cove_fail(e, COVE_INTERNAL, "there is no policy to judge by");
+    live_put(ref);
+    return 0;
+}
+
 static int setup(struct judge *j, struct cove_err *e)
 {
     char path[128];
 
-    if (pread(FD_CONFIG, &j->config, sizeof(j->config), 0) != sizeof(j->config))
-        return cove_fail(e, COVE_INTERNAL, "no configuration on fd %d", FD_CONFIG);
-    prctl(PR_SET_DUMPABLE, 0);
-    signal(SIGPIPE, SIG_IGN);
+    if (process_start("cove-judge", &j->config, e) < 0)
+        return -1;
     j->keeper = KEEPER_LINK(j->config.run_dir);
     snprintf(path, sizeof(path), "%s/state", j->config.run_dir);
-    if (state_attach(path, &j->state, e) < 0 || load_policy(j, e) < 0)
+    if (state_attach(path, &j->state, e) < 0 || setup_policy(j, e) < 0 ||
+        loop_init(&j->loop, e) < 0)
         return -1;
-    j->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (j->epoll < 0 || watch(j, FD_KEEPER, NULL) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    return confine_self(j->config.run_dir, e);
+    if (watch_start(&j->loop, &j->orders, PROCESS_KEEPER_FD, EPOLLIN, orders_ready) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "the keeper's connection");
+    return confine(CONFINE_JUDGE, j->config.run_dir, e);
 }
 
 int main(void)
@@ -448,15 +381,6 @@ int main(void)
         log_error("judge not started", &e);
         return 1;
     }
-    while (!judge.orphaned || judge.benches) {
-        struct epoll_event ev;
-
-        if (epoll_wait(judge.epoll, &ev, 1, -1) != 1)
-            continue;
-        if (ev.data.ptr)
-            on_bench(&judge, ev.data.ptr);
-        else
-            on_keeper(&judge);
-    }
+    loop_run(&judge.loop);
     return 0;
 }

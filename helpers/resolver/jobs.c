@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "cove/log.h"
@@ -17,8 +16,7 @@
 
 enum { TRY_MS = 1500, TRIES = 4, GIVE_UP_MS = 8000 };
 
-/* ------------------------------------------------------------------ what may be asked, what may
- * pass */
+/* ------------------------------------------------------------------ what may be asked, and pass */
 
 static bool rules_let_ask(const struct net_rules *r, const char *name)
 {
@@ -67,8 +65,10 @@ static void finish(struct resolver *r, struct job *j)
 {
     if (j->done)
         return;
-    j->done = true; /* freed in the next tick: an event about it may be waiting */
-    j->source.fd = cove_close(j->source.fd);
+    j->done = true;
+    watch_close(&j->watch);
+    LIST_REMOVE(j, link);
+    LIST_INSERT_HEAD(&r->done, j, link); /* the caller may still look at it */
     j->box->jobs--;
     r->job_count--;
     if (j->conn)
@@ -104,8 +104,8 @@ static void answer(struct resolver *r, struct job *j)
 
 /* ------------------------------------------------------------------ pins */
 
-/* Its place among the sandbox's pins: the one it has, a free one, one that ran out; NULL: no room.
- */
+/* The address's place among the sandbox's pins: the place it has already, that of a pin that ran out, or
+ * a free one. NULL: there is no room. */
 static struct pinned *pin_place(struct box *b, const struct dns_address *a, uint64_t now)
 {
     struct pinned *old = NULL;
@@ -122,7 +122,7 @@ static struct pinned *pin_place(struct box *b, const struct dns_address *a, uint
         return NULL;
     if (!old)
         old = &b->pins[b->pin_count++];
-    old->until_ms = 0; /* of what was here before nothing holds */
+    old->until_ms = 0; /* the pin that was here before no longer counts */
     return old;
 }
 
@@ -144,7 +144,7 @@ static int ask_for_pin(struct resolver *r, struct job *j, const struct dns_addre
         return -1;
     if (p->family == a->family && memcmp(p->addr, a->bytes, sizeof(p->addr)) == 0 &&
         p->until_ms >= ends)
-        return 0; /* it holds long enough already */
+        return 0; /* the address is pinned for long enough already */
     memcpy(m.addr, a->bytes, sizeof(m.addr));
     if (msg_send(r->keeper.fd, RESOLVER_PIN, j->tag, &m, sizeof(m), NULL, 0, NULL, 0, MSG_DONTWAIT,
                  NULL) < 0)
@@ -165,8 +165,8 @@ static void pin_all(struct resolver *r, struct job *j)
         if (ask_for_pin(r, j, &j->answer.addresses[i]) == 0)
             j->answer.addresses[kept++] = j->answer.addresses[i];
     if (j->answer.address_count && !kept) {
-        if (r->orphaned)
-            finish(r, j); /* asked again in a moment, it is answered by our successor */
+        if (!watch_is_on(&r->keeper))
+            finish(r, j); /* the client asks again in a moment, and our successor answers */
         else
             answer_code(r, j, DNS_SERVFAIL);
         return;
@@ -178,12 +178,15 @@ static void pin_all(struct resolver *r, struct job *j)
 
 void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned)
 {
-    for (struct job *j = r->jobs; j; j = j->next) {
-        if (j->tag != tag || j->done || !j->pins_waited)
+    struct job *j;
+
+    LIST_FOREACH(j, &r->jobs, link)
+    {
+        if (j->tag != tag || !j->pins_waited)
             continue;
         j->pins_waited--;
         if (!pinned) {
-            j->box->pin_count = 0; /* what we believed of its pins is not so */
+            j->box->pin_count = 0; /* our list of the sandbox's pins is wrong: begin anew */
             answer_code(r, j, DNS_SERVFAIL);
         } else if (!j->pins_waited) {
             answer(r, j);
@@ -194,7 +197,7 @@ void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned)
 
 /* ------------------------------------------------------------------ asking */
 
-static void try_next(struct resolver *r, struct job *j);
+static void job_ready(struct watch *w, uint32_t events);
 
 static int send_question(struct job *j)
 {
@@ -205,26 +208,27 @@ static int send_question(struct job *j)
     p[1] = (uint8_t)len;
     j->sent = true;
     if (j->by_tcp)
-        return send(j->source.fd, p, len + 2, MSG_NOSIGNAL) == (ssize_t)(len + 2) ? 0 : -1;
-    return send(j->source.fd, p + 2, len, MSG_NOSIGNAL) == (ssize_t)len ? 0 : -1;
+        return send(j->watch.fd, p, len + 2, MSG_NOSIGNAL) == (ssize_t)(len + 2) ? 0 : -1;
+    return send(j->watch.fd, p + 2, len, MSG_NOSIGNAL) == (ssize_t)len ? 0 : -1;
 }
 
 static int ask(struct resolver *r, struct job *j)
 {
     const struct sockaddr_storage *to = &r->upstreams[j->upstream % r->upstream_count];
     int type = (j->by_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    AUTO_CLOSE int fd = socket(to->ss_family, type, 0);
 
-    j->source.fd = cove_close(j->source.fd);
-    j->source = (struct source){ SOURCE_JOB, socket(to->ss_family, type, 0) };
+    watch_close(&j->watch);
     j->sent = false;
     j->message_len = j->message_want = 0;
     j->until_ms = clock_boot_ms() + TRY_MS;
     text_random(&j->id, sizeof(j->id));
-    if (j->source.fd < 0 || (connect(j->source.fd, (const struct sockaddr *)to, sizeof(*to)) < 0 &&
-                             errno != EINPROGRESS))
+    if (fd < 0 ||
+        (connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 && errno != EINPROGRESS) ||
+        watch_start(&r->loop, &j->watch, fd, j->by_tcp ? EPOLLOUT | EPOLLIN : EPOLLIN, job_ready) <
+            0)
         return -1;
-    if (watch(r, &j->source, j->by_tcp ? EPOLLOUT | EPOLLIN : EPOLLIN) < 0)
-        return -1;
+    take_fd(&fd);
     return j->by_tcp ? 0 : send_question(j);
 }
 
@@ -245,18 +249,17 @@ static struct job *new_job(struct resolver *r, struct box *b, struct conn *c,
     struct job *j;
 
     if (r->job_count >= JOBS_MAX || b->jobs >= BOX_JOBS_MAX || !(j = calloc(1, sizeof(*j))))
-        return NULL; /* whoever asks by UDP asks again */
-    j->source = (struct source){ SOURCE_JOB, -1 };
+        return NULL; /* a client that asked by UDP asks again */
     j->box = b;
     j->conn = c;
     if (from)
         j->from = *from;
     j->tag = ++r->next_tag;
     j->gives_up_ms = clock_boot_ms() + GIVE_UP_MS;
-    j->next = r->jobs;
-    r->jobs = j;
+    LIST_INSERT_HEAD(&r->jobs, j, link);
     r->job_count++;
     b->jobs++;
+    resolver_need_tick(r);
     return j;
 }
 
@@ -315,7 +318,7 @@ static void take_answer(struct resolver *r, struct job *j, const uint8_t *p, siz
         try_next(r, j);
         return;
     }
-    j->source.fd = cove_close(j->source.fd);
+    watch_close(&j->watch);
     if (j->answer.truncated || j->answer.strange) {
         answer_code(r, j, DNS_SERVFAIL);
         return;
@@ -340,7 +343,7 @@ static void take_answer(struct resolver *r, struct job *j, const uint8_t *p, siz
 static void read_udp(struct resolver *r, struct job *j)
 {
     static uint8_t p[DNS_MESSAGE_MAX];
-    ssize_t n = recv(j->source.fd, p, sizeof(p), 0);
+    ssize_t n = recv(j->watch.fd, p, sizeof(p), 0);
 
     if (n >= 0) {
         take_answer(r, j, p, (size_t)n);
@@ -363,17 +366,17 @@ static int read_piece(struct job *j)
     ssize_t n;
 
     if (j->message_want == 0) {
-        n = recv(j->source.fd, j->head, 2, MSG_PEEK);
+        n = recv(j->watch.fd, j->head, 2, MSG_PEEK);
         if (n != 2)
             return n < 0 && errno == EAGAIN ? 0 : n == 1 ? 0 : -1;
-        n = recv(j->source.fd, j->head, 2, 0);
+        n = recv(j->watch.fd, j->head, 2, 0);
         j->message_want = (size_t)(j->head[0] << 8 | j->head[1]);
         free(j->message);
         j->message = malloc(j->message_want + 1);
         if (n != 2 || !j->message || j->message_want == 0)
             return -1;
     }
-    n = recv(j->source.fd, j->message + j->message_len, j->message_want - j->message_len, 0);
+    n = recv(j->watch.fd, j->message + j->message_len, j->message_want - j->message_len, 0);
     if (n < 0 && errno == EAGAIN)
         return 0;
     if (n <= 0)
@@ -385,12 +388,8 @@ static int read_piece(struct job *j)
 static void on_tcp(struct resolver *r, struct job *j)
 {
     if (!j->sent) {
-        struct epoll_event ev = { .events = EPOLLIN, .data.ptr = &j->source };
-
-        if (send_question(j) < 0)
+        if (send_question(j) < 0 || watch_want(&j->watch, EPOLLIN) < 0)
             fail_tcp(r, j);
-        else
-            epoll_ctl(r->epoll, EPOLL_CTL_MOD, j->source.fd, &ev);
         return;
     }
     switch (read_piece(j)) {
@@ -408,25 +407,34 @@ static void on_tcp(struct resolver *r, struct job *j)
     }
 }
 
-void jobs_on_event(struct resolver *r, struct job *j)
+static void job_ready(struct watch *w, uint32_t events)
 {
-    if (j->done || j->source.fd < 0)
-        return;
+    struct resolver *r = container_of(w->loop, struct resolver, loop);
+    struct job *j = container_of(w, struct job, watch);
+
+    (void)events;
     if (j->by_tcp)
         on_tcp(r, j);
     else
         read_udp(r, j);
+    resolver_reap(r);
 }
 
 /* ------------------------------------------------------------------ time */
 
 void jobs_forget_conn(struct resolver *r, const struct conn *c)
 {
-    for (struct job *j = r->jobs; j; j = j->next)
+    struct job *j = LIST_FIRST(&r->jobs);
+
+    while (j) {
+        struct job *next = LIST_NEXT(j, link);
+
         if (j->conn == c) {
             j->conn = NULL;
             finish(r, j);
         }
+        j = next;
+    }
 }
 
 static void look_at(struct resolver *r, struct job *j, uint64_t now)
@@ -443,18 +451,12 @@ static void look_at(struct resolver *r, struct job *j, uint64_t now)
 
 void jobs_tick(struct resolver *r, uint64_t now)
 {
-    for (struct job *j = r->jobs; j; j = j->next)
-        if (!j->done)
-            look_at(r, j, now);
-    for (struct job **at = &r->jobs; *at;) {
-        struct job *j = *at;
+    struct job *j = LIST_FIRST(&r->jobs);
 
-        if (!j->done) {
-            at = &j->next;
-            continue;
-        }
-        *at = j->next;
-        free(j->message);
-        free(j);
+    while (j) {
+        struct job *next = LIST_NEXT(j, link);
+
+        look_at(r, j, now);
+        j = next;
     }
 }

@@ -8,17 +8,14 @@
  *            has pinned the addresses into the rules
  * never      changes a rule itself, hands on an address that is refused always
  *
- * One thread, one epoll loop. The keeper names each sandbox on fd 4, with its sockets. When the
+ * One thread, one event loop. The keeper names each sandbox on fd 4, with its sockets. When the
  * keeper dies the resolver goes on (without pins nothing new is answered in allow-list mode); the
  * next keeper starts another and ends this one.
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cove/config.h"
@@ -27,15 +24,9 @@
 #include "cove/text.h"
 #include "helpers/resolver/resolver_private.h"
 #include "process/confine.h"
+#include "process/process.h"
 
-enum { FD_CONFIG = 3, FD_KEEPER = 4, TICK_MS = 100, IDLE_MS = 5000, DNS_PORT = 53 };
-
-int watch(struct resolver *r, struct source *s, uint32_t events)
-{
-    struct epoll_event ev = { .events = events, .data.ptr = s };
-
-    return epoll_ctl(r->epoll, EPOLL_CTL_ADD, s->fd, &ev);
-}
+enum { TICK_MS = 100, DNS_PORT = 53 };
 
 /* ------------------------------------------------------------------ whom we ask */
 
@@ -74,9 +65,11 @@ static void take_upstreams(struct resolver *r, const char *list)
 
 static struct box *find_box(struct resolver *r, uint32_t slot, uint32_t generation)
 {
-    for (struct box *b = r->boxes; b; b = b->next)
-        if (b->slot == slot && b->generation == generation && !b->gone)
-            return b;
+    struct box *b;
+
+    LIST_FOREACH(b, &r->boxes, link)
+    if (b->slot == slot && b->generation == generation && !b->gone)
+        return b;
     return NULL;
 }
 
@@ -87,8 +80,8 @@ static void on_rules(struct resolver *r, const struct resolver_rules *m)
     if (m->slot == RESOLVER_ALL) {
         r->rules = m->rules;
         take_upstreams(r, m->upstreams);
-        for (b = r->boxes; b; b = b->next)
-            b->pin_count = 0; /* new rules begin without pins */
+        LIST_FOREACH(b, &r->boxes, link)
+        b->pin_count = 0; /* new rules begin without pins */
         return;
     }
     b = find_box(r, m->slot, m->generation);
@@ -110,27 +103,21 @@ static void on_box(struct resolver *r, const struct resolver_box *m, const int f
     }
     b->slot = m->slot;
     b->generation = m->generation;
-    b->udp = (struct source){ SOURCE_UDP, fds[0] };
-    b->tcp = (struct source){ SOURCE_LISTEN, fds[1] };
-    b->next = r->boxes;
-    r->boxes = b;
-    if (watch(r, &b->udp, EPOLLIN) < 0 || watch(r, &b->tcp, EPOLLIN) < 0)
+    LIST_INSERT_HEAD(&r->boxes, b, link);
+    if (clients_listen(r, b, fds) < 0)
         log_event(LOG_LEVEL_ERROR, "a sandbox cannot be listened to", LOG_N("errno", errno));
-}
-
-static void end_box(struct box *b)
-{
-    b->gone = true;
-    b->udp.fd = cove_close(b->udp.fd);
-    b->tcp.fd = cove_close(b->tcp.fd);
 }
 
 static void on_gone(struct resolver *r, const struct resolver_box *m)
 {
     struct box *b = find_box(r, m->slot, m->generation);
 
-    if (b)
-        end_box(b);
+    if (!b)
+        return;
+    b->gone = true;
+    watch_close(&b->udp);
+    watch_close(&b->tcp);
+    resolver_need_tick(r);
 }
 
 static void dispatch(struct resolver *r, struct msg *m)
@@ -156,7 +143,7 @@ static void dispatch(struct resolver *r, struct msg *m)
     }
 }
 
-static void on_keeper(struct resolver *r)
+static void keeper_ready(struct watch *w, uint32_t events)
 {
     static const struct msg_rule rules[] = {
         { RESOLVER_RULES, sizeof(struct resolver_rules), 0, 0, 0 },
@@ -167,108 +154,92 @@ static void on_keeper(struct resolver *r)
         { 0 },
     };
     static char buf[8192];
+    struct resolver *r = container_of(w->loop, struct resolver, loop);
 
+    (void)events;
     for (;;) {
         struct cove_err e = { 0 };
         struct msg m;
-        int rc = msg_recv(r->keeper.fd, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, &e);
+        int rc = msg_recv(w->fd, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, &e);
 
         if (rc < 0 && e.code == COVE_BUSY)
-            return;
-        if (rc != 1) { /* it is gone; we go on until the next one's resolver is there */
-            epoll_ctl(r->epoll, EPOLL_CTL_DEL, r->keeper.fd, NULL);
-            r->orphaned = true;
-            return;
+            break;
+        if (rc != 1) { /* the keeper is gone; we go on until the next keeper's resolver is there */
+            watch_close(w);
+            break;
         }
         dispatch(r, &m);
     }
+    resolver_reap(r);
 }
 
-/* ------------------------------------------------------------------ the loop */
+/* ------------------------------------------------------------------ time, and what is over */
 
-static void on_event(struct resolver *r, struct source *s)
-{
-    if (s->fd < 0)
-        return; /* ended by an earlier event of the same round */
-    switch (s->kind) {
-    case SOURCE_KEEPER:
-        on_keeper(r);
-        break;
-    case SOURCE_UDP:
-        clients_read_udp(r, (struct box *)s);
-        break;
-    case SOURCE_LISTEN:
-        clients_accept(r, (struct box *)((char *)s - offsetof(struct box, tcp)));
-        break;
-    case SOURCE_CONN:
-        clients_read_conn(r, (struct conn *)s);
-        break;
-    case SOURCE_JOB:
-        jobs_on_event(r, (struct job *)s);
-        break;
-    }
-}
-
-/* Boxes nothing refers to any more: jobs and connections of theirs ended in the tick. */
+/* Boxes that nothing refers to any more: their jobs and connections ended in the tick. */
 static void free_boxes(struct resolver *r)
 {
-    for (struct box **at = &r->boxes; *at;) {
-        struct box *b = *at;
+    struct box *b = LIST_FIRST(&r->boxes);
 
-        if (!b->gone || b->jobs || b->conns) {
-            at = &b->next;
-            continue;
+    while (b) {
+        struct box *next = LIST_NEXT(b, link);
+
+        if (b->gone && !b->jobs && !b->conns) {
+            LIST_REMOVE(b, link);
+            for (int i = 0; i < NET_STAGES; i++)
+                free(b->own[i]);
+            free(b);
         }
-        *at = b->next;
-        for (int i = 0; i < NET_STAGES; i++)
-            free(b->own[i]);
-        free(b);
+        b = next;
     }
 }
 
-static void loop(struct resolver *r)
+void resolver_reap(struct resolver *r)
 {
-    for (;;) {
-        struct epoll_event events[64];
-        bool busy = r->jobs || r->conns;
-        int n = epoll_wait(r->epoll, events, ARRAY_SIZE(events), busy ? TICK_MS : IDLE_MS);
-        uint64_t now;
+    struct conn *c;
+    struct job *j;
 
-        for (int i = 0; i < n; i++)
-            on_event(r, events[i].data.ptr);
-        now = clock_boot_ms();
-        jobs_tick(r, now);
-        clients_tick(r, now);
-        free_boxes(r);
+    while ((j = LIST_FIRST(&r->done))) {
+        LIST_REMOVE(j, link);
+        free(j->message);
+        free(j);
+    }
+    while ((c = LIST_FIRST(&r->closed))) {
+        LIST_REMOVE(c, link);
+        free(c);
     }
 }
 
-static void raise_file_limit(void)
+static void tick(struct timer *t)
 {
-    struct rlimit limit;
+    struct resolver *r = container_of(t, struct resolver, tick);
+    uint64_t now = clock_boot_ms();
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    jobs_tick(r, now);
+    clients_tick(r, now);
+    resolver_reap(r);
+    free_boxes(r);
+    if (!LIST_EMPTY(&r->jobs) || !LIST_EMPTY(&r->conns))
+        resolver_need_tick(r);
 }
+
+void resolver_need_tick(struct resolver *r)
+{
+    if (!r->tick.set)
+        timer_start(&r->loop, &r->tick, TICK_MS, tick);
+}
+
+/* ------------------------------------------------------------------ main */
 
 static int setup(struct resolver *r, struct cove_err *e)
 {
     struct cove_config config;
-    enum log_level level;
 
-    if (pread(FD_CONFIG, &config, sizeof(config), 0) != sizeof(config))
-        return cove_fail_errno(e, COVE_INTERNAL, "configuration");
-    close(FD_CONFIG);
-    if (log_level_parse(config.log_level, &level, NULL) == 0)
-        log_set_level(level);
-    raise_file_limit();
-    r->keeper = (struct source){ SOURCE_KEEPER, FD_KEEPER };
-    r->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (r->epoll < 0 || watch(r, &r->keeper, EPOLLIN) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "event loop");
-    return confine_resolver(e);
+    if (process_start("cove-resolver", &config, e) < 0 || loop_init(&r->loop, e) < 0)
+        return -1;
+    process_raise_file_limit();
+    if (watch_start(&r->loop, &r->keeper, PROCESS_KEEPER_FD, EPOLLIN, keeper_ready) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "the keeper's connection");
+    return confine(CONFINE_RESOLVER, NULL, e);
 }
 
 int main(void)
@@ -277,11 +248,10 @@ int main(void)
     struct cove_err e = { 0 };
 
     log_init("resolver", LOG_LEVEL_INFO);
-    signal(SIGPIPE, SIG_IGN);
     if (setup(&resolver, &e) < 0) {
         log_error("resolver not started", &e);
         return 1;
     }
-    loop(&resolver);
+    loop_run(&resolver.loop);
     return 0;
 }

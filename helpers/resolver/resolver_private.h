@@ -5,8 +5,10 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 
+#include "cove/loop.h"
 #include "cove/msg.h"
 #include "cove/netlist.h"
 #include "helpers/resolver/dns.h"
@@ -21,13 +23,6 @@ enum {
     PIN_CEILING_S = 86400,
 };
 
-enum source_kind { SOURCE_KEEPER, SOURCE_UDP, SOURCE_LISTEN, SOURCE_CONN, SOURCE_JOB };
-
-struct source { /* first in all that epoll points to */
-    enum source_kind kind;
-    int fd;
-};
-
 struct pinned {
     int family;
     uint8_t addr[16];
@@ -35,29 +30,30 @@ struct pinned {
 };
 
 struct box {
-    struct source udp, tcp;
-    struct box *next;
+    LIST_ENTRY(box) link;
+    struct watch udp, tcp;
     uint32_t slot, generation;
     struct net_rules *own[NET_STAGES]; /* NULL: none */
     unsigned jobs, conns;
-    bool gone; /* freed when nothing refers to it any more */
+    bool gone; /* the sandbox ended; freed when no job or connection refers to this box any more */
     size_t pin_count;
     struct pinned pins[BOX_PINS_MAX];
 };
 
 struct conn { /* a sandbox's TCP connection: one question after the other */
-    struct source source;
-    struct conn *next;
+    LIST_ENTRY(conn) link;
+    struct watch watch;
     struct box *box;
     uint64_t until_ms;
-    bool closed, busy; /* busy: a question of it is under way */
+    bool closed;
+    bool busy; /* a question that came on this connection is under way */
     size_t in_len;
     uint8_t in[2 + DNS_QUERY_MAX];
 };
 
 struct job { /* one question under way */
-    struct source source;
-    struct job *next;
+    LIST_ENTRY(job) link;
+    struct watch watch; /* the socket on which the name server was asked */
     struct box *box;
     struct conn *conn; /* who asked: this connection, or else `from` */
     struct sockaddr_in from;
@@ -75,28 +71,27 @@ struct job { /* one question under way */
 };
 
 struct resolver {
-    int epoll;
-    struct source keeper;
-    bool orphaned; /* the keeper is gone */
+    struct loop loop;
+    struct timer tick;   /* set while a job, a connection or an ended box is there */
+    struct watch keeper; /* off: the keeper is gone */
     struct net_rules rules;
     struct sockaddr_storage upstreams[UPSTREAMS_MAX];
     unsigned upstream_count;
-    struct box *boxes;
-    struct conn *conns;
-    struct job *jobs;
+    LIST_HEAD(boxes, box) boxes;
+    LIST_HEAD(conn_list, conn) conns, closed; /* closed: freed when the current callback is over */
+    LIST_HEAD(job_list, job) jobs, done;      /* likewise */
     unsigned job_count;
     uint32_t next_tag;
 };
 
 /* ------------------------------------------------------------------ resolver.c */
 
-int watch(struct resolver *r, struct source *s, uint32_t events);
+void resolver_need_tick(struct resolver *r); /* something waits for time to pass */
+void resolver_reap(struct resolver *r);      /* free what was closed or done; ends every callback */
 
 /* ------------------------------------------------------------------ clients.c */
 
-void clients_read_udp(struct resolver *r, struct box *b);
-void clients_accept(struct resolver *r, struct box *b);
-void clients_read_conn(struct resolver *r, struct conn *c);
+int clients_listen(struct resolver *r, struct box *b, const int fds[2]); /* UDP, TCP */
 void clients_go_on(struct resolver *r, struct conn *c); /* its question has been dealt with */
 void clients_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len);
 void clients_tick(struct resolver *r, uint64_t now);
@@ -105,7 +100,6 @@ void clients_tick(struct resolver *r, uint64_t now);
 
 void jobs_ask(struct resolver *r, struct box *b, struct conn *c, const struct sockaddr_in *from,
               const uint8_t *p, size_t len);
-void jobs_on_event(struct resolver *r, struct job *j);
 void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned);
 void jobs_tick(struct resolver *r, uint64_t now);
 void jobs_forget_conn(struct resolver *r, const struct conn *c);

@@ -60,11 +60,53 @@ void box_close(struct box_conn *c)
     (void)c;
 }
 
-int confine_self(const char *run_dir, struct cove_err *e)
+int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e)
 {
-    (void)run_dir;
+    (void)kind;
+    (void)own_dir;
     (void)e;
     return 0;
+}
+
+int process_start(const char *name, struct cove_config *ret, struct cove_err *e)
+{
+    (void)name;
+    (void)ret;
+    (void)e;
+    return 0;
+}
+
+/* The live policy is one that is always there. */
+static struct policy *the_policy;
+const struct live_kind policy_kind;
+
+void live_init(struct live *l, const struct live_kind *kind, const struct state *state,
+               const char *run_dir, const char *name)
+{
+    (void)l;
+    (void)kind;
+    (void)state;
+    (void)run_dir;
+    (void)name;
+}
+
+struct live_ref *live_get(struct live *l)
+{
+    static struct live_ref ref;
+
+    (void)l;
+    return &ref;
+}
+
+void live_put(struct live_ref *ref)
+{
+    (void)ref;
+}
+
+const struct policy *policy_set_policy(const struct policy_set *set)
+{
+    (void)set;
+    return the_policy;
 }
 
 static void last_words(const uint8_t *data, size_t size)
@@ -121,8 +163,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!first || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         abort();
     last_words(data, size);
-    if (!judge.policy)
-        judge.policy = make_policy();
+    if (!the_policy) {
+        the_policy = make_policy();
+        if (loop_init(&judge.loop, NULL) < 0)
+            abort();
+    }
     if (size > 2) {
         data += 2;
         size -= 2;
@@ -136,12 +181,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         msg_send(pair[1], BOX_EXEC_ASK, 0, &ask, sizeof(ask), fd < 0 ? data : NULL,
                  fd < 0 ? size : 0, &fd, fd >= 0, MSG_DONTWAIT, NULL);
     cove_close(fd);
-    first->sock = pair[0];
-    first->prev = &judge.benches;
-    judge.benches = first;
-    on_bench(&judge, first);
-    if (judge.benches)
-        bench_close(judge.benches);
+    if (watch_start(&judge.loop, &first->watch, pair[0], EPOLLIN, bench_ready) < 0)
+        abort();
+    LIST_INSERT_HEAD(&judge.benches, first, link);
+    bench_ready(&first->watch, EPOLLIN);
+    if (!LIST_EMPTY(&judge.benches))
+        bench_close(&judge, first);
     close(pair[1]);
     return 0;
 }

@@ -1,7 +1,9 @@
-/* process/confine.c: what a worker can still do in its cage, and what it cannot. Each try is a process
- * of its own. */
+/* process/confine.c: what each kind of process can still do in its cage, and what it cannot. Each try is
+ * a process of its own. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,9 +66,14 @@ static int open_unix_socket(void)
     return socket(AF_UNIX, SOCK_SEQPACKET, 0) < 0 ? errno : 0;
 }
 
-static int read_a_file(void)
+static int read_etc(void)
 {
     return open("/etc/passwd", O_RDONLY | O_CLOEXEC) < 0 ? errno : 0;
+}
+
+static int read_own_dir(void)
+{
+    return open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC) < 0 ? errno : 0;
 }
 
 static int get_memory_for_the_jit(void)
@@ -81,9 +89,24 @@ static int open_inet_socket(void)
     return socket(AF_INET, SOCK_STREAM, 0) < 0 ? errno : 0;
 }
 
+static int open_netlink_socket(void)
+{
+    return socket(AF_NETLINK, SOCK_RAW, 0) < 0 ? errno : 0;
+}
+
+static int listen_on_a_port(void)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 1) < 0)
+        return errno;
+    return 0;
+}
+
 static int write_a_file(void)
 {
-    return open("/dev/null", O_WRONLY) < 0 ? errno : 0;
+    return open("/dev/zero", O_WRONLY) < 0 ? errno : 0;
 }
 
 static int make_a_file(void)
@@ -113,6 +136,26 @@ static int fork_a_process(void)
     return pid < 0 ? errno : 0;
 }
 
+/* clone3's flags lie in memory, where seccomp cannot look. */
+static int clone3_a_process(void)
+{
+    struct clone_args args = { .exit_signal = SIGCHLD };
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == 0)
+        _exit(0);
+    return pid < 0 ? errno : 0;
+}
+
+static int make_a_user_namespace(void)
+{
+    long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+
+    if (pid == 0)
+        _exit(0);
+    return pid < 0 ? errno : 0;
+}
+
 static int make_memory_executable(void)
 {
     void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -130,54 +173,67 @@ static int trace(void)
     return ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0 ? errno : 0;
 }
 
+#define NOT_TRIED (-1)
+
+/* What each kind gets: 0, or an errno. */
 static const struct {
     int (*try)(void);
-    int want;
     const char *what;
+    int want[CONFINE_KINDS]; /* worker, judge, gate, resolver, auth */
 } tries[] = {
-    { start_a_thread, 0, "threads start after the cage is shut" },
-    { use_memory, 0, "memory" },
-    { make_pipes_and_poll, 0, "pipes" },
-    { open_unix_socket, 0, "sandboxes and the keeper are unix sockets" },
-    { read_a_file, 0, "the policy and the keys are read again" },
-    { get_memory_for_the_jit, 0, "PCRE2 compiles the deny-list" },
-    { open_inet_socket, EPERM, "no network" },
-    { write_a_file, EPERM, "no file for writing" },
-    { make_a_file, EPERM, "no new file" },
-    { read_outside, EACCES, "no file outside of run_dir, /etc and /usr" },
-    { run_a_program, EPERM, "no execve" },
-    { fork_a_process, EPERM, "no fork" },
-    { make_memory_executable, EPERM, "no data made code" },
-    { signal_another_process, EPERM, "no signals to others" },
-    { trace, EPERM, "no ptrace" },
+    { use_memory, "memory", { 0, 0, 0, 0, 0 } },
+    { start_a_thread, "a thread", { 0, EPERM, EPERM, EPERM, 0 } },
+    { make_pipes_and_poll, "pipes", { 0, EPERM, 0, EPERM, 0 } },
+    { open_unix_socket, "a unix socket", { 0, 0, 0, EPERM, 0 } },
+    { open_inet_socket, "an internet socket", { EPERM, EPERM, 0, 0, 0 } },
+    { open_netlink_socket, "a netlink socket", { EPERM, EPERM, EPERM, EPERM, 0 } },
+    { listen_on_a_port, "a listening port", { EPERM, EPERM, 0, EPERM, NOT_TRIED } },
+    { read_own_dir, "reading the directory it was told", { 0, 0, EPERM, EPERM, 0 } },
+    { read_etc, "reading /etc", { 0, EACCES, EPERM, EPERM, 0 } },
+    { read_outside, "reading a file elsewhere", { EACCES, EACCES, EPERM, EPERM, EACCES } },
+    { write_a_file, "writing a file", { EPERM, EPERM, EPERM, EPERM, EACCES } },
+    { make_a_file, "making a file", { EPERM, EPERM, EPERM, EPERM, EACCES } },
+    { get_memory_for_the_jit, "memory to compile patterns into", { 0, 0, EPERM, EPERM, 0 } },
+    { make_memory_executable, "data made code", { EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { run_a_program, "execve", { EPERM, EPERM, EPERM, EPERM, NOT_TRIED } },
+    { fork_a_process, "fork", { EPERM, EPERM, EPERM, EPERM, 0 } },
+    { clone3_a_process, "clone3", { ENOSYS, ENOSYS, ENOSYS, ENOSYS, ENOSYS } },
+    { make_a_user_namespace, "a namespace", { EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { signal_another_process, "a signal to another", { EPERM, EPERM, EPERM, EPERM, NOT_TRIED } },
+    { trace, "ptrace", { EPERM, EPERM, EPERM, EPERM, EPERM } },
 };
 
-static int in_a_cage(int (*try)(void))
+static int in_a_cage(enum confine_kind kind, int (*try)(void))
 {
     int status;
     pid_t pid = fork();
 
     if (pid == 0)
-        _exit(confine_self("/tmp", NULL) < 0 ? 255 : try());
+        _exit(confine(kind, "/tmp", NULL) < 0 ? 255 : try());
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static void the_cage_holds_and_leaves_room_to_work(void **state)
+static void each_cage_holds_and_leaves_room_to_work(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
-        int got = in_a_cage(tries[i].try);
+        for (int kind = 0; kind < CONFINE_KINDS; kind++) {
+            int want = tries[i].want[kind], got;
 
-        if (got != tries[i].want)
-            fail_msg("%s: %d instead of %d", tries[i].what, got, tries[i].want);
+            if (want == NOT_TRIED)
+                continue;
+            got = in_a_cage((enum confine_kind)kind, tries[i].try);
+            if (got != want)
+                fail_msg("kind %d, %s: %d instead of %d", kind, tries[i].what, got, want);
+        }
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cage_holds_and_leaves_room_to_work),
+        cmocka_unit_test(each_cage_holds_and_leaves_room_to_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
