@@ -38,5 +38,7 @@ static inline void buf_auto_done(struct buf *b)
     buf_done(b);
 }
 #define AUTO_BUF __attribute__((cleanup(buf_auto_done)))
+/* Its first value: `AUTO_BUF struct buf b = BUF(64 * 1024);` */
+#define BUF(ceiling) ((struct buf){ .max = (ceiling) })
 
 #endif

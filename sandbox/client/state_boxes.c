@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "cove/text.h"
 #include "sandbox/client/state_private.h"
 
 enum { HINT_PROBES = 16 };
@@ -31,23 +32,22 @@ void state_box_read(const struct state *s, uint32_t index, struct box_info *ret)
     ret->template[sizeof(ret->template) - 1] = '\0';
 }
 
+/* With a border, so that "ab" + "c" is not "a" + "bc". */
 static uint64_t hash_more(uint64_t h, const char *s)
 {
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3ull; /* FNV-1a */
-    return (h ^ 0xff) * 0x100000001b3ull;               /* the strings' border counts too */
+    return text_hash(text_hash(h, s), "\xff");
 }
 
 static uint32_t hash_project(const struct state *s, const char *tenant, const char *project)
 {
-    uint64_t h = hash_more(hash_more(0xcbf29ce484222325ull, tenant), project);
+    uint64_t h = hash_more(hash_more(TEXT_HASH_START, tenant), project);
 
     return (uint32_t)(h ^ h >> 32) & (s->hint_count - 1);
 }
 
 static uint32_t hash_id(const struct state *s, const char *id)
 {
-    uint64_t h = hash_more(0xcbf29ce484222325ull, id);
+    uint64_t h = hash_more(TEXT_HASH_START, id);
 
     return (uint32_t)(h ^ h >> 32) & (s->hint_count - 1);
 }
