@@ -2,7 +2,7 @@ dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST
 dist_man_MANS += man/coved.8 man/cove.conf.5
 EXTRA_DIST += bench/noisy.py bench/network.py tests/system/test_wall.py tests/system/test_network.py tests/system/internet.py tests/system/test_seccomp.py \
 	tests/system/test_differential.py tests/escape
-EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart .ci/run \
+EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart tools .ci/run \
 	tests/pytest.ini tests/conftest.py tests/hostile tests/system/cove.py \
 	tests/system/test_docs.py tests/system/test_execute.py tests/system/test_lifecycle.py \
 	tests/system/test_limits.py tests/system/test_load.py tests/system/test_logs.py \

@@ -1,0 +1,14 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # names are shared between the parts of quickstart
+#
+# Measuring, and testing in a virtual machine.
+
+cmd_bench() {
+    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" bubblewrap python3
+    build_all
+    exec bash "$top/bench/run.sh" "$build" ${rest[@]+"${rest[@]}"}
+}
+
+cmd_test_vm() {
+    install_packages "${BUILD_PACKAGES[@]}"
+    exec bash "$top/tests/vm/run.sh" ${rest[@]+"${rest[@]}"}
+}

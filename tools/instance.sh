@@ -1,0 +1,180 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # names are shared between the parts of quickstart
+#
+# An instance and its files: settings, directories, keys, certificates, the configuration of coved and nginx.
+
+readonly WORKER_UID=61170 # a number without a passwd entry: making users would touch /etc
+
+name_instance() { # fills dir, run, id and all that follows from them
+    mkdir -p "$dir"
+    dir=$(cd "$dir" && pwd -P)
+    id=$(printf '%s\n%s\n' "$top" "$dir" | sha256sum | cut -c 1-8)
+    run=/run/cove-$id
+    cgroup=cove-$id
+    conf=$dir/conf
+    log=$dir/log
+}
+
+# Flags of an earlier `up` hold until `down`; what is given now comes on top.
+load_settings() {
+    local line
+    [ -e "$dir/settings" ] || return 0
+    while IFS= read -r line; do
+        case $line in
+        http=*) http_port=${http_port:-${line#*=}} ;;
+        https=*) https_port=${https_port:-${line#*=}} ;;
+        domain=*) domain=${domain:-${line#*=}} ;;
+        set=*) earlier_sets+=("${line#*=}") ;;
+        esac
+    done <"$dir/settings"
+}
+
+save_settings() {
+    local pair
+    {
+        printf 'http=%s\nhttps=%s\ndomain=%s\n' "$http_port" "$https_port" "$domain"
+        for pair in ${sets[@]+"${sets[@]}"}; do printf 'set=%s\n' "$pair"; done
+    } >"$dir/settings"
+}
+
+merge_sets() { # the last value of a key wins
+    local pair key
+    local -A seen=()
+    local merged=()
+    local all=(${earlier_sets[@]+"${earlier_sets[@]}"} ${sets[@]+"${sets[@]}"})
+    local i
+    for ((i = ${#all[@]} - 1; i >= 0; i--)); do
+        pair=${all[i]}
+        key=${pair%%=*}
+        [ -z "${seen[$key]:-}" ] || continue
+        seen[$key]=1
+        merged=("$pair" ${merged[@]+"${merged[@]}"})
+    done
+    sets=(${merged[@]+"${merged[@]}"})
+}
+
+setting() { # setting KEY DEFAULT: what --set says
+    local pair
+    for pair in ${sets[@]+"${sets[@]}"}; do
+        [ "${pair%%=*}" != "$1" ] || { printf '%s' "${pair#*=}"; return; }
+    done
+    printf '%s' "$2"
+}
+
+check_port() {
+    case $2 in '' | *[!0-9]*) die "$1: '$2' is not a port number." ;; esac
+    if [ "$2" -lt 1 ] || [ "$2" -gt 65535 ]; then die "$1: $2 is not a port number (1 to 65535)."; fi
+}
+
+make_dirs() {
+    mkdir -p "$conf" "$log" "$dir/tls" "$dir/state" "$run" "$run/nginx"
+    chmod 755 "$run" "$run/nginx"
+    chmod 700 "$conf" "$dir/tls" "$log"
+    chmod 711 "$dir/state"
+}
+
+make_key() {
+    local key
+    [ ! -s "$conf/key" ] || [ ! -s "$conf/keys" ] || return 0
+    (umask 077
+        rm -f "$conf/keys"
+        key=$("$inst/bin/cove" key create default --name quickstart --file "$conf/keys" 2>/dev/null) ||
+            die "cove key create could not write $conf/keys."
+        printf '%s\n' "$key" >"$conf/key")
+}
+
+# The operator's own from now on: edited in place, and never overwritten.
+make_policy() {
+    [ -s "$conf/policy.conf" ] || cp "$inst/etc/cove/policy.conf" "$conf/policy.conf"
+}
+
+make_certificate() {
+    cert=$dir/tls/$domain.crt
+    cert_key=$dir/tls/$domain.key
+    [ ! -s "$cert" ] || [ ! -s "$cert_key" ] || return 0
+    (umask 077
+        run_logged certificate openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 825 \
+            -subj "/CN=$domain" -addext "subjectAltName=DNS:$domain,DNS:*.$domain,IP:127.0.0.1" \
+            -keyout "$cert_key" -out "$cert") || die "openssl could not make a certificate (above)."
+    chmod 644 "$cert"
+}
+
+# replace FILE: standard input becomes FILE; true if that changed it
+replace() {
+    cat >"$1.new"
+    if cmp -s "$1" "$1.new"; then
+        rm -f "$1.new"
+        return 1
+    fi
+    mv "$1.new" "$1"
+}
+
+# 3031, as documented, is the first instance's; others have a block of their own, the same one each time.
+print_proxy_ports() {
+    local first=$((20000 + 16#${id:0:4} % 600 * 65))
+    [ "$dir" != "$top/.cove" ] || return 0
+    printf 'proxy_port = %d\nproxy_range_first = %d\nproxy_range_last = %d\n' "$first" $((first + 1)) $((first + 64))
+}
+
+print_cove_conf() {
+    local pair
+    cat <<END
+# Made by quickstart: what differs from the defaults (conf/cove.conf explains every key).
+run_dir = $run
+state_dir = $dir/state
+keys_file = $conf/keys
+tenants_file = $conf/tenants
+templates_file = $conf/templates
+policy_file = $conf/policy.conf
+profile_dir = $inst/share/cove/profiles
+audit_file = $dir/log/audit.log
+libexec_dir = $inst/libexec/cove
+cgroup = $cgroup
+worker_user = $WORKER_UID
+END
+    print_proxy_ports
+    for pair in ${sets[@]+"${sets[@]}"}; do printf '%s = %s\n' "${pair%%=*}" "${pair#*=}"; done
+}
+
+# nginx refuses a body a little above what the workers refuse, so that the reply comes from the one who knows better.
+nginx_body_max() {
+    local size
+    size=$(setting body_max 8M)
+    case $size in
+    *K | *KiB) size=$((${size%%K*} / 1024)) ;;
+    *M | *MiB) size=${size%%M*} ;;
+    *G | *GiB) size=$((${size%%G*} * 1024)) ;;
+    *) size=$((size / 1048576)) ;;
+    esac
+    printf '%dm' $((size + 1))
+}
+
+fill_template() {
+    sed -e "s|@HTTP_LISTEN@|127.0.0.1:$http_port default_server|" \
+        -e "s|@HTTPS_LISTEN@|127.0.0.1:$https_port default_server|" \
+        -e "s|@RUN_DIR@|$run|g" -e "s|@DOMAIN@|$domain|g" -e "s|@CERT@|$cert|" -e "s|@CERT_KEY@|$cert_key|" \
+        -e "s|@LOG_DIR@|$log|g" -e "s|@BODY_MAX@|$(nginx_body_max)|" -e "s|@SITE@|$conf/nginx-cove.conf|" \
+        -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" \
+        -e "s|@ADDRESS_RATE@|100000|g" -e "s|@ADDRESS_CONNECTIONS@|10000|" "$1"
+}
+
+write_nginx_conf() { # true if something changed
+    local changed=1 file
+    mkdir -p "$conf/snippets"
+    for file in "$nginx_dir"/snippets/*.conf; do
+        fill_template "$file" | replace "$conf/snippets/${file##*/}" && changed=0
+    done
+    fill_template "$nginx_dir/cove.conf" | replace "$conf/nginx-cove.conf" && changed=0
+    fill_template "$nginx_dir/nginx-private.conf" | replace "$conf/nginx.conf" && changed=0
+    return $changed
+}
+
+write_env() {
+    (umask 077
+        replace "$dir/env" <<END || true
+COVE_URL=http://127.0.0.1:$http_port
+COVE_TLS_URL=https://127.0.0.1:$https_port
+COVE_KEY=$(cat "$conf/key")
+COVE_DOMAIN=$domain
+END
+    )
+}

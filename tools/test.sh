@@ -1,0 +1,149 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # names are shared between the parts of quickstart
+#
+# quickstart test: stages, one for each suite or checker.
+
+declare -a results=()
+failed=no
+
+# stage NAME COMMAND...: runs it, keeps the verdict, goes on either way
+stage() {
+    local name=$1 began=$SECONDS verdict=passed rc=0
+    shift
+    printf '\n%s== %s%s\n' "$bold" "$name" "$plain"
+    ("$@") || rc=$?
+    case $rc in
+        0) ;;
+        77) verdict=skipped ;;
+        *) verdict=FAILED; failed=yes ;;
+    esac
+    results+=("$(printf '%-9s %-42s %4d s' "$verdict" "$name" $((SECONDS - began)))")
+    printf '%s== %s: %s%s\n' "$bold" "$name" "$verdict" "$plain"
+}
+
+# set -e does not hold left of `||`, so a stage says itself where it stops.
+unit_stage() { # unit_stage DIR CONFIGURE-ARGUMENT...
+    local where=$work/$1 rc=0
+    shift
+    make_configure && configure_in "$where" "$@" || return 1
+    make_in "$where" all || return 1
+    timeout 600 make -C "$where" --no-print-directory -j "$(nproc)" check >"$work/log/check.log" 2>&1 || rc=$?
+    grep -E '^(PASS|FAIL|SKIP|XPASS|ERROR)|error:|\*\*\*' "$work/log/check.log" || true
+    [ "$rc" -ne 0 ] || return 0
+    [ "$rc" -ne 124 ] || say "stopped after 10 minutes: a test hangs (the one without a verdict above)"
+    tail -n 60 "$where/test-suite.log" 2>/dev/null
+    return 1
+}
+
+dist_stage() {
+    local where=$work/build-check
+    make_configure && configure_in "$where" --enable-werror || return 1
+    run_logged distcheck make -C "$where" --no-print-directory -j "$(nproc)" distcheck
+}
+
+c_files() { (cd "$top" && find base bench cli fcgi helpers include keys policy process sandbox tests -name '*.[ch]' 2>/dev/null | sort); }
+
+format_stage() {
+    local files wrong
+    mapfile -t files < <(c_files)
+    wrong=$(cd "$top" && clang-format --dry-run --Werror "${files[@]}" 2>&1) && return 0
+    sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: error:.*/not as make format leaves it: \1/p' <<<"$wrong" | uniq -c
+    return 1
+}
+
+cppcheck_stage() {
+    local where=$work/build-check
+    make_configure && configure_in "$where" --enable-werror || return 1
+    make -C "$where" --no-print-directory lint
+}
+
+shell_stage() {
+    local files
+    mapfile -t files < <(cd "$top" && find . \( -path ./.git -o -path ./.cove -o -path './build*' -o -path ./tests/escape/attempts \) -prune -o \
+        -type f \( -name '*.sh' -o -path ./quickstart -o -path ./.ci/run \) -print | sort)
+    (cd "$top" && shellcheck "${files[@]}")
+}
+
+man_stage() {
+    local file out bad=0
+    for file in "$top"/man/*.[1-9]; do
+        out=$(mandoc -T lint -W warning "$file") || { printf '%s\n' "$out"; bad=1; }
+    done
+    return $bad
+}
+
+# Without a way to the npm registry it is skipped, with that reason; what is wrong fails.
+api_stage() {
+    local modules=$work/npm/node_modules
+    if [ ! -d "$modules/@redocly/openapi-core" ]; then
+        have npm || [ "$install" = no ] || install_packages npm
+        have npm || { say "npm is missing"; return 77; }
+        run_logged npm timeout 300 npm install --no-audit --no-fund --prefix "$work/npm" "${NPM_PACKAGES[@]}" ||
+            { say "npm could not fetch ${NPM_PACKAGES[*]} (above)"; return 77; }
+    fi
+    node "$top/tests/lint/openapi.js" "$modules" "$top"/docs/api/*.yaml
+}
+
+run_pytest() { (cd "$top" && /usr/bin/python3 -m pytest -q "$@"); }
+
+system_stage() {
+    build_all || return 1
+    run_pytest --durations=10 tests/system ${rest[@]+"${rest[@]}"}
+}
+
+escape_stage() {
+    build_all || return 1
+    run_pytest tests/escape
+}
+
+hostile_stage() { # hostile_stage [--weak]
+    build_all || return 1
+    run_pytest tests/hostile "$@" ${rest[@]+"${rest[@]}"}
+}
+
+# Prometheus' own linter for /metrics: taken out of its package, which is a server that nobody here wants to run.
+fetch_promtool() {
+    local tools=$work/tools
+    [ ! -x "$tools/promtool" ] || return 0
+    mkdir -p "$tools/part"
+    if (cd "$tools/part" && apt-get download -q prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar xf - ./usr/bin/promtool) \
+        >"$tools/fetch.log" 2>&1; then
+        mv "$tools/part/usr/bin/promtool" "$tools/"
+    else
+        say "      no promtool ($tools/fetch.log): /metrics is read by the tests' own parser only"
+    fi
+    rm -rf "$tools/part"
+}
+
+wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+
+cmd_test() {
+    local line
+    step_count=2
+    step "packages"
+    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    step "kernel"
+    check_kernel
+    mkdir -p "$work"
+    [ "$install" = no ] || ! wanted system || fetch_promtool
+    if wanted unit; then
+        stage "unit tests" unit_stage build-check --enable-werror
+        stage "unit tests with sanitizers" unit_stage build-san --enable-werror --enable-sanitizers
+    fi
+    if wanted lint; then
+        stage "cppcheck" cppcheck_stage
+        stage "clang-format" format_stage
+        stage "shellcheck" shell_stage
+        stage "man pages" man_stage
+        stage "OpenAPI" api_stage
+    fi
+    if wanted fuzz && [ -e "$top/tests/fuzz/run.sh" ]; then stage "fuzzers, short" bash "$top/tests/fuzz/run.sh" "$work/build-fuzz" 7; fi
+    ! wanted dist || stage "make distcheck" dist_stage
+    ! wanted system || stage "system tests" system_stage
+    ! wanted escape || stage "escape suite" escape_stage
+    ! wanted hostile || stage "hostile suite" hostile_stage
+    [ -n "$only" ] || stage "hostile suite, server weakened" hostile_stage --weak
+    printf '\n%s== summary%s\n' "$bold" "$plain"
+    for line in ${results[@]+"${results[@]}"}; do say "$line"; done
+    [ "$failed" = no ] || die "some tests failed."
+    say "all passed."
+}

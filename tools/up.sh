@@ -1,0 +1,89 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # names are shared between the parts of quickstart
+#
+# quickstart up and quickstart status.
+
+cmd_up() {
+    local conf_changed=no nginx_changed=no
+    step_count=6
+    step "packages"
+    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
+    step "kernel"
+    check_kernel
+    step "build"
+    build_all
+    step "configuration"
+    mkdir -p "$dir"
+    exec 9>"$dir/lock"
+    flock -w 60 9 || die "another quickstart is at work in $dir."
+    load_settings
+    http_port=${http_port:-8080} https_port=${https_port:-8443} domain=${domain:-cove.localhost}
+    check_port --http "$http_port"
+    check_port --https "$https_port"
+    merge_sets
+    check_ports_free
+    make_dirs
+    keeper_pid >/dev/null || check_state_dir
+    make_key
+    make_policy
+    make_certificate
+    print_cove_conf | replace "$conf/cove.conf" && conf_changed=yes
+    write_nginx_conf && nginx_changed=yes
+    say "      $conf/cove.conf"
+    step "start"
+    run_keeper "$conf_changed"
+    run_nginx "$nginx_changed"
+    save_settings
+    write_env
+    step "first answer"
+    wait_until "$START_SECONDS" healthy || {
+        tail -n 5 "$log/coved.log" "$log/nginx-error.log" >&2
+        die "http://127.0.0.1:$http_port/health does not answer (logs: $log)."
+    }
+    print_welcome
+}
+
+print_welcome() {
+    local key
+    key=$(cat "$conf/key")
+    cat <<END
+
+cove is up.
+  URL   http://127.0.0.1:$http_port   https://127.0.0.1:$https_port (self-signed, also *.$domain)
+  key   $key
+  logs  $log        settings for scripts: $dir/env
+
+Paste this:
+  curl -s http://127.0.0.1:$http_port/execute -H 'X-API-Key: $key' \\
+    -d '{"projectId":"hello","commands":["echo hello from \$(hostname)","id"]}'
+END
+}
+
+uptime_of() {
+    awk -v hz="$(getconf CLK_TCK)" 'NR == FNR { up = $1; next } { sub(/.*\) /, ""); printf "%d s", up - $20 / hz }' \
+        /proc/uptime "/proc/$1/stat"
+}
+
+count_titles() { # processes of ours whose title begins so; with a second argument, only process 1 of a sandbox
+    local pid n=0
+    for pid in $(our_pids); do
+        [[ "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" = "$1"* ]] || continue
+        [ $# -lt 2 ] || grep -qs "^NSpid:.*\b1\$" "/proc/$pid/status" || continue
+        n=$((n + 1))
+    done
+    printf '%d' "$n"
+}
+
+cmd_status() {
+    local pid
+    if ! pid=$(keeper_pid); then
+        say "cove is not running here ($dir); './quickstart up' starts it."
+        return 3
+    fi
+    say "keeper     pid $pid, up $(uptime_of "$pid")"
+    say "workers    $(count_titles 'cove: worker')"
+    say "sandboxes  $(count_titles 'cove: init' first) (warm ones included)"
+    if pid=$(nginx_pid); then say "nginx      pid $pid, up $(uptime_of "$pid")"; else say "nginx      not running"; fi
+    [ ! -e "$dir/env" ] || sed -n 's/^COVE_\(TLS_\)\?URL=/URL        /p' "$dir/env"
+    say "run dir    $run"
+    say "logs       $log"
+}
