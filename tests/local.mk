@@ -10,6 +10,7 @@ tests_unit_test_file_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_loop_SOURCES = tests/unit/test_loop.c
 tests_unit_test_loop_LDADD = libbase.a $(UNIT_LIBS)
 endif
+include tests/layers.mk
 include tests/init.mk
 include tests/policy.mk
 include tests/sandbox.mk
