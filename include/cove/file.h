@@ -10,6 +10,11 @@
 /* The whole of a file. *ret is malloc()ed, with a NUL behind its *ret_len bytes. */
 int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e);
 
+/* The kernel's small files in /proc, /sys and cgroups, below `dir` or AT_FDCWD. */
+int write_file_at(int dir, const char *name, const char *text, struct cove_err *e);
+/* Up to size-1 bytes, NUL-terminated; returns the length, or -1 and errno. */
+ssize_t read_file_at(int dir, const char *name, char *out, size_t size);
+
 /*
  * A listening unix socket at this path, in place of what was there. It belongs to group `gid` and has
  * mode 0660: nobody else can connect. type: SOCK_STREAM or SOCK_SEQPACKET, with SOCK_* flags.

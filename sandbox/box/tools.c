@@ -13,39 +13,6 @@
 #include "cove/text.h"
 #include "sandbox/box/tools.h"
 
-int write_file_at(int dir, const char *name, const char *text, struct cove_err *e)
-{
-    AUTO_CLOSE int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
-    size_t len = strlen(text);
-
-    if (fd < 0 || write(fd, text, len) != (ssize_t)len)
-        return cove_fail_errno(e, COVE_INTERNAL, "writing '%s' to %s", text, name);
-    return 0;
-}
-
-ssize_t read_file_at(int dir, const char *name, char *out, size_t size)
-{
-    AUTO_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    size_t len = 0;
-
-    out[0] = '\0';
-    if (fd < 0)
-        return -1;
-    while (len + 1 < size) {
-        ssize_t n = read(fd, out + len, size - 1 - len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            break;
-        len += (size_t)n;
-    }
-    out[len] = '\0';
-    return (ssize_t)len;
-}
-
 /* Field 22 of /proc/PID/stat; the name in field 2 may hold blanks and brackets, so count from its
  * end. */
 uint64_t process_start_time(pid_t pid)

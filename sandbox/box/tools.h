@@ -6,10 +6,8 @@
 #include <sys/types.h>
 
 #include "cove/err.h"
+#include "cove/file.h"
 
-int write_file_at(int dir, const char *name, const char *text, struct cove_err *e);
-/* Up to size-1 bytes, NUL-terminated; returns the length. */
-ssize_t read_file_at(int dir, const char *name, char *out, size_t size);
 uint64_t process_start_time(pid_t pid); /* clock ticks since boot, 0 if there is no such process */
 int resolve_user(const char *name_or_number, uid_t *ret_uid, gid_t *ret_gid, struct cove_err *e);
 int resolve_group(const char *name_or_number, gid_t *ret, struct cove_err *e);

@@ -7,7 +7,7 @@
 #include <net/if.h>
 
 #include "cove/buf.h"
-#include "sandbox/box/tools.h"
+#include "cove/file.h"
 #include "sandbox/net/net.h"
 
 #define NET_ANY_COVE "cv*" /* interfaces of all keepers on this machine */
