@@ -10,12 +10,9 @@
 static const char *find_forbidden(const struct policy *policy, const struct policy_query *query,
                                   const struct core_ask *ask, struct policy_result *ret)
 {
-    for (size_t i = 0; i < ask->count; i++) {
-        policy_check(policy, query, ask->commands[i], strlen(ask->commands[i]), ret);
-        if (ret->denied)
-            return ask->commands[i];
-    }
-    return NULL;
+    size_t i = policy_check_all(policy, query, ask->commands, ask->count, ret);
+
+    return i < ask->count ? ask->commands[i] : NULL;
 }
 
 /* Who asks, and where it would have run: the project's sandbox, if it has one. */

@@ -6,7 +6,8 @@ libshell_a_SOURCES = \
 	policy/shell/unwrap.c policy/shell/wrappers.c policy/shell/param.c policy/shell/vars.c policy/shell/output.c
 libdeny_a_SOURCES = \
 	include/cove/policy.h policy/deny/policy_private.h policy/deny/file.c policy/deny/parse.c \
-	policy/deny/scope.c policy/deny/match.c policy/deny/prefilter.c policy/deny/deny.c policy/deny/lint.c
+	policy/deny/scope.c policy/deny/match.c policy/deny/prefilter.c policy/deny/settings.c \
+	policy/deny/deny.c policy/deny/lint.c
 libdeny_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(CRYPTO_CFLAGS)
 libprofile_a_SOURCES = \
 	include/cove/seccomp_profile.h policy/seccomp/profile_private.h policy/seccomp/profile.c \

@@ -31,14 +31,15 @@ enum policy_form {
 struct policy_result {
     bool denied;
     enum policy_form form;
-    char rule[64];     /* the rule's name; "limit" when no rule but a bound denied */
+    char rule[64];     /* the rule's name; "limit", "max-text", "max-time": a bound denied */
     char reason[200];  /* shown to the caller */
     char matched[256]; /* the form that matched, shortened, valid UTF-8 */
     char lifted[64];   /* a deny rule that matched as well, but an exception lifted it */
 };
 
 /* Bounds on what is judged; going over one is a verdict of its own (POLICY_FORM_LIMIT). */
-#define POLICY_COMMAND_MAX (1024 * 1024) /* bytes of one command text */
+#define POLICY_COMMAND_MAX (1024 * 1024)      /* bytes of one command text */
+#define POLICY_TEXT_MAX    (64 * 1024 * 1024) /* the largest max-text a policy may set */
 #define POLICY_RULES_MAX   20000
 #define POLICY_BUNDLE_MAX  (8 * 1024 * 1024)
 
@@ -65,6 +66,14 @@ const char *policy_hash(const struct policy *p);
 void policy_check(const struct policy *p, const struct policy_query *q, const char *command,
                   size_t len, struct policy_result *ret);
 
+/*
+ * All commands of a request, with one bound on their text and one on the time for judging them
+ * (max-text and max-time of the policy): many commands cost no more than one. Returns the place of
+ * the first one that is denied, or count.
+ */
+size_t policy_check_all(const struct policy *p, const struct policy_query *q,
+                        const char *const commands[], size_t count, struct policy_result *ret);
+
 /* At exec time: the real argv, and for `sh -c TEXT` also what that text would run. */
 void policy_check_argv(const struct policy *p, const struct policy_query *q,
                        const char *const argv[], size_t argc, struct policy_result *ret);
@@ -73,6 +82,13 @@ void policy_check_argv(const struct policy *p, const struct policy_query *q,
 bool policy_exec_time(const struct policy *p, const struct policy_query *q);
 const char *policy_profile(const struct policy *p, const struct policy_query *q);
 bool policy_audit_all(const struct policy *p, const struct policy_query *q); /* not only refusals */
+
+struct policy_limits { /* of one request, all its commands together */
+    uint64_t text_bytes;
+    uint64_t time_ms; /* of the judging thread's processor time */
+};
+void policy_get_limits(const struct policy *p, const struct policy_query *q,
+                       struct policy_limits *ret);
 
 /* Every `seccomp = NAME` of the policy, with its place, so that someone can see whether there is
  * such a profile. */

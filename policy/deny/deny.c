@@ -16,15 +16,14 @@
 #include "policy/deny/policy_private.h"
 #include "policy/shell/lexer.h"
 
-#define DEFAULT_PROFILE "default"
-
 /* One check under way. */
 struct check {
     const struct policy *p;
-    struct matcher *matcher;
-    uint64_t *candidates; /* a bit per rule, from the prefilter */
-    bool *holds;          /* per section */
+    struct matcher *matcher; /* has the request's clock */
+    uint64_t *candidates;    /* a bit per rule, from the prefilter */
+    bool *holds;             /* per section */
     enum policy_form words_form;
+    struct policy_limits limits; /* of the request, all its commands together */
     struct policy_result *result;
     policy_explain_fn explain; /* NULL: stop at the first refusal */
     void *explain_ctx;
@@ -155,6 +154,28 @@ static void set_limit(struct policy_result *r, const char *rule, const char *tex
                "The command is too large, too deep or too costly to be judged", text, len);
 }
 
+/* A bound of the whole request, with its figure: whoever is refused can split the request. */
+static void set_text_limit(const struct check *c, const char *text)
+{
+    char reason[160];
+
+    snprintf(reason, sizeof(reason),
+             "The commands of one request may have %llu bytes together (max-text of the policy)",
+             (unsigned long long)c->limits.text_bytes);
+    set_result(c->result, POLICY_FORM_LIMIT, "max-text", reason, text, strlen(text));
+}
+
+static void set_time_limit(const struct check *c, const char *text, size_t len)
+{
+    char reason[160], time[32];
+
+    text_format_ms(c->limits.time_ms, time);
+    snprintf(reason, sizeof(reason),
+             "Judging the commands of this request takes more than %s (max-time of the policy)",
+             time);
+    set_result(c->result, POLICY_FORM_LIMIT, "max-time", reason, text, len);
+}
+
 /* --- matching one form ----------------------------------------------------------------------- */
 
 static bool is_candidate(const struct check *c, size_t i)
@@ -202,7 +223,9 @@ static bool judge_rule(const struct check *c, size_t i, enum policy_form kind,
         text_copy(c->result->lifted, sizeof(c->result->lifted), r->name);
         return false;
     }
-    if (m == MATCH_LIMIT)
+    if (m == MATCH_LATE)
+        set_time_limit(c, text, len);
+    else if (m == MATCH_LIMIT)
         set_limit(c->result, r->name, text, len);
     else
         set_result(c->result, shown, r->name, r->reason, text, len);
@@ -215,6 +238,10 @@ static bool judge(const struct check *c, enum policy_form kind, enum policy_form
 {
     size_t words = prefilter_words(c->p->prefilter);
 
+    if (matcher_is_late(c->matcher)) {
+        set_time_limit(c, text, len);
+        return false;
+    }
     prefilter_run(c->p->prefilter, text, len, c->candidates);
     for (size_t w = 0; w < words; w++) {
         for (uint64_t bits = c->candidates[w]; bits; bits &= bits - 1) {
@@ -257,7 +284,8 @@ static bool check_init(struct check *c, const struct policy *p, const struct pol
 {
     *c = (struct check){ .p = p, .words_form = words_form, .result = result };
     *result = (struct policy_result){ 0 };
-    c->matcher = matcher_new();
+    policy_get_limits(p, q, &c->limits);
+    c->matcher = matcher_new(c->limits.time_ms);
     c->candidates = calloc(prefilter_words(p->prefilter) + 1, sizeof(*c->candidates));
     c->holds = calloc(p->section_count, sizeof(*c->holds));
     if (!c->matcher || !c->candidates || !c->holds) {
@@ -295,6 +323,37 @@ void policy_check(const struct policy *p, const struct policy_query *q, const ch
     check_done(&c);
 }
 
+/* The place of the first command up to which the text is too long; `count` if it never is. */
+static size_t find_too_much_text(const struct check *c, const char *const commands[], size_t count)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bytes += strlen(commands[i]);
+        if (bytes > c->limits.text_bytes)
+            return i;
+    }
+    return count;
+}
+
+size_t policy_check_all(const struct policy *p, const struct policy_query *q,
+                        const char *const commands[], size_t count, struct policy_result *ret)
+{
+    struct check c;
+    size_t i = 0;
+
+    if (check_init(&c, p, q, POLICY_FORM_WORDS, ret) &&
+        (i = find_too_much_text(&c, commands, count)) < count) {
+        set_text_limit(&c, commands[i]);
+    } else if (!ret->denied) {
+        for (i = 0; i < count && !ret->denied; i++)
+            run_text(&c, commands[i], strlen(commands[i]));
+        i -= ret->denied;
+    }
+    check_done(&c);
+    return i;
+}
+
 void policy_check_argv(const struct policy *p, const struct policy_query *q,
                        const char *const argv[], size_t argc, struct policy_result *ret)
 {
@@ -322,79 +381,7 @@ void policy_explain(const struct policy *p, const struct policy_query *q, const 
     check_done(&c);
 }
 
-/* --- settings and rules, for those who ask --------------------------------------------------- */
-
-bool policy_exec_time(const struct policy *p, const struct policy_query *q)
-{
-    bool on = false;
-
-    for (size_t i = 0; i < p->section_count; i++) {
-        if (p->sections[i].exec_time >= 0 && scope_holds(&p->sections[i].scope, q))
-            on = p->sections[i].exec_time;
-    }
-    return on;
-}
-
-bool policy_audit_all(const struct policy *p, const struct policy_query *q)
-{
-    bool all = false;
-
-    for (size_t i = 0; i < p->section_count; i++) {
-        if (p->sections[i].audit_all >= 0 && scope_holds(&p->sections[i].scope, q))
-            all = p->sections[i].audit_all;
-    }
-    return all;
-}
-
-const char *policy_profile(const struct policy *p, const struct policy_query *q)
-{
-    const char *profile = DEFAULT_PROFILE;
-
-    for (size_t i = 0; i < p->section_count; i++) {
-        if (p->sections[i].profile && scope_holds(&p->sections[i].scope, q))
-            profile = p->sections[i].profile;
-    }
-    return profile;
-}
-
-bool policy_choice_get(const struct policy *p, size_t i, struct policy_choice *ret)
-{
-    for (size_t k = 0; k < p->section_count; k++) {
-        const struct section *s = &p->sections[k];
-
-        if (!s->profile || i--)
-            continue;
-        *ret = (struct policy_choice){ s->profile, s->profile_file, s->profile_line };
-        return true;
-    }
-    return false;
-}
-
-/* Three lines per section, of which some are empty. */
-size_t policy_setting_count(const struct policy *p)
-{
-    return 3 * p->section_count;
-}
-
-bool policy_setting_get(const struct policy *p, size_t i, char *out, size_t size)
-{
-    const struct section *s = &p->sections[i / 3];
-    const char *name = "exec-time", *value = s->exec_time > 0 ? "on" : "off";
-    bool said = s->exec_time >= 0;
-
-    if (i % 3 == 1) {
-        name = "audit";
-        value = s->audit_all > 0 ? "all" : "refusals";
-        said = s->audit_all >= 0;
-    } else if (i % 3 == 2) {
-        name = "seccomp";
-        value = s->profile;
-        said = s->profile != NULL;
-    }
-    if (said)
-        snprintf(out, size, "[%s] %s = %s", s->scope.head, name, value);
-    return said;
-}
+/* --- rules, for those who ask ----------------------------------------------------------------- */
 
 size_t policy_rule_count(const struct policy *p)
 {

@@ -3,8 +3,9 @@
  *
  * PCRE2's match limit counts anew at every place where a match may begin, which is not enough: a
  * pattern that needs a thousand steps at each of a million places never hits it. So a long text is
- * tried in windows of beginnings, and between two windows we look at the thread's own clock.
- * Whoever runs over either bound gets MATCH_LIMIT, which the engine turns into a refusal.
+ * tried in windows of beginnings, and between two windows we look at the thread's own clock. A text
+ * that runs over the steps gets MATCH_LIMIT, one that runs over the time MATCH_LATE; the engine turns
+ * both into refusals. The clock starts with the matcher, which judges all commands of a request.
  *
  * Patterns and texts are bytes, not UTF-8: a command may be any bytes.
  */
@@ -16,14 +17,13 @@
 
 #include "policy/deny/policy_private.h"
 
-#define SHORT_TEXT     1024      /* up to here one window, and no look at the clock */
-#define SHORT_STEPS    100000    /* at one place of a short text */
-#define LONG_STEPS     8000000   /* of a long one: rm with a megabyte of names is honest work */
-#define FIRST_WINDOW   8         /* of a long text: small, each place may cost LONG_STEPS */
-#define FAST_WINDOW_NS 2000000   /* a window that took less: the next one may be twice as wide */
-#define MATCH_HEAP_KIB 8192      /* when the JIT's own stack does not do */
-#define MATCH_CPU_NS   250000000 /* for one command against one policy, all rules together */
-#define PROBE_STEPS    20000     /* regex_is_slow_on() */
+#define SHORT_TEXT     1024    /* up to here one window, and no look at the clock */
+#define SHORT_STEPS    100000  /* at one place of a short text */
+#define LONG_STEPS     8000000 /* of a long one: rm with a megabyte of names is honest work */
+#define FIRST_WINDOW   8       /* of a long text: small, each place may cost LONG_STEPS */
+#define FAST_WINDOW_NS 2000000 /* a window that took less: the next one may be twice as wide */
+#define MATCH_HEAP_KIB 8192    /* when the JIT's own stack does not do */
+#define PROBE_STEPS    20000   /* regex_is_slow_on() */
 
 struct regex {
     pcre2_code *code;
@@ -33,7 +33,7 @@ struct regex {
 struct matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
-    uint64_t spent_ns; /* on long texts */
+    uint64_t end_ns; /* of this thread's time: nothing is matched after it */
 };
 
 static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
@@ -75,7 +75,15 @@ void regex_free(struct regex *r)
     free(r);
 }
 
-struct matcher *matcher_new(void)
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+struct matcher *matcher_new(uint64_t time_ms)
 {
     struct matcher *m = calloc(1, sizeof(*m));
 
@@ -88,6 +96,7 @@ struct matcher *matcher_new(void)
         return NULL;
     }
     pcre2_set_heap_limit(m->context, MATCH_HEAP_KIB);
+    m->end_ns = thread_ns() + time_ms * 1000000;
     return m;
 }
 
@@ -100,12 +109,9 @@ void matcher_free(struct matcher *m)
     free(m);
 }
 
-static uint64_t thread_ns(void)
+bool matcher_is_late(const struct matcher *m)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+    return thread_ns() > m->end_ns;
 }
 
 /* Beginnings in [from, from + width). */
@@ -129,17 +135,16 @@ static enum match match_long(struct matcher *m, const struct regex *r, const cha
     size_t width = FIRST_WINDOW;
 
     for (size_t from = 0; from <= len && !(r->anchored && from);) {
-        uint64_t start = thread_ns(), took;
+        uint64_t start = thread_ns(), end;
         enum match found = match_window(m, r, text, len, from, width);
 
         if (found != MATCH_NO)
             return found;
-        took = thread_ns() - start;
-        m->spent_ns += took;
-        if (m->spent_ns > MATCH_CPU_NS)
-            return MATCH_LIMIT;
+        end = thread_ns();
+        if (end > m->end_ns)
+            return MATCH_LATE;
         from += width;
-        width = took < FAST_WINDOW_NS ? width * 2 : FIRST_WINDOW;
+        width = end - start < FAST_WINDOW_NS ? width * 2 : FIRST_WINDOW;
     }
     return MATCH_NO;
 }

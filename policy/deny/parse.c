@@ -213,13 +213,28 @@ static int set_seccomp(struct parser *ps, struct section *s, const char *value)
     return s->profile ? 0 : no_memory(ps);
 }
 
+static int set_max_text(struct parser *ps, struct section *s, const char *value)
+{
+    if (text_parse_bytes(value, &s->max_text, NULL) < 0 || s->max_text < 1024 ||
+        s->max_text > POLICY_TEXT_MAX)
+        return fail_at(ps, value, "max-text: a size from 1K to 64M");
+    return 0;
+}
+
+static int set_max_time(struct parser *ps, struct section *s, const char *value)
+{
+    if (text_parse_ms(value, &s->max_time_ms, NULL) < 0 || s->max_time_ms < 10 ||
+        s->max_time_ms > 60000)
+        return fail_at(ps, value, "max-time: a time from 10ms to 60s");
+    return 0;
+}
+
 static const struct setting {
     const char *name;
     int (*set)(struct parser *ps, struct section *s, const char *value);
 } settings[] = {
-    { "exec-time", set_exec_time },
-    { "seccomp", set_seccomp },
-    { "audit", set_audit },
+    { "exec-time", set_exec_time }, { "seccomp", set_seccomp },   { "audit", set_audit },
+    { "max-text", set_max_text },   { "max-time", set_max_time },
 };
 
 static int on_setting(struct parser *ps, const char *name)
@@ -234,7 +249,8 @@ static int on_setting(struct parser *ps, const char *name)
         if (strcmp(settings[i].name, name) == 0)
             return settings[i].set(ps, &ps->p->sections[ps->section], value);
     }
-    return fail_at(ps, name, "no such setting; there are exec-time, seccomp and audit");
+    return fail_at(ps, name,
+                   "no such setting; there are exec-time, seccomp, audit, max-text and max-time");
 }
 
 /* --- rules ----------------------------------------------------------------------------------- */

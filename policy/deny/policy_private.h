@@ -1,4 +1,5 @@
-/* What the deny-list's files share: file.c, parse.c, scope.c, match.c, prefilter.c, deny.c. */
+/* What the deny-list's files share: file.c, parse.c, scope.c, match.c, prefilter.c, settings.c,
+ * deny.c. */
 #ifndef POLICY_PRIVATE_H
 #define POLICY_PRIVATE_H
 
@@ -41,7 +42,7 @@ bool scope_covers(const struct scope *a, const struct scope *b); /* what holds b
 struct regex;
 struct matcher; /* what one thread needs while it matches */
 
-enum match { MATCH_NO, MATCH_YES, MATCH_LIMIT };
+enum match { MATCH_NO, MATCH_YES, MATCH_LIMIT, MATCH_LATE };
 
 int regex_new(const char *pattern, bool caseless, struct regex **ret, size_t *ret_at,
               struct cove_err *e);
@@ -49,7 +50,8 @@ void regex_free(struct regex *r);
 /* Does this text take so many steps that a longer one would never end? */
 bool regex_is_slow_on(const struct regex *r, const char *text, size_t len);
 
-struct matcher *matcher_new(void);
+struct matcher *matcher_new(uint64_t time_ms); /* of this thread's processor time, from now on */
+bool matcher_is_late(const struct matcher *m);
 void matcher_free(struct matcher *m);
 enum match matcher_run(struct matcher *m, const struct regex *r, const char *text, size_t len);
 
@@ -75,9 +77,10 @@ struct section {
     struct scope scope;
     const char *file;
     unsigned line;
-    int exec_time, audit_all; /* -1: not said here */
-    char *profile;            /* NULL: not said here */
-    const char *profile_file; /* where it is said: section 0 is that of all files */
+    int exec_time, audit_all;       /* -1: not said here */
+    uint64_t max_text, max_time_ms; /* 0: not said here */
+    char *profile;                  /* NULL: not said here */
+    const char *profile_file;       /* where it is said: section 0 is that of all files */
     unsigned profile_line;
 };
 

@@ -721,6 +721,94 @@ static void nesting_is_refused_not_followed(void **state)
     policy_free(p);
 }
 
+static struct policy_result check_all(const struct policy *p, const char *const *commands,
+                                      size_t count, size_t *ret_at)
+{
+    struct policy_result r;
+
+    *ret_at = policy_check_all(p, &(struct policy_query){ 0 }, commands, count, &r);
+    return r;
+}
+
+static void a_request_is_refused_at_its_first_forbidden_command(void **state)
+{
+    static const char *const commands[] = { "ls", "touch x", "rm a", "touch y" };
+    struct policy *p = compile("deny rm words /^rm/ \"r\"\n");
+    size_t at;
+
+    (void)state;
+    assert_string_equal(check_all(p, commands, 4, &at).rule, "rm");
+    assert_int_equal(at, 2);
+    assert_false(check_all(p, commands, 2, &at).denied);
+    assert_int_equal(at, 2);
+    assert_false(check_all(p, commands, 0, &at).denied);
+    policy_free(p);
+}
+
+/* Writes a line before the rules, which begin at 32. */
+static const char *with_setting(char *policy, const char *setting)
+{
+    snprintf(policy, 32, "%-31s", setting);
+    policy[31] = '\n';
+    return policy;
+}
+
+/* 2000 commands of 1000 bytes, with 40 patterns that must look at every byte: each command is judged in
+ * no time, all of them are not. */
+static void the_commands_of_a_request_share_one_bound(void **state)
+{
+    const char *commands[2000];
+    struct policy_result r;
+    char text[1001], policy[4096], *rules = policy + 32;
+    struct policy *p;
+    size_t at;
+
+    (void)state;
+    memset(text, 'a', 1000);
+    text[1000] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        commands[i] = text;
+    for (int i = 0, n = 0; i < 40; i++)
+        n += sprintf(rules + n, "deny a%d raw /[a-c]*[^a-c]{%d}/ \"r\"\n", i, i + 2);
+
+    p = compile(with_setting(policy, "max-text = 50K"));
+    r = check_all(p, commands, 2000, &at);
+    assert_int_equal(at, 51); /* 51 of them have 51000 bytes, one more is too many */
+    assert_int_equal(r.form, POLICY_FORM_LIMIT);
+    assert_string_equal(r.rule, "max-text");
+    assert_non_null(strstr(r.reason, "51200 bytes"));
+    assert_false(check_all(p, commands, 5, &at).denied);
+    policy_free(p);
+
+    p = compile(with_setting(policy, "max-time = 10ms"));
+    r = check_all(p, commands, 2000, &at);
+    assert_true(at > 0 && at < 2000);
+    assert_int_equal(r.form, POLICY_FORM_LIMIT);
+    assert_string_equal(r.rule, "max-time");
+    assert_non_null(strstr(r.reason, "10 ms"));
+    policy_free(p);
+}
+
+static void bounds_hold_for_whom_their_section_says(void **state)
+{
+    struct policy *p = compile("deny x raw /x/ \"r\"\nmax-time = 20s\n[a]\nmax-text = 1K\n[b]\n"
+                               "max-time = 100ms\n");
+    struct policy_limits limits;
+
+    (void)state;
+    policy_get_limits(p, &(struct policy_query){ .dialect = "a" }, &limits);
+    assert_int_equal(limits.text_bytes, 1024);
+    assert_int_equal(limits.time_ms, 20000);
+    policy_get_limits(p, &(struct policy_query){ .dialect = "b" }, &limits);
+    assert_int_equal(limits.text_bytes, 2 * 1024 * 1024);
+    assert_int_equal(limits.time_ms, 100);
+    policy_free(p);
+    p = compile("deny x raw /x/ \"r\"\n");
+    policy_get_limits(p, &(struct policy_query){ 0 }, &limits);
+    assert_int_equal(limits.time_ms, 500);
+    policy_free(p);
+}
+
 /* Whatever two bytes follow a harmless command: it is judged, and that is no refusal. */
 static void every_pair_of_bytes_is_judged(void **state)
 {
@@ -897,6 +985,9 @@ int main(void)
         cmocka_unit_test(what_is_too_large_is_refused),
         cmocka_unit_test(long_argument_lists_are_judged),
         cmocka_unit_test(nesting_is_refused_not_followed),
+        cmocka_unit_test(a_request_is_refused_at_its_first_forbidden_command),
+        cmocka_unit_test(the_commands_of_a_request_share_one_bound),
+        cmocka_unit_test(bounds_hold_for_whom_their_section_says),
         cmocka_unit_test(every_pair_of_bytes_is_judged),
         cmocka_unit_test(what_is_never_closed_hides_nothing_before_it),
         cmocka_unit_test(results_are_valid_text),
