@@ -34,6 +34,7 @@ static const struct cause {
     [END_KILLED] = { "killed", "killed on request", NULL },
     [END_GONE] = { "gone", "the sandbox ended", NULL },
     [END_SERVER] = { "server", "killed because the server restarts", NULL },
+    [END_EXPIRED] = { "expired", "lifetime of the sandbox", text_format_ms },
 };
 
 int end_exit_code(const struct cove_end *end)

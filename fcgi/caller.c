@@ -181,6 +181,16 @@ uint32_t caller_sandboxes(const struct core *core)
     return core->caller && core->caller->key ? (uint32_t)core->caller->key->limits.sandboxes : 0;
 }
 
+void caller_key_id(const struct core *core, char ret[COVE_KEY_ID_MAX])
+{
+    _Static_assert((int)KEY_ID_LEN < (int)COVE_KEY_ID_MAX, "a claim holds a key's public name");
+
+    if (core->caller && core->caller->key)
+        keys_id(core->caller->key, ret);
+    else
+        ret[0] = '\0';
+}
+
 static const struct tenants *table(const struct live_ref *ref)
 {
     return ref ? ref->value : NULL;

@@ -85,10 +85,11 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     struct box_info info;
 
     args.key_sandboxes = caller_sandboxes(c);
+    caller_key_id(c, args.key);
     if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
         !text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");
-    if (keeper_claim(&c->keeper, &args, &box, e) < 0)
+    if (keeper_claim(&c->keeper, &args, NULL, 0, &box, e) < 0)
         return -1;
     *ret = (struct core_box){ .index = box.index, .generation = box.generation };
     text_copy(ret->id, sizeof(ret->id), box.id);
@@ -192,7 +193,7 @@ int core_session_open(struct core *c, const char *tenant, const char *project,
 
 static int thaw(struct core *c, const struct box_info *box, struct cove_err *e)
 {
-    struct keeper_which args = { 0 };
+    struct keeper_extend args = { 0 };
 
     text_copy(args.tenant, sizeof(args.tenant), box->tenant);
     text_copy(args.id, sizeof(args.id), box->id);
@@ -248,6 +249,18 @@ static void retire_misbehaving(struct core_session *s)
         log_error("could not end it", &e, LOG_S("sandbox", s->box.id));
 }
 
+/* The keeper leaves in shared memory why it ended a sandbox, until the slot is used again. */
+static void explain_gone(const struct core_session *s, struct cove_end *end)
+{
+    struct box_info info;
+
+    state_box_read(s->core->state, s->box.index, &info);
+    if (info.generation != s->box.generation || info.end_cause != END_EXPIRED)
+        return;
+    end->cause = END_EXPIRED;
+    end->limit = info.end_limit;
+}
+
 static void count_end(struct core *c, const struct run_result *r)
 {
     static const enum state_counter counters[END_CAUSE_COUNT] = {
@@ -277,6 +290,8 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
             retire_misbehaving(s);
         return -1;
     }
+    if (result.end.cause == END_GONE && s->core->state)
+        explain_gone(s, &result.end);
     count_end(s->core, &result);
     if (result.distrust)
         retire_misbehaving(s);

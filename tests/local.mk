@@ -14,6 +14,7 @@ include tests/layers.mk
 include tests/init.mk
 include tests/policy.mk
 include tests/sandbox.mk
+include tests/keeper.mk
 include tests/fcgi.mk
 include tests/front.mk
 check_PROGRAMS += $(UNIT_TESTS)

@@ -88,7 +88,7 @@ static int collect(void *arg, enum run_stream stream, uint64_t offset, const cha
 static bool ends_all(uint32_t cause)
 {
     return cause == END_DEADLINE || cause == END_OUTPUT || cause == END_CLIENT ||
-           cause == END_GONE || cause == END_SERVER;
+           end_was_taken_away(cause);
 }
 
 static void note_end(struct outcome *o, const char *command, const struct cove_end *end)
@@ -183,9 +183,7 @@ static int status_of(const struct outcome *o)
     if (o->end.cause == END_CLIENT)
         return 499; /* nobody reads it, but the log and the counters do: nginx's own number for this
                      */
-    return o->end.cause == END_DEADLINE || o->end.cause == END_GONE || o->end.cause == END_SERVER
-               ? 500
-               : 200;
+    return o->end.cause == END_DEADLINE || end_was_taken_away(o->end.cause) ? 500 : 200;
 }
 
 static void reply_outcome(struct request *req, struct reply *rep, const char *sandbox,

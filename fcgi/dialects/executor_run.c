@@ -67,15 +67,9 @@ static int collect(void *arg, enum run_stream stream, uint64_t offset, const cha
     return buf_add(&c->out[stream], bytes, len);
 }
 
-/* Neither its own end nor a limit's. */
-static bool was_taken_away(const struct cove_end *end)
-{
-    return end->cause == END_GONE || end->cause == END_SERVER;
-}
-
 static int status_of(const struct cove_end *end)
 {
-    return was_taken_away(end) ? 500 : end->cause == END_CLIENT ? 499 : 200;
+    return end_was_taken_away(end->cause) ? 500 : end->cause == END_CLIENT ? 499 : 200;
 }
 
 struct run_reply {
@@ -297,7 +291,7 @@ static void tell_end(struct stream *s, const struct cove_end *end)
         lines_end(&s->lines[i], tell_line, s);
     }
     note_end(s->req, end);
-    if (was_taken_away(end)) {
+    if (end_was_taken_away(end->cause)) {
         tell_error(s, failure_text(s->req, end));
         return;
     }

@@ -27,14 +27,19 @@ struct keeper_link { /* one per thread; connects when first used, and again afte
 #define KEEPER_LINK(dir) ((struct keeper_link){ .run_dir = (dir), .sock = -1 })
 void keeper_link_done(struct keeper_link *k);
 
-int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, struct keeper_box *ret,
-                 struct cove_err *e);
+/* attributes: kept with a sandbox that is made for this claim, not with one that is there; NULL:
+ * none. */
+int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, const void *attributes,
+                 size_t attributes_len, struct keeper_box *ret, struct cove_err *e);
+/* Replaces all attributes of a sandbox. */
+int keeper_attributes(struct keeper_link *k, const struct keeper_which *args, const void *bytes,
+                      size_t len, struct cove_err *e);
 int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struct cove_err *e);
 int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
-int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
+int keeper_freeze(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
 /* What this sandbox may reach, from now on: replaces what was set before. */
 int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e);
-int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
+int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
 
 struct keeper_audit_entry { /* NULL = "" */
     const char *event;      /* "refused", "exec-denied", "ran" */

@@ -46,6 +46,7 @@ struct cove_config {
     uint64_t max_sandboxes;
     uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
     uint64_t reuse_ms, lifetime_ms;
+    uint64_t paused_lifetime_ms; /* of a sandbox that was frozen at the end of its lifetime */
 
     /* network of sandboxes */
     char network[16];                 /* auto, none, egress, allow-list */

@@ -2,6 +2,7 @@
 #ifndef COVE_END_H
 #define COVE_END_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +16,9 @@ enum end_cause {
     END_POLICY,   /* refused by the policy at exec time */
     END_CLIENT,   /* whoever waited for it went away */
     END_KILLED,   /* asked for through the API */
-    END_GONE,     /* its sandbox ended (expired, killed, or its init died) */
+    END_GONE,     /* its sandbox ended (killed, or its init died) */
     END_SERVER,   /* the server was restarted and could not wait for it */
+    END_EXPIRED,  /* its sandbox reached the end of its lifetime; limit: milliseconds */
     END_CAUSE_COUNT
 };
 
@@ -29,6 +31,12 @@ struct cove_end {
     uint64_t started_unix_ms;
     uint64_t ended_unix_ms;
 };
+
+/* The command did not end by itself nor by a limit of its own: what it ran in was taken away. */
+static inline bool end_was_taken_away(uint32_t cause)
+{
+    return cause == END_GONE || cause == END_SERVER || cause == END_EXPIRED;
+}
 
 /* One number as a shell would show it: the exit code, 128 + signal, 124 for a deadline. */
 int end_exit_code(const struct cove_end *end);

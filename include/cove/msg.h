@@ -83,15 +83,16 @@ enum msg_type {
     BOX_EXEC_DENIED, /* struct box_proc_ref, tail: what was refused and why; to the spawner */
 
     /* --- worker to keeper --- */
-    KEEPER_CLAIM = 300, /* struct keeper_claim -> KEEPER_BOX */
+    KEEPER_CLAIM = 300, /* struct keeper_claim (+ attributes) -> KEEPER_BOX */
     KEEPER_RETIRE,      /* struct keeper_retire -> MSG_DONE once it is dead; idempotent */
     KEEPER_EXTEND,      /* struct keeper_extend -> MSG_DONE */
-    KEEPER_FREEZE,      /* struct keeper_which -> MSG_DONE */
-    KEEPER_THAW,        /* struct keeper_which -> MSG_DONE */
+    KEEPER_FREEZE,      /* struct keeper_extend -> MSG_DONE */
+    KEEPER_THAW,        /* struct keeper_extend -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
     KEEPER_NETWORK,     /* struct keeper_network -> MSG_DONE once it holds */
     /* tail: event, dialect, tenant, key, project, sandbox, rule, form, command -> MSG_DONE */
     KEEPER_AUDIT,
+    KEEPER_ATTRIBUTES, /* struct keeper_which + new attributes -> MSG_DONE */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -301,19 +302,28 @@ enum {
     COVE_TEMPLATE_MAX = 64
 }; /* sizes, with the NUL */
 
+/*
+ * Attributes: bytes that a dialect keeps with a sandbox, in a sealed memfd beside the message. The
+ * keeper copies them, unread, to <run_dir>/attributes/ID, where workers can read them.
+ */
+enum { COVE_ATTRIBUTES_MAX = 64 * 1024, COVE_KEY_ID_MAX = 24 };
+
 enum keeper_claim_flags {
-    CLAIM_FRESH = 1 << 0, /* a new sandbox even if the project has one (which then ages) */
+    CLAIM_OWN_PROJECT = 1 << 0, /* always a new sandbox; its id is its project, `project` is "" */
+    CLAIM_END_FREEZES = 1 << 1, /* at the end of its lifetime it is frozen instead of killed */
 };
 
 struct keeper_claim {
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
     char template[COVE_TEMPLATE_MAX]; /* "" = the configured default */
-    uint32_t flags;
-    uint32_t key_sandboxes; /* the caller's key allows no more of the tenant's at a time; 0 = as the
-                               tenant */
-    uint64_t reuse_ms;      /* 0 = as configured */
-    uint64_t lifetime_ms;   /* 0 = as configured */
+    char key[COVE_KEY_ID_MAX];        /* public name of the caller's key; "" = none */
+    uint32_t flags;                   /* enum keeper_claim_flags */
+    uint32_t dialect;                 /* enum cove_dialect of the caller */
+    uint32_t key_sandboxes;           /* how many sandboxes the key may have; 0 = as the tenant */
+    uint32_t reserved[2];
+    uint64_t reuse_ms;    /* 0 = as configured */
+    uint64_t lifetime_ms; /* 0 = as configured */
 };
 
 struct keeper_which {
@@ -327,10 +337,22 @@ struct keeper_retire { /* id "" : the project's current one and those of it that
     char project[COVE_PROJECT_MAX];
 };
 
+enum keeper_extend_flags {
+    EXTEND_ONLY_LONGER = 1 << 0, /* a later end than this one stays */
+    EXTEND_END_FREEZES = 1 << 1, /* what happens at the end, from now on. Neither: as it was */
+    EXTEND_END_KILLS = 1 << 2,
+};
+
+/*
+ * A new end for a sandbox, earlier or later than the one it has. With KEEPER_FREEZE the end of the
+ * frozen sandbox, with KEEPER_THAW the end of the one that runs again.
+ */
 struct keeper_extend {
     char tenant[COVE_TENANT_MAX];
     char id[24];
-    uint64_t lifetime_ms; /* from now */
+    uint64_t lifetime_ms; /* from now; 0 = FREEZE and THAW: as it is */
+    uint32_t flags;       /* enum keeper_extend_flags */
+    uint32_t reserved;
 };
 
 struct keeper_network { /* can only take away from what the server allows */

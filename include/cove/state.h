@@ -37,6 +37,12 @@ enum box_state {
     BOX_DYING,    /* being killed and swept */
 };
 
+enum box_flags {
+    BOX_OWN_PROJECT = 1 << 0,   /* its id is its project: it is never replaced by a newer one */
+    BOX_END_FREEZES = 1 << 1,   /* at dies_at_ms it is frozen instead of killed */
+    BOX_FROZEN_AT_END = 1 << 2, /* that has happened; dies_at_ms is the frozen one's end */
+};
+
 struct box_info {
     uint32_t state;      /* enum box_state */
     uint32_t generation; /* grows on reuse of the slot, so an old handle never finds a new box */
@@ -47,6 +53,14 @@ struct box_info {
     uint64_t created_ms;      /* the same and what follows in CLOCK_BOOTTIME */
     uint64_t reuse_until_ms;
     uint64_t dies_at_ms;
+    uint64_t lifetime_ms; /* as claimed: what it gets again when it was frozen at its end */
+    uint64_t frozen_ms;   /* since when it is frozen; 0 = it is not */
+    uint64_t end_limit;   /* figure that goes with end_cause */
+    uint32_t end_cause;   /* enum end_cause: why it was ended; stays until the slot is used again */
+    uint32_t flags;       /* enum box_flags */
+    uint32_t dialect;     /* enum cove_dialect that claimed it */
+    uint32_t reserved;
+    char key[COVE_KEY_ID_MAX]; /* public name of the key it was claimed with, "" = none */
     char id[24];
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];

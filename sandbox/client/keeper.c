@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,8 +26,16 @@ static const struct msg_rule keeper_answers[] = {
     { 0 },
 };
 
-static int keeper_try(struct keeper_link *k, uint32_t type, const void *body, size_t len,
-                      uint32_t want, void *ret, size_t ret_size, struct cove_err *e)
+struct question {
+    uint32_t type;
+    const void *body;
+    size_t len;
+    int fd;        /* rides along; -1 = none */
+    uint32_t want; /* type of the answer */
+};
+
+static int keeper_try(struct keeper_link *k, const struct question *q, void *ret, size_t ret_size,
+                      struct cove_err *e)
 {
     char buf[1024];
     struct msg m;
@@ -34,7 +43,8 @@ static int keeper_try(struct keeper_link *k, uint32_t type, const void *body, si
 
     if (k->sock < 0 && client_connect(k->run_dir, "keeper.sock", &k->sock, e) < 0)
         return -1;
-    if (msg_send(k->sock, type, ++k->tag, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+    if (msg_send(k->sock, q->type, ++k->tag, q->body, q->len, NULL, 0, &q->fd, q->fd >= 0,
+                 MSG_NOSIGNAL, e) < 0)
         return -1;
     if (!client_wait(k->sock, clock_boot_ms() + KEEPER_ANSWER_MS))
         return cove_fail(e, COVE_BUSY, "the keeper does not answer");
@@ -47,7 +57,7 @@ static int keeper_try(struct keeper_link *k, uint32_t type, const void *body, si
         client_raise(&m, e);
         return 1; /* an answer all the same: the link is fine */
     }
-    if (m.head.type != want || m.head.tag != k->tag)
+    if (m.head.type != q->want || m.head.tag != k->tag)
         return cove_fail(e, COVE_INTERNAL, "the keeper gave an answer of another kind");
     if (ret)
         memcpy(ret, m.body, ret_size);
@@ -56,16 +66,18 @@ static int keeper_try(struct keeper_link *k, uint32_t type, const void *body, si
 
 /*
  * Ask, and while the keeper is being restarted ask again. All that a worker asks may be asked
- * twice: a claim finds the box of the first time, a retirement finds none.
+ * twice: a claim finds the sandbox of the first time, a retirement finds none. A claim without a
+ * project makes a second sandbox only if the keeper died between making the first one and saying
+ * so; that first one then ends by its lifetime.
  */
-static int keeper_ask(struct keeper_link *k, uint32_t type, const void *body, size_t len,
-                      uint32_t want, void *ret, size_t ret_size, struct cove_err *e)
+static int ask_until_answered(struct keeper_link *k, const struct question *q, void *ret,
+                              size_t ret_size, struct cove_err *e)
 {
     uint64_t until = clock_boot_ms() + KEEPER_RETRY_MS;
     struct cove_err err = { 0 };
 
     for (;;) {
-        int rc = keeper_try(k, type, body, len, want, ret, ret_size, &err);
+        int rc = keeper_try(k, q, ret, ret_size, &err);
 
         if (rc == 0)
             return 0;
@@ -82,41 +94,83 @@ static int keeper_ask(struct keeper_link *k, uint32_t type, const void *body, si
     return -1;
 }
 
-int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, struct keeper_box *ret,
-                 struct cove_err *e)
+/* For what is answered with "done". */
+static int keeper_tell(struct keeper_link *k, uint32_t type, const void *body, size_t len,
+                       struct cove_err *e)
 {
-    struct keeper_box box;
+    const struct question q = { type, body, len, -1, MSG_DONE };
 
-    if (keeper_ask(k, KEEPER_CLAIM, args, sizeof(*args), KEEPER_BOX, &box, sizeof(box), e) < 0)
+    return ask_until_answered(k, &q, NULL, 0, e);
+}
+
+/* The keeper takes attributes only in a file that can no longer change. */
+static int seal_attributes(const void *bytes, size_t len, int *ret, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+
+    if (len > COVE_ATTRIBUTES_MAX)
+        return cove_fail(e, COVE_INVALID, "attributes of %zu bytes, the limit is %d", len,
+                         COVE_ATTRIBUTES_MAX);
+    fd = memfd_create("cove-attributes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || write(fd, bytes, len) != (ssize_t)len ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "attributes");
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, const void *attributes,
+                 size_t attributes_len, struct keeper_box *ret, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+    struct keeper_box box;
+    struct question q = { KEEPER_CLAIM, args, sizeof(*args), -1, KEEPER_BOX };
+
+    if (attributes && seal_attributes(attributes, attributes_len, &fd, e) < 0)
+        return -1;
+    q.fd = fd;
+    if (ask_until_answered(k, &q, &box, sizeof(box), e) < 0)
         return -1;
     box.id[sizeof(box.id) - 1] = '\0';
     *ret = box;
     return 0;
 }
 
+int keeper_attributes(struct keeper_link *k, const struct keeper_which *args, const void *bytes,
+                      size_t len, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+    struct question q = { KEEPER_ATTRIBUTES, args, sizeof(*args), -1, MSG_DONE };
+
+    if (seal_attributes(bytes, len, &fd, e) < 0)
+        return -1;
+    q.fd = fd;
+    return ask_until_answered(k, &q, NULL, 0, e);
+}
+
 int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struct cove_err *e)
 {
-    return keeper_ask(k, KEEPER_RETIRE, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+    return keeper_tell(k, KEEPER_RETIRE, args, sizeof(*args), e);
 }
 
 int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e)
 {
-    return keeper_ask(k, KEEPER_EXTEND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+    return keeper_tell(k, KEEPER_EXTEND, args, sizeof(*args), e);
 }
 
 int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e)
 {
-    return keeper_ask(k, KEEPER_NETWORK, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+    return keeper_tell(k, KEEPER_NETWORK, args, sizeof(*args), e);
 }
 
-int keeper_freeze(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
+int keeper_freeze(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e)
 {
-    return keeper_ask(k, KEEPER_FREEZE, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+    return keeper_tell(k, KEEPER_FREEZE, args, sizeof(*args), e);
 }
 
-int keeper_thaw(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
+int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e)
 {
-    return keeper_ask(k, KEEPER_THAW, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+    return keeper_tell(k, KEEPER_THAW, args, sizeof(*args), e);
 }
 
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e)
@@ -132,7 +186,7 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
         client_add_str(&tail, fields[i]);
     buf_add(&tail, command, strnlen(command, AUDIT_COMMAND_BYTES));
     buf_add(&tail, "", 1);
-    rc = keeper_ask(k, KEEPER_AUDIT, tail.data, tail.len, MSG_DONE, NULL, 0, e);
+    rc = keeper_tell(k, KEEPER_AUDIT, tail.data, tail.len, e);
     buf_done(&tail);
     return rc;
 }

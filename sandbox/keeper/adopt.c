@@ -71,7 +71,7 @@ static unsigned adopt_all(struct keeper *k)
             continue;
         }
         if (adopt_box(k, i) < 0 || !is_settled(b->info.state))
-            death_begin(k, i);
+            death_begin(k, i, END_GONE, 0);
         else
             living++;
     }
@@ -113,13 +113,14 @@ static void sweep_strays(struct keeper *k)
         closedir(dir);
 }
 
-static void unlink_stray_sockets(struct keeper *k)
+/* Files below run_dir that carry the id of a sandbox which nobody knows. */
+static void unlink_strays(struct keeper *k, const char *folder)
 {
     char path[256];
     DIR *dir;
     struct dirent *d;
 
-    snprintf(path, sizeof(path), "%s/boxes", k->config.run_dir);
+    snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, folder);
     dir = opendir(path);
     while (dir && (d = readdir(dir)))
         if (text_is_id(d->d_name) && !is_known(k, d->d_name))
@@ -136,7 +137,8 @@ int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e)
     state_rebuild_hints(k->state);
     cgroup_each_box(&k->cgroups, end_stray_cgroup, k);
     sweep_strays(k);
-    unlink_stray_sockets(k);
+    unlink_strays(k, "boxes");
+    unlink_strays(k, ATTRIBUTES_DIR);
     if (living == 0)
         template_sweep_old(k->state_dir);
     if (kept)

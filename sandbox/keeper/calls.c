@@ -78,27 +78,33 @@ static void answer_result(struct keeper *k, const struct waiter *w, int rc,
         keeper_answer(k, w, MSG_DONE, NULL, 0);
 }
 
-/* Safe for any caller: at most it makes a sandbox for a tenant, within max_sandboxes. */
-static bool on_claim(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+static bool attributes_fit(const struct msg *m)
+{
+    return m->fd_count == 0 || attributes_are_sealed(m->fds[0]);
+}
+
+/* Safe for any caller: at most it makes a sandbox for a tenant, within max_sandboxes. Attributes are
+ * a bounded number of bytes that nobody here looks at. */
+static bool on_claim(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_claim args;
+    struct claim c = { &args, m->fd_count ? m->fds[0] : -1 };
 
-    (void)len;
-    memcpy(&args, body, sizeof(args));
-    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.project, false) ||
-        !IS_TEXT(args.template, true))
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.template, true) || !IS_TEXT(args.key, true) ||
+        !IS_TEXT(args.project, true) || !attributes_fit(m) ||
+        (args.project[0] != '\0') == ((args.flags & CLAIM_OWN_PROJECT) != 0))
         return false;
-    claim_box(k, &args, w);
+    claim_box(k, &c, w);
     return true;
 }
 
 /* Safe: only what carries the tenant's name can die, and a worker speaks for all tenants anyway. */
-static bool on_retire(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+static bool on_retire(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_retire args;
 
-    (void)len;
-    memcpy(&args, body, sizeof(args));
+    memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, true) ||
         !IS_TEXT(args.project, args.id[0] != '\0'))
         return false;
@@ -107,13 +113,12 @@ static bool on_retire(struct keeper *k, const void *body, size_t len, const stru
 }
 
 /* Safe: the new end is bounded. */
-static bool on_extend(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+static bool on_extend(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_extend args;
     struct cove_err err = { 0 };
 
-    (void)len;
-    memcpy(&args, body, sizeof(args));
+    memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
     answer_result(k, w, life_extend(k, &args, &err), &err);
@@ -122,49 +127,60 @@ static bool on_extend(struct keeper *k, const void *body, size_t len, const stru
 
 /* Safe: it can only take away from what the operator allows; names and ranges are parsed, and
  * printed anew into rules. */
-static bool on_network(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+static bool on_network(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     static struct keeper_network args; /* large, and one at a time */
     struct cove_err err = { 0 };
 
-    (void)len;
-    memcpy(&args, body, sizeof(args));
+    memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
     answer_result(k, w, life_set_network(k, &args, &err), &err);
     return true;
 }
 
-static bool freeze_or_thaw(struct keeper *k, const void *body, bool freeze, const struct waiter *w)
+static bool freeze_or_thaw(struct keeper *k, const struct msg *m, bool freeze,
+                           const struct waiter *w)
 {
-    struct keeper_which args;
+    struct keeper_extend args;
     struct cove_err err = { 0 };
 
-    memcpy(&args, body, sizeof(args));
+    memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
     answer_result(k, w, life_freeze(k, &args, freeze, &err), &err);
     return true;
 }
 
-/* Safe: stops a sandbox from running, and nothing else. */
-static bool on_freeze(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+/* Safe: as with a claim. */
+static bool on_attributes(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    (void)len;
-    return freeze_or_thaw(k, body, true, w);
+    struct keeper_which args;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false) || !attributes_fit(m))
+        return false;
+    answer_result(k, w, life_set_attributes(k, &args, m->fds[0], &err), &err);
+    return true;
 }
 
-static bool on_thaw(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+/* Safe: stops a sandbox from running, and nothing else. */
+static bool on_freeze(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    (void)len;
-    return freeze_or_thaw(k, body, false, w);
+    return freeze_or_thaw(k, m, true, w);
+}
+
+static bool on_thaw(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    return freeze_or_thaw(k, m, false, w);
 }
 
 /* Safe: it adds a line to a file that only root reads; what is in it is data. A full disk is the
  * caller's to know. */
-static bool on_audit(struct keeper *k, const void *body, size_t len, const struct waiter *w)
+static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    const char *at = body, *end = at + len, *field[9];
+    const char *at = m->body, *end = at + m->body_len, *field[9];
     struct cove_err err = { 0 };
     struct audit_entry entry;
 
@@ -189,16 +205,17 @@ static bool on_audit(struct keeper *k, const void *body, size_t len, const struc
 
 struct keeper_call {
     struct msg_rule rule;
-    bool (*handle)(struct keeper *k, const void *body, size_t len, const struct waiter *w);
+    bool (*handle)(struct keeper *k, const struct msg *m, const struct waiter *w);
 };
 
 static const struct keeper_call calls[] = {
     /* everything a worker can make root do */
-    { { KEEPER_CLAIM, sizeof(struct keeper_claim), 0, 0, 0 }, on_claim },
+    { { KEEPER_CLAIM, sizeof(struct keeper_claim), 0, 0, 1 }, on_claim },
     { { KEEPER_RETIRE, sizeof(struct keeper_retire), 0, 0, 0 }, on_retire },
     { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
-    { { KEEPER_FREEZE, sizeof(struct keeper_which), 0, 0, 0 }, on_freeze },
-    { { KEEPER_THAW, sizeof(struct keeper_which), 0, 0, 0 }, on_thaw },
+    { { KEEPER_FREEZE, sizeof(struct keeper_extend), 0, 0, 0 }, on_freeze },
+    { { KEEPER_THAW, sizeof(struct keeper_extend), 0, 0, 0 }, on_thaw },
+    { { KEEPER_ATTRIBUTES, sizeof(struct keeper_which), 0, 1, 1 }, on_attributes },
     { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
     { { KEEPER_AUDIT, 0, 8192, 0, 0 }, on_audit },
 };
@@ -229,6 +246,8 @@ void calls_ready(struct keeper *k, uint32_t i)
     if (rc < 0)
         log_error("worker's message refused", &err);
     w.tag = rc == 1 ? m.head.tag : 0;
-    if (rc != 1 || !find_call(m.head.type)->handle(k, m.body, m.body_len, &w))
+    if (rc != 1 || !find_call(m.head.type)->handle(k, &m, &w))
         client_close(k, i);
+    if (rc == 1)
+        msg_close_fds(&m);
 }

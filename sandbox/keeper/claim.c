@@ -3,26 +3,44 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
 enum { POOL_PAUSE_MS = 150 };
 
-/* A box becomes a project's. While it is being built this is a promise; its time begins when it is
- * live. */
-static void give_to(struct keeper *k, uint32_t i, const struct keeper_claim *args,
-                    const struct limits *limits)
-{
-    struct box *b = &k->boxes[i];
+/* ------------------------------------------------------------------ a sandbox becomes a project's */
 
-    text_copy(b->info.tenant, sizeof(b->info.tenant), args->tenant);
-    text_copy(b->info.project, sizeof(b->info.project), args->project);
-    b->lifetime_ms = args->lifetime_ms ? args->lifetime_ms : k->config.lifetime_ms;
-    b->reuse_ms = args->reuse_ms ? args->reuse_ms : k->config.reuse_ms;
-    b->wanted = *limits;
-    b->promised = true;
+static uint32_t box_flags(uint32_t claim_flags)
+{
+    return (claim_flags & CLAIM_OWN_PROJECT ? BOX_OWN_PROJECT : 0) |
+           (claim_flags & CLAIM_END_FREEZES ? BOX_END_FREEZES : 0);
 }
 
-/* Its claimant's limits, before the first command. */
+/* While the sandbox is being built this is a promise: its time begins when it is live. */
+static int give_to(struct keeper *k, uint32_t i, const struct claim *c, const struct limits *limits,
+                   struct cove_err *e)
+{
+    const struct keeper_claim *args = c->args;
+    struct box *b = &k->boxes[i];
+    bool own = args->flags & CLAIM_OWN_PROJECT;
+
+    if (c->attributes >= 0 && attributes_copy(k, b->info.id, c->attributes, e) < 0)
+        return -1;
+    text_copy(b->info.tenant, sizeof(b->info.tenant), args->tenant);
+    text_copy(b->info.project, sizeof(b->info.project), own ? b->info.id : args->project);
+    text_copy(b->info.key, sizeof(b->info.key), args->key);
+    b->info.flags = box_flags(args->flags);
+    b->info.dialect = args->dialect;
+    b->info.lifetime_ms = args->lifetime_ms ? args->lifetime_ms : k->config.lifetime_ms;
+    b->reuse_ms = args->reuse_ms ? args->reuse_ms : k->config.reuse_ms;
+    if (own || b->reuse_ms > b->info.lifetime_ms)
+        b->reuse_ms = b->info.lifetime_ms;
+    b->wanted = *limits;
+    b->promised = true;
+    return 0;
+}
+
+/* The claimant's limits hold before the first command. */
 static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
@@ -31,7 +49,7 @@ static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
         return 0;
     log_error("sandbox not given out", e, LOG_S("sandbox", b->info.id));
     waiters_fail(k, i, e);
-    death_begin(k, i);
+    death_begin(k, i, END_GONE, 0);
     return -1;
 }
 
@@ -47,7 +65,7 @@ void claim_go_live(struct keeper *k, uint32_t i)
     b->info.created_unix_ms = clock_unix_ms();
     b->info.created_ms = now;
     b->info.reuse_until_ms = now + b->reuse_ms;
-    b->info.dies_at_ms = now + b->lifetime_ms;
+    b->info.dies_at_ms = now + b->info.lifetime_ms;
     boxes_set_state(k, i, BOX_LIVE);
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_CLAIMED, 1);
     log_event(LOG_LEVEL_INFO, "sandbox claimed", LOG_S("sandbox", b->info.id),
@@ -55,62 +73,95 @@ void claim_go_live(struct keeper *k, uint32_t i)
     waiters_answer_box(k, i, true);
 }
 
-static bool still_reusable(const struct box *b)
+/* ------------------------------------------------------------------ the project has a sandbox */
+
+static bool is_reusable(const struct box *b)
 {
-    return b->info.state == BOX_FROZEN || clock_boot_ms() < b->info.reuse_until_ms;
+    return b->info.state == BOX_BUILDING || b->info.state == BOX_FROZEN ||
+           clock_boot_ms() < b->info.reuse_until_ms;
+}
+
+/* One that is still being built answers when it is ready. */
+static int join(struct keeper *k, uint32_t i, const struct waiter *w, struct cove_err *e)
+{
+    if (life_thaw(k, i, 0, e) < 0)
+        return -1;
+    waiters_add(&k->boxes[i], w);
+    if (k->boxes[i].info.state != BOX_BUILDING)
+        waiters_answer_box(k, i, false);
+    return 0;
 }
 
 static void supersede(struct keeper *k, uint32_t i)
 {
-    log_event(LOG_LEVEL_INFO, "sandbox ageing", LOG_S("sandbox", k->boxes[i].info.id));
+    const struct box_info *b = &k->boxes[i].info;
+    uint64_t now = clock_boot_ms();
+
+    log_event(LOG_LEVEL_WARN,
+              "sandbox too old to be used again: its project starts anew without its files",
+              LOG_S("sandbox", b->id), LOG_S("tenant", b->tenant), LOG_S("project", b->project),
+              LOG_N("age_s", (now - b->created_ms) / 1000),
+              LOG_N("ends_in_s", b->dies_at_ms > now ? (b->dies_at_ms - now) / 1000 : 0));
     boxes_set_state(k, i, BOX_AGEING);
 }
 
-void claim_box(struct keeper *k, const struct keeper_claim *args, const struct waiter *w)
+/* ------------------------------------------------------------------ it needs a new one */
+
+/* A warm sandbox, one that is being built for the pool, or one that is begun now. */
+static int find_or_begin(struct keeper *k, const char *template_name, const struct limits *limits,
+                         uint32_t *ret, struct cove_err *e)
 {
-    const char *template_name = args->template[0] ? args->template : k->config.template;
-    struct cove_err err = { 0 };
+    if (pool_find_spare(k, BOX_WARM, template_name, limits, ret) == 0)
+        return 0;
+    if (pool_find_spare(k, BOX_BUILDING, template_name, limits, ret) == 0)
+        return 0;
+    return creation_begin(k, template_name, limits, ret, e);
+}
+
+static int provide(struct keeper *k, const struct claim *c, const struct waiter *w,
+                   struct cove_err *e)
+{
+    const char *template_name = c->args->template[0] ? c->args->template : k->config.template;
     struct limits limits;
-    bool outlived = false;
-    uint32_t i, old = 0;
+    uint32_t i;
 
-    if (boxes_find_current(k, args->tenant, args->project, &i) == 0) {
-        bool building = k->boxes[i].info.state == BOX_BUILDING;
-
-        if (building || (still_reusable(&k->boxes[i]) && !(args->flags & CLAIM_FRESH))) {
-            if (life_thaw(k, i, &err) < 0) {
-                keeper_answer_error(k, w, &err);
-                return;
-            }
-            waiters_add(&k->boxes[i], w);
-            if (!building)
-                waiters_answer_box(k, i, false);
-            return;
-        }
-        outlived = true;
-        old = i;
+    box_limits_resolve(k, template_name, c->args->tenant, &limits);
+    if (find_or_begin(k, template_name, &limits, &i, e) < 0 || give_to(k, i, c, &limits, e) < 0) {
+        log_error("sandbox not created", e, LOG_S("tenant", c->args->tenant),
+                  LOG_S("project", c->args->project));
+        return -1;
     }
-    if (quota_check_claim(k, args, &err) < 0) {
-        keeper_answer_error(k, w, &err);
-        return;
-    }
-    if (outlived)
-        supersede(k, old);
-    box_limits_resolve(k, template_name, args->tenant, &limits);
-    if (pool_find_spare(k, BOX_WARM, template_name, &limits, &i) == 0) {
-        give_to(k, i, args, &limits);
-        waiters_add(&k->boxes[i], w);
-        claim_go_live(k, i);
-        return;
-    }
-    if (pool_find_spare(k, BOX_BUILDING, template_name, &limits, &i) < 0 &&
-        creation_begin(k, template_name, &limits, &i, &err) < 0) {
-        log_error("sandbox not created", &err, LOG_S("tenant", args->tenant),
-                  LOG_S("project", args->project));
-        keeper_answer_error(k, w, &err);
-        return;
-    }
-    state_count(k->state, STATE_KEEPER, COUNT_BOXES_CLAIMED_COLD, 1);
-    give_to(k, i, args, &limits);
     waiters_add(&k->boxes[i], w);
+    if (k->boxes[i].info.state == BOX_WARM)
+        claim_go_live(k, i);
+    else
+        state_count(k->state, STATE_KEEPER, COUNT_BOXES_CLAIMED_COLD, 1);
+    return 0;
+}
+
+static int answer_claim(struct keeper *k, const struct claim *c, const struct waiter *w,
+                        struct cove_err *e)
+{
+    const struct keeper_claim *args = c->args;
+    bool own = args->flags & CLAIM_OWN_PROJECT;
+    uint32_t i;
+    bool has = !own && boxes_find_current(k, args->tenant, args->project, &i) == 0;
+
+    if (args->lifetime_ms > LIFETIME_MAX_MS || args->reuse_ms > LIFETIME_MAX_MS)
+        return cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
+    if (has && is_reusable(&k->boxes[i]))
+        return join(k, i, w, e);
+    if (quota_check_claim(k, args, e) < 0)
+        return -1;
+    if (has)
+        supersede(k, i);
+    return provide(k, c, w, e);
+}
+
+void claim_box(struct keeper *k, const struct claim *c, const struct waiter *w)
+{
+    struct cove_err err = { 0 };
+
+    if (answer_claim(k, c, w, &err) < 0)
+        keeper_answer_error(k, w, &err);
 }

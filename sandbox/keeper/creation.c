@@ -119,7 +119,7 @@ int creation_begin(struct keeper *k, const char *template_name, const struct lim
     b->build_began_ms = clock_boot_ms();
     boxes_save(k, i);
     if (start_build(k, i, &ids, template_name, e) < 0 || watch_build(k, i, e) < 0) {
-        death_begin(k, i);
+        death_begin(k, i, END_GONE, 0);
         return -1;
     }
     b->info.init_pid = (uint32_t)b->build.pid;
@@ -139,7 +139,7 @@ void creation_on_ready(struct keeper *k, uint32_t i)
         log_error("sandbox not created", &err, LOG_S("sandbox", b->info.id));
         waiters_fail(k, i, &err);
         k->pool_retry_ms = clock_boot_ms() + POOL_RETRY_MS;
-        death_begin(k, i);
+        death_begin(k, i, END_GONE, 0);
         return;
     }
     if (b->info.state != BOX_BUILDING)

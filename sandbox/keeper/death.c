@@ -11,12 +11,14 @@
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
-/* Begin its end: everything in it gets SIGKILL. What remains happens when the kernel says that init
- * is gone. */
-void death_begin(struct keeper *k, uint32_t i)
+void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t limit)
 {
     struct box *b = &k->boxes[i];
 
+    if (b->info.state != BOX_DYING) {
+        b->info.end_cause = cause;
+        b->info.end_limit = limit;
+    }
     boxes_set_state(k, i, BOX_DYING);
     cgroup_kill_box(&k->cgroups, b->info.id);
     if (b->build.ready >= 0) {
@@ -44,7 +46,7 @@ void death_on_exit(struct keeper *k, uint32_t i)
                   LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
         state_count(k->state, STATE_KEEPER, COUNT_BOXES_LOST, 1);
         waiters_fail(k, i, &gone);
-        death_begin(k, i);
+        death_begin(k, i, END_GONE, 0);
     }
     b->dead = true;
     names_tell_gone(k, i);
@@ -64,7 +66,12 @@ static void free_slot(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
 
-    b->info = (struct box_info){ .state = BOX_EMPTY, .generation = b->info.generation };
+    b->info = (struct box_info){
+        .state = BOX_EMPTY,
+        .generation = b->info.generation,
+        .end_cause = b->info.end_cause, /* workers look these two up after the sandbox has gone */
+        .end_limit = b->info.end_limit,
+    };
     b->sweeper = 0;
     b->dead = false;
     b->promised = false;
@@ -78,6 +85,7 @@ void death_remove_remains(struct keeper *k, uint32_t i)
     struct cove_err err = { 0 };
 
     unlink_control_socket(k, b->info.id);
+    attributes_remove(k, b->info.id);
     cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
     if (cgroup_remove_box(&k->cgroups, b->info.id) < 0)
         return;
@@ -130,7 +138,7 @@ void death_of_all(struct keeper *k)
 {
     for (uint32_t i = 0; i < state_box_count(k->state); i++)
         if (k->boxes[i].info.state != BOX_EMPTY && k->boxes[i].info.state != BOX_DYING)
-            death_begin(k, i);
+            death_begin(k, i, END_SERVER, 0);
     for (unsigned tries = 0; anything_left(k) && tries < 6000; tries++)
         poll(NULL, 0, 5);
 }

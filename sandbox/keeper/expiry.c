@@ -4,14 +4,28 @@
 
 enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000 };
 
+static bool freezes_at_end(const struct box_info *b)
+{
+    return b->flags & BOX_END_FREEZES && b->state == BOX_LIVE;
+}
+
 static void expire(struct keeper *k, uint32_t i)
 {
-    struct box *b = &k->boxes[i];
+    const struct box_info *b = &k->boxes[i].info;
+    struct cove_err err = { 0 };
 
-    log_event(LOG_LEVEL_INFO, "sandbox expired", LOG_S("sandbox", b->info.id),
-              LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
+    if (freezes_at_end(b)) {
+        log_event(LOG_LEVEL_INFO, "sandbox frozen at the end of its lifetime",
+                  LOG_S("sandbox", b->id), LOG_S("tenant", b->tenant));
+        if (life_freeze_at_end(k, i, &err) == 0)
+            return;
+        log_error("sandbox could not be frozen at its end and is killed", &err,
+                  LOG_S("sandbox", b->id));
+    }
+    log_event(LOG_LEVEL_INFO, "sandbox expired", LOG_S("sandbox", b->id),
+              LOG_S("tenant", b->tenant), LOG_S("project", b->project));
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_EXPIRED, 1);
-    death_begin(k, i);
+    death_begin(k, i, END_EXPIRED, b->dies_at_ms - b->created_ms);
 }
 
 static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t next)
@@ -25,7 +39,7 @@ static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t ne
         if (now < b->info.dies_at_ms)
             return earliest_ms(next, b->info.dies_at_ms);
         expire(k, i);
-        return next;
+        return now; /* look again at once: what it has become has a time of its own */
     case BOX_DYING:
         if (b->dead && !b->sweeper)
             death_remove_remains(k, i);

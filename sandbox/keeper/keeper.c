@@ -229,6 +229,7 @@ static void remove_run_files(const struct keeper *k)
     }
     if ((dir = open(k->config.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0) {
         sweep_tree(dir, "boxes", NULL);
+        sweep_tree(dir, ATTRIBUTES_DIR, NULL);
         sweep_tree(dir, "profiles", NULL);
         sweep_tree(dir, "net", NULL);
         close(dir);

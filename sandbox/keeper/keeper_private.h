@@ -15,6 +15,7 @@
 #include "sandbox/net/net.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
+#define LIFETIME_MAX_MS (365 * (uint64_t)86400000)
 
 /* Who waits for an answer about a box. The client may be gone by then: it is found again by number.
  */
@@ -31,7 +32,7 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     struct build build;     /* pidfd while it lives, ready while it is being built */
     struct waiter *waiters; /* for it to be ready, or to be dead */
     uint64_t build_began_ms;
-    uint64_t lifetime_ms, reuse_ms; /* of the project it is promised to while it is being built */
+    uint64_t reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
     struct limits limits; /* it has now; zeroed after a restart of the keeper */
     struct limits wanted; /* by the project it is promised to */
@@ -187,7 +188,11 @@ void creation_on_ready(struct keeper *k, uint32_t index);
 
 /* ------------------------------------------------------------------ claim.c */
 
-void claim_box(struct keeper *k, const struct keeper_claim *args, const struct waiter *w);
+struct claim {
+    const struct keeper_claim *args;
+    int attributes; /* a sealed memfd, or -1 */
+};
+void claim_box(struct keeper *k, const struct claim *c, const struct waiter *w);
 void claim_go_live(struct keeper *k, uint32_t index); /* it is built, and promised to a project */
 
 /* ------------------------------------------------------------------ pool.c */
@@ -206,19 +211,34 @@ void pool_review_one(struct keeper *k, uint32_t index);
 void life_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w);
 int life_set_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e);
 int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
-int life_freeze(struct keeper *k, const struct keeper_which *args, bool freeze, struct cove_err *e);
-int life_thaw(struct keeper *k, uint32_t index, struct cove_err *e); /* if it is frozen */
+/* Freeze, or thaw if to_frozen is false. */
+int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_frozen,
+                struct cove_err *e);
+/* Whoever uses a frozen sandbox sets it going again. lifetime_ms 0: its end stays, unless it was
+ * frozen at its end: then it gets the lifetime it was claimed with once more. */
+int life_thaw(struct keeper *k, uint32_t index, uint64_t lifetime_ms, struct cove_err *e);
+int life_freeze_at_end(struct keeper *k, uint32_t index, struct cove_err *e);
+int life_set_attributes(struct keeper *k, const struct keeper_which *args, int fd,
+                        struct cove_err *e);
 
 /* ------------------------------------------------------------------ death.c */
 
 /* Everything in the sandbox gets SIGKILL. The rest happens when the kernel says that init is gone.
  */
-void death_begin(struct keeper *k, uint32_t index);
+void death_begin(struct keeper *k, uint32_t index, enum end_cause cause, uint64_t limit);
 void death_on_exit(struct keeper *k, uint32_t index);
 void death_on_sweeper(struct keeper *k, pid_t pid);
 /* What is left of a dead sandbox: control socket, cgroup, files. May be tried again. */
 void death_remove_remains(struct keeper *k, uint32_t index);
 void death_of_all(struct keeper *k); /* and wait until nothing is left */
+
+/* ------------------------------------------------------------------ attributes.c */
+
+#define ATTRIBUTES_DIR "attributes" /* below run_dir */
+
+bool attributes_are_sealed(int fd); /* a memfd that nobody can change, and not too large */
+int attributes_copy(struct keeper *k, const char *id, int fd, struct cove_err *e);
+void attributes_remove(const struct keeper *k, const char *id);
 
 /* ------------------------------------------------------------------ expiry.c */
 

@@ -1,28 +1,149 @@
-/* What a tenant may do with a sandbox that it has: pause it, change its end, its network, end it. */
+/* What a tenant may do with a sandbox that it has: pause it, change its end, its network, its
+ * attributes, end it. */
 #include <string.h>
 
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
-/* Freeze or thaw; what stands still half-way is set going again. */
-static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err *e)
-{
-    const char *id = k->boxes[i].info.id;
+/* ------------------------------------------------------------------ its end */
 
-    if (cgroup_freeze_box(&k->cgroups, id, freeze, e) < 0) {
-        cgroup_freeze_box(&k->cgroups, id, !freeze, NULL);
+/* A sandbox that is its own project can be used to its end; others are not reused beyond it. */
+static void set_end(struct box_info *b, uint64_t lifetime_ms)
+{
+    b->dies_at_ms = clock_boot_ms() + lifetime_ms;
+    if (b->flags & BOX_OWN_PROJECT || b->reuse_until_ms > b->dies_at_ms)
+        b->reuse_until_ms = b->dies_at_ms;
+}
+
+static void set_end_action(struct box_info *b, uint32_t extend_flags)
+{
+    if (extend_flags & EXTEND_END_FREEZES)
+        b->flags |= BOX_END_FREEZES;
+    if (extend_flags & EXTEND_END_KILLS)
+        b->flags &= ~(uint32_t)BOX_END_FREEZES;
+}
+
+static int check_lifetime(uint64_t lifetime_ms, struct cove_err *e)
+{
+    return lifetime_ms <= LIFETIME_MAX_MS
+               ? 0
+               : cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
+}
+
+int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e)
+{
+    struct box_info *b;
+    uint32_t i;
+
+    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0 ||
+        check_lifetime(args->lifetime_ms, e) < 0)
         return -1;
-    }
-    boxes_set_state(k, i, freeze ? BOX_FROZEN : BOX_LIVE);
+    if (args->lifetime_ms == 0)
+        return cove_fail(e, COVE_INVALID, "lifetime is 0");
+    b = &k->boxes[i].info;
+    if (!(args->flags & EXTEND_ONLY_LONGER) || b->dies_at_ms < clock_boot_ms() + args->lifetime_ms)
+        set_end(b, args->lifetime_ms);
+    set_end_action(b, args->flags);
+    boxes_save(k, i);
     return 0;
 }
 
-/* Whoever uses a paused sandbox sets it going again. */
-int life_thaw(struct keeper *k, uint32_t i, struct cove_err *e)
+/* ------------------------------------------------------------------ pausing it */
+
+/* After a failure half of the sandbox may stand still: it is set back to what it was. */
+static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err *e)
 {
-    return k->boxes[i].info.state == BOX_FROZEN ? set_frozen(k, i, false, e) : 0;
+    struct box_info *b = &k->boxes[i].info;
+
+    if (cgroup_freeze_box(&k->cgroups, b->id, freeze, e) < 0) {
+        cgroup_freeze_box(&k->cgroups, b->id, !freeze, NULL);
+        return -1;
+    }
+    b->frozen_ms = freeze ? clock_boot_ms() : 0;
+    b->state = freeze ? BOX_FROZEN : BOX_LIVE;
+    return 0;
 }
+
+static int freeze(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cove_err *e)
+{
+    if (set_frozen(k, i, true, e) < 0)
+        return -1;
+    if (lifetime_ms)
+        set_end(&k->boxes[i].info, lifetime_ms);
+    boxes_save(k, i);
+    return 0;
+}
+
+int life_thaw(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cove_err *e)
+{
+    struct box_info *b = &k->boxes[i].info;
+
+    if (b->state != BOX_FROZEN)
+        return 0;
+    if (set_frozen(k, i, false, e) < 0)
+        return -1;
+    if (!lifetime_ms && b->flags & BOX_FROZEN_AT_END)
+        lifetime_ms = b->lifetime_ms;
+    b->flags &= ~(uint32_t)BOX_FROZEN_AT_END;
+    if (lifetime_ms)
+        set_end(b, lifetime_ms);
+    boxes_save(k, i);
+    return 0;
+}
+
+int life_freeze_at_end(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    k->boxes[i].info.flags |= BOX_FROZEN_AT_END;
+    if (freeze(k, i, k->config.paused_lifetime_ms, e) == 0)
+        return 0;
+    k->boxes[i].info.flags &= ~(uint32_t)BOX_FROZEN_AT_END;
+    return -1;
+}
+
+int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_frozen,
+                struct cove_err *e)
+{
+    uint32_t i, state;
+
+    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0 ||
+        check_lifetime(args->lifetime_ms, e) < 0)
+        return -1;
+    state = k->boxes[i].info.state;
+    if (state == BOX_AGEING)
+        return cove_fail(e, COVE_CONFLICT,
+                         "sandbox '%s' cannot be paused: a newer one has taken its place",
+                         args->id);
+    set_end_action(&k->boxes[i].info, args->flags);
+    if (state == (to_frozen ? BOX_FROZEN : BOX_LIVE)) {
+        boxes_save(k, i);
+        return 0;
+    }
+    return to_frozen ? freeze(k, i, args->lifetime_ms, e) : life_thaw(k, i, args->lifetime_ms, e);
+}
+
+/* ------------------------------------------------------------------ its network and attributes */
+
+int life_set_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e)
+{
+    uint32_t i;
+
+    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
+        return -1;
+    return network_set(k, i, &args->rules, e);
+}
+
+int life_set_attributes(struct keeper *k, const struct keeper_which *args, int fd,
+                        struct cove_err *e)
+{
+    uint32_t i;
+
+    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
+        return -1;
+    return attributes_copy(k, k->boxes[i].info.id, fd, e);
+}
+
+/* ------------------------------------------------------------------ ending it */
 
 static bool to_retire(const struct box *b, const struct keeper_retire *args)
 {
@@ -49,7 +170,7 @@ void life_retire(struct keeper *k, const struct keeper_retire *args, const struc
             log_event(LOG_LEVEL_INFO, "sandbox retired", LOG_S("sandbox", b->info.id),
                       LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
             state_count(k->state, STATE_KEEPER, COUNT_BOXES_RETIRED, 1);
-            death_begin(k, i);
+            death_begin(k, i, END_KILLED, 0);
         }
         if (!b->dead)
             last = b;
@@ -58,43 +179,4 @@ void life_retire(struct keeper *k, const struct keeper_retire *args, const struc
         waiters_add(last, w);
     else
         keeper_answer(k, w, MSG_DONE, NULL, 0);
-}
-
-int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e)
-{
-    uint32_t i;
-
-    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
-        return -1;
-    if (args->lifetime_ms == 0 || args->lifetime_ms > 365ULL * 86400000)
-        return cove_fail(e, COVE_INVALID, "lifetime is not between 1 ms and 365 days");
-    k->boxes[i].info.dies_at_ms = clock_boot_ms() + args->lifetime_ms;
-    if (k->boxes[i].info.reuse_until_ms > k->boxes[i].info.dies_at_ms)
-        k->boxes[i].info.reuse_until_ms = k->boxes[i].info.dies_at_ms;
-    boxes_save(k, i);
-    return 0;
-}
-
-int life_set_network(struct keeper *k, const struct keeper_network *args, struct cove_err *e)
-{
-    uint32_t i;
-
-    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
-        return -1;
-    return network_set(k, i, &args->rules, e);
-}
-
-int life_freeze(struct keeper *k, const struct keeper_which *args, bool freeze, struct cove_err *e)
-{
-    uint32_t i;
-    struct box *b;
-
-    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
-        return -1;
-    b = &k->boxes[i];
-    if (b->info.state == (freeze ? BOX_FROZEN : BOX_LIVE))
-        return 0;
-    if (b->info.state != (freeze ? BOX_LIVE : BOX_FROZEN))
-        return cove_fail(e, COVE_CONFLICT, "sandbox '%s' can't be paused: it ages", b->info.id);
-    return set_frozen(k, i, freeze, e);
 }

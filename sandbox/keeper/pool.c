@@ -33,7 +33,7 @@ void pool_review_one(struct keeper *k, uint32_t i)
         return;
     box_limits_resolve(k, b->info.template, "", &limits);
     if (!box_limits_fit(&b->limits, &limits))
-        death_begin(k, i);
+        death_begin(k, i, END_GONE, 0);
 }
 
 void pool_review(struct keeper *k)

@@ -5,11 +5,13 @@
 #include "sandbox/keeper/keeper_private.h"
 
 struct tally {
-    uint64_t current; /* of other projects of this tenant */
+    uint64_t current; /* of other projects */
     uint64_t ending;  /* past their reuse: replaced, but not dead yet */
 };
 
-static struct tally count_boxes(const struct keeper *k, const char *tenant, const char *project)
+/* The sandboxes of this tenant, or only those of them that were claimed with `key`. */
+static struct tally count_boxes(const struct keeper *k, const char *tenant, const char *project,
+                                const char *key)
 {
     struct tally t = { 0 };
 
@@ -18,7 +20,8 @@ static struct tally count_boxes(const struct keeper *k, const char *tenant, cons
         bool building = b->info.state == BOX_BUILDING && b->promised;
         bool owned = b->info.state == BOX_LIVE || b->info.state == BOX_FROZEN || building;
 
-        if (b->dead || strcmp(b->info.tenant, tenant) != 0)
+        if (b->dead || strcmp(b->info.tenant, tenant) != 0 ||
+            (key && strcmp(b->info.key, key) != 0))
             continue;
         if (b->info.state == BOX_AGEING)
             t.ending++;
@@ -28,19 +31,21 @@ static struct tally count_boxes(const struct keeper *k, const char *tenant, cons
     return t;
 }
 
-static int refuse(struct keeper *k, uint64_t have, const char *what, struct cove_err *e)
+static int refuse(struct keeper *k, const char *whose, uint64_t have, const char *what,
+                  struct cove_err *e)
 {
     state_count(k->state, STATE_KEEPER, COUNT_LIMIT_SANDBOXES, 1);
-    return cove_fail(e, COVE_QUOTA, "quota: this tenant has %llu sandboxes%s, and may have no more",
-                     (unsigned long long)have, what);
+    return cove_fail(e, COVE_QUOTA, "quota: this %s has %llu sandboxes%s, and may have no more",
+                     whose, (unsigned long long)have, what);
 }
 
-static int check(struct keeper *k, const struct tally *t, uint64_t limit, struct cove_err *e)
+static int check(struct keeper *k, const char *whose, const struct tally *t, uint64_t limit,
+                 struct cove_err *e)
 {
     if (limit && t->current >= limit)
-        return refuse(k, t->current, "", e);
+        return refuse(k, whose, t->current, "", e);
     if (limit && t->ending >= limit)
-        return refuse(k, t->ending, " that wait for their end", e);
+        return refuse(k, whose, t->ending, " that wait for their end", e);
     return 0;
 }
 
@@ -86,8 +91,9 @@ int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct 
         return -1;
     if (!q.sandboxes && !args->key_sandboxes)
         return 0;
-    t = count_boxes(k, args->tenant, args->project);
-    if (check(k, &t, q.sandboxes, e) < 0)
+    t = count_boxes(k, args->tenant, args->project, NULL);
+    if (check(k, "tenant", &t, q.sandboxes, e) < 0)
         return -1;
-    return check(k, &t, args->key_sandboxes, e);
+    t = count_boxes(k, args->tenant, args->project, args->key);
+    return check(k, "key", &t, args->key_sandboxes, e);
 }

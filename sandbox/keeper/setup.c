@@ -118,18 +118,18 @@ static int open_dir(const char *path, int *ret, struct cove_err *e)
  */
 static int setup_dirs(struct keeper *k, struct cove_err *e)
 {
+    static const char *const for_workers[] = { "boxes", "profiles", ATTRIBUTES_DIR };
     const struct cove_config *c = &k->config;
     char path[640];
 
     if (make_dir(c->run_dir, 0755, 0, e) < 0 || make_dir(c->state_dir, 0711, 0, e) < 0 ||
         open_dir(c->state_dir, &k->state_dir, e) < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/boxes", c->run_dir);
-    if (make_dir(path, 0750, k->worker_gid, e) < 0)
-        return -1;
-    snprintf(path, sizeof(path), "%s/profiles", c->run_dir);
-    if (make_dir(path, 0750, k->worker_gid, e) < 0)
-        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(for_workers); i++) {
+        snprintf(path, sizeof(path), "%s/%s", c->run_dir, for_workers[i]);
+        if (make_dir(path, 0750, k->worker_gid, e) < 0)
+            return -1;
+    }
     snprintf(path, sizeof(path), "%s/boxes", c->state_dir);
     if (make_dir(path, 0700, 0, e) < 0)
         return -1;

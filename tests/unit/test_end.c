@@ -36,6 +36,9 @@ static const struct {
     { { .signal = 9, .cause = END_SERVER }, 137, "killed because the server restarts" },
     { { .signal = 15, .cause = END_KILLED }, 143, "killed on request" },
     { { .signal = 9, .cause = END_GONE }, 137, "the sandbox ended" },
+    { { .signal = 9, .cause = END_EXPIRED, .limit = 3600000 },
+      137,
+      "lifetime of the sandbox (3600 s) reached" },
     { { .exit_code = 7, .cause = 4711 }, 7, "exit code 7" },
 };
 

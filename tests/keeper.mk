@@ -1,0 +1,16 @@
+# The keeper's files, with the kernel's side replaced (tests/unit/keeper_fixture.c).
+KEEPER_TEST_SOURCES = tests/unit/keeper_fixture.c tests/unit/keeper_fixture.h
+KEEPER_TEST_WRAPS = -Wl,--wrap=clock_boot_ms -Wl,--wrap=build_start -Wl,--wrap=build_finish \
+	-Wl,--wrap=template_open -Wl,--wrap=template_sweep_old -Wl,--wrap=cgroup_freeze_box \
+	-Wl,--wrap=cgroup_limit_box -Wl,--wrap=cgroup_kill_box -Wl,--wrap=cgroup_remove_box \
+	-Wl,--wrap=cgroup_has_pid -Wl,--wrap=cgroup_each_box -Wl,--wrap=cgroup_cpu_usec \
+	-Wl,--wrap=disk_wants_more
+if HAVE_CMOCKA
+UNIT_TESTS += tests/unit/test_keeper_claim tests/unit/test_keeper_expiry
+tests_unit_test_keeper_claim_SOURCES = tests/unit/test_keeper_claim.c $(KEEPER_TEST_SOURCES)
+tests_unit_test_keeper_claim_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
+tests_unit_test_keeper_claim_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
+tests_unit_test_keeper_expiry_SOURCES = tests/unit/test_keeper_expiry.c $(KEEPER_TEST_SOURCES)
+tests_unit_test_keeper_expiry_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
+tests_unit_test_keeper_expiry_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
+endif
