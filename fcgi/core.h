@@ -23,6 +23,7 @@
 
 struct caller;
 struct meters;
+struct stream;
 
 struct core { /* one per thread */
     const struct cove_config *config;
@@ -123,13 +124,6 @@ enum run_stream { RUN_STDOUT, RUN_STDERR };
 typedef int (*run_sink)(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
                         size_t len);
 
-/* A sink may be behind with handing things on to its client. */
-enum run_backlog {
-    RUN_CLEAR,
-    RUN_BEHIND, /* flush() when the client takes more */
-    RUN_FULL,   /* and nothing more is read until then: the command waits, its deadline does not */
-};
-
 struct run_args {
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */
@@ -144,15 +138,12 @@ struct run_args {
     uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
     const atomic_bool *leaving; /* when true the worker ends soon, and so does the command */
     int client_fd;              /* when it hangs up, the command is killed; -1 = nobody waits */
-    int (*left)(
-        void *arg); /* asked then: 0 = the command goes on without it. NULL = it is killed */
+    /* The sink writes into this stream: a client that reads slowly makes the command wait (its deadline
+     * does not), and whether the command outlives its client is the stream's to say. NULL: the sink
+     * keeps what it gets. */
+    struct stream *stream;
     run_sink sink;
-    size_t sink_bytes;                      /* at most this much at a time; 0 = any */
-    enum run_backlog (*backlog)(void *arg); /* NULL = always clear, and no flush() */
-    int (*flush)(void *arg, bool wait);     /* non-zero: nobody wants more of it */
-    int (*idle)(
-        void *arg); /* called after idle_ms without a word; non-zero: nobody waits any more */
-    uint64_t idle_ms;
+    size_t sink_bytes; /* at most this much at a time; 0 = any */
     void *sink_arg;
 };
 
@@ -264,17 +255,25 @@ struct log_line {
     struct log_place place; /* after it: to continue from */
 };
 
+struct log_bytes {
+    enum run_stream stream;
+    uint64_t offset; /* of the first byte, in its stream */
+    uint64_t unix_ms;
+    const char *bytes;
+    size_t len;
+};
+
 struct log_follow {
     const char *label;
     const struct log_place *since; /* NULL: the last lines_max lines there are */
     uint64_t lines_max;
-    uint64_t idle_ms;
     int client_fd;
-    /* Non-zero from any of these: the client is gone. */
-    int (*line)(void *arg, const struct log_line *line);
-    int (*gap)(void *arg, enum run_stream stream, uint64_t lost_bytes,
-               const struct log_place *place);
-    int (*pause)(void *arg, bool idle); /* nothing more for now; idle: for idle_ms already */
+    struct stream *stream; /* what these write into; after each of them it is sent */
+    void (*line)(void *arg, const struct log_line *line);
+    /* Instead of lines: records as they were written. NULL = lines are told. */
+    void (*bytes)(void *arg, const struct log_bytes *bytes);
+    void (*gap)(void *arg, enum run_stream stream, uint64_t lost_bytes,
+                const struct log_place *place);
     void *arg;
 };
 

@@ -17,6 +17,7 @@
 #include "cove/text.h"
 #include "fcgi/core.h"
 #include "fcgi/lines.h"
+#include "fcgi/stream.h"
 
 #define NEVER UINT64_MAX
 
@@ -60,6 +61,15 @@ int log_place_parse(const char *text, struct log_place *ret, struct cove_err *e)
 
 /* ------------------------------------------------------------------ one record */
 
+/* Frames leave as they are made; a client that is far behind is waited for, and the writer of the log
+ * overtakes it meanwhile. */
+static int send_frames(struct follower *f)
+{
+    struct stream *stream = f->args->stream;
+
+    return stream_backlog(stream) == STREAM_FULL ? stream_drain(stream) : 0;
+}
+
 static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
 {
     struct follower *f = arg;
@@ -76,7 +86,22 @@ static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
         f->skip -= !goes_on;
         return 0;
     }
-    return f->args->line(f->args->arg, &line);
+    f->args->line(f->args->arg, &line);
+    return send_frames(f);
+}
+
+static int tell_bytes(struct follower *f, uint64_t unix_ns, uint64_t offset, const char *bytes,
+                      size_t len)
+{
+    f->lines[f->now].offset = offset + len;
+    f->args->bytes(f->args->arg, &(struct log_bytes){
+                                     .stream = f->now,
+                                     .offset = offset,
+                                     .unix_ms = unix_ns / 1000000,
+                                     .bytes = bytes,
+                                     .len = len,
+                                 });
+    return send_frames(f);
 }
 
 /* The writer was faster: what was gathered of a line is told, then how much is missing. */
@@ -88,7 +113,8 @@ static int tell_gap(struct follower *f, uint64_t lost, uint64_t offset)
         return -1;
     f->lines[f->now].offset = offset;
     place = (struct log_place){ { f->lines[0].offset, f->lines[1].offset } };
-    return f->args->gap(f->args->arg, f->now, lost, &place);
+    f->args->gap(f->args->arg, f->now, lost, &place);
+    return send_frames(f);
 }
 
 static int tell_record(struct follower *f, const struct ring_rec *rec)
@@ -109,6 +135,8 @@ static int tell_record(struct follower *f, const struct ring_rec *rec)
     else if (offset > expected && tell_gap(f, offset - expected, offset) != 0)
         return -1;
     f->expected[f->now] = end;
+    if (f->args->bytes)
+        return tell_bytes(f, rec->unix_ns, offset, bytes, (size_t)(end - offset));
     if (f->lines[f->now].held.len == 0)
         f->began_ns[f->now] = rec->unix_ns;
     if (lines_feed(&f->lines[f->now], bytes, (size_t)(end - offset), tell_line, f) != 0)
@@ -198,24 +226,29 @@ static bool is_leaving(const struct follower *f)
 /* Until there may be more. 1: the client is gone. */
 static int await_more(struct follower *f, struct cove_err *e)
 {
-    struct pollfd fds[] = {
-        { .fd = f->session->conn.sock, .events = POLLIN },
-        { .fd = f->args->client_fd, .events = POLLRDHUP },
-    };
+    struct stream *stream = f->args->stream;
     struct box_event event;
     int n;
 
     if (box_log_arm(&f->session->conn, f->proc, f->reader.pos, e) < 0)
         return -1;
     for (;;) {
-        n = run_poll(fds, ARRAY_SIZE(fds), (int)f->args->idle_ms);
+        short behind = stream_backlog(stream) == STREAM_CLEAR ? 0 : POLLOUT;
+        struct pollfd fds[] = {
+            { .fd = f->session->conn.sock, .events = POLLIN },
+            { .fd = stream->gone ? -1 : f->args->client_fd, .events = (short)(POLLRDHUP | behind) },
+        };
+
+        n = run_poll(fds, ARRAY_SIZE(fds), stream_wait_ms(stream));
         if (is_leaving(f))
             return cove_fail(e, COVE_BUSY, "the server restarts: continue from this event's id");
         if (n == 0) {
             check_still_there(f);
-            return f->args->pause(f->args->arg, true) != 0;
+            return stream_tick(stream) != 0;
         }
-        if (n > 0 && (fds[1].revents & (POLLRDHUP | POLLHUP | POLLERR)))
+        if (n > 0 && (fds[1].revents & (POLLRDHUP | POLLHUP | POLLERR)) && stream_lost(stream) != 0)
+            return 1;
+        if (n > 0 && (fds[1].revents & POLLOUT) && stream_send(stream) != 0)
             return 1;
         if (n < 0 || !fds[0].revents)
             continue;
@@ -251,7 +284,7 @@ static int follow(struct follower *f, struct cove_err *e)
             return told == TOLD_NONSENSE ? -1 : 1;
         if (last)
             return tell_rest(f);
-        if (f->args->pause(f->args->arg, false) != 0)
+        if (stream_send(f->args->stream) != 0)
             return 1;
         rc = await_more(f, e);
     }

@@ -7,7 +7,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
 	fcgi/auth.h fcgi/auth.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
-	fcgi/sse.h fcgi/sse.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
+	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/connect.h fcgi/connect.c fcgi/connect_json.c \

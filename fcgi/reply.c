@@ -5,14 +5,8 @@
 #include <fcgiapp.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/socket.h>
 
-enum {
-    HEAD_MAX_BYTES = 8 * 1024,
-    BODY_FIRST_BYTES = 512,
-    BODY_KEPT_BYTES = 128 * 1024,
-    LARGE_BODY_BYTES = 16 * 1024
-};
+enum { HEAD_MAX_BYTES = 8 * 1024, BODY_FIRST_BYTES = 512, LARGE_BODY_BYTES = 16 * 1024 };
 
 void reply_init(struct reply *rep, size_t body_max)
 {
@@ -25,6 +19,13 @@ void reply_init(struct reply *rep, size_t body_max)
 void reply_done(struct reply *rep)
 {
     buf_done(&rep->body);
+}
+
+void reply_clear(struct reply *rep)
+{
+    buf_clear(&rep->body);
+    json_writer_init(&rep->json, &rep->body);
+    rep->content_type = NULL;
 }
 
 void reply_header(struct reply *rep, const char *name, const char *value)
@@ -106,8 +107,7 @@ void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream 
     struct wire wire;
     size_t taken;
 
-    if (!rep->streamed)
-        send_head(rep, req, out);
+    send_head(rep, req, out);
     if (req->method == HEAD || rep->body.len == 0)
         return;
     if (rep->body.len < LARGE_BODY_BYTES || req->client_fd < 0) {
@@ -126,52 +126,8 @@ void reply_begin(struct reply *rep, const struct request *req)
     if (req->out) {
         send_head(rep, req, req->out);
         FCGX_FFlush(req->out);
-        wire_init(&rep->wire, req->client_fd, req->fcgi_id);
     }
-}
-
-/* What a burst took is given back: a stream may live long. */
-static void drop(struct buf *body, size_t n)
-{
-    size_t max = body->max;
-
-    buf_drop(body, n);
-    if (body->len == 0 && body->cap > BODY_KEPT_BYTES) {
-        buf_done(body);
-        buf_init(body, max);
-    }
-}
-
-void reply_cut(struct reply *rep, const struct request *req)
-{
-    buf_clear(&rep->body);
-    if (req->client_fd >= 0)
-        shutdown(req->client_fd, SHUT_RDWR); /* nothing may follow half a record or half an event */
-}
-
-static int send_body(struct reply *rep, const struct request *req, bool wait)
-{
-    size_t taken;
-
-    if (!req->out)
-        return rep->body.overflow ? -1 : 0;
-    if (rep->body.overflow ||
-        wire_send(&rep->wire, rep->body.data, rep->body.len, wait, &taken) < 0) {
-        reply_cut(rep, req);
-        return -1;
-    }
-    drop(&rep->body, taken);
-    return 0;
-}
-
-int reply_flush(struct reply *rep, const struct request *req)
-{
-    return send_body(rep, req, true);
-}
-
-int reply_push(struct reply *rep, const struct request *req)
-{
-    return send_body(rep, req, false);
+    wire_init(&rep->wire, req->client_fd, req->fcgi_id);
 }
 
 static const struct error_reply usual_errors[] = {

@@ -1,7 +1,6 @@
 /*
- * A reply: status, a few headers, a JSON body. Built whole and sent once with its length, unless
- * its handler begins it early: then the head leaves at once and the body whenever reply_flush() is
- * called.
+ * A reply: status, a few headers, a JSON body. Built whole and sent once with its length, unless its
+ * handler makes a stream of it (stream.h).
  */
 #ifndef COVE_FCGI_REPLY_H
 #define COVE_FCGI_REPLY_H
@@ -23,12 +22,16 @@ struct reply {
     const char *content_type; /* NULL = JSON */
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
-    bool streamed; /* the head has left */
-    struct wire wire;
+    bool streamed;    /* the head has left: stream.c sends the rest */
+    bool ended;       /* of a streamed one: properly, or it was cut */
+    struct wire wire; /* of a streamed one */
 };
 
 void reply_init(struct reply *rep, size_t body_max);
 void reply_done(struct reply *rep);
+
+/* Forget the body that was written so far, to write another. */
+void reply_clear(struct reply *rep);
 
 /* value must live until the reply is sent: a constant, or in the request's arena. */
 void reply_header(struct reply *rep, const char *name, const char *value);
@@ -37,14 +40,8 @@ void reply_header(struct reply *rep, const char *name, const char *value);
 int reply_head(const struct reply *rep, const struct request *req, struct buf *out);
 void reply_send(const struct reply *rep, const struct request *req, struct FCGX_Stream *out);
 
-/* Streams. Content-Type and, if it is known, Content-Length are headers the handler sets before. */
+/* For stream_begin(): the head leaves, the body follows by way of rep->wire. */
 void reply_begin(struct reply *rep, const struct request *req);
-/* Send what is in the body and forget it; -1: the client is gone. */
-int reply_flush(struct reply *rep, const struct request *req);
-/* Likewise, but only what leaves at once: the rest stays in the body. */
-int reply_push(struct reply *rep, const struct request *req);
-/* Give the client up, with all that has not left. */
-void reply_cut(struct reply *rep, const struct request *req);
 
 /* Where a dialect's status for an error is not the usual one (reply.c has those). */
 struct error_reply {

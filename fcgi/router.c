@@ -1,7 +1,6 @@
 /* The router: which row serves a request, and what happens around its handler. */
 #include "fcgi/router.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "cove/log.h"
@@ -116,19 +115,19 @@ void router_match(const struct dialect *const *dialects, struct request *req,
 static void fail(const struct dialect *d, struct request *req, struct reply *rep,
                  const struct cove_err *e)
 {
-    assert(!rep->streamed); /* a stream tells its bad news itself */
-    buf_clear(&rep->body);
-    rep->content_type = NULL;
+    if (e->code == COVE_INTERNAL)
+        log_error("request failed", e, LOG_S("request_id", req->request_id));
+    if (!req->note.cause)
+        req->note.cause = cove_code_name(e->code);
+    if (rep->streamed)
+        return; /* no status can be told any more: the stream is cut (stream_cut_unended) */
+    reply_clear(rep);
     if (e->code == COVE_BUSY)
         reply_header(rep, "Retry-After", "1");
     if (e->code == COVE_QUOTA || e->code == COVE_LIMIT)
         reply_header(rep, "Retry-After",
                      arena_printf(&req->arena, "%u",
                                   req->retry_after_s ? req->retry_after_s : LIMIT_RETRY_S));
-    if (e->code == COVE_INTERNAL)
-        log_error("request failed", e, LOG_S("request_id", req->request_id));
-    if (!req->note.cause)
-        req->note.cause = cove_code_name(e->code);
     if (d)
         d->on_error(req, rep, e);
     else

@@ -21,6 +21,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "fcgi/core.h"
+#include "fcgi/stream.h"
 
 enum {
     READ_BYTES = 64 * 1024, /* a pipe holds as much */
@@ -168,18 +169,18 @@ static void on_box(struct run *r)
 static void on_client_left(struct run *r)
 {
     r->client_fd = -1;
-    if (!r->args->left || r->args->left(r->args->sink_arg) != 0)
+    if (!r->args->stream || stream_lost(r->args->stream) != 0)
         kill_tree(r, END_CLIENT, 0);
 }
 
-static enum run_backlog backlog(const struct run *r)
+static enum stream_backlog backlog(const struct run *r)
 {
-    return r->args->backlog ? r->args->backlog(r->args->sink_arg) : RUN_CLEAR;
+    return r->args->stream ? stream_backlog(r->args->stream) : STREAM_CLEAR;
 }
 
-static void flush(struct run *r, bool wait)
+static void end_unless_wanted(struct run *r, int nobody)
 {
-    if (r->args->flush(r->args->sink_arg, wait) != 0)
+    if (nobody)
         kill_tree(r, END_CLIENT, 0);
 }
 
@@ -219,10 +220,10 @@ static int time_left(const struct run *r)
     return r->until_ms - now > 1000000 ? 1000000 : (int)(r->until_ms - now);
 }
 
-/* The shorter of two times for poll(): left < 0 is for ever, idle_ms 0 is none. */
-static int shorter(int left, uint64_t idle_ms)
+/* The shorter of two times for poll(), where -1 is for ever. */
+static int shorter(int a, int b)
 {
-    return idle_ms && (left < 0 || idle_ms < (uint64_t)left) ? (int)idle_ms : left;
+    return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
 int run_poll(struct pollfd *fds, size_t count, int timeout_ms)
@@ -238,10 +239,11 @@ int run_poll(struct pollfd *fds, size_t count, int timeout_ms)
 static void wait_once(struct run *r)
 {
     bool killed = r->kill_cause != END_OWN;
-    enum run_backlog behind = backlog(r);
+    struct stream *stream = killed ? NULL : r->args->stream;
+    enum stream_backlog behind = backlog(r);
     struct pollfd fds[] = {
-        { .fd = behind == RUN_FULL ? -1 : r->out[RUN_STDOUT], .events = POLLIN },
-        { .fd = behind == RUN_FULL ? -1 : r->out[RUN_STDERR], .events = POLLIN },
+        { .fd = behind == STREAM_FULL ? -1 : r->out[RUN_STDOUT], .events = POLLIN },
+        { .fd = behind == STREAM_FULL ? -1 : r->out[RUN_STDERR], .events = POLLIN },
         { .fd = r->conn->sock, .events = POLLIN },
         { .fd = killed ? -1 : r->client_fd, .events = (short)(POLLRDHUP | (behind ? POLLOUT : 0)) },
     };
@@ -253,9 +255,9 @@ static void wait_once(struct run *r)
         on_time(r);
         return;
     }
-    ready = run_poll(fds, ARRAY_SIZE(fds), shorter(left, r->args->idle ? r->args->idle_ms : 0));
-    if (ready == 0 && !killed && r->args->idle && r->args->idle(r->args->sink_arg) != 0)
-        kill_tree(r, END_CLIENT, 0);
+    ready = run_poll(fds, ARRAY_SIZE(fds), shorter(left, stream ? stream_wait_ms(stream) : -1));
+    if (stream)
+        end_unless_wanted(r, stream_tick(stream));
     if (ready <= 0)
         return;
     if (fds[0].revents)
@@ -265,7 +267,7 @@ static void wait_once(struct run *r)
     if (fds[3].revents & (POLLRDHUP | POLLHUP | POLLERR))
         on_client_left(r);
     else if (fds[3].revents & POLLOUT)
-        flush(r, false);
+        end_unless_wanted(r, stream_send(r->args->stream));
     if (fds[2].revents && !r->over)
         on_box(r);
 }
@@ -286,8 +288,8 @@ static void drain(struct run *r, enum run_stream stream)
         if (n == 0)
             return;
         there -= (int)n;
-        if (backlog(r) == RUN_FULL)
-            flush(r, true); /* nothing runs any more that could be kept waiting */
+        if (backlog(r) == STREAM_FULL) /* nothing runs any more that could be kept waiting */
+            end_unless_wanted(r, stream_drain(r->args->stream));
     }
 }
 

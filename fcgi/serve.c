@@ -11,6 +11,7 @@
 #include "cove/text.h"
 #include "fcgi/auth.h"
 #include "fcgi/caller.h"
+#include "fcgi/stream.h"
 
 /* JSON may take six bytes for one of output (\u0001), and an error repeats a command. */
 static size_t body_ceiling(const struct cove_config *config, uint64_t output_max_bytes)
@@ -107,7 +108,10 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     core_task_begin(core, req.request_id, req.method_name);
     route(router, callers, &req, &rep, refused ? &e : NULL);
     slots_withdraw(&router->slots, &req.promised); /* it was none of the router's, or refused */
-    reply_send(&rep, &req, fcgi->out);
+    if (rep.streamed)
+        stream_cut_unended(&req, &rep);
+    else
+        reply_send(&rep, &req, fcgi->out);
     FCGX_Finish_r(fcgi); /* the client has its reply; what follows is on our own time */
     core_task_end(core);
     count_reply(core, &req, &rep);

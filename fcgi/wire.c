@@ -68,3 +68,19 @@ int wire_send(struct wire *w, const char *bytes, size_t len, bool wait, size_t *
     }
     return 1;
 }
+
+int wire_finish_record(struct wire *w, const char *bytes, size_t len)
+{
+    size_t taken = 0;
+
+    if (w->record_left > len)
+        return -1;
+    while (w->record_left > 0) {
+        ssize_t n = send_some(w, bytes + taken, MSG_DONTWAIT);
+
+        if (n < 0 && errno != EINTR)
+            return -1;
+        taken += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}

@@ -1,7 +1,7 @@
 /*
  * FastCGI records of our own making, for replies that go on: libfcgi's streams block, and cut
- * everything into pieces of 8 KiB. Only the payload of stdout goes this way; what begins and ends a
- * request is libfcgi's, whose own buffer must be empty meanwhile.
+ * everything into pieces of 8 KiB. Only the payload of stdout goes this way. The records that begin and
+ * end a request are libfcgi's, whose own buffer must be empty meanwhile.
  */
 #ifndef COVE_FCGI_WIRE_H
 #define COVE_FCGI_WIRE_H
@@ -18,6 +18,12 @@ struct wire {
 };
 
 void wire_init(struct wire *w, int fd, int request);
+
+/*
+ * Complete the record that has begun, from the bytes that would come next, without waiting. 0: no
+ * record is open now; -1: it did not fit into the socket.
+ */
+int wire_finish_record(struct wire *w, const char *bytes, size_t len);
 
 /*
  * Send from `bytes`; ret_taken says how many of them have left, and the next call must begin with

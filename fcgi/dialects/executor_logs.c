@@ -3,7 +3,7 @@
 
 #include "cove/text.h"
 #include "fcgi/dialects/executor.h"
-#include "fcgi/sse.h"
+#include "fcgi/stream.h"
 
 enum { HISTORY_LINES = 10000 };
 
@@ -20,7 +20,7 @@ static const struct json_field logs_fields[] = {
 
 struct logs {
     struct request *req;
-    struct reply *rep;
+    struct stream stream;
     char place[LOG_PLACE_TEXT]; /* the id of the last event */
 };
 
@@ -69,10 +69,10 @@ static void tell(struct logs *l, const char *name, const struct log_place *place
 {
     if (place)
         log_place_format(place, l->place);
-    sse_event(l->rep, l->place, name, fields, event);
+    stream_event(&l->stream, &(struct frame){ .id = l->place, .name = name }, fields, event);
 }
 
-static int tell_line(void *arg, const struct log_line *line)
+static void tell_line(void *arg, const struct log_line *line)
 {
     struct logs *l = arg;
 
@@ -83,27 +83,16 @@ static int tell_line(void *arg, const struct log_line *line)
              .data = { line->text, line->len },
              .partial = line->goes_on,
          });
-    return sse_flush_some(l->rep, l->req);
 }
 
 /* The process wrote faster than this client read; other clients are not concerned. */
-static int tell_gap(void *arg, enum run_stream stream, uint64_t lost_bytes,
-                    const struct log_place *place)
+static void tell_gap(void *arg, enum run_stream stream, uint64_t lost_bytes,
+                     const struct log_place *place)
 {
     struct logs *l = arg;
 
     tell(l, "gap", place, gap_fields,
          &(struct event){ .stream = stream_name(stream), .lost_bytes = (int64_t)lost_bytes });
-    return sse_flush_some(l->rep, l->req);
-}
-
-static int tell_pause(void *arg, bool idle)
-{
-    struct logs *l = arg;
-
-    if (idle)
-        return sse_heartbeat(l->rep, l->req);
-    return l->rep->body.len > 0 ? reply_flush(l->rep, l->req) : 0;
 }
 
 static void tell_end(struct logs *l, int rc, const struct cove_err *e, const char *id)
@@ -137,38 +126,36 @@ static int decode(struct request *req, struct logs_args *ret, struct cove_err *e
     return 0;
 }
 
-static void stream(struct logs *l, struct core_session *session, const struct logs_args *args,
-                   const struct log_place *since)
+static void follow_log(struct logs *l, struct core_session *session, const struct logs_args *args,
+                       const struct log_place *since)
 {
     struct log_follow follow = {
         .label = args->id,
         .since = since,
         .lines_max = HISTORY_LINES,
-        .idle_ms = SSE_IDLE_MS,
         .client_fd = l->req->client_fd,
+        .stream = &l->stream,
         .line = tell_line,
         .gap = tell_gap,
-        .pause = tell_pause,
         .arg = l,
     };
     struct cove_err e = { 0 };
     int rc;
 
-    sse_begin(l->rep, l->req);
-    if (l->req->method == HEAD)
-        return;
-    rc = core_log_follow(session, &follow, &e);
-    if (rc == 1) {
-        l->req->note.cause = "client";
-        return;
+    stream_begin(&l->stream);
+    if (l->req->method != HEAD) {
+        rc = core_log_follow(session, &follow, &e);
+        if (rc == 1)
+            l->req->note.cause = "client";
+        else
+            tell_end(l, rc, &e, args->id);
     }
-    tell_end(l, rc, &e, args->id);
-    reply_flush(l->rep, l->req);
+    stream_end(&l->stream);
 }
 
 int executor_logs(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    struct logs l = { .req = req, .rep = rep };
+    struct logs l = { .req = req };
     struct log_place since = { { 0, 0 } };
     struct core_session session;
     struct logs_args args;
@@ -180,8 +167,9 @@ int executor_logs(struct request *req, struct reply *rep, struct cove_err *e)
         return cove_context(e, "since");
     if (executor_open(req, &session, e) < 0)
         return -1;
+    stream_init(&l.stream, req, rep, &framing_sse);
     log_place_format(&since, l.place);
-    stream(&l, &session, &args, args.since ? &since : NULL);
+    follow_log(&l, &session, &args, args.since ? &since : NULL);
     core_session_close(&session);
     return 0;
 }

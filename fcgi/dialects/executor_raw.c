@@ -7,6 +7,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "fcgi/dialects/executor.h"
+#include "fcgi/stream.h"
 
 enum { CHUNK_BYTES = 64 * 1024 };
 
@@ -26,25 +27,28 @@ static int decode_path(struct request *req, const char **ret, struct cove_err *e
 
 /* Exactly as many bytes as were announced, or the connection breaks: half a file must not look
  * whole. */
-static int send_file(struct reply *rep, const struct request *req, int fd, uint64_t left)
+static int send_file(struct stream *s, int fd, uint64_t left)
 {
     while (left > 0) {
-        char *at = buf_reserve(&rep->body, CHUNK_BYTES);
+        struct buf *out = stream_open_frame(s, &(struct frame){ 0 });
+        char *at = out ? buf_reserve(out, CHUNK_BYTES) : NULL;
         ssize_t n = at ? read(fd, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES) : -1;
 
         if (n <= 0)
             return -1;
-        rep->body.len = (size_t)n;
+        out->len = (size_t)n;
         left -= (uint64_t)n;
-        if (reply_flush(rep, req) < 0)
+        stream_close_frame(s);
+        if (stream_drain(s) < 0)
             return -1;
     }
-    return 0;
+    return stream_end(s);
 }
 
 int executor_get_raw(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct core_session session;
+    struct stream stream;
     AUTO_CLOSE int fd = -1;
     struct box_stat st;
     const char *path;
@@ -60,11 +64,10 @@ int executor_get_raw(struct request *req, struct reply *rep, struct cove_err *e)
     reply_header(rep, "Content-Type", "application/octet-stream");
     reply_header(rep, "Content-Length",
                  arena_printf(&req->arena, "%llu", (unsigned long long)st.bytes));
-    reply_begin(rep, req);
-    if (req->method != HEAD && send_file(rep, req, fd, st.bytes) < 0) {
+    stream_init(&stream, req, rep, &framing_bytes);
+    stream_begin(&stream);
+    if (send_file(&stream, fd, req->method == HEAD ? 0 : st.bytes) < 0)
         req->note.cause = "client";
-        reply_cut(rep, req);
-    }
     return 0;
 }
 

@@ -6,7 +6,7 @@
 #include "cove/text.h"
 #include "fcgi/dialects/executor.h"
 #include "fcgi/lines.h"
-#include "fcgi/sse.h"
+#include "fcgi/stream.h"
 
 static struct run_args run_args_of(const struct request *req, const struct executor_command *c,
                                    const struct policy_filter *filter, const char *const *argv)
@@ -143,21 +143,14 @@ int executor_run(struct request *req, struct reply *rep, struct cove_err *e)
 
 /* ------------------------------------------------------------------ /run_streaming */
 
-enum {
-    BEHIND_BYTES = 128 * 1024, /* what a client may leave unread before its command has to wait */
-    SINK_BYTES = 8 * 1024,     /* read at a time: a byte of output may become seventy of events */
-    STALLED_MS = 60000, /* a client (nginx for it) that takes nothing for this long is given up */
-};
+enum { SINK_BYTES = 8 * 1024 }; /* read at a time: a byte of output may become seventy of events */
 
-struct stream {
+struct streamed_run {
     struct request *req;
-    struct reply *rep;
+    struct stream stream;
     struct lines lines[2]; /* by enum run_stream */
     enum run_stream now;
     uint64_t events;
-    uint64_t moved_ms; /* when the client last took something */
-    bool keep;         /* the command goes on without its client */
-    bool gone;         /* and the client has left */
 };
 
 /* What an event of the stream tells; each has its own table. */
@@ -190,28 +183,18 @@ static const struct json_field error_fields[] = {
     JSON_END,
 };
 
-static void tell(struct stream *s, const char *name, const struct json_field *fields,
+static void tell(struct streamed_run *s, const char *name, const struct json_field *fields,
                  const struct event *event)
 {
     char id[24];
 
     snprintf(id, sizeof(id), "%llu", (unsigned long long)++s->events);
-    sse_event(s->rep, id, name, fields, event);
-}
-
-/* What to tell the run loop: go on, or kill. */
-static int verdict(struct stream *s, int rc)
-{
-    if (rc == 0)
-        return 0;
-    s->gone = true;
-    reply_cut(s->rep, s->req);
-    return s->keep ? 0 : -1;
+    stream_event(&s->stream, &(struct frame){ .id = id, .name = name }, fields, event);
 }
 
 static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
 {
-    struct stream *s = arg;
+    struct streamed_run *s = arg;
 
     tell(s, "output", output_fields,
          &(struct event){
@@ -222,67 +205,24 @@ static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
     return 0;
 }
 
-/* As much as leaves at once, so that the deadline holds whatever the client does; or, when nothing
- * runs any more, all of it. */
-static int flush_events(void *arg, bool wait)
-{
-    struct stream *s = arg;
-    size_t before = s->rep->body.len;
-    int rc;
-
-    if (before == 0)
-        return 0;
-    rc = wait ? reply_flush(s->rep, s->req) : reply_push(s->rep, s->req);
-    if (s->rep->body.len < before)
-        s->moved_ms = clock_boot_ms();
-    return verdict(s, rc);
-}
-
-static enum run_backlog backlog(void *arg)
-{
-    const struct stream *s = arg;
-    size_t len = s->rep->body.len;
-
-    return len == 0 ? RUN_CLEAR : len < BEHIND_BYTES ? RUN_BEHIND : RUN_FULL;
-}
-
 /* All lines of what was read leave together: nothing waits for more to come. */
 static int tell_output(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
                        size_t len)
 {
-    struct stream *s = arg;
+    struct streamed_run *s = arg;
 
     (void)offset;
-    if (s->gone)
-        return s->keep ? 0 : -1;
     s->now = stream;
     lines_feed(&s->lines[stream], bytes, len, tell_line, s);
-    return flush_events(s, false);
+    return stream_send(&s->stream);
 }
 
-static int tell_idle(void *arg)
-{
-    struct stream *s = arg;
-
-    if (s->gone)
-        return 0;
-    if (s->rep->body.len > 0) /* the client is silent, not the command */
-        return verdict(s, clock_boot_ms() - s->moved_ms < STALLED_MS ? 0 : -1);
-    sse_comment(s->rep);
-    return flush_events(s, false);
-}
-
-static int client_left(void *arg)
-{
-    return verdict(arg, -1);
-}
-
-static void tell_error(struct stream *s, const char *text)
+static void tell_error(struct streamed_run *s, const char *text)
 {
     tell(s, "error", error_fields, &(struct event){ .error = text });
 }
 
-static void tell_end(struct stream *s, const struct cove_end *end)
+static void tell_end(struct streamed_run *s, const struct cove_end *end)
 {
     int code = end_exit_code(end);
 
@@ -305,22 +245,21 @@ static void tell_end(struct stream *s, const struct cove_end *end)
 }
 
 /* From here on bad news is an event: the head has left. */
-static void stream_run(struct stream *s, struct core_session *session, struct run_args *args)
+static void stream_run(struct streamed_run *s, struct core_session *session, struct run_args *args)
 {
     struct run_result result;
     struct cove_err e;
 
     lines_init(&s->lines[0]);
     lines_init(&s->lines[1]);
-    sse_begin(s->rep, s->req);
+    stream_begin(&s->stream);
     if (core_run(session, args, &result, &e) < 0) {
         s->req->note.cause = cove_code_name(e.code);
         tell_error(s, e.msg);
     } else {
         tell_end(s, &result.end);
     }
-    if (!s->gone)
-        flush_events(s, true);
+    stream_end(&s->stream);
     lines_done(&s->lines[0]);
     lines_done(&s->lines[1]);
 }
@@ -330,26 +269,19 @@ static int open_and_stream(struct request *req, struct reply *rep, const struct 
 {
     const char *const argv[] = { "/bin/sh", "-c", c->cmd, NULL };
     struct run_args args = run_args_of(req, c, filter, argv);
-    struct stream s = {
-        .req = req,
-        .rep = rep,
-        .moved_ms = clock_boot_ms(),
-        .keep = strcmp(req->core->config->on_disconnect, "keep") == 0,
-    };
+    struct streamed_run s = { .req = req };
     struct core_session session;
 
     if (executor_open(req, &session, e) < 0)
         return -1;
+    stream_init(&s.stream, req, rep, &framing_sse);
+    s.stream.keep = strcmp(req->core->config->on_disconnect, "keep") == 0;
     run_within(&args, &session.limits);
     args.output_max_bytes =
         UINT64_MAX; /* nothing gathers: a client that reads slowly slows the command */
-    args.left = client_left;
+    args.stream = &s.stream;
     args.sink = tell_output;
     args.sink_bytes = SINK_BYTES;
-    args.backlog = backlog;
-    args.flush = flush_events;
-    args.idle = tell_idle;
-    args.idle_ms = SSE_IDLE_MS;
     args.sink_arg = &s;
     stream_run(&s, &session, &args);
     core_session_close(&session);

@@ -11,7 +11,6 @@
 
 #include "fcgi/core.h"
 #include "fcgi/lines.h"
-#include "fcgi/sse.h"
 #include "tests/unit/fcgi_request.h"
 
 /* ------------------------------------------------------------------ lines */
@@ -143,40 +142,6 @@ static void whoever_says_stop_hears_no_more(void **state)
     buf_done(&told.text);
 }
 
-/* ------------------------------------------------------------------ events */
-
-struct event {
-    const char *stream;
-    struct json_text data;
-};
-
-static const struct json_field event_fields[] = {
-    JSON_STR(struct event, stream, "stream", JSON_REQUIRED, JSON_ANY),
-    JSON_TEXT(struct event, data, "data", JSON_REQUIRED, JSON_ANY),
-    JSON_END,
-};
-
-static void an_event_reads_as_documented(void **state)
-{
-    struct fake_request f;
-    struct reply rep;
-    struct cove_err e;
-
-    (void)state;
-    fake_init(&f, "POST", "/run_streaming", NULL, &e);
-    reply_init(&rep, 1000);
-    sse_begin(&rep, &f.req);
-    sse_event(&rep, "7", "output", event_fields,
-              &(struct event){ .stream = "stdout", .data = { "a\n\xff", 3 } });
-    assert_string_equal(rep.body.data,
-                        ": here it begins\n\n"
-                        "id: 7\nevent: output\n"
-                        "data: {\"stream\":\"stdout\",\"data\":\"a\\n\xef\xbf\xbd\"}\n\n");
-    assert_true(rep.streamed);
-    reply_done(&rep);
-    request_done(&f.req);
-}
-
 /* ------------------------------------------------------------------ places in a log */
 
 static const struct {
@@ -259,7 +224,6 @@ int main(void)
         cmocka_unit_test(long_lines_are_cut_between_characters),
         cmocka_unit_test(a_line_of_exactly_the_bound_is_whole),
         cmocka_unit_test(whoever_says_stop_hears_no_more),
-        cmocka_unit_test(an_event_reads_as_documented),
         cmocka_unit_test(places_are_two_numbers),
         cmocka_unit_test(host_names_of_sandboxes_are_recognised),
     };

@@ -1,0 +1,106 @@
+/*
+ * A reply that goes on for as long as there is something to tell: a command's output, a process's
+ * log, a file. The head leaves at once, frames follow as they are made. Frames gather in the stream's
+ * buffer (the reply's body) and leave as fast as the client takes them:
+ *
+ *     stream_init(&s, req, rep, &framing_sse);
+ *     stream_begin(&s);                                     the head leaves
+ *     stream_event(&s, &(struct frame){ .id = "7", .name = "output" }, fields, &event);
+ *     stream_send(&s);                                      what the client takes at once
+ *     ...
+ *     stream_end(&s);                                       all of it, and the proper end
+ *
+ * Whoever feeds a stream for long (run.c, core_logs.c) waits in poll() for its own source and for the
+ * client together, and asks the stream what to wait for: stream_backlog(), stream_wait_ms(). A client
+ * that takes nothing for stall_ms is given up; after idle_ms without a frame a heartbeat is sent,
+ * because proxies cut what looks dead.
+ *
+ * A stream that is not ended by stream_end() is cut: the client sees a broken transfer, never a
+ * shortened reply that looks whole. After the head has left bad news is a frame of the dialect's, or a
+ * cut.
+ *
+ * The framing says what stands around a message: Server-Sent Events, Connect's envelopes, lines of
+ * JSON, nothing at all. A new one is a row in stream_framing.c.
+ */
+#ifndef COVE_FCGI_STREAM_H
+#define COVE_FCGI_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+struct json_field;
+struct reply;
+struct request;
+
+enum {
+    STREAM_IDLE_MS = 15000,
+    STREAM_STALL_MS = 60000,
+    STREAM_BEHIND_BYTES = 128 * 1024, /* what a client may leave unread before its source waits */
+    STREAM_BUFFER_MAX = 4 * 1024 * 1024, /* frames of one piece of input; more than that is a cut */
+};
+
+struct frame {
+    const char *id, *name; /* Server-Sent Events have them; NULL = none */
+    unsigned char flags;   /* Connect: 2 = the last message */
+};
+
+struct framing {
+    const char *content_type; /* NULL: the handler sets the header */
+    const char *greeting;     /* the first bytes, for nginx keeps a head until a body follows */
+    const char *heartbeat;    /* NULL: this framing has none */
+    void (*open)(struct buf *out, const struct frame *frame);
+    void (*close)(struct buf *out, size_t start); /* `start`: where open() began to write */
+};
+
+extern const struct framing framing_sse, framing_connect, framing_ndjson, framing_bytes;
+
+struct stream {
+    const struct request *req;
+    struct reply *rep;
+    const struct framing *framing;
+    uint64_t idle_ms, stall_ms;
+    /* Instead of the framing's heartbeat: writes a frame, as the dialect has it. */
+    void (*heartbeat)(struct stream *s, void *arg);
+    void *heartbeat_arg;
+    bool keep; /* the source goes on when the client has left, and what it tells is thrown away */
+    bool gone; /* the client has left or was given up */
+    uint64_t sent_ms; /* when bytes last left, or the backlog began */
+    size_t frame_start;
+};
+
+void stream_init(struct stream *s, const struct request *req, struct reply *rep,
+                 const struct framing *framing);
+/* Status and headers are the reply's; they leave now. */
+void stream_begin(struct stream *s);
+
+/* One message between its framing. The caller writes it into the buffer; NULL: nobody reads it. */
+struct buf *stream_open_frame(struct stream *s, const struct frame *frame);
+void stream_close_frame(struct stream *s);
+/* The same for a message that a table describes. */
+void stream_event(struct stream *s, const struct frame *frame, const struct json_field *fields,
+                  const void *from);
+
+/* All of these: non-zero means that nobody reads on, so the source should end. */
+int stream_send(struct stream *s);  /* what the client takes at once; the rest stays */
+int stream_drain(struct stream *s); /* all of it, however slowly the client reads */
+int stream_tick(struct stream *s);  /* heartbeat, or end of patience, if it is time for that */
+int stream_lost(struct stream *s);  /* the client has hung up */
+
+enum stream_backlog {
+    STREAM_CLEAR,
+    STREAM_BEHIND, /* stream_send() when the client takes more (POLLOUT) */
+    STREAM_FULL,   /* and the source waits until then */
+};
+enum stream_backlog stream_backlog(const struct stream *s);
+int stream_wait_ms(const struct stream *s); /* until stream_tick() is due; -1 = never */
+
+/* The proper end: everything leaves. Non-zero: the client did not get all of it. */
+int stream_end(struct stream *s);
+/* The visible opposite. */
+void stream_cut(struct stream *s);
+/* After a handler: a streamed reply that it left without either is cut. */
+void stream_cut_unended(const struct request *req, struct reply *rep);
+
+#endif
