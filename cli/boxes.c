@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/boxes.h"
+#include "cove/which.h"
 
 const char *box_state_name(uint32_t state)
 {
@@ -12,10 +13,12 @@ const char *box_state_name(uint32_t state)
     return state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
 }
 
-/* Every dialect's spelling of an id is taken. */
+/* Every dialect's spelling of an id is taken, and the beginning of a bare one. */
 static const char *bare_id(const char *word)
 {
-    return strncmp(word, "sandbox_", 8) == 0 || strncmp(word, "sandbox-", 8) == 0 ? word + 8 : word;
+    const char *id = which_id(word);
+
+    return id ? id : word;
 }
 
 static bool fits(const struct box_info *b, const char *word)

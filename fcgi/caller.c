@@ -8,6 +8,7 @@
 #include "cove/file.h"
 #include "cove/meters.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "fcgi/core.h"
 #include "fcgi/http.h"
 #include "fcgi/serve.h"
@@ -66,11 +67,10 @@ const struct live_kind templates_kind = {
 /* By a token: nginx was told so by auth.c a moment ago. */
 static int find_box(struct caller *c, const struct request *req, const char *id, struct cove_err *e)
 {
-    struct box_info box;
-    uint32_t index;
+    struct which w;
 
-    if (!state_find_id(req->core->state, req->tenant, id, &index, &box) ||
-        !text_copy(c->only, sizeof(c->only), box.id))
+    if (which_sandbox_id(req->core->state, req->tenant, id, &w) == WHICH_NONE ||
+        !text_copy(c->only, sizeof(c->only), w.box.id))
         return cove_fail(e, COVE_UNAUTHORIZED, "the sandbox of this token is gone");
     return 0;
 }

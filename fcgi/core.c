@@ -7,6 +7,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "fcgi/caller.h"
 
 void core_count(struct core *c, enum state_counter counter, uint64_t n)
@@ -20,6 +21,7 @@ void core_task_begin(struct core *c, const char *request_id, const char *what)
 {
     struct state_task *t = c->task;
 
+    c->judged_template[0] = '\0';
     if (!t)
         return;
     t->box = t->generation = t->proc = 0;
@@ -62,19 +64,22 @@ void core_audit(struct core *c, const struct keeper_audit_entry *entry)
 
 /* ------------------------------------------------------------------ finding */
 
-static int find_known(struct core *c, const char *tenant, const char *project, struct core_box *ret)
+/* By its id a sandbox can be used as long as it lives; as a project's it is replaced after a while. */
+static bool is_current(const struct which *w)
 {
-    struct box_info info;
-    uint32_t index;
+    return w->where == WHICH_HERE && (w->by_id || clock_boot_ms() < w->box.reuse_until_ms);
+}
 
-    if (!state_find_project(c->state, tenant, project, &index, &info))
-        return -1;
-    if (info.state != BOX_LIVE || clock_boot_ms() >= info.reuse_until_ms)
-        return -1;
-    *ret = (struct core_box){ .index = index, .generation = info.generation, .known = true };
-    text_copy(ret->id, sizeof(ret->id), info.id);
-    text_copy(ret->template, sizeof(ret->template), info.template);
-    return 0;
+const char *core_template_of(const struct core *c, const struct which *w)
+{
+    return is_current(w) && w->box.template[0] ? w->box.template : c->config->template;
+}
+
+static void take_known(const struct which *w, struct core_box *ret)
+{
+    *ret = (struct core_box){ .index = w->index, .generation = w->box.generation, .known = true };
+    text_copy(ret->id, sizeof(ret->id), w->box.id);
+    text_copy(ret->template, sizeof(ret->template), w->box.template);
 }
 
 static int claim(struct core *c, const char *tenant, const char *project, struct core_box *ret,
@@ -98,41 +103,33 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     return 0;
 }
 
-int core_box_for_project(struct core *c, const char *tenant, const char *project,
-                         struct core_box *ret, struct cove_err *e)
+/* The project's sandbox: the living one if it may still be reused, else one from the keeper. */
+static int box_for_project(struct core *c, const char *tenant, const char *project,
+                           const struct which *w, struct core_box *ret, struct cove_err *e)
 {
     if (caller_may_project(c, project, e) < 0)
         return -1;
-    if (find_known(c, tenant, project, ret) == 0)
-        return 0;
-    return claim(c, tenant, project, ret, e);
+    if (!is_current(w) || w->box.state != BOX_LIVE) /* the keeper wakes a frozen one */
+        return claim(c, tenant, project, ret, e);
+    take_known(w, ret);
+    return 0;
 }
 
-/* A live sandbox of this tenant by its id, with or without what a dialect puts in front of it. */
-static bool find_named(struct core *c, const char *tenant, const char *name, struct box_info *ret)
-{
-    uint32_t index;
-
-    if (strncmp(name, "sandbox_", 8) == 0 || strncmp(name, "sandbox-", 8) == 0)
-        name += 8;
-    return text_is_id(name) && state_find_id(c->state, tenant, name, &index, ret);
-}
-
-int core_retire(struct core *c, const char *tenant, const char *project, struct cove_err *e)
+int core_retire(struct core *c, const char *tenant, const char *name, struct cove_err *e)
 {
     struct keeper_retire args = { 0 };
-    struct box_info info;
+    struct which w;
 
     text_copy(args.tenant, sizeof(args.tenant), tenant);
-    if (find_named(c, tenant, project, &info)) {
-        if (caller_may_box(c, &info, e) < 0)
+    if (which_sandbox_id(c->state, tenant, name, &w) == WHICH_HERE) {
+        if (caller_may_box(c, &w.box, e) < 0)
             return -1;
-        text_copy(args.id, sizeof(args.id), info.id);
+        text_copy(args.id, sizeof(args.id), w.box.id);
         return keeper_retire(&c->keeper, &args, e);
     }
-    if (caller_may_project(c, project, e) < 0)
+    if (caller_may_project(c, name, e) < 0)
         return -1;
-    if (!text_copy(args.project, sizeof(args.project), project))
+    if (!text_copy(args.project, sizeof(args.project), name))
         return cove_fail(e, COVE_INVALID, "project: name too long");
     return keeper_retire(&c->keeper, &args, e);
 }
@@ -141,53 +138,47 @@ int core_network(struct core *c, const char *tenant, const char *id, const struc
                  struct cove_err *e)
 {
     struct keeper_network args = { .rules = *rules };
-    struct box_info info;
-    uint32_t index;
+    struct which w;
 
-    if (!state_find_id(c->state, tenant, id, &index, &info))
+    if (which_sandbox_id(c->state, tenant, id, &w) == WHICH_NONE)
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
-    if (caller_may_box(c, &info, e) < 0)
+    if (caller_may_box(c, &w.box, e) < 0)
         return -1;
     text_copy(args.tenant, sizeof(args.tenant), tenant);
-    text_copy(args.id, sizeof(args.id), id);
+    text_copy(args.id, sizeof(args.id), w.box.id);
     return keeper_network(&c->keeper, &args, e);
 }
 
 /* ------------------------------------------------------------------ talking */
 
-static void session_begun(struct core_session *s)
+/*
+ * The commands of this request were judged by a template's rules. A sandbox may have been replaced
+ * meanwhile by one of another template, with other rules: then nothing runs, and the client asks anew.
+ */
+static int check_judged(const struct core_session *s, struct cove_err *e)
+{
+    const char *judged = s->core->judged_template;
+
+    if (!*judged || strcmp(judged, s->box.template) == 0)
+        return 0;
+    return cove_fail(e, COVE_BUSY, "the sandbox was replaced meanwhile, try again");
+}
+
+static int begin_session(struct core_session *s, struct core_session *ret, struct cove_err *e)
 {
     struct state_task *task = s->core->task;
 
+    if (check_judged(s, e) < 0) {
+        box_close(&s->conn);
+        return -1;
+    }
     if (task) {
         task->box = s->box.index;
         task->generation = s->box.generation;
     }
     s->conn.buf = take_ptr(s->core->messages);
     caller_limits(s->core, s->tenant, s->box.template, &s->limits);
-}
-
-int core_session_open(struct core *c, const char *tenant, const char *project,
-                      struct core_session *ret, struct cove_err *e)
-{
-    struct core_session s = { .core = c, .tenant = tenant };
-    struct box_info info;
-
-    if (find_named(c, tenant, project, &info))
-        return core_session_open_id(c, tenant, info.id, ret, e);
-    if (core_box_for_project(c, tenant, project, &s.box, e) < 0)
-        return -1;
-    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0) {
-        /* It may have ended since the lookup, and the keeper knows better. What the keeper named is
-         * final. */
-        if (!s.box.known)
-            return -1;
-        if (claim(c, tenant, project, &s.box, e) < 0 ||
-            box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
-            return -1;
-    }
-    session_begun(&s);
-    *ret = s;
+    *ret = *s;
     return 0;
 }
 
@@ -200,25 +191,50 @@ static int thaw(struct core *c, const struct box_info *box, struct cove_err *e)
     return keeper_thaw(&c->keeper, &args, e);
 }
 
+static int open_known(struct core *c, const char *tenant, const struct which *w,
+                      struct core_session *ret, struct cove_err *e)
+{
+    struct core_session s = { .core = c, .tenant = tenant };
+
+    if (caller_may_box(c, &w->box, e) < 0 ||
+        (w->box.state == BOX_FROZEN && thaw(c, &w->box, e) < 0))
+        return -1;
+    take_known(w, &s.box);
+    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+        return -1;
+    return begin_session(&s, ret, e);
+}
+
 int core_session_open_id(struct core *c, const char *tenant, const char *id,
                          struct core_session *ret, struct cove_err *e)
 {
-    struct core_session s = { .core = c, .tenant = tenant };
-    struct box_info info;
+    struct which w;
 
-    if (!state_find_id(c->state, tenant, id, &s.box.index, &info))
+    if (which_sandbox_id(c->state, tenant, id, &w) == WHICH_NONE)
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
-    if (caller_may_box(c, &info, e) < 0 || (info.state == BOX_FROZEN && thaw(c, &info, e) < 0))
+    return open_known(c, tenant, &w, ret, e);
+}
+
+int core_session_open(struct core *c, const char *tenant, const char *name,
+                      struct core_session *ret, struct cove_err *e)
+{
+    struct core_session s = { .core = c, .tenant = tenant };
+    struct which w;
+
+    if (which_sandbox(c->state, tenant, name, &w) == WHICH_HERE && w.by_id)
+        return open_known(c, tenant, &w, ret, e);
+    if (box_for_project(c, tenant, name, &w, &s.box, e) < 0)
         return -1;
-    s.box.generation = info.generation;
-    s.box.known = true;
-    text_copy(s.box.id, sizeof(s.box.id), info.id);
-    text_copy(s.box.template, sizeof(s.box.template), info.template);
-    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
-        return -1;
-    session_begun(&s);
-    *ret = s;
-    return 0;
+    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0) {
+        /* It may have ended since the lookup, and the keeper knows better. What the keeper named is
+         * final. */
+        if (!s.box.known)
+            return -1;
+        if (claim(c, tenant, name, &s.box, e) < 0 ||
+            box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+            return -1;
+    }
+    return begin_session(&s, ret, e);
 }
 
 void core_session_close(struct core_session *s)

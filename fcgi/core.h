@@ -24,6 +24,7 @@
 struct caller;
 struct meters;
 struct stream;
+struct which;
 
 struct core { /* one per thread */
     const struct cove_config *config;
@@ -35,6 +36,8 @@ struct core { /* one per thread */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct keeper_link keeper;
+    /* The template whose rules let this request's commands pass; "" = no command was judged. */
+    char judged_template[COVE_TEMPLATE_MAX];
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
     int parting;    /* socket of a conversation that is over, see core_session_close(); 0: none */
     char *messages; /* its buffer, for the next one */
@@ -56,8 +59,8 @@ void core_done(struct core *c); /* the thread ends */
  * the permit.
  */
 struct core_ask {
-    uint32_t dialect; /* enum cove_dialect */
-    const char *tenant, *project;
+    uint32_t dialect;             /* enum cove_dialect */
+    const char *tenant, *project; /* project: any name of the sandbox (cove/which.h) */
     const char *const *commands;
     size_t count;
 };
@@ -86,14 +89,13 @@ struct core_box {
     char template[COVE_TEMPLATE_MAX];
 };
 
-/* The project's sandbox: the live one if it may still be reused, else one from the keeper. */
-int core_box_for_project(struct core *c, const char *tenant, const char *project,
-                         struct core_box *ret, struct cove_err *e);
+/* The template of the sandbox that a request for this name would use. */
+const char *core_template_of(const struct core *c, const struct which *w);
 /* What a sandbox of the caller's may reach, from now on; takes away from what the server allows. */
 int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
                  struct cove_err *e);
 /* Kill the project's sandboxes, or the one of that id; having none is fine. */
-int core_retire(struct core *c, const char *tenant, const char *project, struct cove_err *e);
+int core_retire(struct core *c, const char *tenant, const char *name, struct cove_err *e);
 
 /* A conversation with the project's sandbox, for one or several commands in a row. */
 struct core_session {
@@ -104,9 +106,8 @@ struct core_session {
     struct limits limits; /* what holds for what runs in it */
 };
 
-/* A sandbox's id is a name for it too, in the forms that any dialect shows: ID, sandbox_ID,
- * sandbox-ID. */
-int core_session_open(struct core *c, const char *tenant, const char *project,
+/* By any name it has (cove/which.h); a project that has no sandbox gets one. */
+int core_session_open(struct core *c, const char *tenant, const char *name,
                       struct core_session *ret, struct cove_err *e);
 /* By the sandbox's own id; what is not the tenant's is not there. */
 int core_session_open_id(struct core *c, const char *tenant, const char *id,

@@ -4,6 +4,8 @@
 #include "cove/dialect.h"
 #include "cove/keys.h"
 #include "cove/mem.h"
+#include "cove/text.h"
+#include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
 
@@ -56,24 +58,22 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
                     struct cove_err *e)
 {
     struct core_permit p = { .policy = live_get(c->policy), .filter.fd = -1 };
-    struct box_info box = { 0 };
     struct policy_query query = { .dialect = dialect_name(ask->dialect), .tenant = ask->tenant };
-    uint32_t index;
+    struct which w;
 
-    if (!c->state || !ask->project || /* there is none in tests */
-        !state_find_project(c->state, ask->tenant, ask->project, &index, &box))
-        box = (struct box_info){ 0 };
-    query.template = box.template[0] ? box.template : c->config->template;
+    which_sandbox(c->state, ask->tenant, ask->project ? ask->project : "", &w);
+    query.template = core_template_of(c, &w);
+    text_copy(c->judged_template, sizeof(c->judged_template), query.template);
     if (!p.policy)
         return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
     p.forbidden = find_forbidden(policy_set_policy(p.policy->value), &query, ask, &p.verdict);
     if (p.forbidden) {
-        record_refusal(c, ask, &box, &p);
+        record_refusal(c, ask, &w.box, &p);
     } else if (policy_set_filter(p.policy->value, &query, &p.filter, e) < 0) {
         live_put(p.policy);
         return -1;
     } else if (policy_audit_all(policy_set_policy(p.policy->value), &query)) {
-        record_permitted(c, ask, &box);
+        record_permitted(c, ask, &w.box);
     }
     *ret = p;
     return 0;

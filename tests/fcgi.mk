@@ -1,7 +1,7 @@
 # Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
 if HAVE_CMOCKA
 FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth \
-	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines tests/unit/test_stream tests/unit/test_connect
+	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines tests/unit/test_stream tests/unit/test_which tests/unit/test_connect
 UNIT_TESTS += $(FCGI_TESTS)
 FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
 FCGI_TEST_LDADD = $(FCGICORE_LIBS) $(UNIT_LIBS)
@@ -40,4 +40,7 @@ tests_unit_test_connect_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/fcgi_request.h
 tests_unit_test_stream_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_stream_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_which_SOURCES = tests/unit/test_which.c
+tests_unit_test_which_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_which_LDADD = $(FCGI_TEST_LDADD)
 endif
