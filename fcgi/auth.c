@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #include "cove/file.h"
-#include "cove/state.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "fcgi/basic.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
@@ -92,21 +92,24 @@ static void admit(struct request *req, struct reply *rep, const char *tenant, co
 
 /* X-Access-Token opens the sandbox that the host's name says (PORT-ID.DOMAIN), or, where all have
  * one host, E2b-Sandbox-Id. One that is nobody's yet has no token. */
-static bool find_token(const struct request *req, struct box_info *ret)
+static bool find_token(const struct request *req, struct which *ret)
 {
     const char *token = request_param(req, "HTTP_X_ACCESS_TOKEN");
-    const char *header = request_param(req, "HTTP_E2B_SANDBOX_ID");
+    const char *name = req->host_box ? req->host_box : request_param(req, "HTTP_E2B_SANDBOX_ID");
     const struct core *core = req->core;
-    char id[COVE_ID_LEN + 1] = "";
-    uint32_t index;
-    unsigned port;
 
-    if (!*token || !core || !core->token_secret)
-        return false;
-    if (!request_host_box(req, &port, id) && text_is_id(header))
-        memcpy(id, header, COVE_ID_LEN + 1);
-    return id[0] && token_fits(core->token_secret, id, token) &&
-           state_find_id_any(core->state, id, &index, ret) && ret->tenant[0];
+    return *token && core && core->token_secret && text_is_id(name) &&
+           token_fits(core->token_secret, name, token) &&
+           which_sandbox_id(core->state, NULL, name, ret) == WHICH_HERE;
+}
+
+/* The router answers such a request with the same words whoever asks. */
+static bool names_no_sandbox(const struct request *req)
+{
+    struct which w;
+
+    return req->host_box && req->core &&
+           which_sandbox_id(req->core->state, NULL, req->host_box, &w) == WHICH_NONE;
 }
 
 /* nginx passes on 401 and 403 only: that it is "not yet" goes beside it, and nginx makes 429 of it.
@@ -131,14 +134,14 @@ void auth_serve(struct live *keys, struct request *req, struct reply *rep)
     const struct key *key = ref ? auth_find(ref->value, req) : NULL;
     char tenant[COVE_TENANT_MAX];
     unsigned wait_s = 0;
-    struct box_info box;
+    struct which w;
 
     req->note.operation = "auth";
     if (key)
         admit(req, rep, key->tenant, id_of(req, key));
-    else if (find_token(req, &box))
-        admit(req, rep, box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", box.id));
-    else if (req->method == OPTIONS)
+    else if (find_token(req, &w))
+        admit(req, rep, w.box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));
+    else if (req->method == OPTIONS || names_no_sandbox(req))
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
     else if (basic_sign_in(req, tenant, &wait_s))
         admit(req, rep, tenant, "");

@@ -1,10 +1,13 @@
 /* Requests: from FastCGI parameters to a decoded path, a query and a body. */
 #include "fcgi/http.h"
 
+#include <ctype.h>
 #include <fcgiapp.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cove/json.h"
+#include "cove/which.h"
 
 static const struct {
     const char *name;
@@ -127,6 +130,56 @@ static const char *clean_request_id(struct request *req)
     return fresh;
 }
 
+/* The number that `len` characters are, or -1: not one to five digits. */
+static int port_of(const char *text, size_t len)
+{
+    int port = 0;
+
+    if (len == 0 || len > 5 || strspn(text, "0123456789") < len)
+        return -1;
+    for (size_t i = 0; i < len; i++)
+        port = port * 10 + (text[i] - '0');
+    return port;
+}
+
+/* PORT-ID, or WORD-ID-PORT. What stands in the place of an id need not be one. */
+static void split_host(struct request *req, const char *label)
+{
+    const char *first = strchr(label, '-'), *last = strrchr(label, '-');
+    const char *id;
+    int port;
+
+    if (!first || !first[1])
+        return;
+    port = port_of(label, (size_t)(first - label));
+    if (port >= 0) {
+        req->host_port = (unsigned)port;
+        req->host_box = first + 1;
+        return;
+    }
+    id = arena_strndup(&req->arena, label, (size_t)(last - label));
+    port = port_of(last + 1, strlen(last + 1));
+    if (port >= 0 && which_id(id)) {
+        req->host_port = (unsigned)port;
+        req->host_box = which_id(id);
+    }
+}
+
+/* The site's own name is no sandbox's, even if it looks like one. */
+static void read_host(struct request *req)
+{
+    const char *host = request_param(req, "HTTP_HOST"), *domain = request_param(req, "COVE_DOMAIN");
+    size_t len = strcspn(host, ":");
+    char *label;
+
+    if (strlen(domain) == len && strncasecmp(host, domain, len) == 0)
+        return;
+    label = arena_strndup(&req->arena, host, strcspn(host, ".:"));
+    for (char *c = label; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    split_host(req, label);
+}
+
 int request_init(struct request *req, char **params, struct cove_err *e)
 {
     const char *uri;
@@ -139,6 +192,7 @@ int request_init(struct request *req, char **params, struct cove_err *e)
     req->method = http_method(req->method_name);
     req->tenant = arena_strdup(&req->arena, request_param(req, "COVE_TENANT"));
     req->request_id = clean_request_id(req);
+    read_host(req);
     uri = request_param(req, "REQUEST_URI");
     if (!*uri)
         uri = request_param(req, "DOCUMENT_URI");
@@ -234,25 +288,4 @@ const char *request_capture(const struct request *req, const char *name)
     const char *value = find_pair(req->captures, req->capture_count, name);
 
     return value ? value : "";
-}
-
-bool request_host_box(const struct request *req, unsigned *ret_port, char ret_id[COVE_ID_LEN + 1])
-{
-    const char *host = request_param(req, "HTTP_HOST");
-    size_t digits = strspn(host, "0123456789");
-    char id[COVE_ID_LEN + 1];
-    unsigned port = 0;
-
-    if (digits == 0 || digits > 5 || host[digits] != '-' ||
-        strcspn(host + digits + 1, ".") != COVE_ID_LEN)
-        return false;
-    memcpy(id, host + digits + 1, COVE_ID_LEN);
-    id[COVE_ID_LEN] = '\0';
-    for (size_t i = 0; i < digits; i++)
-        port = port * 10 + (unsigned)(host[i] - '0');
-    if (!text_is_id(id) || port == 0 || port > 65535)
-        return false;
-    *ret_port = port;
-    memcpy(ret_id, id, sizeof(id));
-    return true;
 }

@@ -48,6 +48,11 @@ struct request {
     struct pair captures[CAPTURES_MAX]; /* the {names} of the route's pattern */
     size_t capture_count;
 
+    /* The host name was one of a sandbox's port: PORT-ID.DOMAIN or sandbox-ID-PORT.DOMAIN. Whether
+     * such a sandbox lives is another question (the router asks it). NULL: the site's own name. */
+    const char *host_box;
+    unsigned host_port;
+
     const char *request_id;
     const char *tenant;     /* "" = not authenticated */
     unsigned retry_after_s; /* for the Retry-After of a 429; 0 = a default */
@@ -75,9 +80,6 @@ const char *request_param(const struct request *req, const char *name);
 const char *request_query(const struct request *req, const char *name); /* NULL = not given */
 const char *request_capture(const struct request *req,
                             const char *name); /* never NULL for a {name} of the route */
-
-/* The host name PORT-ID.DOMAIN that sandboxes' own names have; false when it is another. */
-bool request_host_box(const struct request *req, unsigned *ret_port, char ret_id[COVE_ID_LEN + 1]);
 
 /* Decode %XX of `len` bytes into the arena; with plus, '+' is a blank. NULL: a bad escape or a NUL
  * in it. */

@@ -56,6 +56,7 @@ static const char *reason_of(int status)
         { 499, "Client Closed Request" },
         { 500, "Internal Server Error" },
         { 501, "Not Implemented" },
+        { 502, "Bad Gateway" },
         { 503, "Service Unavailable" },
     };
 

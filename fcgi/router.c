@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cove/log.h"
+#include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
 
@@ -101,12 +102,17 @@ static bool try_dialect(const struct dialect *d, struct request *req, struct rou
     return false;
 }
 
+static bool answers_host(const struct dialect *d, const struct request *req)
+{
+    return !req->host_box || (req->host_port && d->host_port == req->host_port);
+}
+
 void router_match(const struct dialect *const *dialects, struct request *req,
                   struct route_match *ret)
 {
     *ret = (struct route_match){ 0 };
     for (; *dialects; dialects++)
-        if (try_dialect(*dialects, req, ret))
+        if (answers_host(*dialects, req) && try_dialect(*dialects, req, ret))
             return;
 }
 
@@ -187,6 +193,36 @@ static int admit(struct router *r, const struct dialect *d, const struct route *
     return rc;
 }
 
+/*
+ * A host name of no living sandbox is never another one's. One reply for what was never there, what is
+ * dead and what is another tenant's: names cannot be tried out. It has the words of every dialect's
+ * clients.
+ */
+static bool host_lives(const struct router *r, const struct request *req)
+{
+    const char *tenant = *req->tenant ? req->tenant : NULL;
+    bool answers = false;
+    struct which w;
+
+    for (const struct dialect *const *d = r->dialects; *d; d++)
+        answers = answers || answers_host(*d, req);
+    return answers && req->core &&
+           which_sandbox_id(req->core->state, tenant, req->host_box, &w) == WHICH_HERE;
+}
+
+static void refuse_host(struct request *req, struct reply *rep)
+{
+    static const char text[] = "no sandbox answers by this name";
+
+    req->note.cause = "host";
+    rep->status = 502;
+    json_open(&rep->json, NULL, '{');
+    json_put_int(&rep->json, "code", rep->status);
+    json_put_str(&rep->json, "message", text);
+    json_put_str(&rep->json, "error", text);
+    json_close(&rep->json, '}');
+}
+
 static int serve(struct router *r, const struct route_match *m, struct request *req,
                  struct reply *rep, struct cove_err *e)
 {
@@ -209,7 +245,9 @@ void router_serve(struct router *r, struct request *req, struct reply *rep)
     router_match(r->dialects, req, &m);
     /* Before the handler: the head of a stream leaves while it is at work. */
     cors_apply(r->cors_origins, req, rep, req->method == OPTIONS ? m.allowed : 0);
-    if (serve(r, &m, req, rep, &e) < 0)
+    if (req->host_box && !host_lives(r, req))
+        refuse_host(req, rep);
+    else if (serve(r, &m, req, rep, &e) < 0)
         fail(m.dialect, req, rep, &e);
 }
 

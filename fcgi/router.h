@@ -33,6 +33,7 @@ struct dialect {
     const char *base; /* what all its patterns begin with, "" for none; literal segments only */
     const struct route *routes;
     size_t route_count;
+    unsigned host_port; /* it answers on a sandbox's own host names with this port; 0 = on none */
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
 };
 

@@ -40,7 +40,7 @@ tests_unit_test_connect_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/fcgi_request.h
 tests_unit_test_stream_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_stream_LDADD = $(FCGI_TEST_LDADD)
-tests_unit_test_which_SOURCES = tests/unit/test_which.c
+tests_unit_test_which_SOURCES = tests/unit/test_which.c tests/unit/fcgi_request.h
 tests_unit_test_which_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_which_LDADD = $(FCGI_TEST_LDADD)
 endif

@@ -2,16 +2,18 @@
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/metrics.h"
 
-static int health(struct request *req, struct reply *rep, struct cove_err *e)
+int dialect_health(struct request *req, struct reply *rep, struct cove_err *e)
 {
     (void)e;
     req->note.operation = "health";
-    buf_add_str(&rep->body, "{\"status\":\"ok\"}");
+    json_open(&rep->json, NULL, '{');
+    json_put_str(&rep->json, "status", "ok");
+    json_close(&rep->json, '}');
     return 0;
 }
 
 static const struct route health_routes[] = {
-    { GET, "/health", health, ROUTE_OPEN },
+    { GET, "/health", dialect_health, ROUTE_OPEN },
 };
 
 const struct dialect health_dialect = {

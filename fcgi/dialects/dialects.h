@@ -4,6 +4,9 @@
 
 #include "fcgi/router.h"
 
+/* {"status":"ok"}: for dialects that have /health on their sandboxes' own host names too. */
+int dialect_health(struct request *req, struct reply *rep, struct cove_err *e);
+
 extern const struct dialect health_dialect;
 extern const struct dialect executor_dialect;
 extern const struct dialect execute_dialect; /* last: it takes any path that ends in /execute */

@@ -12,7 +12,8 @@
 #include "fcgi/dialects/dialects.h"
 
 #define DEFAULT_PROJECT "default"
-#define PORT_OF_OLD     8080 /* where the document's own server listens: 8080-ID.DOMAIN */
+
+enum { EXECUTOR_PORT = 8080 }; /* where the document's own server listens: 8080-ID.DOMAIN */
 
 static const struct route executor_routes[] = {
     /* command execution */
@@ -38,6 +39,7 @@ static const struct route executor_routes[] = {
     { POST, "/signal_process", executor_signal, 0 },        /* extension */
     { POST, "/process_stdin", executor_stdin, ROUTE_LONG }, /* extension */
     { POST, "/remove_process", executor_remove, 0 },        /* extension */
+    { GET, "/health", dialect_health, ROUTE_OPEN },
 };
 
 /* ------------------------------------------------------------------ bad news */
@@ -109,30 +111,19 @@ static int open_by_host(struct request *req, const char *id, struct core_session
     return core_session_open_id(req->core, req->tenant, id, ret, e);
 }
 
-/* The id of 8080-ID.DOMAIN, or NULL. */
-static const char *host_id(struct request *req)
-{
-    char id[COVE_ID_LEN + 1];
-    unsigned port;
-
-    if (!request_host_box(req, &port, id) || port != PORT_OF_OLD)
-        return NULL;
-    return arena_strdup(&req->arena, id);
-}
-
 const char *executor_project(struct request *req)
 {
-    const char *id = host_id(req), *given = request_param(req, "HTTP_X_PROJECT_ID");
+    const char *given = request_param(req, "HTTP_X_PROJECT_ID");
 
-    return id ? id : *given ? given : DEFAULT_PROJECT;
+    return req->host_box ? req->host_box : *given ? given : DEFAULT_PROJECT;
 }
 
 int executor_open(struct request *req, struct core_session *ret, struct cove_err *e)
 {
-    const char *id = host_id(req), *project = executor_project(req);
+    const char *project = executor_project(req);
 
-    if (id)
-        return open_by_host(req, id, ret, e);
+    if (req->host_box)
+        return open_by_host(req, req->host_box, ret, e);
     if (check_project("X-Project-Id", project, e) < 0)
         return -1;
     req->note.project = arena_strdup(&req->arena, project);
@@ -204,5 +195,6 @@ const struct dialect executor_dialect = {
     .base = "",
     .routes = executor_routes,
     .route_count = ARRAY_SIZE(executor_routes),
+    .host_port = EXECUTOR_PORT,
     .on_error = on_error,
 };

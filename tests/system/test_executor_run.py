@@ -111,9 +111,19 @@ def test_the_host_name_names_a_sandbox_by_id(server, box):
     assert server.post("/run", {"cmd": "cat /workspace/mark"}, headers=headers).json["stdout"] == "here\n"
     other = server.add_key("other")
     reply = server.post("/run", {"cmd": "true"}, headers=headers, key=other)
-    assert reply.status == 404, reply
-    headers = {"Host": "8080-" + "a" * 20 + ".cove.localhost"}
-    assert server.post("/run", {"cmd": "true"}, headers=headers).status == 404
+    assert reply.status == 502, reply
+
+
+@pytest.mark.parametrize("host", ["8080-" + "a" * 20, "8080-nosuchid", "8000-nosuchid", "sandbox-" + "a" * 20 + "-8080"])
+def test_a_host_name_of_no_living_sandbox_is_never_another_ones(server, host):
+    """With a key and without: one reply, and nothing runs in the project `default`."""
+    server.projects.add(("default", True))
+    assert server.post("/run", {"cmd": "rm -f /tmp/ran"}).status == 200
+    for key in (True, False):
+        reply = server.post("/run", {"cmd": "touch /tmp/ran"}, headers={"Host": f"{host}.cove.localhost"}, key=key)
+        assert reply.status == 502 and reply.json["message"] == "no sandbox answers by this name", reply
+        assert server.request("GET", "/health", headers={"Host": f"{host}.cove.localhost"}, key=key).status == 502
+    assert server.post("/run", {"cmd": "ls /tmp/ran"}).json["code"] != 0
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "x" * 129, "a\\b"])

@@ -181,42 +181,6 @@ static void places_are_two_numbers(void **state)
     }
 }
 
-/* ------------------------------------------------------------------ host names */
-
-static const struct {
-    const char *host;
-    unsigned port; /* 0: not a sandbox's name */
-} hosts[] = {
-    { "HTTP_HOST=8080-abcdefghij0123456789.cove.example", 8080 },
-    { "HTTP_HOST=1-abcdefghij0123456789", 1 },
-    { "HTTP_HOST=8080-abcdefghij0123456789:443", 0 },
-    { "HTTP_HOST=0-abcdefghij0123456789.x", 0 },
-    { "HTTP_HOST=65536-abcdefghij0123456789.x", 0 },
-    { "HTTP_HOST=8080-ABCDEFGHIJ0123456789.x", 0 },
-    { "HTTP_HOST=8080-abcdefghij012345678.x", 0 },
-    { "HTTP_HOST=8080-abcdefghij01234567890.x", 0 },
-    { "HTTP_HOST=cove.example", 0 },
-    { "HTTP_HOST=", 0 },
-};
-
-static void host_names_of_sandboxes_are_recognised(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
-        char id[COVE_ID_LEN + 1] = "";
-        struct fake_request f;
-        unsigned port = 0;
-        struct cove_err e;
-
-        fake_init(&f, "GET", "/", hosts[i].host, &e);
-        if (request_host_box(&f.req, &port, id) != (hosts[i].port != 0) || port != hosts[i].port)
-            fail_msg("%s: %u", hosts[i].host, port);
-        if (port)
-            assert_string_equal(id, "abcdefghij0123456789");
-        request_done(&f.req);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,7 +189,6 @@ int main(void)
         cmocka_unit_test(a_line_of_exactly_the_bound_is_whole),
         cmocka_unit_test(whoever_says_stop_hears_no_more),
         cmocka_unit_test(places_are_two_numbers),
-        cmocka_unit_test(host_names_of_sandboxes_are_recognised),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,9 +13,12 @@
 #include <cmocka.h>
 
 #include "cove/dialect.h"
+#include "cove/mem.h"
 #include "cove/which.h"
 #include "fcgi/core.h"
+#include "fcgi/dialects/dialects.h"
 #include "process/policy_live.h"
+#include "tests/unit/fcgi_request.h"
 
 #define PLAIN_ID  "aaaaaaaaaaaaaaaaaaaa"
 #define STRICT_ID "bbbbbbbbbbbbbbbbbbbb"
@@ -204,9 +207,112 @@ static void a_sandbox_is_judged_by_its_own_template_by_any_name(void **state)
     rmdir(dir);
 }
 
+/* ------------------------------------------------------------------ host names */
+
+static const struct {
+    const char *host, *box; /* box NULL: the site's own name */
+    unsigned port;
+} hosts[] = {
+    { "8080-" PLAIN_ID ".cove.example", PLAIN_ID, 8080 },
+    { "8080-AAAAAAAAAAAAAAAAAAAA.cove.example:443", PLAIN_ID, 8080 },
+    { "1-" PLAIN_ID, PLAIN_ID, 1 },
+    { "sandbox-" PLAIN_ID "-3000.cove.example", PLAIN_ID, 3000 },
+    { "8000-nosuchid.cove.example", "nosuchid", 8000 },
+    { "0-" PLAIN_ID ".x", PLAIN_ID, 0 },
+    { "99999-" PLAIN_ID ".x", PLAIN_ID, 99999 },
+    { "123456-" PLAIN_ID ".x", NULL, 0 },
+    { "sandbox-nosuchid-3000.x", NULL, 0 },
+    { "my-site.example", NULL, 0 },
+    { "3-tier.example", NULL, 0 }, /* it is the site's own name here, as nginx tells it */
+    { "127.0.0.1:8080", NULL, 0 },
+    { "8080-", NULL, 0 },
+    { "", NULL, 0 },
+};
+
+static void request_to(struct fake_request *f, const char *method, const char *path,
+                       const char *host, const char *tenant)
+{
+    char *params[8];
+    struct cove_err e;
+
+    snprintf(f->params_text[0], sizeof(f->params_text[0]), "REQUEST_METHOD=%s", method);
+    snprintf(f->params_text[1], sizeof(f->params_text[1]), "REQUEST_URI=%s", path);
+    snprintf(f->params_text[2], sizeof(f->params_text[2]), "COVE_TENANT=%s", tenant);
+    snprintf(f->params_text[3], sizeof(f->params_text[3]), "HTTP_HOST=%s", host);
+    for (int i = 0; i < 4; i++)
+        params[i] = f->params_text[i];
+    params[4] = "COVE_DOMAIN=3-tier.example";
+    params[5] = NULL;
+    assert_int_equal(request_init(&f->req, params, &e), 0);
+    memcpy(f->params, params, sizeof(f->params) - sizeof(char *));
+    f->params[4] = NULL;
+    f->req.params = f->params;
+}
+
+static void host_names_of_sandboxes_are_recognised(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
+        struct fake_request f;
+
+        request_to(&f, "GET", "/", hosts[i].host, "acme");
+        if ((f.req.host_box != NULL) != (hosts[i].box != NULL) ||
+            (f.req.host_box && strcmp(f.req.host_box, hosts[i].box) != 0) ||
+            f.req.host_port != hosts[i].port)
+            fail_msg("%s: %s %u", hosts[i].host, f.req.host_box ? f.req.host_box : "none",
+                     f.req.host_port);
+        request_done(&f.req);
+    }
+}
+
+static const struct {
+    const char *host, *tenant;
+    bool refused;
+    const char *because;
+} answers[] = {
+    { "8080-" PLAIN_ID ".x", "acme", false, "its own" },
+    { "8080-" PLAIN_ID ".x", "", false, "it lives: without a key the answer is 401" },
+    { "8080-" OTHER_ID ".x", "acme", true, "another tenant's" },
+    { "8080-" DEAD_ID ".x", "acme", true, "dead, although a project is called like it" },
+    { "8080-nosuchid.x", "acme", true, "no id at all" },
+    { "8000-nosuchid.x", "acme", true, "ran in the project `default` once" },
+    { "8000-nosuchid.x", "", true, "without a key" },
+    { "8000-" PLAIN_ID ".x", "acme", true, "a port whose traffic does not come to workers" },
+    { "cove.example", "acme", false, "the site itself" },
+};
+
+static void a_host_name_of_no_living_sandbox_is_nobodys(void **state)
+{
+    struct cove_config config;
+    struct core core = { .config = &config, .state = boxes };
+    struct router router = { .dialects = all_dialects, .cors_origins = "", .slots.free = 1 };
+
+    (void)state;
+    config_default(&config);
+    for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+        struct fake_request f;
+        struct reply rep;
+
+        request_to(&f, "POST", "/run", answers[i].host, answers[i].tenant);
+        f.req.core = &core;
+        reply_init(&rep, 10000);
+        router_serve(&router, &f.req, &rep);
+        if ((rep.status == 502) != answers[i].refused)
+            fail_msg("%s: %d %s", answers[i].because, rep.status, rep.body.data);
+        if (answers[i].refused)
+            assert_string_equal(rep.body.data,
+                                "{\"code\":502,\"message\":\"no sandbox answers by this name\","
+                                "\"error\":\"no sandbox answers by this name\"}");
+        reply_done(&rep);
+        request_done(&f.req);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(host_names_of_sandboxes_are_recognised),
+        cmocka_unit_test(a_host_name_of_no_living_sandbox_is_nobodys),
         cmocka_unit_test(every_name_has_one_answer),
         cmocka_unit_test(where_only_an_id_will_do_a_project_is_not_meant),
         cmocka_unit_test(a_sandbox_is_judged_by_its_own_template_by_any_name),
