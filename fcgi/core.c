@@ -9,6 +9,7 @@
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
+#include "process/audit_send.h"
 
 void core_count(struct core *c, enum state_counter counter, uint64_t n)
 {
@@ -57,7 +58,7 @@ void core_audit(struct core *c, const struct keeper_audit_entry *entry)
 {
     struct cove_err e = { 0 };
 
-    if (c->config->audit_file[0] && keeper_audit(&c->keeper, entry, &e) < 0)
+    if (c->config->audit_file[0] && audit_send(&c->keeper, entry, &e) < 0)
         log_error("audit line lost", &e, LOG_S("tenant", entry->tenant),
                   LOG_S("rule", entry->rule));
 }

@@ -14,7 +14,7 @@ keys     base
 client   base
 net      base
 box      net base
-process  client deny shell base
+process  client deny shell audit base
 keeper   box net client deny shell profile audit keys base
 fcgicore proto process client deny shell profile audit keys base
 '

@@ -29,6 +29,7 @@
 #include "cove/policy.h"
 #include "cove/state.h"
 #include "cove/text.h"
+#include "process/audit_send.h"
 #include "process/confine.h"
 #include "process/policy_live.h"
 #include "process/process.h"
@@ -86,7 +87,7 @@ static void record_denial(struct judge *j, const struct box_info *box, const cha
     entry.command = command.data ? command.data : "";
     log_event(LOG_LEVEL_WARN, "exec denied", LOG_S("tenant", box->tenant),
               LOG_S("project", box->project), LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
-    if (j->config.audit_file[0] && keeper_audit(&j->keeper, &entry, &e) < 0)
+    if (j->config.audit_file[0] && audit_send(&j->keeper, &entry, &e) < 0)
         log_error("audit line lost", &e, LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
 }
 

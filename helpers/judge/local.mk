@@ -1,4 +1,4 @@
 pkglibexec_PROGRAMS += cove-judge
 cove_judge_SOURCES = helpers/judge/judge.c include/cove/dialect.h
-cove_judge_LDADD = libprocess.a libclient.a libdeny.a libshell.a libbase.a $(PCRE2_LIBS) $(CRYPTO_LIBS) $(SECCOMP_LIBS) -lpthread
+cove_judge_LDADD = libprocess.a libclient.a libdeny.a libshell.a libaudit.a libbase.a $(PCRE2_LIBS) $(CRYPTO_LIBS) $(SECCOMP_LIBS) -lpthread
 EXTRA_DIST += helpers/judge/README.md

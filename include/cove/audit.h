@@ -25,6 +25,7 @@ struct audit_entry {   /* NULL fields are left out of the line */
     size_t
         command_bytes; /* of the whole command, when `command` is only its beginning; 0: it is all */
     uint64_t time_ms;  /* 0: now */
+    bool always;       /* written however much its source has written */
 };
 
 /*

@@ -44,7 +44,8 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct 
 struct keeper_audit_entry { /* NULL = "" */
     const char *event;      /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *key, *project, *sandbox, *rule, *form;
-    const char *command; /* the first 4 KiB of it count */
+    const char *command;  /* its beginning, without secrets: see process/audit_send.h */
+    size_t command_bytes; /* of the whole command */
 };
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e);
 

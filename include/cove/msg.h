@@ -90,7 +90,8 @@ enum msg_type {
     KEEPER_THAW,        /* struct keeper_extend -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
     KEEPER_NETWORK,     /* struct keeper_network -> MSG_DONE once it holds */
-    /* tail: event, dialect, tenant, key, project, sandbox, rule, form, command -> MSG_DONE */
+    /* struct keeper_audit, tail: event, dialect, tenant, key, project, sandbox, rule, form, command
+     * -> MSG_DONE */
     KEEPER_AUDIT,
     KEEPER_ATTRIBUTES, /* struct keeper_which + new attributes -> MSG_DONE */
 
@@ -307,6 +308,11 @@ enum {
  * keeper copies them, unread, to <run_dir>/attributes/ID, where workers can read them.
  */
 enum { COVE_ATTRIBUTES_MAX = 64 * 1024, COVE_KEY_ID_MAX = 24 };
+
+struct keeper_audit {
+    uint64_t
+        command_bytes; /* of the whole command; its beginning, without secrets, is in the tail */
+};
 
 enum keeper_claim_flags {
     CLAIM_OWN_PROJECT = 1 << 0, /* always a new sandbox; its id is its project, `project` is "" */

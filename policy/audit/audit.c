@@ -445,7 +445,7 @@ int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_e
     int r = 0;
 
     pthread_mutex_lock(&a->lock);
-    if (!a->sources || admit(a, entry))
+    if (!a->sources || entry->always || admit(a, entry))
         r = append_one(a, entry, 0, e);
     pthread_mutex_unlock(&a->lock);
     return r;

@@ -177,18 +177,16 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 {
     const char *const fields[] = { entry->event,   entry->dialect, entry->tenant, entry->key,
                                    entry->project, entry->sandbox, entry->rule,   entry->form };
+    const struct keeper_audit head = { .command_bytes = entry->command_bytes };
     const char *command = entry->command ? entry->command : "";
-    struct buf tail;
-    int rc;
+    AUTO_BUF struct buf body = BUF(8192);
 
-    buf_init(&tail, 8192);
+    buf_add(&body, &head, sizeof(head));
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        client_add_str(&tail, fields[i]);
-    buf_add(&tail, command, strnlen(command, AUDIT_COMMAND_BYTES));
-    buf_add(&tail, "", 1);
-    rc = keeper_tell(k, KEEPER_AUDIT, tail.data, tail.len, e);
-    buf_done(&tail);
-    return rc;
+        client_add_str(&body, fields[i]);
+    buf_add(&body, command, strnlen(command, AUDIT_COMMAND_BYTES));
+    buf_add(&body, "", 1);
+    return keeper_tell(k, KEEPER_AUDIT, body.data, body.len, e);
 }
 
 /* ------------------------------------------------------------------ the gate */

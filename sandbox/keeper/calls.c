@@ -176,14 +176,18 @@ static bool on_thaw(struct keeper *k, const struct msg *m, const struct waiter *
     return freeze_or_thaw(k, m, false, w);
 }
 
-/* Safe: it adds a line to a file that only root reads; what is in it is data. A full disk is the
- * caller's to know. */
+/* Safe: it adds a line of bounded length to a file that only root reads, and no more of them than
+ * audit_log.c allows. The command comes without its secrets: no pattern runs over it here, its bytes
+ * are only written as JSON. A full disk is the caller's to know. */
 static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    const char *at = m->body, *end = at + m->body_len, *field[9];
+    const char *at = (const char *)m->body + sizeof(struct keeper_audit);
+    const char *end = (const char *)m->body + m->body_len, *field[9];
+    struct keeper_audit head;
     struct cove_err err = { 0 };
     struct audit_entry entry;
 
+    memcpy(&head, m->body, sizeof(head));
     for (size_t i = 0; i < ARRAY_SIZE(field); i++)
         if (!(field[i] = msg_next_str(&at, end)))
             return false;
@@ -198,6 +202,8 @@ static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter 
         .form = field[7][0] ? field[7] : NULL,
         .command = field[8],
         .command_len = strlen(field[8]),
+        .command_bytes = head.command_bytes,
+        .always = strcmp(field[0], "ran") == 0, /* with `audit = all` nothing runs unseen */
     };
     answer_result(k, w, k->audit ? audit_append(k->audit, &entry, &err) : 0, &err);
     return true;
@@ -217,7 +223,7 @@ static const struct keeper_call calls[] = {
     { { KEEPER_THAW, sizeof(struct keeper_extend), 0, 0, 0 }, on_thaw },
     { { KEEPER_ATTRIBUTES, sizeof(struct keeper_which), 0, 1, 1 }, on_attributes },
     { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
-    { { KEEPER_AUDIT, 0, 8192, 0, 0 }, on_audit },
+    { { KEEPER_AUDIT, sizeof(struct keeper_audit), 8192, 0, 0 }, on_audit },
 };
 
 static const struct keeper_call *find_call(uint32_t type)

@@ -78,6 +78,8 @@ static void reload(struct keeper *k)
     keeper_apply_log_level(&k->config);
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
+    if (audit_log_open(k, &err) < 0)
+        log_error("no audit log", &err);
     keeper_setup_disk(k);
     network_setup(k);
     pool_review(k);
@@ -204,6 +206,7 @@ int keeper_run(struct keeper *k)
             signo = dispatch(k, &events[i]);
         publish_tick(k);
         network_tick(k);
+        audit_log_tick(k, clock_boot_ms());
         names_tick(k);
         workers_start(k);
         notify_alive(&k->notify);
@@ -245,6 +248,8 @@ void keeper_stop(struct keeper *k, int signo)
         death_of_all(k);
     workers_stop(k, signo == SIGQUIT);
     disk_done(&k->disk);
+    audit_close(k->audit);
+    k->audit = NULL;
     if (signo != SIGQUIT) {
         net_done(&k->net);
         cgroup_remove_all(&k->cgroups, k->config.cgroup);

@@ -115,7 +115,9 @@ struct keeper {
     uint64_t names_next_ms;  /* when to look whether it knows all */
     uint64_t resolv_changed; /* of the host's resolv.conf, as last told */
     uint64_t worker_retry_ms;
-    struct audit *audit; /* NULL: not configured */
+    struct audit *audit;            /* NULL: not configured */
+    struct audit_counts audit_told; /* what the last warning was about */
+    uint64_t audit_next_ms, audit_warn_ms;
     struct client *clients;
     bool stopping;
 };
@@ -256,6 +258,11 @@ static inline uint64_t earliest_ms(uint64_t a, uint64_t b)
 /* May this tenant have one more? COVE_QUOTA if not. */
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
 uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
+
+/* ------------------------------------------------------------------ audit_log.c */
+
+int audit_log_open(struct keeper *k, struct cove_err *e); /* anew after a reload */
+void audit_log_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ box_limits.c */
 

@@ -86,11 +86,15 @@ static int check_profiles(const struct rules *r, struct cove_err *e)
     return 0;
 }
 
+/*
+ * The policy first, then the profiles: an operator writes a profile and then the policy that names
+ * it. In the other order a profile that is written between the two steps would be missing.
+ */
 static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *e)
 {
-    if (profiles_compile(&k->config, &r->profiles, e) < 0 ||
-        policy_bundle_read(k->config.policy_file, &r->bundle, &r->len, e) < 0 ||
-        policy_compile(r->bundle, r->len, &r->policy, e) < 0)
+    if (policy_bundle_read(k->config.policy_file, &r->bundle, &r->len, e) < 0 ||
+        policy_compile(r->bundle, r->len, &r->policy, e) < 0 ||
+        profiles_compile(&k->config, &r->profiles, e) < 0)
         return -1;
     return check_profiles(r, e);
 }

@@ -18,8 +18,6 @@
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
-enum { AUDIT_FILE_BYTES = 64 << 20 };
-
 void keeper_init(struct keeper *k)
 {
     *k = (struct keeper){
@@ -219,15 +217,6 @@ static void raise_file_limit(void)
     }
 }
 
-static int setup_audit(struct keeper *k, struct cove_err *e)
-{
-    struct audit_options options = { .max_bytes = AUDIT_FILE_BYTES, .keep = 0 };
-
-    if (!k->config.audit_file[0])
-        return 0;
-    return audit_open(k->config.audit_file, &options, &k->audit, e);
-}
-
 int keeper_setup(struct keeper *k, struct cove_err *e)
 {
     if (geteuid() != 0)
@@ -247,7 +236,7 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 ||
         disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||
-        publish_all(k, e) < 0 || publish_secret(k, e) < 0 || setup_audit(k, e) < 0 ||
+        publish_all(k, e) < 0 || publish_secret(k, e) < 0 || audit_log_open(k, e) < 0 ||
         setup_socket(k, e) < 0 || workers_listen(k, e) < 0 || gate_listen(k, e) < 0)
         return -1;
     keeper_setup_disk(k);

@@ -189,6 +189,19 @@ def test_each_exec_time_denial_is_a_line_of_its_own(make_server):
     assert [line["command"] for line in lines] == ["rm -rf /x", "shutdown now", "mkfs x", "rm -rf /y"]
 
 
+def test_a_loop_of_refused_execs_writes_a_bounded_number_of_lines_and_warns(make_server):
+    server = make_server(audit_rate=6)
+    loop = "import os\nfor i in range(400):\n    try: os.execvp('rm', ['rm', '-rf', '/x%d' % i, '\\1' * 3000])\n    except OSError: pass\n"
+    server.execute("p", f"echo {base64_of(loop)} | base64 -d | python3")
+    warned = wait_for(lambda: [x for x in server.log_lines() if "audit log has reached" in x["event"]], 10, "the warning")
+    assert warned[0]["lines_only_counted"] >= 200
+    text = read(server.config["audit_file"])
+    assert 100 <= text.count("exec-denied") <= 130
+    assert all(len(line) < 9000 for line in text.split("\n"))  # control characters do not make a line longer
+    server.execute("q", "shutdown now")  # another sandbox has a rate of its own
+    wait_for(lambda: [x for x in audit_lines(server) if x["project"] == "q"], 5, "another sandbox's line")
+
+
 def test_with_audit_all_every_command_is_in_the_log(make_server):
     server = make_server()
     server.run("p", "echo before")
