@@ -88,6 +88,7 @@ static const struct key keys[] = {
     NUMBER("cpu_percent", cpu_percent, 0, 100000),
     NUMBER("cpu_weight", cpu_weight, 1, 10000),
     TEXT("disk", disk, false),
+    BYTES("disk_reserve", disk_reserve_bytes, 0, 1024 * GIB),
     BYTES("disk_max", disk_max_bytes, 0, 1024 * GIB),
     NUMBER("inodes_max", inodes_max, 1024, 1 << 28),
     NUMBER("open_files_max", open_files_max, 16, 1 << 20),
@@ -153,7 +154,8 @@ void config_default(struct cove_config *c)
         .pids_max = 512,
         .cpu_percent = 0,
         .cpu_weight = 100,
-        .disk = "image",
+        .disk = "auto",
+        .disk_reserve_bytes = 512 * MIB,
         .disk_max_bytes = 4 * GIB,
         .inodes_max = 262144,
         .open_files_max = 4096,
@@ -299,8 +301,17 @@ static int check_network(const struct cove_config *c, struct cove_err *e)
     return 0;
 }
 
+static bool is_word_of(const char *word, const char *const words[])
+{
+    while (*words && strcmp(*words, word) != 0)
+        words++;
+    return *words != NULL;
+}
+
 int config_check(const struct cove_config *c, struct cove_err *e)
 {
+    static const char *const disks[] = { "auto", "btrfs", "image", "tmpfs", NULL };
+
     if (check_network(c, e) < 0)
         return -1;
     if (c->short_threads >= c->threads)
@@ -317,8 +328,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
     if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
         return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
-    if (strcmp(c->disk, "image") != 0 && strcmp(c->disk, "tmpfs") != 0)
-        return cove_fail(e, COVE_INVALID, "disk: must be image or tmpfs");
+    if (!is_word_of(c->disk, disks))
+        return cove_fail(e, COVE_INVALID, "disk: must be auto, btrfs, image or tmpfs");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
         return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
     return 0;

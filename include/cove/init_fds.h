@@ -1,12 +1,14 @@
 /*
  * What the keeper leaves open for init across execve: the contract between keeper.c and init.c.
  *
- * argv[0] is "cove: init ID"; there are no arguments and no environment that count. The three
- * directories may be /dev/null (a controller that is missing, tests): then init does without. All
+ * argv[0] is "cove: init ID"; there are no arguments. The three directories may be /dev/null (a controller that is missing, tests): then init does without. All
  * other descriptors are closed by init.
  */
 #ifndef SANDBOX_INIT_FDS_H
 #define SANDBOX_INIT_FDS_H
+
+/* The disk limit in bytes, where statfs() does not show it; 0 or unset: it does. */
+#define INIT_DISK_ENV "COVE_DISK"
 
 enum init_fd {
     INIT_FD_LISTEN = 3, /* listening SEQPACKET socket; its path does not exist inside */

@@ -209,10 +209,12 @@ static int become_init(const struct parts *p, const struct build_args *args, str
 {
     char title[64];
     char *const argv[] = { title, NULL };
-    char *const env[] = { weak_environment(), NULL };
+    char limit[48];
+    char *const env[] = { limit, weak_environment(), NULL };
     int exe = -1;
 
     snprintf(title, sizeof(title), "cove: init %s", args->id);
+    snprintf(limit, sizeof(limit), INIT_DISK_ENV "=%llu", (unsigned long long)p->files.told_bytes);
     if (setup_fds(p, args->init_exe, &exe, e) < 0)
         return -1;
     execveat(exe, "", argv, env, AT_EMPTY_PATH);

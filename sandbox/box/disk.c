@@ -4,6 +4,7 @@
  * one. A sandbox keeps the disk it was made with: each backend recognizes its own when a sandbox is
  * asked about or swept.
  *
+ *   btrfs   one file system for all, with a quota group for each (disk_btrfs.c)
  *   image   an ext4 image of its own on a loop device (disk_image.c)
  *   tmpfs   memory: as hard a limit, but files count as the sandbox's memory
  *
@@ -22,10 +23,13 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "sandbox/box/disk_private.h"
 #include "sandbox/box/mounts.h"
 #include "sandbox/box/sweep.h"
 #include "sandbox/box/tools.h"
+
+enum { TICK_MS = 1000 };
 
 /* ------------------------------------------------------------------ what backends share */
 
@@ -109,7 +113,7 @@ static const struct disk_backend disk_tmpfs = {
 /* ------------------------------------------------------------------ choosing */
 
 /* In the order in which "auto" tries them. */
-static const struct disk_backend *const backends[] = { &disk_image, &disk_tmpfs };
+static const struct disk_backend *const backends[] = { &disk_btrfs, &disk_image, &disk_tmpfs };
 
 static const struct disk_backend *find_backend(const char *name)
 {
@@ -137,22 +141,30 @@ static const struct disk_backend *first_that_works(struct disk *d)
     return &disk_tmpfs;
 }
 
+static void drop_ahead(struct disk *d)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
+        if (backends[i]->drop_ahead)
+            backends[i]->drop_ahead(d);
+}
+
 int disk_configure(struct disk *d, const char *wanted, const struct disk_size *usual,
-                   struct cove_err *e)
+                   uint64_t reserve_bytes, struct cove_err *e)
 {
     const struct disk_backend *backend = find_backend(wanted);
     bool same = d->usual.bytes == usual->bytes && d->usual.inodes == usual->inodes;
     int rc = 0;
 
-    if (!same && d->backend && d->backend->done)
-        d->backend->done(d);
+    if (!same)
+        drop_ahead(d);
+    d->reserve_bytes = reserve_bytes;
     d->usual = *usual;
     if (!backend)
         backend = first_that_works(d);
     else if ((rc = backend->open(d, e)) < 0)
         backend = &disk_tmpfs;
-    if (d->backend && d->backend != backend && d->backend->done)
-        d->backend->done(d);
+    if (d->backend != backend)
+        drop_ahead(d);
     d->backend = backend;
     return rc;
 }
@@ -226,11 +238,42 @@ pid_t disk_sweep_async(const struct disk *d, const char *id, struct cove_err *e)
     _exit(0);
 }
 
+/* ------------------------------------------------------------------ the host's disk */
+
+void disk_tick(struct disk *d, uint64_t now_ms)
+{
+    struct statvfs fs;
+    uint64_t room;
+
+    if (now_ms < d->next_tick_ms || fstatvfs(d->dir, &fs) < 0)
+        return;
+    d->next_tick_ms = now_ms + TICK_MS;
+    d->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    room = d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
+        if (backends[i]->tick)
+            backends[i]->tick(d, room);
+}
+
+int disk_check_room(const struct disk *d, struct cove_err *e)
+{
+    char amount[32], reserve[32];
+
+    if (d->next_tick_ms == 0 || d->free_bytes >= d->reserve_bytes)
+        return 0;
+    text_format_bytes(d->free_bytes, amount);
+    text_format_bytes(d->reserve_bytes, reserve);
+    return cove_fail(e, COVE_BUSY, "the server's disk is full: %s free, %s are kept (disk_reserve)",
+                     amount, reserve);
+}
+
 /* ------------------------------------------------------------------ start and end */
 
 int disk_init(struct disk *d, int state_dir, int boxes_dir, struct cove_err *e)
 {
-    *d = (struct disk){ .dir = -1, .boxes_dir = boxes_dir, .backend = &disk_tmpfs };
+    *d = (struct disk){
+        .dir = -1, .boxes_dir = boxes_dir, .backend = &disk_tmpfs, .pool.boxes = -1
+    };
     if (mkdirat(state_dir, "disk", 0700) < 0 && errno != EEXIST)
         return cove_fail_errno(e, COVE_INTERNAL, "directory of disks");
     d->dir = openat(state_dir, "disk", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -239,9 +282,11 @@ int disk_init(struct disk *d, int state_dir, int boxes_dir, struct cove_err *e)
     return 0;
 }
 
-void disk_done(struct disk *d)
+void disk_done(struct disk *d, bool for_good)
 {
-    if (d->backend && d->backend->done)
-        d->backend->done(d);
+    drop_ahead(d);
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
+        if (backends[i]->leave)
+            backends[i]->leave(d, for_good);
     d->dir = cove_close(d->dir);
 }

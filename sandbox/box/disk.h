@@ -2,6 +2,7 @@
 #ifndef COVE_BOX_DISK_H
 #define COVE_BOX_DISK_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,6 +28,15 @@ struct disk_ready { /* an image that was made ahead */
 
 struct disk_backend;
 
+enum { DISK_FSID_TEXT = 37 };
+
+struct disk_pool {  /* of the backend btrfs */
+    int boxes;      /* -1: there is no pool */
+    DIR *list;      /* of sandboxes that are still to be looked at in this round */
+    uint64_t limit; /* of all together; 0 = none */
+    char fsid[DISK_FSID_TEXT];
+};
+
 struct disk {
     int dir;                            /* state_dir/disk: what the backends keep */
     int boxes_dir;                      /* state_dir/boxes: a directory for each sandbox */
@@ -34,16 +44,27 @@ struct disk {
     struct disk_size usual;             /* of images made ahead */
     struct disk_ready ready[DISK_READY_MAX];
     uint32_t ready_count, last_number;
+    struct disk_pool pool;
+    bool images_squeezed;   /* nothing can be written in images: the host's disk is full */
+    uint64_t reserve_bytes; /* of the host's file system: for what is on its way, and for others */
+    uint64_t free_bytes;    /* of the host's file system, a moment ago */
+    uint64_t next_tick_ms;
 };
 
 int disk_init(struct disk *d, int state_dir, int boxes_dir, struct cove_err *e);
-void disk_done(struct disk *d);
+/* for_good: no sandbox lives any more. Else they are left to the next keeper. */
+void disk_done(struct disk *d, bool for_good);
 /* How disks are made from now on: "auto", or a backend's name. -1: what was asked for cannot be had
  * here (e says why), and disks are made in the last way there is, tmpfs. */
 int disk_configure(struct disk *d, const char *wanted, const struct disk_size *usual,
-                   struct cove_err *e);
+                   uint64_t reserve_bytes, struct cove_err *e);
 const char *disk_backend_name(const struct disk *d);
 bool disk_is_backend(const char *name); /* "auto" included */
+
+/* Look at the host's free space and at sandboxes near their limit, once a second. */
+void disk_tick(struct disk *d, uint64_t now_ms);
+/* COVE_BUSY where the host has less room than disk_reserve: no new sandbox then. */
+int disk_check_room(const struct disk *d, struct cove_err *e);
 
 int disk_make(struct disk *d, const struct disk_size *size, const char *id, int box_dir,
               struct disk_files *ret, struct cove_err *e);

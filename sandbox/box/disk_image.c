@@ -21,8 +21,10 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "sandbox/box/disk_private.h"
 #include "sandbox/box/loop.h"
+#include "sandbox/box/tools.h"
 
 #define IMAGE     "disk.img"
 #define LOOP_LINK "loop" /* a symbolic link whose target is the number of the loop device */
@@ -305,11 +307,58 @@ static bool image_used(const struct disk *d, const char *id, int box_dir, uint64
     return true;
 }
 
+/* ------------------------------------------------------------------ when the host's disk is full */
+
+/*
+ * An image that cannot grow loses what was written: to the sandbox the write had succeeded. So
+ * before that all that is left free in an image is declared reserved, which ext4 gives to nobody:
+ * writing inside fails with ENOSPC. What is on its way to the disk already has its place in the
+ * reserve of the host (disk_reserve).
+ */
+static void squeeze(int box_dir, bool on)
+{
+    char number[16] = "", path[64], text[32];
+    struct stat st;
+    uint64_t blocks, usual;
+
+    if (readlinkat(box_dir, LOOP_LINK, number, sizeof(number) - 1) <= 0 ||
+        fstatat(box_dir, IMAGE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    blocks = (uint64_t)st.st_size / 4096;
+    usual = blocks / 50 < 4096 ? blocks / 50 : 4096; /* as ext4 itself sets it */
+    snprintf(path, sizeof(path), "/sys/fs/ext4/loop%d/reserved_clusters", atoi(number));
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)(on ? blocks - 1 : usual));
+    write_file_at(AT_FDCWD, path, text, NULL);
+}
+
+static void image_tick(struct disk *d, uint64_t room)
+{
+    bool full = room == 0;
+    struct dirent *entry;
+    DIR *all;
+    int fd;
+
+    if (full == d->images_squeezed)
+        return;
+    d->images_squeezed = full;
+    fd = openat(d->boxes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    all = fd < 0 ? NULL : fdopendir(fd);
+    while (all && (entry = readdir(all))) {
+        AUTO_CLOSE int box_dir = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (box_dir >= 0 && text_is_id(entry->d_name))
+            squeeze(box_dir, full);
+    }
+    if (all)
+        closedir(all);
+}
+
 const struct disk_backend disk_image = {
     .name = "image",
     .open = image_open,
     .make = image_make,
     .release = image_release,
     .used = image_used,
-    .done = drop_ready,
+    .tick = image_tick,
+    .drop_ahead = drop_ready,
 };

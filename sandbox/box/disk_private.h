@@ -17,10 +17,14 @@ struct disk_backend {
     void (*release)(const struct disk *d, const char *id, int box_dir);
     /* Bytes that a sandbox takes of the host; false if it is not of this backend. May be NULL. */
     bool (*used)(const struct disk *d, const char *id, int box_dir, uint64_t *ret);
-    void (*done)(struct disk *d); /* may be NULL */
+    /* Once a second, for every backend: room is what the host's disk has above the reserve. Writing
+     * inside must fail before the host's disk is full. May be NULL. */
+    void (*tick)(struct disk *d, uint64_t room);
+    void (*drop_ahead)(struct disk *d);           /* what was made ahead; may be NULL */
+    void (*leave)(struct disk *d, bool for_good); /* the keeper stops; may be NULL */
 };
 
-extern const struct disk_backend disk_image;
+extern const struct disk_backend disk_btrfs, disk_image;
 
 int disk_make_dirs(int files, struct cove_err *e); /* the directories named in mounts.h */
 int disk_fail(struct cove_err *e);                 /* errno as an error: no room is COVE_LIMIT */

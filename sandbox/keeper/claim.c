@@ -151,7 +151,7 @@ static int answer_claim(struct keeper *k, const struct claim *c, const struct wa
         return cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
     if (has && is_reusable(&k->boxes[i]))
         return join(k, i, w, e);
-    if (quota_check_claim(k, args, e) < 0)
+    if (disk_check_room(&k->disk, e) < 0 || quota_check_claim(k, args, e) < 0)
         return -1;
     if (has)
         supersede(k, i);

@@ -103,6 +103,8 @@ int creation_begin(struct keeper *k, const char *template_name, const struct lim
     struct box *b;
     uint32_t i, generation;
 
+    if (disk_check_room(&k->disk, e) < 0)
+        return -1;
     if (find_slot(k, &i, &ids) < 0)
         return cove_fail(e, COVE_BUSY, "all %llu sandboxes are in use",
                          (unsigned long long)k->config.max_sandboxes);

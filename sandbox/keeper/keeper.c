@@ -205,6 +205,7 @@ int keeper_run(struct keeper *k)
         for (int i = 0; i < n && !signo; i++)
             signo = dispatch(k, &events[i]);
         publish_tick(k);
+        disk_tick(&k->disk, clock_boot_ms());
         network_tick(k);
         audit_log_tick(k, clock_boot_ms());
         names_tick(k);
@@ -247,7 +248,7 @@ void keeper_stop(struct keeper *k, int signo)
     if (signo != SIGQUIT)
         death_of_all(k);
     workers_stop(k, signo == SIGQUIT);
-    disk_done(&k->disk);
+    disk_done(&k->disk, signo != SIGQUIT);
     audit_close(k->audit);
     k->audit = NULL;
     if (signo != SIGQUIT) {

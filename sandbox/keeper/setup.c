@@ -26,7 +26,7 @@ void keeper_init(struct keeper *k)
         .inotify = -1,
         .listen = -1,
         .rules_changed = true,
-        .disk = { .dir = -1 },
+        .disk = { .dir = -1, .pool.boxes = -1 },
     };
 }
 
@@ -70,7 +70,7 @@ void keeper_setup_disk(struct keeper *k)
 
     limits_resolve(&k->config, &k->templates, k->config.template, NULL, "", &limits);
     size = (struct disk_size){ limits.disk_max_bytes, limits.inodes_max };
-    if (disk_configure(&k->disk, k->config.disk, &size, &err) < 0)
+    if (disk_configure(&k->disk, k->config.disk, &size, k->config.disk_reserve_bytes, &err) < 0)
         log_error("sandboxes' files are kept in their memory, the disk asked for cannot be had",
                   &err, LOG_S("disk", k->config.disk));
     log_event(LOG_LEVEL_INFO, "disks", LOG_S("backend", disk_backend_name(&k->disk)));

@@ -48,7 +48,7 @@ def test_a_sandbox_from_the_pool_takes_its_tenants_limits(write):
 
 
 def test_a_tenant_with_another_disk_or_cpu_gets_a_sandbox_made_for_it(write):
-    server, table = write(inodes_max=4096)
+    server, table = write(disk="image", inodes_max=4096)
     table("tenants", "big disk_max=96M cpu_percent=100\n")
     big = server.add_key("big")
     assert server.run("p", "df --output=size -m / | tail -1; nproc", key=big).split() == ["96", "1"]
@@ -65,7 +65,7 @@ def test_templates_have_limits_too_and_a_tenants_stand_over_them(write):
 
 
 def test_warm_sandboxes_take_new_limits_after_a_reload(write):
-    server, _ = write()
+    server, _ = write(disk="image")
     warm(server)
     server.change_config(memory_max="320M", disk_max="80M", cpu_percent="100")
     wait_for(lambda: "configuration reloaded" in [line.get("event") for line in server.log_lines()], 10, "the reload")
@@ -98,7 +98,7 @@ def test_over_its_disk_a_tenant_gets_429_for_new_sandboxes(write):
 
 
 def test_one_sandbox_alone_cannot_pass_its_tenants_disk(write):
-    server, table = write()
+    server, table = write(disk="image")
     table("tenants", "packrat disk=32M\n")
     packrat = server.add_key("packrat")
     assert server.run("a", "df --output=size -m / | tail -1", key=packrat).strip() == "32"
@@ -114,7 +114,7 @@ def test_without_loop_devices_there_is_still_a_limit(write):
 
 
 def test_disks_are_made_ahead_and_nothing_of_them_stays(write):
-    server, _ = write()
+    server, _ = write(disk="image")
     ahead = lambda: [f for f in os.listdir(f"{server.config['state_dir']}/disk") if f.startswith("ready-")]
     before = set(wait_for(lambda: len(ahead()) == 4 and ahead(), 15, "four disks"))
     for i in range(3):

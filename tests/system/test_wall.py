@@ -12,7 +12,7 @@ from cove import read, status_field, wait_for
 def small(tmp_path_factory):
     """One instance with limits small enough to reach."""
     from cove import Server, new_dir, stop
-    server = Server(new_dir(), pool=1, workers=1, command_timeout="20s", disk_max="64M", inodes_max="4096",
+    server = Server(new_dir(), pool=1, workers=1, command_timeout="20s", disk="image", disk_max="64M", inodes_max="4096",
                     memory_max="256M", cpu_percent="100", file_max="32M")
     yield server.up()
     stop(server)

@@ -204,7 +204,7 @@ static void end(struct fixture *f)
     close(k->clients[0].sock);
     close(f->sock);
     close(k->epoll);
-    disk_done(&k->disk);
+    disk_done(&k->disk, true);
     close(k->state_dir);
     close(k->boxes_dir);
     state_close(k->state);
