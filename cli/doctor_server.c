@@ -82,12 +82,13 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
 /* The pid file is locked as long as a keeper lives, whatever the number in it says. */
 static void look_keeper(const struct patient *p, struct diagnosis *d)
 {
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     char path[128];
     AUTO_CLOSE int fd = -1;
 
     snprintf(path, sizeof(path), "%s/coved.pid", p->config.run_dir);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0) {
+    if (fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
         found(d, FOUND_OK, "coved runs in %s", p->config.run_dir);
         return;
     }

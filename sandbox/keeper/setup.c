@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -134,9 +133,14 @@ static int setup_dirs(struct keeper *k, struct cove_err *e)
     return open_dir(path, &k->boxes_dir, e);
 }
 
-/* One keeper per run_dir: the lock is held as long as the process lives, whatever ends it. */
+/*
+ * One keeper per run_dir: the lock is held as long as the process lives, whatever ends it. It is a
+ * lock of fcntl()'s old kind, which a forked child does not inherit: a sweeper that outlives its
+ * keeper must not keep the next keeper out.
+ */
 static int setup_pidfile(struct keeper *k, struct cove_err *e)
 {
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     char path[256], text[16];
     int fd;
 
@@ -144,7 +148,7 @@ static int setup_pidfile(struct keeper *k, struct cove_err *e)
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
         return cove_fail_errno(e, COVE_INVALID, "%s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    if (fcntl(fd, F_SETLK, &lock) < 0) {
         close(fd);
         return cove_fail(e, COVE_CONFLICT, "a keeper is running already in %s", k->config.run_dir);
     }
