@@ -98,7 +98,8 @@ def test_memory_limit_reads_as_it_should(small, project):
     reply = small.execute(project, "head -c 1G /dev/zero | tail -c 1G > /dev/null; exit ${PIPESTATUS[1]}")
     assert reply.json["exitCode"] == 137, reply
     assert ended(reply) and ended(reply)["message"] == "memory limit (256 MiB) reached", reply
-    assert "memory" in [line.get("cause") for line in small.log_lines() if line.get("event") == "request"]
+    wait_for(lambda: "memory" in [line.get("cause") for line in small.log_lines() if line.get("event") == "request"],
+             what="the request's log line, which is written after the reply")
 
 
 def test_swap_is_off(small, project):
