@@ -6,6 +6,7 @@ has replaced the workers that fell over their spoilt file.
 import os
 import signal
 import stat
+import time
 
 import pytest
 
@@ -47,18 +48,33 @@ def start_over(server):
     before = server.worker_pids
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: server.worker_pids and not set(before) & set(server.worker_pids), what="new workers")
+    wait_for(lambda: not set(before) & set(server.worker_pids), what="the end of the workers")
+
+
+def answer(server):
+    """The victim's next reply, or None if nobody serves within ten seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        reply = server.execute("victim", "cat /workspace/mark")
+        if reply.status not in (502, 503):
+            return reply
+    return None
 
 
 def harm(server, keeper, box):
     """What the attack has achieved, or None."""
-    if not alive(keeper):
-        return "the keeper died"
     start_over(server)
-    reply = wait_for(lambda: (r := server.execute("victim", "cat /workspace/mark")).status not in (502, 503) and r, what="an answer")
-    if reply.status != 200 or reply.id != box or reply.json["stdout"] != "still here\n":
-        return f"the other tenant's sandbox: {reply}"
-    return None if server.keeper_pid == keeper and alive(keeper) else "the keeper died"
+    reply = answer(server)
+    if server.keeper_pid != keeper or not alive(keeper):
+        return "the keeper died"
+    if not reply or reply.status != 200 or reply.id != box or reply.json["stdout"] != "still here\n":
+        return f"the other tenant's sandbox answers: {reply}"
+    return None
+
+
+def spoil(files, how, argument):
+    for path in files:
+        how(path, argument)
 
 
 @pytest.mark.weak(by=own_state)
@@ -67,14 +83,11 @@ def test_scribbling_over_shared_files_harms_neither_keeper_nor_sandboxes(target,
     keeper = server.keeper_pid
     box = server.execute("victim", "echo still here > /workspace/mark").id
     files = as_worker(server, writable_files, server.run_dir) + as_worker(server, writable_files, server.config["state_dir"])
-    names = {os.path.basename(path) for path in files}
-    assert {"state.workers", "meters"} <= names, files
-    for word in WORDS:
-        for path in files:
-            as_worker(server, fill, path, word)
-        attempt(f"fill {', '.join(sorted(names))} with {word.hex()}", harm(server, keeper, box))
-    for length in (4096, 100, 0):
-        for path in files:
-            as_worker(server, cut, path, length)
-        attempt(f"cut them to {length} bytes", harm(server, keeper, box))
+    assert {"state.workers", "meters"} <= {os.path.basename(path) for path in files}, files
+    for how, argument in [(fill, word) for word in WORDS] + [(cut, length) for length in (4096, 100, 0)]:
+        as_worker(server, spoil, files, how, argument)
+        evidence = harm(server, keeper, box)
+        attempt(f"{how.__name__} shared files, {argument!r}", evidence)
+        if evidence:
+            return
     assert server.execute("another", "true").status == 200
