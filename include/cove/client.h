@@ -58,15 +58,23 @@ int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove
 
 /* ------------------------------------------------------------------ a sandbox */
 
-enum {
-    BOX_ANSWER_MS = 10000
-}; /* an init that does not answer within this is taken for dead: COVE_GONE */
+/*
+ * One deadline per call, from connecting or sending to the answer; a listing has one over all its
+ * pages. A sandbox that lets it pass is taken for dead: the call fails with COVE_GONE, and
+ * box_is_unanswered() tells that from a sandbox that has ended. Whoever sees it should ask that
+ * sandbox nothing more, because every further question can cost as much time again.
+ */
+enum { BOX_ANSWER_MS = 10000 };
 
 struct box_conn { /* one conversation with one init */
     int sock;
     uint32_t tag;
-    char *buf; /* MSG_MAX_BYTES, made when first needed */
+    char *buf;         /* MSG_MAX_BYTES, made when first needed */
+    uint64_t until_ms; /* in CLOCK_BOOTTIME: the deadline of a call of several questions; 0: none */
 };
+
+/* The call that failed so met an init that does not answer, or does not read its messages. */
+bool box_is_unanswered(const struct cove_err *e);
 
 int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e);
 void box_close(struct box_conn *c);

@@ -1,8 +1,8 @@
 /*
  * The caller's side of both protocols. A stub packs its arguments, asks, and checks the answer; the
  * two askers, keeper_ask() and box_ask(), own deadlines, tags and strays. Stubs for the keeper and
- * the gate are in client_keeper.c, for a sandbox's processes in client_procs.c, for its files and
- * ports in client_files.c.
+ * the gate are in keeper.c, for a sandbox's processes in procs.c, for its files and ports in
+ * files.c.
  */
 #include <errno.h>
 #include <poll.h>
@@ -37,18 +37,20 @@ int client_connect(const char *run_dir, const char *name, int *ret_sock, struct 
         return cove_fail(e, COVE_INTERNAL, "%s/%s: path too long for a socket", run_dir, name);
     setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    while (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+    while (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+        if (errno == EAGAIN) /* its queue of connections was full all the time */
+            return client_unanswered(e);
         if (errno != EINTR)
             return cove_fail_errno(e, COVE_GONE, "%s", name);
+    }
     *ret_sock = take_fd(&sock);
     return 0;
 }
 
-/* 1: readable (or closed), 0: not within the time. */
-int client_wait(int sock, uint64_t until_ms)
+int client_wait(int sock, short events, uint64_t until_ms)
 {
     for (;;) {
-        struct pollfd p = { .fd = sock, .events = POLLIN };
+        struct pollfd p = { .fd = sock, .events = events };
         uint64_t now = clock_boot_ms();
         int n = poll(&p, 1, now >= until_ms ? 0 : (int)(until_ms - now));
 
@@ -59,6 +61,17 @@ int client_wait(int sock, uint64_t until_ms)
     }
 }
 
+int client_unanswered(struct cove_err *e)
+{
+    errno = ETIMEDOUT;
+    return cove_fail_errno(e, COVE_GONE, "the sandbox does not answer");
+}
+
+bool box_is_unanswered(const struct cove_err *e)
+{
+    return e->code == COVE_GONE && e->errnum == ETIMEDOUT;
+}
+
 /* An answer that is MSG_ERROR becomes the caller's error. The text of a sandbox is bytes, not
  * truth. */
 int client_raise(const struct msg *m, struct cove_err *e)
@@ -67,6 +80,8 @@ int client_raise(const struct msg *m, struct cove_err *e)
 
     memcpy(&remote, m->body, sizeof(remote));
     cove_err_sanitize(&remote);
+    if (box_is_unanswered(&remote))
+        remote.errnum = 0; /* an answer that claims to be none */
     if (e)
         *e = remote;
     errno = remote.errnum;
@@ -132,6 +147,42 @@ bool box_is_event(uint32_t type)
     return type == BOX_EXITED || type == BOX_LOG_TICK || type == BOX_EXEC_DENIED;
 }
 
+static uint64_t deadline_of(const struct box_conn *c)
+{
+    return c->until_ms ? c->until_ms : clock_boot_ms() + BOX_ANSWER_MS;
+}
+
+uint64_t client_listing_starts(struct box_conn *c)
+{
+    uint64_t before = c->until_ms;
+
+    c->until_ms = deadline_of(c);
+    return before;
+}
+
+/* Send within the time: an init that reads nothing more has a full queue at some time. */
+int box_tell(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
+             const struct buf *tail, const int *fds, size_t fd_count, struct cove_err *e)
+{
+    uint64_t until = deadline_of(c);
+    struct cove_err err;
+
+    if (tail && tail->overflow)
+        return cove_fail(e, COVE_TOO_LARGE, "request is too large for one message");
+    c->tag++;
+    while (msg_send(c->sock, type, c->tag, body, body_len, tail ? tail->data : NULL,
+                    tail ? tail->len : 0, fds, fd_count, MSG_DONTWAIT, &err) < 0) {
+        if (err.code != COVE_BUSY) {
+            if (e)
+                *e = err;
+            return -1;
+        }
+        if (!client_wait(c->sock, POLLOUT, until) || clock_boot_ms() >= until)
+            return client_unanswered(e);
+    }
+    return 0;
+}
+
 /*
  * Send a request and wait for the answer of that tag. What comes in between is left over from
  * before: events nobody waits for any more, and answers to what was only told (a kill, a drain).
@@ -140,28 +191,24 @@ int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t body_len
             const struct buf *tail, const int *fds, size_t fd_count, uint32_t want, struct msg *ret,
             struct cove_err *e)
 {
-    uint64_t until = clock_boot_ms() + BOX_ANSWER_MS;
-    uint32_t tag = ++c->tag;
+    uint64_t until = deadline_of(c);
 
-    if (tail && tail->overflow)
-        return cove_fail(e, COVE_TOO_LARGE, "request is too large for one message");
-    if (msg_send(c->sock, type, tag, body, body_len, tail ? tail->data : NULL, tail ? tail->len : 0,
-                 fds, fd_count, MSG_NOSIGNAL, e) < 0)
+    if (box_tell(c, type, body, body_len, tail, fds, fd_count, e) < 0)
         return -1;
-    while (clock_boot_ms() < until &&
-           client_wait(c->sock, until)) { /* a flood does not stop time */
+    while (clock_boot_ms() < until && /* a flood does not stop time */
+           client_wait(c->sock, POLLIN, until)) {
         if (box_receive(c, 0, ret, e) < 0)
             return -1;
-        if (ret->head.tag == tag && ret->head.type == want)
+        if (ret->head.tag == c->tag && ret->head.type == want)
             return 0;
         msg_close_fds(ret);
-        if (ret->head.tag == tag && ret->head.type == MSG_ERROR)
+        if (ret->head.tag == c->tag && ret->head.type == MSG_ERROR)
             return client_raise(ret, e);
         if (!box_is_event(ret->head.type) && ret->head.type != MSG_DONE &&
             ret->head.type != MSG_ERROR)
             return cove_fail(e, COVE_GONE, "the sandbox gave an answer nobody asked for");
     }
-    return cove_fail(e, COVE_GONE, "the sandbox does not answer");
+    return client_unanswered(e);
 }
 
 /* A request whose answer carries nothing. */

@@ -1,5 +1,4 @@
-/* What the stubs of client_keeper.c, client_procs.c and client_files.c are made of. See client.c.
- */
+/* What the stubs of keeper.c, procs.c and files.c are made of. See client.c. */
 #ifndef SANDBOX_CLIENT_PRIVATE_H
 #define SANDBOX_CLIENT_PRIVATE_H
 
@@ -15,11 +14,17 @@
 
 /* Connect to a SEQPACKET socket below run_dir. */
 int client_connect(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e);
-int client_wait(int sock, uint64_t until_ms); /* 1: readable (or closed), 0: not within the time */
+/* 1: ready for these events of poll(2), or closed; 0: not within the time. */
+int client_wait(int sock, short events, uint64_t until_ms);
+/* COVE_GONE, in the way that box_is_unanswered() knows. */
+int client_unanswered(struct cove_err *e);
 /* An answer that is MSG_ERROR becomes the caller's error; returns -1. */
 int client_raise(const struct msg *m, struct cove_err *e);
 void client_add_str(struct buf *tail, const char *s); /* NULL as "" */
 
+/* Send a request whose answer, if there is one, comes as an event. */
+int box_tell(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
+             const struct buf *tail, const int *fds, size_t fd_count, struct cove_err *e);
 /* Send a request and wait for the answer of that kind. */
 int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
             const struct buf *tail, const int *fds, size_t fd_count, uint32_t want, struct msg *ret,
@@ -39,7 +44,8 @@ size_t client_next_entry(const char *at, const char *end, void *fixed, size_t fi
                          const char **ret_a, const char **ret_b);
 int client_bad_page(struct cove_err *e);
 
-/* A hostile init could page for ever; nobody has that many processes, or files in one directory. */
-enum { CLIENT_PAGES_MAX = 100000 };
+/* A listing asks several times and has one deadline. Returns what to set c->until_ms to afterwards.
+ */
+uint64_t client_listing_starts(struct box_conn *c);
 
 #endif

@@ -10,51 +10,63 @@
 
 /* ------------------------------------------------------------------ a directory */
 
+/* Hand the entries of one page to `each`. 1: that is enough; 0: go on; -1: this is no page. */
+static int each_entry(const struct msg *m, const struct box_page *page, box_entry_fn each,
+                      void *arg)
+{
+    const char *at = (const char *)m->body + sizeof(*page);
+    const char *end = (const char *)m->body + m->body_len;
+
+    for (uint32_t i = 0; i < page->count; i++) {
+        struct box_stat st;
+        const char *name, *target;
+        size_t n = client_next_entry(at, end, &st, sizeof(st), &name, &target);
+
+        if (n == 0)
+            return -1;
+        if (each(arg, name, &st, target))
+            return 1;
+        at += n;
+    }
+    return 0;
+}
+
+static int list_entries(struct box_conn *c, const struct buf *tail, box_entry_fn each, void *arg,
+                        struct cove_err *e)
+{
+    struct box_list ask = { 0 };
+    struct box_page page;
+    struct msg m;
+
+    do {
+        int r;
+
+        if (box_ask(c, BOX_LIST, &ask, sizeof(ask), tail, NULL, 0, BOX_ENTRIES, &m, e) < 0)
+            return -1;
+        memcpy(&page, m.body, sizeof(page));
+        r = each_entry(&m, &page, each, arg);
+        if (r < 0)
+            return client_bad_page(e);
+        if (r > 0)
+            return 0;
+        ask.from = page.next;
+    } while (page.more);
+    return 0;
+}
+
 int box_list(struct box_conn *c, const char *user, const char *path, box_entry_fn each, void *arg,
              struct cove_err *e)
 {
-    struct box_list ask = { 0 };
+    uint64_t before;
     struct buf tail;
-    int rc = -1;
+    int rc;
 
     buf_init(&tail, 2 * MSG_PATH_MAX);
     client_add_str(&tail, user);
     client_add_str(&tail, path);
-    for (unsigned pages = 0; pages < CLIENT_PAGES_MAX; pages++) {
-        struct box_page page;
-        struct msg m;
-        const char *at, *end;
-        uint32_t i;
-
-        if (box_ask(c, BOX_LIST, &ask, sizeof(ask), &tail, NULL, 0, BOX_ENTRIES, &m, e) < 0)
-            break;
-        memcpy(&page, m.body, sizeof(page));
-        at = (const char *)m.body + sizeof(page);
-        end = (const char *)m.body + m.body_len;
-        for (i = 0; i < page.count; i++) {
-            struct box_stat st;
-            const char *name, *target;
-            size_t n = client_next_entry(at, end, &st, sizeof(st), &name, &target);
-
-            if (n == 0)
-                break;
-            if (each(arg, name, &st, target)) {
-                page.more = 0;
-                i = page.count;
-                break;
-            }
-            at += n;
-        }
-        if (i < page.count) {
-            rc = client_bad_page(e);
-            break;
-        }
-        if (!page.more) {
-            rc = 0;
-            break;
-        }
-        ask.from = page.next;
-    }
+    before = client_listing_starts(c);
+    rc = list_entries(c, &tail, each, arg, e);
+    c->until_ms = before;
     buf_done(&tail);
     return rc;
 }

@@ -46,7 +46,7 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
     if (msg_send(k->sock, q->type, ++k->tag, q->body, q->len, NULL, 0, &q->fd, q->fd >= 0,
                  MSG_NOSIGNAL, e) < 0)
         return -1;
-    if (!client_wait(k->sock, clock_boot_ms() + KEEPER_ANSWER_MS))
+    if (!client_wait(k->sock, POLLIN, clock_boot_ms() + KEEPER_ANSWER_MS))
         return cove_fail(e, COVE_BUSY, "the keeper does not answer");
     rc = msg_recv(k->sock, buf, sizeof(buf), keeper_answers, 0, &m, e);
     if (rc == 0)
@@ -210,7 +210,7 @@ static int gate_ask(const char *run_dir, uint32_t type, const void *body, size_t
     if (client_connect(run_dir, "gate.sock", &sock, e) < 0 ||
         msg_send(sock, type, 1, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
         return -1;
-    if (!client_wait(sock, clock_boot_ms() + BOX_ANSWER_MS))
+    if (!client_wait(sock, POLLIN, clock_boot_ms() + BOX_ANSWER_MS))
         return cove_fail(e, COVE_BUSY, "the gate does not answer");
     rc = msg_recv(sock, buf, sizeof(buf), gate_answers, 0, &m, e);
     if (rc == 0)

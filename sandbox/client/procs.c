@@ -1,4 +1,5 @@
 /* What can be asked of a sandbox's processes. See client.c. */
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -75,16 +76,13 @@ int box_signal(struct box_conn *c, const struct box_signal *args, const char *la
                struct cove_err *e)
 {
     struct buf tail;
+    int rc;
 
     buf_init(&tail, MSG_PATH_MAX);
     client_add_str(&tail, label);
-    if (msg_send(c->sock, BOX_SIGNAL, ++c->tag, args, sizeof(*args), tail.data, tail.len, NULL, 0,
-                 MSG_NOSIGNAL, e) < 0) {
-        buf_done(&tail);
-        return -1;
-    }
+    rc = box_tell(c, BOX_SIGNAL, args, sizeof(*args), &tail, NULL, 0, e);
     buf_done(&tail);
-    return 0;
+    return rc;
 }
 
 /* Cut to what is valid text: it goes into a reply. */
@@ -133,7 +131,7 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
     do { /* at least one look, and a flood of what is no event does not stop time */
         struct msg m;
 
-        if (!client_wait(c->sock, until))
+        if (!client_wait(c->sock, POLLIN, until))
             return 0;
         if (box_receive(c, 0, &m, e) < 0)
             return -1;
@@ -173,8 +171,7 @@ int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_e
 
     buf_init(&tail, MSG_PATH_MAX);
     client_add_str(&tail, label);
-    rc = msg_send(c->sock, BOX_WAIT, ++c->tag, &body, sizeof(body), tail.data, tail.len, NULL, 0,
-                  MSG_NOSIGNAL, e);
+    rc = box_tell(c, BOX_WAIT, &body, sizeof(body), &tail, NULL, 0, e);
     buf_done(&tail);
     return rc;
 }
@@ -231,39 +228,57 @@ int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t ro
 
 /* ------------------------------------------------------------------ the list */
 
-int box_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *e)
+/* Hand the entries of one page to `each`. 1: that is enough; 0: go on; -1: this is no page. */
+static int each_proc(const struct msg *m, const struct box_page *page, box_proc_fn each, void *arg)
+{
+    const char *at = (const char *)m->body + sizeof(*page);
+    const char *end = (const char *)m->body + m->body_len;
+
+    for (uint32_t i = 0; i < page->count; i++) {
+        struct box_proc p;
+        const char *label, *command;
+        size_t n = client_next_entry(at, end, &p, sizeof(p), &label, &command);
+
+        if (n == 0)
+            return -1;
+        end_sanitize(&p.end);
+        if (each(arg, &p, label, command))
+            return 1;
+        at += n;
+    }
+    return 0;
+}
+
+static int list_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *e)
 {
     struct box_procs ask = { 0 };
+    struct box_page page;
+    struct msg m;
 
-    for (unsigned pages = 0; pages < CLIENT_PAGES_MAX; pages++) {
-        struct box_page page;
-        struct msg m;
-        const char *at, *end;
+    do {
+        int r;
 
         if (box_ask(c, BOX_PROCS, &ask, sizeof(ask), NULL, NULL, 0, BOX_PROC_LIST, &m, e) < 0)
             return -1;
         memcpy(&page, m.body, sizeof(page));
-        at = (const char *)m.body + sizeof(page);
-        end = (const char *)m.body + m.body_len;
-        for (uint32_t i = 0; i < page.count; i++) {
-            struct box_proc p;
-            const char *label, *command;
-            size_t n = client_next_entry(at, end, &p, sizeof(p), &label, &command);
-
-            if (n == 0)
-                return client_bad_page(e);
-            end_sanitize(&p.end);
-            if (each(arg, &p, label, command))
-                return 0;
-            at += n;
-        }
-        if (!page.more)
-            return 0;
-        if (page.next <= ask.after || page.next > UINT32_MAX)
+        r = each_proc(&m, &page, each, arg);
+        if (r < 0 || (page.more && (page.next <= ask.after || page.next > UINT32_MAX)))
             return client_bad_page(e);
+        if (r > 0)
+            return 0;
         ask.after = (uint32_t)page.next;
-    }
-    return client_bad_page(e);
+    } while (page.more);
+    return 0;
+}
+
+int box_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *e)
+{
+    uint64_t before = client_listing_starts(c);
+    int rc;
+
+    rc = list_procs(c, each, arg, e);
+    c->until_ms = before;
+    return rc;
 }
 
 /* ------------------------------------------------------------------ log rings */
@@ -287,6 +302,5 @@ int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, struct cove_err
 {
     struct box_log_arm body = { .proc = proc, .pos = pos };
 
-    return msg_send(c->sock, BOX_LOG_ARM, ++c->tag, &body, sizeof(body), NULL, 0, NULL, 0,
-                    MSG_NOSIGNAL, e);
+    return box_tell(c, BOX_LOG_ARM, &body, sizeof(body), NULL, NULL, 0, e);
 }

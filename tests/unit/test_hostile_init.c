@@ -1,9 +1,10 @@
 /*
- * sandbox/client/client.c against an init that was taken over: wrong sizes, wrong tags, wrong descriptors,
+ * sandbox/client against an init that was taken over: wrong sizes, wrong tags, wrong descriptors,
  * floods of them, listings that lie. Whatever comes, the call fails in words, keeps no descriptor
  * and comes back in time.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -22,6 +23,7 @@
 #include "cove/client.h"
 #include "cove/mem.h"
 #include "cove/ring.h"
+#include "cove/text.h"
 
 enum { FUZZ_ROUNDS = 4000 };
 
@@ -373,6 +375,109 @@ static void random_answers_crash_nobody_and_leave_no_descriptor(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
+/* ------------------------------------------------------------------ an init that does not answer */
+
+static void say_nothing(struct scene *s, const struct msg_head *m)
+{
+    char end;
+
+    (void)m;
+    (void)!recv(s->sock, &end, sizeof(end), 0); /* until the caller has left */
+}
+
+/* Answers every question with a page that promises another, for as long as it is asked. */
+static void list_for_ever(struct scene *s, const struct msg_head *m)
+{
+    struct box_page page = { .more = 1, .next = 1 };
+    struct msg_head head = *m;
+
+    do
+        send_as(s, head.type == BOX_PROCS ? BOX_PROC_LIST : BOX_ENTRIES, head.tag, &page,
+                sizeof(page), NULL, 0);
+    while (page.next++, recv(s->sock, &head, sizeof(head), 0) == (ssize_t)sizeof(head));
+}
+
+static void send_events_for_ever(struct scene *s, const struct msg_head *m)
+{
+    struct box_log_tick tick = { .proc = 1 };
+    struct msg_head head = { MSG_MAGIC, BOX_LOG_TICK, sizeof(head) + sizeof(tick), m->tag };
+    char packet[sizeof(head) + sizeof(tick)];
+
+    memcpy(packet, &head, sizeof(head));
+    memcpy(packet + sizeof(head), &tick, sizeof(tick));
+    while (send(s->sock, packet, sizeof(packet), MSG_NOSIGNAL) > 0)
+        ;
+}
+
+static void claim_to_be_silent(struct scene *s, const struct msg_head *m)
+{
+    struct cove_err e = { .code = COVE_GONE, .errnum = ETIMEDOUT };
+
+    send_as(s, MSG_ERROR, m->tag, &e, sizeof(e), NULL, 0);
+}
+
+/* Never reads: after some messages its queue is full. */
+static int signal_for_ever(struct box_conn *c, struct cove_err *e)
+{
+    struct box_signal kill = { .proc = 1, .signo = 9 };
+
+    while (box_signal(c, &kill, NULL, e) == 0)
+        ;
+    return -1;
+}
+
+static int list_impatiently(struct box_conn *c, struct cove_err *e)
+{
+    c->until_ms = clock_boot_ms() + 200;
+    return ask_list(c, e);
+}
+
+static int list_procs_impatiently(struct box_conn *c, struct cove_err *e)
+{
+    c->until_ms = clock_boot_ms() + 200;
+    return ask_procs(c, e);
+}
+
+static int stat_impatiently(struct box_conn *c, struct cove_err *e)
+{
+    c->until_ms = clock_boot_ms() + 200;
+    return ask_stat(c, e);
+}
+
+static int signal_impatiently(struct box_conn *c, struct cove_err *e)
+{
+    c->until_ms = clock_boot_ms() + 200;
+    return signal_for_ever(c, e);
+}
+
+static const struct {
+    int (*ask)(struct box_conn *c, struct cove_err *e);
+    void (*answer)(struct scene *s, const struct msg_head *asked);
+    bool unanswered;
+    const char *because;
+} silences[] = {
+    { stat_impatiently, say_nothing, true, "no answer at all" },
+    { stat_impatiently, send_events_for_ever, true, "a flood of other things is no answer" },
+    { list_impatiently, list_for_ever, true, "all pages of a directory have one deadline" },
+    { list_procs_impatiently, list_for_ever, true, "all pages of processes have one deadline" },
+    { signal_impatiently, say_nothing, true, "it reads nothing" },
+    { stat_impatiently, say_nothing_and_leave, false, "a sandbox that ended" },
+    { stat_impatiently, claim_to_be_silent, false, "an answer that says there was none" },
+};
+
+static void a_sandbox_that_does_not_answer_is_told_from_one_that_ended(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(silences); i++) {
+        struct cove_err e = { 0 };
+
+        if (meet(silences[i].ask, silences[i].answer, 0, &e) != -1)
+            fail_msg("taken for good: %s", silences[i].because);
+        if (box_is_unanswered(&e) != silences[i].unanswered)
+            fail_msg("%s: %s", silences[i].because, e.msg);
+    }
+}
+
 /* A file that shrinks while it is read must not become a SIGBUS: only sealed memory is a ring, and
  * it is read by pread(). */
 static void a_ring_that_could_shrink_is_no_ring(void **state)
@@ -395,6 +500,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_makes_no_sense_is_refused_and_leaves_no_descriptor),
         cmocka_unit_test(random_answers_crash_nobody_and_leave_no_descriptor),
+        cmocka_unit_test(a_sandbox_that_does_not_answer_is_told_from_one_that_ended),
         cmocka_unit_test(a_ring_that_could_shrink_is_no_ring),
     };
 
