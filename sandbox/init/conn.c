@@ -28,6 +28,7 @@ static void conn_free(struct init *in, struct conn *c)
     helpers_conn_closed(in, c);
     ports_conn_closed(in, c);
     judge_conn_closed(in, c);
+    start_conn_closed(in, c);
     watch_stop(in, &c->watch);
     LIST_REMOVE(c, link);
     in->conn_count--;
@@ -75,7 +76,8 @@ static void turn_away(struct init *in)
         return;
     in->spare_fd = cove_close(in->spare_fd); /* without it the event would come again forever */
     cove_close(accept4(in->listen.fd, NULL, NULL, SOCK_CLOEXEC));
-    in->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    /* A copy of our own /dev/null: what has that name now may be a FIFO, and opening it would wait. */
+    in->spare_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 }
 
 void conn_accept(struct init *in, struct watch *w, uint32_t events)

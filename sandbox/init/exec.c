@@ -1,13 +1,10 @@
 /*
- * The child's side of a spawn.
+ * The child's side of a spawn: a copy of init that becomes the command. It tells init over a socket
+ * how far it came (start.c).
  *
- * It shares init's memory until execve (CLONE_VM | CLONE_VFORK), so a start costs no copy of page
- * tables; init sleeps meanwhile. It must therefore change nothing in memory but job->err and its
- * own stack, and call nothing that keeps state in libc. Its stack is a static one: there is only
- * ever one such child at a time.
- *
- * With notifications the filter's listener has to reach init, over a socket, so that child is an
- * ordinary copy, and its error comes back over the same socket.
+ * The child is never one that init waits for in the kernel (CLONE_VFORK, which would spare the copy
+ * of page tables): the sandbox's root can stop the child before its execve, and init would sleep
+ * for as long as the sandbox likes.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -34,7 +31,7 @@
 #include "cove/weak.h"
 #include "sandbox/init/init_private.h"
 
-enum { STACK_BYTES = 64 * 1024, EXIT_NOT_STARTED = 127 };
+enum { EXIT_NOT_STARTED = 127 };
 
 static struct rlimit files_at_start; /* what the keeper gave us, before we raised our own */
 
@@ -172,7 +169,7 @@ static int exec_ours(const char *file, char **argv, char **env)
 
 static int send_listener(const struct exec_job *job, int listener, struct cove_err *e)
 {
-    return msg_send(job->notify_sock, MSG_DONE, 0, NULL, 0, NULL, 0, &listener, 1, 0, e);
+    return msg_send(job->sock, MSG_DONE, 0, NULL, 0, NULL, 0, &listener, 1, 0, e);
 }
 
 /*
@@ -190,7 +187,7 @@ static int set_filter(const struct exec_job *job, struct cove_err *e)
         return 0;
     if (raise_caps(1U << CAP_SYS_ADMIN, e) < 0)
         return -1;
-    if (job->notify_sock >= 0) {
+    if (job->notify) {
         flags |= SECCOMP_FILTER_FLAG_NEW_LISTENER;
         text_random(&pass, sizeof(pass));
         filter = let_ours_pass(&job->filter);
@@ -198,7 +195,7 @@ static int set_filter(const struct exec_job *job, struct cove_err *e)
     listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter);
     if (listener < 0)
         return cove_fail_errno(e, COVE_INVALID, "installing the seccomp filter");
-    return job->notify_sock >= 0 ? send_listener(job, (int)listener, e) : 0;
+    return job->notify ? send_listener(job, (int)listener, e) : 0;
 }
 
 static void set_signals(void)
@@ -276,78 +273,29 @@ static void begin(void)
     prefer_as_oom_victim();
 }
 
-static int child(void *arg)
+/* Of all that init has open the child keeps its socket only: a copy of somebody's pipe or
+   connection would keep it open. */
+static int keep_only(int sock)
 {
-    struct exec_job *job = arg;
-    struct cove_err *e = &job->err;
+    int at = sock == 3 ? 3 : dup3(sock, 3, O_CLOEXEC);
+
+    syscall(SYS_close_range, 4U, ~0U, 0);
+    return at;
+}
+
+static int child(struct exec_job *job)
+{
+    struct cove_err e = { 0 };
 
     begin();
-    if (set_limits(job, e) == 0 && set_stdio(job, e) == 0 && set_identity(job, e) == 0) {
+    if (set_stdio(job, &e) == 0 && (job->sock = keep_only(job->sock)) >= 0 &&
+        set_limits(job, &e) == 0 && set_identity(job, &e) == 0) {
         set_signals();
-        if (set_filter(job, e) == 0)
-            exec_command(job, e);
+        if (set_filter(job, &e) == 0)
+            exec_command(job, &e);
     }
-    if (job->notify_sock >= 0)
-        msg_send(job->notify_sock, MSG_ERROR, 0, e, sizeof(*e), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(job->sock, MSG_ERROR, 0, &e, sizeof(e), NULL, 0, NULL, 0, 0, NULL);
     return EXIT_NOT_STARTED;
-}
-
-/* --------------------------------------------------------------- clone3: libc has no wrapper for
- * it */
-
-/* Runs child(job) on the stack in args and never returns there. */
-static long clone3_on_stack(struct clone_args *args, struct exec_job *job)
-{
-#if defined(__x86_64__)
-    register long ret __asm__("rax") = SYS_clone3;
-    register void *r8 __asm__("r8") = (void *)child;
-    register void *r9 __asm__("r9") = job;
-
-    __asm__ volatile("syscall\n\t"
-                     "test %%rax, %%rax\n\t"
-                     "jnz 1f\n\t"
-                     "xor %%ebp, %%ebp\n\t"
-                     "mov %%r9, %%rdi\n\t"
-                     "call *%%r8\n\t"
-                     "mov %%eax, %%edi\n\t"
-                     "mov %[exit], %%eax\n\t"
-                     "syscall\n\t"
-                     "1:"
-                     : "+r"(ret)
-                     : "D"(args), "S"(sizeof(*args)), "r"(r8), "r"(r9), [exit] "i"(SYS_exit_group)
-                     : "rcx", "r11", "memory", "cc");
-    return ret;
-#elif defined(__aarch64__)
-    register long x8 __asm__("x8") = SYS_clone3;
-    register long x0 __asm__("x0") = (long)args;
-    register long x1 __asm__("x1") = sizeof(*args);
-    register void *x2 __asm__("x2") = (void *)child;
-    register void *x3 __asm__("x3") = job;
-
-    __asm__ volatile("svc #0\n\t"
-                     "cbnz x0, 1f\n\t"
-                     "mov x29, xzr\n\t"
-                     "mov x0, x3\n\t"
-                     "blr x2\n\t"
-                     "mov x8, %[exit]\n\t"
-                     "svc #0\n\t"
-                     "1:"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), [exit] "i"(SYS_exit_group)
-                     : "memory", "cc");
-    return x0;
-#else
-#error "clone3_on_stack(): add this architecture's system call"
-#endif
-}
-
-static long clone3_copy(struct clone_args *args, struct exec_job *job)
-{
-    long pid = syscall(SYS_clone3, args, sizeof(*args));
-
-    if (pid == 0)
-        _exit(child(job));
-    return pid < 0 ? -errno : pid;
 }
 
 static int fail_clone(int errnum, struct cove_err *e)
@@ -392,16 +340,6 @@ static int unpack_job(const struct msg *m, struct exec_job *job)
     return 0;
 }
 
-/* Of all that init has open it keeps its socket only: a copy of somebody's pipe would keep that
- * pipe open. */
-static int keep_only(int sock)
-{
-    int at = sock == 3 ? 3 : dup3(sock, 3, O_CLOEXEC);
-
-    syscall(SYS_close_range, 4U, ~0U, 0);
-    return at;
-}
-
 static void become_job(struct exec_job *job, int sock)
 {
     static const struct msg_rule taken[] = {
@@ -409,28 +347,30 @@ static void become_job(struct exec_job *job, int sock)
         { 0 },
     };
     static _Alignas(8) char buf[MSG_MAX_BYTES];
-    struct cove_err *e = &job->err;
+    struct cove_err e = { 0 };
     struct msg m;
 
     if (msg_recv(sock, buf, sizeof(buf), taken, 0, &m, NULL) != 1 || unpack_job(&m, job) < 0)
         return; /* not wanted any more */
-    if (set_limits(job, e) == 0 && set_stdio(job, e) == 0 && set_identity(job, e) == 0) {
+    if (set_limits(job, &e) == 0 && set_stdio(job, &e) == 0 && set_identity(job, &e) == 0) {
         set_signals();
-        exec_command(job, e);
+        exec_command(job, &e);
     }
-    msg_send(sock, MSG_ERROR, 0, e, sizeof(*e), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(sock, MSG_ERROR, 0, &e, sizeof(e), NULL, 0, NULL, 0, 0, NULL);
 }
 
 static int spare(const struct sock_fprog *filter, bool notify, int sock)
 {
     static struct exec_job job;
+    struct cove_err e;
 
     begin();
     prctl(PR_SET_NAME, "cove-spare");
     sock = keep_only(sock);
     job.filter = *filter;
-    job.notify_sock = notify ? sock : -1;
-    if (sock >= 0 && set_filter(&job, &job.err) == 0 && raise_caps(~0U, &job.err) == 0)
+    job.notify = notify;
+    job.sock = sock;
+    if (sock >= 0 && set_filter(&job, &e) == 0 && raise_caps(~0U, &e) == 0)
         become_job(&job, sock);
     return EXIT_NOT_STARTED;
 }
@@ -455,10 +395,8 @@ void exec_setup(void)
     no_core_dumps();
 }
 
-pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e)
+pid_t exec_start(const struct exec_job *job, int cgroup_fd, struct cove_err *e)
 {
-    static _Alignas(16) char stack[STACK_BYTES];
-    bool copy = job->notify_sock >= 0;
     struct clone_args args = { .exit_signal = SIGCHLD };
     long pid;
 
@@ -466,19 +404,11 @@ pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e)
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)cgroup_fd;
     }
-    if (!copy) {
-        args.flags |= CLONE_VM | CLONE_VFORK;
-        args.stack = (uint64_t)(uintptr_t)stack;
-        args.stack_size = sizeof(stack);
+    pid = syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        struct exec_job ours = *job;
+
+        _exit(child(&ours));
     }
-    job->err.code = COVE_OK;
-    pid = copy ? clone3_copy(&args, job) : clone3_on_stack(&args, job);
-    if (pid < 0)
-        return fail_clone((int)-pid, e);
-    if (!copy && job->err.code != COVE_OK) {
-        waitpid((pid_t)pid, NULL, __WALL); /* it is past its end: this does not wait */
-        *e = job->err;
-        return -1;
-    }
-    return (pid_t)pid;
+    return pid < 0 ? fail_clone(errno, e) : (pid_t)pid;
 }

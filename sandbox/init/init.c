@@ -135,7 +135,7 @@ static int64_t next_timeout_us(const struct init *in)
     }
     if (in->held_logs)
         return 5000;
-    return in->ask_count || in->connect_count ? 50000 : -1;
+    return in->ask_count || in->connect_count || !LIST_EMPTY(&in->starts) ? 50000 : -1;
 }
 
 static void expire(struct init *in)
@@ -144,6 +144,7 @@ static void expire(struct init *in)
 
     logs_expire(in, now_ms);
     judge_expire(in, now_ms);
+    starts_expire(in, now_ms);
     ports_expire(in, now_ms);
     spare_expire(in);
 }
@@ -182,7 +183,7 @@ static int setup_descriptors(struct init *in, struct cove_err *e)
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
             return cove_fail_errno(e, COVE_INTERNAL, "descriptor %d of init_fds.h", fd);
     close_range(INIT_FD_END, ~0U, 0);
-    in->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    in->spare_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     exec_setup();
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

@@ -1,8 +1,9 @@
-/* What the files of init share. Reading order: init.c, init_conn.c, init_proc.c, init_exec.c, then
- * any. */
+/* What the files of init share. Reading order: init.c, conn.c, spawn.c, exec.c, start.c, proc.c,
+   then any. */
 #ifndef SANDBOX_INIT_PRIVATE_H
 #define SANDBOX_INIT_PRIVATE_H
 
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <stdbool.h>
@@ -62,7 +63,7 @@ void watch_stop(struct init *in, struct watch *w); /* and close */
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* --- connections (init_conn.c) --- */
+/* --- connections (conn.c) --- */
 enum want_kind { WANT_EXIT, WANT_TICK };
 
 struct want { /* a connection waits for something of a process */
@@ -103,7 +104,7 @@ typedef int (*verb_fn)(struct init *in, struct conn *c, struct msg *m, struct co
 const struct msg_rule *init_rules(void);                                          /* init.c */
 int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* init.c */
 
-/* --- users (init_users.c) --- */
+/* --- users (users.c) --- */
 struct user {
     uid_t uid;
     gid_t gid;
@@ -119,7 +120,7 @@ int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], st
 int user_enter(const struct user *u, struct cove_err *e);
 void user_leave(void);
 
-/* --- processes (init_proc.c) --- */
+/* --- processes (proc.c) --- */
 struct log;
 struct start;
 
@@ -143,7 +144,7 @@ struct proc {
     uint64_t oom_before, pids_before; /* the counters when it started */
     uint64_t cpu_us;                  /* of its tree, once it has ended */
     uint64_t kept_bytes;              /* of its ring, as counted in finished_ring_bytes */
-    struct start *start;              /* with SPAWN_NOTIFY, until execve is through */
+    struct start *start;              /* until execve is through */
 };
 TAILQ_HEAD(proc_list, proc);
 
@@ -164,7 +165,7 @@ int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
 int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 
-/* --- spawning (init_spawn.c), and what the child does (init_exec.c) --- */
+/* --- spawning (spawn.c), and what the child does (init_exec.c) --- */
 struct exec_job { /* all that the child needs, made ready by init: the child allocates nothing */
     const char *cwd;
     bool cwd_is_home; /* may be missing: then / */
@@ -174,20 +175,28 @@ struct exec_job { /* all that the child needs, made ready by init: the child all
     bool pty; /* stdio[0] becomes the controlling terminal */
     uint64_t max_open_files, max_file_bytes;
     struct sock_fprog filter; /* len 0: none */
-    int notify_sock;          /* the listener goes there, and then an error; -1: no notifications */
-    struct cove_err err; /* the child's, through shared memory or notify_sock; code 0: it runs */
+    bool notify;              /* the filter notifies: its listener goes to init */
+    int sock;                 /* to init: the listener, then an error; execve closes it */
 };
 
 int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 /* Start a child that installs the filter, sends its listener over sock (notify), and then waits
  * there for a SPARE_JOB. */
 pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd);
-/* Start the child in that cgroup (-1: ours) and return its pid. Without notify_sock it has called
- * execve by then. */
-pid_t exec_start(struct exec_job *job, int cgroup_fd, struct cove_err *e);
+/* Start the child in that cgroup (-1: ours) and return its pid. What becomes of it comes over
+   job->sock. */
+pid_t exec_start(const struct exec_job *job, int cgroup_fd, struct cove_err *e);
 void exec_setup(void); /* before init raises its own limits */
 
-/* --- a process made ahead (init_spare.c) --- */
+/* --- from clone to execve (start.c) --- */
+/* Answer the client when the execve is through or has failed. Takes the socket. */
+int start_watch(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
+                struct cove_err *e);
+void start_proc_ended(struct init *in, struct proc *p, int wait_status);
+void start_conn_closed(struct init *in, struct conn *c);
+void starts_expire(struct init *in, uint64_t now_ms);
+
+/* --- a process made ahead (spare.c) --- */
 enum {
     SPARE_JOB = 900
 }; /* between init and its own child: struct spare_job, tail: cwd, argv..., env...; fds: stdio */
@@ -226,7 +235,7 @@ void spare_drop_unless(struct init *in, const struct stat *file, bool notify);
  * start in the ordinary way. */
 int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock);
 
-/* --- log rings (init_log.c) --- */
+/* --- log rings (log.c) --- */
 int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e);
 int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
                  struct cove_err *e);
@@ -241,7 +250,7 @@ void logs_expire(struct init *in, uint64_t now_ms);
 int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 
-/* --- cgroups (init_cgroup.c) --- */
+/* --- cgroups (cgroup.c) --- */
 void cgroup_setup(struct init *in);
 void cgroup_prepare(struct init *in);
 int cgroup_make(struct init *in, uint32_t number, int *ret_fd,
@@ -261,7 +270,7 @@ bool cgroup_memory_now(const struct init *in,
                        struct memory_now *ret); /* false: no limit, or no cgroup */
 uint64_t cgroup_pids_limit(void);
 
-/* --- files (init_files.c, init_remove.c) and ports (init_ports.c) --- */
+/* --- files (files.c, remove.c) and ports (ports.c) --- */
 int file_fail(struct cove_err *e, const char *path); /* errno as the client's error */
 int on_open(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -272,17 +281,14 @@ int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
 int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
-int on_drain(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* init_drain.c */
+int on_drain(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* drain.c */
 void helpers_conn_closed(struct init *in, struct conn *c);
 void ports_conn_closed(struct init *in, struct conn *c);
 void ports_expire(struct init *in, uint64_t now_ms);
 
-/* --- exec-time policy (init_judge.c) --- */
-int judge_start(struct init *in, struct conn *c, uint32_t tag, struct proc *p, int sock,
-                struct cove_err *e);
+/* --- exec-time policy (judge.c) --- */
 int judge_listen(struct init *in, const struct proc *p, int *listener,
                  struct cove_err *e); /* takes it */
-void judge_proc_ended(struct init *in, struct proc *p, int wait_status);
 void judge_conn_closed(struct init *in, struct conn *c);
 void judge_expire(struct init *in, uint64_t now_ms);
 int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -328,11 +334,11 @@ struct init {
     unsigned ask_count, asks_sent;
 };
 
-/* --- /proc/meminfo (init_meminfo.c) --- */
+/* --- /proc/meminfo (meminfo.c) --- */
 void meminfo_setup(struct init *in);
 void meminfo_refresh(struct init *in);
 
-/* --- landlock (init_landlock.c) --- */
+/* --- landlock (landlock.c) --- */
 int landlock_setup(struct cove_err *e);
 
 #endif

@@ -258,7 +258,7 @@ void proc_reap(struct init *in, struct watch *w, uint32_t events)
         if (!p && spare_reaped(in, pid))
             continue;
         if (p && p->start)
-            judge_proc_ended(in, p, status); /* it never got to its execve */
+            start_proc_ended(in, p, status); /* it never got to its execve */
         else if (p)
             proc_ended(in, p, status);
     }
@@ -394,6 +394,18 @@ int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
     return 0;
 }
 
+/* A terminal that nobody reads is full at some time: writing to it must not keep us waiting. */
+static ssize_t write_at_once(int fd, const void *bytes, size_t len)
+{
+    int flags = fcntl(fd, F_GETFL);
+    ssize_t n;
+
+    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    n = write(fd, bytes, len);
+    fcntl(fd, F_SETFL, flags); /* whoever else has a copy of it may count on waiting */
+    return n;
+}
+
 /* The write end goes out as a copy; end of file is when the last copy is closed, ours included. */
 int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
@@ -414,7 +426,7 @@ int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         return 0;
     }
     if (p->pty >= 0) { /* a terminal's end of file is a character */
-        if (write(p->pty, "\004", 1) < 0)
+        if (write_at_once(p->pty, "\004", 1) < 0)
             return cove_fail_errno(e, COVE_BUSY, "process %u does not read", p->number);
     } else {
         p->stdin_fd = cove_close(p->stdin_fd);

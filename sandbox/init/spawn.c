@@ -31,8 +31,7 @@ struct spawn { /* one request, while it is being carried out */
     char **argv, **env;
     struct exec_job job;
     struct stat filter_file;
-    int sock; /* our end, when the start is told over a socket: with SPAWN_NOTIFY, and from a spare
-                 process */
+    int sock; /* our end of the socket over which the start is told */
 };
 
 /* --------------------------------------------------------------- reading the request */
@@ -235,16 +234,14 @@ static int make_stdio(struct init *in, struct spawn *s, struct proc *p, struct c
     return make_output(in, s, p, 2, e);
 }
 
-static int make_notify(struct spawn *s, struct cove_err *e)
+static int make_socket(struct spawn *s, struct cove_err *e)
 {
     int fds[2];
 
-    if (!(s->args->flags & SPAWN_NOTIFY))
-        return 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "making a socket");
     s->sock = fds[0];
-    s->job.notify_sock = fds[1];
+    s->job.sock = fds[1];
     return 0;
 }
 
@@ -294,7 +291,7 @@ static int start(struct init *in, struct spawn *s, struct proc *p, struct cove_e
 {
     AUTO_CLOSE int cgroup_fd = -1;
 
-    if (make_notify(s, e) < 0 || cgroup_make(in, p->number, &cgroup_fd, e) < 0)
+    if (make_socket(s, e) < 0 || cgroup_make(in, p->number, &cgroup_fd, e) < 0)
         return -1;
     p->has_cgroup = cgroup_fd >= 0;
     p->pid = exec_start(&s->job, cgroup_fd, e);
@@ -317,25 +314,6 @@ static int start_quickly(struct init *in, struct spawn *s, struct proc *p, struc
     return 0;
 }
 
-static int answer(struct init *in, struct spawn *s, struct proc *p, struct conn *c, uint32_t tag,
-                  struct cove_err *e)
-{
-    struct box_spawned msg = { .proc = p->number, .pid = (uint32_t)p->pid };
-
-    if (s->sock >=
-        0) { /* its execve is still to come, and may wait for a verdict: the answer comes later */
-        int r = judge_start(in, c, tag, p, s->sock, e);
-
-        s->sock = -1;
-        return r;
-    }
-    if ((s->args->flags & SPAWN_PTY) && !(s->args->flags & SPAWN_LOG))
-        conn_send_fd(c, BOX_SPAWNED, tag, &msg, sizeof(msg), p->pty);
-    else
-        conn_send(c, BOX_SPAWNED, tag, &msg, sizeof(msg));
-    return 0;
-}
-
 static int carry_out(struct init *in, struct spawn *s, struct conn *c, uint32_t tag,
                      struct cove_err *e)
 {
@@ -351,7 +329,7 @@ static int carry_out(struct init *in, struct spawn *s, struct conn *c, uint32_t 
         proc_free(in, p);
         return -1;
     }
-    if (answer(in, s, p, c, tag, e) < 0) {
+    if (start_watch(in, c, tag, p, take_fd(&s->sock), e) < 0) {
         proc_kill_tree(in, p); /* its end is reaped as nobody's */
         proc_free(in, p);
         return -1;
@@ -363,7 +341,7 @@ static void spawn_done(struct spawn *s)
 {
     for (int i = 0; i < 3; i++)
         cove_close(s->child_fds[i]);
-    cove_close(s->job.notify_sock);
+    cove_close(s->job.sock);
     cove_close(s->sock);
     free(s->strings);
     free(s->argv);
@@ -379,9 +357,10 @@ int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
     memset(&s, 0, offsetof(struct spawn, defaults));
     memset(&s.argv, 0, sizeof(s) - offsetof(struct spawn, argv));
-    s.child_fds[0] = s.child_fds[1] = s.child_fds[2] = s.job.notify_sock = s.sock = -1;
+    s.child_fds[0] = s.child_fds[1] = s.child_fds[2] = s.job.sock = s.sock = -1;
     r = decode(&s, m, e);
     if (r == 0) {
+        s.job.notify = s.args->flags & SPAWN_NOTIFY;
         s.job.max_open_files = s.args->max_open_files;
         s.job.max_file_bytes = s.args->max_file_bytes;
         if (check(&s, e) < 0 || read_user(&s, e) < 0 || make_vectors(&s, e) < 0 ||
