@@ -1,16 +1,16 @@
 /*
  * Files of the sandbox, by path and as one of its users. All of it happens inside: a hostile
  * symlink, a `..` or a swapped directory leads to nothing that the sandbox does not have anyway.
- * What must not happen is that we wait (FIFOs, leases: O_NONBLOCK), or that somebody gets a
- * descriptor of our own /proc entries, which can do more than a command can (no magic links,
- * nothing in /proc for writing).
+ * What must not happen is that we wait (FIFOs, leases: O_NONBLOCK), or that somebody reaches
+ * through us what a command cannot reach. So every path is walked by paths.c, and the verbs work on
+ * the descriptors that it returns.
  */
 #include "config.h" /* _GNU_SOURCE */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -81,38 +81,34 @@ static int done(struct conn *c, const struct msg *m)
 
 /* --------------------------------------------------------------- mkdir */
 
-/* Make the directories above path, as far as they are missing. */
-static int make_parents(char *path)
+static bool is_directory(int dir_fd, const char *name)
 {
-    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-        int r;
+    AUTO_CLOSE int fd = path_open_at(dir_fd, name, O_PATH | O_DIRECTORY, 0);
 
-        *slash = '\0';
-        r = mkdir(path, 0755);
-        *slash = '/';
-        if (r < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-            return -1; /* EACCES: may still be there; what follows will tell */
-    }
-    return 0;
-}
-
-static bool is_directory(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return fd >= 0;
 }
 
 /* With FILE_PARENTS as mkdir -p does it: a directory that is there already is what was wanted. */
-static int make_directory(struct target *t, const struct box_file *args)
+static int make_directory(const struct target *t, const struct box_file *args)
 {
-    if (!(args->flags & FILE_PARENTS))
-        return mkdir(t->path, args->mode & 07777);
-    if (make_parents(t->path) < 0)
+    bool parents = args->flags & FILE_PARENTS;
+    char name[NAME_MAX + 1];
+    AUTO_CLOSE int dir = path_parent(t->path, parents, name);
+
+    if (dir < 0 && errno == EBUSY) { /* "/" */
+        errno = EEXIST;
+        return parents ? 0 : -1;
+    }
+    if (dir < 0)
         return -1;
-    if (mkdir(t->path, args->mode & 07777) == 0)
+    if (mkdirat(dir, name, args->mode & 07777) == 0)
         return 0;
-    return errno == EEXIST && is_directory(t->path) ? 0 : -1;
+    if (parents && errno == EEXIST) {
+        if (is_directory(dir, name))
+            return 0;
+        errno = EEXIST;
+    }
+    return -1;
 }
 
 int on_mkdir(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
@@ -149,30 +145,42 @@ static const char *kind_of(mode_t mode)
     }
 }
 
-static int open_quietly(const char *path, const struct box_file *args)
+static int open_quietly(int dir_fd, const char *path, const struct box_file *args)
 {
-    struct open_how how = {
-        .flags = args->open_flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_LARGEFILE,
-        .mode = args->open_flags & O_CREAT ? args->mode & 07777 : 0,
-        .resolve = RESOLVE_NO_MAGICLINKS,
-    };
+    return path_open_at(dir_fd, path, args->open_flags | O_NONBLOCK | O_NOCTTY | O_LARGEFILE,
+                        args->mode & 07777);
+}
 
-    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+static int open_with_parents(const struct target *t, const struct box_file *args)
+{
+    char name[NAME_MAX + 1];
+    AUTO_CLOSE int dir = path_parent(t->path, true, name);
+
+    return dir < 0 ? -1 : open_quietly(dir, name, args);
+}
+
+/* Why an open said ENXIO: nobody is at a FIFO's other end, or it is a socket. */
+static int fail_special(const struct target *t, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = path_open(t->path, O_PATH);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return file_fail(e, t->given);
+    return cove_fail(e, COVE_INVALID, "'%.160s' is %s", t->given, kind_of(st.st_mode));
 }
 
 static int open_as_user(struct target *t, const struct box_file *args, struct cove_err *e)
 {
-    struct stat st;
     int fd;
 
     if (user_enter(&t->user, e) < 0)
         return -1;
-    fd = open_quietly(t->path, args);
+    fd = open_quietly(AT_FDCWD, t->path, args);
     if (fd < 0 && errno == ENOENT && (args->open_flags & O_CREAT) && (args->flags & FILE_PARENTS))
-        fd = make_parents(t->path) < 0 ? -1 : open_quietly(t->path, args);
-    if (fd < 0 && errno == ENXIO &&
-        stat(t->path, &st) == 0) /* nobody at a FIFO's other end, or a socket */
-        cove_fail(e, COVE_INVALID, "'%.160s' is %s", t->given, kind_of(st.st_mode));
+        fd = open_with_parents(t, args);
+    if (fd < 0 && errno == ENXIO)
+        fail_special(t, e);
     else if (fd < 0)
         file_fail(e, t->given);
     user_leave();
@@ -241,6 +249,17 @@ static void read_target(int dir_fd, const char *name, const struct stat *st, cha
     out[n > 0 ? n : 0] = '\0';
 }
 
+static int stat_as_user(const struct target *t, uint32_t flags, struct stat *ret_st,
+                        char ret_target[MSG_PATH_MAX])
+{
+    AUTO_CLOSE int fd = path_open(t->path, O_PATH | (flags & FILE_NOFOLLOW ? O_NOFOLLOW : 0));
+
+    if (fd < 0 || fstat(fd, ret_st) < 0)
+        return -1;
+    read_target(fd, "", ret_st, ret_target);
+    return 0;
+}
+
 int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_file *args = m->body;
@@ -255,9 +274,7 @@ int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         return r;
     if (user_enter(&t.user, e) < 0)
         return -1;
-    r = fstatat(AT_FDCWD, t.path, &st, args->flags & FILE_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0);
-    if (r == 0)
-        read_target(AT_FDCWD, t.path, &st, target);
+    r = stat_as_user(&t, args->flags, &st, target);
     user_leave();
     if (r < 0)
         return file_fail(e, t.given);
@@ -333,7 +350,7 @@ static int fill_page(struct listing *l, int dir_fd)
 
 static int list_as_user(const struct target *t, uint64_t from, struct listing *l)
 {
-    AUTO_CLOSE int fd = open(t->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+    AUTO_CLOSE int fd = path_open(t->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 
     if (fd < 0 || (from && lseek(fd, (off_t)from, SEEK_SET) < 0))
         return -1;
@@ -366,6 +383,13 @@ int on_list(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
 /* --------------------------------------------------------------- chmod, rename, watch */
 
+static int chmod_as_user(const struct target *t, uint32_t mode)
+{
+    AUTO_CLOSE int fd = path_open(t->path, O_PATH);
+
+    return fd < 0 ? -1 : path_chmod(fd, mode);
+}
+
 int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_file *args = m->body;
@@ -377,28 +401,37 @@ int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         return r;
     if (user_enter(&t.user, e) < 0)
         return -1;
-    r = chmod(t.path, args->mode & 07777);
+    r = chmod_as_user(&t, args->mode & 07777);
     user_leave();
     return r < 0 ? file_fail(e, t.given) : done(c, m);
 }
 
 /* Owner first: changing it takes set-uid bits off the mode. A user who may not give files away
- * keeps them. */
-static void take_over(const char *from, const char *replaced)
+   keeps them. */
+static void take_over(int from_dir, const char *from, int to_dir, const char *to)
 {
-    struct stat st;
+    AUTO_CLOSE int fd = path_open_at(from_dir, from, O_PATH | O_NOFOLLOW, 0);
+    struct stat replaced, st;
 
-    if (lstat(replaced, &st) < 0 || !S_ISREG(st.st_mode))
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+        fstatat(to_dir, to, &replaced, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(replaced.st_mode))
         return;
-    if (chown(from, st.st_uid, st.st_gid) == 0 || errno == EPERM)
-        chmod(from, st.st_mode & 07777);
+    if (fchownat(fd, "", replaced.st_uid, replaced.st_gid, AT_EMPTY_PATH) == 0 || errno == EPERM)
+        path_chmod(fd, replaced.st_mode & 07777);
 }
 
 static int rename_as_user(const char *from, const char *to, uint32_t flags)
 {
+    char from_name[NAME_MAX + 1], to_name[NAME_MAX + 1];
+    AUTO_CLOSE int from_dir = path_parent(from, false, from_name);
+    AUTO_CLOSE int to_dir = from_dir < 0 ? -1 : path_parent(to, false, to_name);
+
+    if (to_dir < 0)
+        return -1;
     if (flags & FILE_SAME_AS)
-        take_over(from, to);
-    return renameat2(AT_FDCWD, from, AT_FDCWD, to, flags & FILE_NOREPLACE ? RENAME_NOREPLACE : 0);
+        take_over(from_dir, from_name, to_dir, to_name);
+    return renameat2(from_dir, from_name, to_dir, to_name,
+                     flags & FILE_NOREPLACE ? RENAME_NOREPLACE : 0);
 }
 
 int on_rename(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
@@ -423,6 +456,17 @@ int on_rename(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
     return done(c, m);
 }
 
+static int watch_as_user(const struct target *t, int inotify_fd, uint32_t mask)
+{
+    AUTO_CLOSE int fd = path_open(t->path, O_PATH);
+    char link[PATH_OF_FD];
+
+    if (fd < 0)
+        return -1;
+    path_of_fd(fd, link);
+    return inotify_add_watch(inotify_fd, link, mask);
+}
+
 /* Safe: a watch sees what the user may read, and the kernel counts it against the sandbox's own
  * limit. */
 int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
@@ -440,7 +484,7 @@ int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         return cove_fail_errno(e, COVE_LIMIT, "making a watch");
     if (user_enter(&t.user, e) < 0)
         return -1;
-    answer.wd = inotify_add_watch(made >= 0 ? made : m->fds[0], t.path, args->mask);
+    answer.wd = watch_as_user(&t, made >= 0 ? made : m->fds[0], args->mask);
     user_leave();
     if (answer.wd < 0)
         return file_fail(e, t.given);

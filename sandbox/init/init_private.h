@@ -270,6 +270,16 @@ bool cgroup_memory_now(const struct init *in,
                        struct memory_now *ret); /* false: no limit, or no cgroup */
 uint64_t cgroup_pids_limit(void);
 
+/* --- paths (paths.c): no magic links, nothing of a process in /proc; errno EACCES or ELOOP --- */
+enum { PATH_OF_FD = 32 };
+void path_of_fd(int fd, char out[PATH_OF_FD]); /* a name of it that calls without an fd take */
+int path_open_at(int dir_fd, const char *path, uint64_t flags, uint32_t mode);
+int path_open(const char *path, uint64_t flags);
+/* The directory that `path` is in, and its last component. With `make` missing directories on the
+   way are made, 0755. */
+int path_parent(const char *path, bool make, char ret_name[NAME_MAX + 1]);
+int path_chmod(int path_fd, uint32_t mode);
+
 /* --- files (files.c, remove.c) and ports (ports.c) --- */
 int file_fail(struct cove_err *e, const char *path); /* errno as the client's error */
 int on_open(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);

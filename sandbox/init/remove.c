@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
@@ -90,11 +91,14 @@ static int empty_tree(int top)
 
 static int remove_tree(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    char name[NAME_MAX + 1];
+    AUTO_CLOSE int dir = path_parent(path, false, name);
+    int fd =
+        dir < 0 ? -1 : path_open_at(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK, 0);
 
     if (fd < 0 || empty_tree(fd) < 0)
         return -1;
-    return rmdir(path);
+    return unlinkat(dir, name, AT_REMOVEDIR);
 }
 
 static void helper_main(const struct user *u, const char *path, const char *given, int pipe_fd)
@@ -173,13 +177,18 @@ static int helper_start(struct init *in, struct conn *c, uint32_t tag, const str
 /* What the flags mean for the name itself: 0 removed; 1 a tree to be removed; -1 errno. */
 static int remove_as_user(const char *path, uint32_t flags)
 {
-    int r = flags & FILE_DIR ? rmdir(path) : unlink(path);
+    char name[NAME_MAX + 1];
+    AUTO_CLOSE int dir = path_parent(path, false, name);
+    int r;
 
+    if (dir < 0)
+        return -1;
+    r = unlinkat(dir, name, flags & FILE_DIR ? AT_REMOVEDIR : 0);
     if (r == 0 || errno == ENOENT || !(flags & FILE_RECURSIVE))
         return r;
     if (flags & FILE_DIR)
         return errno == ENOTEMPTY || errno == EEXIST ? 1 : -1;
-    return remove_name(AT_FDCWD, path); /* recursive alone: whatever is there */
+    return remove_name(dir, name); /* recursive alone: whatever is there */
 }
 
 /* Safe: as the user, inside; a helper costs one process of the sandbox, and there are few of them.

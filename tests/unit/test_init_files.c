@@ -513,6 +513,161 @@ static void a_port_that_does_not_answer_keeps_nobody_waiting(void **state)
     close(listener);
 }
 
+/* --------------------------------------------------------------- magic links */
+
+static void ask_watch(const char *path)
+{
+    struct box_watch args = { .mask = IN_CREATE };
+    char tail[MSG_PATH_MAX + 8] = "root";
+
+    strcpy(tail + 5, path);
+    send_on(fx.sock, BOX_WATCH, 1, &args, sizeof(args), tail, 5 + strlen(path) + 1, NULL, 0);
+}
+
+static void ask_plain(uint32_t verb, const char *path, uint32_t flags)
+{
+    struct box_file args = { .flags = flags, .mode = 0777, .open_flags = O_RDONLY };
+
+    ask_file(verb, &args, "root", path);
+}
+
+static void ask_mkdir(const char *path)
+{
+    ask_plain(BOX_MKDIR, path, 0);
+}
+
+static void ask_mkdirs(const char *path)
+{
+    ask_plain(BOX_MKDIR, path, FILE_PARENTS);
+}
+
+static void ask_remove_it(const char *path)
+{
+    ask_plain(BOX_REMOVE, path, FILE_RECURSIVE);
+}
+
+static void ask_chmod(const char *path)
+{
+    ask_plain(BOX_CHMOD, path, 0);
+}
+
+static void ask_stat(const char *path)
+{
+    ask_plain(BOX_STAT, path, 0);
+}
+
+static void ask_lstat(const char *path)
+{
+    ask_plain(BOX_STAT, path, FILE_NOFOLLOW);
+}
+
+static void ask_open(const char *path)
+{
+    ask_plain(BOX_OPEN, path, 0);
+}
+
+static void ask_list_it(const char *path)
+{
+    ask_list(path, 0);
+}
+
+static void ask_rename_from(const char *path)
+{
+    ask_rename(path, in_dir("elsewhere"), 0);
+}
+
+static void ask_rename_to(const char *path)
+{
+    ask_rename(in_dir("file"), path, 0);
+}
+
+static const struct {
+    const char *verb;
+    void (*ask)(const char *path);
+    const char *below; /* of fx.dir, reached by a magic link */
+} walks[] = {
+    { "open", ask_open, "file" },
+    { "mkdir", ask_mkdir, "new" },
+    { "mkdir with parents", ask_mkdirs, "new/newer" },
+    { "rename from", ask_rename_from, "file" },
+    { "rename to", ask_rename_to, "elsewhere" },
+    { "remove", ask_remove_it, "file" },
+    { "remove a tree", ask_remove_it, "dir" },
+    { "chmod", ask_chmod, "file" },
+    { "stat", ask_stat, "file" },
+    { "stat of a link", ask_lstat, "file" },
+    { "list", ask_list_it, "dir" },
+    { "watch", ask_watch, "dir" },
+};
+
+/* Two ways to the same place: straight through a magic link, and through a link to one. */
+enum { STRAIGHT, THROUGH_A_LINK, WAYS };
+
+static void magic_path(int way, const char *below, char out[MSG_PATH_MAX])
+{
+    if (way == STRAIGHT)
+        snprintf(out, MSG_PATH_MAX, "/proc/self/root%s/%s", fx.dir, below);
+    else
+        snprintf(out, MSG_PATH_MAX, "%s/way%s/%s", fx.dir, fx.dir, below);
+}
+
+static void no_verb_goes_through_a_magic_link(void **state)
+{
+    char path[MSG_PATH_MAX];
+    struct stat st;
+
+    (void)state;
+    make_file("file", "x", 0640);
+    assert_int_equal(mkdir(in_dir("dir"), 0755), 0);
+    assert_int_equal(mkdir(in_dir("dir/sub"), 0755), 0);
+    assert_int_equal(symlink("/proc/self/root", in_dir("way")), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(walks); i++) {
+        for (int way = 0; way < WAYS; way++) {
+            struct msg m;
+
+            magic_path(way, walks[i].below, path);
+            walks[i].ask(path);
+            assert_int_equal(receive_from(fx.sock, &m, ANSWER_MS), 1);
+            if (m.head.type != MSG_ERROR)
+                fail_msg("%s went through %s", walks[i].verb, path);
+        }
+    }
+    assert_int_equal(stat(in_dir("file"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+    assert_int_equal(access(in_dir("dir/sub"), F_OK), 0);
+    assert_int_equal(access(in_dir("new"), F_OK), -1);
+}
+
+static const struct {
+    const char *verb;
+    void (*ask)(const char *path);
+    const char *path;
+} own[] = {
+    { "read our memory map", ask_open, "/proc/self/maps" },
+    { "read our environment", ask_open, "/proc/self/environ" },
+    { "list our descriptors", ask_list_it, "/proc/self/fd" },
+    { "list our entry", ask_list_it, "/proc/self" },
+    { "see where a descriptor leads", ask_lstat, "/proc/self/fd/3" },
+    { "see our working directory", ask_lstat, "/proc/self/cwd" },
+    { "read a process's environment", ask_open, "/proc/1/environ" },
+    { "watch our descriptors", ask_watch, "/proc/self/fd" },
+    { "change our entries' mode", ask_chmod, "/proc/self/oom_score_adj" },
+};
+
+static void what_a_process_has_in_proc_is_not_shown_with_inits_rights(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+        struct msg m;
+
+        own[i].ask(own[i].path);
+        assert_int_equal(receive_from(fx.sock, &m, ANSWER_MS), 1);
+        if (m.head.type != MSG_ERROR)
+            fail_msg("init lets a client %s", own[i].verb);
+    }
+    close(open_as("root", "/proc/uptime", O_RDONLY, 0)); /* the rest of /proc is the sandbox's */
+}
+
 int main(void)
 {
 #define PLAIN(t) cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
@@ -533,6 +688,8 @@ int main(void)
         PLAIN(a_tree_that_may_not_be_removed_says_so),
         PLAIN(a_very_deep_tree_is_removed_too),
         PLAIN(a_directory_is_watched_through_a_descriptor_that_can_be_used_again),
+        PLAIN(no_verb_goes_through_a_magic_link),
+        PLAIN(what_a_process_has_in_proc_is_not_shown_with_inits_rights),
         PLAIN(a_port_is_reached_on_either_loopback),
         PLAIN(a_port_that_does_not_answer_keeps_nobody_waiting),
     };
