@@ -1,10 +1,12 @@
 /*
  * cove-init: PID 1 of one sandbox.
  *
- * privilege   root of the sandbox's user namespace, nobody outside; more capabilities than the
- * commands it starts (they cannot ptrace it), fewer than a user namespace's root could have does
- * spawn, signal, reap, log rings, open/list/stat/..., inotify, connect to a port never does
- * anything outside its namespaces; wait for something that a client or a sandboxed process controls
+ *   privilege  root of the sandbox's user namespace, nobody outside; capabilities that the commands
+ *              it starts do not have (so they cannot ptrace it), and fewer than a user namespace's
+ *              root could have; a seccomp filter and a Landlock domain of its own
+ *   does       spawn, signal, reap, log rings, open/list/stat/..., inotify, connect to a port
+ *   never      does anything outside its namespaces; waits for something that a client or a
+ *              sandboxed process controls
  *
  * Theory of operation. The keeper leaves a few descriptors (init_fds.h) and execs us. Workers
  * connect to the listening socket and speak the protocol of cove/msg.h: one packet, one request,
@@ -35,8 +37,7 @@
 #include "cove/weak.h"
 #include "sandbox/init/init_private.h"
 
-/* --------------------------------------------------------------- the protocol: all that a client
- * can ask for */
+/* --------------------------------------------------------------- all that a client can ask for */
 
 enum { PATH_TAIL = 64 + 1 + MSG_PATH_MAX, TWO_PATHS_TAIL = PATH_TAIL + MSG_PATH_MAX };
 
@@ -98,8 +99,8 @@ const struct msg_rule *init_rules(void)
 
 int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    return find_verb(m->head.type)
-        ->handle(in, c, m, e); /* msg_recv() took it, so it is in the table */
+    /* msg_recv() took the message, so its type is in the table. */
+    return find_verb(m->head.type)->handle(in, c, m, e);
 }
 
 /* --------------------------------------------------------------- the loop */
@@ -120,8 +121,8 @@ void watch_stop(struct init *in, struct watch *w)
 {
     if (w->fd < 0)
         return;
-    epoll_ctl(in->epoll, EPOLL_CTL_DEL, w->fd,
-              NULL); /* closing is not enough while a copy is open */
+    /* Closing is not enough while somebody has a copy of the descriptor. */
+    epoll_ctl(in->epoll, EPOLL_CTL_DEL, w->fd, NULL);
     w->fd = cove_close(w->fd);
 }
 
@@ -196,14 +197,13 @@ static int setup_descriptors(struct init *in, struct cove_err *e)
  * mask. */
 static int setup_signals(struct init *in, struct cove_err *e)
 {
-    static const unsigned long
-        as_default[8]; /* the kernel's own structure, all of it zero: SIG_DFL */
+    static const unsigned long as_default[8]; /* the kernel's own structure; zero is SIG_DFL */
     sigset_t all, child;
     int fd;
 
+    /* libc's sigaction() refuses two of them, which may come to us ignored. */
     for (int s = 1; s <= SIGRTMAX; s++)
-        syscall(SYS_rt_sigaction, s, as_default, NULL,
-                8); /* libc's refuses two of them, which may come to us ignored */
+        syscall(SYS_rt_sigaction, s, as_default, NULL, 8);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     sigemptyset(&child);
@@ -215,18 +215,21 @@ static int setup_signals(struct init *in, struct cove_err *e)
 }
 
 #define CAP(c) (1ULL << CAP_##c)
+/* What commands of the sandbox's root get, by the bounding set. */
 static const uint64_t command_caps = CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(FSETID) |
                                      CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETPCAP) |
                                      CAP(SETFCAP) | CAP(NET_BIND_SERVICE) | CAP(SYS_CHROOT);
-/* On top: to install seccomp filters without no_new_privs, to read argv for a verdict, to raise
- * limits. */
-static const uint64_t own_caps = CAP(SYS_ADMIN) | CAP(SYS_PTRACE) | CAP(SYS_RESOURCE);
+/* What init itself uses: files and processes of every user, becoming that user, and reading argv
+   for a verdict. */
+static const uint64_t own_caps = CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(FSETID) |
+                                 CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SYS_PTRACE);
+/* Permitted, but not in force: a child raises it to install a filter without no_new_privs. */
+static const uint64_t childrens_caps = CAP(SYS_ADMIN);
 
 static int setup_privileges(struct cove_err *e)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct caps[2];
-    uint64_t keep = command_caps | own_caps;
 
     if (weak("caps"))
         return 0;
@@ -238,15 +241,14 @@ static int setup_privileges(struct cove_err *e)
             prctl(PR_CAPBSET_DROP, cap) < 0)
             return cove_fail_errno(e, COVE_INTERNAL, "dropping capability %d", cap);
     for (int i = 0; i < 2; i++) {
-        caps[i].permitted &= (uint32_t)(keep >> (32 * i));
-        caps[i].effective = caps[i].permitted;
+        caps[i].permitted &= (uint32_t)((own_caps | childrens_caps) >> (32 * i));
+        caps[i].effective = caps[i].permitted & (uint32_t)(own_caps >> (32 * i));
         caps[i].inheritable = 0;
     }
     if (syscall(SYS_capset, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "giving up capabilities");
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    prctl(PR_SET_CHILD_SUBREAPER,
-          1); /* PID 1 is that anyway; tests run us as an ordinary process */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* for tests, which run us as an ordinary process */
     prctl(PR_SET_NAME, "cove-init");
     umask(0); /* modes in messages are meant as they are */
     return 0;
@@ -259,7 +261,8 @@ static int setup(struct init *in, struct cove_err *e)
     in->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (in->epoll < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    if (setup_signals(in, e) < 0 || landlock_setup(e) < 0 || setup_privileges(e) < 0)
+    if (setup_signals(in, e) < 0 || landlock_setup(e) < 0 || filter_setup(e) < 0 ||
+        setup_privileges(e) < 0)
         return -1;
     cgroup_setup(in);
     meminfo_setup(in);

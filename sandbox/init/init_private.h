@@ -348,7 +348,8 @@ struct init {
 void meminfo_setup(struct init *in);
 void meminfo_refresh(struct init *in);
 
-/* --- landlock (landlock.c) --- */
+/* --- what init refuses to itself (filter.c, landlock.c) --- */
+int filter_setup(struct cove_err *e);
 int landlock_setup(struct cove_err *e);
 
 #endif

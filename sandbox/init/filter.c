@@ -1,0 +1,78 @@
+/*
+ * Init's own seccomp filter. Init has CAP_SYS_ADMIN in its namespace, to install commands' filters;
+ * whoever took init over must not reach with that capability what no command can reach. All that
+ * init starts inherits this filter under its own one, so it can refuse only what no profile allows
+ * (refused.h): a profile that an operator writes cannot give these calls back.
+ *
+ * The kernel remembers which calls a filter passes whatever their arguments are, so the list costs
+ * ordinary calls nothing.
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cove/weak.h"
+#include "sandbox/init/init_private.h"
+#include "sandbox/init/refused.h"
+
+#define ROW_NATIVE(name, x86, arm) SYS_##name,
+#define ROW_X86(name, x86, arm)    x86,
+#define ROW_ARM(name, x86, arm)    arm,
+
+static const int native[] = { REFUSED_CALLS(ROW_NATIVE) };
+#if defined(__x86_64__)
+#define COMPAT_ARCH AUDIT_ARCH_I386
+static const int compat[] = { REFUSED_CALLS(ROW_X86) REFUSED_OLD_X86 };
+#elif defined(__aarch64__)
+#define COMPAT_ARCH AUDIT_ARCH_ARM
+static const int compat[] = { REFUSED_CALLS(ROW_ARM) REFUSED_OLD_ARM };
+#endif
+
+enum { X32_BIT = 0x40000000 }; /* x86-64 under other numbers; no profile lets it run */
+
+#define RETURN(action) (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, action)
+#define LOAD(field)                                                                                \
+    (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define REFUSE(errnum) RETURN(SECCOMP_RET_ERRNO | (errnum))
+
+/* The part for one architecture: refuse the calls of the list, let the others pass. Returns its
+   end. */
+static struct sock_filter *add_list(struct sock_filter *at, const int *list, size_t count)
+{
+    *at++ = LOAD(nr);
+    *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1);
+    *at++ = REFUSE(ENOSYS);
+    for (size_t i = 0; i < count; i++) {
+        if (list[i] < 0)
+            continue;
+        *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)list[i], 0, 1);
+        *at++ = REFUSE(EPERM);
+    }
+    *at++ = RETURN(SECCOMP_RET_ALLOW);
+    return at;
+}
+
+int filter_setup(struct cove_err *e)
+{
+    static struct sock_filter code[8 + 2 * ARRAY_SIZE(native) + 2 * ARRAY_SIZE(compat) + 8];
+    struct sock_filter *at = code, *jump;
+    struct sock_fprog program = { .filter = code };
+
+    if (weak("seccomp"))
+        return 0;
+    *at++ = LOAD(arch);
+    *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, COMPAT_ARCH, 0, 1);
+    jump = at++; /* to the list of the other architecture, which stands last */
+    *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
+    *at++ = REFUSE(ENOSYS);
+    at = add_list(at, native, ARRAY_SIZE(native));
+    *jump = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)(at - jump - 1));
+    at = add_list(at, compat, ARRAY_SIZE(compat));
+    program.len = (unsigned short)(at - code);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "installing init's own filter");
+    return 0;
+}
