@@ -9,6 +9,7 @@
  *   argN == NULL          no pointer is given
  */
 #include <asm/ioctls.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -52,6 +53,7 @@ static const struct {
     { "NETLINK_KOBJECT_UEVENT", NETLINK_KOBJECT_UEVENT },
     { "NETLINK_GENERIC", NETLINK_GENERIC },
     { "RLIMIT_CORE", RLIMIT_CORE },
+    { "F_SETPIPE_SZ", F_SETPIPE_SZ },
     { "CLONE_NEWNS", CLONE_NEWNS },
     { "CLONE_NEWCGROUP", CLONE_NEWCGROUP },
     { "CLONE_NEWUTS", CLONE_NEWUTS },

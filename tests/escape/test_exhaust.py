@@ -39,7 +39,7 @@ ATTACKS = [
     Attack("fill-shm", "/dev/shm ends, and counts as memory", "cat /dev/zero > /dev/shm/full; cat /dev/zero > /dev/shm/more"),
     Attack("fill-memory", "memory ends at its limit", PY.format("a=[]\nwhile 1: a.append(b'x'*(1<<20))")),
     Attack("fill-memory-by-pipes", "what waits in pipes counts",
-           PY.format("import os,fcntl\nwhile 1:\n r,w=os.pipe(); fcntl.fcntl(w,1031,1<<20); os.set_blocking(w,0); os.write(w,b'x'*(1<<20))")),
+           PY.format("import os\nwhile 1:\n r,w=os.pipe(); os.set_blocking(w,0); os.write(w,b'x'*(1<<16))")),
     Attack("fill-pids", "processes end at their limit", PY.format("import os,time\nwhile os.fork(): pass\ntime.sleep(2)")),
     Attack("fill-pids-by-threads", "threads are processes here", PY.format("import threading,time\nwhile 1: threading.Thread(target=time.sleep,args=(2,),daemon=True).start()")),
     Attack("fill-open-files", "so are open files", PY.format("import os\nwhile 1: os.open('/dev/null',0)")),

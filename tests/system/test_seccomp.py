@@ -80,6 +80,7 @@ OWN = {"exit", "exit_group", "fork", "vfork", "rt_sigreturn", "sigreturn", "rest
 PROGRAM = textwrap.dedent("""
     #define _GNU_SOURCE
     #include <errno.h>
+    #include <fcntl.h>
     #include <linux/netlink.h>
     #include <linux/seccomp.h>
     #include <netinet/in.h>
