@@ -1,15 +1,14 @@
 /*
- * The caller's side of both protocols. A stub packs its arguments, asks, and checks the answer; the
- * two askers, keeper_ask() and box_ask(), own deadlines, tags and strays. Stubs for the keeper and
- * the gate are in keeper.c, for a sandbox's processes in procs.c, for its files and ports in
- * files.c.
+ * The blocking transport of both protocols. A stub makes a request (wire.c), asks, and takes the
+ * answer apart; the two askers, keeper_ask() and box_ask(), own deadlines, tags and strays. Stubs
+ * for the keeper and the gate are in keeper.c, for a sandbox's processes in procs.c, for its files
+ * and ports in files.c.
  */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,31 +16,33 @@
 #include "cove/text.h"
 #include "sandbox/client/client_private.h"
 
-void client_add_str(struct buf *tail, const char *s)
-{
-    buf_add(tail, s ? s : "", (s ? strlen(s) : 0) + 1);
-}
-
-/* Connect to a SEQPACKET socket below run_dir. */
-int client_connect(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e)
+/* A SEQPACKET socket, connected to `name` below run_dir within the time that it has for sending. */
+static int connect_socket(int sock, const char *run_dir, const char *name, struct cove_err *e)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    struct timeval patience = { .tv_sec = BOX_ANSWER_MS / 1000 }; /* of connect() and send() */
-    int size = MSG_MAX_BYTES;
-    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     if (sock < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "socket");
     if ((size_t)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", run_dir, name) >=
         sizeof(addr.sun_path))
         return cove_fail(e, COVE_INTERNAL, "%s/%s: path too long for a socket", run_dir, name);
-    setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-    setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    while (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-        if (errno == EAGAIN) /* its queue of connections was full all the time */
-            return client_unanswered(e);
+    msg_prepare_socket(sock);
+    while (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         if (errno != EINTR)
             return cove_fail_errno(e, COVE_GONE, "%s", name);
+    return 0;
+}
+
+int client_connect(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e)
+{
+    struct timeval patience = { .tv_sec = BOX_ANSWER_MS / 1000 }; /* of connect() and send() */
+    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    if (connect_socket(sock, run_dir, name, e) < 0) {
+        if (e && e->errnum == EAGAIN) /* its queue of connections was full all the time */
+            e->errnum = ETIMEDOUT;
+        return -1;
     }
     *ret_sock = take_fd(&sock);
     return 0;
@@ -90,15 +91,36 @@ int client_raise(const struct msg *m, struct cove_err *e)
 
 /* ------------------------------------------------------------------ a sandbox: asking */
 
+static int socket_name(const char *id, char out[16 + COVE_ID_LEN], struct cove_err *e)
+{
+    if (!text_is_id(id))
+        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox");
+    snprintf(out, 16 + COVE_ID_LEN, "boxes/%s", id);
+    return 0;
+}
+
+int box_connect_now(const char *run_dir, const char *id, int *ret_sock, struct cove_err *e)
+{
+    AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    char name[16 + COVE_ID_LEN];
+
+    if (socket_name(id, name, e) < 0)
+        return -1;
+    if (connect_socket(sock, run_dir, name, e) < 0) {
+        if (e && e->errnum == EAGAIN)
+            e->code = COVE_BUSY;
+        return -1;
+    }
+    *ret_sock = take_fd(&sock);
+    return 0;
+}
+
 int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e)
 {
     char name[16 + COVE_ID_LEN];
     int sock;
 
-    if (!text_is_id(id))
-        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox");
-    snprintf(name, sizeof(name), "boxes/%s", id);
-    if (client_connect(run_dir, name, &sock, e) < 0)
+    if (socket_name(id, name, e) < 0 || client_connect(run_dir, name, &sock, e) < 0)
         return -1;
     *ret = (struct box_conn){ .sock = sock };
     return 0;
@@ -111,40 +133,12 @@ void box_close(struct box_conn *c)
     c->buf = NULL;
 }
 
-enum { ANY_TAIL = MSG_MAX_BYTES };
-
-static const struct msg_rule box_answers[] = {
-    { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
-    { MSG_DONE, 0, 0, 0, 1 },
-    { BOX_SPAWNED, sizeof(struct box_spawned), 0, 0, 1 },
-    { BOX_EXITED, sizeof(struct box_exited), 0, 0, 0 },
-    { BOX_PROC_LIST, sizeof(struct box_page), ANY_TAIL, 0, 0 },
-    { BOX_LOG_OPENED, sizeof(struct box_log_opened), 0, 1, 1 },
-    { BOX_LOG_TICK, sizeof(struct box_log_tick), 0, 0, 0 },
-    { BOX_STATED, sizeof(struct box_stat), MSG_PATH_MAX, 0, 1 },
-    { BOX_ENTRIES, sizeof(struct box_page), ANY_TAIL, 0, 0 },
-    { BOX_WATCHED, sizeof(struct box_watched), 0, 0, 1 },
-    { BOX_EXEC_DENIED, sizeof(struct box_proc_ref), 4096, 0, 0 },
-    { 0 },
-};
-
-int box_receive(struct box_conn *c, int flags, struct msg *ret, struct cove_err *e)
+/* The next message, which poll() has said is there. */
+int box_receive(struct box_conn *c, struct msg *ret, struct cove_err *e)
 {
-    int rc;
-
     if (!c->buf && !(c->buf = malloc(MSG_MAX_BYTES)))
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    rc = msg_recv(c->sock, c->buf, MSG_MAX_BYTES, box_answers, flags, ret, e);
-    if (rc == 0)
-        return cove_fail(e, COVE_GONE, "the sandbox ended");
-    if (rc < 0 && e && e->code == COVE_INVALID)
-        e->code = COVE_GONE; /* whatever speaks there is not our init any more */
-    return rc < 0 ? -1 : 0;
-}
-
-bool box_is_event(uint32_t type)
-{
-    return type == BOX_EXITED || type == BOX_LOG_TICK || type == BOX_EXEC_DENIED;
+    return box_answer_receive(c->sock, c->buf, MSG_MAX_BYTES, ret, e);
 }
 
 static uint64_t deadline_of(const struct box_conn *c)
@@ -161,17 +155,13 @@ uint64_t client_listing_starts(struct box_conn *c)
 }
 
 /* Send within the time: an init that reads nothing more has a full queue at some time. */
-int box_tell(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
-             const struct buf *tail, const int *fds, size_t fd_count, struct cove_err *e)
+int box_tell(struct box_conn *c, const struct box_request *r, struct cove_err *e)
 {
     uint64_t until = deadline_of(c);
     struct cove_err err;
 
-    if (tail && tail->overflow)
-        return cove_fail(e, COVE_TOO_LARGE, "request is too large for one message");
     c->tag++;
-    while (msg_send(c->sock, type, c->tag, body, body_len, tail ? tail->data : NULL,
-                    tail ? tail->len : 0, fds, fd_count, MSG_DONTWAIT, &err) < 0) {
+    while (box_request_send(r, c->sock, c->tag, &err) < 0) {
         if (err.code != COVE_BUSY) {
             if (e)
                 *e = err;
@@ -184,78 +174,35 @@ int box_tell(struct box_conn *c, uint32_t type, const void *body, size_t body_le
 }
 
 /*
- * Send a request and wait for the answer of that tag. What comes in between is left over from
- * before: events nobody waits for any more, and answers to what was only told (a kill, a drain).
+ * Send a request and wait for its answer. What comes in between is left over from before: events
+ * nobody waits for any more, and answers to what was only told (a kill, a drain).
  */
-int box_ask(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
-            const struct buf *tail, const int *fds, size_t fd_count, uint32_t want, struct msg *ret,
-            struct cove_err *e)
+int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, struct cove_err *e)
 {
     uint64_t until = deadline_of(c);
 
-    if (box_tell(c, type, body, body_len, tail, fds, fd_count, e) < 0)
+    if (box_tell(c, r, e) < 0)
         return -1;
     while (clock_boot_ms() < until && /* a flood does not stop time */
            client_wait(c->sock, POLLIN, until)) {
-        if (box_receive(c, 0, ret, e) < 0)
-            return -1;
-        if (ret->head.tag == c->tag && ret->head.type == want)
-            return 0;
-        msg_close_fds(ret);
-        if (ret->head.tag == c->tag && ret->head.type == MSG_ERROR)
-            return client_raise(ret, e);
-        if (!box_is_event(ret->head.type) && ret->head.type != MSG_DONE &&
-            ret->head.type != MSG_ERROR)
-            return cove_fail(e, COVE_GONE, "the sandbox gave an answer nobody asked for");
+        int rc = box_receive(c, ret, e);
+
+        if (rc == 0)
+            rc = box_answer_check(r, c->tag, ret, e);
+        if (rc != 0)
+            return rc < 0 ? -1 : 0;
     }
     return client_unanswered(e);
 }
 
-/* A request whose answer carries nothing. */
-int box_do(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
-           const struct buf *tail, struct cove_err *e)
+int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e)
 {
     struct msg m;
 
-    if (box_ask(c, type, body, body_len, tail, NULL, 0, MSG_DONE, &m, e) < 0)
+    if (box_ask(c, r, &m, e) < 0)
         return -1;
     msg_close_fds(&m);
     return 0;
-}
-
-/* ------------------------------------------------------------------ what answers carry */
-
-/* An fd from a sandbox is only believed after a look at what it is. */
-int client_take_fd(struct msg *m, mode_t kind, const char *what, int *ret_fd, struct cove_err *e)
-{
-    struct stat st;
-
-    if (m->fd_count != 1 || fstat(m->fds[0], &st) < 0 || (st.st_mode & S_IFMT) != kind) {
-        msg_close_fds(m);
-        return cove_fail(e, COVE_GONE, "the sandbox did not hand out %s", what);
-    }
-    *ret_fd = take_fd(&m->fds[0]);
-    m->fd_count = 0;
-    return 0;
-}
-
-/* One entry of a page: its fixed part copied out, two strings after it. Returns its size, 0 if it
- * is not whole. */
-size_t client_next_entry(const char *at, const char *end, void *fixed, size_t fixed_size,
-                         const char **ret_a, const char **ret_b)
-{
-    const char *strings = at + fixed_size;
-    uint32_t size;
-
-    if ((size_t)(end - at) < fixed_size)
-        return 0;
-    memcpy(fixed, at, fixed_size);
-    memcpy(&size, at, sizeof(size)); /* both entry kinds begin with their size */
-    if (size < fixed_size || size > (size_t)(end - at))
-        return 0;
-    *ret_a = msg_next_str(&strings, at + size);
-    *ret_b = *ret_a ? msg_next_str(&strings, at + size) : NULL;
-    return *ret_b ? size : 0;
 }
 
 int client_bad_page(struct cove_err *e)

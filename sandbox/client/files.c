@@ -20,7 +20,7 @@ static int each_entry(const struct msg *m, const struct box_page *page, box_entr
     for (uint32_t i = 0; i < page->count; i++) {
         struct box_stat st;
         const char *name, *target;
-        size_t n = client_next_entry(at, end, &st, sizeof(st), &name, &target);
+        size_t n = box_answer_entry(at, end, &st, sizeof(st), &name, &target);
 
         if (n == 0)
             return -1;
@@ -31,8 +31,8 @@ static int each_entry(const struct msg *m, const struct box_page *page, box_entr
     return 0;
 }
 
-static int list_entries(struct box_conn *c, const struct buf *tail, box_entry_fn each, void *arg,
-                        struct cove_err *e)
+static int list_entries(struct box_conn *c, struct box_request *request, box_entry_fn each,
+                        void *arg, struct cove_err *e)
 {
     struct box_list ask = { 0 };
     struct box_page page;
@@ -41,7 +41,8 @@ static int list_entries(struct box_conn *c, const struct buf *tail, box_entry_fn
     do {
         int r;
 
-        if (box_ask(c, BOX_LIST, &ask, sizeof(ask), tail, NULL, 0, BOX_ENTRIES, &m, e) < 0)
+        memcpy(request->body, &ask, sizeof(ask));
+        if (box_ask(c, request, &m, e) < 0)
             return -1;
         memcpy(&page, m.body, sizeof(page));
         r = each_entry(&m, &page, each, arg);
@@ -54,58 +55,50 @@ static int list_entries(struct box_conn *c, const struct buf *tail, box_entry_fn
     return 0;
 }
 
+/* A request about a path, as that user. */
+static struct box_request about(uint32_t type, uint32_t want, const void *body, size_t body_len,
+                                const char *user, const char *path)
+{
+    struct box_request r = box_request(type, want, body, body_len);
+
+    box_request_add(&r, user);
+    box_request_add(&r, path);
+    return r;
+}
+
 int box_list(struct box_conn *c, const char *user, const char *path, box_entry_fn each, void *arg,
              struct cove_err *e)
 {
-    uint64_t before;
-    struct buf tail;
-    int rc;
+    struct box_list from = { 0 };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_LIST, BOX_ENTRIES, &from, sizeof(from), user, path);
+    uint64_t before = client_listing_starts(c);
+    int rc = list_entries(c, &r, each, arg, e);
 
-    buf_init(&tail, 2 * MSG_PATH_MAX);
-    client_add_str(&tail, user);
-    client_add_str(&tail, path);
-    before = client_listing_starts(c);
-    rc = list_entries(c, &tail, each, arg, e);
     c->until_ms = before;
-    buf_done(&tail);
     return rc;
 }
 
 /* ------------------------------------------------------------------ files and ports */
-
-static int ask_file(struct box_conn *c, uint32_t type, const void *body, size_t body_len,
-                    const char *user, const char *path, const char *to, int fd, uint32_t want,
-                    struct msg *ret, struct cove_err *e)
-{
-    struct buf tail;
-    int rc;
-
-    buf_init(&tail, 3 * MSG_PATH_MAX);
-    client_add_str(&tail, user);
-    client_add_str(&tail, path);
-    if (to)
-        client_add_str(&tail, to);
-    rc = box_ask(c, type, body, body_len, &tail, &fd, fd >= 0, want, ret, e);
-    buf_done(&tail);
-    return rc;
-}
 
 int box_file_open(struct box_conn *c, const char *user, const char *path, uint32_t open_flags,
                   uint32_t mode, uint32_t flags, struct box_stat *ret_stat, int *ret_fd,
                   struct cove_err *e)
 {
     struct box_file body = { .flags = flags, .open_flags = open_flags, .mode = mode };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_OPEN, BOX_STATED, &body, sizeof(body), user, path);
     struct box_stat st;
     struct msg m;
 
-    if (ask_file(c, BOX_OPEN, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
     memcpy(&st, m.body, sizeof(st));
     if (S_ISDIR(st.mode) && !(open_flags & O_DIRECTORY)) {
         msg_close_fds(&m);
         return cove_fail(e, COVE_INVALID, "'%.160s' is a directory", path);
     }
-    if (client_take_fd(&m, open_flags & O_DIRECTORY ? S_IFDIR : S_IFREG, "a file", ret_fd, e) < 0)
+    if (box_answer_fd(&m, open_flags & O_DIRECTORY ? S_IFDIR : S_IFREG, "a file", ret_fd, e) < 0)
         return -1;
     if (ret_stat)
         *ret_stat = st;
@@ -116,9 +109,11 @@ int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32
                   struct box_stat *ret, struct cove_err *e)
 {
     struct box_file body = { .flags = flags };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_STAT, BOX_STATED, &body, sizeof(body), user, path);
     struct msg m;
 
-    if (ask_file(c, BOX_STAT, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
     memcpy(ret, m.body, sizeof(*ret));
     msg_close_fds(&m);
@@ -129,10 +124,12 @@ int box_file_stat_link(struct box_conn *c, const char *user, const char *path, s
                        char ret_target[MSG_PATH_MAX], struct cove_err *e)
 {
     struct box_file body = { .flags = FILE_NOFOLLOW };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_STAT, BOX_STATED, &body, sizeof(body), user, path);
     struct msg m;
     size_t len;
 
-    if (ask_file(c, BOX_STAT, &body, sizeof(body), user, path, NULL, -1, BOX_STATED, &m, e) < 0)
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
     msg_close_fds(&m);
     memcpy(ret, m.body, sizeof(*ret));
@@ -147,12 +144,11 @@ int box_file_stat_link(struct box_conn *c, const char *user, const char *path, s
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e)
 {
-    struct msg m;
+    AUTO_REQUEST struct box_request r = about(verb, MSG_DONE, args, sizeof(*args), user, path);
 
-    if (ask_file(c, verb, args, sizeof(*args), user, path, to, -1, MSG_DONE, &m, e) < 0)
-        return -1;
-    msg_close_fds(&m);
-    return 0;
+    if (to)
+        box_request_add(&r, to);
+    return box_do(c, &r, e);
 }
 
 /* An inotify fd is an anonymous inode; its only sure mark is in /proc. */
@@ -173,11 +169,14 @@ int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t m
               int32_t *ret_wd, int *ret_inotify_fd, struct cove_err *e)
 {
     struct box_watch body = { .mask = mask };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_WATCH, BOX_WATCHED, &body, sizeof(body), user, path);
     struct box_watched watched;
     struct msg m;
 
-    if (ask_file(c, BOX_WATCH, &body, sizeof(body), user, path, NULL, inotify_fd, BOX_WATCHED, &m,
-                 e) < 0)
+    if (inotify_fd >= 0)
+        r.fds[r.fd_count++] = inotify_fd;
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
     memcpy(&watched, m.body, sizeof(watched));
     if (inotify_fd < 0) {
@@ -195,10 +194,10 @@ int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t m
 
 int box_port(struct box_conn *c, uint16_t port, int *ret_sock, struct cove_err *e)
 {
-    struct box_connect body = { .port = port };
+    struct box_request r = box_request_port(port);
     struct msg m;
 
-    if (box_ask(c, BOX_CONNECT, &body, sizeof(body), NULL, NULL, 0, MSG_DONE, &m, e) < 0)
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
-    return client_take_fd(&m, S_IFSOCK, "a socket", ret_sock, e);
+    return box_answer_port(&m, ret_sock, e);
 }

@@ -173,6 +173,11 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct 
     return keeper_tell(k, KEEPER_THAW, args, sizeof(*args), e);
 }
 
+static void add_str(struct buf *tail, const char *s)
+{
+    buf_add(tail, s ? s : "", (s ? strlen(s) : 0) + 1);
+}
+
 int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e)
 {
     const char *const fields[] = { entry->event,   entry->dialect, entry->tenant, entry->key,
@@ -183,7 +188,7 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 
     buf_add(&body, &head, sizeof(head));
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        client_add_str(&body, fields[i]);
+        add_str(&body, fields[i]);
     buf_add(&body, command, strnlen(command, AUDIT_COMMAND_BYTES));
     buf_add(&body, "", 1);
     return keeper_tell(k, KEEPER_AUDIT, body.data, body.len, e);

@@ -12,77 +12,34 @@
 
 /* ------------------------------------------------------------------ processes */
 
-static void pack_spawn(const struct spawn_args *a, struct box_spawn *body, struct buf *tail)
-{
-    *body = (struct box_spawn){
-        .flags = a->flags,
-        .rows = a->rows,
-        .cols = a->cols,
-        .context = a->context,
-        .log_bytes = a->log_bytes,
-        .max_open_files = a->max_open_files,
-        .max_file_bytes = a->max_file_bytes,
-    };
-    client_add_str(tail, a->user ? a->user : "root");
-    client_add_str(tail, a->cwd);
-    client_add_str(tail, a->label);
-    for (; a->argv[body->argc]; body->argc++)
-        client_add_str(tail, a->argv[body->argc]);
-    for (; a->env && a->env[body->envc]; body->envc++)
-        client_add_str(tail, a->env[body->envc]);
-}
-
-static size_t pack_spawn_fds(const struct spawn_args *a, uint32_t *flags, int fds[4])
-{
-    const int given[] = { a->stdin_fd, a->stdout_fd, a->stderr_fd, a->filter_fd };
-    const uint32_t bits[] = { SPAWN_FD_STDIN, SPAWN_FD_STDOUT, SPAWN_FD_STDERR, SPAWN_FD_FILTER };
-    size_t n = 0;
-
-    for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
-        if (given[i] < 0)
-            continue;
-        fds[n++] = given[i];
-        *flags |= bits[i];
-    }
-    return n;
-}
-
 int box_spawn(struct box_conn *c, const struct spawn_args *args, struct box_spawned *ret,
               int *ret_pty, struct cove_err *e)
 {
-    struct box_spawn body;
-    struct buf tail;
+    AUTO_REQUEST struct box_request r = box_request_spawn(args);
     struct msg m;
-    int fds[4], rc;
-    size_t fd_count;
 
-    buf_init(&tail, MSG_MAX_BYTES - sizeof(struct msg_head) - sizeof(body));
-    pack_spawn(args, &body, &tail);
-    fd_count = pack_spawn_fds(args, &body.flags, fds);
-    rc = box_ask(c, BOX_SPAWN, &body, sizeof(body), &tail, fds, fd_count, BOX_SPAWNED, &m, e);
-    buf_done(&tail);
-    if (rc < 0)
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
-    memcpy(ret, m.body, sizeof(*ret));
-    if (ret_pty)
-        *ret_pty = -1;
-    if (m.fd_count == 1 && ret_pty && isatty(m.fds[0]))
-        *ret_pty = take_fd(&m.fds[0]);
-    msg_close_fds(&m);
+    box_answer_spawned(&m, ret, ret_pty);
     return 0;
+}
+
+/* A request about one process, by its number or, when that is 0, by its label. */
+static struct box_request about(uint32_t type, uint32_t want, const void *body, size_t body_len,
+                                const char *label)
+{
+    struct box_request r = box_request(type, want, body, body_len);
+
+    box_request_add(&r, label);
+    return r;
 }
 
 int box_signal(struct box_conn *c, const struct box_signal *args, const char *label,
                struct cove_err *e)
 {
-    struct buf tail;
-    int rc;
+    AUTO_REQUEST struct box_request r = about(BOX_SIGNAL, MSG_DONE, args, sizeof(*args), label);
 
-    buf_init(&tail, MSG_PATH_MAX);
-    client_add_str(&tail, label);
-    rc = box_tell(c, BOX_SIGNAL, args, sizeof(*args), &tail, NULL, 0, e);
-    buf_done(&tail);
-    return rc;
+    return box_tell(c, &r, e);
 }
 
 /* Cut to what is valid text: it goes into a reply. */
@@ -133,7 +90,7 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
 
         if (!client_wait(c->sock, POLLIN, until))
             return 0;
-        if (box_receive(c, 0, &m, e) < 0)
+        if (box_receive(c, &m, e) < 0)
             return -1;
         msg_close_fds(&m);
         if (fill_event(&m, ret))
@@ -149,81 +106,54 @@ int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_e
     return msg_send(c->sock, BOX_DRAIN, ++c->tag, NULL, 0, NULL, 0, fds, fd_count, MSG_DONTWAIT, e);
 }
 
-static int ask_proc(struct box_conn *c, uint32_t type, uint32_t proc, const char *label,
-                    uint32_t want, struct msg *ret, struct cove_err *e)
-{
-    struct box_proc_ref body = { .proc = proc };
-    struct buf tail;
-    int rc;
-
-    buf_init(&tail, MSG_PATH_MAX);
-    client_add_str(&tail, label);
-    rc = box_ask(c, type, &body, sizeof(body), &tail, NULL, 0, want, ret, e);
-    buf_done(&tail);
-    return rc;
-}
-
 int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e)
 {
     struct box_proc_ref body = { .proc = proc };
-    struct buf tail;
-    int rc;
+    AUTO_REQUEST struct box_request r = about(BOX_WAIT, BOX_EXITED, &body, sizeof(body), label);
 
-    buf_init(&tail, MSG_PATH_MAX);
-    client_add_str(&tail, label);
-    rc = box_tell(c, BOX_WAIT, &body, sizeof(body), &tail, NULL, 0, e);
-    buf_done(&tail);
-    return rc;
+    return box_tell(c, &r, e);
 }
 
 int box_forget(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e)
 {
-    struct msg m;
+    struct box_proc_ref body = { .proc = proc };
+    AUTO_REQUEST struct box_request r = about(BOX_FORGET, MSG_DONE, &body, sizeof(body), label);
 
-    if (ask_proc(c, BOX_FORGET, proc, label, MSG_DONE, &m, e) < 0)
-        return -1;
-    msg_close_fds(&m);
-    return 0;
+    return box_do(c, &r, e);
+}
+
+static bool is_terminal(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && isatty(fd);
 }
 
 int box_stdin(struct box_conn *c, uint32_t proc, const char *label, bool close_it, int *ret_fd,
               struct cove_err *e)
 {
     struct box_stdin body = { .proc = proc, .close = close_it };
-    struct buf tail;
+    AUTO_REQUEST struct box_request r = about(BOX_STDIN, MSG_DONE, &body, sizeof(body), label);
     struct msg m;
-    struct stat st;
-    int rc;
 
-    buf_init(&tail, MSG_PATH_MAX);
-    client_add_str(&tail, label);
-    rc = box_ask(c, BOX_STDIN, &body, sizeof(body), &tail, NULL, 0, MSG_DONE, &m, e);
-    buf_done(&tail);
-    if (rc < 0)
+    if (close_it)
+        return box_do(c, &r, e);
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
-    if (close_it) {
-        msg_close_fds(&m);
-        return 0;
-    }
-    if (m.fd_count == 1 && fstat(m.fds[0], &st) == 0 && S_ISCHR(st.st_mode) && isatty(m.fds[0])) {
+    if (m.fd_count == 1 && is_terminal(m.fds[0])) {
         *ret_fd = take_fd(&m.fds[0]);
         return 0;
     }
-    return client_take_fd(&m, S_IFIFO, "a pipe or terminal", ret_fd, e);
+    return box_answer_fd(&m, S_IFIFO, "a pipe or terminal", ret_fd, e);
 }
 
 int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t rows, uint16_t cols,
                struct cove_err *e)
 {
     struct box_resize body = { .proc = proc, .rows = rows, .cols = cols };
-    struct buf tail;
-    int rc;
+    AUTO_REQUEST struct box_request r = about(BOX_RESIZE, MSG_DONE, &body, sizeof(body), label);
 
-    buf_init(&tail, MSG_PATH_MAX);
-    client_add_str(&tail, label);
-    rc = box_do(c, BOX_RESIZE, &body, sizeof(body), &tail, e);
-    buf_done(&tail);
-    return rc;
+    return box_do(c, &r, e);
 }
 
 /* ------------------------------------------------------------------ the list */
@@ -237,7 +167,7 @@ static int each_proc(const struct msg *m, const struct box_page *page, box_proc_
     for (uint32_t i = 0; i < page->count; i++) {
         struct box_proc p;
         const char *label, *command;
-        size_t n = client_next_entry(at, end, &p, sizeof(p), &label, &command);
+        size_t n = box_answer_entry(at, end, &p, sizeof(p), &label, &command);
 
         if (n == 0)
             return -1;
@@ -256,9 +186,10 @@ static int list_procs(struct box_conn *c, box_proc_fn each, void *arg, struct co
     struct msg m;
 
     do {
+        struct box_request request = box_request(BOX_PROCS, BOX_PROC_LIST, &ask, sizeof(ask));
         int r;
 
-        if (box_ask(c, BOX_PROCS, &ask, sizeof(ask), NULL, NULL, 0, BOX_PROC_LIST, &m, e) < 0)
+        if (box_ask(c, &request, &m, e) < 0)
             return -1;
         memcpy(&page, m.body, sizeof(page));
         r = each_proc(&m, &page, each, arg);
@@ -286,13 +217,15 @@ int box_procs(struct box_conn *c, box_proc_fn each, void *arg, struct cove_err *
 int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log_opened *ret,
             int *ret_ring_fd, struct cove_err *e)
 {
+    struct box_proc_ref body = { .proc = proc };
+    AUTO_REQUEST struct box_request r = about(BOX_LOG, BOX_LOG_OPENED, &body, sizeof(body), label);
     struct box_log_opened opened;
     struct msg m;
 
-    if (ask_proc(c, BOX_LOG, proc, label, BOX_LOG_OPENED, &m, e) < 0)
+    if (box_ask(c, &r, &m, e) < 0)
         return -1;
     memcpy(&opened, m.body, sizeof(opened));
-    if (client_take_fd(&m, S_IFREG, "a log", ret_ring_fd, e) < 0)
+    if (box_answer_fd(&m, S_IFREG, "a log", ret_ring_fd, e) < 0)
         return -1;
     *ret = opened;
     return 0;
@@ -301,6 +234,7 @@ int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log
 int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, struct cove_err *e)
 {
     struct box_log_arm body = { .proc = proc, .pos = pos };
+    struct box_request r = box_request(BOX_LOG_ARM, BOX_LOG_TICK, &body, sizeof(body));
 
-    return box_tell(c, BOX_LOG_ARM, &body, sizeof(body), NULL, NULL, 0, e);
+    return box_tell(c, &r, e);
 }
