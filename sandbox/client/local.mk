@@ -7,3 +7,4 @@ libclient_a_SOURCES = \
 	sandbox/client/files.c sandbox/client/state_private.h sandbox/client/state.c \
 	sandbox/client/state_boxes.c sandbox/client/state_workers.c sandbox/client/ring.c sandbox/client/meters.c \
 	sandbox/client/which.c
+EXTRA_DIST += sandbox/client/README.md

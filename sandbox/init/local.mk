@@ -9,3 +9,4 @@ cove_init_SOURCES = \
 	sandbox/client/ring.c base/err.c base/mem.c base/msg.c base/text.c
 cove_init_CFLAGS = $(COVE_CFLAGS) -Os -fno-pie -ffunction-sections -fdata-sections
 cove_init_LDFLAGS = -static -no-pie -Wl,--gc-sections -Wl,-z,noexecstack
+EXTRA_DIST += sandbox/init/README.md
