@@ -46,13 +46,12 @@ enum msg_type {
 
     /* --- to init --- */
     BOX_PING = 100, /*                          -> MSG_DONE */
-    BOX_SPAWN,   /* struct box_spawn         -> BOX_SPAWNED (+ pty master fd), later BOX_EXITED */
-    BOX_SIGNAL,  /* struct box_signal, tail: label          -> MSG_DONE */
-    BOX_WAIT,    /* struct box_proc_ref, tail: label        -> BOX_EXITED, at once or later */
-    BOX_PROCS,   /* struct box_procs         -> BOX_PROC_LIST, a page of it */
-    BOX_FORGET,  /* struct box_proc_ref, tail: label        -> MSG_DONE; a finished process only */
-    BOX_STDIN,   /* struct box_stdin, tail: label           -> MSG_DONE (+ write end; none on close)
-                  */
+    BOX_SPAWN,  /* struct box_spawn         -> BOX_SPAWNED (+ pty master fd), later BOX_EXITED */
+    BOX_SIGNAL, /* struct box_signal, tail: label          -> MSG_DONE */
+    BOX_WAIT,   /* struct box_proc_ref, tail: label        -> BOX_EXITED, at once or later */
+    BOX_PROCS,  /* struct box_procs         -> BOX_PROC_LIST, a page of it */
+    BOX_FORGET, /* struct box_proc_ref, tail: label        -> MSG_DONE; a finished process only */
+    BOX_STDIN, /* struct box_stdin, tail: label           -> MSG_DONE (+ write end, unless close) */
     BOX_RESIZE,  /* struct box_resize, tail: label          -> MSG_DONE; pty only */
     BOX_LOG,     /* struct box_proc_ref, tail: label        -> BOX_LOG_OPENED + ring fd */
     BOX_LOG_ARM, /* struct box_log_arm       -> one BOX_LOG_TICK once there is more than `pos` */
@@ -63,8 +62,7 @@ enum msg_type {
     BOX_RENAME,  /* struct box_file, tail: user, from, to   -> MSG_DONE */
     BOX_REMOVE,  /* struct box_file, tail: user, path       -> MSG_DONE */
     BOX_CHMOD,   /* struct box_file, tail: user, path       -> MSG_DONE */
-    BOX_WATCH, /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd if none came)
-                */
+    BOX_WATCH,   /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd, if new) */
     BOX_CONNECT, /* struct box_connect       -> MSG_DONE + connected socket */
     BOX_DRAIN,   /* no body + 1-2 pipe ends: read them to their end and throw it away -> MSG_DONE */
     BOX_JUDGE,   /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */

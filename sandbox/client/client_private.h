@@ -26,8 +26,8 @@ int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, st
 int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e);
 int box_receive(struct box_conn *c, struct msg *ret, struct cove_err *e);
 
-/* A listing asks several times and has one deadline. Returns what to set c->until_ms to afterwards.
- */
+/* A listing asks several times and has one deadline. Returns what to set c->until_ms to when it is
+   over. */
 uint64_t client_listing_starts(struct box_conn *c);
 int client_bad_page(struct cove_err *e);
 

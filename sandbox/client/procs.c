@@ -1,4 +1,4 @@
-/* What can be asked of a sandbox's processes. See client.c. */
+/* What can be asked of a sandbox's processes. See client.c for how. */
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -99,8 +99,7 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
     return 0;
 }
 
-/* Told, not asked: nobody waits for this, and what is in the queue is read even after we hang up.
- */
+/* Nobody waits for an answer: init reads what is in its queue even after we hang up. */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e)
 {
     return msg_send(c->sock, BOX_DRAIN, ++c->tag, NULL, 0, NULL, 0, fds, fd_count, MSG_DONTWAIT, e);

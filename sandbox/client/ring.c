@@ -146,8 +146,7 @@ static void append_one(struct ring *r, const struct ring_rec *rec, const void *b
 void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes,
                  uint32_t len)
 {
-    /* A record takes at most half the ring, so that making room for one always leaves one to read.
-     */
+    /* A record takes at most half the ring, so that making room for it always leaves one to read. */
     uint64_t most = r->head->capacity / 2 - sizeof(struct ring_rec);
     const char *from = bytes;
 
@@ -209,8 +208,7 @@ int ring_reader_init(struct ring_reader *r, int fd, uint64_t pos, struct cove_er
     struct bounds now;
     struct stat st;
 
-    /* Only files in memory have seals: reading one never waits for a disk, a FIFO or a FUSE server.
-     */
+    /* Only files in memory have seals: reading them never waits for a disk, a FIFO or FUSE. */
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
         return cove_fail(e, COVE_INVALID, "the log ring is not a sealed memory file");
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))

@@ -150,8 +150,8 @@ static int make_one(uint32_t number, struct cove_err *e)
     return fd;
 }
 
-/* Make the next command's cgroup when nobody waits for it; if that fails, it is made, or fails,
- * when it is needed. */
+/* Make the next command's cgroup while nobody waits for it. If that fails, it is tried again when
+   the command comes. */
 void cgroup_prepare(struct init *in)
 {
     if (!in->has_cgroup || in->next_cgroup_fd >= 0)
@@ -198,8 +198,7 @@ uint64_t cgroup_cpu_us(struct init *in, uint32_t number)
     return field(text, "usage_usec");
 }
 
-/* --------------------------------------------------------------- and its end: not before the last
- * one in it has gone */
+/* --------------------------------------------------------------- removing one, once it is empty */
 
 static bool remove_one(uint32_t number)
 {

@@ -100,8 +100,8 @@ static enum cove_code code_of_cwd(void)
     return errno == EACCES ? COVE_FORBIDDEN : errno == ENOENT ? COVE_NOT_FOUND : COVE_INVALID;
 }
 
-/* Groups, then the directory with the user's own eyes, then the user; the capability that a filter
- * needs stays. */
+/* Groups first, then the directory, which is looked up with the user's rights, then the user. The
+   capability that installing a filter needs stays. */
 static int set_identity(const struct exec_job *job, struct cove_err *e)
 {
     const struct user *u = &job->user;
@@ -116,7 +116,7 @@ static int set_identity(const struct exec_job *job, struct cove_err *e)
     return 0;
 }
 
-/* Of what we may have, make these effective. */
+/* Put those of the wanted capabilities into force that this process is permitted to have. */
 static int raise_caps(uint32_t wanted, struct cove_err *e)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -133,9 +133,9 @@ static int raise_caps(uint32_t wanted, struct cove_err *e)
 
 /*
  * Our own execve needs no verdict: the worker has checked this argv before it asked for the spawn,
- * and no code of the sandbox runs yet. Two wake-ups are spared by letting it pass: a random number
- * in the sixth argument, which execve does not have, is what tells it from all others. The number
- * is gone with the memory that execve replaces, and nobody inside can read a filter.
+ * and no code of the sandbox runs yet. Letting it pass spares two wake-ups. A random number in the
+ * sixth argument, which execve does not have, tells our execve from all others. The number is gone
+ * with the memory that execve replaces, and nobody inside can read a filter.
  */
 static uint64_t pass;
 
@@ -156,7 +156,7 @@ static struct sock_fprog let_ours_pass(const struct sock_fprog *filter)
     };
 
     if (filter->len > BPF_MAXINSNS - ARRAY_SIZE(prefix))
-        return *filter; /* then it is asked about like any other */
+        return *filter; /* our own execve is then asked about like any other */
     memcpy(code, prefix, sizeof(prefix));
     memcpy(code + ARRAY_SIZE(prefix), filter->filter, filter->len * sizeof(*code));
     return (struct sock_fprog){ (unsigned short)(filter->len + ARRAY_SIZE(prefix)), code };
@@ -236,8 +236,8 @@ static const char *path_of(const struct exec_job *job)
     return "";
 }
 
-/* As execvp() does it, without its memory: a match that may not be run is remembered, the search
- * goes on. */
+/* As execvp() does it, but without allocating: a file that may not be run is remembered, and the
+   search goes on. */
 static int exec_in_path(const struct exec_job *job, struct cove_err *e)
 {
     int errnum = ENOENT;
@@ -308,8 +308,8 @@ static int fail_clone(int errnum, struct cove_err *e)
 
 /* --------------------------------------------------------------- the spare process */
 
-/* The job as init has packed it: strings and descriptors into place, in this process's own memory.
- */
+/* Put the strings and descriptors of the job, as init has packed it, into their places in this
+   process's own memory. */
 static int unpack_job(const struct msg *m, struct exec_job *job)
 {
     static char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
@@ -351,7 +351,7 @@ static void become_job(struct exec_job *job, int sock)
     struct msg m;
 
     if (msg_recv(sock, buf, sizeof(buf), taken, 0, &m, NULL) != 1 || unpack_job(&m, job) < 0)
-        return; /* not wanted any more */
+        return; /* init has closed the socket: this spare is not wanted any more */
     if (set_limits(job, &e) == 0 && set_stdio(job, &e) == 0 && set_identity(job, &e) == 0) {
         set_signals();
         exec_command(job, &e);

@@ -65,7 +65,7 @@ struct view { /* the page of another process that was read last: its strings are
     char page[PAGE];
 };
 
-/* What stands at `at`, up to the end of its page; behind that nothing may be mapped. */
+/* The bytes at address `at`, up to the end of their page: the next page may not be mapped. */
 static const char *view_at(struct view *v, uint64_t at, size_t *ret_len)
 {
     uint64_t base = at - at % PAGE;
@@ -121,7 +121,7 @@ static bool read_pointer(struct view *v, uint64_t at, uint64_t *ret)
 {
     char *out = (char *)ret;
 
-    for (size_t done = 0, len; done < sizeof(*ret); done += len) { /* it may lie across two pages */
+    for (size_t done = 0, len; done < sizeof(*ret); done += len) { /* may lie across two pages */
         const char *s = view_at(v, at + done, &len);
 
         if (!s)
@@ -237,7 +237,8 @@ static void send_ask(struct init *in, struct ask *a)
     free(words.bytes);
 }
 
-/* As many as may be under way. A storm of execves waits here, and in the kernel, in its order. */
+/* Send as many questions as may be under way. Further execves wait here, and in the kernel, in the
+   order in which they came. */
 static void send_waiting(struct init *in)
 {
     struct ask *a = TAILQ_FIRST(&in->asks), *next;
@@ -366,8 +367,7 @@ void judge_expire(struct init *in, uint64_t now_ms)
     }
 }
 
-/* Safe: only those who may run anything here at all are connected; the last one to come is asked.
- */
+/* Safe: whoever is connected may run anything here anyway. The judge that came last is asked. */
 int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     (void)e;

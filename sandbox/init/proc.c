@@ -20,7 +20,7 @@
 
 /* --------------------------------------------------------------- the table */
 
-/* Where `number` is, or would be. */
+/* Where the process `number` is in the table, or would be. */
 static size_t position(const struct init *in, uint32_t number)
 {
     size_t low = 0, high = in->proc_count;
@@ -201,8 +201,8 @@ static void keep_record(struct init *in, struct proc *p)
         proc_free(in, TAILQ_FIRST(&in->finished));
 }
 
-/* Without SPAWN_RECORD nothing stays, except a log that somebody may still write to or read from.
- */
+/* Without SPAWN_RECORD nothing of a process stays, except a log that somebody may still write to or
+   read from. */
 void proc_drop_if_done(struct init *in, struct proc *p)
 {
     if (!p->running && !(p->flags & SPAWN_RECORD) && !log_is_open(p))
@@ -298,7 +298,8 @@ void proc_kill_tree(struct init *in, struct proc *p)
         kill_session(p->pid);
 }
 
-/* A tree may outlive both its first process and the record of it: the cgroup's name is enough. */
+/* A tree may outlive both its first process and our record of that process: the name of the
+   process's cgroup is enough to kill the tree. */
 static int kill_leftover_tree(struct init *in, uint32_t number, struct cove_err *e)
 {
     if (number > in->last_number || cgroup_kill(in, number) < 0)

@@ -19,14 +19,14 @@ enum { DEPTH_MAX = 1024 };
 struct helper {
     LIST_ENTRY(helper) link;
     struct watch watch; /* the pipe: a struct cove_err, or end of file when all went well */
-    struct conn *conn;  /* NULL: it has gone */
+    struct conn *conn;  /* NULL: the client has gone */
     uint32_t tag;
 };
 
 /* --------------------------------------------------------------- in the helper */
 
-/* Remove one name if that can be done at once: 0; 1: a directory with something in it; -1: errno.
- */
+/* Remove one name if that can be done at once. 0: it is gone; 1: it is a directory with something
+   in it; -1: errno. */
 static int remove_name(int dir_fd, const char *name)
 {
     if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
@@ -38,8 +38,8 @@ static int remove_name(int dir_fd, const char *name)
     return errno == ENOTEMPTY || errno == EEXIST ? 1 : -1;
 }
 
-/* Empty a directory as far as possible. 1: *ret_fd is a directory in it that must be emptied first.
- */
+/* Empty a directory as far as possible. 0: it is empty; 1: *ret_fd is a directory in it that must
+   be emptied first; -1: errno. */
 static int empty_once(int fd, int *ret_fd)
 {
     DIR *dir = fdopendir(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -106,8 +106,8 @@ static void helper_main(const struct user *u, const char *path, const char *give
     struct cove_err e;
     ssize_t n = 0;
 
-    dup2(pipe_fd,
-         3); /* nothing else stays: a connection must end when init closes it, not when we end */
+    /* Nothing else stays open: a connection must end when init closes it, not when we end. */
+    dup2(pipe_fd, 3);
     close_range(4, ~0U, 0);
     if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
         setresuid(u->uid, u->uid, u->uid) < 0 || remove_tree(path) < 0) {
@@ -191,8 +191,8 @@ static int remove_as_user(const char *path, uint32_t flags)
     return remove_name(dir, name); /* recursive alone: whatever is there */
 }
 
-/* Safe: as the user, inside; a helper costs one process of the sandbox, and there are few of them.
- */
+/* Safe: it happens inside and with the user's rights. A helper costs the sandbox one process, and
+   there are at most MAX_HELPERS. */
 int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_file *args = m->body;

@@ -1,11 +1,11 @@
 /*
- * A process made ahead. Starting a command under a filter costs a clone into a new cgroup and the
- * kernel's reading of the filter, several times what execve costs. So when a command has ended and
- * its client has gone, init makes the next one's process in advance: in its own cgroup, under the
- * filter that was used last, waiting on a socket for what it is to become. A spawn that fits takes
- * it and sends the rest (argv, environment, user, stdio); one that does not fit starts in the
- * ordinary way. The spare has init's rights, so what runs in the sandbox can kill it or stop it,
- * but not look into it or steer it; when it is gone the ordinary way is left.
+ * A process made ahead, the spare. Starting a command under a filter costs a clone into a new cgroup
+ * and the kernel's reading of the filter, several times what execve costs. So when a command has
+ * ended and its client has gone, init makes the next command's process in advance: in its own
+ * cgroup, under the filter that was used last, waiting on a socket for what it is to become. A spawn
+ * that fits takes the spare and sends the rest (argv, environment, user, stdio); a spawn that does
+ * not fit starts in the ordinary way. The spare has init's rights, so what runs in the sandbox can
+ * kill it or stop it, but not look into it or steer it. A spare that is gone costs only time.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -20,13 +20,12 @@
 #include "cove/text.h"
 #include "sandbox/init/init_private.h"
 
-/* After a start or an end: the command, or whoever tells of its end, has the cpu to itself
- * meanwhile. A client that hangs up shortens it: what is left is time for its reply to get through
- * nginx. */
+/* How long after a command's start or end the next process is made: meanwhile the command, or the
+   worker that tells of its end, has the cpu to itself. When the client hangs up, the rest of the
+   time is only what its reply needs to get through nginx. */
 enum { MAKE_AFTER_US = 20000, MAKE_AFTER_CLIENT_US = 300 };
 
-/* --------------------------------------------------------------- what the next one is likely to
- * need */
+/* --------------------------------------------------------------- what the next command may need */
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -77,7 +76,7 @@ static void spare_forget(struct init *in)
     s->pid = 0;
 }
 
-/* The number it stood for is used up: its cgroup has that name until it is empty. */
+/* The number that the spare stood for is used up: its cgroup has that name until it is empty. */
 void spare_drop(struct init *in)
 {
     struct spare *s = &in->spare;
@@ -104,7 +103,7 @@ bool spare_reaped(struct init *in, pid_t pid)
     return true;
 }
 
-/* It says one thing only, with a filter that notifies: here is its listener. */
+/* A spare says one thing only, if its filter notifies: here is the listener. */
 static void spare_ready(struct init *in, struct watch *w, uint32_t events)
 {
     static const struct msg_rule taken[] = { { MSG_DONE, 0, 0, 1, 1 }, { 0 } };
@@ -113,7 +112,7 @@ static void spare_ready(struct init *in, struct watch *w, uint32_t events)
 
     (void)events;
     if (msg_recv(w->fd, buf, sizeof(buf), taken, MSG_DONTWAIT, &m, NULL) != 1) {
-        spare_drop(in); /* it failed, and the ordinary way will tell why */
+        spare_drop(in); /* its set-up failed; the next start in the ordinary way will tell why */
         return;
     }
     in->spare.listener = take_fd(&m.fds[0]);
@@ -211,7 +210,7 @@ int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int 
         (s->listener >= 0 && judge_listen(in, p, &s->listener, &e) < 0)) {
         *ret_sock = cove_close(*ret_sock);
         spare_drop(in);
-        p->number = ++in->last_number; /* the old one is the name of its cgroup */
+        p->number = ++in->last_number; /* the old number is the name of the spare's cgroup */
         return -1;
     }
     p->pid = s->pid;

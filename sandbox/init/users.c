@@ -129,8 +129,7 @@ static int look_up(const char *name, struct user *ret, struct cove_err *e)
     return 0;
 }
 
-/* --------------------------------------------------------------- the last answer, while it holds
- */
+/* --------------------------------------------------------------- the last answer, while it holds */
 
 /* The tick of a file's times: what changed within it may change again and look the same. */
 enum { SETTLED_AFTER_MS = 50 };
@@ -211,8 +210,7 @@ int user_enter(const struct user *u, struct cove_err *e)
     if (setgroups(u->group_count, u->groups) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "groups of '%s'", u->name);
     setfsgid(u->gid);
-    setfsuid(
-        u->uid); /* leaving 0 takes the file capabilities out of force, coming back restores them */
+    setfsuid(u->uid); /* leaving 0 takes the file capabilities out of force, until we are back */
     if ((uid_t)setfsuid((uid_t)-1) != u->uid) {
         user_leave();
         return cove_fail(e, COVE_INVALID, "user '%s' has no id in this sandbox", u->name);
