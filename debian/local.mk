@@ -1,3 +1,2 @@
 EXTRA_DIST += debian/changelog debian/control debian/rules debian/copyright debian/source/format debian/cove.dirs \
-	debian/cove.logrotate debian/cove.postinst debian/cove.postrm tests/deb/run.sh
-EXTRA_DIST += tests/vm/run.sh tests/vm/inside.sh
+	debian/cove.logrotate debian/cove.postinst debian/cove.postrm

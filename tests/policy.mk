@@ -40,9 +40,6 @@ tests_unit_test_policy_cli_LDADD = $(POLICY_LDADD)
 endif
 
 # Lexer, policy and profile parsers under libFuzzer; needs clang.
-EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/fuzz_lexer.c tests/fuzz/fuzz_policy.c tests/fuzz/fuzz_profile.c \
-	tests/fuzz/fuzz_dns.c tests/fuzz/fuzz_client.c tests/fuzz/fuzz_judge.c tests/fuzz/fuzz_connect.c \
-	tests/fuzz/corpus
 .PHONY: check-fuzz
 check-fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh fuzz $(FUZZ_SECONDS)

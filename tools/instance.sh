@@ -168,13 +168,36 @@ write_nginx_conf() { # true if something changed
     return $changed
 }
 
-write_env() {
-    (umask 077
-        replace "$dir/env" <<END || true
-COVE_URL=http://127.0.0.1:$http_port
-COVE_TLS_URL=https://127.0.0.1:$https_port
-COVE_KEY=$(cat "$conf/key")
-COVE_DOMAIN=$domain
+# Settings and policy are checked before anything that runs is touched.
+check_settings() {
+    local checked=$conf/cove.conf.checked policy
+    policy=$(setting policy_file "$conf/policy.conf")
+    print_cove_conf >"$checked"
+    if "$inst/sbin/coved" --check -c "$checked" >"$log/check.log" 2>&1 &&
+        "$inst/bin/cove" policy check "$policy" >"$log/check.log" 2>&1; then
+        rm -f "$checked"
+        return
+    fi
+    sed "s|$checked|cove.conf|" "$log/check.log" >&2
+    rm -f "$checked"
+    die "coved would not take these settings (above): nothing was changed, what ran before still runs."
+}
+
+print_env() {
+    local completion=$inst/share/bash-completion/completions/cove
+    cat <<END
+# . this file: \`cove\`, its manual pages and its completion are then about this instance.
+export COVE_URL=http://127.0.0.1:$http_port
+export COVE_TLS_URL=https://127.0.0.1:$https_port
+export COVE_KEY=$(cat "$conf/key")
+export COVE_DOMAIN=$domain
+export COVE_CONFIG=$(printf %q "$conf/cove.conf")
+case ":\$PATH:" in *:$(printf %q "$inst/bin"):*) ;; *) export PATH=$(printf %q "$inst/bin:$inst/sbin"):"\$PATH" ;; esac
+case ":\${MANPATH:-}:" in *:$(printf %q "$inst/share/man"):*) ;; *) export MANPATH=$(printf %q "$inst/share/man"):"\${MANPATH:-}" ;; esac
+if [ -n "\${BASH_VERSION:-}" ] && [ -r $(printf %q "$completion") ]; then . $(printf %q "$completion"); fi
 END
-    )
+}
+
+write_env() {
+    (umask 077; print_env | replace "$dir/env" || true)
 }

@@ -26,6 +26,7 @@ cmd_up() {
     make_key
     make_policy
     make_certificate
+    check_settings
     print_cove_conf | replace "$conf/cove.conf" && conf_changed=yes
     write_nginx_conf && nginx_changed=yes
     say "      $conf/cove.conf"
@@ -50,7 +51,8 @@ print_welcome() {
 cove is up.
   URL   http://127.0.0.1:$http_port   https://127.0.0.1:$https_port (self-signed, also *.$domain)
   key   $key
-  logs  $log        settings for scripts: $dir/env
+  logs  $log
+  shell . $dir/env        then \`cove\` and its manual pages are about this instance
 
 Paste this:
   curl -s http://127.0.0.1:$http_port/execute -H 'X-API-Key: $key' \\
@@ -73,17 +75,36 @@ count_titles() { # processes of ours whose title begins so; with a second argume
     printf '%d' "$n"
 }
 
+# status_line NAME WHAT PROBLEM: with a problem, the line ends with it and `status` fails
+status_line() {
+    printf '%-10s %s%s\n' "$1" "$2" "${3:+ $red$3$plain}"
+    [ -z "${3:-}" ] || status_problems=$((status_problems + 1))
+}
+
+status_of_processes() { # status_of_processes KEEPER-PID
+    local pid workers
+    workers=$(count_titles 'cove: worker')
+    status_line keeper "pid $1, up $(uptime_of "$1")"
+    status_line workers "$workers" "$([ "$workers" -gt 0 ] || echo "no worker runs: see $log/coved.log")"
+    status_line sandboxes "$(count_titles 'cove: init' first) (warm ones included)"
+    if pid=$(nginx_pid); then
+        status_line nginx "pid $pid, up $(uptime_of "$pid")"
+    else
+        status_line nginx "" "not running: ./quickstart up starts it"
+    fi
+}
+
 cmd_status() {
-    local pid
+    local pid status_problems=0
     if ! pid=$(keeper_pid); then
         say "cove is not running here ($dir); './quickstart up' starts it."
         return 3
     fi
-    say "keeper     pid $pid, up $(uptime_of "$pid")"
-    say "workers    $(count_titles 'cove: worker')"
-    say "sandboxes  $(count_titles 'cove: init' first) (warm ones included)"
-    if pid=$(nginx_pid); then say "nginx      pid $pid, up $(uptime_of "$pid")"; else say "nginx      not running"; fi
-    [ ! -e "$dir/env" ] || sed -n 's/^COVE_\(TLS_\)\?URL=/URL        /p' "$dir/env"
-    say "run dir    $run"
-    say "logs       $log"
+    load_settings
+    status_of_processes "$pid"
+    status_line URL "http://127.0.0.1:$http_port" "$(healthy || echo "/health does not answer: see $log")"
+    status_line URL "https://127.0.0.1:$https_port"
+    status_line "run dir" "$run"
+    status_line logs "$log"
+    [ "$status_problems" -eq 0 ]
 }

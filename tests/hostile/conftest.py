@@ -24,7 +24,11 @@ def pytest_pyfunc_call(pyfuncitem):
         return None
     ATTEMPTS.go_on = True
     before = len(ATTEMPTS.successes)
-    pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+    try:
+        pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+    except Exception:
+        if len(ATTEMPTS.successes) == before:  # otherwise: what a successful attack has broken may break the rest of the test
+            raise
     if len(ATTEMPTS.successes) > before:
         raise GotThrough(", ".join(ATTEMPTS.successes[before:]))
     return True

@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from hostile import as_ids
+from hostile import as_ids, as_worker
 
 STRANGER = 61999
 # Below run_dir; `boxes/ID` comes on top.
@@ -36,6 +36,14 @@ def opens(path):
     try:
         os.close(os.open(path, os.O_RDONLY))
         return f"{path} can be read"
+    except PermissionError:
+        return None
+
+
+def writes(path):
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+        return f"{path} can be written"
     except PermissionError:
         return None
 
@@ -68,14 +76,37 @@ def test_a_stranger_connects_to_no_socket(target, attempt):
 def private_files(server):
     """What cove and quickstart wrote and a stranger has no business with."""
     conf, state = f"{server.dir}/conf", server.config["state_dir"]
-    found = [f"{conf}/{name}" for name in ("keys", "key", "cove.conf")] + glob.glob(f"{server.dir}/tls/*.key")
-    found += glob.glob(f"{state}/boxes/*/disk.img") + glob.glob(f"{state}/*secret*")
+    found = [f"{conf}/{name}" for name in ("keys", "key")] + glob.glob(f"{server.dir}/tls/*.key")
+    found += glob.glob(f"{state}/**/*.img", recursive=True) + glob.glob(f"{state}/*secret*")
     return found + [f"{server.run_dir}/{name}" for name in sorted(of_kind(stat.S_ISREG, server.run_dir) - PUBLIC)]
 
 
 @pytest.mark.weak(by=open_modes)
+def test_no_mode_gives_strangers_anything(target, attempt):
+    """Not even where a closed directory above it hides the file or socket: directories are opened in a hurry."""
+    server = target(disk="image", disk_max="64M")
+    server.execute("strangers", "true")
+    paths = private_files(server) + [f"{server.run_dir}/{name}" for name in of_kind(stat.S_ISSOCK, server.run_dir)]
+    for path in sorted(paths):
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        attempt(f"the mode of {os.path.basename(path)}", mode & 0o007 and f"{path} has mode {mode:o}")
+
+
+@pytest.mark.weak(by=open_modes)
+def test_workers_write_only_what_is_theirs(target, attempt):
+    """What the keeper published for them, and what it relies on, is read-only to a worker that was taken over."""
+    server = target(disk="image", disk_max="64M")
+    server.execute("strangers", "true")
+    os.chmod(server.dir, 0o755)
+    theirs = {"state.workers", "meters"}  # where workers count and leave their hints
+    for path in private_files(server):
+        if os.path.basename(path) not in theirs:
+            attempt(f"a worker writes {os.path.basename(path)}", as_worker(server, writes, path))
+
+
+@pytest.mark.weak(by=open_modes)
 def test_a_stranger_reads_no_file(target, attempt):
-    server = target(disk_max="64M")
+    server = target(disk="image", disk_max="64M")
     server.execute("strangers", "true")
     os.chmod(server.dir, 0o755)  # an operator's directories may be entered by everybody: the files must be closed themselves
     found = private_files(server)

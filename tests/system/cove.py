@@ -124,7 +124,7 @@ class Server:
 
     @property
     def env(self):
-        return dict(line.split("=", 1) for line in read(f"{self.dir}/env").split("\n") if "=" in line)
+        return dict(re.findall(r"^export (COVE_\w+)=(.*)$", read(f"{self.dir}/env"), re.M))
 
     @property
     def config(self):

@@ -1,4 +1,5 @@
 """Documents that must stay true: promises name tests that exist, every key is explained."""
+import glob
 import os
 import re
 import subprocess
@@ -8,6 +9,8 @@ import pytest
 from cove import TOP, read
 
 SPEC = read(f"{TOP}/docs/SPEC.md")
+# For those who work in the repository, not for those who build.
+NOT_PACKED = {".gitignore", ".clang-format", ".cppcheck-suppressions"}
 
 
 def promises():
@@ -20,7 +23,7 @@ def named_tests(text):
 
 
 def test_promises_are_numbered_without_gaps():
-    numbers = [int(n) for n, _ in promises()]
+    numbers = sorted(int(n) for n, _ in promises())  # a new promise stands in its section, with the next free number
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 20
 
 
@@ -36,6 +39,31 @@ def test_every_named_test_exists():
         if not re.search(pattern, read(f"{TOP}/{path}"), re.M):
             missing.append(f"{path}:{name}")
     assert not missing
+
+
+def make_says(variable):
+    """What a variable of the build's makefile stands for."""
+    return subprocess.run(["make", "-s", "-f", "Makefile", "-f", "-", "print"], cwd=f"{TOP}/.cove/build", text=True, check=True,
+                          input=f"print: ; @printf '%s\\n' $({variable})\n", capture_output=True).stdout.split()
+
+
+def test_every_named_c_test_is_run(session_server):
+    """A function that no table of cmocka's names, or a file that no makefile builds, tests nothing."""
+    built, idle = make_says("UNIT_TESTS"), []
+    for path, name in named_tests(SPEC):
+        if path.startswith("tests/unit/"):
+            registered = re.search(rf"\(\s*{name}\s*[,)]", read(f"{TOP}/{path}"))
+            idle += [] if registered and path[:-2] in built else [f"{path}:{name}"]
+    assert not idle and len(built) > 30
+
+
+def test_the_tarball_holds_every_file_of_the_repository(session_server):
+    if not os.path.exists(f"{TOP}/.git"):
+        pytest.skip("no repository here to compare with")
+    ours = subprocess.run(["git", "-C", TOP, "ls-files"], capture_output=True, text=True, check=True).stdout.split()
+    packed = {p.replace(f"{TOP}/", "").removeprefix("../../") for p in make_says("DISTFILES")}
+    folders = tuple(f"{p}/" for p in packed if os.path.isdir(f"{TOP}/{p}"))
+    assert len(packed) > 300 and not [p for p in ours if p not in packed | NOT_PACKED and not p.startswith(folders)]
 
 
 def keys_of_config():

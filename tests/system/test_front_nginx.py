@@ -24,13 +24,13 @@ def workers_of(pid):
     return set(read(f"/proc/{pid}/task/{pid}/children").split())
 
 
-def edit_site(server, *changes):
-    """Change lines of the running site, as an operator would, and reload."""
+def edit_site(server, *changes, times=0):
+    """Change lines of the running site (all that match, or so many), as an operator would, and reload."""
     path = f"{server.dir}/conf/nginx-cove.conf"
     text = read(path)
     for old, new in changes:
         assert re.search(old, text), old
-        text = re.sub(old, new, text)
+        text = re.sub(old, new, text, count=times)
     with open(path, "w") as f:
         f.write(text)
     subprocess.run(["nginx", "-t", "-q", "-c", f"{server.dir}/conf/nginx.conf"], check=True)

@@ -25,6 +25,14 @@ def test_the_units_are_what_systemd_understands(session_server):
     assert not ours, ours
 
 
+def test_the_socket_is_open_to_nginx_s_group_and_nobody_else(session_server):
+    """Whoever connects to it names the tenant of a request."""
+    text = read(f"{os.path.dirname(UNIT)}/cove.socket")
+    settings = dict(re.findall(r"^(Socket\w+|DirectoryMode)=(.*)$", text, re.M))
+    assert settings == {"SocketGroup": "www-data", "SocketMode": "0660", "DirectoryMode": "0755"}
+    assert re.search(r"^RuntimeDirectoryMode=0755$", read(UNIT), re.M) and re.search(r"^UMask=0077$", read(UNIT), re.M)
+
+
 def test_the_unit_is_no_more_exposed_than_it_was(session_server):
     """6.8 of 10, where most services are at 9: a maker of sandboxes keeps what others drop. The comments in the unit say why."""
     done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=68", "--no-pager", UNIT],

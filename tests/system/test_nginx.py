@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cove import TOP, new_key, read, wait_for
+from cove import TOP, free_port, new_key, read, wait_for
 
 BODY = {"projectId": "nginx", "commands": ["echo in"]}
 
@@ -177,15 +177,51 @@ def test_http2_is_spoken(server):
     assert out.stdout == "2"
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
-def test_old_tls_is_refused(server, version):
+OLD = [  # what a client offers, alone
+    pytest.param(ssl.TLSVersion.TLSv1, "ALL:@SECLEVEL=0", id="TLS 1.0"),
+    pytest.param(ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0", id="TLS 1.1"),
+    pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0", id="CBC with SHA-1"),
+    pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-SHA256:@SECLEVEL=0", id="CBC"),
+]
+
+
+def shakes_hands(port, version, ciphers):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.set_ciphers(ciphers)
     context.minimum_version = context.maximum_version = version
-    with socket.create_connection(("127.0.0.1", server.https)) as s, pytest.raises((ssl.SSLError, ConnectionError)):
-        context.wrap_socket(s)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        try:
+            return context.wrap_socket(s).version()
+        except (ssl.SSLError, ConnectionError):
+            return None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("version, ciphers", OLD)
+def test_old_tls_is_refused(server, tls_of_old, version, ciphers):
+    """The same client reaches a server that allows it, so it is ours that refuses and not this machine's OpenSSL."""
+    assert shakes_hands(tls_of_old, version, ciphers)
+    assert not shakes_hands(server.https, version, ciphers)
+
+
+@pytest.fixture(scope="module")
+def tls_of_old(session_server):
+    """A port where OpenSSL's own server speaks whatever it can."""
+    port, tls = free_port(), f"{session_server.dir}/tls/cove.localhost"
+    done = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-cert", f"{tls}.crt", "-key", f"{tls}.key", "-min_protocol", "TLSv1",
+                             "-cipher", "ALL:@SECLEVEL=0", "-quiet"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: shakes_hands_at_all(port), 10, "openssl s_server")
+    yield port
+    done.kill()
+    done.wait()
+
+
+def shakes_hands_at_all(port):
+    try:
+        return shakes_hands(port, ssl.TLSVersion.TLSv1_2, "ALL:@SECLEVEL=0")
+    except OSError:
+        return None
 
 
 # ------------------------------------------------------------------ when nobody answers behind it

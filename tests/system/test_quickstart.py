@@ -2,6 +2,7 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -28,9 +29,20 @@ def test_the_env_file_is_private_and_complete(server):
     path = f"{server.dir}/env"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert server.env == {"COVE_URL": f"http://127.0.0.1:{server.http}", "COVE_DOMAIN": "cove.localhost",
-                          "COVE_TLS_URL": f"https://127.0.0.1:{server.https}", "COVE_KEY": server.key}
+                          "COVE_TLS_URL": f"https://127.0.0.1:{server.https}", "COVE_KEY": server.key,
+                          "COVE_CONFIG": f"{os.path.realpath(server.dir)}/conf/cove.conf"}
     assert re.fullmatch(r"e2b_[0-9a-f]{40}", server.key)
     assert stat.S_IMODE(os.stat(f"{server.dir}/conf/keys").st_mode) & 0o077 == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_shell_that_reads_the_env_file_is_about_that_instance(server, project, shell):
+    reply = server.execute(project, "true")
+    script = f'. {server.dir}/env; . {server.dir}/env; cove ls; curl -s -H "X-API-Key: $COVE_KEY" $COVE_URL/health; man -w cove; echo $PATH'
+    done = subprocess.run([shell, "-eu", "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0 and reply.id in done.stdout and '{"status":"ok"}' in done.stdout, done
+    assert f"{TOP}/.cove/inst/share/man/man1/cove.1" in done.stdout, done
+    assert done.stdout.count(f"{TOP}/.cove/inst/bin") == 1, "reading it twice changes nothing"
 
 
 def test_a_second_up_is_quick_and_changes_nothing(server, project):
@@ -57,6 +69,55 @@ def test_status_says_what_runs(server):
     assert f"pid {server.keeper_pid}" in out and f"http://127.0.0.1:{server.http}" in out
     assert re.search(rf"workers\s+{len(server.worker_pids)}\b", out)
     assert re.search(r"sandboxes\s+\d+", out)
+
+
+def test_status_fails_when_something_is_down(make_server):
+    server = make_server()
+    assert server.quickstart("status", check=False).returncode == 0
+    pid = int(read(f"{server.run_dir}/nginx.pid"))
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not alive(pid), 10, "the end of nginx")
+    done = server.quickstart("status", check=False)
+    assert done.returncode == 1 and "nginx" in done.stdout and "not running" in done.stdout, done.stdout
+    assert "/health does not answer" in done.stdout
+    server.quickstart("up", "--no-install")
+    assert server.quickstart("status", check=False).returncode == 0
+
+
+def test_status_fails_without_workers(make_server):
+    server = make_server()
+    stopped = server.keeper_pid
+    os.kill(stopped, signal.SIGSTOP)  # or it would replace them
+    try:
+        for pid in server.worker_pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not server.worker_pids, 5, "the end of the workers")
+        done = server.quickstart("status", check=False)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    assert done.returncode == 1 and "no worker runs" in done.stdout, done.stdout
+
+
+def test_a_wrong_setting_leaves_the_running_server_alone(make_server):
+    server = make_server()
+    first, before = server.execute("p", "true"), (server.keeper_pid, server.worker_pids)
+    for wrong, word in (("memroy_max=1G", "memroy_max"), ("memory_max=lots", "memory_max"), ("policy_file=/no/such/file", "/no/such/file")):
+        done = server.quickstart("up", "--no-install", "--set", wrong, check=False)
+        assert done.returncode == 1 and word in done.stdout and "still runs" in done.stdout, done.stdout
+    assert (server.keeper_pid, server.worker_pids) == before and server.execute("p", "true").id == first.id
+    assert "running already" in server.quickstart("up", "--no-install").stdout, "a wrong setting is not remembered"
+
+
+def test_up_keeps_what_an_operator_wrote_into_the_policy(make_server):
+    server = make_server()
+    with open(f"{server.dir}/conf/policy.conf", "a") as f:
+        f.write("# an operator's own line\n")
+    edited = read(f"{server.dir}/conf/policy.conf")
+    server.quickstart("up", "--no-install", "--set", "command_timeout=3s")
+    assert read(f"{server.dir}/conf/policy.conf") == edited
+    server.down()
+    server.up()
+    assert read(f"{server.dir}/conf/policy.conf") == edited
 
 
 def test_status_and_down_of_what_does_not_run(tmp_path):
@@ -92,13 +153,13 @@ def test_wrong_arguments_are_told_in_a_sentence(tmp_path, args, words):
     assert done.returncode != 0 and words in done.stderr
 
 
-def test_an_unknown_setting_is_told(tmp_path):
-    server = Server(tmp_path, no_such_key="1")
+def test_an_unknown_setting_is_told_and_nothing_is_started(tmp_path):
+    server = Server(tmp_path)
     done = server.quickstart("up", "--no-install", "--http", str(server.http), "--https", str(server.https),
                              "--set", "no_such_key=1", check=False)
     assert done.returncode != 0 and "no_such_key" in done.stdout
+    assert not os.path.exists(f"{tmp_path}/conf/cove.conf") and not os.path.exists(f"{tmp_path}/log/coved.log")
     server.quickstart("down")
-    assert not server.left_over()
 
 
 def test_without_root_it_says_so():
