@@ -334,7 +334,7 @@ static int emit_arch(struct compiler *c, struct program *prog, uint32_t arch)
     if (!calls || !ranges)
         return cove_fail(c->e, COVE_INTERNAL, "out of memory");
     if (find_calls(c, arch, calls, &call_count) < 0)
-        return -1;
+        return -1; /* cppcheck-suppress memleak ; both free themselves */
     range_count = find_ranges(c, calls, call_count, ranges);
     emit(prog, BPF_JMP | BPF_JEQ | BPF_K, arch, 1, 0);
     emit(prog, BPF_JMP | BPF_JA, (uint32_t)search_size(range_count) + 1, 0, 0);
