@@ -224,10 +224,12 @@ static int count_running(void *arg, const struct box_proc *p, const char *label,
     return 0;
 }
 
+enum { COUNT_MS = 3000 }; /* for all sandboxes of a tenant together */
+
 /* A frozen one cannot answer, and one that ends meanwhile has none. */
-static uint64_t count_in(struct core *core, const char *tenant)
+static int count_in(struct core *core, const char *tenant, uint64_t *ret, struct cove_err *e)
 {
-    uint64_t count = 0;
+    uint64_t count = 0, until_ms = clock_boot_ms() + COUNT_MS;
 
     for (uint32_t i = 0; i < state_box_count(core->state); i++) {
         struct box_conn conn;
@@ -237,10 +239,14 @@ static uint64_t count_in(struct core *core, const char *tenant)
         if ((box.state != BOX_LIVE && box.state != BOX_AGEING) || strcmp(box.tenant, tenant) != 0 ||
             box_open(core->config->run_dir, box.id, &conn, NULL) < 0)
             continue;
+        conn.until_ms = until_ms;
         box_procs(&conn, count_running, &count, NULL);
         box_close(&conn);
+        if (clock_boot_ms() >= until_ms)
+            return cove_fail(e, COVE_BUSY, "the sandbox %s does not say what runs in it", box.id);
     }
-    return count;
+    *ret = count;
+    return 0;
 }
 
 int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e)
@@ -248,10 +254,15 @@ int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e)
     const struct caller *c = core->caller;
     uint64_t limit = c ? c->quota.processes : 0;
     uint64_t own = c && c->key ? c->key->limits.processes : 0;
+    uint64_t count;
 
     if (own && (!limit || own < limit))
         limit = own;
-    if (!limit || count_in(core, tenant) < limit)
+    if (!limit)
+        return 0;
+    if (count_in(core, tenant, &count, e) < 0)
+        return -1;
+    if (count < limit)
         return 0;
     core_count(core, COUNT_LIMIT_PROCESSES, 1);
     return cove_fail(e, COVE_QUOTA, "quota: this tenant may have %llu background processes",

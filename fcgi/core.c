@@ -9,6 +9,7 @@
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
+#include "fcgi/shares.h"
 #include "process/audit_send.h"
 
 void core_count(struct core *c, enum state_counter counter, uint64_t n)
@@ -153,6 +154,38 @@ int core_network(struct core *c, const char *tenant, const char *id, const struc
 /* ------------------------------------------------------------------ talking */
 
 /*
+ * An init that breaks the protocol, or leaves a message unanswered, is not our init any more. Its
+ * sandbox ends, and with it the waiting of all who talk to it; others go on.
+ */
+static void retire_misbehaving(struct core_session *s)
+{
+    struct keeper_retire args = { 0 };
+    struct cove_err e;
+
+    if (s->retired)
+        return;
+    s->retired = true;
+    log_event(LOG_LEVEL_WARN, "sandbox misbehaves and is ended", LOG_S("sandbox", s->box.id),
+              LOG_S("tenant", s->tenant));
+    text_copy(args.tenant, sizeof(args.tenant), s->tenant);
+    text_copy(args.id, sizeof(args.id), s->box.id);
+    if (keeper_retire(&s->core->keeper, &args, &e) < 0)
+        log_error("could not end it", &e, LOG_S("sandbox", s->box.id));
+}
+
+/* The keeper leaves in shared memory why it ended a sandbox, until the slot is used again. */
+static void explain_gone(const struct core_session *s, struct cove_end *end)
+{
+    struct box_info info;
+
+    state_box_read(s->core->state, s->box.index, &info);
+    if (info.generation != s->box.generation || info.end_cause != END_EXPIRED)
+        return;
+    end->cause = END_EXPIRED;
+    end->limit = info.end_limit;
+}
+
+/*
  * The commands of this request were judged by a template's rules. A sandbox may have been replaced
  * meanwhile by one of another template, with other rules: then nothing runs, and the client asks anew.
  */
@@ -165,12 +198,30 @@ static int check_judged(const struct core_session *s, struct cove_err *e)
     return cove_fail(e, COVE_BUSY, "the sandbox was replaced meanwhile, try again");
 }
 
+/* Counted from before the connection is made: an init that does not accept holds threads, too. */
+static int connect_box(struct core_session *s, struct cove_err *e)
+{
+    struct core *c = s->core;
+
+    if (!shares_take(c->box_shares, s->box.id)) {
+        core_count(c, COUNT_OVERLOADED, 1);
+        return cove_fail(e, COVE_BUSY,
+                         "this sandbox has %u requests under way, try again in a second",
+                         c->box_shares->most);
+    }
+    if (box_open(c->config->run_dir, s->box.id, &s->conn, e) == 0)
+        return 0;
+    shares_release(c->box_shares, s->box.id);
+    return -1;
+}
+
 static int begin_session(struct core_session *s, struct core_session *ret, struct cove_err *e)
 {
     struct state_task *task = s->core->task;
 
     if (check_judged(s, e) < 0) {
         box_close(&s->conn);
+        shares_release(s->core->box_shares, s->box.id);
         return -1;
     }
     if (task) {
@@ -201,7 +252,7 @@ static int open_known(struct core *c, const char *tenant, const struct which *w,
         (w->box.state == BOX_FROZEN && thaw(c, &w->box, e) < 0))
         return -1;
     take_known(w, &s.box);
-    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+    if (connect_box(&s, e) < 0)
         return -1;
     return begin_session(&s, ret, e);
 }
@@ -226,13 +277,12 @@ int core_session_open(struct core *c, const char *tenant, const char *name,
         return open_known(c, tenant, &w, ret, e);
     if (box_for_project(c, tenant, name, &w, &s.box, e) < 0)
         return -1;
-    if (box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0) {
+    if (connect_box(&s, e) < 0) {
         /* It may have ended since the lookup, and the keeper knows better. What the keeper named is
          * final. */
-        if (!s.box.known)
+        if (!s.box.known || e->code != COVE_GONE)
             return -1;
-        if (claim(c, tenant, name, &s.box, e) < 0 ||
-            box_open(c->config->run_dir, s.box.id, &s.conn, e) < 0)
+        if (claim(c, tenant, name, &s.box, e) < 0 || connect_box(&s, e) < 0)
             return -1;
     }
     return begin_session(&s, ret, e);
@@ -240,6 +290,9 @@ int core_session_open(struct core *c, const char *tenant, const char *name,
 
 void core_session_close(struct core_session *s)
 {
+    if (s->conn.unanswered)
+        retire_misbehaving(s);
+    shares_release(s->core->box_shares, s->box.id);
     if (s->core->task && s->conn.sock > 0) {
         if (s->core->parting)
             cove_close(take_parting(s->core));
@@ -251,32 +304,6 @@ void core_session_close(struct core_session *s)
 }
 
 /* ------------------------------------------------------------------ running */
-
-/* An init that breaks the protocol is not our init any more. Its sandbox ends, all others go on. */
-static void retire_misbehaving(struct core_session *s)
-{
-    struct keeper_retire args = { 0 };
-    struct cove_err e;
-
-    log_event(LOG_LEVEL_WARN, "sandbox misbehaves and is ended", LOG_S("sandbox", s->box.id),
-              LOG_S("tenant", s->tenant));
-    text_copy(args.tenant, sizeof(args.tenant), s->tenant);
-    text_copy(args.id, sizeof(args.id), s->box.id);
-    if (keeper_retire(&s->core->keeper, &args, &e) < 0)
-        log_error("could not end it", &e, LOG_S("sandbox", s->box.id));
-}
-
-/* The keeper leaves in shared memory why it ended a sandbox, until the slot is used again. */
-static void explain_gone(const struct core_session *s, struct cove_end *end)
-{
-    struct box_info info;
-
-    state_box_read(s->core->state, s->box.index, &info);
-    if (info.generation != s->box.generation || info.end_cause != END_EXPIRED)
-        return;
-    end->cause = END_EXPIRED;
-    end->limit = info.end_limit;
-}
 
 static void count_end(struct core *c, const struct run_result *r)
 {

@@ -23,6 +23,7 @@
 
 struct caller;
 struct meters;
+struct shares;
 struct stream;
 struct which;
 
@@ -35,6 +36,7 @@ struct core { /* one per thread */
     struct meters *meters;             /* NULL in tests: nothing is measured, no pace is kept */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
+    struct shares *tenant_shares, *box_shares; /* the worker's (shares.h); NULL = no limit */
     struct keeper_link keeper;
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
@@ -104,6 +106,7 @@ struct core_session {
     struct core_box box;
     struct box_conn conn;
     struct limits limits; /* what holds for what runs in it */
+    bool retired;         /* it misbehaved, and the keeper was told to end it */
 };
 
 /* By any name it has (cove/which.h); a project that has no sandbox gets one. */

@@ -58,6 +58,7 @@ static int await_end(struct core_session *s, uint32_t proc, struct cove_end *ret
             return 0;
         }
     }
+    s->conn.unanswered = true;
     return cove_fail(e, COVE_GONE, "the sandbox does not answer");
 }
 

@@ -7,6 +7,7 @@
 #include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
+#include "fcgi/shares.h"
 
 enum {
     LIMIT_RETRY_S = 5
@@ -172,25 +173,51 @@ static int admit_caller(const struct dialect *d, const struct route *route, stru
     return caller_admit(req, d->name, e);
 }
 
+static int fail_full(struct request *req, struct cove_err *e)
+{
+    core_count(req->core, COUNT_OVERLOADED, 1);
+    return cove_fail(e, COVE_BUSY, "the server is full, try again in a second");
+}
+
+static enum slot_kind take_slot(struct slots *s, const struct route *route, struct request *req)
+{
+    if (route->flags & ROUTE_LONG)
+        return slots_take(s, &req->promised) ? SLOT_KIND_LONG : SLOT_KIND_NONE;
+    return slots_take_brief(s, &req->promised);
+}
+
+/* One that may take long, or wait for an init: within the tenant's share, and never on the last threads. */
+static int handle_in_slot(struct router *r, const struct route *route, struct request *req,
+                          struct reply *rep, struct cove_err *e)
+{
+    struct shares *shares = req->core ? req->core->tenant_shares : NULL;
+    enum slot_kind kind;
+    int rc;
+
+    if (!shares_take(shares, req->tenant)) {
+        core_count(req->core, COUNT_OVERLOADED, 1);
+        return cove_fail(e, COVE_BUSY,
+                         "this tenant has %u requests under way, try again in a second",
+                         shares->most);
+    }
+    kind = take_slot(&r->slots, route, req);
+    rc = kind == SLOT_KIND_NONE ? fail_full(req, e) : read_and_handle(r, route, req, rep, e);
+    slots_release_kind(&r->slots, kind);
+    shares_release(shares, req->tenant);
+    return rc;
+}
+
 static int admit(struct router *r, const struct dialect *d, const struct route *route,
                  struct request *req, struct reply *rep, struct cove_err *e)
 {
-    int rc;
-
     req->dialect = d->name;
     if (admit_caller(d, route, req, e) < 0)
         return -1;
-    if (!(route->flags & ROUTE_LONG)) {
+    if (!(route->flags & (ROUTE_LONG | ROUTE_BOX))) {
         slots_withdraw(&r->slots, &req->promised);
         return read_and_handle(r, route, req, rep, e);
     }
-    if (!slots_take(&r->slots, &req->promised)) {
-        core_count(req->core, COUNT_OVERLOADED, 1);
-        return cove_fail(e, COVE_BUSY, "the server is full, try again in a second");
-    }
-    rc = read_and_handle(r, route, req, rep, e);
-    slots_release(&r->slots);
-    return rc;
+    return handle_in_slot(r, route, req, rep, e);
 }
 
 /*

@@ -17,6 +17,7 @@
 enum route_flags {
     ROUTE_OPEN = 1 << 0, /* needs no key */
     ROUTE_LONG = 1 << 1, /* runs commands or streams: may not take the last threads */
+    ROUTE_BOX = 1 << 3,  /* short, but talks to an init, which may answer late */
     ROUTE_RAW = 1 << 2,  /* reads its body itself, from req->in: it may be larger than memory */
 };
 

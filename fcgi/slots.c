@@ -50,11 +50,12 @@ static void change_room(struct slots *s, int by)
 
 /* ------------------------------------------------------------------ this worker's */
 
-void slots_init(struct slots *s, struct state *state, uint32_t worker, int count)
+void slots_init(struct slots *s, struct state *state, uint32_t worker, int count, int brief)
 {
     s->state = state;
     s->worker = worker;
     atomic_init(&s->free, count);
+    atomic_init(&s->brief, brief);
     atomic_init(&s->waiting, 0);
     change_room(s, count);
 }
@@ -65,12 +66,17 @@ void slots_close(struct slots *s)
     next_turn(s); /* whoever waits looks around */
 }
 
+static bool take_one(atomic_int *count)
+{
+    if (atomic_fetch_sub(count, 1) > 0)
+        return true;
+    atomic_fetch_add(count, 1);
+    return false;
+}
+
 static bool take_free(struct slots *s)
 {
-    if (atomic_fetch_sub(&s->free, 1) > 0)
-        return true;
-    atomic_fetch_add(&s->free, 1);
-    return false;
+    return take_one(&s->free);
 }
 
 static void put_free(struct slots *s)
@@ -109,6 +115,23 @@ void slots_release(struct slots *s)
 {
     change_room(s, 1);
     put_free(s);
+}
+
+enum slot_kind slots_take_brief(struct slots *s, bool *promised)
+{
+    if (take_one(&s->brief)) {
+        slots_withdraw(s, promised);
+        return SLOT_KIND_BRIEF;
+    }
+    return slots_take(s, promised) ? SLOT_KIND_LONG : SLOT_KIND_NONE;
+}
+
+void slots_release_kind(struct slots *s, enum slot_kind kind)
+{
+    if (kind == SLOT_KIND_BRIEF)
+        atomic_fetch_add(&s->brief, 1);
+    else if (kind == SLOT_KIND_LONG)
+        slots_release(s);
 }
 
 void slots_withdraw(struct slots *s, bool *promised)

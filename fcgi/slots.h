@@ -18,10 +18,12 @@ struct slots {
     struct state *state; /* NULL in tests: this worker is alone */
     uint32_t worker;
     atomic_int free;     /* neither taken nor promised */
+    atomic_int brief;    /* of the short threads, how many more may wait for an init */
     atomic_uint waiting; /* threads that would like to be promised one */
 };
 
-void slots_init(struct slots *s, struct state *state, uint32_t worker, int count);
+/* count: for long requests; brief: of the other threads, for short requests that talk to an init. */
+void slots_init(struct slots *s, struct state *state, uint32_t worker, int count, int brief);
 void slots_close(struct slots *s); /* this worker takes nothing new */
 
 enum slot_answer {
@@ -34,6 +36,14 @@ enum slot_answer slots_ask(struct slots *s);
 /* The request is long. *promised is used up; without one, whatever is free is taken. */
 bool slots_take(struct slots *s, bool *promised);
 void slots_release(struct slots *s); /* what was taken */
+/*
+ * The request is short but talks to an init, which may be in hostile hands and answer late: it must not
+ * hold the last threads either. A brief slot if there is one, else a long one.
+ */
+enum slot_kind { SLOT_KIND_NONE, SLOT_KIND_BRIEF, SLOT_KIND_LONG };
+enum slot_kind slots_take_brief(struct slots *s, bool *promised);
+void slots_release_kind(struct slots *s, enum slot_kind kind);
+
 /* The request is short, or there is none. */
 void slots_withdraw(struct slots *s, bool *promised);
 

@@ -150,6 +150,8 @@ static void *thread_main(void *arg)
         .policy = &w->policy,
         .meters = w->meters,
         .token_secret = w->token_secret,
+        .tenant_shares = &w->tenant_shares,
+        .box_shares = &w->box_shares,
         .keeper = KEEPER_LINK(w->config.run_dir),
         .leaving = &w->leaving,
     };

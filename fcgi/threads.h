@@ -12,6 +12,7 @@
 #include "cove/state.h"
 #include "fcgi/router.h"
 #include "fcgi/serve.h"
+#include "fcgi/shares.h"
 #include "process/live.h"
 
 struct worker {
@@ -23,6 +24,7 @@ struct worker {
     struct live policy;
     struct callers callers;
     struct router router;
+    struct shares tenant_shares, box_shares;
     int listen_fd;
     sem_t door; /* who may wait in accept() */
     atomic_bool draining;

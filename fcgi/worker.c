@@ -78,13 +78,19 @@ static void setup_live(struct worker *w)
     live_init(&w->callers.templates, &templates_kind, w->state, w->config.run_dir, "templates");
 }
 
-static void setup_router(struct worker *w)
+static int setup_router(struct worker *w, struct cove_err *e)
 {
+    unsigned threads = (unsigned)w->config.threads, spare = (unsigned)w->config.short_threads;
+
     w->router.dialects = all_dialects;
     w->router.cors_origins = w->config.cors_origins;
     w->router.body_max = w->config.body_max_bytes;
-    slots_init(&w->router.slots, w->state, w->index,
-               (int)(w->config.threads - w->config.short_threads));
+    slots_init(&w->router.slots, w->state, w->index, (int)(threads - spare), (int)spare / 2);
+    if (shares_init(&w->tenant_shares, threads, threads - spare, (unsigned)w->config.tenant_threads,
+                    e) < 0)
+        return -1;
+    return shares_init(&w->box_shares, threads, threads - spare,
+                       (unsigned)w->config.sandbox_threads, e);
 }
 
 /*
@@ -129,7 +135,8 @@ static int setup(struct worker *w, const char *index, struct cove_err *e)
     if (setup_state(w, e) < 0)
         return -1;
     setup_live(w);
-    setup_router(w);
+    if (setup_router(w, e) < 0)
+        return -1;
     if (FCGX_Init() != 0)
         return cove_fail(e, COVE_INTERNAL, "libfcgi does not start");
     return 0;
@@ -179,6 +186,8 @@ int main(int argc, char **argv)
     live_done(&worker.callers.keys);
     live_done(&worker.callers.tenants);
     live_done(&worker.callers.templates);
+    shares_done(&worker.tenant_shares);
+    shares_done(&worker.box_shares);
     meters_close(worker.meters);
     state_close(worker.state);
     free(worker.threads);

@@ -20,25 +20,25 @@ static const struct route executor_routes[] = {
     { POST, "/run", executor_run, ROUTE_LONG },
     { POST, "/run_streaming", executor_run_streaming, ROUTE_LONG },
     /* file operations */
-    { POST, "/write_file", executor_write_file, 0 },
-    { POST, "/read_file", executor_read_file, 0 },
-    { POST, "/delete_file", executor_delete_file, 0 },
-    { POST, "/make_dir", executor_make_dir, 0 },
+    { POST, "/write_file", executor_write_file, ROUTE_BOX },
+    { POST, "/read_file", executor_read_file, ROUTE_BOX },
+    { POST, "/delete_file", executor_delete_file, ROUTE_BOX },
+    { POST, "/make_dir", executor_make_dir, ROUTE_BOX },
     { POST, "/delete_dir", executor_delete_dir, ROUTE_LONG },
-    { POST, "/list_dir", executor_list_dir, 0 },
+    { POST, "/list_dir", executor_list_dir, ROUTE_BOX },
     { GET, "/raw_file", executor_get_raw, ROUTE_LONG },             /* extension */
     { PUT, "/raw_file", executor_put_raw, ROUTE_LONG | ROUTE_RAW }, /* extension */
     /* port management */
-    { POST, "/bind_port", executor_bind_port, 0 },
+    { POST, "/bind_port", executor_bind_port, ROUTE_BOX },
     { POST, "/unbind_port", executor_unbind_port, 0 },
     /* background processes */
-    { POST, "/start_process", executor_start, 0 },
-    { GET, "/list_processes", executor_list, 0 },
-    { POST, "/kill_process", executor_kill, 0 },
+    { POST, "/start_process", executor_start, ROUTE_BOX },
+    { GET, "/list_processes", executor_list, ROUTE_BOX },
+    { POST, "/kill_process", executor_kill, ROUTE_BOX },
     { GET | POST, "/process_logs_streaming", executor_logs, ROUTE_LONG },
-    { POST, "/signal_process", executor_signal, 0 },        /* extension */
-    { POST, "/process_stdin", executor_stdin, ROUTE_LONG }, /* extension */
-    { POST, "/remove_process", executor_remove, 0 },        /* extension */
+    { POST, "/signal_process", executor_signal, ROUTE_BOX }, /* extension */
+    { POST, "/process_stdin", executor_stdin, ROUTE_LONG },  /* extension */
+    { POST, "/remove_process", executor_remove, ROUTE_BOX }, /* extension */
     { GET, "/health", dialect_health, ROUTE_OPEN },
 };
 

@@ -71,6 +71,7 @@ struct box_conn { /* one conversation with one init */
     uint32_t tag;
     char *buf;         /* MSG_MAX_BYTES, made when first needed */
     uint64_t until_ms; /* in CLOCK_BOOTTIME: the deadline of a call of several questions; 0: none */
+    bool unanswered;   /* one of the calls so far met an init that does not answer */
 };
 
 /* The call that failed so met an init that does not answer, or does not read its messages. */

@@ -167,8 +167,10 @@ int box_tell(struct box_conn *c, const struct box_request *r, struct cove_err *e
                 *e = err;
             return -1;
         }
-        if (!client_wait(c->sock, POLLOUT, until) || clock_boot_ms() >= until)
+        if (!client_wait(c->sock, POLLOUT, until) || clock_boot_ms() >= until) {
+            c->unanswered = true;
             return client_unanswered(e);
+        }
     }
     return 0;
 }
@@ -192,6 +194,7 @@ int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, st
         if (rc != 0)
             return rc < 0 ? -1 : 0;
     }
+    c->unanswered = true;
     return client_unanswered(e);
 }
 

@@ -23,7 +23,7 @@ def send_and_keep_open(server, project, command):
 
 
 def test_when_every_long_slot_is_taken_health_answers_and_commands_get_503(make_server):
-    server = make_server(workers=1, threads=6, short_threads=2, command_timeout="60s")
+    server = make_server(workers=1, threads=6, short_threads=2, sandbox_threads=0, command_timeout="60s")
     init = server.init_of(server.execute("p", "true"))
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         jobs = [pool.submit(server.execute, "p", WAIT) for _ in range(4)]
@@ -44,7 +44,7 @@ def test_when_every_long_slot_is_taken_health_answers_and_commands_get_503(make_
 def test_503_only_when_all_workers_are_full(make_server):
     """Three workers with two long slots each: six streams find a place whoever accepts them, the seventh does not, and a
     slot that becomes free in any worker is found by the next one."""
-    server = make_server(workers=3, threads=6, short_threads=4)
+    server = make_server(workers=3, threads=6, short_threads=4, sandbox_threads=0)
     box = Executor(server, "p")
     box.sh("true")
 
@@ -126,7 +126,7 @@ def test_the_commands_after_it_do_not_run_either(server, project):
 
 
 def test_clients_that_leave_in_numbers_leave_no_slot_taken(make_server):
-    server = make_server(workers=1, threads=8, short_threads=2, command_timeout="60s")
+    server = make_server(workers=1, threads=8, short_threads=2, sandbox_threads=0, command_timeout="60s")
     init = server.init_of(server.execute("p", "true"))
     for _ in range(3):
         sockets = [send_and_keep_open(server, "p", "sleep 50") for _ in range(6)]

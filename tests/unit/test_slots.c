@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "fcgi/shares.h"
 #include "fcgi/slots.h"
 
 static char dir[] = "/tmp/cove-slots-XXXXXX";
@@ -30,8 +31,8 @@ static int two_workers_with_two_slots(void **state)
     assert_int_equal(state_attach(path, &shared, NULL), 0);
     state_worker_claim(shared, 0, 1);
     state_worker_claim(shared, 1, 2);
-    slots_init(&a, shared, 0, 2);
-    slots_init(&b, shared, 1, 2);
+    slots_init(&a, shared, 0, 2, 1);
+    slots_init(&b, shared, 1, 2, 0);
     return 0;
 }
 
@@ -100,7 +101,7 @@ static void a_worker_that_closes_or_dies_has_no_room(void **state)
     take(&a, 2);
     slots_close(&b);
     assert_int_equal(slots_ask(&a), SLOT_NONE);
-    slots_init(&b, shared, 1, STATE_ROOM_CLOSED + 1); /* as if it had never closed */
+    slots_init(&b, shared, 1, STATE_ROOM_CLOSED + 1, 0); /* as if it had never closed */
     assert_int_equal(slots_ask(&a), SLOT_LATER);
     state_worker_release(keeper, 1);
     assert_int_equal(slots_ask(&a), SLOT_NONE);
@@ -121,11 +122,64 @@ static void the_turn_grows_when_room_comes_or_goes_and_not_between(void **state)
     assert_int_equal(slots_turn(&b), turn + 2);
 }
 
+/* Who waits for an init holds neither the last thread nor, while there is another way, a long slot. */
+static void brief_slots_come_first_and_long_ones_after(void **state)
+{
+    bool promised = slots_ask(&a) == SLOT_PROMISED;
+    enum slot_kind first = slots_take_brief(&a, &promised);
+
+    (void)state;
+    assert_int_equal(first, SLOT_KIND_BRIEF);
+    assert_false(promised);
+    assert_int_equal(slots_take_brief(&a, &promised), SLOT_KIND_LONG);
+    assert_int_equal(slots_take_brief(&a, &promised), SLOT_KIND_LONG);
+    assert_int_equal(slots_take_brief(&a, &promised), SLOT_KIND_NONE);
+    slots_release_kind(&a, SLOT_KIND_NONE);
+    assert_int_equal(slots_take_brief(&a, &promised), SLOT_KIND_NONE);
+    slots_release_kind(&a, first);
+    assert_int_equal(slots_take_brief(&a, &promised), SLOT_KIND_BRIEF);
+    slots_release_kind(&a, SLOT_KIND_LONG);
+    assert_true(slots_take(&a, &promised));
+}
+
+static void nobody_holds_more_than_a_share(void **state)
+{
+    struct shares shares;
+
+    (void)state;
+    assert_int_equal(shares_init(&shares, 6, 5, 50, NULL), 0); /* half of five, rounded up: three */
+    for (int i = 0; i < 3; i++)
+        assert_true(shares_take(&shares, "greedy"));
+    assert_false(shares_take(&shares, "greedy"));
+    assert_true(shares_take(&shares, "other"));
+    shares_release(&shares, "greedy");
+    assert_true(shares_take(&shares, "greedy"));
+    assert_false(shares_take(&shares, "greedy"));
+    for (int i = 0; i < 3; i++)
+        shares_release(&shares, "greedy");
+    assert_true(shares_take(&shares, "third"));
+    shares_done(&shares);
+}
+
+static void a_share_of_nothing_is_no_limit(void **state)
+{
+    struct shares shares;
+
+    (void)state;
+    assert_int_equal(shares_init(&shares, 1, 1, 0, NULL), 0);
+    for (int i = 0; i < 10; i++)
+        assert_true(shares_take(&shares, "anybody") && shares_take(NULL, "anybody"));
+    shares_done(&shares);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, two_workers_with_two_slots, close_state)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(brief_slots_come_first_and_long_ones_after),
+        cmocka_unit_test(nobody_holds_more_than_a_share),
+        cmocka_unit_test(a_share_of_nothing_is_no_limit),
         TEST(a_full_worker_leaves_the_door_to_one_that_has_room),
         TEST(when_all_are_full_anybody_may_wait_and_nobody_may_take),
         TEST(a_promise_is_room_until_it_is_used),

@@ -1,0 +1,68 @@
+/* Fair shares of a worker's threads: see shares.h. */
+#include "fcgi/shares.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/text.h"
+
+int shares_init(struct shares *s, size_t threads, unsigned total, unsigned percent,
+                struct cove_err *e)
+{
+    *s = (struct shares){ .most = (total * percent + 99) / 100, .count = threads };
+    pthread_mutex_init(&s->lock, NULL);
+    s->rows = calloc(threads, sizeof(*s->rows));
+    return s->rows ? 0 : cove_fail(e, COVE_INTERNAL, "out of memory");
+}
+
+void shares_done(struct shares *s)
+{
+    free(s->rows);
+    s->rows = NULL;
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* Their row, else a free one, else NULL. */
+static struct share *find_locked(struct shares *s, const char *who)
+{
+    struct share *spare = NULL;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct share *row = &s->rows[i];
+
+        if (row->held && strcmp(row->who, who) == 0)
+            return row;
+        if (!row->held && !spare)
+            spare = row;
+    }
+    return spare;
+}
+
+bool shares_take(struct shares *s, const char *who)
+{
+    struct share *row;
+    bool taken;
+
+    if (!s || !s->most)
+        return true;
+    pthread_mutex_lock(&s->lock);
+    row = find_locked(s, who);
+    taken = row && row->held < s->most;
+    if (taken && row->held++ == 0)
+        text_copy(row->who, sizeof(row->who), who);
+    pthread_mutex_unlock(&s->lock);
+    return taken;
+}
+
+void shares_release(struct shares *s, const char *who)
+{
+    struct share *row;
+
+    if (!s || !s->most)
+        return;
+    pthread_mutex_lock(&s->lock);
+    row = find_locked(s, who);
+    if (row && row->held > 0)
+        row->held--;
+    pthread_mutex_unlock(&s->lock);
+}
