@@ -12,16 +12,42 @@ void buf_init(struct buf *b, size_t max)
     *b = (struct buf){ .max = max };
 }
 
+void buf_init_within(struct buf *b, size_t max, struct budget *budget)
+{
+    *b = (struct buf){ .max = max, .budget = budget };
+}
+
+static void give_back(struct budget *from, const struct budget *until, size_t bytes)
+{
+    for (struct budget *b = from; b != until; b = b->above)
+        atomic_fetch_sub(&b->used, bytes);
+}
+
+/* From the budget and all above it, or from none. */
+static bool pay(struct budget *budget, size_t bytes)
+{
+    for (struct budget *b = budget; b; b = b->above) {
+        size_t used = atomic_fetch_add(&b->used, bytes);
+
+        if (b->max && used + bytes > b->max) {
+            give_back(budget, b->above, bytes);
+            return false;
+        }
+    }
+    return true;
+}
+
 void buf_done(struct buf *b)
 {
     free(b->data);
-    *b = (struct buf){ .max = b->max };
+    give_back(b->budget, NULL, b->cap);
+    *b = (struct buf){ .max = b->max, .budget = b->budget };
 }
 
 void buf_clear(struct buf *b)
 {
     b->len = 0;
-    b->overflow = false;
+    b->overflow = b->starved = false;
     if (b->data)
         b->data[0] = '\0';
 }
@@ -58,9 +84,15 @@ static int grow(struct buf *b, size_t more)
         cap *= 2;
     if (cap > b->max + 1)
         cap = b->max + 1;
-    data = realloc(b->data, cap);
-    if (!data)
+    if (!pay(b->budget, cap - b->cap)) {
+        b->starved = true;
         return overflow(b);
+    }
+    data = realloc(b->data, cap);
+    if (!data) {
+        give_back(b->budget, NULL, cap - b->cap);
+        return overflow(b);
+    }
     b->data = data;
     b->cap = cap;
     return 0;

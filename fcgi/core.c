@@ -49,6 +49,19 @@ void core_task_end(struct core *c)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
 }
 
+int core_fail_memory(struct cove_err *e)
+{
+    return cove_fail(e, COVE_BUSY, "no memory for more output, try again in a second");
+}
+
+void core_request_end(struct core *c)
+{
+    if (c->share_of)
+        shares_release(c->tenant_shares, c->share_of);
+    c->share_of = NULL;
+    c->bytes = c->worker_bytes;
+}
+
 void core_done(struct core *c)
 {
     free(c->messages);
@@ -203,7 +216,7 @@ static int connect_box(struct core_session *s, struct cove_err *e)
 {
     struct core *c = s->core;
 
-    if (!shares_take(c->box_shares, s->box.id)) {
+    if (!shares_take(c->box_shares, s->box.id, NULL)) {
         core_count(c, COUNT_OVERLOADED, 1);
         return cove_fail(e, COVE_BUSY,
                          "this sandbox has %u requests under way, try again in a second",

@@ -37,6 +37,10 @@ struct core { /* one per thread */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct shares *tenant_shares, *box_shares; /* the worker's (shares.h); NULL = no limit */
+    struct budget
+        *worker_bytes;    /* what all requests of this worker may keep in memory; NULL = any */
+    struct budget *bytes; /* the request's: its tenant's, which is part of the worker's */
+    const char *share_of; /* the tenant whose share the request holds; NULL = none */
     struct keeper_link keeper;
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
@@ -51,6 +55,10 @@ void core_count(struct core *c, enum state_counter counter,
 /* This thread serves a request from here to there. */
 void core_task_begin(struct core *c, const char *request_id, const char *what);
 void core_task_end(struct core *c);
+/* The budget had no room for what a request would have to keep. Returns -1. */
+int core_fail_memory(struct cove_err *e);
+/* After the reply's memory was given back: the tenant's share is released. */
+void core_request_end(struct core *c);
 void core_done(struct core *c); /* the thread ends */
 
 /* ------------------------------------------------------------------ policy */

@@ -46,6 +46,8 @@ int core_file_read(struct core_session *s, const char *user, const char *path, s
         size_t room = out->max - out->len;
         char *at = buf_reserve(out, room < READ_BYTES ? room + (room == 0) : READ_BYTES);
 
+        if (!at && out->starved)
+            return core_fail_memory(e);
         if (!at)
             return cove_fail(e, COVE_TOO_LARGE, "'%.160s': larger than %zu bytes", path, out->max);
         n = read(fd, at, room < READ_BYTES ? room : READ_BYTES);

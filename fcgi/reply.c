@@ -21,10 +21,17 @@ void reply_done(struct reply *rep)
     buf_done(&rep->body);
 }
 
+void reply_within(struct reply *rep, struct budget *budget)
+{
+    buf_done(&rep->body);
+    rep->body.budget = budget;
+    buf_reserve(&rep->body, BODY_FIRST_BYTES);
+}
+
 void reply_clear(struct reply *rep)
 {
     buf_clear(&rep->body);
-    json_writer_init(&rep->json, &rep->body);
+    rep->json.comma = false;
     rep->content_type = NULL;
 }
 
@@ -122,8 +129,9 @@ void reply_send(const struct reply *rep, const struct request *req, FCGX_Stream 
 void reply_begin(struct reply *rep, const struct request *req)
 {
     rep->streamed = true;
-    /* nginx collects replies unless one says otherwise: this one is wanted as it comes. */
-    reply_header(rep, "X-Accel-Buffering", "no");
+    /* nginx collects replies unless one says otherwise: most streams are wanted as they come. */
+    if (!rep->collected)
+        reply_header(rep, "X-Accel-Buffering", "no");
     if (req->out) {
         send_head(rep, req, req->out);
         FCGX_FFlush(req->out);

@@ -23,6 +23,8 @@ struct reply {
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
     bool streamed;    /* the head has left: stream.c sends the rest */
+    bool collected;   /* of a streamed one: nginx may keep it for a slow client */
+    bool failed;      /* of a streamed one: its handler failed after the head had left */
     bool ended;       /* of a streamed one: properly, or it was cut */
     struct wire wire; /* of a streamed one */
 };
@@ -32,6 +34,9 @@ void reply_done(struct reply *rep);
 
 /* Forget the body that was written so far, to write another. */
 void reply_clear(struct reply *rep);
+
+/* The body's memory is paid from this budget from now on; the body is empty. */
+void reply_within(struct reply *rep, struct budget *budget);
 
 /* value must live until the reply is sent: a constant, or in the request's arena. */
 void reply_header(struct reply *rep, const char *name, const char *value);

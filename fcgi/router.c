@@ -1,6 +1,7 @@
 /* The router: which row serves a request, and what happens around its handler. */
 #include "fcgi/router.h"
 
+#include <poll.h>
 #include <string.h>
 
 #include "cove/log.h"
@@ -126,6 +127,7 @@ static void fail(const struct dialect *d, struct request *req, struct reply *rep
         log_error("request failed", e, LOG_S("request_id", req->request_id));
     if (!req->note.cause)
         req->note.cause = cove_code_name(e->code);
+    rep->failed = true;
     if (rep->streamed)
         return; /* no status can be told any more: the stream is cut (stream_cut_unended) */
     reply_clear(rep);
@@ -151,13 +153,37 @@ static int refuse_method(struct request *req, struct reply *rep, unsigned allowe
                      allow);
 }
 
+/* nginx hangs up when its client has: whoever has left need not be judged, run or written for. */
+static bool client_has_left(const struct request *req)
+{
+    struct pollfd p = { .fd = req->client_fd, .events = POLLRDHUP };
+
+    return req->client_fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static int handle(const struct route *route, struct request *req, struct reply *rep,
+                  struct cove_err *e)
+{
+    if (!client_has_left(req))
+        return route->handle(req, rep, e);
+    req->note.cause = "client";
+    rep->status = 499; /* nobody reads it, but the log and the counters do */
+    return 0;
+}
+
 static int read_and_handle(struct router *r, const struct route *route, struct request *req,
                            struct reply *rep, struct cove_err *e)
 {
+    if (req->core) {
+        req->body.budget = req->core->bytes;
+        reply_within(rep, req->core->bytes);
+    }
     if (req->in && !(route->flags & ROUTE_RAW) && request_read_body(req, r->body_max, e) < 0)
         return -1;
-    if (route->handle(req, rep, e) < 0)
+    if (handle(route, req, rep, e) < 0)
         return -1;
+    if (rep->body.starved)
+        return cove_fail(e, COVE_BUSY, "no memory for the reply, try again in a second");
     if (rep->body.overflow)
         return cove_fail(e, COVE_INTERNAL, "the reply is too large");
     return 0;
@@ -194,16 +220,21 @@ static int handle_in_slot(struct router *r, const struct route *route, struct re
     enum slot_kind kind;
     int rc;
 
-    if (!shares_take(shares, req->tenant)) {
+    struct budget *bytes;
+
+    if (!shares_take(shares, req->tenant, &bytes)) {
         core_count(req->core, COUNT_OVERLOADED, 1);
         return cove_fail(e, COVE_BUSY,
                          "this tenant has %u requests under way, try again in a second",
                          shares->most);
     }
+    if (req->core) {
+        req->core->bytes = bytes;
+        req->core->share_of = shares ? req->tenant : NULL; /* until core_request_end() */
+    }
     kind = take_slot(&r->slots, route, req);
     rc = kind == SLOT_KIND_NONE ? fail_full(req, e) : read_and_handle(r, route, req, rep, e);
     slots_release_kind(&r->slots, kind);
-    shares_release(shares, req->tenant);
     return rc;
 }
 

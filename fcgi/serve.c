@@ -90,9 +90,51 @@ static void route(struct router *router, struct callers *callers, struct request
     }
 }
 
+/* ------------------------------------------------------------------ replies that are large */
+
+enum { WHOLE_BYTES = 64 * 1024 }; /* a reply up to this size is built whole and has a length */
+
+struct large_reply {
+    struct request *req;
+    struct reply *rep;
+    struct stream stream;
+};
+
+/* The JSON so far is enough for a reply of its own: from here on it leaves while it is written. */
+static int send_json(void *arg)
+{
+    struct large_reply *l = arg;
+
+    if (!l->rep->streamed) {
+        l->rep->collected = true;
+        reply_header(l->rep, "Content-Type", "application/json");
+        stream_init(&l->stream, l->req, l->rep, &framing_bytes);
+        stream_begin(&l->stream);
+    }
+    return stream_drain(&l->stream);
+}
+
+static void send_while_written(struct large_reply *l, struct request *req, struct reply *rep)
+{
+    *l = (struct large_reply){ .req = req, .rep = rep };
+    rep->json.drain = send_json;
+    rep->json.drain_arg = l;
+    rep->json.drain_at = WHOLE_BYTES;
+}
+
+static void send_rest(struct large_reply *l, FCGX_Stream *out)
+{
+    if (!l->rep->streamed)
+        reply_send(l->rep, l->req, out);
+    else if (l->rep->collected && !l->rep->failed)
+        stream_end(&l->stream);
+    stream_cut_unended(l->req, l->rep);
+}
+
 void serve_request(struct core *core, struct router *router, struct callers *callers,
                    FCGX_Request *fcgi, bool promised)
 {
+    struct large_reply large;
     struct request req;
     struct reply rep;
     struct cove_err e;
@@ -105,17 +147,17 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     req.fcgi_id = fcgi->requestId;
     req.promised = promised;
     reply_init(&rep, body_ceiling(core->config, core->config->output_max_bytes));
+    send_while_written(&large, &req, &rep);
     core_task_begin(core, req.request_id, req.method_name);
     route(router, callers, &req, &rep, refused ? &e : NULL);
     slots_withdraw(&router->slots, &req.promised); /* it was none of the router's, or refused */
-    if (rep.streamed)
-        stream_cut_unended(&req, &rep);
-    else
-        reply_send(&rep, &req, fcgi->out);
+    send_rest(&large, fcgi->out);
     FCGX_Finish_r(fcgi); /* the client has its reply; what follows is on our own time */
     core_task_end(core);
     count_reply(core, &req, &rep);
     log_request(&req, rep.status);
     reply_done(&rep);
+    buf_done(&req.body);
+    core_request_end(core); /* while req.tenant is there */
     request_done(&req);
 }

@@ -38,18 +38,28 @@ static struct share *find_locked(struct shares *s, const char *who)
     return spare;
 }
 
-bool shares_take(struct shares *s, const char *who)
+static void begin_row(struct shares *s, struct share *row, const char *who)
+{
+    text_copy(row->who, sizeof(row->who), who);
+    row->bytes = (struct budget){ .max = s->bytes_max, .above = s->all };
+}
+
+bool shares_take(struct shares *s, const char *who, struct budget **ret_bytes)
 {
     struct share *row;
     bool taken;
 
-    if (!s || !s->most)
+    if (ret_bytes)
+        *ret_bytes = s ? s->all : NULL;
+    if (!s)
         return true;
     pthread_mutex_lock(&s->lock);
     row = find_locked(s, who);
-    taken = row && row->held < s->most;
+    taken = row && (!s->most || row->held < s->most);
     if (taken && row->held++ == 0)
-        text_copy(row->who, sizeof(row->who), who);
+        begin_row(s, row, who);
+    if (taken && ret_bytes)
+        *ret_bytes = &row->bytes;
     pthread_mutex_unlock(&s->lock);
     return taken;
 }
@@ -58,7 +68,7 @@ void shares_release(struct shares *s, const char *who)
 {
     struct share *row;
 
-    if (!s || !s->most)
+    if (!s)
         return;
     pthread_mutex_lock(&s->lock);
     row = find_locked(s, who);

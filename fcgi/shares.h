@@ -10,19 +10,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cove/buf.h"
 #include "cove/err.h"
 #include "cove/msg.h"
 
 struct share {
     char who[COVE_TENANT_MAX]; /* a tenant, or a sandbox's id */
     unsigned held;             /* 0: the row is free */
+    struct budget bytes;       /* what its requests may keep in memory together */
 };
 
 struct shares {
     pthread_mutex_t lock;
-    unsigned most; /* that one of them may hold; 0 = no limit, nothing is counted */
+    unsigned most; /* that one of them may hold; 0 = no limit */
     struct share *rows;
-    size_t count; /* as many as there are threads: a thread holds one share at a time */
+    struct budget *all; /* of the worker, above the shares' own; NULL = no limit */
+    size_t bytes_max;   /* of one share; 0 = no limit of its own */
+    size_t count;       /* as many as there are threads: a thread holds one share at a time */
 };
 
 /* percent of `total`, rounded up; 0 = no limit. */
@@ -30,8 +34,11 @@ int shares_init(struct shares *s, size_t threads, unsigned total, unsigned perce
                 struct cove_err *e);
 void shares_done(struct shares *s);
 
-/* s may be NULL: no limit. false: `who` holds its share already. */
-bool shares_take(struct shares *s, const char *who);
+/*
+ * s may be NULL: no limit. false: `who` holds its share already. *ret_bytes, if wanted, is the budget of
+ * all that `who` has under way, until the share is released; NULL when nothing is counted.
+ */
+bool shares_take(struct shares *s, const char *who, struct budget **ret_bytes);
 void shares_release(struct shares *s, const char *who);
 
 #endif

@@ -140,13 +140,9 @@ void stream_event(struct stream *s, const struct frame *frame, const struct json
 /* What a burst took is given back: a stream may live long. */
 static void drop(struct buf *body, size_t n)
 {
-    size_t max = body->max;
-
     buf_drop(body, n);
-    if (body->len == 0 && body->cap > KEPT_BYTES) {
+    if (body->len == 0 && body->cap > KEPT_BYTES)
         buf_done(body);
-        buf_init(body, max);
-    }
 }
 
 static int send_body(struct stream *s, bool wait)

@@ -157,6 +157,7 @@ static void *thread_main(void *arg)
     };
 
     free(args);
+    core.worker_bytes = core.bytes = &w->bytes;
     while (!atomic_load(&w->draining)) {
         bool promised = false;
         int fd = -1;

@@ -25,6 +25,7 @@ struct worker {
     struct callers callers;
     struct router router;
     struct shares tenant_shares, box_shares;
+    struct budget bytes; /* what all requests may keep in memory together */
     int listen_fd;
     sem_t door; /* who may wait in accept() */
     atomic_bool draining;

@@ -89,6 +89,9 @@ static int setup_router(struct worker *w, struct cove_err *e)
     if (shares_init(&w->tenant_shares, threads, threads - spare, (unsigned)w->config.tenant_threads,
                     e) < 0)
         return -1;
+    w->bytes.max = w->config.worker_memory_bytes;
+    w->tenant_shares.all = &w->bytes;
+    w->tenant_shares.bytes_max = w->bytes.max / 100 * w->config.tenant_memory;
     return shares_init(&w->box_shares, threads, threads - spare,
                        (unsigned)w->config.sandbox_threads, e);
 }

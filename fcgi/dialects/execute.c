@@ -62,11 +62,11 @@ struct outcome { /* of all commands of one request */
     struct cove_err error; /* code COVE_OK unless a command could not be started */
 };
 
-static void outcome_init(struct outcome *o, size_t output_max)
+static void outcome_init(struct outcome *o, const struct core_session *s)
 {
     *o = (struct outcome){ .end.cause = END_OWN };
-    buf_init(&o->stdout_text, output_max);
-    buf_init(&o->stderr_text, output_max);
+    buf_init_within(&o->stdout_text, s->limits.output_max_bytes, s->core->bytes);
+    buf_init_within(&o->stderr_text, s->limits.output_max_bytes, s->core->bytes);
 }
 
 static void outcome_done(struct outcome *o)
@@ -224,16 +224,20 @@ static int run_in_sandbox(struct request *req, struct reply *rep, const struct e
 {
     struct core_session session;
     struct outcome outcome;
+    int rc = 0;
 
     if (core_session_open(req->core, req->tenant, args->project, &session, e) < 0)
         return -1;
     req->note.sandbox = arena_strdup(&req->arena, session.box.id);
-    outcome_init(&outcome, session.limits.output_max_bytes);
+    outcome_init(&outcome, &session);
     run_all(&session, req, args, filter, &outcome);
     core_session_close(&session);
-    reply_outcome(req, rep, req->note.sandbox, &outcome);
+    if (outcome.stdout_text.starved || outcome.stderr_text.starved)
+        rc = core_fail_memory(e);
+    else
+        reply_outcome(req, rep, req->note.sandbox, &outcome);
     outcome_done(&outcome);
-    return 0;
+    return rc;
 }
 
 static int execute(struct request *req, struct reply *rep, struct cove_err *e)

@@ -128,7 +128,7 @@ int executor_read_file(struct request *req, struct reply *rep, struct cove_err *
     req->note.operation = "read_file";
     if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
-    buf_init(&content, session.limits.output_max_bytes);
+    buf_init_within(&content, session.limits.output_max_bytes, req->core->bytes);
     rc = core_file_read(&session, req->core->config->user, args.path, &content, e);
     core_session_close(&session);
     if (rc == 0)

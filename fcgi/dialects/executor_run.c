@@ -124,10 +124,12 @@ static int run_and_reply(struct request *req, struct reply *rep, const struct ex
     args.output_max_bytes = session.limits.output_max_bytes;
     args.sink = collect;
     args.sink_arg = &collected;
-    buf_init(&collected.out[0], args.output_max_bytes);
-    buf_init(&collected.out[1], args.output_max_bytes);
+    buf_init_within(&collected.out[0], args.output_max_bytes, req->core->bytes);
+    buf_init_within(&collected.out[1], args.output_max_bytes, req->core->bytes);
     rc = core_run(&session, &args, &result, e) < 0 ? executor_fail(e) : 0;
     core_session_close(&session);
+    if (rc == 0 && (collected.out[0].starved || collected.out[1].starved))
+        rc = core_fail_memory(e);
     if (rc == 0)
         reply_run(req, rep, &result.end, &collected);
     buf_done(&collected.out[0]);

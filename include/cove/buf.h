@@ -2,18 +2,32 @@
 #ifndef COVE_BUF_H
 #define COVE_BUF_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+/*
+ * What many buffers may take together. A buffer with a budget pays for its memory as it grows, to the
+ * budget and to all above it, and gives it back when it is done.
+ */
+struct budget {
+    atomic_size_t used;
+    size_t max; /* 0 = no limit */
+    struct budget *above;
+};
 
 struct buf {
     char *data; /* NUL-terminated whenever it is not NULL; the NUL is not counted in len */
     size_t len;
     size_t cap;
-    size_t max;    /* the ceiling; len never exceeds it */
+    size_t max;            /* the ceiling; len never exceeds it */
+    struct budget *budget; /* NULL = only `max` holds */
+    bool starved;          /* the budget had no room: sticky, like overflow, which is set too */
     bool overflow; /* something did not fit, or memory ran out. Sticky: callers may check once */
 };
 
 void buf_init(struct buf *b, size_t max);
+void buf_init_within(struct buf *b, size_t max, struct budget *budget); /* budget may be NULL */
 void buf_done(struct buf *b);
 void buf_clear(struct buf *b);          /* len = 0, overflow = false; keeps the memory */
 void buf_drop(struct buf *b, size_t n); /* the first n bytes */

@@ -27,15 +27,17 @@ struct cove_config {
     char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */
 
     /* workers */
-    char worker_user[64];     /* name or number */
-    char socket_group[64];    /* who may connect to the FastCGI socket: nginx's group */
-    uint64_t workers;         /* 0 = one per cpu */
-    uint64_t threads;         /* per worker */
-    uint64_t short_threads;   /* of those, kept free for requests that answer at once */
-    uint64_t tenant_threads;  /* percent of the others that one tenant may hold; 0 = no limit */
-    uint64_t sandbox_threads; /* likewise in one sandbox */
-    uint64_t body_max_bytes;  /* of a request that is not a file */
-    char cors_origins[512];   /* space-separated, "*" = any, "" = none */
+    char worker_user[64];         /* name or number */
+    char socket_group[64];        /* who may connect to the FastCGI socket: nginx's group */
+    uint64_t workers;             /* 0 = one per cpu */
+    uint64_t threads;             /* per worker */
+    uint64_t short_threads;       /* of those, kept free for requests that answer at once */
+    uint64_t tenant_threads;      /* percent of the others that one tenant may hold; 0 = no limit */
+    uint64_t sandbox_threads;     /* likewise in one sandbox */
+    uint64_t worker_memory_bytes; /* for bodies, output and replies of all requests of a worker */
+    uint64_t tenant_memory;       /* percent of that which one tenant may hold */
+    uint64_t body_max_bytes;      /* of a request that is not a file */
+    char cors_origins[512];       /* space-separated, "*" = any, "" = none */
     char log_level[16];
 
     /* signing in with a password */

@@ -204,7 +204,7 @@ def test_a_token_opens_its_sandbox_and_nothing_else(server, project):
     assert with_token(server, tokens["one"], f"8080-{'a' * 20}.cove.localhost").status == 502
     for path, body in (("/execute", {"projectId": f"{project}-two", "commands": ["true"]}), ("/cleanup", {"projectId": project}),
                        ("/unbind_port", {})):
-        assert with_token(server, tokens["one"], host["one"], path, body).status == 403, path
+        assert with_token(server, tokens["one"], host["one"], path, body).status in (403, 404), path  # of 8080 are executor's paths
     assert with_token(server, tokens["one"], None, E2b_Sandbox_Id=boxes["one"], X_Project_Id=f"{project}-two").status == 403
     server.cleanup(f"{project}-one")
     wait_for(lambda: with_token(server, tokens["one"], host["one"]).status == 502, 5, "a dead sandbox's name to be nobody's")

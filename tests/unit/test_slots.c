@@ -149,15 +149,45 @@ static void nobody_holds_more_than_a_share(void **state)
     (void)state;
     assert_int_equal(shares_init(&shares, 6, 5, 50, NULL), 0); /* half of five, rounded up: three */
     for (int i = 0; i < 3; i++)
-        assert_true(shares_take(&shares, "greedy"));
-    assert_false(shares_take(&shares, "greedy"));
-    assert_true(shares_take(&shares, "other"));
+        assert_true(shares_take(&shares, "greedy", NULL));
+    assert_false(shares_take(&shares, "greedy", NULL));
+    assert_true(shares_take(&shares, "other", NULL));
     shares_release(&shares, "greedy");
-    assert_true(shares_take(&shares, "greedy"));
-    assert_false(shares_take(&shares, "greedy"));
+    assert_true(shares_take(&shares, "greedy", NULL));
+    assert_false(shares_take(&shares, "greedy", NULL));
     for (int i = 0; i < 3; i++)
         shares_release(&shares, "greedy");
-    assert_true(shares_take(&shares, "third"));
+    assert_true(shares_take(&shares, "third", NULL));
+    shares_done(&shares);
+}
+
+static void bytes_are_paid_to_the_share_and_to_all(void **state)
+{
+    struct budget all = { .max = 100000 }, *mine, *theirs;
+    struct buf first, second;
+    struct shares shares;
+
+    (void)state;
+    assert_int_equal(shares_init(&shares, 4, 4, 100, NULL), 0);
+    shares.all = &all;
+    shares.bytes_max = 70000;
+    assert_true(shares_take(&shares, "mine", &mine) && shares_take(&shares, "theirs", &theirs));
+    buf_init_within(&first, 65000, mine);
+    buf_init_within(&second, 65000, theirs);
+    assert_non_null(buf_reserve(&first, 60000));
+    assert_null(buf_reserve(&second, 60000)); /* within the share, but all have no room */
+    assert_true(second.starved && second.overflow);
+    buf_done(&first);
+    buf_clear(&second);
+    assert_non_null(buf_reserve(&second, 60000)); /* what was given back can be had */
+    buf_init_within(&first, 65000, theirs);
+    assert_null(buf_reserve(&first, 30000)); /* all have room, the share has not */
+    assert_true(first.starved);
+    buf_done(&first);
+    buf_done(&second);
+    assert_int_equal(atomic_load(&all.used), 0);
+    shares_release(&shares, "mine");
+    shares_release(&shares, "theirs");
     shares_done(&shares);
 }
 
@@ -168,7 +198,7 @@ static void a_share_of_nothing_is_no_limit(void **state)
     (void)state;
     assert_int_equal(shares_init(&shares, 1, 1, 0, NULL), 0);
     for (int i = 0; i < 10; i++)
-        assert_true(shares_take(&shares, "anybody") && shares_take(NULL, "anybody"));
+        assert_true(shares_take(&shares, "anybody", NULL) && shares_take(NULL, "anybody", NULL));
     shares_done(&shares);
 }
 
@@ -180,6 +210,7 @@ int main(void)
         TEST(brief_slots_come_first_and_long_ones_after),
         cmocka_unit_test(nobody_holds_more_than_a_share),
         cmocka_unit_test(a_share_of_nothing_is_no_limit),
+        cmocka_unit_test(bytes_are_paid_to_the_share_and_to_all),
         TEST(a_full_worker_leaves_the_door_to_one_that_has_room),
         TEST(when_all_are_full_anybody_may_wait_and_nobody_may_take),
         TEST(a_promise_is_room_until_it_is_used),
