@@ -112,14 +112,31 @@ static bool names_no_sandbox(const struct request *req)
            which_sandbox_id(req->core->state, NULL, req->host_box, &w) == WHICH_NONE;
 }
 
+/* One text for each way to be nobody, the same whatever was wrong with the key or the password. */
+static const char *refusal(const struct request *req, bool passwords)
+{
+    const char *authorization = request_param(req, "HTTP_AUTHORIZATION");
+
+    if (passwords && strncasecmp(authorization, "Basic ", 6) == 0)
+        return "wrong name or password";
+    for (size_t i = 0; i < ARRAY_SIZE(key_headers); i++)
+        if (*request_param(req, key_headers[i].param))
+            return "this key is not valid here: it is unknown, revoked or expired";
+    if (*request_param(req, "HTTP_X_ACCESS_TOKEN"))
+        return "this token does not open this sandbox";
+    return "no key: send one as X-API-Key, or as Authorization: Bearer";
+}
+
 /* nginx passes on 401 and 403 only: that it is "not yet" goes beside it, and nginx makes 429 of it.
  */
 static void refuse(struct request *req, struct reply *rep, unsigned wait_s)
 {
     bool passwords = req->core && req->core->config->pam_service[0];
+    const char *why = refusal(req, passwords);
     struct cove_err e;
 
-    cove_fail(&e, COVE_UNAUTHORIZED, "a valid key is required");
+    cove_fail(&e, COVE_UNAUTHORIZED, "%s", why);
+    reply_header(rep, "X-Cove-Why", why);
     core_count(req->core, COUNT_AUTH_FAILURES, 1);
     req->note.cause = cove_code_name(e.code);
     reply_header(rep, "WWW-Authenticate", passwords ? "Bearer, Basic realm=\"cove\"" : "Bearer");

@@ -155,6 +155,13 @@ int caller_admit(struct request *req, const char *dialect, struct cove_err *e)
     return admit_pace(req, "tenant", req->tenant, c->quota.requests, e);
 }
 
+bool caller_is_ambient(const struct request *req)
+{
+    const struct caller *c = req->core ? req->core->caller : NULL;
+
+    return c && *req->tenant && !c->key && !c->only[0];
+}
+
 int caller_may_project(const struct core *core, const char *project, struct cove_err *e)
 {
     const struct caller *c = core->caller;

@@ -33,6 +33,10 @@ void caller_end(struct caller *c);
  */
 int caller_admit(struct request *req, const char *dialect, struct cove_err *e);
 
+/* Signed in by something that a browser sends along by itself (a name and a password), not by a header
+ * that only a program of the caller's sets. */
+bool caller_is_ambient(const struct request *req);
+
 /* In the core, where the project or the sandbox is known. core->caller may be NULL: no scope.
  * Whoever has a sandbox's token may call it by its id, and nothing by a project's name. */
 int caller_may_box(const struct core *core, const struct box_info *box, struct cove_err *e);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cove/config.h"
 #include "cove/text.h"
 
 static bool is_control(const char *s, size_t len)
@@ -34,6 +35,16 @@ int check_project(const char *field, const char *name, struct cove_err *e)
         name += len;
         left -= len;
     }
+    return 0;
+}
+
+int check_extension(int64_t seconds, const struct cove_config *config, struct cove_err *e)
+{
+    int64_t most = (int64_t)(config->lifetime_ms / 1000);
+
+    if (seconds > most)
+        return cove_fail(e, COVE_INVALID, "seconds: %lld is above %lld", (long long)seconds,
+                         (long long)most);
     return 0;
 }
 

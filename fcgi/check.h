@@ -23,4 +23,8 @@ int check_cwd(const char *cwd, struct cove_err *e);
 int check_env(struct arena *a, const struct json_map *env, const char *const **ret,
               struct cove_err *e);
 
+/* Nobody extends a life by more than the configured lifetime at a time. */
+struct cove_config;
+int check_extension(int64_t seconds, const struct cove_config *config, struct cove_err *e);
+
 #endif

@@ -57,7 +57,7 @@ int core_fail_memory(struct cove_err *e)
 void core_request_end(struct core *c)
 {
     if (c->share_of)
-        shares_release(c->tenant_shares, c->share_of);
+        shares_release(c->tenant_shares, c->share_of, c->share_counts);
     c->share_of = NULL;
     c->bytes = c->worker_bytes;
 }
@@ -90,11 +90,21 @@ const char *core_template_of(const struct core *c, const struct which *w)
     return is_current(w) && w->box.template[0] ? w->box.template : c->config->template;
 }
 
+/* By its project's name a sandbox is found until another takes its place; by its id until it dies. */
+static void fill_box(const struct box_info *info, bool by_id, struct core_box *ret)
+{
+    uint64_t end_ms = by_id ? info->dies_at_ms : info->reuse_until_ms, now_ms = clock_boot_ms();
+
+    ret->created_unix_ms = info->created_unix_ms;
+    ret->expires_unix_ms = clock_unix_ms() + (end_ms > now_ms ? end_ms - now_ms : 0);
+    text_copy(ret->template, sizeof(ret->template), info->template);
+}
+
 static void take_known(const struct which *w, struct core_box *ret)
 {
     *ret = (struct core_box){ .index = w->index, .generation = w->box.generation, .known = true };
     text_copy(ret->id, sizeof(ret->id), w->box.id);
-    text_copy(ret->template, sizeof(ret->template), w->box.template);
+    fill_box(&w->box, w->by_id, ret);
 }
 
 static int claim(struct core *c, const char *tenant, const char *project, struct core_box *ret,
@@ -114,7 +124,7 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     *ret = (struct core_box){ .index = box.index, .generation = box.generation };
     text_copy(ret->id, sizeof(ret->id), box.id);
     state_box_read(c->state, box.index, &info);
-    text_copy(ret->template, sizeof(ret->template), info.template);
+    fill_box(&info, false, ret);
     return 0;
 }
 
@@ -147,6 +157,25 @@ int core_retire(struct core *c, const char *tenant, const char *name, struct cov
     if (!text_copy(args.project, sizeof(args.project), name))
         return cove_fail(e, COVE_INVALID, "project: name too long");
     return keeper_retire(&c->keeper, &args, e);
+}
+
+int core_extend(struct core *c, const char *tenant, const char *name, uint64_t lifetime_ms,
+                struct core_box *ret, struct cove_err *e)
+{
+    struct keeper_extend args = { .lifetime_ms = lifetime_ms, .flags = EXTEND_ONLY_LONGER };
+    struct which w;
+
+    if (which_sandbox(c->state, tenant, name, &w) == WHICH_NONE)
+        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.60s", name);
+    if (caller_may_box(c, &w.box, e) < 0)
+        return -1;
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    text_copy(args.id, sizeof(args.id), w.box.id);
+    if (keeper_extend(&c->keeper, &args, e) < 0)
+        return -1;
+    state_box_read(c->state, w.index, &w.box);
+    take_known(&w, ret);
+    return 0;
 }
 
 int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
@@ -216,7 +245,7 @@ static int connect_box(struct core_session *s, struct cove_err *e)
 {
     struct core *c = s->core;
 
-    if (!shares_take(c->box_shares, s->box.id, NULL)) {
+    if (!shares_take(c->box_shares, s->box.id, true, NULL)) {
         core_count(c, COUNT_OVERLOADED, 1);
         return cove_fail(e, COVE_BUSY,
                          "this sandbox has %u requests under way, try again in a second",
@@ -224,7 +253,7 @@ static int connect_box(struct core_session *s, struct cove_err *e)
     }
     if (box_open(c->config->run_dir, s->box.id, &s->conn, e) == 0)
         return 0;
-    shares_release(c->box_shares, s->box.id);
+    shares_release(c->box_shares, s->box.id, true);
     return -1;
 }
 
@@ -234,7 +263,7 @@ static int begin_session(struct core_session *s, struct core_session *ret, struc
 
     if (check_judged(s, e) < 0) {
         box_close(&s->conn);
-        shares_release(s->core->box_shares, s->box.id);
+        shares_release(s->core->box_shares, s->box.id, true);
         return -1;
     }
     if (task) {
@@ -305,7 +334,7 @@ void core_session_close(struct core_session *s)
 {
     if (s->conn.unanswered)
         retire_misbehaving(s);
-    shares_release(s->core->box_shares, s->box.id);
+    shares_release(s->core->box_shares, s->box.id, true);
     if (s->core->task && s->conn.sock > 0) {
         if (s->core->parting)
             cove_close(take_parting(s->core));

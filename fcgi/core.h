@@ -41,6 +41,7 @@ struct core { /* one per thread */
         *worker_bytes;    /* what all requests of this worker may keep in memory; NULL = any */
     struct budget *bytes; /* the request's: its tenant's, which is part of the worker's */
     const char *share_of; /* the tenant whose share the request holds; NULL = none */
+    bool share_counts;
     struct keeper_link keeper;
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
@@ -96,6 +97,8 @@ struct core_box {
     char id[24];
     uint32_t index, generation; /* its slot in shared memory */
     bool known;                 /* found in shared memory, the keeper was not asked */
+    uint64_t created_unix_ms;
+    uint64_t expires_unix_ms; /* until then its files are found by the name that was used */
     char template[COVE_TEMPLATE_MAX];
 };
 
@@ -104,6 +107,9 @@ const char *core_template_of(const struct core *c, const struct which *w);
 /* What a sandbox of the caller's may reach, from now on; takes away from what the server allows. */
 int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
                  struct cove_err *e);
+/* A longer life for the sandbox of this name: at least lifetime_ms from now. It must be there. */
+int core_extend(struct core *c, const char *tenant, const char *name, uint64_t lifetime_ms,
+                struct core_box *ret, struct cove_err *e);
 /* Kill the project's sandboxes, or the one of that id; having none is fine. */
 int core_retire(struct core *c, const char *tenant, const char *name, struct cove_err *e);
 

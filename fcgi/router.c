@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cove/log.h"
 #include "cove/which.h"
@@ -189,6 +190,21 @@ static int read_and_handle(struct router *r, const struct route *route, struct r
     return 0;
 }
 
+/*
+ * A page of another site can make a browser send a POST with the name and password that the browser
+ * remembers, but not with this content type, unless CORS allows that site.
+ */
+static int check_content_type(const struct request *req, struct cove_err *e)
+{
+    const char *type = request_param(req, "CONTENT_TYPE");
+
+    if (req->method != POST || !caller_is_ambient(req) ||
+        strncasecmp(type, "application/json", strlen("application/json")) == 0)
+        return 0;
+    return cove_fail(e, COVE_INVALID,
+                     "Content-Type: must be application/json when signed in with a password");
+}
+
 static int admit_caller(const struct dialect *d, const struct route *route, struct request *req,
                         struct cove_err *e)
 {
@@ -196,6 +212,8 @@ static int admit_caller(const struct dialect *d, const struct route *route, stru
         return 0;
     if (!*req->tenant)
         return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+    if (check_content_type(req, e) < 0)
+        return -1;
     return caller_admit(req, d->name, e);
 }
 
@@ -212,28 +230,38 @@ static enum slot_kind take_slot(struct slots *s, const struct route *route, stru
     return slots_take_brief(s, &req->promised);
 }
 
-/* One that may take long, or wait for an init: within the tenant's share, and never on the last threads. */
+/*
+ * The tenant's share of threads and of memory, until core_request_end(). Brief slots do not count: when
+ * one tenant holds all of them, others find long ones.
+ */
+static int take_share(struct request *req, enum slot_kind kind, struct cove_err *e)
+{
+    struct core *c = req->core;
+    bool counts = kind == SLOT_KIND_LONG;
+
+    if (!c || !c->tenant_shares)
+        return 0;
+    if (!shares_take(c->tenant_shares, req->tenant, counts, &c->bytes)) {
+        core_count(c, COUNT_OVERLOADED, 1);
+        return cove_fail(e, COVE_BUSY,
+                         "this tenant has %u requests under way, try again in a second",
+                         c->tenant_shares->most);
+    }
+    c->share_of = req->tenant;
+    c->share_counts = counts;
+    return 0;
+}
+
+/* One that may take long, or wait for an init: never on the last threads. */
 static int handle_in_slot(struct router *r, const struct route *route, struct request *req,
                           struct reply *rep, struct cove_err *e)
 {
-    struct shares *shares = req->core ? req->core->tenant_shares : NULL;
-    enum slot_kind kind;
+    enum slot_kind kind = take_slot(&r->slots, route, req);
     int rc;
 
-    struct budget *bytes;
-
-    if (!shares_take(shares, req->tenant, &bytes)) {
-        core_count(req->core, COUNT_OVERLOADED, 1);
-        return cove_fail(e, COVE_BUSY,
-                         "this tenant has %u requests under way, try again in a second",
-                         shares->most);
-    }
-    if (req->core) {
-        req->core->bytes = bytes;
-        req->core->share_of = shares ? req->tenant : NULL; /* until core_request_end() */
-    }
-    kind = take_slot(&r->slots, route, req);
-    rc = kind == SLOT_KIND_NONE ? fail_full(req, e) : read_and_handle(r, route, req, rep, e);
+    if (kind == SLOT_KIND_NONE)
+        return fail_full(req, e);
+    rc = take_share(req, kind, e) < 0 ? -1 : read_and_handle(r, route, req, rep, e);
     slots_release_kind(&r->slots, kind);
     return rc;
 }

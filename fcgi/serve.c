@@ -122,8 +122,16 @@ static void send_while_written(struct large_reply *l, struct request *req, struc
     rep->json.drain_at = WHOLE_BYTES;
 }
 
+/* JSON ends with a line feed, for whoever reads it on a terminal. */
+static void end_line(struct reply *rep)
+{
+    if (rep->body.len > 0 && !rep->content_type && (!rep->streamed || rep->collected))
+        buf_add_char(&rep->body, '\n');
+}
+
 static void send_rest(struct large_reply *l, FCGX_Stream *out)
 {
+    end_line(l->rep);
     if (!l->rep->streamed)
         reply_send(l->rep, l->req, out);
     else if (l->rep->collected && !l->rep->failed)

@@ -30,9 +30,9 @@ static struct share *find_locked(struct shares *s, const char *who)
     for (size_t i = 0; i < s->count; i++) {
         struct share *row = &s->rows[i];
 
-        if (row->held && strcmp(row->who, who) == 0)
+        if (row->users && strcmp(row->who, who) == 0)
             return row;
-        if (!row->held && !spare)
+        if (!row->users && !spare)
             spare = row;
     }
     return spare;
@@ -41,10 +41,11 @@ static struct share *find_locked(struct shares *s, const char *who)
 static void begin_row(struct shares *s, struct share *row, const char *who)
 {
     text_copy(row->who, sizeof(row->who), who);
+    row->held = 0;
     row->bytes = (struct budget){ .max = s->bytes_max, .above = s->all };
 }
 
-bool shares_take(struct shares *s, const char *who, struct budget **ret_bytes)
+bool shares_take(struct shares *s, const char *who, bool counts, struct budget **ret_bytes)
 {
     struct share *row;
     bool taken;
@@ -55,16 +56,18 @@ bool shares_take(struct shares *s, const char *who, struct budget **ret_bytes)
         return true;
     pthread_mutex_lock(&s->lock);
     row = find_locked(s, who);
-    taken = row && (!s->most || row->held < s->most);
-    if (taken && row->held++ == 0)
+    taken = row && (!row->users || !counts || !s->most || row->held < s->most);
+    if (taken && row->users++ == 0)
         begin_row(s, row, who);
+    if (taken)
+        row->held += counts;
     if (taken && ret_bytes)
         *ret_bytes = &row->bytes;
     pthread_mutex_unlock(&s->lock);
     return taken;
 }
 
-void shares_release(struct shares *s, const char *who)
+void shares_release(struct shares *s, const char *who, bool counts)
 {
     struct share *row;
 
@@ -72,7 +75,9 @@ void shares_release(struct shares *s, const char *who)
         return;
     pthread_mutex_lock(&s->lock);
     row = find_locked(s, who);
-    if (row && row->held > 0)
-        row->held--;
+    if (row && row->users > 0) {
+        row->users--;
+        row->held -= counts;
+    }
     pthread_mutex_unlock(&s->lock);
 }

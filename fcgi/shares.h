@@ -16,7 +16,8 @@
 
 struct share {
     char who[COVE_TENANT_MAX]; /* a tenant, or a sandbox's id */
-    unsigned held;             /* 0: the row is free */
+    unsigned users;            /* 0: the row is free */
+    unsigned held;             /* of those, how many count */
     struct budget bytes;       /* what its requests may keep in memory together */
 };
 
@@ -35,10 +36,10 @@ int shares_init(struct shares *s, size_t threads, unsigned total, unsigned perce
 void shares_done(struct shares *s);
 
 /*
- * s may be NULL: no limit. false: `who` holds its share already. *ret_bytes, if wanted, is the budget of
+ * s may be NULL: no limit. false: it counts, and `who` holds its share already. *ret_bytes, if wanted, is the budget of
  * all that `who` has under way, until the share is released; NULL when nothing is counted.
  */
-bool shares_take(struct shares *s, const char *who, struct budget **ret_bytes);
-void shares_release(struct shares *s, const char *who);
+bool shares_take(struct shares *s, const char *who, bool counts, struct budget **ret_bytes);
+void shares_release(struct shares *s, const char *who, bool counts); /* as it was taken */
 
 #endif

@@ -3,7 +3,8 @@
  *
  *   POST .../execute {"projectId", "commands": [...], "stopOnError"?, "timeout"?, "cwd"?, "env"?}
  *   POST .../cleanup {"projectId"}
- *   POST / or /worker with "action": "execute" or "cleanup"
+ *   POST .../extend {"projectId", "seconds"}                         an extension of the document
+ *   POST / or /worker with "action": "execute", "cleanup" or "extend"
  */
 #include "fcgi/dialects/execute.h"
 
@@ -45,6 +46,8 @@ static void reply_forbidden(struct request *req, struct reply *rep, const struct
         .exit_code = 1,
         .rule = p->verdict.rule,
         .reason = p->verdict.reason,
+        .hint = arena_printf(&req->arena, "your operator can lift or narrow the rule %s",
+                             p->verdict.rule),
     };
 
     req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
@@ -186,7 +189,12 @@ static int status_of(const struct outcome *o)
     return o->end.cause == END_DEADLINE || end_was_taken_away(o->end.cause) ? 500 : 200;
 }
 
-static void reply_outcome(struct request *req, struct reply *rep, const char *sandbox,
+static const char *shown_id(struct request *req, const char *id)
+{
+    return arena_printf(&req->arena, "sandbox_%s", id);
+}
+
+static void reply_outcome(struct request *req, struct reply *rep, const struct core_box *box,
                           const struct outcome *o)
 {
     bool failed = o->error.code != COVE_OK, ended = o->end.cause != END_OWN;
@@ -202,7 +210,9 @@ static void reply_outcome(struct request *req, struct reply *rep, const char *sa
         .stdout_text = { o->stdout_text.data, o->stdout_text.len },
         .stderr_text = { o->stderr_text.data, o->stderr_text.len },
         .exit_code = exit_code,
-        .sandbox = arena_printf(&req->arena, "sandbox_%s", sandbox),
+        .sandbox = shown_id(req, box->id),
+        .created_unix_ms = box->created_unix_ms,
+        .expires_unix_ms = box->expires_unix_ms,
         .error = failed || ended ? error_text(req, o) : NULL,
         .truncated = o->end.cause == END_OUTPUT,
         .ended = ended ? &end : NULL,
@@ -235,7 +245,7 @@ static int run_in_sandbox(struct request *req, struct reply *rep, const struct e
     if (outcome.stdout_text.starved || outcome.stderr_text.starved)
         rc = core_fail_memory(e);
     else
-        reply_outcome(req, rep, req->note.sandbox, &outcome);
+        reply_outcome(req, rep, &session.box, &outcome);
     outcome_done(&outcome);
     return rc;
 }
@@ -282,6 +292,27 @@ static int cleanup(struct request *req, struct reply *rep, struct cove_err *e)
     return 0;
 }
 
+/* An extension of the document: a project's files live on. */
+static int extend(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct execute_args args = { 0 };
+    struct core_box box;
+
+    req->note.operation = "extend";
+    if (execute_decode_extend(req, req->core->config, &args, e) < 0 ||
+        core_extend(req->core, req->tenant, args.project, (uint64_t)args.seconds * 1000, &box, e) <
+            0)
+        return -1;
+    reply_json(rep, execute_life_fields,
+               &(struct execute_reply){
+                   .success = true,
+                   .sandbox = shown_id(req, box.id),
+                   .created_unix_ms = box.created_unix_ms,
+                   .expires_unix_ms = box.expires_unix_ms,
+               });
+    return 0;
+}
+
 static int by_action(struct request *req, struct reply *rep, struct cove_err *e)
 {
     static const struct {
@@ -290,6 +321,7 @@ static int by_action(struct request *req, struct reply *rep, struct cove_err *e)
     } actions[] = {
         { "execute", execute },
         { "cleanup", cleanup },
+        { "extend", extend },
     };
     struct execute_args args = { 0 };
 
@@ -300,12 +332,14 @@ static int by_action(struct request *req, struct reply *rep, struct cove_err *e)
     for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
         if (strcmp(args.action, actions[i].action) == 0)
             return actions[i].handle(req, rep, e);
-    return cove_fail(e, COVE_NOT_FOUND, "action: '%s' is neither execute nor cleanup", args.action);
+    return cove_fail(e, COVE_NOT_FOUND, "action: '%s' is none of execute, cleanup, extend",
+                     args.action);
 }
 
 static const struct route execute_routes[] = {
     { POST, "/**/execute", execute, ROUTE_LONG },
     { POST, "/**/cleanup", cleanup, 0 },
+    { POST, "/**/extend", extend, 0 }, /* extension */
     { POST, "/", by_action, ROUTE_LONG },
     { POST, "/worker", by_action, ROUTE_LONG },
 };

@@ -16,6 +16,7 @@ struct execute_args {
     int64_t timeout_s; /* 0 = as configured */
     const char *cwd;   /* NULL = the user's home */
     struct json_map env;
+    int64_t seconds;                /* of /extend */
     const char *const *env_strings; /* "K=V", NULL-terminated, made from env */
 };
 
@@ -33,16 +34,21 @@ struct execute_reply {
     const char *error;
     bool truncated;
     struct execute_ended *ended;
-    const char *rule, *reason; /* of the policy, when it refused */
+    uint64_t created_unix_ms, expires_unix_ms; /* of the sandbox */
+    const char *rule, *reason, *hint;          /* of the policy, when it refused */
 };
 
 /* What commands came to; that nothing ran; that there is nothing to tell. */
 extern const struct json_field execute_reply_fields[], execute_error_fields[],
     execute_success_fields[];
+/* And how long a sandbox will be there. */
+extern const struct json_field execute_life_fields[];
 
 /* Each checks what its operation needs and names the bad field. */
 int execute_decode_action(struct request *req, struct execute_args *ret, struct cove_err *e);
 int execute_decode_project(struct request *req, struct execute_args *ret, struct cove_err *e);
+int execute_decode_extend(struct request *req, const struct cove_config *config,
+                          struct execute_args *ret, struct cove_err *e);
 int execute_decode(struct request *req, const struct cove_config *config, struct execute_args *ret,
                    struct cove_err *e);
 

@@ -44,6 +44,8 @@ const struct json_field execute_reply_fields[] = {
     JSON_STR(struct execute_reply, error, "error", JSON_OPTIONAL, JSON_ANY),
     JSON_BOOL(struct execute_reply, truncated, "truncated", JSON_OPTIONAL),
     JSON_OBJECT(struct execute_reply, ended, "ended", JSON_OPTIONAL, ended_fields),
+    JSON_TIME(struct execute_reply, created_unix_ms, "created", JSON_OPTIONAL),
+    JSON_TIME(struct execute_reply, expires_unix_ms, "expiresAt", JSON_OPTIONAL),
     JSON_END,
 };
 
@@ -53,11 +55,25 @@ const struct json_field execute_error_fields[] = {
     JSON_INT(struct execute_reply, exit_code, "exitCode", JSON_REQUIRED, 0, 255),
     JSON_STR(struct execute_reply, rule, "rule", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct execute_reply, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct execute_reply, hint, "hint", JSON_OPTIONAL, JSON_ANY),
     JSON_END,
 };
 
 const struct json_field execute_success_fields[] = {
     JSON_BOOL(struct execute_reply, success, "success", JSON_REQUIRED),
+    JSON_END,
+};
+
+const struct json_field execute_life_fields[] = {
+    JSON_BOOL(struct execute_reply, success, "success", JSON_REQUIRED),
+    JSON_STR(struct execute_reply, sandbox, "sandboxId", JSON_REQUIRED, JSON_ANY),
+    JSON_TIME(struct execute_reply, created_unix_ms, "created", JSON_REQUIRED),
+    JSON_TIME(struct execute_reply, expires_unix_ms, "expiresAt", JSON_REQUIRED),
+    JSON_END,
+};
+
+static const struct json_field extend_fields[] = {
+    JSON_INT(struct execute_args, seconds, "seconds", JSON_REQUIRED, 1, TIMEOUT_MAX_S),
     JSON_END,
 };
 
@@ -91,6 +107,14 @@ int execute_decode_project(struct request *req, struct execute_args *ret, struct
         return -1;
     req->note.project = ret->project;
     return 0;
+}
+
+int execute_decode_extend(struct request *req, const struct cove_config *config,
+                          struct execute_args *ret, struct cove_err *e)
+{
+    if (execute_decode_project(req, ret, e) < 0 || request_json(req, extend_fields, ret, e) < 0)
+        return -1;
+    return check_extension(ret->seconds, config, e);
 }
 
 int execute_decode(struct request *req, const struct cove_config *config, struct execute_args *ret,

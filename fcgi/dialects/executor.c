@@ -40,6 +40,7 @@ static const struct route executor_routes[] = {
     { POST, "/process_stdin", executor_stdin, ROUTE_LONG },  /* extension */
     { POST, "/remove_process", executor_remove, ROUTE_BOX }, /* extension */
     { GET, "/health", dialect_health, ROUTE_OPEN },
+    { POST, "/extend_sandbox", executor_extend, 0 }, /* extension: the sandbox lives on */
 };
 
 /* ------------------------------------------------------------------ bad news */
@@ -93,6 +94,9 @@ static const struct json_field result_fields[] = {
     JSON_INT(struct executor_result, proxy_port, "proxy_port", JSON_OPTIONAL, 1, 65535),
     JSON_INT(struct executor_result, bytes, "bytes", JSON_OPTIONAL, 0, INT64_MAX,
              JSON_HAS(struct executor_result, has_bytes)),
+    JSON_STR(struct executor_result, sandbox, "sandbox_id", JSON_OPTIONAL, JSON_ANY),
+    JSON_TIME(struct executor_result, created_unix_ms, "created", JSON_OPTIONAL),
+    JSON_TIME(struct executor_result, expires_unix_ms, "expiresAt", JSON_OPTIONAL),
     JSON_END,
 };
 
@@ -188,6 +192,36 @@ int executor_with_command(struct request *req, struct reply *rep, executor_verb 
     }
     core_permit_put(&permit);
     return rc;
+}
+
+/* ------------------------------------------------------------------ /extend_sandbox (extension) */
+
+struct extend_args {
+    int64_t seconds;
+};
+
+static const struct json_field extend_fields[] = {
+    JSON_INT(struct extend_args, seconds, "seconds", JSON_REQUIRED, 1, TIMEOUT_MAX_S),
+    JSON_END,
+};
+
+int executor_extend(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct extend_args args;
+    struct core_box box;
+
+    req->note.operation = "extend_sandbox";
+    if (request_json(req, extend_fields, &args, e) < 0 ||
+        check_extension(args.seconds, req->core->config, e) < 0 ||
+        core_extend(req->core, req->tenant, executor_project(req), (uint64_t)args.seconds * 1000,
+                    &box, e) < 0)
+        return -1;
+    return executor_reply(rep, &(struct executor_result){
+                                   .success = true,
+                                   .sandbox = box.id,
+                                   .created_unix_ms = box.created_unix_ms,
+                                   .expires_unix_ms = box.expires_unix_ms,
+                               });
 }
 
 const struct dialect executor_dialect = {

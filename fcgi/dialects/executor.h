@@ -49,6 +49,8 @@ struct executor_result {
     int64_t proxy_port;
     int64_t bytes;
     bool has_bytes;
+    const char *sandbox;
+    uint64_t created_unix_ms, expires_unix_ms; /* of the sandbox */
 };
 
 /* Returns 0, so that it can be a handler's last statement. */
@@ -64,6 +66,7 @@ executor_handler executor_bind_port, executor_unbind_port;     /* executor_ports
 executor_handler executor_put_raw, executor_get_raw;           /* executor_raw.c */
 executor_handler executor_start, executor_list, executor_kill; /* executor_procs.c */
 executor_handler executor_signal, executor_stdin, executor_remove;
-executor_handler executor_logs; /* executor_logs.c */
+executor_handler executor_logs;   /* executor_logs.c */
+executor_handler executor_extend; /* executor.c */
 
 #endif

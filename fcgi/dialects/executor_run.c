@@ -78,6 +78,7 @@ struct run_reply {
     int64_t code;
     bool truncated;
     const char *cause;
+    uint64_t created_unix_ms, expires_unix_ms; /* of the sandbox */
 };
 
 static const struct json_field run_fields[] = {
@@ -87,11 +88,13 @@ static const struct json_field run_fields[] = {
     JSON_INT(struct run_reply, code, "code", JSON_REQUIRED, 0, 255),
     JSON_BOOL(struct run_reply, truncated, "truncated", JSON_OPTIONAL),
     JSON_STR(struct run_reply, cause, "cause", JSON_OPTIONAL, JSON_ANY),
+    JSON_TIME(struct run_reply, created_unix_ms, "created", JSON_OPTIONAL),
+    JSON_TIME(struct run_reply, expires_unix_ms, "expiresAt", JSON_OPTIONAL),
     JSON_END,
 };
 
-static void reply_run(struct request *req, struct reply *rep, const struct cove_end *end,
-                      const struct collected *c)
+static void reply_run(struct request *req, struct reply *rep, const struct core_box *box,
+                      const struct cove_end *end, const struct collected *c)
 {
     int code = end_exit_code(end);
     const struct run_reply r = {
@@ -101,6 +104,8 @@ static void reply_run(struct request *req, struct reply *rep, const struct cove_
         .code = code,
         .truncated = end->cause == END_OUTPUT,
         .cause = end->cause != END_OWN ? end_cause_name(end->cause) : NULL,
+        .created_unix_ms = box->created_unix_ms,
+        .expires_unix_ms = box->expires_unix_ms,
     };
 
     rep->status = status_of(end);
@@ -131,7 +136,7 @@ static int run_and_reply(struct request *req, struct reply *rep, const struct ex
     if (rc == 0 && (collected.out[0].starved || collected.out[1].starved))
         rc = core_fail_memory(e);
     if (rc == 0)
-        reply_run(req, rep, &result.end, &collected);
+        reply_run(req, rep, &session.box, &result.end, &collected);
     buf_done(&collected.out[0]);
     buf_done(&collected.out[1]);
     return rc;

@@ -1,6 +1,7 @@
 """The execute dialect: every sentence of its document, and every way to call it wrongly."""
 import concurrent.futures
 import json
+import datetime
 import re
 import time
 
@@ -21,6 +22,32 @@ def test_commands_run_in_order_and_their_output_is_joined(server, project):
     assert body["success"] is True and body["exitCode"] == 0
     assert body["stdout"] == "one\nthree\n" and body["stderr"] == "two\n"
     assert re.fullmatch(r"sandbox_[a-z0-9]{20}", body["sandboxId"])
+
+
+def moment(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def test_a_reply_tells_how_long_the_files_are_there_and_a_life_can_be_extended(server, project):
+    first = server.execute(project, "true").json
+    assert moment(first["created"]) < moment(first["expiresAt"])
+    reply = server.post("/execute", {"projectId": project, "commands": ["true"]})
+    assert reply.json["created"] == first["created"], "the same sandbox"
+    reply = server.post("/extend", {"projectId": project, "seconds": 3600})
+    assert reply.status == 200 and reply.json["sandboxId"] == first["sandboxId"]
+    assert moment(reply.json["expiresAt"]) > moment(first["expiresAt"])
+    by_action = server.post("/", {"action": "extend", "projectId": project, "seconds": 1})
+    assert by_action.status == 200, "asking for less takes nothing away"
+    assert moment(by_action.json["expiresAt"]) >= moment(reply.json["expiresAt"]) - datetime.timedelta(seconds=1)
+    reply = server.post("/extend", {"projectId": project, "seconds": 10 ** 7})
+    assert reply.status == 400 and reply.json["error"].startswith("seconds"), reply
+    assert server.post("/extend", {"projectId": project + "-none", "seconds": 10}).status == 404
+
+
+def test_a_refusal_has_a_hint_and_json_ends_with_a_line_feed(server, project):
+    reply = server.post("/execute", {"projectId": project, "commands": ["rm -rf /"]})
+    assert reply.status == 400 and reply.json["rule"] in reply.json["hint"]
+    assert reply.body.endswith(b"}\n")
 
 
 def test_each_command_has_a_bash_of_its_own(server, project):

@@ -97,6 +97,14 @@ def test_without_a_valid_key_it_is_401(server, path):
         assert reply.status == 401 and reply.json["error"]
 
 
+def test_a_sandbox_tells_its_life_and_lives_longer_when_asked(server, box):
+    first = box.post("/run", {"cmd": "true"}).json
+    assert first["created"] < first["expiresAt"]
+    reply = box.post("/extend_sandbox", {"seconds": 3600})
+    assert reply.status == 200 and reply.json["expiresAt"] > first["expiresAt"] and reply.json["sandbox_id"]
+    assert box.post("/extend_sandbox", {"seconds": 10 ** 7}).status == 400
+
+
 def test_without_a_header_the_project_is_default(server):
     server.projects.add(("default", True))
     reply = server.post("/write_file", {"path": "/workspace/mine", "content": "x"})

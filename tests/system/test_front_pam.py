@@ -41,7 +41,7 @@ def pam_server(make_server, tmp_path):
 
 
 def basic(name, password):
-    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode(), "Content-Type": "application/json"}
 
 
 def sign_in(server, name, password, project="pam"):
@@ -69,6 +69,20 @@ def test_a_unix_account_signs_in_and_is_a_tenant_of_its_own(pam_server, account)
     assert sign_in(server, account[0], account[1] + "x").status == 401
     assert sign_in(server, "nobody-there", "x").status == 401
     assert "Basic" in sign_in(server, "nobody-there", "x").headers["WWW-Authenticate"]
+    assert sign_in(server, "nobody-there", "x").json["error"] == "wrong name or password"
+
+
+def test_a_page_of_another_site_cannot_use_a_remembered_password(pam_server, account):
+    """A browser sends name and password along by itself, but no form can set this content type."""
+    server = pam_server("good")
+    assert sign_in(server, *account).status == 200
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        reply = server.post("/execute", {"projectId": "pam", "commands": ["true"]}, key=False,
+                            headers={**basic(*account), "Content-Type": content_type})
+        assert reply.status == 400 and reply.json["error"].startswith("Content-Type"), (content_type, reply)
+    reply = server.post("/execute", {"projectId": "pam", "commands": ["true"]}, headers={"Content-Type": "text/plain"})
+    assert reply.status == 200, "a key is no cookie: nothing sends it by itself"
+    end_of(server, basic(*account))
 
 
 @pytest.mark.parametrize("stack", ["failing", "locked-account", "missing-module", "nonsense", "no-such-file"])

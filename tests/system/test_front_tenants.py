@@ -16,12 +16,12 @@ BODIES = {
     "/delete_dir": {"path": "/workspace"}, "/list_dir": {"path": "/workspace"}, "/raw_file": None,
     "/bind_port": {"port": 8000}, "/unbind_port": {}, "/start_process": {"cmd": "sleep 5"}, "/list_processes": None,
     "/kill_process": {"id": "x"}, "/process_logs_streaming": {"id": "x"}, "/signal_process": {"id": "x", "signal": "TERM"},
-    "/process_stdin": {"id": "x", "data": "x"}, "/remove_process": {"id": "x"},
-    "/**/execute": EXECUTE, "/**/cleanup": {"projectId": "shared"}, "/": {**EXECUTE, "action": "execute"},
+    "/process_stdin": {"id": "x", "data": "x"}, "/remove_process": {"id": "x"}, "/extend_sandbox": {"seconds": 60},
+    "/**/execute": EXECUTE, "/**/cleanup": {"projectId": "shared"}, "/**/extend": {"projectId": "shared", "seconds": 60}, "/": {**EXECUTE, "action": "execute"},
     "/worker": {**EXECUTE, "action": "cleanup"},
 }
 # Where the project is in the body and another tenant's name for it is simply a project of its own.
-OF_EXECUTE = {"/**/execute", "/**/cleanup", "/", "/worker"}
+OF_EXECUTE = {"/**/execute", "/**/cleanup", "/**/extend", "/", "/worker"}
 
 
 def tables():

@@ -171,6 +171,18 @@ def test_https_works_and_the_certificate_covers_the_wildcard(server):
     assert "no sandbox answers by this name" in out.stdout, out  # the certificate was taken, and no such sandbox lives
 
 
+@pytest.mark.parametrize("path", ["/page.html", "/style.css", "/nothing"])
+def test_an_error_is_json_whatever_the_path_ends_in(server, path):
+    reply = server.request("GET", path, key=False)
+    assert reply.status == 401 and reply.headers["Content-Type"] == "application/json" and reply.json["error"]
+
+
+def test_who_is_nobody_hears_why(server):
+    texts = {name: server.request("POST", "/execute", {}, key=False, headers=headers).json["error"]
+             for name, headers in (("none", {}), ("wrong", {"X-API-Key": "e2b_" + "0" * 40}), ("bearer", {"Authorization": "Bearer x"}))}
+    assert texts["none"].startswith("no key") and texts["wrong"].startswith("this key is not valid") and texts["wrong"] == texts["bearer"]
+
+
 def test_http2_is_spoken(server):
     out = subprocess.run(["curl", "-sk", "--http2", "-o", "/dev/null", "-w", "%{http_version}",
                           f"https://127.0.0.1:{server.https}/health"], capture_output=True, text=True)

@@ -211,7 +211,7 @@ static const struct {
       "{\"success\":false,\"error\":\"body: empty, a JSON object is expected\",\"exitCode\":1}",
       "the dialect's shape of an error" },
     { "/", "{\"action\":\"explode\"}", 404,
-      "{\"success\":false,\"error\":\"action: 'explode' is neither execute nor cleanup\","
+      "{\"success\":false,\"error\":\"action: 'explode' is none of execute, cleanup, extend\","
       "\"exitCode\":1}",
       "unknown action" },
     { "/worker", "{\"projectId\":\"p\"}", 400,

@@ -149,15 +149,17 @@ static void nobody_holds_more_than_a_share(void **state)
     (void)state;
     assert_int_equal(shares_init(&shares, 6, 5, 50, NULL), 0); /* half of five, rounded up: three */
     for (int i = 0; i < 3; i++)
-        assert_true(shares_take(&shares, "greedy", NULL));
-    assert_false(shares_take(&shares, "greedy", NULL));
-    assert_true(shares_take(&shares, "other", NULL));
-    shares_release(&shares, "greedy");
-    assert_true(shares_take(&shares, "greedy", NULL));
-    assert_false(shares_take(&shares, "greedy", NULL));
+        assert_true(shares_take(&shares, "greedy", true, NULL));
+    assert_false(shares_take(&shares, "greedy", true, NULL));
+    assert_true(shares_take(&shares, "greedy", false, NULL)); /* in a brief slot */
+    shares_release(&shares, "greedy", false);
+    assert_true(shares_take(&shares, "other", true, NULL));
+    shares_release(&shares, "greedy", true);
+    assert_true(shares_take(&shares, "greedy", true, NULL));
+    assert_false(shares_take(&shares, "greedy", true, NULL));
     for (int i = 0; i < 3; i++)
-        shares_release(&shares, "greedy");
-    assert_true(shares_take(&shares, "third", NULL));
+        shares_release(&shares, "greedy", true);
+    assert_true(shares_take(&shares, "third", true, NULL));
     shares_done(&shares);
 }
 
@@ -171,7 +173,8 @@ static void bytes_are_paid_to_the_share_and_to_all(void **state)
     assert_int_equal(shares_init(&shares, 4, 4, 100, NULL), 0);
     shares.all = &all;
     shares.bytes_max = 70000;
-    assert_true(shares_take(&shares, "mine", &mine) && shares_take(&shares, "theirs", &theirs));
+    assert_true(shares_take(&shares, "mine", true, &mine) &&
+                shares_take(&shares, "theirs", true, &theirs));
     buf_init_within(&first, 65000, mine);
     buf_init_within(&second, 65000, theirs);
     assert_non_null(buf_reserve(&first, 60000));
@@ -186,8 +189,8 @@ static void bytes_are_paid_to_the_share_and_to_all(void **state)
     buf_done(&first);
     buf_done(&second);
     assert_int_equal(atomic_load(&all.used), 0);
-    shares_release(&shares, "mine");
-    shares_release(&shares, "theirs");
+    shares_release(&shares, "mine", true);
+    shares_release(&shares, "theirs", true);
     shares_done(&shares);
 }
 
@@ -198,7 +201,8 @@ static void a_share_of_nothing_is_no_limit(void **state)
     (void)state;
     assert_int_equal(shares_init(&shares, 1, 1, 0, NULL), 0);
     for (int i = 0; i < 10; i++)
-        assert_true(shares_take(&shares, "anybody", NULL) && shares_take(NULL, "anybody", NULL));
+        assert_true(shares_take(&shares, "anybody", true, NULL) &&
+                    shares_take(NULL, "anybody", true, NULL));
     shares_done(&shares);
 }
 
