@@ -46,6 +46,23 @@ def test_every_route_is_tried():
         assert len(rows) == len(re.findall(r"^    \{ (?:GET|POST|PUT|DELETE|PATCH)", read(path), re.M)), path
 
 
+def test_the_sites_locations_are_those_of_the_route_tables():
+    """Short routes have a location with a short timeout, raw ones one without a bound on their body; open ones need no key."""
+    site = read(f"{TOP}/nginx/cove.conf")
+    short = re.compile(re.search(r"location ~ (\S+write_file\S+) \{", site).group(1))
+    exact = set(re.findall(r"location = (/\w+) \{", site))
+    for file, path, flags in [(file, path, flags) for file, rows in tables().items() for _, path, flags in rows]:
+        if "{" in path or "/e2b" in file:
+            continue  # hosts and paths of their own, not names at the top
+        path = path.replace("/**", "")
+        if "ROUTE_OPEN" in flags or "ROUTE_RAW" in flags or path == "/metrics":
+            assert path in exact, path
+        elif path not in exact:
+            assert bool(short.search(path)) == ("ROUTE_LONG" not in flags), (path, flags)
+    names = re.search(r"\(\?:(\w+(?:\|\w+)+)\)", short.pattern).group(1).split("|")
+    assert {"/" + name for name in names} <= {path for _, path in routes()}, "no location for a route that is gone"
+
+
 def call(server, methods, path, key, headers):
     method = "POST" if "POST" in methods else methods.split(" | ")[0]
     query = "?path=/workspace/secret" if path == "/raw_file" else ""
