@@ -1,17 +1,16 @@
 /* The caller: recalled by the key's public name, which nginx got from the auth subrequest and no
- * client can set. */
+ * client can set. No HTTP here: what a head says is read by http.c and the router. */
 #include "fcgi/caller.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cove/file.h"
+#include "cove/mem.h"
 #include "cove/meters.h"
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/core.h"
-#include "fcgi/http.h"
-#include "fcgi/serve.h"
 
 typedef int (*parse_fn)(const char *text, struct tenants *ret, struct cove_err *e);
 
@@ -65,34 +64,36 @@ const struct live_kind templates_kind = {
 };
 
 /* By a token: nginx was told so by auth.c a moment ago. */
-static int find_box(struct caller *c, const struct request *req, const char *id, struct cove_err *e)
+static int find_box(struct caller *c, const struct core *core, const char *tenant, const char *id,
+                    struct cove_err *e)
 {
     struct which w;
 
-    if (which_sandbox_id(req->core->state, req->tenant, id, &w) == WHICH_NONE ||
+    if (which_sandbox_id(core->state, tenant, id, &w) == WHICH_NONE ||
         !text_copy(c->only, sizeof(c->only), w.box.id))
         return cove_fail(e, COVE_UNAUTHORIZED, "the sandbox of this token is gone");
     return 0;
 }
 
-static int find_key(struct caller *c, const struct request *req, struct cove_err *e)
+static int find_key(struct caller *c, const struct core *core, const char *tenant, const char *id,
+                    struct cove_err *e)
 {
-    const char *id = request_param(req, "COVE_KEY");
-
     if (!*id)
         return 0; /* nobody yet, or signed in by password: the tenant says it all */
     if (strncmp(id, CALLER_BOX, strlen(CALLER_BOX)) == 0)
-        return find_box(c, req, id + strlen(CALLER_BOX), e);
+        return find_box(c, core, tenant, id + strlen(CALLER_BOX), e);
     c->key = c->keys ? keys_find_id(c->keys->value, id) : NULL;
     if (!c->key || key_expired(c->key, clock_unix_ms() / 1000) ||
-        strcmp(c->key->tenant, req->tenant) != 0)
-        return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+        strcmp(c->key->tenant, tenant) != 0)
+        return cove_fail(e, COVE_UNAUTHORIZED,
+                         "this key is not valid here: it is unknown, revoked or expired");
     return 0;
 }
 
-int caller_begin(struct caller *c, struct callers *all, struct request *req, struct cove_err *e)
+int caller_begin(struct caller *c, struct callers *all, struct core *core, const char *tenant,
+                 const char *key_id, struct cove_err *e)
 {
-    const struct cove_config *config = req->core->config;
+    const struct cove_config *config = core->config;
     const struct quota defaults = {
         .requests = config->tenant_requests,
         .sandboxes = config->tenant_sandboxes,
@@ -102,9 +103,9 @@ int caller_begin(struct caller *c, struct callers *all, struct request *req, str
     *c = (struct caller){ .keys = live_get(&all->keys),
                           .tenants = live_get(&all->tenants),
                           .templates = live_get(&all->templates) };
-    c->quota = tenants_quota(c->tenants ? c->tenants->value : NULL, req->tenant, &defaults);
-    req->core->caller = c;
-    return find_key(c, req, e);
+    c->quota = tenants_quota(c->tenants ? c->tenants->value : NULL, tenant, &defaults);
+    core->caller = c;
+    return find_key(c, core, tenant, key_id, e);
 }
 
 void caller_end(struct caller *c)
@@ -116,24 +117,24 @@ void caller_end(struct caller *c)
 
 /* ------------------------------------------------------------------ admission */
 
-static int admit_pace(struct request *req, const char *kind, const char *who, uint64_t per_second,
-                      struct cove_err *e)
+static int admit_pace(struct core *core, const char *kind, const char *who, uint64_t per_second,
+                      unsigned *ret_wait_s, struct cove_err *e)
 {
     uint64_t wait_ms;
 
-    if (!per_second || !req->core->meters)
+    if (!per_second || !core->meters)
         return 0;
-    wait_ms = meters_admit(req->core->meters, kind, who, per_second, clock_boot_ms() * 1000);
+    wait_ms = meters_admit(core->meters, kind, who, per_second, clock_boot_ms() * 1000);
     if (!wait_ms)
         return 0;
-    req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
-    core_count(req->core, COUNT_LIMIT_REQUESTS, 1);
+    *ret_wait_s = (unsigned)((wait_ms + 999) / 1000);
+    core_count(core, COUNT_LIMIT_REQUESTS, 1);
     return cove_fail(e, COVE_QUOTA, "quota: this %s may send %llu requests a second", kind,
                      (unsigned long long)per_second);
 }
 
-static int admit_key(struct request *req, const struct key *key, const char *dialect,
-                     struct cove_err *e)
+static int admit_key(struct core *core, const struct key *key, const char *dialect,
+                     unsigned *ret_wait_s, struct cove_err *e)
 {
     char id[KEY_ID_LEN + 1];
 
@@ -141,25 +142,26 @@ static int admit_key(struct request *req, const struct key *key, const char *dia
         return cove_fail(e, COVE_FORBIDDEN, "this key is for %s, not for %s", key->dialects,
                          dialect);
     keys_id(key, id);
-    return admit_pace(req, "key", id, key->limits.requests, e);
+    return admit_pace(core, "key", id, key->limits.requests, ret_wait_s, e);
 }
 
-int caller_admit(struct request *req, const char *dialect, struct cove_err *e)
+int caller_admit(struct core *core, const char *tenant, const char *dialect, unsigned *ret_wait_s,
+                 struct cove_err *e)
 {
-    const struct caller *c = req->core ? req->core->caller : NULL;
+    const struct caller *c = core ? core->caller : NULL;
 
     if (!c)
         return 0;
-    if (c->key && admit_key(req, c->key, dialect, e) < 0)
+    if (c->key && admit_key(core, c->key, dialect, ret_wait_s, e) < 0)
         return -1;
-    return admit_pace(req, "tenant", req->tenant, c->quota.requests, e);
+    return admit_pace(core, "tenant", tenant, c->quota.requests, ret_wait_s, e);
 }
 
-bool caller_is_ambient(const struct request *req)
+bool caller_is_ambient(const struct core *core, const char *tenant)
 {
-    const struct caller *c = req->core ? req->core->caller : NULL;
+    const struct caller *c = core ? core->caller : NULL;
 
-    return c && *req->tenant && !c->key && !c->only[0];
+    return c && *tenant && !c->key && !c->only[0];
 }
 
 int caller_may_project(const struct core *core, const char *project, struct cove_err *e)

@@ -8,13 +8,15 @@
 
 struct box_info;
 struct core;
-struct callers;
-struct request;
 
 #define CALLER_BOX "box-" /* what COVE_KEY begins with when it names a sandbox */
 
 extern const struct live_kind tenants_kind, templates_kind; /* of <run_dir>/tenants and templates;
                                                                the value is a struct tenants */
+
+struct callers { /* who may call, kept up to date */
+    struct live keys, tenants, templates;
+};
 
 struct caller {
     struct live_ref *keys, *tenants, *templates; /* held until the request is over */
@@ -24,18 +26,20 @@ struct caller {
 };
 
 /* COVE_UNAUTHORIZED when the key was revoked or ran out since nginx asked. */
-int caller_begin(struct caller *c, struct callers *all, struct request *req, struct cove_err *e);
+int caller_begin(struct caller *c, struct callers *all, struct core *core, const char *tenant,
+                 const char *key_id, struct cove_err *e);
 void caller_end(struct caller *c);
 
 /*
  * Before a handler is called: may this key speak this dialect, and is there room in the quota of
- * requests? COVE_FORBIDDEN, or COVE_QUOTA with req->retry_after_s set.
+ * requests? COVE_FORBIDDEN, or COVE_QUOTA with *ret_wait_s set.
  */
-int caller_admit(struct request *req, const char *dialect, struct cove_err *e);
+int caller_admit(struct core *core, const char *tenant, const char *dialect, unsigned *ret_wait_s,
+                 struct cove_err *e);
 
 /* Signed in by something that a browser sends along by itself (a name and a password), not by a header
  * that only a program of the caller's sets. */
-bool caller_is_ambient(const struct request *req);
+bool caller_is_ambient(const struct core *core, const char *tenant);
 
 /* In the core, where the project or the sandbox is known. core->caller may be NULL: no scope.
  * Whoever has a sandbox's token may call it by its id, and nothing by a project's name. */

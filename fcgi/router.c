@@ -198,7 +198,7 @@ static int check_content_type(const struct request *req, struct cove_err *e)
 {
     const char *type = request_param(req, "CONTENT_TYPE");
 
-    if (req->method != POST || !caller_is_ambient(req) ||
+    if (req->method != POST || !caller_is_ambient(req->core, req->tenant) ||
         strncasecmp(type, "application/json", strlen("application/json")) == 0)
         return 0;
     return cove_fail(e, COVE_INVALID,
@@ -211,10 +211,11 @@ static int admit_caller(const struct dialect *d, const struct route *route, stru
     if (route->flags & ROUTE_OPEN)
         return 0;
     if (!*req->tenant)
-        return cove_fail(e, COVE_UNAUTHORIZED, "a valid key is required");
+        return cove_fail(e, COVE_UNAUTHORIZED,
+                         "no key: send one as X-API-Key, or as Authorization: Bearer");
     if (check_content_type(req, e) < 0)
         return -1;
-    return caller_admit(req, d->name, e);
+    return caller_admit(req->core, req->tenant, d->name, &req->retry_after_s, e);
 }
 
 static int fail_full(struct request *req, struct cove_err *e)

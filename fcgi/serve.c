@@ -65,7 +65,8 @@ static void serve_api(struct router *router, struct callers *callers, struct req
     struct caller caller;
     struct cove_err e;
 
-    if (caller_begin(&caller, callers, req, &e) < 0) {
+    if (caller_begin(&caller, callers, req->core, req->tenant, request_param(req, "COVE_KEY"), &e) <
+        0) {
         router_refuse(router, req, rep, &e);
     } else {
         rep->body.max =

@@ -2,14 +2,11 @@
 #ifndef COVE_FCGI_SERVE_H
 #define COVE_FCGI_SERVE_H
 
+#include "fcgi/caller.h"
 #include "fcgi/core.h"
 #include "fcgi/router.h"
 
 struct FCGX_Request;
-
-struct callers { /* who may call, kept up to date */
-    struct live keys, tenants, templates;
-};
 
 /* Serve what FCGX_Accept_r() brought; the caller finishes it. promised: by slots_ask(), and ours
  * from here on. */
