@@ -162,7 +162,8 @@ int core_retire(struct core *c, const char *tenant, const char *name, struct cov
 int core_extend(struct core *c, const char *tenant, const char *name, uint64_t lifetime_ms,
                 struct core_box *ret, struct cove_err *e)
 {
-    struct keeper_extend args = { .lifetime_ms = lifetime_ms, .flags = EXTEND_ONLY_LONGER };
+    struct keeper_extend args = { .lifetime_ms = lifetime_ms,
+                                  .flags = EXTEND_ONLY_LONGER | EXTEND_REUSE };
     struct which w;
 
     if (which_sandbox(c->state, tenant, name, &w) == WHICH_NONE)

@@ -345,6 +345,7 @@ enum keeper_extend_flags {
     EXTEND_ONLY_LONGER = 1 << 0, /* a later end than this one stays */
     EXTEND_END_FREEZES = 1 << 1, /* what happens at the end, from now on. Neither: as it was */
     EXTEND_END_KILLS = 1 << 2,
+    EXTEND_REUSE = 1 << 3, /* its project goes on using it until then, too */
 };
 
 /*

@@ -16,6 +16,15 @@ static void set_end(struct box_info *b, uint64_t lifetime_ms)
         b->reuse_until_ms = b->dies_at_ms;
 }
 
+/* Another sandbox may be the project's by now: then this one is not made the current one again. */
+static void reuse_longer(struct box_info *b, uint64_t lifetime_ms)
+{
+    uint64_t until_ms = clock_boot_ms() + lifetime_ms;
+
+    if (b->state != BOX_AGEING && b->reuse_until_ms < until_ms)
+        b->reuse_until_ms = until_ms < b->dies_at_ms ? until_ms : b->dies_at_ms;
+}
+
 static void set_end_action(struct box_info *b, uint32_t extend_flags)
 {
     if (extend_flags & EXTEND_END_FREEZES)
@@ -44,6 +53,8 @@ int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_
     b = &k->boxes[i].info;
     if (!(args->flags & EXTEND_ONLY_LONGER) || b->dies_at_ms < clock_boot_ms() + args->lifetime_ms)
         set_end(b, args->lifetime_ms);
+    if (args->flags & EXTEND_REUSE)
+        reuse_longer(b, args->lifetime_ms);
     set_end_action(b, args->flags);
     boxes_save(k, i);
     return 0;
