@@ -160,6 +160,7 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
     const char *limit = request_query(req, "limit"), *after = request_query(req, "after");
     struct listing l = { .rep = rep, .left = PAGE_MAX };
     struct core_session session;
+    int (*drain)(void *arg);
     int rc;
 
     req->note.operation = "list_processes";
@@ -169,10 +170,13 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "after: '%.60s' is no `next` of a page", after);
     if (executor_open(req, &session, e) < 0)
         return -1;
+    drain = rep->json.drain;
+    rep->json.drain = NULL; /* init has a deadline, which a slow client must not use up */
     json_open(&rep->json, NULL, '{');
     json_open(&rep->json, "processes", '[');
     rc = box_procs(&session.conn, list_one, &l, e);
     core_session_close(&session);
+    rep->json.drain = drain;
     json_close(&rep->json, ']');
     if (l.more)
         json_put_str(&rep->json, "next",
