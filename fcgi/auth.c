@@ -11,6 +11,7 @@
 #include "fcgi/basic.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
+#include "fcgi/router.h"
 
 /* ------------------------------------------------------------------ the table as a live thing */
 
@@ -48,23 +49,40 @@ const struct live_kind keys_kind = {
 
 /* ------------------------------------------------------------------ the question */
 
-static const struct {
-    const char *param, *prefix;
-} key_headers[] = {
-    { "HTTP_AUTHORIZATION", "Bearer " },
-    { "HTTP_X_API_KEY", "" },
-    { "HTTP_X_RELAY_SECRET", "" },
+/* The next place where any dialect's clients put a key; `at` begins with { dialects, NULL }. */
+struct places {
+    const struct dialect *const *dialect;
+    const struct credential *credential;
 };
 
-const struct key *auth_find(const struct keys *k, const struct request *req)
+static const struct credential *next_place(struct places *at)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(key_headers); i++) {
-        const char *value = request_param(req, key_headers[i].param);
-        size_t skip = strlen(key_headers[i].prefix);
+    while (*at->dialect) {
+        const struct credential *c = at->credential ? at->credential : (*at->dialect)->credentials;
+
+        if (c && c->param) {
+            at->credential = c + 1;
+            return c;
+        }
+        at->dialect++;
+        at->credential = NULL;
+    }
+    return NULL;
+}
+
+const struct key *auth_find(const struct dialect *const *dialects, const struct keys *k,
+                            const struct request *req)
+{
+    struct places at = { dialects, NULL };
+    const struct credential *c;
+
+    while ((c = next_place(&at))) {
+        const char *value = request_param(req, c->param);
+        size_t skip = strlen(c->prefix);
         unsigned char hash[KEY_HASH_BYTES];
         const struct key *key;
 
-        if (!*value || strncasecmp(value, key_headers[i].prefix, skip) != 0)
+        if (!*value || strncasecmp(value, c->prefix, skip) != 0)
             continue;
         keys_hash(value + skip, hash);
         key = keys_find(k, hash);
@@ -113,14 +131,17 @@ static bool names_no_sandbox(const struct request *req)
 }
 
 /* One text for each way to be nobody, the same whatever was wrong with the key or the password. */
-static const char *refusal(const struct request *req, bool passwords)
+static const char *refusal(const struct dialect *const *dialects, const struct request *req,
+                           bool passwords)
 {
     const char *authorization = request_param(req, "HTTP_AUTHORIZATION");
+    struct places at = { dialects, NULL };
+    const struct credential *c;
 
     if (passwords && strncasecmp(authorization, "Basic ", 6) == 0)
         return "wrong name or password";
-    for (size_t i = 0; i < ARRAY_SIZE(key_headers); i++)
-        if (*request_param(req, key_headers[i].param))
+    while ((c = next_place(&at)))
+        if (*request_param(req, c->param))
             return "this key is not valid here: it is unknown, revoked or expired";
     if (*request_param(req, "HTTP_X_ACCESS_TOKEN"))
         return "this token does not open this sandbox";
@@ -129,10 +150,11 @@ static const char *refusal(const struct request *req, bool passwords)
 
 /* nginx passes on 401 and 403 only: that it is "not yet" goes beside it, and nginx makes 429 of it.
  */
-static void refuse(struct request *req, struct reply *rep, unsigned wait_s)
+static void refuse(const struct dialect *const *dialects, struct request *req, struct reply *rep,
+                   unsigned wait_s)
 {
     bool passwords = req->core && req->core->config->pam_service[0];
-    const char *why = refusal(req, passwords);
+    const char *why = refusal(dialects, req, passwords);
     struct cove_err e;
 
     cove_fail(&e, COVE_UNAUTHORIZED, "%s", why);
@@ -145,10 +167,11 @@ static void refuse(struct request *req, struct reply *rep, unsigned wait_s)
     reply_plain_error(req, rep, &e);
 }
 
-void auth_serve(struct live *keys, struct request *req, struct reply *rep)
+void auth_serve(const struct dialect *const *dialects, struct live *keys, struct request *req,
+                struct reply *rep)
 {
     struct live_ref *ref = live_get(keys);
-    const struct key *key = ref ? auth_find(ref->value, req) : NULL;
+    const struct key *key = ref ? auth_find(dialects, ref->value, req) : NULL;
     char tenant[COVE_TENANT_MAX];
     unsigned wait_s = 0;
     struct which w;
@@ -163,6 +186,6 @@ void auth_serve(struct live *keys, struct request *req, struct reply *rep)
     else if (basic_sign_in(req, tenant, &wait_s))
         admit(req, rep, tenant, "");
     else
-        refuse(req, rep, wait_s);
+        refuse(dialects, req, rep, wait_s);
     live_put(ref);
 }

@@ -8,12 +8,16 @@
 #include "fcgi/reply.h"
 #include "process/live.h"
 
+struct dialect;
+
 extern const struct live_kind keys_kind; /* of <run_dir>/keys; the value is a struct keys */
 
 /* The key of any of the headers the dialects know that is in the table. */
-const struct key *auth_find(const struct keys *k, const struct request *req);
+const struct key *auth_find(const struct dialect *const *dialects, const struct keys *k,
+                            const struct request *req);
 
 /* The auth_request itself: 204 with X-Cove-Tenant and X-Cove-Key (its public name), or 401. */
-void auth_serve(struct live *keys, struct request *req, struct reply *rep);
+void auth_serve(const struct dialect *const *dialects, struct live *keys, struct request *req,
+                struct reply *rep);
 
 #endif

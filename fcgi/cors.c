@@ -4,8 +4,15 @@
 
 #include "fcgi/router.h"
 
-#define ALLOWED_HEADERS                                                                            \
-    "Authorization, Content-Type, X-API-Key, X-Relay-Secret, X-Project-Id, X-Requested-With"
+static const char *allowed_headers(const struct router *r, struct arena *a)
+{
+    const char *list = "Authorization, Content-Type, X-Requested-With";
+
+    for (const struct dialect *const *d = r->dialects; *d; d++)
+        if ((*d)->headers)
+            list = arena_printf(a, "%s%s", list, (*d)->headers);
+    return list;
+}
 
 /* The configured origin that equals `origin`: only our own text goes back into a header. */
 static const char *find_origin(struct arena *a, const char *origins, const char *origin)
@@ -25,11 +32,11 @@ static const char *find_origin(struct arena *a, const char *origins, const char 
     return NULL;
 }
 
-void cors_apply(const char *origins, struct request *req, struct reply *rep,
+void cors_apply(const struct router *r, struct request *req, struct reply *rep,
                 unsigned preflight_methods)
 {
     const char *origin = request_param(req, "HTTP_ORIGIN");
-    const char *allowed = find_origin(&req->arena, origins, origin);
+    const char *allowed = find_origin(&req->arena, r->cors_origins, origin);
 
     if (!allowed)
         return;
@@ -42,6 +49,6 @@ void cors_apply(const char *origins, struct request *req, struct reply *rep,
     }
     reply_header(rep, "Access-Control-Allow-Methods",
                  http_method_list(&req->arena, preflight_methods));
-    reply_header(rep, "Access-Control-Allow-Headers", ALLOWED_HEADERS);
+    reply_header(rep, "Access-Control-Allow-Headers", allowed_headers(r, &req->arena));
     reply_header(rep, "Access-Control-Max-Age", "600");
 }

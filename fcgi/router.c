@@ -331,7 +331,7 @@ void router_serve(struct router *r, struct request *req, struct reply *rep)
 
     router_match(r->dialects, req, &m);
     /* Before the handler: the head of a stream leaves while it is at work. */
-    cors_apply(r->cors_origins, req, rep, req->method == OPTIONS ? m.allowed : 0);
+    cors_apply(r, req, rep, req->method == OPTIONS ? m.allowed : 0);
     if (req->host_box && !host_lives(r, req))
         refuse_host(req, rep);
     else if (serve(r, &m, req, rep, &e) < 0)
@@ -342,5 +342,5 @@ void router_refuse(struct router *r, struct request *req, struct reply *rep,
                    const struct cove_err *e)
 {
     fail(NULL, req, rep, e);
-    cors_apply(r->cors_origins, req, rep, 0);
+    cors_apply(r, req, rep, 0);
 }

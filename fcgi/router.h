@@ -29,11 +29,19 @@ struct route {
     unsigned flags;
 };
 
+struct credential {     /* where clients of a dialect put their key */
+    const char *param;  /* of the header: "HTTP_X_API_KEY" */
+    const char *prefix; /* in front of the key, "" = nothing */
+};
+
 struct dialect {
     const char *name;
     const char *base; /* what all its patterns begin with, "" for none; literal segments only */
     const struct route *routes;
     size_t route_count;
+    const struct credential *credentials; /* ends with a NULL param; NULL: as all have */
+    const char
+        *headers; /* of its own that pages of other sites may send, ", X-A, X-B"; NULL: none */
     unsigned host_port; /* it answers on a sandbox's own host names with this port; 0 = on none */
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
 };
@@ -61,7 +69,7 @@ void router_refuse(struct router *r, struct request *req, struct reply *rep,
                    const struct cove_err *e);
 
 /* cors.c: the headers a browser asks for, if the origin is one of the configured. */
-void cors_apply(const char *origins, struct request *req, struct reply *rep,
+void cors_apply(const struct router *r, struct request *req, struct reply *rep,
                 unsigned preflight_methods);
 
 #endif

@@ -82,8 +82,8 @@ static void route(struct router *router, struct callers *callers, struct request
 {
     if (strcmp(request_param(req, "COVE_ROLE"), "auth") == 0) { /* whatever the path */
         slots_withdraw(&router->slots, &req->promised);
-        auth_serve(&callers->keys, req, rep);
-        cors_apply(router->cors_origins, req, rep, 0); /* nginx repeats it on its own 401 */
+        auth_serve(router->dialects, &callers->keys, req, rep);
+        cors_apply(router, req, rep, 0); /* nginx repeats it on its own 401 */
     } else if (refused) {
         router_refuse(router, req, rep, refused);
     } else {

@@ -16,8 +16,17 @@ static const struct route health_routes[] = {
     { GET, "/health", dialect_health, ROUTE_OPEN },
 };
 
+/* What clients of any dialect may use. Those of relay have a header of their own. */
+static const struct credential common_credentials[] = {
+    { "HTTP_AUTHORIZATION", "Bearer " },
+    { "HTTP_X_RELAY_SECRET", "" },
+    { NULL, NULL },
+};
+
 const struct dialect health_dialect = {
     .name = "health",
+    .credentials = common_credentials,
+    .headers = ", X-Relay-Secret",
     .base = "",
     .routes = health_routes,
     .route_count = ARRAY_SIZE(health_routes),

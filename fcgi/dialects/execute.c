@@ -344,10 +344,14 @@ static const struct route execute_routes[] = {
     { POST, "/worker", by_action, ROUTE_LONG },
 };
 
+static const struct credential credentials[] = { { "HTTP_X_API_KEY", "" }, { NULL, NULL } };
+
 const struct dialect execute_dialect = {
     .name = "execute",
     .base = "",
     .routes = execute_routes,
     .route_count = ARRAY_SIZE(execute_routes),
+    .credentials = credentials,
+    .headers = ", X-API-Key",
     .on_error = on_error,
 };

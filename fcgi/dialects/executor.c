@@ -229,6 +229,7 @@ const struct dialect executor_dialect = {
     .base = "",
     .routes = executor_routes,
     .route_count = ARRAY_SIZE(executor_routes),
+    .headers = ", X-Project-Id",
     .host_port = EXECUTOR_PORT,
     .on_error = on_error,
 };

@@ -13,6 +13,7 @@
 #include "cove/file.h"
 #include "cove/text.h"
 #include "fcgi/auth.h"
+#include "fcgi/dialects/dialects.h"
 #include "tests/unit/fcgi_request.h"
 
 /* printf secret | sha256sum; printf other | sha256sum */
@@ -81,7 +82,7 @@ static void a_key_is_found_in_the_headers_dialects_use(void **state)
         const struct key *key;
 
         fake_init(&f, "GET", "/", headers[i].header, &e);
-        key = auth_find(&keys, &f.req);
+        key = auth_find(all_dialects, &keys, &f.req);
         if ((key != NULL) != (headers[i].tenant != NULL) ||
             (key && strcmp(key->tenant, headers[i].tenant) != 0))
             fail_msg("%s: %s", headers[i].because, key ? key->tenant : "nobody");

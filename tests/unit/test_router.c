@@ -324,7 +324,7 @@ static void only_configured_origins_may_read_replies(void **state)
         snprintf(origin, sizeof(origin), "HTTP_ORIGIN=%s", origins[i].origin);
         fake_init(&f, "POST", "/", origin, &e);
         reply_init(&rep, 100);
-        cors_apply(origins[i].origins, &f.req, &rep, 0);
+        cors_apply(&(struct router){ .cors_origins = origins[i].origins }, &f.req, &rep, 0);
         for (size_t h = 0; h < rep.header_count; h++)
             if (strcmp(rep.headers[h].name, "Access-Control-Allow-Origin") == 0)
                 got = rep.headers[h].value;
