@@ -148,8 +148,8 @@ static const char *refusal(const struct dialect *const *dialects, const struct r
     return "no key: send one as X-API-Key, or as Authorization: Bearer";
 }
 
-/* nginx passes on 401 and 403 only: that it is "not yet" goes beside it, and nginx makes 429 of it.
- */
+/* nginx passes on 401 and 403 only. That the caller should wait is told in a header beside the 401, and
+ * nginx makes 429 of it. */
 static void refuse(const struct dialect *const *dialects, struct request *req, struct reply *rep,
                    unsigned wait_s)
 {

@@ -33,18 +33,18 @@ void core_task_begin(struct core *c, const char *request_id, const char *what)
     atomic_store_explicit(&t->busy, 1, memory_order_release);
 }
 
-static int take_parting(struct core *c)
+static int take_closing(struct core *c)
 {
-    int fd = c->parting;
+    int fd = c->closing;
 
-    c->parting = 0;
+    c->closing = 0;
     return fd;
 }
 
 void core_task_end(struct core *c)
 {
-    if (c->parting)
-        cove_close(take_parting(c));
+    if (c->closing)
+        cove_close(take_closing(c));
     if (c->task)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
 }
@@ -337,9 +337,9 @@ void core_session_close(struct core_session *s)
         retire_misbehaving(s);
     shares_release(s->core->box_shares, s->box.id, true);
     if (s->core->task && s->conn.sock > 0) {
-        if (s->core->parting)
-            cove_close(take_parting(s->core));
-        s->core->parting = take_fd(&s->conn.sock);
+        if (s->core->closing)
+            cove_close(take_closing(s->core));
+        s->core->closing = take_fd(&s->conn.sock);
         if (!s->core->messages)
             s->core->messages = take_ptr(s->conn.buf);
     }

@@ -46,7 +46,7 @@ struct core { /* one per thread */
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
-    int parting;    /* socket of a conversation that is over, see core_session_close(); 0: none */
+    int closing;    /* socket of a conversation that is over, see core_session_close(); 0: none */
     char *messages; /* its buffer, for the next one */
 };
 
@@ -295,8 +295,7 @@ struct log_follow {
     void *arg;
 };
 
-/* 0: the process has ended and all was told; 1: the client is gone; -1: COVE_NOT_FOUND, COVE_GONE.
- */
+/* 0: the process has ended and all was told. 1: the client is gone. -1: COVE_NOT_FOUND, COVE_GONE. */
 int core_log_follow(struct core_session *s, const struct log_follow *args, struct cove_err *e);
 
 #endif

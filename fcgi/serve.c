@@ -38,7 +38,7 @@ static void count_reply(struct core *core, const struct request *req, const stru
         core_count(core, COUNT_REPLIES_2XX, 1);
 }
 
-/* What happens all the time and means nothing is for debugging. */
+/* Probes and sign-ins that went well arrive every second: log them at debug level only. */
 static enum log_level level_of(const struct request *req, int status)
 {
     const char *op = req->note.operation ? req->note.operation : "";

@@ -3,7 +3,7 @@
  * waited longest. So only a few threads of each worker wait there at a time (the rest wait for
  * their turn at the door): connections are then dealt out among workers, not thread by thread. A
  * worker whose long slots are all taken leaves the door to the others (slots.h); when no worker has
- * one left, all wait there again, for short requests, and the usher calls them back as soon as one
+ * one left, all wait there again, for short requests, and a thread of its own calls them back as soon as one
  * is free. nginx opens a connection per request, and a connection is closed after its reply
  * whatever the other side would like, so no thread is ever held by an idle one.
  *
@@ -29,10 +29,10 @@
 
 enum {
     STACK_BYTES = 256 * 1024, /* the largest frame is run.c's 64 KiB of output */
-    POKE_EVERY_US = 20000,
+    WAKE_EVERY_US = 20000,
     ACCEPT_PAUSE_US = 50000, /* after EMFILE and its like, when trying at once is no use */
-    USHER_EVERY_MS = 1,      /* a poke may come just before accept() and be lost */
-    USHER_IDLE_MS = 1000,
+    RECALL_EVERY_MS = 1,     /* a signal may come just before accept() and be lost */
+    RECALL_IDLE_MS = 1000,
     AT_THE_DOOR = 2,
 };
 
@@ -46,7 +46,7 @@ static void nothing(int signo)
     (void)signo;
 }
 
-static sigset_t poke_set(void)
+static sigset_t wake_signals(void)
 {
     sigset_t set;
 
@@ -58,13 +58,13 @@ static sigset_t poke_set(void)
 /* A connection, or -1 when it is time to look around. */
 static int accept_any(struct worker *w)
 {
-    sigset_t poke = poke_set();
+    sigset_t wake = wake_signals();
     int fd, saved;
 
-    pthread_sigmask(SIG_UNBLOCK, &poke, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &wake, NULL);
     fd = accept4(w->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     saved = errno;
-    pthread_sigmask(SIG_BLOCK, &poke, NULL);
+    pthread_sigmask(SIG_BLOCK, &wake, NULL);
     if (fd < 0 && saved != EINTR && saved != ECONNABORTED)
         usleep(ACCEPT_PAUSE_US);
     return fd;
@@ -76,7 +76,7 @@ static int accept_slotless(struct worker *w, uint32_t thread)
     int fd = -1;
 
     atomic_store(&w->slotless[thread], true);
-    if (!slots_anywhere(&w->router.slots)) /* the usher sees the flag, or we see the room */
+    if (!slots_anywhere(&w->router.slots)) /* recall_main() sees the flag, or we see the room */
         fd = accept_any(w);
     atomic_store(&w->slotless[thread], false);
     return fd;
@@ -97,28 +97,28 @@ static int accept_one(struct worker *w, uint32_t thread, bool *ret_promised)
     return fd;
 }
 
-static size_t poke_slotless(struct worker *w)
+static size_t interrupt_slotless(struct worker *w)
 {
-    size_t poked = 0;
+    size_t interrupted = 0;
 
     for (size_t i = 0; i < w->thread_count; i++)
         if (atomic_load(&w->slotless[i])) {
             pthread_kill(w->threads[i], SIGUSR1);
-            poked++;
+            interrupted++;
         }
-    return poked;
+    return interrupted;
 }
 
-static void *usher_main(void *arg)
+static void *recall_main(void *arg)
 {
     struct worker *w = arg;
     struct slots *slots = &w->router.slots;
 
     while (!atomic_load(&w->draining)) {
         uint32_t turn = slots_turn(slots);
-        bool call = slots_anywhere(slots) && poke_slotless(w) > 0;
+        bool call = slots_anywhere(slots) && interrupt_slotless(w) > 0;
 
-        slots_wait(slots, turn, call ? USHER_EVERY_MS : USHER_IDLE_MS);
+        slots_wait(slots, turn, call ? RECALL_EVERY_MS : RECALL_IDLE_MS);
     }
     return NULL;
 }
@@ -192,21 +192,21 @@ static int start_one(struct worker *w, const pthread_attr_t *attr, struct cove_e
     return 0;
 }
 
-static int start_usher(struct worker *w, const pthread_attr_t *attr, struct cove_err *e)
+static int start_recalling(struct worker *w, const pthread_attr_t *attr, struct cove_err *e)
 {
-    errno = pthread_create(&w->usher, attr, usher_main, w);
-    return errno ? cove_fail_errno(e, COVE_INTERNAL, "usher") : 0;
+    errno = pthread_create(&w->recaller, attr, recall_main, w);
+    return errno ? cove_fail_errno(e, COVE_INTERNAL, "the thread that recalls others") : 0;
 }
 
 int threads_start(struct worker *w, struct cove_err *e)
 {
     struct sigaction action = { .sa_handler = nothing }; /* no SA_RESTART: accept() must return */
-    sigset_t poke = poke_set();
+    sigset_t wake = wake_signals();
     pthread_attr_t attr;
     int rc = 0;
 
     sigaction(SIGUSR1, &action, NULL);
-    pthread_sigmask(SIG_BLOCK, &poke, NULL);
+    pthread_sigmask(SIG_BLOCK, &wake, NULL);
     w->threads = calloc(w->config.threads, sizeof(*w->threads));
     w->slotless = calloc(w->config.threads, sizeof(*w->slotless));
     if (!w->threads || !w->slotless)
@@ -217,15 +217,15 @@ int threads_start(struct worker *w, struct cove_err *e)
     while (rc == 0 && w->thread_count < w->config.threads)
         rc = start_one(w, &attr, e);
     if (rc == 0)
-        rc = start_usher(w, &attr, e);
+        rc = start_recalling(w, &attr, e);
     pthread_attr_destroy(&attr);
     return rc;
 }
 
-/* Between two pokes: SIGINT after SIGTERM means that time has run out for streams. */
+/* Between two rounds of signals: SIGINT after SIGTERM means that time has run out for streams. */
 static void pause_draining(struct worker *w)
 {
-    const struct timespec pause = { .tv_nsec = POKE_EVERY_US * 1000 };
+    const struct timespec pause = { .tv_nsec = WAKE_EVERY_US * 1000 };
     sigset_t set;
 
     sigemptyset(&set);
@@ -234,7 +234,7 @@ static void pause_draining(struct worker *w)
         atomic_store(&w->leaving, true);
 }
 
-/* A poke is lost on a thread that is between looking at `draining` and accept(), so they are
+/* A signal is lost on a thread that is between looking at `draining` and accept(), so they are
  * repeated. */
 void threads_drain(struct worker *w)
 {
@@ -248,6 +248,6 @@ void threads_drain(struct worker *w)
     }
     for (size_t i = 0; i < w->thread_count; i++)
         pthread_join(w->threads[i], NULL);
-    pthread_join(w->usher, NULL);
+    pthread_join(w->recaller, NULL);
     sem_destroy(&w->door);
 }

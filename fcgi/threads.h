@@ -34,7 +34,7 @@ struct worker {
     pthread_t *threads;
     atomic_bool *slotless; /* by thread: it waits in accept() although no slot is its own */
     size_t thread_count;
-    pthread_t usher; /* calls those back when a worker has room again */
+    pthread_t recaller; /* calls those back when a worker has room again */
 };
 
 /* SIGUSR1 is how a thread is called out of accept(). */

@@ -68,7 +68,8 @@ static void setup_live(struct worker *w)
     unsigned char hash[KEY_HASH_BYTES];
     struct cove_err e;
 
-    text_random(w->token_secret, sizeof(w->token_secret)); /* should there be none: nobody's */
+    /* Without a readable secret no token opens anything: nobody knows this one. */
+    text_random(w->token_secret, sizeof(w->token_secret));
     keys_hash("", hash); /* libcrypto sets itself up now, while it may still read its files */
     if (token_read_secret(w->config.run_dir, w->token_secret, &e) < 0)
         log_error("tokens of sandboxes will not open anything", &e);
