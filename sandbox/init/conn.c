@@ -29,7 +29,7 @@ static void conn_free(struct init *in, struct conn *c)
     ports_conn_closed(in, c);
     judge_conn_closed(in, c);
     start_conn_closed(in, c);
-    watch_stop(in, &c->watch);
+    watch_close(&c->watch);
     LIST_REMOVE(c, link);
     in->conn_count--;
     free(c);
@@ -42,8 +42,9 @@ void conn_cut(struct conn *c)
     shutdown(c->watch.fd, SHUT_RDWR); /* makes it readable, so its next event comes at once */
 }
 
-static void conn_ready(struct init *in, struct watch *w, uint32_t events)
+static void conn_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     static _Alignas(8) char buf[MSG_MAX_BYTES];
     struct conn *c = container_of(w, struct conn, watch);
     struct cove_err e = { 0 };
@@ -80,8 +81,9 @@ static void turn_away(struct init *in)
     in->spare_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 }
 
-void conn_accept(struct init *in, struct watch *w, uint32_t events)
+void conn_accept(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     AUTO_CLOSE int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct conn *c;
 
@@ -97,7 +99,7 @@ void conn_accept(struct init *in, struct watch *w, uint32_t events)
         return;
     TAILQ_INIT(&c->wants);
     msg_prepare_socket(fd);
-    if (watch_start(in, &c->watch, fd, EPOLLIN, conn_ready, NULL) < 0) {
+    if (init_watch(in, &c->watch, fd, EPOLLIN, conn_ready, NULL) < 0) {
         free(c);
         return;
     }

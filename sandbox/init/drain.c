@@ -19,15 +19,16 @@ struct drain {
     struct watch watch;
 };
 
-static void drain_ready(struct init *in, struct watch *w, uint32_t events)
+static void drain_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     ssize_t n = splice(w->fd, NULL, STDOUT_FILENO /* ours is /dev/null */, NULL, DRAIN_BYTES,
                        SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
 
     (void)events;
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
         return;
-    watch_stop(in, w);
+    watch_close(w);
     in->drain_count--;
     free(container_of(w, struct drain, watch));
 }
@@ -47,7 +48,7 @@ static int drain_start(struct init *in, int *fd, struct cove_err *e)
 
     if (!d)
         return cove_fail(e, COVE_BUSY, "%d pipes are being drained already", MAX_DRAINS);
-    if (watch_start(in, &d->watch, *fd, EPOLLIN, drain_ready, e) < 0) {
+    if (init_watch(in, &d->watch, *fd, EPOLLIN, drain_ready, e) < 0) {
         free(d);
         return -1;
     }

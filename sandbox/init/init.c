@@ -10,7 +10,7 @@
  *
  * Theory of operation. The keeper leaves a few descriptors (init_fds.h) and execs us. Workers
  * connect to the listening socket and speak the protocol of cove/msg.h: one packet, one request,
- * one answer, with the result as a descriptor. One thread waits in epoll; each thing it waits for
+ * one answer, with the result as a descriptor. One thread runs base/loop.c; each thing it waits for
  * is a struct watch. All sends are MSG_DONTWAIT: a client that does not read is cut off. Jobs that
  * take long (removing a tree) run in a forked helper.
  *
@@ -105,38 +105,20 @@ int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
 /* --------------------------------------------------------------- the loop */
 
-int watch_start(struct init *in, struct watch *w, int fd, uint32_t events,
-                void (*ready)(struct init *, struct watch *, uint32_t), struct cove_err *e)
+int init_watch(struct init *in, struct watch *w, int fd, uint32_t events, watch_fn ready,
+               struct cove_err *e)
 {
-    struct epoll_event ev = { .events = events, .data.ptr = w };
-
-    if (epoll_ctl(in->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+    if (watch_start(&in->loop, w, fd, events, ready) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "waiting for a descriptor");
-    w->fd = fd;
-    w->ready = ready;
     return 0;
 }
 
-void watch_stop(struct init *in, struct watch *w)
-{
-    if (w->fd < 0)
-        return;
-    /* Closing is not enough while somebody has a copy of the descriptor. */
-    epoll_ctl(in->epoll, EPOLL_CTL_DEL, w->fd, NULL);
-    w->fd = cove_close(w->fd);
-}
-
 /* A coarse clock, which ticks only while something has a deadline; -1: nothing has. */
-static int64_t next_timeout_us(const struct init *in)
+static int next_tick_ms(const struct init *in)
 {
-    if (in->spare.due_us) {
-        uint64_t now_us = clock_boot_us();
-
-        return now_us < in->spare.due_us ? (int64_t)(in->spare.due_us - now_us) : 0;
-    }
     if (in->held_logs)
-        return 5000;
-    return in->ask_count || in->connect_count || !LIST_EMPTY(&in->starts) ? 50000 : -1;
+        return 5;
+    return in->ask_count || in->connect_count || !LIST_EMPTY(&in->starts) ? 50 : -1;
 }
 
 static void expire(struct init *in)
@@ -147,24 +129,15 @@ static void expire(struct init *in)
     judge_expire(in, now_ms);
     starts_expire(in, now_ms);
     ports_expire(in, now_ms);
-    spare_expire(in);
 }
 
 static void run(struct init *in)
 {
     for (;;) {
-        struct epoll_event ev;
-        int64_t timeout_us = next_timeout_us(in);
-        const struct timespec timeout = { .tv_sec = timeout_us / 1000000,
-                                          .tv_nsec = timeout_us % 1000000 * 1000 };
-        int n = epoll_pwait2(in->epoll, &ev, 1, timeout_us < 0 ? NULL : &timeout, NULL);
+        int tick_ms = next_tick_ms(in);
 
-        if (n == 1) {
-            struct watch *w = ev.data.ptr;
-
-            w->ready(in, w, ev.events);
-        }
-        if (timeout_us >= 0)
+        loop_turn(&in->loop, tick_ms);
+        if (tick_ms >= 0)
             expire(in);
     }
 }
@@ -211,7 +184,7 @@ static int setup_signals(struct init *in, struct cove_err *e)
     fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "signalfd");
-    return watch_start(in, &in->signals, fd, EPOLLIN, proc_reap, e);
+    return init_watch(in, &in->signals, fd, EPOLLIN, proc_reap, e);
 }
 
 #define CAP(c) (1ULL << CAP_##c)
@@ -258,16 +231,13 @@ static int setup(struct init *in, struct cove_err *e)
 {
     if (setup_descriptors(in, e) < 0)
         return -1;
-    in->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (in->epoll < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    if (setup_signals(in, e) < 0 || landlock_setup(e) < 0 || filter_setup(e) < 0 ||
-        setup_privileges(e) < 0)
+    if (loop_init(&in->loop, e) < 0 || spare_setup(in, e) < 0 || setup_signals(in, e) < 0 ||
+        landlock_setup(e) < 0 || filter_setup(e) < 0 || setup_privileges(e) < 0)
         return -1;
     cgroup_setup(in);
     meminfo_setup(in);
     fcntl(INIT_FD_LISTEN, F_SETFL, O_NONBLOCK);
-    return watch_start(in, &in->listen, INIT_FD_LISTEN, EPOLLIN, conn_accept, e);
+    return init_watch(in, &in->listen, INIT_FD_LISTEN, EPOLLIN, conn_accept, e);
 }
 
 int main(void)
@@ -279,7 +249,7 @@ int main(void)
     TAILQ_INIT(&in.running);
     TAILQ_INIT(&in.finished);
     TAILQ_INIT(&in.asks);
-    in.spare.watch.fd = in.spare.listener = -1;
+    in.spare.listener = -1;
     if (setup(&in, &e) < 0) {
         ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
 

@@ -15,6 +15,7 @@
 
 #include "cove/err.h"
 #include "cove/init_fds.h"
+#include "cove/loop.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
 #include "cove/ring.h"
@@ -50,18 +51,9 @@ enum { CUT_OFF = -2 };
 
 struct init;
 
-/* --- loop (init.c): one event at a time, so that none is ever about what the one before has freed
- * --- */
-struct watch {
-    int fd; /* -1: not watched; owned by whoever embeds the watch */
-    void (*ready)(struct init *in, struct watch *w, uint32_t events);
-};
-
-int watch_start(struct init *in, struct watch *w, int fd, uint32_t events,
-                void (*ready)(struct init *, struct watch *, uint32_t), struct cove_err *e);
-void watch_stop(struct init *in, struct watch *w); /* and close */
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+/* --- loop (init.c over base/loop.c) --- */
+int init_watch(struct init *in, struct watch *w, int fd, uint32_t events, watch_fn ready,
+               struct cove_err *e);
 
 /* --- connections (conn.c) --- */
 enum want_kind { WANT_EXIT, WANT_TICK };
@@ -85,7 +77,7 @@ struct conn {
     bool cut; /* no more of this one: it goes at its next event */
 };
 
-void conn_accept(struct init *in, struct watch *w, uint32_t events);
+void conn_accept(struct watch *w, uint32_t events);
 void conn_cut(struct conn *c);
 /* False when it could not be sent; the connection is then cut off. */
 bool conn_send(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len);
@@ -156,7 +148,7 @@ int proc_add(struct init *in, struct proc *p, struct cove_err *e);
 void proc_free(struct init *in, struct proc *p);
 void proc_drop_if_done(struct init *in, struct proc *p);
 void proc_kill_tree(struct init *in, struct proc *p);
-void proc_reap(struct init *in, struct watch *w, uint32_t events);
+void proc_reap(struct watch *w, uint32_t events);
 void proc_ended(struct init *in, struct proc *p, int wait_status);
 int on_signal(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_wait(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -216,7 +208,8 @@ struct spare {
     pid_t pid;                /* 0: there is none */
     uint32_t number;          /* of the process it will be: its cgroup has that name already */
     int listener;             /* with notify, once it came */
-    uint64_t due_us;          /* when to make one; 0: not wanted */
+    struct watch timer;       /* says when to make one */
+    bool wanted;              /* the timer runs */
     struct sock_fprog filter; /* what was used last, from which file; len 0: nothing yet */
     struct stat file;
     bool notify;
@@ -224,9 +217,9 @@ struct spare {
 
 void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
                     bool notify);
+int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
-void spare_expire(struct init *in);
 bool spare_reaped(struct init *in, pid_t pid);
 void spare_drop(struct init *in);
 /* Before a process gets its number: one that would not be taken must not stand in its way. */
@@ -240,11 +233,11 @@ int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
 int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
                  struct cove_err *e);
 int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
-void log_drain(struct init *in, struct proc *p); /* all that was written up to now */
-bool log_is_open(const struct proc *p);          /* somebody may still write */
-uint64_t log_bytes(const struct proc *p);        /* memory it takes */
-void log_settle(struct proc *p);                 /* nobody writes to it any more */
-void log_tick(struct init *in, struct proc *p);  /* tell those who wait */
+void log_drain(struct proc *p);                 /* all that was written up to now */
+bool log_is_open(const struct proc *p);         /* somebody may still write */
+uint64_t log_bytes(const struct proc *p);       /* memory it takes */
+void log_settle(struct proc *p);                /* nobody writes to it any more */
+void log_tick(struct init *in, struct proc *p); /* tell those who wait */
 void log_free(struct init *in, struct proc *p);
 void logs_expire(struct init *in, uint64_t now_ms);
 int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -306,7 +299,7 @@ int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_e
 
 /* --- all of it --- */
 struct init {
-    int epoll;
+    struct loop loop;
     int spare_fd; /* given up for a moment when descriptors run out, to turn a client away */
     struct watch listen, signals;
     LIST_HEAD(conn_list, conn) conns;
@@ -343,6 +336,11 @@ struct init {
     uint64_t last_ask;
     unsigned ask_count, asks_sent;
 };
+
+static inline struct init *init_of(const struct watch *w)
+{
+    return container_of(w->loop, struct init, loop);
+}
 
 /* --- /proc/meminfo (meminfo.c) --- */
 void meminfo_setup(struct init *in);

@@ -293,13 +293,14 @@ static void listener_free(struct init *in, struct listener *l)
             ask_free(in, a);
         a = next;
     }
-    watch_stop(in, &l->watch);
+    watch_close(&l->watch);
     LIST_REMOVE(l, link);
     free(l);
 }
 
-static void listener_ready(struct init *in, struct watch *w, uint32_t events)
+static void listener_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     struct listener *l = container_of(w, struct listener, watch);
     union { /* room for a kernel whose structure has grown: it writes as much as it has */
         struct seccomp_notif req;
@@ -323,7 +324,7 @@ int judge_listen(struct init *in, const struct proc *p, int *fd, struct cove_err
 {
     struct listener *l = calloc(1, sizeof(*l));
 
-    if (!l || watch_start(in, &l->watch, *fd, EPOLLIN, listener_ready, e) < 0) {
+    if (!l || init_watch(in, &l->watch, *fd, EPOLLIN, listener_ready, e) < 0) {
         if (!l)
             cove_fail(e, COVE_LIMIT, "out of memory");
         free(l);

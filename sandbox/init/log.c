@@ -155,7 +155,7 @@ static uint64_t now_unix_ns(void)
 
 /* One chunk into the ring. False when there was nothing: for now, or for good (then the source is
  * closed). */
-static bool read_chunk(struct init *in, struct source *s)
+static bool read_chunk(struct source *s)
 {
     static char chunk[CHUNK];
     ssize_t n;
@@ -166,17 +166,18 @@ static bool read_chunk(struct init *in, struct source *s)
     if (n > 0)
         ring_append(&s->proc->log->ring, s->stream, now_unix_ns(), chunk, (uint32_t)n);
     else if (n == 0 || errno != EAGAIN) /* a pty says EIO when the last slave has closed */
-        watch_stop(in, &s->watch);
+        watch_close(&s->watch);
     return n > 0;
 }
 
-static void source_ready(struct init *in, struct watch *w, uint32_t events)
+static void source_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     struct source *s = container_of(w, struct source, watch);
     struct proc *p = s->proc;
 
     (void)events;
-    if (read_chunk(in, s))
+    if (read_chunk(s))
         log_tick(in, p);
     log_settle(p);
     proc_drop_if_done(in, p);
@@ -189,7 +190,7 @@ static int add_source(struct init *in, struct proc *p, enum ring_stream stream, 
 
     s->proc = p;
     s->stream = stream;
-    if (watch_start(in, &s->watch, fd, EPOLLIN, source_ready, e) < 0)
+    if (init_watch(in, &s->watch, fd, EPOLLIN, source_ready, e) < 0)
         return -1;
     p->log->source_count++;
     return 0;
@@ -225,18 +226,18 @@ int log_add_pty(struct init *in, struct proc *p, struct cove_err *e)
     return 0;
 }
 
-void log_drain(struct init *in, struct proc *p)
+void log_drain(struct proc *p)
 {
     for (size_t i = 0; i < p->log->source_count; i++)
-        for (int n = 0; n < DRAIN_CHUNKS && p->log->sources[i].watch.fd >= 0; n++)
-            if (!read_chunk(in, &p->log->sources[i]))
+        for (int n = 0; n < DRAIN_CHUNKS && watch_is_on(&p->log->sources[i].watch); n++)
+            if (!read_chunk(&p->log->sources[i]))
                 break;
 }
 
 bool log_is_open(const struct proc *p)
 {
     for (size_t i = 0; p->log && i < p->log->source_count; i++)
-        if (p->log->sources[i].watch.fd >= 0)
+        if (watch_is_on(&p->log->sources[i].watch))
             return true;
     return false;
 }
@@ -266,7 +267,7 @@ void log_free(struct init *in, struct proc *p)
         return;
     release(in, p->log);
     for (size_t i = 0; i < p->log->source_count; i++)
-        watch_stop(in, &p->log->sources[i].watch);
+        watch_close(&p->log->sources[i].watch);
     ring_done(&p->log->ring);
     free(take_ptr(p->log));
 }

@@ -26,7 +26,7 @@ struct connecting { /* even on loopback the kernel answers a moment after connec
 
 static void connecting_free(struct init *in, struct connecting *w)
 {
-    watch_stop(in, &w->watch);
+    watch_close(&w->watch);
     LIST_REMOVE(w, link);
     in->connect_count--;
     free(w);
@@ -49,14 +49,14 @@ static int start_connect(int family, uint16_t port)
     return fd;
 }
 
-static void connecting_ready(struct init *in, struct watch *watch, uint32_t events);
+static void connecting_ready(struct watch *watch, uint32_t events);
 
 /* Begin with one loopback address; false and errno when that failed at once. */
 static bool attempt(struct init *in, struct connecting *w, int family)
 {
     AUTO_CLOSE int fd = start_connect(family, w->port);
 
-    if (fd < 0 || watch_start(in, &w->watch, fd, EPOLLOUT, connecting_ready, NULL) < 0)
+    if (fd < 0 || init_watch(in, &w->watch, fd, EPOLLOUT, connecting_ready, NULL) < 0)
         return false;
     take_fd(&fd);
     return true;
@@ -88,8 +88,9 @@ static void finish(struct init *in, struct connecting *w, int errnum)
     connecting_free(in, w);
 }
 
-static void connecting_ready(struct init *in, struct watch *watch, uint32_t events)
+static void connecting_ready(struct watch *watch, uint32_t events)
 {
+    struct init *in = init_of(watch);
     struct connecting *w = container_of(watch, struct connecting, watch);
     int errnum = 0;
     socklen_t len = sizeof(errnum);
@@ -98,7 +99,7 @@ static void connecting_ready(struct init *in, struct watch *watch, uint32_t even
     getsockopt(watch->fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
     if (errnum == ECONNREFUSED && !w->tried_v4) { /* some listen on ::1 only */
         w->tried_v4 = true;
-        watch_stop(in, watch);
+        watch_close(watch);
         if (attempt(in, w, AF_INET6))
             return;
     }

@@ -217,7 +217,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
     tell_cause(in, p);
     p->stdin_fd = cove_close(p->stdin_fd);
     if (p->log)
-        log_drain(in, p);
+        log_drain(p);
     p->pty = cove_close(p->pty);
     p->running = false;
     if (p->flags & SPAWN_RECORD)
@@ -243,8 +243,9 @@ static struct proc *running_by_pid(struct init *in, pid_t pid)
     return NULL;
 }
 
-void proc_reap(struct init *in, struct watch *w, uint32_t events)
+void proc_reap(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     struct signalfd_siginfo si;
     int status;
     pid_t pid;

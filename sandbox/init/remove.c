@@ -119,8 +119,9 @@ static void helper_main(const struct user *u, const char *path, const char *give
 
 /* --------------------------------------------------------------- in init */
 
-static void helper_ready(struct init *in, struct watch *w, uint32_t events)
+static void helper_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     struct helper *h = container_of(w, struct helper, watch);
     struct cove_err e;
     ssize_t n = read(w->fd, &e, sizeof(e));
@@ -130,7 +131,7 @@ static void helper_ready(struct init *in, struct watch *w, uint32_t events)
         conn_send_error(h->conn, h->tag, &e);
     else if (h->conn)
         conn_send(h->conn, MSG_DONE, h->tag, NULL, 0);
-    watch_stop(in, w);
+    watch_close(w);
     LIST_REMOVE(h, link);
     in->helper_count--;
     free(h);
@@ -162,7 +163,7 @@ static int helper_start(struct init *in, struct conn *c, uint32_t tag, const str
     if (pid == 0)
         helper_main(u, path, given, fds[1]);
     cove_close(fds[1]);
-    if (pid < 0 || watch_start(in, &h->watch, fds[0], EPOLLIN, helper_ready, e) < 0) {
+    if (pid < 0 || init_watch(in, &h->watch, fds[0], EPOLLIN, helper_ready, e) < 0) {
         cove_close(fds[0]);
         free(h);
         return cove_fail_errno(e, COVE_LIMIT, "starting a helper");

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "cove/text.h"
@@ -53,16 +54,25 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
     }
 }
 
+/* Below a millisecond, which is what timers of the loop have: hence a timerfd. */
+static void make_after(struct spare *s, uint32_t us)
+{
+    const struct itimerspec when = { .it_value = { .tv_sec = us / 1000000,
+                                                   .tv_nsec = us % 1000000 * 1000L } };
+
+    s->wanted = timerfd_settime(s->timer.fd, 0, &when, NULL) == 0;
+}
+
 void spare_soon(struct init *in)
 {
     if (!in->spare.pid)
-        in->spare.due_us = clock_boot_us() + MAKE_AFTER_US;
+        make_after(&in->spare, MAKE_AFTER_US);
 }
 
 void spare_hurry(struct init *in)
 {
-    if (in->spare.due_us)
-        in->spare.due_us = clock_boot_us() + MAKE_AFTER_CLIENT_US;
+    if (in->spare.wanted)
+        make_after(&in->spare, MAKE_AFTER_CLIENT_US);
 }
 
 /* --------------------------------------------------------------- its life */
@@ -71,7 +81,7 @@ static void spare_forget(struct init *in)
 {
     struct spare *s = &in->spare;
 
-    watch_stop(in, &s->watch);
+    watch_close(&s->watch);
     s->listener = cove_close(s->listener);
     s->pid = 0;
 }
@@ -104,8 +114,9 @@ bool spare_reaped(struct init *in, pid_t pid)
 }
 
 /* A spare says one thing only, if its filter notifies: here is the listener. */
-static void spare_ready(struct init *in, struct watch *w, uint32_t events)
+static void spare_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     static const struct msg_rule taken[] = { { MSG_DONE, 0, 0, 1, 1 }, { 0 } };
     char buf[64];
     struct msg m;
@@ -131,28 +142,41 @@ static void spare_make(struct init *in)
     s->number = in->last_number + 1;
     s->listener = -1;
     if (cgroup_make(in, s->number, &cgroup_fd, NULL) < 0 || cgroup_fd < 0 ||
-        watch_start(in, &s->watch, fds[0], EPOLLIN, spare_ready, NULL) < 0) {
+        init_watch(in, &s->watch, fds[0], EPOLLIN, spare_ready, NULL) < 0) {
         cove_close(fds[0]);
         return;
     }
     s->pid = exec_spare(&s->filter, s->notify, theirs, cgroup_fd);
     if (s->pid < 0) {
         s->pid = 0;
-        watch_stop(in, &s->watch);
+        watch_close(&s->watch);
         cgroup_leave(in, s->number);
         in->last_number = s->number;
     }
 }
 
-void spare_expire(struct init *in)
+static void spare_due(struct watch *w, uint32_t events)
 {
-    if (!in->spare.due_us || clock_boot_us() < in->spare.due_us)
-        return;
-    in->spare.due_us = 0;
+    struct init *in = init_of(w);
+    uint64_t times;
+
+    (void)events;
+    if (read(w->fd, &times, sizeof(times)) != sizeof(times))
+        return; /* it was set anew meanwhile */
+    in->spare.wanted = false;
     if (in->spare.filter.len > 0 && !in->spare.pid && in->has_cgroup)
         spare_make(in);
     else
         cgroup_prepare(in);
+}
+
+int spare_setup(struct init *in, struct cove_err *e)
+{
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    if (fd < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "timer");
+    return init_watch(in, &in->spare.timer, fd, EPOLLIN, spare_due, e);
 }
 
 /* --------------------------------------------------------------- taking it */

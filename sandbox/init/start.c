@@ -39,10 +39,10 @@ static const struct msg_rule start_rules[] = {
     { 0 },
 };
 
-static void start_free(struct init *in, struct start *s)
+static void start_free(struct start *s)
 {
     s->proc->start = NULL;
-    watch_stop(in, &s->watch);
+    watch_close(&s->watch);
     LIST_REMOVE(s, link);
     free(s);
 }
@@ -55,13 +55,13 @@ static void start_failed(struct init *in, struct start *s, struct cove_err *e)
         cove_fail(e, COVE_FORBIDDEN, "command '%.100s' was refused by the policy", p->command);
     if (s->conn)
         conn_send_error(s->conn, s->tag, e);
-    start_free(in, s);
+    start_free(s);
     if (p->has_cgroup)
         cgroup_leave(in, p->number);
     proc_free(in, p); /* its zombie is reaped as nobody's */
 }
 
-static void start_succeeded(struct init *in, struct start *s)
+static void start_succeeded(struct start *s)
 {
     struct box_spawned msg = { .proc = s->proc->number, .pid = (uint32_t)s->proc->pid };
 
@@ -69,11 +69,12 @@ static void start_succeeded(struct init *in, struct start *s)
         conn_send_fd(s->conn, BOX_SPAWNED, s->tag, &msg, sizeof(msg), s->proc->pty);
     else if (s->conn)
         conn_send(s->conn, BOX_SPAWNED, s->tag, &msg, sizeof(msg));
-    start_free(in, s);
+    start_free(s);
 }
 
-static void start_ready(struct init *in, struct watch *w, uint32_t events)
+static void start_ready(struct watch *w, uint32_t events)
 {
+    struct init *in = init_of(w);
     struct start *s = container_of(w, struct start, watch);
     _Alignas(8) char buf[sizeof(struct msg_head) + sizeof(struct cove_err)];
     struct cove_err e;
@@ -82,7 +83,7 @@ static void start_ready(struct init *in, struct watch *w, uint32_t events)
 
     (void)events;
     if (n == 0) {
-        start_succeeded(in, s); /* closed by execve */
+        start_succeeded(s); /* closed by execve */
     } else if (n > 0 && m.head.type == MSG_DONE) {
         judge_listen(in, s->proc, &m.fds[0], &e);
         msg_close_fds(&m);
@@ -99,7 +100,7 @@ int start_watch(struct init *in, struct conn *c, uint32_t tag, struct proc *p, i
 {
     struct start *s = calloc(1, sizeof(*s));
 
-    if (!s || watch_start(in, &s->watch, sock, EPOLLIN, start_ready, e) < 0) {
+    if (!s || init_watch(in, &s->watch, sock, EPOLLIN, start_ready, e) < 0) {
         if (!s)
             cove_fail(e, COVE_LIMIT, "out of memory");
         free(s);
@@ -125,11 +126,11 @@ void start_proc_ended(struct init *in, struct proc *p, int wait_status)
     uint32_t number = p->number;
 
     for (int i = 0; i < 3 && p && p->start; i++) {
-        start_ready(in, &p->start->watch, EPOLLIN);
+        start_ready(&p->start->watch, EPOLLIN);
         p = proc_by_number(in, number);
     }
     if (p && p->start)
-        start_succeeded(in, p->start);
+        start_succeeded(p->start);
     if (p)
         proc_ended(in, p, wait_status);
 }
