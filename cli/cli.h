@@ -32,6 +32,8 @@ int cli_take_config(int *argc, char ***argv);
 const char *cli_config_path(void);
 int cli_config(struct cove_config *ret, struct cove_err *e);
 int cli_state(const struct cove_config *c, struct state **ret, struct cove_err *e);
+/* The pid file is locked as long as a keeper lives, whatever the number in it says. */
+bool cli_keeper_runs(const struct cove_config *c);
 
 /* policy log, policy seccomp: the rest of `cove policy`. */
 int cli_policy_log(int argc, char **argv);

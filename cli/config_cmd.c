@@ -1,10 +1,12 @@
 /* Which instance `cove` is about: -c FILE, $COVE_CONFIG, or the installed configuration. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cove/mem.h"
 
 #define DEFAULT_CONFIG COVE_SYSCONFDIR "/cove.conf"
 
@@ -49,4 +51,15 @@ int cli_state(const struct cove_config *c, struct state **ret, struct cove_err *
     if (access(path, F_OK) < 0)
         return cove_fail(e, COVE_NOT_FOUND, "coved is not running (%s is not there)", path);
     return state_attach(path, ret, e);
+}
+
+bool cli_keeper_runs(const struct cove_config *c)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    char path[256];
+    AUTO_CLOSE int fd = -1;
+
+    snprintf(path, sizeof(path), "%s/coved.pid", c->run_dir);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }

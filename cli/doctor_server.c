@@ -79,20 +79,13 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
         fix(d, "nobody can sign in: cove key create TENANT");
 }
 
-/* The pid file is locked as long as a keeper lives, whatever the number in it says. */
 static void look_keeper(const struct patient *p, struct diagnosis *d)
 {
-    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    char path[128];
-    AUTO_CLOSE int fd = -1;
-
-    snprintf(path, sizeof(path), "%s/coved.pid", p->config.run_dir);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
+    if (cli_keeper_runs(&p->config)) {
         found(d, FOUND_OK, "coved runs in %s", p->config.run_dir);
         return;
     }
-    found(d, FOUND_BROKEN, "coved does not run (%s)", path);
+    found(d, FOUND_BROKEN, "coved does not run (%s/coved.pid)", p->config.run_dir);
     fix(d, "systemctl start cove, and see: journalctl -u cove -n 20");
 }
 

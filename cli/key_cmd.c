@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cove/dialect.h"
@@ -17,6 +18,8 @@ struct options {
     const char *grace;  /* rotate: how long the old one goes on */
     struct key key;     /* what create was told */
     bool json;
+    bool served; /* the file is that of a server which runs */
+    struct cove_config config;
 };
 
 /* ------------------------------------------------------------------ options */
@@ -78,7 +81,6 @@ static const struct option longs[] = {
 /* 0; CLI_ERROR after saying what is wrong. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
-    struct cove_config config;
     struct cove_err e = { 0 };
     int c, index = 0, rc = 0;
 
@@ -103,9 +105,10 @@ static int parse_options(int argc, char **argv, struct options *o)
             return CLI_ERROR;
     }
     if (rc == 0 && !o->file[0]) {
-        rc = cli_config(&config, &e);
+        rc = cli_config(&o->config, &e);
         if (rc == 0)
-            text_copy(o->file, sizeof(o->file), config.keys_file);
+            text_copy(o->file, sizeof(o->file), o->config.keys_file);
+        o->served = rc == 0 && cli_keeper_runs(&o->config);
     }
     return rc < 0 ? cli_fail(&e) : 0;
 }
@@ -182,6 +185,63 @@ static void show_row_json(const struct key *k, bool first)
     buf_done(&b);
 }
 
+/* ------------------------------------------------------------------ until workers know */
+
+enum { TAKEN_OVER_MS = 5000, LOOK_EVERY_MS = 10 };
+
+/* Has the keeper published a table that has `present` (or NULL) and lacks `absent` (or NULL)? */
+static bool is_published(const char *run_dir, const struct key *present, const struct key *absent)
+{
+    struct keys published;
+    char path[256];
+    bool fits;
+
+    snprintf(path, sizeof(path), "%s/keys", run_dir);
+    if (keys_load(path, &published, NULL) < 0)
+        return false;
+    fits = (!present || keys_find(&published, present->hash)) &&
+           (!absent || !keys_find(&published, absent->hash));
+    keys_done(&published);
+    return fits;
+}
+
+/*
+ * Returns when the change holds for every worker: the keeper has checked the file, put its copy in
+ * place and raised the generation that workers look at with each request. Without a running server,
+ * or for a file that is not the server's, there is nothing to wait for.
+ */
+static void wait_for_workers(const struct options *o, uint32_t generation,
+                             const struct key *present, const struct key *absent)
+{
+    uint64_t end_ms = clock_boot_ms() + TAKEN_OVER_MS;
+    struct state *s = NULL;
+
+    if (!o->served || cli_state(&o->config, &s, NULL) < 0)
+        return;
+    while (clock_boot_ms() < end_ms) {
+        if (state_keys_generation(s) != generation &&
+            is_published(o->config.run_dir, present, absent))
+            break;
+        usleep(LOOK_EVERY_MS * 1000);
+    }
+    if (clock_boot_ms() >= end_ms)
+        fprintf(stderr, "cove: the server has not taken the change over yet; `cove doctor` tells "
+                        "what is wrong with it\n");
+    state_close(s);
+}
+
+static uint32_t keys_generation(const struct options *o)
+{
+    struct state *s = NULL;
+    uint32_t generation = 0;
+
+    if (!o->served || cli_state(&o->config, &s, NULL) < 0)
+        return 0;
+    generation = state_keys_generation(s);
+    state_close(s);
+    return generation;
+}
+
 /* ------------------------------------------------------------------ the four verbs */
 
 static int create(int argc, char **argv)
@@ -190,6 +250,7 @@ static int create(int argc, char **argv)
     struct keys_edit edit;
     struct options o;
     struct cove_err e;
+    uint32_t generation;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -202,10 +263,12 @@ static int create(int argc, char **argv)
     if (keys_edit_begin(o.file, &edit, &e) < 0)
         return cli_fail(&e);
     keys_new(text, &o.key);
+    generation = keys_generation(&o);
     rc = keys_edit_commit(&edit, NULL, &o.key, 1, &e);
     keys_edit_done(&edit);
     if (rc < 0)
         return cli_fail(&e);
+    wait_for_workers(&o, generation, &o.key, NULL);
     show_new(&o, text, &o.key);
     return CLI_OK;
 }
@@ -267,12 +330,14 @@ static int find(const struct keys *keys, const char *word, const struct key **re
     return 0;
 }
 
-static int revoke(int argc, char **argv)
+static int revoke_key(int argc, char **argv)
 {
     const struct key *key = NULL;
     struct keys_edit edit;
     struct options o;
+    struct key old;
     struct cove_err e;
+    uint32_t generation;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -281,13 +346,18 @@ static int revoke(int argc, char **argv)
         return cli_usage("cove key revoke ID|NAME");
     if (keys_edit_begin(o.file, &edit, &e) < 0)
         return cli_fail(&e);
+    generation = keys_generation(&o);
     rc = find(&edit.keys, argv[optind], &key, &e);
-    if (rc == 0)
+    if (rc == 0) {
+        old = *key;
         rc = keys_edit_commit(&edit, key, NULL, 0, &e);
-    if (rc == 0)
-        fprintf(stderr, "revoked: %s of tenant %s\n", argv[optind], key->tenant);
+    }
     keys_edit_done(&edit);
-    return rc < 0 ? cli_fail(&e) : CLI_OK;
+    if (rc < 0)
+        return cli_fail(&e);
+    wait_for_workers(&o, generation, NULL, &old);
+    fprintf(stderr, "revoked: %s of tenant %s\n", argv[optind], old.tenant);
+    return CLI_OK;
 }
 
 /* The new key has the old one's scopes. With --grace the old one is written again with an earlier
@@ -314,6 +384,7 @@ static int rotate(int argc, char **argv)
     struct keys_edit edit;
     struct options o;
     struct cove_err e;
+    uint32_t generation;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -322,12 +393,14 @@ static int rotate(int argc, char **argv)
         return cli_usage("cove key rotate ID|NAME [--grace 1h]");
     if (keys_edit_begin(o.file, &edit, &e) < 0)
         return cli_fail(&e);
+    generation = keys_generation(&o);
     rc = find(&edit.keys, argv[optind], &old, &e);
     if (rc == 0)
         rc = replace(&edit, old, o.grace, text, &o.key, &e);
     keys_edit_done(&edit);
     if (rc < 0)
         return cli_fail(&e);
+    wait_for_workers(&o, generation, &o.key, NULL);
     show_new(&o, text, &o.key);
     return CLI_OK;
 }
@@ -335,7 +408,7 @@ static int rotate(int argc, char **argv)
 static const struct cli_command commands[] = {
     { "create", create, "TENANT [--name N] [--expires T] [--dialects D,D] [--projects G,G] ..." },
     { "list", list, "[--tenant T] [--json]" },
-    { "revoke", revoke, "ID|NAME" },
+    { "revoke", revoke_key, "ID|NAME" },
     { "rotate", rotate, "ID|NAME [--grace 1h]" },
     { NULL },
 };

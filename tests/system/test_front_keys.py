@@ -159,9 +159,21 @@ def test_a_tenants_own_line_and_a_keys_own_limit(make_server):
         f.write("default sandboxes=0\n")
     wait_for(lambda: server.execute("a", "true").status == 200 and server.execute("b", "true").status == 200, 5, "no quota")
     key = create(server, "default", "--sandboxes", "2")
-    becomes(server, key, 200, "a")
-    over(try_key(server, key, "c"))
-    assert server.execute("c", "true").status == 200, "the tenant's other key may"
+    assert [try_key(server, key, p).status for p in "cd"] == [200, 200], "the tenant's other sandboxes are not the key's"
+    over(try_key(server, key, "e"))
+    assert try_key(server, key, "a").status == 200, "a sandbox that is there already may be used"
+    assert server.execute("e", "true").status == 200, "the tenant's other key may"
+    server.cleanup("c")
+    assert try_key(server, key, "f").status == 200
+
+
+def test_a_new_key_works_and_a_revoked_one_is_refused_as_soon_as_the_tool_returns(make_server):
+    server = make_server(workers=2)
+    for i in range(5):
+        key = create(server, "default", "--name", f"k{i}")
+        assert try_key(server, key).status == 200
+        cove(server, "key", "revoke", f"k{i}")
+        assert try_key(server, key).status == 401
 
 
 def test_the_pace_of_a_tenant_holds_over_all_workers_and_heals(make_server):
