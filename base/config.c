@@ -216,13 +216,32 @@ static int set_number(uint64_t *field, const struct key *k, const char *value, s
     return 0;
 }
 
+static int no_such_key(const char *name, struct cove_err *e)
+{
+    const struct key *nearest = NULL;
+    unsigned distance = 3; /* further apart is another word */
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        unsigned d = text_distance(name, keys[i].name);
+
+        if (d < distance) {
+            nearest = &keys[i];
+            distance = d;
+        }
+    }
+    if (nearest)
+        return cove_fail(e, COVE_INVALID, "%.60s: no such key; did you mean %s?", name,
+                         nearest->name);
+    return cove_fail(e, COVE_INVALID, "%.60s: no such key", name);
+}
+
 int config_set(struct cove_config *c, const char *name, const char *value, struct cove_err *e)
 {
     const struct key *k = find_key(name);
     void *field;
 
     if (!k)
-        return cove_fail(e, COVE_INVALID, "%.60s: no such key", name);
+        return no_such_key(name, e);
     field = (char *)c + k->offset;
     return k->kind == KEY_TEXT ? set_text(field, k, value, e) : set_number(field, k, value, e);
 }
@@ -262,32 +281,73 @@ static int set_line(struct cove_config *c, char *line, struct cove_err *e)
     return config_set(c, trim(key), trim(eq + 1), e);
 }
 
-int config_load(const char *path, struct cove_config *c, struct cove_err *e)
+/* Where a file's mistakes go: the first one to the caller's error, all of them to its function. */
+struct mistakes {
+    config_mistake_fn tell;
+    void *ctx;
+    struct cove_err first;
+    bool any;
+};
+
+static void add_mistake(struct mistakes *m, const struct cove_err *e)
 {
-    struct cove_config next = *c;
+    if (!m->any)
+        m->first = *e;
+    m->any = true;
+    if (m->tell)
+        m->tell(m->ctx, e);
+}
+
+static void read_lines(FILE *f, const char *path, struct cove_config *c, struct mistakes *m)
+{
     char line[2048];
-    unsigned number = 0;
-    int rc = 0;
+    struct cove_err e;
+
+    for (unsigned number = 1; fgets(line, sizeof(line), f); number++) {
+        int rc =
+            strchr(line, '\n') || feof(f)
+                ? set_line(c, line, &e)
+                : cove_fail(&e, COVE_INVALID, "line is longer than %zu bytes", sizeof(line) - 2);
+
+        if (rc < 0) {
+            cove_context(&e, "%s:%u", path, number);
+            add_mistake(m, &e);
+        }
+    }
+    if (ferror(f)) {
+        cove_fail_errno(&e, COVE_INVALID, "reading %s", path);
+        add_mistake(m, &e);
+    }
+}
+
+int config_read(const char *path, struct cove_config *c, config_mistake_fn tell, void *ctx,
+                struct cove_err *e)
+{
+    struct mistakes m = { .tell = tell, .ctx = ctx };
+    struct cove_config next = *c;
+    struct cove_err why;
     FILE *f = fopen(path, "re");
 
     if (!f)
         return cove_fail_errno(e, COVE_INVALID, "%s", path);
-    while (rc == 0 && fgets(line, sizeof(line), f)) {
-        number++;
-        if (!strchr(line, '\n') && !feof(f))
-            rc = cove_fail(e, COVE_INVALID, "line is longer than %zu bytes", sizeof(line) - 2);
-        else
-            rc = set_line(&next, line, e);
-    }
-    if (rc == 0 && ferror(f))
-        rc = cove_fail_errno(e, COVE_INVALID, "reading");
+    read_lines(f, path, &next, &m);
     fclose(f);
-    if (rc < 0)
-        return cove_context(e, "%s:%u", path, number);
-    if (config_check(&next, e) < 0)
-        return cove_context(e, "%s", path);
+    if (config_check(&next, &why) < 0) {
+        cove_context(&why, "%s", path);
+        add_mistake(&m, &why);
+    }
+    if (m.any) {
+        if (e)
+            *e = m.first;
+        return -1;
+    }
     *c = next;
     return 0;
+}
+
+int config_load(const char *path, struct cove_config *c, struct cove_err *e)
+{
+    return config_read(path, c, NULL, NULL, e);
 }
 
 static int check_network(const struct cove_config *c, struct cove_err *e)

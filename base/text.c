@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,4 +328,35 @@ uint64_t clock_boot_us(void)
 uint64_t clock_unix_ms(void)
 {
     return clock_ms(CLOCK_REALTIME);
+}
+
+/* ------------------------------------------------------------------ likeness */
+
+enum { DISTANCE_LEN = 40 };
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+unsigned text_distance(const char *a, const char *b)
+{
+    unsigned d[DISTANCE_LEN + 1][DISTANCE_LEN + 1];
+    size_t n = strlen(a), m = strlen(b);
+
+    if (n > DISTANCE_LEN || m > DISTANCE_LEN)
+        return UINT_MAX;
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = (unsigned)i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= n; i++) {
+        for (size_t j = 1; j <= m; j++) {
+            d[i][j] = least(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]),
+                            1 + least(d[i - 1][j], d[i][j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    }
+    return d[n][m];
 }

@@ -101,6 +101,11 @@ void config_default(struct cove_config *c);
  * what". */
 int config_load(const char *path, struct cove_config *c, struct cove_err *e);
 
+/* The same, and `tell` (or NULL) hears of every mistake of the file, not only of the first. */
+typedef void (*config_mistake_fn)(void *ctx, const struct cove_err *e);
+int config_read(const char *path, struct cove_config *c, config_mistake_fn tell, void *ctx,
+                struct cove_err *e);
+
 /* One "key = value", as from the command line. */
 int config_set(struct cove_config *c, const char *key, const char *value, struct cove_err *e);
 

@@ -26,6 +26,10 @@ size_t text_plain_run(const char *s, size_t len);
 /* Copy what fits and terminate; true if all of it fitted. */
 bool text_copy(char *dst, size_t dst_size, const char *src);
 
+/* How many characters must be added, removed, changed or swapped with their neighbour to make b of a:
+ * for "did you mean". Words longer than 40 characters are as far apart as can be. */
+unsigned text_distance(const char *a, const char *b);
+
 /* Whole-string numbers: "512", "512M" or "512MiB" (K M G T, powers of 1024), "90s" "55m" "1h"
  * "250ms". */
 int text_parse_u64(const char *s, uint64_t *ret, struct cove_err *e);

@@ -3,10 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cove/buf.h"
 #include "cove/log.h"
 #include "sandbox/keeper/keeper_private.h"
+
+#define DEFAULT_CONFIG COVE_SYSCONFDIR "/cove.conf" /* without -c */
 
 static int usage(FILE *to, int code)
 {
@@ -24,6 +27,31 @@ static int show_config(const struct cove_config *c)
     config_print(c, &text);
     fwrite(text.data, 1, text.len, stdout);
     buf_done(&text);
+    return 0;
+}
+
+static void print_mistake(void *ctx, const struct cove_err *e)
+{
+    (void)ctx;
+    fprintf(stderr, "coved: %s\n", e->msg);
+}
+
+/* Every mistake of the file on a line of its own; then what the options on the command line add. */
+static int check_config(struct keeper *k)
+{
+    struct cove_config c;
+    struct cove_err err = { 0 };
+
+    config_default(&c);
+    if (k->config_path && config_read(k->config_path, &c, print_mistake, NULL, &err) < 0) {
+        if (err.errnum) /* the file itself: it has no mistakes to be told of */
+            print_mistake(NULL, &err);
+        return 2;
+    }
+    if (keeper_load_config(k, &c, &err) < 0) {
+        print_mistake(NULL, &err);
+        return 2;
+    }
     return 0;
 }
 
@@ -101,6 +129,10 @@ int main(int argc, char **argv)
         return task == HELP ? usage(stdout, 0) : usage(stderr, 2);
     if (task == VERSION)
         return puts("coved " COVE_VERSION) < 0;
+    if (!keeper.config_path && access(DEFAULT_CONFIG, F_OK) == 0)
+        keeper.config_path = strdup(DEFAULT_CONFIG);
+    if (task == CHECK)
+        return check_config(&keeper);
     if (keeper_load_config(&keeper, &keeper.config, &err) < 0) {
         fprintf(stderr, "coved: %s\n", err.msg);
         return 2;
@@ -108,8 +140,6 @@ int main(int argc, char **argv)
     switch (task) {
     case SHOW_CONFIG:
         return show_config(&keeper.config);
-    case CHECK:
-        return 0;
     case SWEEP:
         return sweep_network(&keeper.config);
     default:

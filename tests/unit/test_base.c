@@ -280,9 +280,31 @@ static void every_byte_survives_base64(void **state)
     assert_memory_equal(back, all, len);
 }
 
+static void likeness_counts_what_must_be_changed(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        unsigned distance;
+    } rows[] = {
+        { "status", "status", 0 }, { "satus", "status", 1 }, { "stauts", "status", 1 },
+        { "", "ls", 2 },           { "lss", "ls", 1 },       { "kill", "exec", 4 },
+    };
+    char longer[64];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        assert_int_equal(text_distance(rows[i].a, rows[i].b), rows[i].distance);
+        assert_int_equal(text_distance(rows[i].b, rows[i].a), rows[i].distance);
+    }
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    assert_true(text_distance(longer, longer) > 1000); /* too long to be looked at */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(likeness_counts_what_must_be_changed),
         cmocka_unit_test(a_buffer_never_passes_its_ceiling),
         cmocka_unit_test(any_bytes_become_valid_json),
         cmocka_unit_test(any_byte_ends_a_plain_run_wherever_it_stands),

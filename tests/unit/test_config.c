@@ -51,6 +51,46 @@ static void values_have_units_and_comments_are_skipped(void **state)
     assert_int_equal(c.memory_max_bytes, 64 << 20);
 }
 
+struct told {
+    unsigned count;
+    char all[2048];
+};
+
+static void hear(void *ctx, const struct cove_err *e)
+{
+    struct told *t = ctx;
+
+    t->count++;
+    strcat(t->all, e->msg);
+    strcat(t->all, "\n");
+}
+
+static void every_mistake_of_a_file_is_told_and_the_key_that_was_meant(void **state)
+{
+    static const char text[] =
+        "memroy_max = 1G\npool = many\nxyzzy = 1\nthreads = 4\nshort_threads = 9\n";
+    char name[] = "/tmp/cove-config-XXXXXX";
+    struct told told = { 0 };
+    struct cove_config c, before;
+    struct cove_err e = { 0 };
+    int fd = mkstemp(name);
+
+    (void)state;
+    config_default(&c);
+    before = c;
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    assert_int_equal(config_read(name, &c, hear, &told, &e), -1);
+    unlink(name);
+    assert_int_equal(told.count, 4);
+    assert_non_null(strstr(told.all, ":1: memroy_max: no such key; did you mean memory_max?"));
+    assert_non_null(strstr(told.all, ":2: pool: 'many'"));
+    assert_non_null(strstr(told.all, ":3: xyzzy: no such key\n"));
+    assert_non_null(strstr(told.all, "short_threads: must be below threads (4)"));
+    assert_non_null(strstr(e.msg, ":1: memroy_max"));
+    assert_memory_equal(&c, &before, sizeof(c));
+}
+
 static const struct {
     const char *text, *where;
 } mistakes[] = {
@@ -102,6 +142,7 @@ static void what_is_printed_can_be_read_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mistake_of_a_file_is_told_and_the_key_that_was_meant),
         cmocka_unit_test(the_defaults_make_sense_together),
         cmocka_unit_test(values_have_units_and_comments_are_skipped),
         cmocka_unit_test(a_mistake_is_told_by_line_and_key_and_changes_nothing),
