@@ -549,6 +549,20 @@ static void exceptions_lift_one_rule_for_one_command(void **state)
     policy_free(p);
 }
 
+static void an_exception_lifts_no_other_rule_that_matches_the_same_command(void **state)
+{
+    struct policy *p = compile("deny rm words /^rm/ \"no\"\n"
+                               "deny force words / -f/ \"no\"\n"
+                               "allow rm words /^rm -f x$/\n");
+    struct policy_result r = check(p, NULL, "rm -f x");
+
+    (void)state;
+    assert_true(r.denied);
+    assert_string_equal(r.rule, "force");
+    assert_string_equal(r.lifted, "rm");
+    policy_free(p);
+}
+
 static void an_exception_holds_only_where_its_section_does(void **state)
 {
     struct policy *p = compile("deny rm words /^rm/ \"no\"\n[e2b]\nallow rm words /^rm x$/\n");
@@ -978,6 +992,7 @@ int main(void)
         cmocka_unit_test(settings_follow_the_dialect),
         cmocka_unit_test(real_arguments_are_checked),
         cmocka_unit_test(exceptions_lift_one_rule_for_one_command),
+        cmocka_unit_test(an_exception_lifts_no_other_rule_that_matches_the_same_command),
         cmocka_unit_test(an_exception_holds_only_where_its_section_does),
         cmocka_unit_test(sections_say_for_whom),
         cmocka_unit_test(later_settings_win),

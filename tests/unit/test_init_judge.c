@@ -233,6 +233,64 @@ static void a_judge_that_vanishes_is_replaced_by_the_next(void **state)
     close(cmd.fds[0]);
 }
 
+/* Whoever can connect to init must not be able to answer for the judge. */
+static void an_answer_that_is_not_the_judges_counts_for_nothing(void **state)
+{
+    struct command cmd = judged("/bin/rm -rf /nothing 2>/dev/null; exit 3");
+    int judge = become_judge(), stranger = fixture_connect();
+    const struct box_exec_ask *ask;
+    struct cove_end end;
+    uint64_t number;
+    uint32_t proc;
+
+    (void)state;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    ask = expect_on(judge, BOX_EXEC_ASK, NULL);
+    number = ask->ask;
+    send_verdict(stranger, number, true);
+    send_on(stranger, BOX_PROCS, 2, NULL, 0, NULL, 0, NULL, 0); /* init has read both, or hung up */
+    receive_from(stranger, &(struct msg){ 0 }, ANSWER_MS);
+    send_verdict(judge, number, false);
+    expect(BOX_EXEC_DENIED, NULL);
+    end = expect_exit(proc);
+    assert_int_equal(end.exit_code, 3);
+    assert_int_equal(end.denied, 1);
+    close(stranger);
+    close(judge);
+    close(cmd.fds[0]);
+}
+
+/* An answer that comes a second time, or for a question that nobody asked, must not be taken for the
+ * answer to the next question. */
+static void a_late_answer_does_not_answer_the_next_question(void **state)
+{
+    struct command cmd =
+        judged("/bin/rm -rf /one 2>/dev/null; /bin/rm -rf /two 2>/dev/null; exit 3");
+    int judge = become_judge();
+    struct cove_end end;
+    uint64_t first, second;
+    uint32_t proc;
+
+    (void)state;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    first = ((const struct box_exec_ask *)expect_on(judge, BOX_EXEC_ASK, NULL))->ask;
+    send_verdict(judge, first, false);
+    expect(BOX_EXEC_DENIED, NULL);
+    second = ((const struct box_exec_ask *)expect_on(judge, BOX_EXEC_ASK, NULL))->ask;
+    assert_true(second != first);
+    send_verdict(judge, first, true);
+    send_verdict(judge, second + 1000, true);
+    send_verdict(judge, second, false);
+    expect(BOX_EXEC_DENIED, NULL);
+    end = expect_exit(proc);
+    assert_int_equal(end.exit_code, 3);
+    assert_int_equal(end.denied, 2);
+    close(judge);
+    close(cmd.fds[0]);
+}
+
 int main(void)
 {
 #define PLAIN(t) cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
@@ -245,6 +303,8 @@ int main(void)
         PLAIN(a_judge_that_never_answers_is_not_waited_for_forever),
         PLAIN(a_judge_that_vanishes_is_replaced_by_the_next),
         PLAIN(a_new_judge_takes_the_place_of_the_one_before),
+        PLAIN(an_answer_that_is_not_the_judges_counts_for_nothing),
+        PLAIN(a_late_answer_does_not_answer_the_next_question),
     };
 
     if (geteuid() != 0) {

@@ -310,6 +310,11 @@ static void a_token_is_good_for_one_sandbox_under_one_secret(void **state)
     cut[TOKEN_LEN - 1] = '\0';
     assert_false(token_fits(secret, "aaaaaaaaaaaaaaaaaaaa", cut));
     assert_false(token_fits(secret, "aaaaaaaaaaaaaaaaaaaa", ""));
+    for (size_t i = 0; i < TOKEN_LEN; i++) { /* every character counts */
+        memcpy(cut, token, sizeof(cut));
+        cut[i] = cut[i] == '0' ? '1' : '0';
+        assert_false(token_fits(secret, "aaaaaaaaaaaaaaaaaaaa", cut));
+    }
 }
 
 static void a_broken_file_is_not_edited(void **state)

@@ -275,6 +275,36 @@ static void bounds_hold(void **state)
     }
 }
 
+/* The bounds at their edge: what is within is read, one more is not. */
+static void prefixes_and_arguments_are_followed_up_to_their_bound(void **state)
+{
+    static const struct {
+        size_t sudos;
+        enum lexer_end want;
+    } rows[] = { { 1, LEXER_DONE }, { 16, LEXER_DONE }, { 17, LEXER_LIMIT } };
+    size_t len;
+    AUTO_FREE char *megabyte = repeated("x", 1 << 20, &len);
+    const char *argv[20];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char text[200] = "";
+
+        for (size_t k = 0; k < rows[i].sudos; k++) {
+            strcat(text, "sudo ");
+            argv[k] = "sudo";
+        }
+        strcat(text, "ls");
+        argv[rows[i].sudos] = "ls";
+        assert_int_equal(lexer_text(text, strlen(text), ignore, NULL), rows[i].want);
+        assert_int_equal(lexer_argv(argv, rows[i].sudos + 1, ignore, NULL), rows[i].want);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(argv); i++)
+        argv[i] = i ? megabyte : "ls";
+    assert_int_equal(lexer_argv(argv, 2, ignore, NULL), LEXER_DONE);
+    assert_int_equal(lexer_argv(argv, 20, ignore, NULL), LEXER_LIMIT);
+}
+
 static void the_callback_can_stop_it(void **state)
 {
     int count = 0;
@@ -308,6 +338,7 @@ int main(void)
         cmocka_unit_test(text_is_split_into_commands),
         cmocka_unit_test(argv_is_unwrapped),
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(prefixes_and_arguments_are_followed_up_to_their_bound),
         cmocka_unit_test(the_callback_can_stop_it),
         cmocka_unit_test(any_bytes_are_read),
     };
