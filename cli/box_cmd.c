@@ -141,9 +141,12 @@ static int show_log(struct box_conn *conn, const char *which, const struct logs 
     uint64_t proc = 0;
     bool by_number = text_parse_u64(which, &proc, NULL) == 0 && proc <= UINT32_MAX;
 
-    if (box_log(conn, by_number ? (uint32_t)proc : 0, by_number ? "" : which, &opened, &fd, e) <
-            0 ||
-        ring_reader_init(&ring, fd, 0, e) < 0)
+    if (box_log(conn, by_number ? (uint32_t)proc : 0, by_number ? "" : which, &opened, &fd, e) < 0)
+        return cove_context(e,
+                            "process '%.40s' has no log to show (`cove logs SANDBOX` lists the "
+                            "processes; LOG says which have one)",
+                            which);
+    if (ring_reader_init(&ring, fd, 0, e) < 0)
         return -1;
     return copy_log(conn, opened.proc, &ring, o, e);
 }

@@ -1,5 +1,5 @@
-/* Sandboxes as the operator's commands see them: found by id, by the beginning of one, or by
- * project. */
+/* Sandboxes as the operator's commands see them: found by id, by the beginning of one, by project, or
+ * by TENANT/PROJECT. */
 #include <string.h>
 
 #include "cli/boxes.h"
@@ -21,13 +21,23 @@ static const char *bare_id(const char *word)
     return id ? id : word;
 }
 
+/* TENANT/PROJECT: a project's name alone may be several tenants'. */
+static bool is_qualified(const struct box_info *b, const char *word)
+{
+    size_t len = strlen(b->tenant);
+
+    return len && strncmp(word, b->tenant, len) == 0 && word[len] == '/' &&
+           strcmp(word + len + 1, b->project) == 0;
+}
+
 static bool fits(const struct box_info *b, const char *word)
 {
     size_t len = strlen(bare_id(word));
 
     if (b->state == BOX_EMPTY || b->state == BOX_DYING)
         return false;
-    return (len >= 4 && strncmp(b->id, bare_id(word), len) == 0) || strcmp(b->project, word) == 0;
+    return (len >= 4 && strncmp(b->id, bare_id(word), len) == 0) || is_qualified(b, word) ||
+           (b->tenant[0] && strcmp(b->project, word) == 0);
 }
 
 int boxes_find(const struct state *s, const char *word, struct box_info *ret, struct cove_err *e)
@@ -46,7 +56,8 @@ int boxes_find(const struct state *s, const char *word, struct box_info *ret, st
     if (hits == 0)
         return cove_fail(e, COVE_NOT_FOUND, "no sandbox '%.64s' (`cove ls` shows them)", word);
     if (hits > 1)
-        return cove_fail(e, COVE_CONFLICT, "%zu sandboxes fit '%.64s': say more of the id", hits,
+        return cove_fail(e, COVE_CONFLICT,
+                         "%zu sandboxes fit '%.64s': say more of the id, or TENANT/PROJECT", hits,
                          word);
     return 0;
 }

@@ -25,6 +25,8 @@ int cli_kill(int argc, char **argv);
 int cli_network(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_token(int argc, char **argv);
+int cli_status(int argc, char **argv);
+int cli_version(int argc, char **argv);
 
 /* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the
  * front of argv. */
@@ -39,10 +41,17 @@ bool cli_keeper_runs(const struct cove_config *c);
 int cli_policy_log(int argc, char **argv);
 int cli_policy_seccomp(int argc, char **argv);
 
+enum cli_kind {
+    CLI_PLAIN,
+    CLI_GROUP,   /* more commands follow: `cove key create` */
+    CLI_PROGRAM, /* a program's own words follow: `cove exec SANDBOX ls --help` */
+};
+
 struct cli_command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *usage; /* what may follow the name */
+    enum cli_kind kind;
 };
 
 /* Find argv[1] in a table that ends with a NULL name, and run it with argv moved on. */

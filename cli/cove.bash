@@ -2,8 +2,8 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "doctor ls top exec logs kill network key token policy audit version help" ;;
-    doctor) echo "--json" ;;
+    '') echo "status doctor ls top exec logs kill network key token policy audit version help" ;;
+    status | doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
     exec) echo "--tty --interactive --user --cwd" ;;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cove/text.h"
 
 static int show_usage(FILE *out, const char *whose, const struct cli_command *commands)
 {
@@ -12,15 +13,65 @@ static int show_usage(FILE *out, const char *whose, const struct cli_command *co
     return out == stdout ? CLI_OK : CLI_ERROR;
 }
 
+/* Names the word that is not known, and the command that it resembles. */
+static int show_unknown(const char *whose, const struct cli_command *commands, const char *word)
+{
+    const char *nearest = NULL;
+    unsigned distance = 3; /* further apart is another word */
+
+    for (; commands->name; commands++) {
+        unsigned d = text_distance(word, commands->name);
+
+        if (d < distance) {
+            nearest = commands->name;
+            distance = d;
+        }
+    }
+    fprintf(stderr, "%s: there is no command '%.40s'", whose, word);
+    if (nearest)
+        fprintf(stderr, "; did you mean '%s'?", nearest);
+    fprintf(stderr, "\nusage: %s --help lists all commands\n", whose);
+    return CLI_ERROR;
+}
+
+/* True when one of the command's own words is --help or --version. The words behind a program that is
+ * to be run belong to that program. */
+static bool has_word(const struct cli_command *c, int argc, char **argv, const char *word)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], word) == 0)
+            return true;
+        if (c->kind == CLI_PROGRAM && argv[i][0] != '-')
+            return false;
+    }
+    return false;
+}
+
+static int run(const char *whose, const struct cli_command *c, int argc, char **argv)
+{
+    if (c->kind != CLI_GROUP && has_word(c, argc, argv, "--help")) {
+        printf("usage: %s %s %s\n", whose, c->name, c->usage);
+        return CLI_OK;
+    }
+    if (c->kind != CLI_GROUP && has_word(c, argc, argv, "--version"))
+        return cli_version(1, argv);
+    return c->run(argc, argv);
+}
+
 int cli_dispatch(const char *whose, const struct cli_command *commands, int argc, char **argv)
 {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0))
+    if (argc < 2)
+        return show_usage(stderr, whose, commands);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
         return show_usage(stdout, whose, commands);
-    for (const struct cli_command *c = commands; c->name && argc > 1; c++) {
+    if (strcmp(argv[1], "--version") == 0)
+        return cli_version(1, argv);
+    for (const struct cli_command *c = commands; c->name; c++) {
         if (strcmp(c->name, argv[1]) == 0)
-            return c->run(argc - 1, argv + 1);
+            return run(whose, c, argc - 1, argv + 1);
     }
-    return show_usage(stderr, whose, commands);
+    return show_unknown(whose, commands, argv[1]);
 }
 
 int cli_fail(const struct cove_err *e)

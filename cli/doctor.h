@@ -24,8 +24,9 @@ struct check {
     void (*look)(const struct patient *p, struct diagnosis *d);
 };
 
-extern const struct check host_checks[], server_checks[],
-    network_checks[]; /* end with a NULL name */
+/* Each table ends with a NULL name. */
+extern const struct check host_checks[], server_checks[], file_checks[], front_checks[],
+    probe_checks[], network_checks[];
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

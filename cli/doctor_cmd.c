@@ -7,6 +7,7 @@
 
 #include "cli/doctor.h"
 #include "cove/buf.h"
+#include "cove/mem.h"
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
 {
@@ -67,8 +68,10 @@ static enum finding run_all(const struct patient *p, const struct check *checks,
 
 int cli_doctor(int argc, char **argv)
 {
+    static const struct check *const tables[] = { host_checks,  server_checks, file_checks,
+                                                  probe_checks, front_checks,  network_checks };
+    enum finding worst = FOUND_OK;
     struct patient p = { 0 };
-    enum finding host, server;
     struct buf json;
     bool as_json = argc == 2 && strcmp(argv[1], "--json") == 0;
 
@@ -77,11 +80,13 @@ int cli_doctor(int argc, char **argv)
     p.config_ok = cli_config(&p.config, &p.config_err) == 0;
     buf_init(&json, 1 << 20);
     buf_add_char(&json, '[');
-    host = run_all(&p, host_checks, as_json ? &json : NULL);
-    server = run_all(&p, server_checks, as_json ? &json : NULL);
-    run_all(&p, network_checks, as_json ? &json : NULL); /* never worse than a warning */
+    for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+        enum finding one = run_all(&p, tables[i], as_json ? &json : NULL);
+
+        worst = one > worst ? one : worst;
+    }
     if (as_json)
         printf("%s]\n", json.data);
     buf_done(&json);
-    return host == FOUND_BROKEN || server == FOUND_BROKEN ? CLI_NO : CLI_OK;
+    return worst == FOUND_BROKEN ? CLI_NO : CLI_OK;
 }

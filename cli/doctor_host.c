@@ -196,6 +196,23 @@ static void look_users(const struct patient *p, struct diagnosis *d)
 
 /* ------------------------------------------------------------------ disk */
 
+/* Sandboxes' disks take space as they fill: all of them together may be promised more than there is. */
+static void compare_with_promises(const struct patient *p, uint64_t free_bytes, const char *amount,
+                                  struct diagnosis *d)
+{
+    uint64_t promised = p->config.max_sandboxes * p->config.disk_max_bytes;
+    char text[32];
+
+    text_format_bytes(promised, text);
+    if (promised <= free_bytes) {
+        found(d, FOUND_OK, "%s: %s free, %s promised", p->config.state_dir, amount, text);
+        return;
+    }
+    found(d, FOUND_WARNING, "%.100s: %s free, but max_sandboxes x disk_max promise %s",
+          p->config.state_dir, amount, text);
+    fix(d, "lower max_sandboxes or disk_max if tenants are not trusted to leave room");
+}
+
 static void look_disk(const struct patient *p, struct diagnosis *d)
 {
     const char *dir = p->config.state_dir;
@@ -217,7 +234,7 @@ static void look_disk(const struct patient *p, struct diagnosis *d)
         found(d, FOUND_WARNING, "%s: almost no inodes left", dir);
         fix(d, "remove files, or set state_dir to another file system");
     } else {
-        found(d, FOUND_OK, "%s: %s free", dir, amount);
+        compare_with_promises(p, free_bytes, amount, d);
     }
 }
 

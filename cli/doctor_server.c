@@ -1,13 +1,8 @@
-/* What the operator wrote and what runs: configuration, policy, keys, coved, workers, nginx, PAM.
- */
-#include <fcntl.h>
-#include <signal.h>
+/* What the operator wrote and what runs: configuration, policy, keys, coved, workers, PAM. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/doctor.h"
@@ -58,12 +53,6 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
         fix(d, "cove key create default --name first");
         return;
     }
-    if (st.st_mode & 0022) {
-        found(d, FOUND_BROKEN, "%.200s can be written by others than its owner",
-              p->config.keys_file);
-        fix(d, "chmod 600 %.200s", p->config.keys_file);
-        return;
-    }
     if (keys_load(p->config.keys_file, &keys, &e) < 0) {
         found(d, FOUND_BROKEN, "%.200s", e.msg);
         fix(d, "mend that line: until then the keys from before hold");
@@ -98,6 +87,7 @@ static void look_workers(const struct patient *p, struct diagnosis *d)
 
     if (cli_state(&p->config, &s, &e) < 0) {
         found(d, FOUND_BROKEN, "%.200s", e.msg);
+        fix(d, "start coved (see coved)");
         return;
     }
     for (uint32_t i = 0; i < state_worker_count(s); i++) {
@@ -115,49 +105,6 @@ static void look_workers(const struct patient *p, struct diagnosis *d)
     fix(d, "kill -HUP $(cat %.72s/coved.pid) starts new ones; the log says why", p->config.run_dir);
 }
 
-/* ------------------------------------------------------------------ nginx */
-
-static int run_quietly(char *const argv[])
-{
-    pid_t pid = fork();
-    int status;
-
-    if (pid == 0) {
-        int null = open("/dev/null", O_RDWR);
-
-        dup2(null, 0);
-        dup2(null, 1);
-        dup2(null, 2);
-        execvp(argv[0], argv);
-        _exit(127);
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status))
-        return -1;
-    return WEXITSTATUS(status);
-}
-
-static void look_nginx(const struct patient *p, struct diagnosis *d)
-{
-    char *const test[] = { "/usr/sbin/nginx", "-t", "-q", NULL };
-    char path[128];
-    int rc = run_quietly(test);
-    struct stat st;
-
-    snprintf(path, sizeof(path), "%s/fcgi.sock", p->config.run_dir);
-    if (rc == 127) {
-        found(d, FOUND_BROKEN, "nginx is not installed");
-        fix(d, "apt install nginx");
-    } else if (rc != 0) {
-        found(d, FOUND_BROKEN, "nginx does not accept its configuration");
-        fix(d, "`nginx -t` names the file and the line");
-    } else if (stat(path, &st) < 0 || !S_ISSOCK(st.st_mode)) {
-        found(d, FOUND_BROKEN, "%s is not there for nginx to connect to", path);
-        fix(d, "start coved");
-    } else {
-        found(d, FOUND_OK, "its configuration is fine; %s is there", path);
-    }
-}
-
 static void look_pam(const struct patient *p, struct diagnosis *d)
 {
     (void)p;
@@ -170,8 +117,11 @@ static void look_pam(const struct patient *p, struct diagnosis *d)
 }
 
 const struct check server_checks[] = {
-    { "config", look_config },   { "policy", look_policy },
-    { "keys", look_keys },       { "coved", look_keeper },
-    { "workers", look_workers }, { "nginx", look_nginx },
-    { "pam", look_pam },         { NULL },
+    { "config", look_config },
+    { "policy", look_policy },
+    { "keys", look_keys },
+    { "coved", look_keeper },
+    { "workers", look_workers },
+    { "pam", look_pam },
+    { NULL },
 };

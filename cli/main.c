@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 
-static int show_version(int argc, char **argv)
+int cli_version(int argc, char **argv)
 {
     bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
 
@@ -17,18 +17,19 @@ static int show_version(int argc, char **argv)
 }
 
 static const struct cli_command commands[] = {
+    { "status", cli_status, "[--json]" },
     { "doctor", cli_doctor, "[--json]" },
     { "ls", cli_ls, "[--all] [--tenant T] [--json]" },
     { "top", cli_top, "[--count N] [--interval 1s] [--tenant T] [--json]" },
-    { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]..." },
+    { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...", CLI_PROGRAM },
     { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]] [--json]" },
     { "kill", cli_kill, "SANDBOX... [--json]" },
     { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]" },
-    { "key", cli_key, "create|list|revoke|rotate ..." },
+    { "key", cli_key, "create|list|revoke|rotate ...", CLI_GROUP },
     { "token", cli_token, "SANDBOX [--json]" },
-    { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ..." },
-    { "audit", cli_audit, "verify [FILE] [--json]" },
-    { "version", show_version, "[--json]" },
+    { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ...", CLI_GROUP },
+    { "audit", cli_audit, "verify [FILE] [--json]", CLI_GROUP },
+    { "version", cli_version, "[--json]" },
     { NULL },
 };
 

@@ -318,7 +318,7 @@ static const struct cli_command commands[] = {
     { "status", policy_cli_status, "[--json]" },
     { "log", cli_policy_log,
       "[--tenant T] [--project P] [--rule R] [--all] [-n N] [--file F] [--json]" },
-    { "seccomp", cli_policy_seccomp, "show PROFILE | diff PROFILE PROFILE" },
+    { "seccomp", cli_policy_seccomp, "show PROFILE | diff PROFILE PROFILE", CLI_GROUP },
     { NULL },
 };
 
