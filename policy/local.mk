@@ -25,7 +25,7 @@ profilesdir = $(pkgdatadir)/profiles
 dist_profiles_DATA = policy/profiles/default.conf policy/profiles/strict.conf \
 	policy/profiles/build.conf
 dist_man_MANS += man/cove-policy.1 man/policy.conf.5
-EXTRA_DIST += policy/README.md docs/POLICY.md
+EXTRA_DIST += policy/README.md policy/shell/README.md policy/deny/README.md policy/seccomp/README.md policy/audit/README.md
 
 noinst_PROGRAMS += policy-bench
 policy_bench_SOURCES = bench/policy_bench.c
