@@ -74,6 +74,7 @@ static const struct key keys[] = {
     TIME("pam_cache", pam_cache_ms, 1, 5 * 60000),
     TEXT("template", template, false),
     TEXT("user", user, false),
+    TEXT("environment", environment, true),
     NUMBER("pool", pool, 0, 1024),
     NUMBER("max_sandboxes", max_sandboxes, 1, 16384),
     NUMBER("id_base", id_base, 65536, 0xFFFF0000),
@@ -376,11 +377,25 @@ static bool is_word_of(const char *word, const char *const words[])
     return *words != NULL;
 }
 
+static int check_environment(const char *list, struct cove_err *e)
+{
+    for (const char *at = list + strspn(list, " "); *at; at += strspn(at, " ")) {
+        size_t name = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+        size_t len = strcspn(at, " ");
+
+        if (name == 0 || (*at >= '0' && *at <= '9') || at[name] != '=')
+            return cove_fail(e, COVE_INVALID, "environment: '%.*s' is not of the form NAME=VALUE",
+                             (int)(len < 60 ? len : 60), at);
+        at += len;
+    }
+    return 0;
+}
+
 int config_check(const struct cove_config *c, struct cove_err *e)
 {
     static const char *const disks[] = { "auto", "btrfs", "image", "tmpfs", NULL };
 
-    if (check_network(c, e) < 0)
+    if (check_network(c, e) < 0 || check_environment(c->environment, e) < 0)
         return -1;
     if (c->short_threads >= c->threads)
         return cove_fail(e, COVE_INVALID, "short_threads: must be below threads (%llu)",

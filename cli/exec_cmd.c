@@ -225,6 +225,7 @@ static int run(const struct cove_config *config, const char *id, struct spawn_ar
     if (box_open(config->run_dir, id, &s.conn, e) < 0)
         return -1;
     args->filter_fd = filter;
+    args->common_env = config->environment;
     rc = box_spawn(&s.conn, args, &spawned, &s.pty, e);
     if (rc == 0 && args->flags & SPAWN_PTY)
         rc = run_in_terminal(&s, e);

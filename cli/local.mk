@@ -11,7 +11,7 @@ cove_LDADD = libclient.a $(POLICY_LIBS) libkeys.a libbase.a $(PCRE2_LIBS) $(SECC
 dist_man_MANS += man/cove.1
 bashcompdir = $(datadir)/bash-completion/completions
 bashcomp_DATA = cli/cove
-EXTRA_DIST += cli/README.md cli/cove.bash tests/system/test_doctor.py tests/system/test_execute_api.py
+EXTRA_DIST += cli/README.md cli/cove.bash
 CLEANFILES += cli/cove
 
 cli/cove: cli/cove.bash

@@ -372,6 +372,7 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
     struct run_args all = *args;
 
     all.leaving = s->core->leaving;
+    all.common_env = s->core->config->environment;
     if (run_command(&s->conn, &all, &result, e) < 0) {
         if (result.distrust)
             retire_misbehaving(s);

@@ -145,6 +145,7 @@ typedef int (*run_sink)(void *arg, enum run_stream stream, uint64_t offset, cons
 struct run_args {
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */
+    const char *common_env; /* the instance's; core_run() fills it in */
     const char *user;
     const char *cwd;           /* NULL = the user's home */
     uint64_t timeout_ms;       /* 0 = none */

@@ -21,6 +21,7 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
         .label = args->label,
         .argv = args->argv,
         .env = args->env,
+        .common_env = s->core->config->environment,
         .flags = SPAWN_LOG | SPAWN_RECORD | (args->keep_stdin ? SPAWN_STDIN : 0) |
                  (args->filter->exec_time ? SPAWN_NOTIFY : 0),
         .context = args->dialect,

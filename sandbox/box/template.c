@@ -77,6 +77,8 @@ static const struct {
     { "etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n" },
     { "etc/profile", "if [ \"$PS1\" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n" },
     { "etc/gitconfig", "[safe]\n\tdirectory = *\n" },
+    /* The host's Python says that apt owns it (PEP 668); a sandbox's copy is the sandbox's own. */
+    { "etc/pip.conf", "[global]\nbreak-system-packages = true\n" },
 };
 
 /* Taken over from the host's /etc: what programs in /usr lean on. Only world-readable files are

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from test_front_keys import cove
 from cove import read, status_field, wait_for
 
 FORBIDDEN_TEXT = '🚨 Forbidden command detected: "{}". This operation is not allowed for security reasons.'
@@ -450,3 +451,21 @@ def test_eight_clients_with_endless_output_do_not_harm_each_other(server, projec
 def test_output_up_to_the_limit_is_whole(server, project):
     out = server.run(project, "head -c 1000000 /dev/zero | tr '\\0' x")
     assert out == "x" * 1_000_000
+
+
+def test_the_instances_environment_is_that_of_every_command(make_server):
+    server = make_server(environment="MIRROR=https://mirror.example/simple HTTPS_PROXY=http://proxy.example:3128")
+    shown = 'echo "$MIRROR $HTTPS_PROXY"'
+    assert server.run("p", shown) == "https://mirror.example/simple http://proxy.example:3128\n"
+    assert server.run("p", shown, env={"MIRROR": "mine"}) == "mine http://proxy.example:3128\n", "a request has the last word"
+    assert cove(server, "exec", "p", "sh", "-c", "echo $MIRROR").stdout == "https://mirror.example/simple\n"
+
+
+def test_pip_installs_into_the_system_python_of_a_sandbox(server, project):
+    """PEP 668 keeps pip from the host's Python; a sandbox's is its own."""
+    if "no pip" in server.run(project, "python3 -m pip --version >/dev/null 2>&1 || echo no pip"):
+        pytest.skip("this machine's Python has no pip")
+    make = ("mkdir -p /tmp/pkg && cd /tmp/pkg && printf 'from setuptools import setup\\nsetup(name=\"covetest\", version=\"1\", "
+            "py_modules=[\"covetest\"])' > setup.py && echo 'word = 42' > covetest.py")
+    reply = server.execute(project, f"{make} && python3 -m pip install --no-index --no-build-isolation --no-deps . 2>&1", timeout=120)
+    assert "externally-managed-environment" not in reply.json["stdout"]

@@ -95,6 +95,7 @@ static const struct {
     const char *text, *where;
 } mistakes[] = {
     { "pool = 1\nmemry_max = 1G\n", ":2: memry_max: no such key" },
+    { "environment = A=1 2B=x\n", "environment: '2B=x' is not of the form NAME=VALUE" },
     { "threads\n", ":1: 'threads' is not of the form key = value" },
     { "threads = many\n", ":1: threads: 'many' is not a number" },
     { "reuse = 60\n", ":1: reuse: '60' is not a time such as" },
