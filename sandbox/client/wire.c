@@ -42,6 +42,34 @@ static void add_spawn_fds(struct box_request *r, const struct spawn_args *a, uin
     }
 }
 
+/* Is `pair`, "K=V", set by the caller's own environment? */
+static bool is_set(const struct spawn_args *a, const char *pair)
+{
+    size_t name = strcspn(pair, "=") + 1;
+
+    for (size_t i = 0; a->env && a->env[i]; i++) {
+        if (strncmp(a->env[i], pair, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The instance's own variables, which a request may replace. Returns how many were added. */
+static uint32_t add_common_env(struct box_request *r, const struct spawn_args *a)
+{
+    AUTO_FREE char *copy = a->common_env ? strdup(a->common_env) : NULL;
+    char *rest = copy, *pair;
+    uint32_t count = 0;
+
+    while ((pair = strsep(&rest, " "))) {
+        if (!strchr(pair, '=') || is_set(a, pair))
+            continue;
+        box_request_add(r, pair);
+        count++;
+    }
+    return count;
+}
+
 struct box_request box_request_spawn(const struct spawn_args *a)
 {
     struct box_spawn body = {
@@ -62,6 +90,7 @@ struct box_request box_request_spawn(const struct spawn_args *a)
         box_request_add(&r, a->argv[body.argc]);
     for (; a->env && a->env[body.envc]; body.envc++)
         box_request_add(&r, a->env[body.envc]);
+    body.envc += add_common_env(&r, a);
     add_spawn_fds(&r, a, &body.flags);
     memcpy(r.body, &body, sizeof(body));
     return r;

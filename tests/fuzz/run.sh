@@ -22,14 +22,14 @@ rm -rf "$build/objects" "$build/parts.a"
 mkdir -p "$build/objects"
 mkdir -p "$build/fcgi/proto"
 (cd "$src" && protoc-c --c_out="$build" fcgi/proto/process.proto fcgi/proto/filesystem.proto)
-for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" \
+for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" \
     "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/json.c" "$src/fcgi/base64.c" "$build"/fcgi/proto/*.pb-c.c; do
     name=${source#"$src"/}
     compile -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$build/objects/$(echo "$name" | tr / -).o"
 done
 ar rcs "$build/parts.a" "$build"/objects/*.o
 
-targets="lexer policy profile dns client judge connect"
+targets="lexer policy profile keys config dns client judge connect"
 for target in $targets; do
     compile -fsanitize=fuzzer,address,undefined "$src/tests/fuzz/fuzz_$target.c" "$build/parts.a" -o "$build/fuzz_$target" \
         -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lz -lm -lpthread
