@@ -142,8 +142,8 @@ void keys_new(char ret_text[KEY_TEXT_LEN + 1], struct key *ret)
     unsigned char secret[20];
 
     text_random(secret, sizeof(secret));
-    memcpy(ret_text, "e2b_", 4);
-    text_hex(secret, sizeof(secret), ret_text + 4);
+    memcpy(ret_text, DIALECT_KEY_PREFIX, KEY_PREFIX_LEN);
+    text_hex(secret, sizeof(secret), ret_text + KEY_PREFIX_LEN);
     keys_hash(ret_text, ret->hash);
     ret->created_s = clock_unix_ms() / 1000;
 }

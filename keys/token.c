@@ -20,7 +20,8 @@ void token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
 {
     unsigned char mac[32];
     char text[64];
-    int len = snprintf(text, sizeof(text), "envd %.32s", id); /* what it is for is part of it */
+    /* The purpose is part of the text, so that no other MAC under this secret can be taken for one. */
+    int len = snprintf(text, sizeof(text), "sandbox token %.32s", id);
 
     HMAC(EVP_sha256(), secret, TOKEN_SECRET_BYTES, (unsigned char *)text, (size_t)len, mac, NULL);
     for (int i = 0; i < TOKEN_LEN / 2; i++)

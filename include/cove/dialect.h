@@ -16,6 +16,10 @@ enum cove_dialect {
     DIALECT_AGENT
 };
 
+/* Clients of the e2b dialect refuse a key that does not begin so; all other clients take any key. So
+ * every key begins so, and one key serves all dialects. */
+#define DIALECT_KEY_PREFIX "e2b_"
+
 static inline const char *dialect_name(uint32_t dialect)
 {
     static const char *const names[] = { "none", "execute", "executor", "e2b", "relay", "agent" };

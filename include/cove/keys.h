@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "cove/buf.h"
+#include "cove/dialect.h"
 #include "cove/err.h"
 #include "cove/limits.h"
 #include "cove/msg.h"
@@ -25,7 +26,8 @@ enum {
     KEY_HASH_BYTES = 32,
     KEY_ID_LEN = 16, /* hex digits: a key's public name, the beginning of its hash */
     KEY_NAME_MAX = 64,
-    KEY_TEXT_LEN = 4 + 40, /* "e2b_" and 40 hex digits, as existing clients check it */
+    KEY_PREFIX_LEN = sizeof(DIALECT_KEY_PREFIX) - 1,
+    KEY_TEXT_LEN = KEY_PREFIX_LEN + 40, /* and 40 hex digits */
     KEYS_FILE_MAX = 16 * 1024 * 1024,
 };
 
