@@ -1,8 +1,7 @@
 /*
  * After a restart of the keeper: the state in shared memory says what there was, the kernel says
  * what there is. What both agree on is taken up as if nothing had happened; all else is brought to
- * a clean end. What workers may have written is used for nothing here that could hurt anyone but a
- * worker.
+ * a clean end. Nothing that workers can write is looked at.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,11 +22,6 @@ static bool lives(const struct keeper *k, const struct box_info *b)
     return b->init_pid > 1 && b->init_start != 0 &&
            process_start_time((pid_t)b->init_pid) == b->init_start &&
            cgroup_has_pid(&k->cgroups, b->id, (pid_t)b->init_pid);
-}
-
-static bool is_settled(uint32_t state)
-{
-    return state == BOX_WARM || state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
 }
 
 /* The pidfd is from the process's birth (fdstore.c), or opened before the look at the process: it
@@ -51,7 +45,7 @@ static int adopt_box(struct keeper *k, uint32_t i)
         return -1;
     }
     b->promised = b->info.tenant[0] != '\0';
-    return keeper_watch(k, b->build.pidfd, SRC_BOX_PID, i, NULL);
+    return boxes_watch_exit(k, i, NULL);
 }
 
 static unsigned adopt_all(struct keeper *k)
@@ -70,7 +64,7 @@ static unsigned adopt_all(struct keeper *k)
             state_box_write(k->state, i, &b->info);
             continue;
         }
-        if (adopt_box(k, i) < 0 || !is_settled(b->info.state))
+        if (adopt_box(k, i) < 0 || !boxes_runs(k, i))
             death_begin(k, i, END_GONE, 0);
         else
             living++;
@@ -145,38 +139,4 @@ int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e)
         log_event(LOG_LEVEL_INFO, "state taken over", LOG_N("sandboxes", living),
                   LOG_N("pidfds", k->fdstore.boxes));
     return 0;
-}
-
-/* ------------------------------------------------------------------ workers of the keeper before
- */
-
-static bool is_our_worker(const struct keeper *k, pid_t pid)
-{
-    char path[48], line[32] = "";
-    struct stat st;
-
-    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    if (pid <= 1 || stat(path, &st) < 0 || st.st_uid != k->worker_uid)
-        return false;
-    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-    read_file_at(AT_FDCWD, path, line, sizeof(line));
-    return strncmp(line, "cove: worker", 12) == 0;
-}
-
-/* They go on serving until ours are up; workers_start() then asks them to drain. */
-void adopt_workers(struct keeper *k)
-{
-    for (uint32_t i = 0; i < WORKER_SLOTS; i++) {
-        pid_t pid = (pid_t)state_worker_pid(k->state, i);
-        int pidfd = pid > 1 ? pidfd_open(pid, 0) : -1;
-
-        if (pidfd < 0 || !is_our_worker(k, pid) ||
-            keeper_watch(k, pidfd, SRC_WORKER, i, NULL) < 0) {
-            cove_close(pidfd);
-            state_worker_release(k->state, i);
-            continue;
-        }
-        fcntl(pidfd, F_SETFD, FD_CLOEXEC);
-        k->workers[i] = (struct worker){ .pid = pid, .pidfd = pidfd, .draining = true };
-    }
 }

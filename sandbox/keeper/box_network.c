@@ -56,26 +56,29 @@ void network_setup(struct keeper *k)
                   LOG_S("ipv4", k->net.ipv4 ? "yes" : "no way out"),
                   LOG_S("ipv6", k->net.ipv6 ? "yes" : "no way out"));
     write_status(k, rules.mode, err.msg);
-    names_tell_all(k);
+    resolver_tell_all(k);
 }
 
-void network_watch(struct keeper *k)
+static void on_change(struct watch *w, uint32_t events)
 {
-    k->net_watch = net_watch();
-    if (k->net_watch >= 0)
-        keeper_watch(k, k->net_watch, SRC_NETWORK, 0, NULL);
-}
-
-void network_on_change(struct keeper *k)
-{
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
     struct cove_err err = { 0 };
 
-    if (!net_watch_lost(k->net_watch, &k->net))
+    (void)events;
+    if (!net_watch_lost(w->fd, &k->net))
         return;
     log_event(LOG_LEVEL_WARN, "somebody removed the rules of sandboxes; they are put back");
     if (net_restore(&k->net, &err) < 0)
         log_error("sandboxes are without network rules", &err);
-    names_tell_all(k); /* pins are gone */
+    resolver_tell_all(k); /* pins are gone */
+}
+
+void network_watch(struct keeper *k)
+{
+    int fd = net_watch();
+
+    if (fd >= 0 && watch_start(&k->loop, &k->net_watch, fd, EPOLLIN, on_change) < 0)
+        cove_close(fd);
 }
 
 void network_tick(struct keeper *k)
@@ -127,7 +130,7 @@ static int put_own(struct keeper *k, uint32_t box, const struct net_own *own, st
 {
     if (save(k, k->boxes[box].info.id, own, e) < 0 || net_set_own(&k->net, box, own, e) < 0)
         return -1;
-    names_tell_rules(k, box);
+    resolver_tell_rules(k, box);
     return 0;
 }
 

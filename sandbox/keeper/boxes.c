@@ -1,11 +1,59 @@
 /* The keeper's table of sandboxes: what it knows of each one, written through to shared memory. */
 #include <string.h>
 
+#include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+
+static struct keeper *keeper_of(const struct watch *w)
+{
+    return container_of(w->loop, struct keeper, loop);
+}
+
+static void on_ready(struct watch *w, uint32_t events)
+{
+    struct keeper *k = keeper_of(w);
+
+    (void)events;
+    creation_on_ready(k, (uint32_t)(container_of(w, struct box, ready) - k->boxes));
+}
+
+static void on_exit_of(struct watch *w, uint32_t events)
+{
+    struct keeper *k = keeper_of(w);
+
+    (void)events;
+    death_on_exit(k, (uint32_t)(container_of(w, struct box, exit) - k->boxes));
+}
+
+/* The descriptors stay in `build`: the watches only borrow them. */
+int boxes_watch_ready(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+
+    if (watch_start(&k->loop, &b->ready, b->build.ready, EPOLLIN, on_ready) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "watching sandbox '%s'", b->info.id);
+    return 0;
+}
+
+int boxes_watch_exit(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+
+    if (watch_start(&k->loop, &b->exit, b->build.pidfd, EPOLLIN, on_exit_of) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "watching sandbox '%s'", b->info.id);
+    return 0;
+}
 
 void boxes_save(struct keeper *k, uint32_t i)
 {
     state_box_write(k->state, i, &k->boxes[i].info);
+}
+
+bool boxes_runs(const struct keeper *k, uint32_t i)
+{
+    uint32_t state = k->boxes[i].info.state;
+
+    return state == BOX_WARM || state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
 }
 
 void boxes_set_state(struct keeper *k, uint32_t i, enum box_state state)

@@ -10,11 +10,10 @@
 
 /* ------------------------------------------------------------------ clients: threads of workers */
 
-static void client_close(struct keeper *k, uint32_t i)
+static void client_close(struct keeper *k, struct client *c)
 {
-    keeper_unwatch(k, k->clients[i].sock);
-    k->clients[i].sock = cove_close(k->clients[i].sock);
-    waiters_forget_client(k, i);
+    watch_close(&c->watch);
+    waiters_forget_client(k, (uint32_t)(c - k->clients));
 }
 
 void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
@@ -23,11 +22,11 @@ void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, cons
     struct client *c = &k->clients[w->client];
     struct cove_err err;
 
-    if (c->sock < 0 || c->generation != w->client_generation)
+    if (!watch_is_on(&c->watch) || c->generation != w->client_generation)
         return;
     /* A worker that does not read its answers loses the connection, nobody else waits for it. */
-    if (msg_send(c->sock, type, w->tag, body, len, NULL, 0, NULL, 0, MSG_DONTWAIT, &err) < 0)
-        shutdown(c->sock, SHUT_RDWR);
+    if (msg_send(c->watch.fd, type, w->tag, body, len, NULL, 0, NULL, 0, MSG_DONTWAIT, &err) < 0)
+        shutdown(c->watch.fd, SHUT_RDWR);
 }
 
 void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err)
@@ -35,21 +34,35 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
     keeper_answer(k, w, MSG_ERROR, err, sizeof(*err));
 }
 
-void calls_accept(struct keeper *k)
-{
-    AUTO_CLOSE int sock = accept4(k->listen, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+static void on_request(struct watch *w, uint32_t events);
 
+static void on_connection(struct watch *w, uint32_t events)
+{
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
+    AUTO_CLOSE int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    (void)events;
     for (uint32_t i = 0; sock >= 0 && i < CLIENTS_MAX; i++) {
         struct client *c = &k->clients[i];
 
-        if (c->sock >= 0)
+        if (watch_is_on(&c->watch))
             continue;
-        if (keeper_watch(k, sock, SRC_CLIENT, i, NULL) == 0) {
-            c->sock = take_fd(&sock);
+        if (watch_start(&k->loop, &c->watch, sock, EPOLLIN, on_request) == 0) {
+            take_fd(&sock);
             c->generation++;
         }
         return;
     }
+}
+
+int calls_listen(struct keeper *k, int sock, struct cove_err *e)
+{
+    k->clients = calloc(CLIENTS_MAX, sizeof(*k->clients));
+    if (!k->clients)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (watch_start(&k->loop, &k->listen, sock, EPOLLIN, on_connection) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "keeper.sock");
+    return 0;
 }
 
 /* ------------------------------------------------------------------ calls */
@@ -234,26 +247,28 @@ static const struct keeper_call *find_call(uint32_t type)
     return NULL;
 }
 
-void calls_ready(struct keeper *k, uint32_t i)
+static void on_request(struct watch *watch, uint32_t events)
 {
+    struct keeper *k = container_of(watch->loop, struct keeper, loop);
+    struct client *c = container_of(watch, struct client, watch);
     struct msg_rule rules[ARRAY_SIZE(calls) + 1] = { 0 };
-    struct client *c = &k->clients[i];
-    char buf[16384];
+    struct waiter w = { .client = (uint32_t)(c - k->clients), .client_generation = c->generation };
     struct cove_err err = { 0 };
-    struct waiter w = { .client = i, .client_generation = c->generation };
+    char buf[16384];
     struct msg m;
     int rc;
 
+    (void)events;
     for (size_t n = 0; n < ARRAY_SIZE(calls); n++)
         rules[n] = calls[n].rule;
-    rc = msg_recv(c->sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, &err);
+    rc = msg_recv(watch->fd, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, &err);
     if (rc < 0 && err.code == COVE_BUSY)
         return;
     if (rc < 0)
         log_error("worker's message refused", &err);
     w.tag = rc == 1 ? m.head.tag : 0;
     if (rc != 1 || !find_call(m.head.type)->handle(k, &m, &w))
-        client_close(k, i);
+        client_close(k, c);
     if (rc == 1)
         msg_close_fds(&m);
 }

@@ -86,15 +86,6 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
     return rc;
 }
 
-static int watch_build(struct keeper *k, uint32_t i, struct cove_err *e)
-{
-    struct build *build = &k->boxes[i].build;
-
-    if (keeper_watch(k, build->pidfd, SRC_BOX_PID, i, e) < 0)
-        return -1;
-    return keeper_watch(k, build->ready, SRC_BOX_READY, i, e);
-}
-
 /* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
 int creation_begin(struct keeper *k, const char *template_name, const struct limits *limits,
                    uint32_t *ret, struct cove_err *e)
@@ -120,7 +111,8 @@ int creation_begin(struct keeper *k, const char *template_name, const struct lim
     text_copy(b->info.template, sizeof(b->info.template), template_name);
     b->build_began_ms = clock_boot_ms();
     boxes_save(k, i);
-    if (start_build(k, i, &ids, template_name, e) < 0 || watch_build(k, i, e) < 0) {
+    if (start_build(k, i, &ids, template_name, e) < 0 || boxes_watch_exit(k, i, e) < 0 ||
+        boxes_watch_ready(k, i, e) < 0) {
         death_begin(k, i, END_GONE, 0);
         return -1;
     }
@@ -136,7 +128,7 @@ void creation_on_ready(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
     struct cove_err err = { 0 };
 
-    keeper_unwatch(k, b->build.ready);
+    watch_take(&b->ready);
     if (build_finish(&b->build, &err) < 0) {
         log_error("sandbox not created", &err, LOG_S("sandbox", b->info.id));
         waiters_fail(k, i, &err);
@@ -149,9 +141,9 @@ void creation_on_ready(struct keeper *k, uint32_t i)
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_BUILT, 1);
     log_event(LOG_LEVEL_DEBUG, "sandbox built", LOG_S("sandbox", b->info.id),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
-    workers_tell_judge(k, i);
+    judge_tell(k, i);
     fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
-    names_tell_box(k, i);
+    resolver_tell_box(k, i);
     if (b->promised)
         claim_go_live(k, i);
     else

@@ -22,7 +22,7 @@ void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t li
     boxes_set_state(k, i, BOX_DYING);
     cgroup_kill_box(&k->cgroups, b->info.id);
     if (b->build.ready >= 0) {
-        keeper_unwatch(k, b->build.ready);
+        watch_take(&b->ready);
         b->build.ready = cove_close(b->build.ready);
     }
     if (b->build.pidfd >= 0)
@@ -36,7 +36,7 @@ void death_on_exit(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
     struct cove_err gone = { .code = COVE_GONE, .msg = "the sandbox ended" };
 
-    keeper_unwatch(k, b->build.pidfd);
+    watch_take(&b->exit);
     b->build.pidfd = cove_close(b->build.pidfd);
     fdstore_drop_box(&k->fdstore, b->info.id);
     if (b->child)
@@ -49,7 +49,7 @@ void death_on_exit(struct keeper *k, uint32_t i)
         death_begin(k, i, END_GONE, 0);
     }
     b->dead = true;
-    names_tell_gone(k, i);
+    resolver_tell_gone(k, i);
     network_forget(k, i);
     waiters_answer(k, i, MSG_DONE, NULL, 0);
 }

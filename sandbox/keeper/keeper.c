@@ -19,7 +19,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,23 +26,6 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
-
-/* ------------------------------------------------------------------ events */
-
-int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e)
-{
-    struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)kind << 32 | index };
-
-    if (epoll_ctl(k->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    return 0;
-}
-
-void keeper_unwatch(struct keeper *k, int fd)
-{
-    if (fd >= 0)
-        epoll_ctl(k->epoll, EPOLL_CTL_DEL, fd, NULL);
-}
 
 /* ------------------------------------------------------------------ signals */
 
@@ -83,10 +65,10 @@ static void reload(struct keeper *k)
     keeper_setup_disk(k);
     network_setup(k);
     pool_review(k);
-    signin_stop(k);
-    /* The old ones finish what they have; new ones read the new configuration. */
+    helper_end(k, &k->helpers[HELPER_AUTH]);
+    /* The old workers finish what they have; new ones read the new configuration. */
     workers_drain_all(k);
-    workers_start(k);
+    supervisor_start(k);
     notify_tell(&k->notify, "READY=1\nSTATUS=");
     log_event(LOG_LEVEL_INFO, "configuration reloaded");
 }
@@ -101,129 +83,71 @@ static void reap_sweepers(struct keeper *k)
     }
 }
 
-/* Returns the signal that ends the loop, or 0. */
-static int on_signal(struct keeper *k)
+void keeper_on_signal(struct watch *w, uint32_t events)
 {
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
     struct signalfd_siginfo info;
 
-    while (read(k->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        switch (info.ssi_signo) {
-        case SIGCHLD:
+    (void)events;
+    while (read(w->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
             reap_sweepers(k);
-            break;
-        case SIGHUP:
+        else if (info.ssi_signo == SIGHUP)
             reload(k);
-            break;
-        default:
-            return (int)info.ssi_signo;
-        }
+        else
+            k->end_signal = (int)info.ssi_signo;
     }
-    return 0;
 }
 
 /* ------------------------------------------------------------------ the loop */
 
-static int dispatch(struct keeper *k, const struct epoll_event *ev)
-{
-    uint32_t index = (uint32_t)ev->data.u64;
-
-    switch ((enum source)(ev->data.u64 >> 32)) {
-    case SRC_SIGNAL:
-        return on_signal(k);
-    case SRC_LISTEN:
-        calls_accept(k);
-        break;
-    case SRC_INOTIFY:
-        publish_on_inotify(k);
-        break;
-    case SRC_CLIENT:
-        if (k->clients[index].sock >= 0)
-            calls_ready(k, index);
-        break;
-    case SRC_BOX_READY:
-        if (k->boxes[index].build.ready >= 0)
-            creation_on_ready(k, index);
-        break;
-    case SRC_BOX_PID:
-        if (k->boxes[index].build.pidfd >= 0)
-            death_on_exit(k, index);
-        break;
-    case SRC_WORKER:
-        if (k->workers[index].pid)
-            workers_on_exit(k, index);
-        break;
-    case SRC_GATE:
-        gate_on_exit(k);
-        break;
-    case SRC_RESOLVER:
-        names_on_exit(k);
-        break;
-    case SRC_NETWORK:
-        network_on_change(k);
-        break;
-    case SRC_RESOLVER_SOCK:
-        names_on_message(k);
-        break;
-    case SRC_JUDGE:
-        workers_on_judge_exit(k);
-        break;
-    case SRC_AUTH:
-        signin_on_exit(k);
-        break;
-    }
-    return 0;
-}
-
 /* What follows the start of our own helpers: those of the keeper before us may go. */
 static void start_serving(struct keeper *k)
 {
-    workers_start(k);
-    for (int i = 0; i < WORKER_SLOTS; i++)
-        if (k->workers[i].pid && !k->workers[i].child)
-            kill(k->workers[i].pid, SIGTERM);
-    names_end_old(k);
+    supervisor_start(k);
+    workers_drain_old(k);
     log_event(LOG_LEVEL_INFO, "keeper started", LOG_S("version", COVE_VERSION),
               LOG_S("run_dir", k->config.run_dir));
     notify_tell(&k->notify, "READY=1");
 }
 
+/* When something is due even if no event comes. */
+static uint64_t next_due(const struct keeper *k, uint64_t next)
+{
+    if (k->publish_at_ms)
+        next = earliest_ms(next, k->publish_at_ms);
+    if (clock_boot_ms() < k->supervisor_retry_ms)
+        next = earliest_ms(next, k->supervisor_retry_ms);
+    return next;
+}
+
 int keeper_run(struct keeper *k)
 {
-    int signo = 0;
-
     start_serving(k);
-    while (!signo) {
-        struct epoll_event events[32];
-        uint64_t next = expiry_tick(k), now = clock_boot_ms();
-        int n;
+    while (!k->end_signal) {
+        uint64_t next = next_due(k, expiry_tick(k)), now = clock_boot_ms();
 
-        if (k->publish_at_ms && k->publish_at_ms < next)
-            next = k->publish_at_ms;
-        if (now < k->worker_retry_ms && k->worker_retry_ms < next)
-            next = k->worker_retry_ms;
-        n = epoll_wait(k->epoll, events, ARRAY_SIZE(events), next > now ? (int)(next - now) : 0);
-        for (int i = 0; i < n && !signo; i++)
-            signo = dispatch(k, &events[i]);
+        loop_turn(&k->loop, next > now ? (int)(next - now) : 0);
         publish_tick(k);
         disk_tick(&k->disk, clock_boot_ms());
         network_tick(k);
         audit_log_tick(k, clock_boot_ms());
-        names_tick(k);
-        workers_start(k);
+        resolver_tick(k);
+        supervisor_start(k);
         notify_alive(&k->notify);
     }
-    return signo;
+    return k->end_signal;
 }
 
 /* ------------------------------------------------------------------ the end */
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock",   "fcgi.sock",      "state",
-                                         "state.workers", "policy",         "keys",
-                                         "tenants",       "templates",      "meters",
-                                         "auth.sock",     "coved.pid",      "network",
-                                         "resolver.pid",  TOKEN_SECRET_FILE };
+    static const char *const names[] = { "keeper.sock",    "fcgi.sock", "state",
+                                         "state.workers",  "policy",    "keys",
+                                         "tenants",        "templates", "meters",
+                                         "auth.sock",      "coved.pid", "network",
+                                         TOKEN_SECRET_FILE };
     char path[256];
     int dir;
 
@@ -234,6 +158,7 @@ static void remove_run_files(const struct keeper *k)
     if ((dir = open(k->config.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0) {
         sweep_tree(dir, "boxes", NULL);
         sweep_tree(dir, ATTRIBUTES_DIR, NULL);
+        sweep_tree(dir, HELPERS_DIR, NULL);
         sweep_tree(dir, "profiles", NULL);
         sweep_tree(dir, "net", NULL);
         close(dir);
@@ -247,7 +172,7 @@ void keeper_stop(struct keeper *k, int signo)
     log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
     if (signo != SIGQUIT)
         death_of_all(k);
-    workers_stop(k, signo == SIGQUIT);
+    supervisor_stop(k, signo == SIGQUIT);
     disk_done(&k->disk, signo != SIGQUIT);
     audit_close(k->audit);
     k->audit = NULL;

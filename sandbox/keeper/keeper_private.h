@@ -4,6 +4,7 @@
 
 #include "cove/audit.h"
 #include "cove/keys.h"
+#include "cove/loop.h"
 #include "cove/meters.h"
 #include "cove/state.h"
 #include "sandbox/box/build.h"
@@ -12,6 +13,7 @@
 #include "sandbox/box/sweep.h"
 #include "sandbox/box/template.h"
 #include "sandbox/box/tools.h"
+#include "sandbox/keeper/supervisor.h"
 #include "sandbox/net/net.h"
 
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
@@ -29,8 +31,9 @@ struct waiter {
 struct box { /* what the keeper alone needs to know of a box; the rest is `info`, mirrored in shared
                 memory */
     struct box_info info;
-    struct build build;     /* pidfd while it lives, ready while it is being built */
-    struct waiter *waiters; /* for it to be ready, or to be dead */
+    struct build build;       /* pidfd while it lives, ready while it is being built */
+    struct watch exit, ready; /* of these two */
+    struct waiter *waiters;   /* for it to be ready, or to be dead */
     uint64_t build_began_ms;
     uint64_t reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
@@ -44,17 +47,9 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     bool named;           /* the resolver knows it */
 };
 
-struct client { /* a connection of a worker's thread */
-    int sock;   /* -1: free */
+struct client { /* a connection of a worker's thread; one that watches nothing is free */
+    struct watch watch;
     uint32_t generation;
-};
-
-struct worker {
-    pid_t pid;
-    int pidfd;
-    uint64_t began_ms;
-    bool draining; /* of an older configuration, or an older keeper */
-    bool child;
 };
 
 struct notify {         /* the service manager, if one started us */
@@ -82,10 +77,13 @@ struct keeper {
     const char *config_path;
     char *const *overrides; /* "key=value", NULL-terminated */
 
-    int epoll, signals, inotify;
-    int listen;      /* <run_dir>/keeper.sock */
-    int fcgi_listen; /* <run_dir>/fcgi.sock, shared by the workers */
-    int state_dir, boxes_dir, init_exe, worker_exe, judge_exe, auth_exe;
+    struct loop loop;
+    struct watch signals, inotify;
+    struct watch listen;    /* <run_dir>/keeper.sock */
+    struct watch net_watch; /* rules of this machine change */
+    int end_signal;         /* that ends the loop; 0: go on */
+    int fcgi_listen;        /* <run_dir>/fcgi.sock, shared by the workers */
+    int state_dir, boxes_dir, init_exe;
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
 
@@ -94,7 +92,6 @@ struct keeper {
     struct cgroups cgroups;
     struct disk disk;
     struct net net;
-    int net_watch;
     bool strict;            /* the policy's seccomp profile is `strict` */
     struct box *boxes;      /* state_box_count() of them */
     uint32_t next_slot;     /* where to look first for a free one */
@@ -104,42 +101,21 @@ struct keeper {
     uint64_t fair_at_ms;    /* the last look at who is busy */
     bool rules_changed;     /* in run_dir, and workers were not told yet; so at the start */
 
-    struct worker workers[WORKER_SLOTS];
-    struct worker judge; /* answers for execve; told of every box */
-    int judge_sock;
-    struct worker auth; /* asks PAM; only while pam_service is set */
-    struct worker gate; /* carries TCP traffic to ports of sandboxes */
-    int gate_exe, gate_sock, gate_listen, gate_file, gate_before;
-    struct worker resolver; /* answers sandboxes' questions for names */
-    int resolver_exe, resolver_sock;
-    uint64_t names_next_ms;  /* when to look whether it knows all */
-    uint64_t resolv_changed; /* of the host's resolv.conf, as last told */
-    uint64_t worker_retry_ms;
+    struct helper workers[WORKER_SLOTS];
+    struct helper helpers[HELPERS];
+    bool supervised;                /* helpers of the keeper before were looked for */
+    uint64_t supervisor_retry_ms;   /* after a failure */
+    int auth_listen;                /* <run_dir>/auth.sock; -1: not yet */
+    int gate_listen, gate_file;     /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
+    int gate_before;                /* a connection to the gate of the keeper before, or -1 */
+    uint64_t resolver_next_ms;      /* when to look whether the resolver knows all sandboxes */
+    uint64_t resolv_changed;        /* of the host's resolv.conf, as last told */
     struct audit *audit;            /* NULL: not configured */
     struct audit_counts audit_told; /* what the last warning was about */
     uint64_t audit_next_ms, audit_warn_ms;
     struct client *clients;
     bool stopping;
 };
-
-/* What an epoll event is about: kind in the upper half, index in the lower. */
-enum source {
-    SRC_SIGNAL,
-    SRC_LISTEN,
-    SRC_INOTIFY,
-    SRC_CLIENT,
-    SRC_BOX_READY,
-    SRC_BOX_PID,
-    SRC_WORKER,
-    SRC_JUDGE,
-    SRC_AUTH,
-    SRC_GATE,
-    SRC_RESOLVER,
-    SRC_RESOLVER_SOCK,
-    SRC_NETWORK
-};
-int keeper_watch(struct keeper *k, int fd, enum source kind, uint32_t index, struct cove_err *e);
-void keeper_unwatch(struct keeper *k, int fd);
 
 /* ------------------------------------------------------------------ keeper.c, setup.c */
 
@@ -150,11 +126,11 @@ int keeper_setup(struct keeper *k, struct cove_err *e); /* everything before the
 void keeper_setup_disk(struct keeper *k);               /* also after a change of configuration */
 int keeper_run(struct keeper *k);                       /* returns the signal that ended the loop */
 void keeper_stop(struct keeper *k, int signo);
+void keeper_on_signal(struct watch *w, uint32_t events);
 
 /* ------------------------------------------------------------------ calls.c */
 
-void calls_accept(struct keeper *k);            /* a worker's thread connects */
-void calls_ready(struct keeper *k, uint32_t i); /* and asks, or hangs up */
+int calls_listen(struct keeper *k, int sock, struct cove_err *e); /* the socket is ours now */
 
 /* Answer a waiter, if its client is still there. */
 void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
@@ -163,7 +139,10 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 
 /* ------------------------------------------------------------------ boxes.c */
 
-void boxes_save(struct keeper *k, uint32_t index); /* write `info` through to shared memory */
+void boxes_save(struct keeper *k, uint32_t index);       /* write `info` through to shared memory */
+bool boxes_runs(const struct keeper *k, uint32_t index); /* its init does */
+int boxes_watch_exit(struct keeper *k, uint32_t index, struct cove_err *e);
+int boxes_watch_ready(struct keeper *k, uint32_t index, struct cove_err *e);
 void boxes_set_state(struct keeper *k, uint32_t index, enum box_state state);
 /* The project's current sandbox: live, frozen, or promised to it and still being built. */
 int boxes_find_current(const struct keeper *k, const char *tenant, const char *project,
@@ -284,37 +263,25 @@ void cpu_shares_tick(struct keeper *k, uint64_t now);
 
 /* After a restart: take up what lives, end what is half-made, sweep what nobody owns. */
 int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e);
-void adopt_workers(struct keeper *k);
 
 /* ------------------------------------------------------------------ workers.c */
 
 int workers_listen(struct keeper *k, struct cove_err *e);
-void workers_start(struct keeper *k); /* as many as configured are up or coming up */
+void workers_start(struct keeper *k); /* until as many as configured serve */
 void workers_drain_all(struct keeper *k);
-void workers_on_exit(struct keeper *k, uint32_t index);
-void workers_stop(struct keeper *k, bool leave_rest); /* drain, then kill what is left */
-void workers_on_judge_exit(struct keeper *k);
-void workers_tell_judge(struct keeper *k, uint32_t box);
-/* For programs of ours beside the workers; in the child: in[] become its descriptors 0, 1, 3 and 4.
- */
-void workers_become(struct keeper *k, int exe_fd, char *const argv[], const int in[4]);
-int workers_watch(struct keeper *k, struct worker *w, pid_t pid, enum source kind, uint32_t index,
-                  struct cove_err *e);
-int workers_config(const struct keeper *k, struct cove_err *e); /* a sealed file of it, or -1 */
-void workers_pause_after(struct keeper *k, const struct worker *dead); /* no tight loop of deaths */
+void workers_drain_old(struct keeper *k); /* those that an earlier keeper started */
+void workers_adopt(struct keeper *k);
+void workers_stop(struct keeper *k); /* drain, then kill what is left */
 
-/* ------------------------------------------------------------------ helper_gate.c */
+/* ------------------------------------------------------------------ helper_judge.c, helper_gate.c */
 
+void judge_tell(struct keeper *k, uint32_t box);
 int gate_listen(struct keeper *k, struct cove_err *e); /* once, before the first start */
-int gate_start(struct keeper *k, struct cove_err *e);  /* unless it runs */
-void gate_on_exit(struct keeper *k);
-void gate_stop(struct keeper *k);
 
 /* ------------------------------------------------------------------ box_network.c */
 
 void network_setup(struct keeper *k); /* as the configuration says */
 void network_watch(struct keeper *k); /* once */
-void network_on_change(struct keeper *k);
 void network_tick(struct keeper *k);
 void network_adopt(struct keeper *k);
 int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e);
@@ -324,22 +291,11 @@ void network_forget(struct keeper *k, uint32_t box);
 
 /* ------------------------------------------------------------------ helper_resolver.c */
 
-int names_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
-void names_on_exit(struct keeper *k);
-void names_on_message(struct keeper *k);
-void names_stop(struct keeper *k);
-void names_tick(struct keeper *k);
-void names_tell_all(struct keeper *k); /* the server's rules */
-void names_tell_box(struct keeper *k, uint32_t box);
-void names_tell_rules(struct keeper *k, uint32_t box);
-void names_tell_gone(struct keeper *k, uint32_t box);
-void names_end_old(const struct keeper *k); /* the keeper before's */
-
-/* ------------------------------------------------------------------ helper_auth.c */
-
-int signin_start(struct keeper *k, struct cove_err *e); /* unless it runs, or is not wanted */
-void signin_on_exit(struct keeper *k);
-void signin_stop(struct keeper *k);
+void resolver_tick(struct keeper *k);
+void resolver_tell_all(struct keeper *k); /* the server's rules */
+void resolver_tell_box(struct keeper *k, uint32_t box);
+void resolver_tell_rules(struct keeper *k, uint32_t box);
+void resolver_tell_gone(struct keeper *k, uint32_t box);
 
 /* ------------------------------------------------------------------ notify.c */
 
@@ -372,7 +328,6 @@ int publish_put(struct keeper *k, const char *name, const void *bytes, size_t le
                 bool *ret_changed, struct cove_err *e);
 int publish_secret(struct keeper *k, struct cove_err *e); /* once, before the first worker */
 void publish_watch(struct keeper *k);
-void publish_on_inotify(struct keeper *k);
 void publish_tick(struct keeper *k);
 
 /* ------------------------------------------------------------------ publish_profiles.c */

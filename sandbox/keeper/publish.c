@@ -213,8 +213,8 @@ int publish_all(struct keeper *k, struct cove_err *e)
  * watched already stays so. */
 static void watch_folder(struct keeper *k, const char *path)
 {
-    if (k->inotify >= 0)
-        inotify_add_watch(k->inotify, path,
+    if (watch_is_on(&k->inotify))
+        inotify_add_watch(k->inotify.fd, path,
                           IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE |
                               IN_ONLYDIR);
 }
@@ -257,28 +257,21 @@ static void watch_files_of(struct keeper *k, const char *bundle, size_t len)
         watch_folder_of(k, path);
 }
 
-void publish_watch(struct keeper *k)
-{
-    k->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (k->inotify < 0 || keeper_watch(k, k->inotify, SRC_INOTIFY, 0, NULL) < 0)
-        return;
-    watch_all(k);
-    k->publish_at_ms = clock_boot_ms(); /* once more, to see which files were included */
-}
-
 /* A new file is of interest when it is written; a new folder at once. */
 static bool is_of_interest(const struct inotify_event *ev)
 {
     return !(ev->mask & IN_CREATE) || ev->mask & IN_ISDIR;
 }
 
-void publish_on_inotify(struct keeper *k)
+static void on_inotify(struct watch *w, uint32_t mask)
 {
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
     _Alignas(struct inotify_event) char events[4096];
     bool any = false;
     ssize_t n;
 
-    while ((n = read(k->inotify, events, sizeof(events))) > 0) {
+    (void)mask;
+    while ((n = read(w->fd, events, sizeof(events))) > 0) {
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *ev = (const void *)(events + at);
 
@@ -288,6 +281,18 @@ void publish_on_inotify(struct keeper *k)
     }
     if (any && !k->publish_at_ms)
         k->publish_at_ms = clock_boot_ms() + SETTLE_MS; /* an editor's several steps count as one */
+}
+
+void publish_watch(struct keeper *k)
+{
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+    if (fd < 0 || watch_start(&k->loop, &k->inotify, fd, EPOLLIN, on_inotify) < 0) {
+        cove_close(fd);
+        return;
+    }
+    watch_all(k);
+    k->publish_at_ms = clock_boot_ms(); /* once more, to see which files were included */
 }
 
 void publish_tick(struct keeper *k)

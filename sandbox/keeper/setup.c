@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
@@ -20,10 +19,9 @@
 void keeper_init(struct keeper *k)
 {
     *k = (struct keeper){
-        .epoll = -1,
-        .signals = -1,
-        .inotify = -1,
-        .listen = -1,
+        .loop = { .epoll = -1 },
+        .auth_listen = -1,
+        .gate_before = -1,
         .rules_changed = true,
         .disk = { .dir = -1, .pool.boxes = -1 },
     };
@@ -81,17 +79,17 @@ static int setup_signals(struct keeper *k, struct cove_err *e)
 {
     static const int handled[] = { SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD };
     sigset_t set;
+    int fd;
 
     sigemptyset(&set);
     for (size_t i = 0; i < ARRAY_SIZE(handled); i++)
         sigaddset(&set, handled[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    k->epoll = epoll_create1(EPOLL_CLOEXEC);
-    k->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (k->epoll < 0 || k->signals < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "event loop");
-    return keeper_watch(k, k->signals, SRC_SIGNAL, 0, e);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0 || watch_start(&k->loop, &k->signals, fd, EPOLLIN, keeper_on_signal) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "signals");
+    return 0;
 }
 
 static int make_dir(const char *path, mode_t mode, gid_t gid, struct cove_err *e)
@@ -127,6 +125,9 @@ static int setup_dirs(struct keeper *k, struct cove_err *e)
         if (make_dir(path, 0750, k->worker_gid, e) < 0)
             return -1;
     }
+    snprintf(path, sizeof(path), "%s/" HELPERS_DIR, c->run_dir);
+    if (make_dir(path, 0700, 0, e) < 0)
+        return -1;
     snprintf(path, sizeof(path), "%s/boxes", c->state_dir);
     if (make_dir(path, 0700, 0, e) < 0)
         return -1;
@@ -169,26 +170,17 @@ static int open_exe(const struct keeper *k, const char *name, int *ret, struct c
 
 static int setup_socket(struct keeper *k, struct cove_err *e)
 {
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    char path[160];
+    int sock;
 
-    k->clients = calloc(CLIENTS_MAX, sizeof(*k->clients));
-    if (!k->clients)
-        return cove_fail(e, COVE_INTERNAL, "out of memory");
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        k->clients[i].sock = -1;
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/keeper.sock", k->config.run_dir);
-    k->listen =
-        fdstore_take_socket(&k->fdstore, "keeper", SOCK_SEQPACKET, addr.sun_path, addr.sun_path);
-    if (k->listen >= 0)
-        return keeper_watch(k, k->listen, SRC_LISTEN, 0, e);
-    unlink(addr.sun_path);
-    k->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (k->listen < 0 || bind(k->listen, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        chown(addr.sun_path, (uid_t)-1, k->worker_gid) < 0 || chmod(addr.sun_path, 0660) < 0 ||
-        listen(k->listen, 1024) < 0)
-        return cove_fail_errno(e, COVE_INVALID, "%s", addr.sun_path);
-    fdstore_put(&k->fdstore, "keeper", k->listen);
-    return keeper_watch(k, k->listen, SRC_LISTEN, 0, e);
+    snprintf(path, sizeof(path), "%s/keeper.sock", k->config.run_dir);
+    sock = fdstore_take_socket(&k->fdstore, "keeper", SOCK_SEQPACKET, path, path);
+    if (sock < 0) {
+        if (unix_listen(path, SOCK_SEQPACKET | SOCK_NONBLOCK, 1024, k->worker_gid, &sock, e) < 0)
+            return -1;
+        fdstore_put(&k->fdstore, "keeper", sock);
+    }
+    return calls_listen(k, sock, e);
 }
 
 static int setup_state(struct keeper *k, struct cove_err *e)
@@ -206,7 +198,7 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
     if (meters_make(path, k->worker_gid, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;
-    adopt_workers(k);
+    workers_adopt(k);
     return 0;
 }
 
@@ -230,13 +222,8 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
     raise_file_limit();
     if (resolve_user(k->config.worker_user, &k->worker_uid, &k->worker_gid, e) < 0 ||
         resolve_group(k->config.socket_group, &k->socket_gid, e) < 0 || setup_dirs(k, e) < 0 ||
-        setup_pidfile(k, e) < 0 || setup_signals(k, e) < 0 ||
-        open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
-        open_exe(k, "cove-worker", &k->worker_exe, e) < 0 ||
-        open_exe(k, "cove-judge", &k->judge_exe, e) < 0 ||
-        open_exe(k, "cove-auth", &k->auth_exe, e) < 0 ||
-        open_exe(k, "cove-gate", &k->gate_exe, e) < 0 ||
-        open_exe(k, "cove-resolver", &k->resolver_exe, e) < 0 ||
+        setup_pidfile(k, e) < 0 || loop_init(&k->loop, e) < 0 || setup_signals(k, e) < 0 ||
+        open_exe(k, "cove-init", &k->init_exe, e) < 0 || supervisor_init(k, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 ||
         disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||

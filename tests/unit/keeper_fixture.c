@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -152,6 +151,12 @@ static int open_dir(const char *parent, const char *name)
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+static void not_called(struct watch *w, uint32_t events)
+{
+    (void)w;
+    (void)events;
+}
+
 /* What keeper_setup() does, as far as it can be done here. */
 static void begin(struct fixture *f)
 {
@@ -170,7 +175,7 @@ static void begin(struct fixture *f)
     k->config.pool = 0;
     k->config.tenant_sandboxes = 0;
     k->worker_gid = getgid();
-    k->epoll = epoll_create1(EPOLL_CLOEXEC);
+    assert_int_equal(loop_init(&k->loop, &e), 0);
     k->state_dir = open(f->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     k->boxes_dir = open_dir(f->state_dir, "boxes");
     if (disk_init(&k->disk, k->state_dir, k->boxes_dir, &e) < 0)
@@ -185,9 +190,7 @@ static void begin(struct fixture *f)
     k->clients = calloc(CLIENTS_MAX, sizeof(*k->clients));
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
                      0);
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        k->clients[i].sock = -1;
-    k->clients[0].sock = pair[0];
+    watch_start(&k->loop, &k->clients[0].watch, pair[0], EPOLLIN, not_called);
     f->sock = pair[1];
     adopt_boxes(k, kept, &e);
 }
@@ -201,9 +204,9 @@ static void end(struct fixture *f)
         cove_close(k->boxes[i].build.ready);
         free(k->boxes[i].waiters);
     }
-    close(k->clients[0].sock);
+    watch_close(&k->clients[0].watch);
     close(f->sock);
-    close(k->epoll);
+    loop_done(&k->loop);
     disk_done(&k->disk, true);
     close(k->state_dir);
     close(k->boxes_dir);

@@ -1,0 +1,76 @@
+/* Helpers of the keeper: every other process of cove is a row of struct helper_kind. See
+ * supervisor.c. */
+#ifndef COVE_SUPERVISOR_H
+#define COVE_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/capability.h>
+#include <sys/types.h>
+
+#include "cove/loop.h"
+#include "cove/msg.h"
+
+struct keeper;
+struct helper;
+
+#define HELPERS_DIR "helpers" /* below run_dir: a file with the pid of each */
+
+enum { HELPER_JUDGE, HELPER_AUTH, HELPER_RESOLVER, HELPER_GATE, HELPERS };
+enum { HELPER_FDS = 4 };
+
+enum helper_takeover { /* what becomes of it when the keeper dies, or hands over to another one */
+                       DIES_WITH_KEEPER, /* the kernel ends it */
+                       LEAVES_BY_ITSELF, /* it goes on, and goes when its successor has taken over */
+                       IS_REPLACED, /* it goes on, and is killed as soon as its successor runs */
+                       DRAINS_FOR_THE_NEXT, /* it goes on, the next keeper watches it and asks it to finish */
+};
+
+struct helper_kind {
+    const char *name;    /* its title is "cove: NAME" */
+    const char *program; /* below libexec_dir */
+    /* Kept capabilities of a helper that stays root. None: it is the workers' user. */
+    const cap_value_t *capabilities;
+    unsigned capability_count;
+    enum helper_takeover takeover;
+    bool has_socket;  /* a socket between it and the keeper is its descriptor 4 */
+    bool may_be_slow; /* a message that finds its queue full is dropped; else it is replaced */
+    int queue_bytes;  /* room for messages to it; 0: as the kernel gives */
+    bool (*wanted)(const struct keeper *k); /* NULL: always */
+    /* Its descriptors 0, 1, 3 and 4, which hold: nothing, nothing, the configuration, its socket. */
+    int (*give)(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e);
+    void (*started)(struct keeper *k); /* tell it what there is */
+    void (*exited)(struct keeper *k, struct helper *h, int status);
+    const struct msg_rule *asks; /* what it may ask: NULL = nothing */
+    int (*answer)(struct keeper *k, const struct msg *m, struct cove_err *e);
+};
+
+struct helper {
+    const struct helper_kind *kind;
+    uint32_t slot; /* of workers, of which there are several */
+    int exe;
+    pid_t pid; /* 0: does not run */
+    uint64_t began_ms;
+    uint32_t lost; /* requests of a worker that died over them */
+    bool child;    /* ours to reap; false for one of the keeper before */
+    bool draining; /* was asked to finish; its end is no news */
+    struct watch exit, sock;
+};
+
+extern const struct helper_kind worker_kind, judge_kind, auth_kind, resolver_kind, gate_kind;
+
+int supervisor_init(struct keeper *k, struct cove_err *e);
+void supervisor_start(struct keeper *k); /* whatever should run and does not */
+void supervisor_stop(struct keeper *k, bool leave_rest);
+
+int helper_start(struct keeper *k, struct helper *h, struct cove_err *e);
+int helper_watch(struct keeper *k, struct helper *h, pid_t pid, int pidfd, int sock,
+                 struct cove_err *e);
+int helper_find_old(const struct keeper *k, const struct helper *h, pid_t *ret_pid);
+void helper_kill(struct helper *h);                  /* its end is noticed later */
+void helper_end(struct keeper *k, struct helper *h); /* and wait for it; if it runs */
+/* Never waits. -1: it was not told. */
+int helper_tell(struct helper *h, uint32_t type, const void *body, size_t len, const int *fds,
+                size_t fd_count);
+
+#endif
