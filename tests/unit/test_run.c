@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -420,6 +421,132 @@ static void run_case(size_t i)
     buf_done(&got.text[1]);
 }
 
+/* ------------------------------------------------------------------ output, of both streams */
+
+/* Run against `init` with `used` bytes of the limit gone already. */
+static void run_output(void (*init)(struct fake_init *f), uint64_t used, struct collected *got,
+                       struct run_result *ret)
+{
+    static const char *const argv[] = { "bash", "-c", "true", NULL };
+    struct cove_err e = { 0 };
+    struct stage stage;
+
+    *got = (struct collected){ .in_order = true };
+    buf_init(&got->text[0], 100000);
+    buf_init(&got->text[1], 100000);
+    stage_init(&stage, init);
+    struct run_args args = {
+        .argv = argv,
+        .timeout_ms = LONG_MS,
+        .output_max_bytes = OUTPUT_MAX,
+        .output_used = used,
+        .sink_bytes = 2, /* so that most is still in the pipes when the end is told */
+        .filter_fd = -1,
+        .client_fd = stage.client_fd,
+        .sink = collect,
+        .sink_arg = got,
+    };
+    if (run_command(&stage.conn, &args, ret, &e) < 0)
+        fail_msg("%s", e.msg);
+    stage_done(&stage);
+}
+
+static void collected_done(struct collected *got)
+{
+    buf_done(&got->text[0]);
+    buf_done(&got->text[1]);
+}
+
+static void writes_errors_without_end(struct fake_init *f)
+{
+    char lots[300];
+
+    memset(lots, 'y', sizeof(lots));
+    spawned(f);
+    for (int i = 0; i < 4; i++)
+        if (write(f->err, lots, sizeof(lots)) < 0)
+            abort();
+    killed(f);
+}
+
+static void errors_count_against_the_limit_too(void **state)
+{
+    struct collected got;
+    struct run_result result;
+
+    (void)state;
+    run_output(writes_errors_without_end, 0, &got, &result);
+    assert_int_equal(result.end.cause, END_OUTPUT);
+    assert_int_equal(result.end.limit, OUTPUT_MAX);
+    assert_int_equal(got.text[RUN_STDERR].len, OUTPUT_MAX);
+    collected_done(&got);
+}
+
+static void errors_written_before_the_end_are_read_after_it(void **state)
+{
+    struct collected got;
+    struct run_result result;
+
+    (void)state;
+    run_output(exits_first_and_is_read_later, 0, &got, &result);
+    assert_string_equal(got.text[RUN_STDERR].data, "oops\n");
+    assert_string_equal(got.text[RUN_STDOUT].data, "hello\n");
+    collected_done(&got);
+}
+
+static void what_earlier_commands_wrote_counts(void **state)
+{
+    struct collected got;
+    struct run_result result;
+
+    (void)state;
+    run_output(writes_without_end, OUTPUT_MAX - 250, &got, &result);
+    assert_int_equal(result.end.cause, END_OUTPUT);
+    assert_int_equal(got.text[RUN_STDOUT].len, 250);
+    collected_done(&got);
+}
+
+static int blocking_ends; /* of pipes of ours that a command could keep us waiting at */
+
+/* The far end of `theirs` is in this very process: the one that has the same inode and reads. */
+static void look_at_our_end(int theirs)
+{
+    struct stat want, st;
+    int found = 0;
+
+    fstat(theirs, &want);
+    for (int fd = 3; fd < 256; fd++) {
+        int flags = fcntl(fd, F_GETFL);
+
+        if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY || fstat(fd, &st) < 0 ||
+            st.st_ino != want.st_ino || st.st_dev != want.st_dev)
+            continue;
+        found++;
+        blocking_ends += !(flags & O_NONBLOCK);
+    }
+    if (!found)
+        abort();
+}
+
+static void looks_at_our_ends(struct fake_init *f)
+{
+    spawned(f);
+    look_at_our_end(f->out);
+    look_at_our_end(f->err);
+    exited(f, (struct cove_end){ .exit_code = 0 });
+}
+
+static void our_ends_of_the_pipes_do_not_block(void **state)
+{
+    struct collected got;
+    struct run_result result;
+
+    (void)state;
+    run_output(looks_at_our_ends, 0, &got, &result);
+    assert_int_equal(blocking_ends, 0);
+    collected_done(&got);
+}
+
 static void every_end_is_reported_as_what_it_was(void **state)
 {
     (void)state;
@@ -445,6 +572,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_end_is_reported_as_what_it_was),
+        cmocka_unit_test(errors_count_against_the_limit_too),
+        cmocka_unit_test(errors_written_before_the_end_are_read_after_it),
+        cmocka_unit_test(what_earlier_commands_wrote_counts),
+        cmocka_unit_test(our_ends_of_the_pipes_do_not_block),
         cmocka_unit_test(a_silent_init_is_given_up_soon),
     };
 
