@@ -17,30 +17,34 @@ void buf_init_within(struct buf *b, size_t max, struct budget *budget)
     *b = (struct buf){ .max = max, .budget = budget };
 }
 
-static void give_back(struct budget *from, const struct budget *until, size_t bytes)
+static void give_until(struct budget *from, const struct budget *until, size_t bytes)
 {
     for (struct budget *b = from; b != until; b = b->above)
         atomic_fetch_sub(&b->used, bytes);
 }
 
-/* From the budget and all above it, or from none. */
-static bool pay(struct budget *budget, size_t bytes)
+bool budget_take(struct budget *budget, size_t bytes)
 {
     for (struct budget *b = budget; b; b = b->above) {
         size_t used = atomic_fetch_add(&b->used, bytes);
 
         if (b->max && used + bytes > b->max) {
-            give_back(budget, b->above, bytes);
+            give_until(budget, b->above, bytes);
             return false;
         }
     }
     return true;
 }
 
+void budget_give(struct budget *budget, size_t bytes)
+{
+    give_until(budget, NULL, bytes);
+}
+
 void buf_done(struct buf *b)
 {
     free(b->data);
-    give_back(b->budget, NULL, b->cap);
+    budget_give(b->budget, b->cap);
     *b = (struct buf){ .max = b->max, .budget = b->budget };
 }
 
@@ -84,13 +88,13 @@ static int grow(struct buf *b, size_t more)
         cap *= 2;
     if (cap > b->max + 1)
         cap = b->max + 1;
-    if (!pay(b->budget, cap - b->cap)) {
+    if (!budget_take(b->budget, cap - b->cap)) {
         b->starved = true;
         return overflow(b);
     }
     data = realloc(b->data, cap);
     if (!data) {
-        give_back(b->budget, NULL, cap - b->cap);
+        budget_give(b->budget, cap - b->cap);
         return overflow(b);
     }
     b->data = data;

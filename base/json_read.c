@@ -70,6 +70,21 @@ static int check_shape(const char *text, size_t len, struct cove_err *e)
     return 0;
 }
 
+enum { CONTAINER_BYTES = 1024, VALUE_BYTES = 160 }; /* json-c's, with malloc's own, rounded up */
+
+size_t json_weight(const char *text, size_t len)
+{
+    size_t weight = 2 * len;
+    const char *end = text + len;
+
+    for (const char *at = text; at && at < end; at++) {
+        if (*at == '"' && (!(at = skip_string(at, end)) || at == end))
+            break;
+        weight += *at == '{' || *at == '[' ? CONTAINER_BYTES : *at == ',' ? VALUE_BYTES : 0;
+    }
+    return weight;
+}
+
 static const char *skip_blanks(const char *at, const char *end)
 {
     while (at < end && (*at == ' ' || *at == '\t' || *at == '\r' || *at == '\n'))

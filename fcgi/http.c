@@ -203,10 +203,18 @@ int request_init(struct request *req, char **params, struct cove_err *e)
     return split_query(req, uri + len + (uri[len] == '?'), e);
 }
 
-void request_done(struct request *req)
+void request_release(struct request *req)
 {
     json_free(req->json);
+    req->json = NULL;
+    budget_give(req->body.budget, req->json_bytes);
+    req->json_bytes = 0;
     buf_done(&req->body);
+}
+
+void request_done(struct request *req)
+{
+    request_release(req);
     arena_done(&req->arena);
 }
 
@@ -252,10 +260,20 @@ int request_read_body(struct request *req, size_t max, struct cove_err *e)
     return 0;
 }
 
+static int parse_json(struct request *req, struct cove_err *e)
+{
+    size_t weight = req->body.data ? json_weight(req->body.data, req->body.len) : 0;
+
+    if (!req->json_bytes && !budget_take(req->body.budget, weight))
+        return cove_fail(e, COVE_BUSY, "body: no memory for it");
+    req->json_bytes = weight;
+    return json_parse(req->body.data, req->body.len, &req->json, e);
+}
+
 int request_json(struct request *req, const struct json_field *fields, void *out,
                  struct cove_err *e)
 {
-    if (!req->json && json_parse(req->body.data, req->body.len, &req->json, e) < 0)
+    if (!req->json && parse_json(req, e) < 0)
         return -1;
     return json_read(&req->arena, req->json, fields, out, e);
 }

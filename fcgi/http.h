@@ -59,6 +59,7 @@ struct request {
     const char *dialect;    /* who served it; NULL = nobody */
     struct buf body;
     struct json_object *json; /* the parsed body, once somebody asked for it */
+    size_t json_bytes;        /* what its tree was paid for */
     struct request_note note;
     uint64_t started_ms;
 };
@@ -67,6 +68,9 @@ struct request {
  * error reply. */
 int request_init(struct request *req, char **params, struct cove_err *e);
 void request_done(struct request *req);
+
+/* What a client can make large (body, JSON) is given back, with what was paid for it. */
+void request_release(struct request *req);
 
 /* COVE_TOO_LARGE when the body has more than max bytes. */
 int request_read_body(struct request *req, size_t max, struct cove_err *e);

@@ -166,7 +166,7 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     count_reply(core, &req, &rep);
     log_request(&req, rep.status);
     reply_done(&rep);
-    buf_done(&req.body);
+    request_release(&req);
     core_request_end(core); /* while req.tenant is there */
     request_done(&req);
 }

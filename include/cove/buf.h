@@ -16,6 +16,10 @@ struct budget {
     struct budget *above;
 };
 
+/* For memory that is no buffer's: from the budget and all above it, or from none. NULL = no limit. */
+bool budget_take(struct budget *budget, size_t bytes);
+void budget_give(struct budget *budget, size_t bytes);
+
 struct buf {
     char *data; /* NUL-terminated whenever it is not NULL; the NUL is not counted in len */
     size_t len;

@@ -162,6 +162,8 @@ enum { JSON_DEPTH_MAX = 32, JSON_CONTAINERS_MAX = 10000, JSON_VALUES_MAX = 20000
 /* The text of one object as a tree, which json_free() releases. Messages begin with "body:". */
 int json_parse(const char *text, size_t len, struct json_object **ret, struct cove_err *e);
 void json_free(struct json_object *tree);
+/* How much memory the tree of this text may take, so that a caller can pay for it before. */
+size_t json_weight(const char *text, size_t len);
 
 /* On failure *out may be filled in part. */
 int json_read(struct arena *a, struct json_object *tree, const struct json_field *fields, void *out,

@@ -204,6 +204,29 @@ static void what_would_grow_a_huge_tree_is_refused_before_it_is_built(void **sta
     }
 }
 
+/* Small texts can make large trees: they are paid for before they are built. */
+static void a_tree_is_paid_for_and_given_back(void **state)
+{
+    struct budget budget = { .max = 100000 };
+    struct fake_request f;
+    struct args args = { 0 };
+    struct cove_err e = { 0 };
+    char *body = repeated("{\"name\":\"a\",\"x\":[", "{},", 200, "1]}");
+
+    (void)state;
+    fake_init(&f, "POST", "/", NULL, &e);
+    f.req.body.budget = &budget;
+    fake_body(&f, body, strlen(body));
+    assert_int_equal(request_json(&f.req, fields, &args, &e), -1);
+    assert_int_equal(e.code, COVE_BUSY);
+    budget.max = 1000000;
+    assert_int_equal(request_json(&f.req, fields, &args, &e), 0);
+    assert_true(atomic_load(&budget.used) > 200000);
+    request_done(&f.req);
+    assert_int_equal(atomic_load(&budget.used), 0);
+    free(body);
+}
+
 static void depth_32_is_still_fine(void **state)
 {
     char *body = repeated("{\"name\":\"a\",\"x\":", "[", 31, "1");
@@ -464,6 +487,7 @@ int main(void)
         cmocka_unit_test(all_kinds_arrive),
         cmocka_unit_test(missing_optional_fields_leave_the_defaults),
         cmocka_unit_test(what_would_grow_a_huge_tree_is_refused_before_it_is_built),
+        cmocka_unit_test(a_tree_is_paid_for_and_given_back),
         cmocka_unit_test(depth_32_is_still_fine),
         cmocka_unit_test(one_table_reads_and_writes),
         cmocka_unit_test(a_bad_field_is_named_with_its_path),
