@@ -13,7 +13,8 @@ audit    base
 keys     base
 client   base
 net      base
-box      net base
+box      base
+layer    box base
 process  client deny shell audit base
 keeper   box net client deny shell profile audit keys base
 fcgicore proto process client deny shell profile audit keys base

@@ -248,6 +248,12 @@ static int fail_dir(struct cove_err *e)
     return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
 }
 
+/* What layers a sandbox stands on is known as long as it lives: they are not removed before. */
+static int remember_layers(const struct template *t, int dir)
+{
+    return t->list < 0 ? 0 : linkat(t->list, "", dir, "layers", AT_EMPTY_PATH);
+}
+
 /* The sandbox's directory. With a disk limit: the disk in that directory. */
 static int make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e)
 {
@@ -256,7 +262,7 @@ static int make_files(const struct build_args *args, struct disk_files *ret, str
     if (mkdirat(args->boxes_dir, args->id, 0755) < 0)
         return fail_dir(e);
     dir = openat(args->boxes_dir, args->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
+    if (dir < 0 || remember_layers(args->template, dir) < 0)
         return fail_dir(e);
     return disk_make(args->disk, &args->disk_size, args->id, dir, ret, e);
 }

@@ -299,6 +299,11 @@ int template_make_base(int state_dir_fd, struct cove_err *e)
 
 /* ------------------------------------------------------------------ using one */
 
+bool layer_is_name(const char *name)
+{
+    return strlen(name) == LAYER_NAME_LEN && strspn(name, "0123456789abcdef") == LAYER_NAME_LEN;
+}
+
 int layers_add(struct layers *l, int fd, struct cove_err *e)
 {
     if (l->count == LAYERS_MAX) {
@@ -322,9 +327,36 @@ static int add_dir(struct layers *l, int dir, const char *path, struct cove_err 
     return fd < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%s", path) : layers_add(l, fd, e);
 }
 
+/* The file `layers` of a template: a digest a line, the topmost layer first. */
+static int add_layers(struct layers *l, int state_dir, int template_dir, struct cove_err *e)
+{
+    char text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text, *line;
+    AUTO_CLOSE int layers = openat(state_dir, "layers", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (read_file_at(template_dir, "layers", text, sizeof(text)) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "its list of layers");
+    while ((line = strsep(&rest, "\n")) && *line) {
+        if (!layer_is_name(line))
+            return cove_fail(e, COVE_INTERNAL, "its list of layers is damaged");
+        if (add_dir(l, layers, line, e) < 0)
+            return -1;
+    }
+    return l->count ? 0 : cove_fail(e, COVE_INTERNAL, "it has no layers");
+}
+
+static int open_layers(struct template *t, int state_dir, int dir, struct cove_err *e)
+{
+    t->list = openat(dir, "layers", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (t->list >= 0)
+        return add_layers(&t->root, state_dir, dir, e);
+    if (add_dir(&t->root, dir, "root", e) < 0)
+        return -1;
+    return faccessat(dir, "usr-from-host", F_OK, 0) == 0 ? add_dir(&t->usr, dir, "/usr", e) : 0;
+}
+
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e)
 {
-    struct template t = { 0 };
+    struct template t = NO_TEMPLATE;
     AUTO_CLOSE int templates = openat(state_dir_fd, "templates", O_PATH | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int dir = -1;
 
@@ -333,8 +365,7 @@ int template_open(int state_dir_fd, const char *name, struct template *ret, stru
     dir = openat(templates, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
-    if (add_dir(&t.root, dir, "root", e) < 0 ||
-        (faccessat(dir, "usr-from-host", F_OK, 0) == 0 && add_dir(&t.usr, dir, "/usr", e) < 0)) {
+    if (open_layers(&t, state_dir_fd, dir, e) < 0) {
         template_close(&t);
         return cove_context(e, "template '%.60s'", name);
     }
@@ -346,4 +377,5 @@ void template_close(struct template *t)
 {
     layers_close(&t->root);
     layers_close(&t->usr);
+    t->list = cove_close(t->list);
 }

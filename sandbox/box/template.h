@@ -2,11 +2,16 @@
 #ifndef COVE_BOX_TEMPLATE_H
 #define COVE_BOX_TEMPLATE_H
 
+#include <stdbool.h>
+
 #include "cove/err.h"
 
 /* Make the template `base` below state_dir if it is not there or was made by another version. */
 int template_make_base(int state_dir_fd, struct cove_err *e);
 void template_sweep_old(int state_dir_fd); /* while no sandbox lives */
+
+enum { LAYER_NAME_LEN = 64 }; /* a layer's name: SHA-256 in hexadecimal (layer.h) */
+bool layer_is_name(const char *name);
 
 enum { LAYERS_MAX = 24 }; /* of one template: two lists of them fit into one message */
 
@@ -22,7 +27,13 @@ struct template
 {                       /* an opened template */
     struct layers root; /* together they become / */
     struct layers usr;  /* together they become /usr; none if root has its own /usr */
+    int list;           /* the file that names the layers; -1: `base` */
 };
+
+#define NO_TEMPLATE                                                                                \
+    {                                                                                              \
+        .list = -1                                                                                 \
+    }
 
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
 void template_close(struct template *t);

@@ -59,7 +59,7 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
                        const char *template_name, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
-    struct template template = { 0 };
+    struct template template = NO_TEMPLATE;
     struct cgroup_limits limits = box_limits_cgroup(&b->limits);
     struct build_args args = {
         .cgroups = &k->cgroups,

@@ -1,0 +1,318 @@
+/* cove template ls|show|add|rm|verify|gc. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/template.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/box/layer.h"
+#include "sandbox/box/sweep.h"
+#include "sandbox/box/tools.h"
+
+/* ------------------------------------------------------------------ the store */
+
+bool store_is_name(const char *name)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-");
+
+    return len > 0 && len < 64 && name[len] == '\0' && name[0] != '.' && name[0] != '-';
+}
+
+static int open_dir(int parent, const char *path, int *ret, struct cove_err *e)
+{
+    *ret = openat(parent, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
+}
+
+int store_open(struct store *s, bool to_change, struct cove_err *e)
+{
+    *s = (struct store){ .state_dir = -1, .templates = -1, .layers = -1 };
+    if (geteuid() != 0)
+        return cove_fail(e, COVE_INVALID, "templates are root's: run it as root");
+    if (cli_config(&s->config, e) < 0 ||
+        open_dir(AT_FDCWD, s->config.state_dir, &s->state_dir, e) < 0)
+        return -1;
+    if (mkdirat(s->state_dir, "templates", 0755) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INTERNAL, "templates");
+    if (open_dir(s->state_dir, "templates", &s->templates, e) < 0)
+        return -1;
+    return layers_open(s->state_dir, to_change, &s->layers, e);
+}
+
+void store_close(struct store *s)
+{
+    s->state_dir = cove_close(s->state_dir);
+    s->templates = cove_close(s->templates);
+    s->layers = cove_close(s->layers);
+}
+
+int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
+                    unsigned *ret_count, struct cove_err *e)
+{
+    char path[96], text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text, *line;
+    unsigned count = 0;
+
+    snprintf(path, sizeof(path), "%s/layers", name);
+    if (read_file_at(dir, path, text, sizeof(text)) < 0)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "layers of '%s'", name);
+    while ((line = strsep(&rest, "\n")) && *line && count < LAYERS_MAX) {
+        if (!layer_is_name(line))
+            return cove_fail(e, COVE_INVALID, "the list of layers of '%s' is damaged", name);
+        memcpy(ret[count++], line, LAYER_NAME_LEN + 1);
+    }
+    *ret_count = count;
+    return 0;
+}
+
+/* Every name in a directory that starts with no dot (or, hidden, with one). */
+typedef int (*each_fn)(struct store *s, const char *name, void *arg, struct cove_err *e);
+
+static int each(struct store *s, int dir, bool hidden, each_fn fn, void *arg, struct cove_err *e)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    DIR *all = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+
+    if (!all)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading a directory");
+    while (rc == 0 && (d = readdir(all))) {
+        bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
+
+        if (!dots && (d->d_name[0] == '.') == hidden)
+            rc = fn(s, d->d_name, arg, e);
+    }
+    closedir(all);
+    return rc;
+}
+
+static int must_exist(struct store *s, const char *name, struct cove_err *e)
+{
+    if (!store_is_name(name) || faccessat(s->templates, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
+    return 0;
+}
+
+static int may_change(const char *name, struct cove_err *e)
+{
+    if (!store_is_name(name))
+        return cove_fail(e, COVE_INVALID,
+                         "a template's name is 1 to 63 lower-case letters, digits, '.', '_', '-'");
+    if (strcmp(name, "base") == 0)
+        return cove_fail(e, COVE_INVALID, "'base' is made by coved from the host's /usr");
+    return 0;
+}
+
+/* ------------------------------------------------------------------ ls, show */
+
+static int list_one(struct store *s, const char *name, void *arg, struct cove_err *e)
+{
+    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1];
+    unsigned count = 0;
+
+    (void)arg;
+    (void)e;
+    if (store_read_list(s->templates, name, layers, &count, NULL) < 0)
+        printf("%-24s host's /usr\n", name);
+    else
+        printf("%-24s %u layers, %.12s\n", name, count, layers[count > 1 ? count - 1 : 0]);
+    return 0;
+}
+
+static int run_ls(struct store *s, char **argv, struct cove_err *e)
+{
+    (void)argv;
+    return each(s, s->templates, false, list_one, NULL, e);
+}
+
+static int run_show(struct store *s, char **argv, struct cove_err *e)
+{
+    char path[96], text[64 * 1024];
+
+    if (must_exist(s, argv[1], e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/manifest.json", argv[1]);
+    if (read_file_at(s->templates, path, text, sizeof(text)) < 0)
+        return cove_fail(e, COVE_NOT_FOUND, "'%.60s' has no manifest: coved made it", argv[1]);
+    fputs(text, stdout);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ add, rm */
+
+static int run_add(struct store *s, char **argv, struct cove_err *e)
+{
+    if (may_change(argv[1], e) < 0)
+        return -1;
+    if (template_make(s, argv[1], argv[2], e) < 0)
+        return cove_context(e, "template '%.60s'", argv[1]);
+    printf("template '%s' is there: new sandboxes can be made from it\n", argv[1]);
+    return 0;
+}
+
+/* Sandboxes that stand on it go on: its layers stay until nobody needs them (gc). */
+static int run_rm(struct store *s, char **argv, struct cove_err *e)
+{
+    if (may_change(argv[1], e) < 0 || must_exist(s, argv[1], e) < 0)
+        return -1;
+    return sweep_tree(s->templates, argv[1], e);
+}
+
+/* ------------------------------------------------------------------ verify */
+
+static int verify_layer(struct store *s, const char *layer, struct cove_err *e)
+{
+    AUTO_CLOSE int tree = openat(s->layers, layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char digest[LAYER_NAME_LEN + 1];
+
+    if (tree < 0)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "layer %.12s", layer);
+    if (layer_digest(tree, digest, e) < 0)
+        return -1;
+    if (strcmp(digest, layer) != 0)
+        return cove_fail(e, COVE_CONFLICT, "layer %.12s is not what it was: it is %.12s now", layer,
+                         digest);
+    return 0;
+}
+
+static int verify_one(struct store *s, const char *name, void *bad, struct cove_err *e)
+{
+    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1];
+    unsigned count = 0;
+    struct cove_err why = { 0 };
+    int rc = 0;
+
+    (void)e;
+    if (store_read_list(s->templates, name, layers, &count, NULL) < 0)
+        return 0; /* `base`: made from the host */
+    for (unsigned i = 0; rc == 0 && i < count; i++)
+        rc = verify_layer(s, layers[i], &why);
+    printf("%-24s %s\n", name, rc == 0 ? "ok" : why.msg);
+    *(bool *)bad |= rc < 0;
+    return 0;
+}
+
+static int run_verify(struct store *s, char **argv, struct cove_err *e)
+{
+    bool bad = false;
+
+    if (argv[1]) {
+        if (must_exist(s, argv[1], e) < 0)
+            return -1;
+        verify_one(s, argv[1], &bad, e);
+    } else if (each(s, s->templates, false, verify_one, &bad, e) < 0) {
+        return -1;
+    }
+    return bad ? cove_fail(e, COVE_CONFLICT, "damaged: add these templates again") : 0;
+}
+
+/* ------------------------------------------------------------------ gc */
+
+struct need { /* is a layer named by a template or by a living sandbox? */
+    int dir;
+    const char *layer;
+    bool found;
+};
+
+static int look_for(struct store *s, const char *name, void *arg, struct cove_err *e)
+{
+    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1];
+    struct need *need = arg;
+    unsigned count = 0;
+
+    (void)s;
+    (void)e;
+    if (store_read_list(need->dir, name, layers, &count, NULL) < 0)
+        return 0;
+    for (unsigned i = 0; i < count; i++)
+        need->found |= strcmp(layers[i], need->layer) == 0;
+    return 0;
+}
+
+static int collect_layer(struct store *s, const char *layer, void *removed, struct cove_err *e)
+{
+    AUTO_CLOSE int boxes = openat(s->state_dir, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct need need = { .dir = s->templates, .layer = layer };
+
+    if (each(s, s->templates, false, look_for, &need, e) < 0)
+        return -1;
+    need.dir = boxes;
+    if (boxes >= 0 && each(s, boxes, false, look_for, &need, e) < 0)
+        return -1;
+    if (need.found)
+        return 0;
+    ++*(unsigned *)removed;
+    return sweep_tree(s->layers, layer, e);
+}
+
+/* We hold the lock: what is half-made was left by a process that was killed. */
+static int collect_half_made(struct store *s, const char *name, void *dir, struct cove_err *e)
+{
+    (void)s;
+    return strncmp(name, ".new-", 5) == 0 ? sweep_tree(*(int *)dir, name, e) : 0;
+}
+
+static int run_gc(struct store *s, char **argv, struct cove_err *e)
+{
+    unsigned removed = 0;
+
+    (void)argv;
+    if (each(s, s->layers, true, collect_half_made, &s->layers, e) < 0 ||
+        each(s, s->templates, true, collect_half_made, &s->templates, e) < 0 ||
+        each(s, s->layers, false, collect_layer, &removed, e) < 0)
+        return -1;
+    printf("%u layers removed that no template and no sandbox needs\n", removed);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the command line */
+
+static const struct verb {
+    const char *name, *usage;
+    int min_args, max_args;
+    bool changes;
+    int (*run)(struct store *s, char **argv, struct cove_err *e);
+} verbs[] = {
+    { "ls", "", 0, 0, false, run_ls },
+    { "show", "NAME", 1, 1, false, run_show },
+    { "add", "NAME DIRECTORY|ARCHIVE", 2, 2, true, run_add },
+    { "rm", "NAME", 1, 1, true, run_rm },
+    { "verify", "[NAME]", 0, 1, false, run_verify },
+    { "gc", "", 0, 0, true, run_gc },
+};
+
+static int usage(FILE *to)
+{
+    fputs("usage:\n", to);
+    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+        fprintf(to, "  cove template %s %s\n", verbs[i].name, verbs[i].usage);
+    return to == stdout ? CLI_OK : CLI_ERROR;
+}
+
+static int run(const struct verb *v, char **argv)
+{
+    struct cove_err err = { 0 };
+    struct store store;
+    int rc = store_open(&store, v->changes, &err);
+
+    if (rc == 0)
+        rc = v->run(&store, argv, &err);
+    store_close(&store);
+    return rc < 0 ? cli_fail(&err) : CLI_OK;
+}
+
+int cli_template(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+        return usage(stdout);
+    for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
+        if (strcmp(verbs[i].name, argv[1]) == 0 && argc - 2 >= verbs[i].min_args &&
+            argc - 2 <= verbs[i].max_args)
+            return run(&verbs[i], argv + 1);
+    return usage(stderr);
+}

@@ -1,0 +1,235 @@
+/*
+ * Unpacking an archive into the root directory of this process, which is a layer of a template and
+ * nothing else: wherever a path or a link leads, it leads into the layer. The process has the ids of
+ * a sandbox; device nodes cannot be made. What an archive says is checked all the same, so that what
+ * was unpacked is what was packed:
+ *
+ *   refused    names that are absolute or contain "..", more bytes or files than the limits
+ *   left out   device nodes and sockets; extended attributes other than user.*; those of overlayfs
+ *   translated whiteouts and opaque directories, in the spelling of OCI (".wh.NAME",
+ *              ".wh..wh..opq") and in overlayfs's own (a character device 0/0, an attribute
+ *              overlay.opaque)
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "sandbox/box/layer.h"
+
+#define OPAQUE   "user.overlay.opaque"
+#define WHITEOUT ".wh."
+
+struct unpack {
+    struct archive *in, *out;
+    const struct layer_limits *limits;
+    uint64_t bytes, entries;
+};
+
+static int fail_archive(struct archive *a, const char *path, struct cove_err *e)
+{
+    const char *why = archive_error_string(a);
+
+    return cove_fail(e, COVE_INVALID, "%.80s: %.120s", path, why ? why : "cannot be unpacked");
+}
+
+/* ------------------------------------------------------------------ names */
+
+static bool climbs(const char *path)
+{
+    for (const char *at = path; at; at = strchr(at, '/'), at += at != NULL)
+        if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || at[2] == '\0'))
+            return true;
+    return false;
+}
+
+static int check_name(const char *path, struct cove_err *e)
+{
+    if (!path || !*path)
+        return cove_fail(e, COVE_INVALID, "a member without a name");
+    if (path[0] == '/')
+        return cove_fail(e, COVE_INVALID, "%.120s: an absolute name", path);
+    if (climbs(path))
+        return cove_fail(e, COVE_INVALID, "%.120s: a name with ..", path);
+    return 0;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* ------------------------------------------------------------------ whiteouts */
+
+static void make_parents(const char *path)
+{
+    char parent[4096];
+
+    if ((size_t)snprintf(parent, sizeof(parent), "%s", path) >= sizeof(parent))
+        return;
+    for (char *at = strchr(parent, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        mkdir(parent, 0755);
+        *at = '/';
+    }
+}
+
+static int make_whiteout(const char *path, struct cove_err *e)
+{
+    make_parents(path);
+    if (mknod(path, S_IFCHR | 0000, makedev(0, 0)) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INTERNAL, "whiteout %.120s", path);
+    return 0;
+}
+
+static int make_opaque(const char *dir, struct cove_err *e)
+{
+    make_parents(dir);
+    if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INTERNAL, "directory %.120s", dir);
+    if (setxattr(dir, OPAQUE, "y", 1, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "opaque directory %.120s", dir);
+    return 0;
+}
+
+/* ".wh.NAME" in its directory stands for NAME being deleted, ".wh..wh..opq" for all below. */
+static int make_oci_whiteout(const char *path, struct cove_err *e)
+{
+    const char *name = base_name(path);
+    char target[4096];
+
+    if (strcmp(name, WHITEOUT WHITEOUT ".opq") == 0) {
+        snprintf(target, sizeof(target), "%.*s", (int)(name - path), path);
+        if (target[0])
+            target[strlen(target) - 1] = '\0';
+        return make_opaque(target[0] ? target : ".", e);
+    }
+    name += strlen(WHITEOUT);
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return cove_fail(e, COVE_INVALID, "%.120s: a whiteout of nothing", path);
+    snprintf(target, sizeof(target), "%.*s%s", (int)(base_name(path) - path), path, name);
+    return make_whiteout(target, e);
+}
+
+/* ------------------------------------------------------------------ one member */
+
+/* Keeps user.* only. Returns whether the member is an opaque directory. */
+static bool filter_attributes(struct archive_entry *entry)
+{
+    struct archive_entry *old = archive_entry_clone(entry);
+    const char *name;
+    const void *value;
+    bool opaque = false;
+    size_t size;
+
+    archive_entry_xattr_clear(entry);
+    archive_entry_xattr_reset(old);
+    while (old && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK) {
+        if (strcmp(name, OPAQUE) == 0 || strcmp(name, "trusted.overlay.opaque") == 0)
+            opaque = size == 1 && *(const char *)value == 'y';
+        else if (strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0)
+            archive_entry_xattr_add_entry(entry, name, value, size);
+    }
+    archive_entry_free(old);
+    archive_entry_acl_clear(entry);
+    archive_entry_set_fflags(entry, 0, 0);
+    return opaque && archive_entry_filetype(entry) == AE_IFDIR;
+}
+
+static int copy_data(struct unpack *u, const char *path, struct cove_err *e)
+{
+    const void *block;
+    size_t size;
+    la_int64_t offset;
+    int rc;
+
+    while ((rc = archive_read_data_block(u->in, &block, &size, &offset)) == ARCHIVE_OK) {
+        u->bytes += size;
+        if (u->bytes > u->limits->bytes || (uint64_t)offset > u->limits->bytes)
+            return cove_fail(e, COVE_TOO_LARGE, "%.80s: the layer has more than %llu bytes", path,
+                             (unsigned long long)u->limits->bytes);
+        if (archive_write_data_block(u->out, block, size, offset) < ARCHIVE_OK)
+            return fail_archive(u->out, path, e);
+    }
+    return rc == ARCHIVE_EOF ? 0 : fail_archive(u->in, path, e);
+}
+
+static int write_member(struct unpack *u, struct archive_entry *entry, const char *path,
+                        struct cove_err *e)
+{
+    bool opaque = filter_attributes(entry);
+
+    if (archive_write_header(u->out, entry) < ARCHIVE_OK)
+        return fail_archive(u->out, path, e);
+    if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
+        copy_data(u, path, e) < 0)
+        return -1;
+    if (archive_write_finish_entry(u->out) < ARCHIVE_WARN)
+        return fail_archive(u->out, path, e);
+    return opaque ? make_opaque(path, e) : 0;
+}
+
+static int unpack_member(struct unpack *u, struct archive_entry *entry, struct cove_err *e)
+{
+    const char *path = archive_entry_pathname(entry), *link = archive_entry_hardlink(entry);
+
+    if (++u->entries > u->limits->entries)
+        return cove_fail(e, COVE_TOO_LARGE, "the layer has more than %llu files",
+                         (unsigned long long)u->limits->entries);
+    if (check_name(path, e) < 0 || (link && check_name(link, e) < 0))
+        return -1;
+    if (strncmp(base_name(path), WHITEOUT, strlen(WHITEOUT)) == 0)
+        return make_oci_whiteout(path, e);
+    switch (archive_entry_filetype(entry)) {
+    case AE_IFCHR:
+        return archive_entry_rdev(entry) == makedev(0, 0) ? make_whiteout(path, e) : 0;
+    case AE_IFBLK:
+    case AE_IFSOCK:
+        return 0;
+    default:
+        return write_member(u, entry, path, e);
+    }
+}
+
+int unpack_archive(int archive, const struct layer_limits *limits, struct cove_err *e)
+{
+    struct unpack u = {
+        .in = archive_read_new(),
+        .out = archive_write_disk_new(),
+        .limits = limits,
+    };
+    struct archive_entry *entry;
+    int rc = 0, got;
+
+    umask(0);
+    archive_read_support_filter_all(u.in);
+    archive_read_support_format_tar(u.in);
+    archive_read_support_format_cpio(u.in);
+    archive_read_support_format_zip_streamable(u.in);
+    archive_read_support_format_empty(u.in);
+    archive_write_disk_set_options(
+        u.out, ARCHIVE_EXTRACT_OWNER | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME |
+                   ARCHIVE_EXTRACT_UNLINK | ARCHIVE_EXTRACT_XATTR |
+                   ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT);
+    if (archive_read_open_fd(u.in, archive, 128 * 1024) != ARCHIVE_OK)
+        rc = fail_archive(u.in, "archive", e);
+    while (rc == 0 && (got = archive_read_next_header(u.in, &entry)) != ARCHIVE_EOF) {
+        if (got < ARCHIVE_WARN)
+            rc = fail_archive(u.in, "archive", e);
+        else
+            rc = unpack_member(&u, entry, e);
+    }
+    if (archive_write_close(u.out) < ARCHIVE_WARN && rc == 0)
+        rc = fail_archive(u.out, "archive", e);
+    archive_read_free(u.in);
+    archive_write_free(u.out);
+    return rc;
+}

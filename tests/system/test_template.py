@@ -1,0 +1,237 @@
+"""Templates: from a directory or an archive to a running sandbox, with hostile input and faults on the way."""
+import fcntl
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from cove import TOP, read, wait_for
+
+COVE = os.path.join(TOP, ".cove/inst/bin/cove")
+PROGRAMS = ["bash", "cat", "ls", "id", "stat", "rm", "mkdir", "su", "true"]
+
+
+@pytest.fixture(scope="module")
+def small_root(tmp_path_factory):
+    """A root file system with a shell and a few programs of the host."""
+    root = tmp_path_factory.mktemp("root")
+    for folder in ("usr/bin", "usr/lib", "usr/lib64", "etc", "opt/tool"):
+        os.makedirs(root / folder)
+    for link in ("bin", "lib", "lib64"):
+        os.symlink(f"usr/{link}", root / link)
+    for program in PROGRAMS:
+        path = shutil.which(program)
+        shutil.copy(path, root / "usr/bin" / program)
+        for library in re.findall(r"(/\S+\.so[.\d]*)", subprocess.run(["ldd", path], capture_output=True, text=True).stdout):
+            target = root / "usr" / os.path.realpath(os.path.dirname(library)).removeprefix("/usr").lstrip("/")
+            os.makedirs(target, exist_ok=True)
+            shutil.copy(library, target)
+    (root / "etc/marker").write_text("from the template\n")
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\nwww:x:33:33::/:/bin/bash")
+    os.chown(root / "opt/tool", 33, 33)
+    os.chmod(root / "usr/bin/true", 0o4755)
+    return root
+
+
+@pytest.fixture(scope="module")
+def instance():
+    from conftest import new_dir, stop
+    from cove import Server
+    server = Server(new_dir(), pool=0, workers=1)
+    yield server.up()
+    stop(server)
+
+
+@pytest.fixture
+def store(instance):
+    """An instance without templates but `base`; template() is `cove template`."""
+    server, folder = instance, f"{instance.config['state_dir']}/layers"
+
+    def template(*args, ok=True):
+        done = subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "template", *map(str, args)], timeout=60,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert (done.returncode == 0) == ok, done.stdout
+        return done.stdout
+
+    server.template = template
+    server.layers = lambda: sorted(os.listdir(folder)) if os.path.exists(folder) else []
+    yield server
+    server.tidy()
+    use(server, "base")
+    wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/boxes"), 15, "the sandboxes' end")
+    for name in os.listdir(f"{server.config['state_dir']}/templates"):
+        if name != "base" and not name.startswith("."):
+            template("rm", name)
+    template("gc")
+    assert server.layers() == []
+
+
+def use(server, name):
+    reloads = lambda: sum(line["event"] == "configuration reloaded" for line in server.log_lines())
+    before = reloads()
+    server.change_config(template=name)
+    wait_for(lambda: reloads() > before, 10, "the reload")
+
+
+def pack(path, *members, mode="w"):
+    """A tar of (name, content or None or link target, {attributes})."""
+    with tarfile.open(path, mode) as tar:
+        for name, content, more in members:
+            info = tarfile.TarInfo(name)
+            for key, value in more.items():
+                setattr(info, key, value)
+            if isinstance(content, bytes):
+                info.size = len(content)
+            tar.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return path
+
+
+# ------------------------------------------------------------------ from a source to a sandbox
+
+def test_a_directory_becomes_a_template_that_sandboxes_run_on(store, small_root):
+    store.template("add", "small", small_root)
+    assert "small" in store.template("ls") and "base" in store.template("ls")
+    manifest = json.loads(store.template("show", "small"))
+    assert manifest["schema"] == 1 and manifest["name"] == "small" and len(manifest["layers"]) == 2
+    use(store, "small")
+    assert store.run("p", "cat /etc/marker; stat -c %u:%g /opt/tool /workspace; id -u user") == "from the template\n33:33\n1000:1000\n1000\n"
+    assert store.run("p", "echo mine > /etc/marker; rm /usr/bin/cat; mkdir /usr/new; ls /usr/new /usr/bin/cat 2>&1 | true; echo done") == "done\n"
+    assert store.run("q", "cat /etc/marker") == "from the template\n"  # another sandbox, the same layers
+    assert store.execute("p", "ls /proc/self/fd /dev/null").json["exitCode"] == 0
+    folder = f"{store.config['state_dir']}/layers"
+    assert os.stat(folder).st_mode & 0o777 == 0o700 and os.stat(folder).st_uid == 0
+
+
+@pytest.mark.parametrize("compression", ["", "gz", "xz", "bz2", "zst"])
+def test_an_archive_gives_the_same_layers_as_the_directory(store, small_root, tmp_path, compression):
+    path = tmp_path / f"root.tar.{compression}"
+    program = {"": [], "gz": ["--gzip"], "xz": ["--xz"], "bz2": ["--bzip2"], "zst": ["--zstd"]}[compression]
+    subprocess.run(["tar", "-C", small_root, "--numeric-owner", *program, "-cf", path, "."], check=True)
+    store.template("add", "tarred", path)
+    store.template("add", "plain", small_root)
+    assert json.loads(store.template("show", "tarred"))["layers"] == json.loads(store.template("show", "plain"))["layers"]
+    assert len(store.layers()) == 2, store.layers()
+
+
+# ------------------------------------------------------------------ hostile input
+
+REFUSED = {
+    "absolute": [("/etc/evil", b"x", {})],
+    "dot-dot": [("ok", b"x", {}), ("a/../../evil", b"x", {})],
+    "dot-dot-alone": [("..", None, {"type": tarfile.DIRTYPE})],
+    "hard-link-out": [("evil", None, {"type": tarfile.LNKTYPE, "linkname": "../../../etc/shadow"})],
+    "hard-link-absolute": [("evil", None, {"type": tarfile.LNKTYPE, "linkname": "/etc/shadow"})],
+    "whiteout-of-nothing": [(".wh...", b"", {})],
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_archive_with_names_that_lead_out_is_refused_whole(store, tmp_path, case):
+    before = store.layers()
+    out = store.template("add", "bad", pack(tmp_path / "bad.tar", ("first", b"fine", {}), *REFUSED[case]), ok=False)
+    assert "template 'bad'" in out, out
+    assert "bad" not in store.template("ls") and store.layers() == before
+
+
+@pytest.mark.parametrize("content", [b"this is no archive, by far\n" * 100, b"\x1f\x8b\x08\x00garbage" * 50])
+def test_what_is_no_archive_is_refused(store, tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    store.template("add", "bad", tmp_path / "x", ok=False)
+    assert "bad" not in store.template("ls") and not store.layers()
+
+
+def test_a_cut_archive_is_refused(store, small_root, tmp_path):
+    subprocess.run(["tar", "-C", small_root, "-czf", tmp_path / "whole.tgz", "."], check=True)
+    (tmp_path / "cut.tgz").write_bytes((tmp_path / "whole.tgz").read_bytes()[:100_000])
+    store.template("add", "bad", tmp_path / "cut.tgz", ok=False)
+    assert "bad" not in store.template("ls") and not store.layers()
+
+
+def test_links_stay_inside_and_devices_are_left_out(store, tmp_path):
+    """A member through a link that leads out lands in the layer, never on the host."""
+    marker = tmp_path / "host"
+    marker.mkdir()
+    archive = pack(tmp_path / "links.tar",
+                   ("out", None, {"type": tarfile.SYMTYPE, "linkname": str(marker)}), ("out/evil", b"x", {}),
+                   ("up", None, {"type": tarfile.SYMTYPE, "linkname": "../../../../../../../.." + str(marker)}), ("up/evil", b"x", {}),
+                   ("disk", None, {"type": tarfile.BLKTYPE, "devmajor": 8, "devminor": 0}),
+                   ("mem", None, {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 1}),
+                   ("root-shell", b"#!/bin/sh\n", {"mode": 0o6755}))
+    store.template("add", "links", archive)
+    assert os.listdir(marker) == []
+    tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "links"))["layers"][-1].removeprefix("sha256:")
+    kinds = {name: os.lstat(f"{tree}/{name}").st_mode & 0o170000 for name in os.listdir(tree)}
+    assert not {0o060000, 0o020000} & set(kinds.values()), kinds
+    assert read(f"{tree}/root-shell") == "#!/bin/sh\n"
+
+
+def test_whiteouts_are_understood_in_both_spellings(store, tmp_path):
+    archive = pack(tmp_path / "w.tar", ("etc", None, {"type": tarfile.DIRTYPE, "mode": 0o755}), ("etc/.wh.gone", b"", {}),
+                   ("opt/.wh..wh..opq", b"", {}), ("usr/gone", None, {"type": tarfile.CHRTYPE, "devmajor": 0, "devminor": 0}),
+                   ("srv", None, {"type": tarfile.DIRTYPE, "mode": 0o755,
+                                  "pax_headers": {"SCHILY.xattr.trusted.overlay.opaque": "y", "SCHILY.xattr.user.overlay.redirect": "/etc"}}))
+    store.template("add", "w", archive)
+    tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "w"))["layers"][-1].removeprefix("sha256:")
+    for name in ("etc/gone", "usr/gone"):
+        st = os.lstat(f"{tree}/{name}")
+        assert st.st_mode & 0o170000 == 0o020000 and st.st_rdev == 0, name
+    for name in ("opt", "srv"):
+        assert os.listxattr(f"{tree}/{name}") == ["user.overlay.opaque"], name
+
+
+@pytest.mark.parametrize("name", ["base", "", ".", "..", "a/b", "UPPER", "-x", ".hidden", "x" * 64, "sp ace"])
+def test_odd_names_are_refused(store, tmp_path, name):
+    store.template("add", name, pack(tmp_path / "t.tar", ("x", b"x", {})), ok=False)
+    assert not store.layers()
+
+
+# ------------------------------------------------------------------ faults, verify, rm, gc
+
+def test_a_changed_file_is_found(store, small_root):
+    store.template("add", "small", small_root)
+    assert re.search(r"small\s+ok", store.template("verify"))
+    tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "small"))["layers"][-1].removeprefix("sha256:")
+    with open(f"{tree}/etc/marker", "r+") as f:
+        f.write("F")
+    assert "is not what it was" in store.template("verify", "small", ok=False)
+
+
+def test_sandboxes_outlive_their_template_and_gc_waits_for_them(store, small_root):
+    store.template("add", "small", small_root)
+    use(store, "small")
+    store.run("p", "true")
+    store.template("rm", "small")
+    assert "small" not in store.template("ls")
+    assert store.template("gc").startswith("0 layers") and len(store.layers()) == 2
+    assert store.run("p", "cat /etc/marker; ls /usr/bin/id") == "from the template\n/usr/bin/id\n"
+    reply = store.execute("new", "true")
+    assert reply.status >= 400 and "no template 'small'" in reply.body.decode(), reply
+    store.cleanup("p")
+    wait_for(lambda: not os.listdir(f"{store.config['state_dir']}/boxes"), 15, "the sandbox's end")
+    assert store.template("gc").startswith("2 layers") and store.layers() == []
+
+
+def test_what_a_killed_add_left_is_seen_by_nobody_and_collected(store, tmp_path):
+    store.template("add", "t", pack(tmp_path / "t.tar", ("x", b"x", {})))
+    before = store.layers()
+    os.makedirs(f"{store.config['state_dir']}/layers/.new-left/etc")
+    os.makedirs(f"{store.config['state_dir']}/templates/.new-left")
+    assert "left" not in store.template("ls")
+    store.template("gc")
+    assert store.layers() == before and not os.path.exists(f"{store.config['state_dir']}/templates/.new-left")
+
+
+def test_only_one_at_a_time_changes_templates(store, tmp_path):
+    archive = pack(tmp_path / "t.tar", ("x", b"x", {}))
+    store.template("add", "t", archive)
+    fd = os.open(f"{store.config['state_dir']}/layers", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    assert "another" in store.template("add", "t", archive, ok=False)
+    os.close(fd)
+    store.template("add", "t", archive)  # replaces it
+    assert store.template("ls").count("\nt ") + store.template("ls").startswith("t ") == 1
