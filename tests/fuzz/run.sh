@@ -22,9 +22,10 @@ rm -rf "$build/objects" "$build/parts.a"
 mkdir -p "$build/objects"
 mkdir -p "$build/fcgi/proto"
 (cd "$src" && protoc-c --c_out="$build" fcgi/proto/process.proto fcgi/proto/filesystem.proto)
-for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" \
-    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/json.c" "$src/fcgi/base64.c" "$build"/fcgi/proto/*.pb-c.c; do
-    name=${source#"$src"/}
+for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/audit_send.c" "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" \
+    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$build"/fcgi/proto/*.pb-c.c; do
+    name=${source#"$build"/}
+    name=${name#"$src"/}
     compile -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$build/objects/$(echo "$name" | tr / -).o"
 done
 ar rcs "$build/parts.a" "$build"/objects/*.o
