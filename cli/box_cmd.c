@@ -122,7 +122,7 @@ static int copy_log(struct box_conn *conn, uint32_t proc, struct ring_reader *ri
         fflush(stdout);
         if (rc < 0 || !o->follow || !more)
             return rc;
-        if (box_log_arm(conn, proc, ring->pos, e) < 0)
+        if (box_log_arm(conn, proc, ring->pos, 0, e) < 0)
             return -1;
         while ((rc = box_next_event(conn, 60000, &event, e)) == 0)
             ;

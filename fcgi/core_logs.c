@@ -230,7 +230,7 @@ static int await_more(struct follower *f, struct cove_err *e)
     struct box_event event;
     int n;
 
-    if (box_log_arm(&f->session->conn, f->proc, f->reader.pos, e) < 0)
+    if (box_log_arm(&f->session->conn, f->proc, f->reader.pos, 0, e) < 0)
         return -1;
     for (;;) {
         short behind = stream_backlog(stream) == STREAM_CLEAR ? 0 : POLLOUT;

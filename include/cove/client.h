@@ -72,6 +72,7 @@ struct box_conn { /* one conversation with one init */
     char *buf;         /* MSG_MAX_BYTES, made when first needed */
     uint64_t until_ms; /* in CLOCK_BOOTTIME: the deadline of a call of several questions; 0: none */
     bool unanswered;   /* one of the calls so far met an init that does not answer */
+    uint32_t file_flags; /* FILE_* that every request for a file has besides its own */
 };
 
 /* The call that failed so met an init that does not answer, or does not read its messages. */
@@ -90,7 +91,8 @@ struct spawn_args {
     uint32_t flags; /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;
-    uint32_t context; /* enum cove_dialect */
+    uint32_t context;    /* enum cove_dialect */
+    uint32_t timeout_ms; /* then init kills it, whoever waits; 0 = none */
     uint64_t log_bytes, max_open_files, max_file_bytes;
 };
 
@@ -140,7 +142,7 @@ int box_list(struct box_conn *c, const char *user, const char *path, box_entry_f
 
 int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log_opened *ret,
             int *ret_ring_fd, struct cove_err *e);
-int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos,
+int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, uint32_t flags,
                 struct cove_err *e); /* then box_next_event */
 
 /* Files. An opened one is checked to be a regular file (or a directory, if O_DIRECTORY was asked

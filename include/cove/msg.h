@@ -138,9 +138,9 @@ enum box_spawn_flags {
 struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")... */
     uint32_t flags;
     uint32_t argc, envc;
-    uint16_t rows, cols; /* of the pty */
-    uint32_t context;    /* the dialect (cove/dialect.h), repeated in BOX_EXEC_ASK */
-    uint32_t reserved;
+    uint16_t rows, cols;     /* of the pty */
+    uint32_t context;        /* the dialect (cove/dialect.h), repeated in BOX_EXEC_ASK */
+    uint32_t timeout_ms;     /* then init kills its tree (END_DEADLINE), whoever waits; 0 = none */
     uint64_t log_bytes;      /* capacity of the ring, with SPAWN_LOG */
     uint64_t max_open_files; /* rlimits, 0 = as init has them */
     uint64_t max_file_bytes;
@@ -216,9 +216,15 @@ struct box_log_opened {
     uint32_t running;
 };
 
+enum box_log_arm_flags {
+    /* This connection reads everything: until it closes, what lies at `pos` and after it is not
+     * overwritten, and the process waits instead. One connection at a time; the last one counts. */
+    LOG_ARM_HOLD = 1 << 0,
+};
+
 struct box_log_arm {
     uint32_t proc;
-    uint32_t reserved;
+    uint32_t flags; /* enum box_log_arm_flags */
     uint64_t pos;
 };
 
@@ -231,12 +237,14 @@ struct box_log_tick {
 /* ------------------------------------------------------------------ files */
 
 enum box_file_flags {
-    FILE_NOFOLLOW = 1 << 0,  /* STAT: the link itself */
-    FILE_PARENTS = 1 << 1,   /* MKDIR, and OPEN with O_CREAT: make missing parents, 0755 */
-    FILE_RECURSIVE = 1 << 2, /* REMOVE: a directory with all in it */
-    FILE_DIR = 1 << 3,       /* REMOVE: must be a directory; without it, must not be one */
-    FILE_SAME_AS = 1 << 4,   /* RENAME: take over mode and owner of what is replaced */
-    FILE_NOREPLACE = 1 << 5, /* RENAME: fail with COVE_CONFLICT if the target is there */
+    FILE_NOFOLLOW = 1 << 0,   /* STAT: the link itself */
+    FILE_PARENTS = 1 << 1,    /* MKDIR, and OPEN with O_CREAT: make missing parents, 0755 */
+    FILE_RECURSIVE = 1 << 2,  /* REMOVE: a directory with all in it */
+    FILE_DIR = 1 << 3,        /* REMOVE: must be a directory; without it, must not be one */
+    FILE_SAME_AS = 1 << 4,    /* RENAME: take over mode and owner of what is replaced */
+    FILE_NOREPLACE = 1 << 5,  /* RENAME: fail with COVE_CONFLICT if the target is there */
+    FILE_PRIVILEGED = 1 << 6, /* OPEN, STAT, MKDIR, RENAME, CHMOD: no permission of the user's is
+                                 checked; what is made belongs to the user all the same */
 };
 
 struct box_file {

@@ -64,6 +64,8 @@ struct ring_reader {
 
 /* Checks the fd: a regular memory file with a sane head. pos 0 is the start of the process. */
 int ring_reader_init(struct ring_reader *r, int fd, uint64_t pos, struct cove_err *e);
+/* Move on to the end: only what is written from now on will be read. */
+int ring_reader_skip(struct ring_reader *r, struct cove_err *e);
 
 /*
  * The next record: 1 and the record with its bytes in buf (RING_REC_MAX of it); 0 when there is

@@ -85,7 +85,9 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
                   uint32_t mode, uint32_t flags, struct box_stat *ret_stat, int *ret_fd,
                   struct cove_err *e)
 {
-    struct box_file body = { .flags = flags, .open_flags = open_flags, .mode = mode };
+    struct box_file body = { .flags = flags | c->file_flags,
+                             .open_flags = open_flags,
+                             .mode = mode };
     AUTO_REQUEST struct box_request r =
         about(BOX_OPEN, BOX_STATED, &body, sizeof(body), user, path);
     struct box_stat st;
@@ -108,7 +110,7 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
 int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32_t flags,
                   struct box_stat *ret, struct cove_err *e)
 {
-    struct box_file body = { .flags = flags };
+    struct box_file body = { .flags = flags | c->file_flags };
     AUTO_REQUEST struct box_request r =
         about(BOX_STAT, BOX_STATED, &body, sizeof(body), user, path);
     struct msg m;
@@ -123,7 +125,7 @@ int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32
 int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
                        char ret_target[MSG_PATH_MAX], struct cove_err *e)
 {
-    struct box_file body = { .flags = FILE_NOFOLLOW };
+    struct box_file body = { .flags = FILE_NOFOLLOW | c->file_flags };
     AUTO_REQUEST struct box_request r =
         about(BOX_STAT, BOX_STATED, &body, sizeof(body), user, path);
     struct msg m;
@@ -144,8 +146,11 @@ int box_file_stat_link(struct box_conn *c, const char *user, const char *path, s
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e)
 {
-    AUTO_REQUEST struct box_request r = about(verb, MSG_DONE, args, sizeof(*args), user, path);
+    struct box_file body = *args;
+    AUTO_REQUEST struct box_request r = { 0 };
 
+    body.flags |= c->file_flags;
+    r = about(verb, MSG_DONE, &body, sizeof(body), user, path);
     if (to)
         box_request_add(&r, to);
     return box_do(c, &r, e);

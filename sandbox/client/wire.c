@@ -77,6 +77,7 @@ struct box_request box_request_spawn(const struct spawn_args *a)
         .rows = a->rows,
         .cols = a->cols,
         .context = a->context,
+        .timeout_ms = a->timeout_ms,
         .log_bytes = a->log_bytes,
         .max_open_files = a->max_open_files,
         .max_file_bytes = a->max_file_bytes,

@@ -25,6 +25,7 @@ static void conn_free(struct init *in, struct conn *c)
             proc_kill_tree(in, p);
         }
     }
+    logs_conn_closed(in, c);
     helpers_conn_closed(in, c);
     ports_conn_closed(in, c);
     judge_conn_closed(in, c);

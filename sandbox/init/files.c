@@ -70,6 +70,11 @@ static int decode(const struct msg *m, size_t body_size, struct target *t, const
         return cove_fail(e, COVE_INVALID, "path is empty");
     if (user_find(strings[0], &t->user, e) < 0)
         return -1;
+    if (body_size == sizeof(struct box_file)) {
+        const struct box_file *args = m->body;
+
+        t->user.privileged = args->flags & FILE_PRIVILEGED;
+    }
     return user_path(&t->user, strings[1], t->path, e);
 }
 

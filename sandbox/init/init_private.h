@@ -74,7 +74,8 @@ struct conn {
     struct watch watch;
     struct want_list wants;
     unsigned want_count;
-    bool cut; /* no more of this one: it goes at its next event */
+    bool holds; /* a log must not overwrite what it has not read */
+    bool cut;   /* no more of this one: it goes at its next event */
 };
 
 void conn_accept(struct watch *w, uint32_t events);
@@ -103,6 +104,7 @@ struct user {
     gid_t groups[MAX_GROUPS];
     size_t group_count;
     char name[64], home[256], shell[128];
+    bool privileged; /* user_enter() keeps root's access to files */
 };
 
 int user_find(const char *name_or_number, struct user *ret, struct cove_err *e);
@@ -133,6 +135,8 @@ struct proc {
     uint32_t kill_cause;
     int kill_signo;
     uint64_t kill_limit;
+    struct timer deadline;
+    uint32_t timeout_ms;              /* that leads to it */
     uint64_t oom_before, pids_before; /* the counters when it started */
     uint64_t cpu_us;                  /* of its tree, once it has ended */
     uint64_t kept_bytes;              /* of its ring, as counted in finished_ring_bytes */
@@ -150,6 +154,7 @@ void proc_drop_if_done(struct init *in, struct proc *p);
 void proc_kill_tree(struct init *in, struct proc *p);
 void proc_reap(struct watch *w, uint32_t events);
 void proc_ended(struct init *in, struct proc *p, int wait_status);
+void proc_set_deadline(struct init *in, struct proc *p, uint32_t timeout_ms);
 int on_signal(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_wait(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -240,6 +245,7 @@ void log_settle(struct proc *p);                /* nobody writes to it any more 
 void log_tick(struct init *in, struct proc *p); /* tell those who wait */
 void log_free(struct init *in, struct proc *p);
 void logs_expire(struct init *in, uint64_t now_ms);
+void logs_conn_closed(struct init *in, struct conn *c);
 int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 

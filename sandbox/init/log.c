@@ -1,7 +1,8 @@
 /*
  * Log rings: what a process writes goes through a pipe (or its pty) into a memfd that readers get a
- * descriptor of. The process is never slowed by readers: those who want to know of more arm one
- * tick each, and while output comes by the hundred kilobytes the ticks of a ring are held back a
+ * descriptor of. The process is not slowed by readers, except by one that asked for it
+ * (LOG_ARM_HOLD): nothing is overwritten that this one has not read. Those who want to know of more
+ * arm one tick each, and while output comes by the hundred kilobytes the ticks of a ring are held back a
  * few milliseconds, so that reading the pipe stays what we mostly do.
  */
 #include "config.h" /* _GNU_SOURCE */
@@ -22,6 +23,7 @@ enum {
     DRAIN_CHUNKS = 32,     /* more than a pipe can hold, so that what was there at the end is in */
     HOT_BYTES = 64 * 1024, /* in HOLD_MS */
     HOLD_MS = 10,
+    HOLD_MIN_ROOM = 1024,
 };
 
 struct source { /* one pipe, or the pty */
@@ -36,6 +38,8 @@ struct log {
     size_t source_count;
     uint64_t window_ms, window_pos; /* the ring's end a moment ago: tells how fast it grows */
     bool held;                      /* so fast that ticks wait for the window's end */
+    struct conn *holder;            /* reads everything (LOG_ARM_HOLD); NULL: nobody */
+    uint64_t holder_pos;            /* what it has read */
 };
 
 int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
@@ -153,15 +157,36 @@ static uint64_t now_unix_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
+/* How much may be read at once without overwriting what the holder has not read: 0, or enough to be
+ * worth a record. */
+static size_t room_for(const struct log *log)
+{
+    uint64_t unread, room;
+
+    if (!log->holder)
+        return CHUNK;
+    unread = ring_end(&log->ring) - log->holder_pos;
+    room = unread < log->ring.capacity ? log->ring.capacity - unread : 0;
+    if (room < HOLD_MIN_ROOM)
+        return 0;
+    room -= 2 * (sizeof(struct ring_rec) + 8); /* a chunk may become two records in a small ring */
+    return room < CHUNK ? (size_t)room : CHUNK;
+}
+
 /* One chunk into the ring. False when there was nothing: for now, or for good (then the source is
  * closed). */
 static bool read_chunk(struct source *s)
 {
     static char chunk[CHUNK];
+    size_t room = room_for(s->proc->log);
     ssize_t n;
 
+    if (room == 0) {
+        watch_want(&s->watch, 0); /* until the holder has read more, or is gone */
+        return false;
+    }
     do
-        n = read(s->watch.fd, chunk, sizeof(chunk));
+        n = read(s->watch.fd, chunk, room);
     while (n < 0 && errno == EINTR);
     if (n > 0)
         ring_append(&s->proc->log->ring, s->stream, now_unix_ns(), chunk, (uint32_t)n);
@@ -293,7 +318,25 @@ int on_log(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     return 0;
 }
 
-/* Safe: one tick per request, and a connection may have only so many requests open. */
+static void set_holder(struct proc *p, struct conn *holder, uint64_t pos)
+{
+    p->log->holder = holder;
+    p->log->holder_pos = pos;
+    for (size_t i = 0; i < p->log->source_count; i++)
+        watch_want(&p->log->sources[i].watch, EPOLLIN);
+}
+
+void logs_conn_closed(struct init *in, struct conn *c)
+{
+    if (!c->holds)
+        return;
+    for (size_t i = 0; i < in->proc_count; i++)
+        if (in->procs[i]->log && in->procs[i]->log->holder == c)
+            set_holder(in->procs[i], NULL, 0);
+}
+
+/* Safe: one tick per request, and a connection may have only so many requests open. Who holds a log
+ * slows down only processes of this sandbox. */
 int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_log_arm *arm = m->body;
@@ -305,9 +348,18 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
         return -1;
     if (!p->log)
         return cove_fail(e, COVE_INVALID, "process %u keeps no log", p->number);
+    if ((arm->flags & LOG_ARM_HOLD) && arm->pos <= ring_end(&p->log->ring)) {
+        c->holds = true;
+        set_holder(p, c, arm->pos);
+        if (!p->running)
+            log_drain(p); /* what had no room when the process ended */
+        log_settle(p);
+    }
     tick = tick_now(p);
-    if (!p->log->held && is_due(&tick, arm->pos) && send_tick(c, m->head.tag, &tick))
+    if (!p->log->held && is_due(&tick, arm->pos) && send_tick(c, m->head.tag, &tick)) {
+        proc_drop_if_done(in, p);
         return 0;
+    }
     w = want_new(c, p, WANT_TICK, m->head.tag, e);
     if (!w)
         return -1;

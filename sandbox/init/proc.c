@@ -100,6 +100,7 @@ void proc_free(struct init *in, struct proc *p)
     if (!p)
         return;
     unlink_from_table(in, p);
+    timer_stop(&p->deadline);
     while ((w = TAILQ_FIRST(&p->wants)))
         want_free(w);
     log_free(in, p);
@@ -214,6 +215,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
     p->end.signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
     p->end.exit_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0;
     p->end.ended_unix_ms = clock_unix_ms();
+    timer_stop(&p->deadline);
     tell_cause(in, p);
     p->stdin_fd = cove_close(p->stdin_fd);
     if (p->log)
@@ -231,6 +233,26 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
         cgroup_leave(in, p->number);
     spare_soon(in);
     proc_drop_if_done(in, p);
+}
+
+/* --------------------------------------------------------------- deadlines */
+
+static void on_deadline(struct timer *t)
+{
+    struct init *in = container_of(t->loop, struct init, loop);
+    struct proc *p = container_of(t, struct proc, deadline);
+
+    p->kill_cause = END_DEADLINE;
+    p->kill_signo = SIGKILL;
+    p->kill_limit = p->timeout_ms;
+    proc_kill_tree(in, p);
+}
+
+void proc_set_deadline(struct init *in, struct proc *p, uint32_t timeout_ms)
+{
+    p->timeout_ms = timeout_ms;
+    if (timeout_ms)
+        timer_start(&in->loop, &p->deadline, timeout_ms, on_deadline);
 }
 
 static struct proc *running_by_pid(struct init *in, pid_t pid)

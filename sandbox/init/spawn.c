@@ -277,6 +277,7 @@ static struct proc *make_proc(struct init *in, const struct spawn *s, struct cov
     p->label = strdup(s->label);
     p->command = shown_command(s);
     p->end.started_unix_ms = clock_unix_ms();
+    proc_set_deadline(in, p, s->args->timeout_ms);
     p->oom_before = cgroup_oom_kills(in);
     p->pids_before = cgroup_pids_refused(in);
     if (!p->label || !p->command)

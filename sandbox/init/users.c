@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cove/text.h"
@@ -205,6 +207,22 @@ int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], st
     return 0;
 }
 
+/*
+ * Changing fsuid has taken these out of force. Back in force they let the access of root's be
+ * combined with the ownership of the user's: what is made belongs to fsuid.
+ */
+static int keep_access(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct sets[2];
+    uint32_t wanted = 1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH | 1U << CAP_FOWNER;
+
+    if (syscall(SYS_capget, &head, sets) < 0)
+        return -1;
+    sets[0].effective |= wanted & sets[0].permitted;
+    return (int)syscall(SYS_capset, &head, sets);
+}
+
 int user_enter(const struct user *u, struct cove_err *e)
 {
     if (setgroups(u->group_count, u->groups) < 0)
@@ -214,6 +232,10 @@ int user_enter(const struct user *u, struct cove_err *e)
     if ((uid_t)setfsuid((uid_t)-1) != u->uid) {
         user_leave();
         return cove_fail(e, COVE_INVALID, "user '%s' has no id in this sandbox", u->name);
+    }
+    if (u->privileged && keep_access() < 0) {
+        user_leave();
+        return cove_fail_errno(e, COVE_INTERNAL, "keeping access to files");
     }
     return 0;
 }
