@@ -208,37 +208,12 @@ int connect_envelope_read(const char *bytes, size_t len, size_t max, struct conn
     return 1;
 }
 
-/* The prefix is written once the payload behind it is known. */
-static int close_envelope(struct buf *out, size_t start, unsigned flags)
-{
-    uint32_t length = htonl((uint32_t)(out->len - start - CONNECT_PREFIX_BYTES));
-
-    if (out->overflow)
-        return -1;
-    out->data[start] = (char)flags;
-    memcpy(out->data + start + 1, &length, sizeof(length));
-    return 0;
-}
-
-int connect_envelope_add(enum connect_codec codec, const ProtobufCMessage *m, struct buf *out)
-{
-    size_t start = out->len;
-
-    if (buf_add(out, "\0\0\0\0\0", CONNECT_PREFIX_BYTES) < 0 || connect_encode(codec, m, out) < 0)
-        return -1;
-    return close_envelope(out, start, 0);
-}
-
 int connect_end_add(const struct cove_err *e, const char *code, struct buf *out)
 {
-    size_t start = out->len;
-
-    buf_add(out, "\0\0\0\0\0", CONNECT_PREFIX_BYTES);
     buf_add_str(out, e ? "{\"error\":" : "{");
     if (e)
         connect_error_add(code, e, out);
-    buf_add_char(out, '}');
-    return close_envelope(out, start, CONNECT_END);
+    return buf_add_char(out, '}');
 }
 
 /* ------------------------------------------------------------------ bad news */

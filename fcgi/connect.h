@@ -68,9 +68,8 @@ struct connect_envelope {
  */
 int connect_envelope_read(const char *bytes, size_t len, size_t max, struct connect_envelope *ret,
                           size_t *ret_used, struct cove_err *e);
-/* One message as an envelope behind what is in `out`; -1 when it does not fit. */
-int connect_envelope_add(enum connect_codec codec, const ProtobufCMessage *m, struct buf *out);
-/* The last envelope: how the stream ended. e NULL: well. */
+/* What the last envelope holds: how the stream ended. e NULL: well. Envelopes themselves are written
+ * by framing_connect (stream.h). */
 int connect_end_add(const struct cove_err *e, const char *code, struct buf *out);
 
 /* ------------------------------------------------------------------ bad news */

@@ -234,6 +234,9 @@ struct core_spawn {
     const char *label;      /* its name from now on */
     const struct policy_filter *filter;
     uint32_t dialect;
+    uint32_t timeout_ms; /* then init kills it, whoever waits; 0 = none */
+    bool pty;            /* stdin, stdout and stderr are a terminal of this size */
+    uint16_t rows, cols;
     bool keep_stdin; /* core_proc_stdin() may write to it; else it reads end of file */
 };
 

@@ -23,8 +23,11 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
         .env = args->env,
         .common_env = s->core->config->environment,
         .flags = SPAWN_LOG | SPAWN_RECORD | (args->keep_stdin ? SPAWN_STDIN : 0) |
-                 (args->filter->exec_time ? SPAWN_NOTIFY : 0),
+                 (args->pty ? SPAWN_PTY : 0) | (args->filter->exec_time ? SPAWN_NOTIFY : 0),
+        .rows = args->rows,
+        .cols = args->cols,
         .context = args->dialect,
+        .timeout_ms = args->timeout_ms,
         .stdin_fd = -1,
         .stdout_fd = -1,
         .stderr_fd = -1,

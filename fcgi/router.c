@@ -107,6 +107,8 @@ static bool try_dialect(const struct dialect *d, struct request *req, struct rou
 
 static bool answers_host(const struct dialect *d, const struct request *req)
 {
+    if (d->is_meant && !d->is_meant(req))
+        return false;
     return !req->host_box || (req->host_port && d->host_port == req->host_port);
 }
 

@@ -44,6 +44,7 @@ struct dialect {
         *headers; /* of its own that pages of other sites may send, ", X-A, X-B"; NULL: none */
     unsigned host_port; /* it answers on a sandbox's own host names with this port; 0 = on none */
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
+    bool (*is_meant)(const struct request *req); /* NULL = by every request */
 };
 
 struct router {

@@ -34,5 +34,11 @@ const struct dialect health_dialect = {
 };
 
 const struct dialect *const all_dialects[] = {
-    &health_dialect, &metrics_dialect, &executor_dialect, &execute_dialect, NULL,
+    &envd_dialect,
+    &health_dialect,
+    &metrics_dialect,
+    &executor_dialect,
+    &e2b_dialect,
+    &execute_dialect,
+    NULL,
 };

@@ -1,0 +1,75 @@
+#include "fcgi/core_attributes.h"
+
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+
+static const struct json_field fields[] = {
+    JSON_STR_MAP(struct core_attributes, metadata, "metadata", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_STR_MAP(struct core_attributes, env, "env", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct core_attributes, open, "open", JSON_OPTIONAL),
+    JSON_BOOL(struct core_attributes, auto_pause, "autoPause", JSON_OPTIONAL),
+    JSON_BOOL(struct core_attributes, auto_resume, "autoResume", JSON_OPTIONAL),
+    JSON_BOOL(struct core_attributes, internet, "internet", JSON_OPTIONAL,
+              JSON_HAS(struct core_attributes, internet_given)),
+    JSON_END,
+};
+
+int core_attributes_write(const struct core_attributes *from, struct buf *out, struct cove_err *e)
+{
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    json_put_object(&w, NULL, fields, from);
+    if (out->overflow)
+        return cove_fail(e, COVE_INVALID, "metadata and envVars: together above %d bytes",
+                         COVE_ATTRIBUTES_MAX);
+    return 0;
+}
+
+static char *read_file(struct core *c, struct arena *a, const char *id)
+{
+    AUTO_CLOSE int fd = -1;
+    char path[512], *text;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "%s/attributes/%.24s", c->config->run_dir, id);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return NULL;
+    text = arena_alloc(a, COVE_ATTRIBUTES_MAX + 1);
+    n = read(fd, text, COVE_ATTRIBUTES_MAX);
+    if (n < 0)
+        return NULL;
+    text[n] = '\0';
+    return text;
+}
+
+/* Strings of a tree go with it: these stay. */
+static void keep(struct arena *a, struct json_map *map)
+{
+    for (size_t i = 0; i < map->count; i++) {
+        map->items[i].name = arena_strdup(a, map->items[i].name);
+        map->items[i].value = arena_strdup(a, map->items[i].value);
+    }
+}
+
+void core_attributes_read(struct core *c, struct arena *a, const char *id,
+                          struct core_attributes *ret)
+{
+    char *text = read_file(c, a, id);
+    struct json_object *tree;
+
+    *ret = (struct core_attributes){ 0 };
+    if (!text || json_parse(text, strlen(text), &tree, NULL) < 0)
+        return;
+    if (json_read(a, tree, fields, ret, NULL) < 0)
+        *ret = (struct core_attributes){ 0 };
+    keep(a, &ret->metadata);
+    keep(a, &ret->env);
+    json_free(tree);
+}

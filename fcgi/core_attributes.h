@@ -1,0 +1,28 @@
+/*
+ * What a dialect keeps with a sandbox from its creation on: the keeper stores it, unread, in
+ * <run_dir>/attributes/ID, and workers read it there. It is JSON, so that it can be looked at.
+ * Values of `env` may be secrets: they go to no log and no listing.
+ */
+#ifndef COVE_FCGI_CORE_ATTRIBUTES_H
+#define COVE_FCGI_CORE_ATTRIBUTES_H
+
+#include "cove/json.h"
+#include "fcgi/core.h"
+
+struct core_attributes {
+    struct json_map metadata;
+    struct json_map env;           /* of every process */
+    bool open;                     /* may be used without a token by whoever knows its id */
+    bool auto_pause;               /* paused, not killed, at the end of its time */
+    bool auto_resume;              /* a request to it sets it going again when it is paused */
+    bool internet_given, internet; /* allow_internet_access, as asked for at creation */
+};
+
+/* As text, at most COVE_ATTRIBUTES_MAX bytes. */
+int core_attributes_write(const struct core_attributes *from, struct buf *out, struct cove_err *e);
+/* A sandbox without any (made by another dialect) has none of it: not open, no metadata. What is
+ * read lives in the arena. */
+void core_attributes_read(struct core *c, struct arena *a, const char *id,
+                          struct core_attributes *ret);
+
+#endif

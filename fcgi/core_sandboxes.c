@@ -1,0 +1,113 @@
+#include "fcgi/core_sandboxes.h"
+
+#include <string.h>
+
+#include "cove/text.h"
+#include "fcgi/caller.h"
+
+int core_sandbox_create(struct core *c, const struct core_new *args, struct box_info *ret,
+                        struct cove_err *e)
+{
+    struct keeper_claim claim = {
+        .flags = CLAIM_OWN_PROJECT | (args->attributes->auto_pause ? CLAIM_END_FREEZES : 0),
+        .dialect = args->dialect,
+        .key_sandboxes = caller_sandboxes(c),
+        .lifetime_ms = args->lifetime_ms,
+    };
+    AUTO_BUF struct buf attributes;
+    struct keeper_box box;
+
+    buf_init(&attributes, COVE_ATTRIBUTES_MAX);
+    caller_key_id(c, claim.key);
+    if (caller_may_project(c, "", e) < 0)
+        return -1;
+    if (args->template && !text_copy(claim.template, sizeof(claim.template), args->template))
+        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s…' not found", args->template);
+    text_copy(claim.tenant, sizeof(claim.tenant), args->tenant);
+    if (core_attributes_write(args->attributes, &attributes, e) < 0 ||
+        keeper_claim(&c->keeper, &claim, attributes.data, attributes.len, &box, e) < 0)
+        return -1;
+    state_box_read(c->state, box.index, ret);
+    return 0;
+}
+
+int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct box_info *ret,
+                      struct cove_err *e)
+{
+    struct box_info box;
+    uint32_t index;
+
+    if (!text_is_id(id) || !state_find_id(c->state, tenant, id, &index, &box) ||
+        caller_may_box(c, &box, e) < 0)
+        return cove_fail(e, COVE_NOT_FOUND,
+                         "Sandbox \"%.40s\" doesn't exist or you don't have access to it", id);
+    *ret = box;
+    return 0;
+}
+
+void core_sandbox_list(struct core *c, const char *tenant,
+                       int (*each)(void *arg, const struct box_info *box), void *arg)
+{
+    uint32_t count = state_box_count(c->state);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct box_info box;
+
+        state_box_read(c->state, i, &box);
+        if ((box.state == BOX_LIVE || box.state == BOX_FROZEN || box.state == BOX_AGEING) &&
+            strcmp(box.tenant, tenant) == 0 && caller_may_box(c, &box, NULL) == 0 &&
+            each(arg, &box) != 0)
+            return;
+    }
+}
+
+int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e)
+{
+    struct keeper_retire args = { 0 };
+
+    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
+    text_copy(args.id, sizeof(args.id), box->id);
+    return keeper_retire(&c->keeper, &args, e);
+}
+
+static struct keeper_extend extend_args(const struct box_info *box, uint64_t lifetime_ms)
+{
+    struct keeper_extend args = { .lifetime_ms = lifetime_ms };
+
+    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
+    text_copy(args.id, sizeof(args.id), box->id);
+    return args;
+}
+
+int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
+                        bool only_longer, struct cove_err *e)
+{
+    struct keeper_extend args = extend_args(box, lifetime_ms);
+
+    args.flags = only_longer ? EXTEND_ONLY_LONGER : 0;
+    return keeper_extend(&c->keeper, &args, e);
+}
+
+int core_sandbox_pause(struct core *c, const struct box_info *box, struct cove_err *e)
+{
+    struct keeper_extend args = extend_args(box, 0);
+
+    if (box->state == BOX_FROZEN)
+        return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is already paused", box->id);
+    return keeper_freeze(&c->keeper, &args, e);
+}
+
+int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
+                        struct cove_err *e)
+{
+    struct keeper_extend args = extend_args(box, lifetime_ms);
+
+    return keeper_thaw(&c->keeper, &args, e);
+}
+
+uint64_t core_sandbox_ends_unix_ms(const struct box_info *box)
+{
+    uint64_t end = box->state == BOX_FROZEN && box->frozen_ms ? box->frozen_ms : box->dies_at_ms;
+
+    return box->created_unix_ms + (end - box->created_ms);
+}

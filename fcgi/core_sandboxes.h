@@ -1,0 +1,38 @@
+/* Sandboxes by their ids: made, found, listed, paused, given more time. */
+#ifndef COVE_FCGI_CORE_SANDBOXES_H
+#define COVE_FCGI_CORE_SANDBOXES_H
+
+#include "fcgi/core.h"
+#include "fcgi/core_attributes.h"
+
+struct core_new {
+    const char *tenant;
+    const char *template; /* NULL = the configured default */
+    uint32_t dialect;     /* enum cove_dialect */
+    uint64_t lifetime_ms;
+    const struct core_attributes *attributes;
+};
+
+/* A sandbox of its own, which is nobody's project. */
+int core_sandbox_create(struct core *c, const struct core_new *args, struct box_info *ret,
+                        struct cove_err *e);
+/* COVE_NOT_FOUND: there is none, or it is another tenant's, or this key may not see it. */
+int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct box_info *ret,
+                      struct cove_err *e);
+/* All that the caller may see; `each` is called until it returns non-zero. */
+void core_sandbox_list(struct core *c, const char *tenant,
+                       int (*each)(void *arg, const struct box_info *box), void *arg);
+int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e);
+
+/* A new end, counted from now. only_longer: an end that is later already stays. */
+int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
+                        bool only_longer, struct cove_err *e);
+/* COVE_CONFLICT: it is paused already. */
+int core_sandbox_pause(struct core *c, const struct box_info *box, struct cove_err *e);
+int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
+                        struct cove_err *e);
+
+/* Times for people: of its start, and of its end, or of its pause when it is paused. */
+uint64_t core_sandbox_ends_unix_ms(const struct box_info *box);
+
+#endif

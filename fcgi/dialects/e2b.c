@@ -1,0 +1,119 @@
+/*
+ * The e2b dialect: what its SDKs and its CLI call, as docs/api/e2b.md lists it. This file has the
+ * routes of both faces and the shape of bad news; see e2b.h for where the rest is.
+ */
+#include "fcgi/dialects/e2b.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fcgi/dialects/dialects.h"
+#include "fcgi/dialects/e2b_sandboxes.h"
+
+static e2b_handler not_built;
+
+static const struct route control_routes[] = {
+    { POST, "/v2/sandboxes", e2b_create_v2, 0 },
+    { POST, "/sandboxes", e2b_create_v1, 0 },
+    { GET, "/v2/sandboxes", e2b_list_v2, 0 },
+    { GET, "/sandboxes", e2b_list_v1, 0 },
+    { GET, "/sandboxes/{id}", e2b_get, 0 },
+    { DELETE, "/sandboxes/{id}", e2b_kill, 0 },
+    { POST, "/v2/sandboxes/{id}/connect", e2b_connect_v2, 0 },
+    { POST, "/sandboxes/{id}/connect", e2b_connect_v1, 0 },
+    { POST, "/sandboxes/{id}/timeout", e2b_timeout, 0 },
+    { POST, "/sandboxes/{id}/refreshes", e2b_refresh, 0 },
+    { POST, "/sandboxes/{id}/pause", e2b_pause, 0 },
+    { POST, "/sandboxes/{id}/resume", e2b_resume, 0 },
+    /* what is not built says so */
+    { GET | POST | DELETE, "/volumes/**", not_built, 0 },
+    { GET | POST | PUT | PATCH | DELETE, "/volumecontent/**", not_built, 0 },
+    { GET | POST | DELETE, "/secrets/**", not_built, 0 },
+};
+
+static const struct route envd_routes[] = {
+    { GET, "/health", envd_health, ROUTE_OPEN },
+    { GET, "/envs", envd_envs, ROUTE_OPEN },
+    { GET, "/files", envd_files_get, ROUTE_OPEN | ROUTE_LONG },
+    { POST, "/files", envd_files_post, ROUTE_OPEN | ROUTE_LONG | ROUTE_RAW },
+    { POST, "/process.Process/{method}", envd_process, ROUTE_OPEN | ROUTE_LONG },
+    { POST, "/filesystem.Filesystem/{method}", envd_filesystem, ROUTE_OPEN | ROUTE_LONG },
+};
+
+static int not_built(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    (void)rep;
+    return cove_fail(e, COVE_UNSUPPORTED, "%.60s is not available on this server", req->path);
+}
+
+/* ------------------------------------------------------------------ bad news */
+
+static const struct error_reply error_replies[] = {
+    { COVE_GONE, 404 },
+    { COVE_LIMIT, 429 },
+};
+
+/* Trying again helps when the server was busy, and harms nobody when nothing was begun. */
+static bool may_retry(int status)
+{
+    return status == 429 || status == 503;
+}
+
+void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    (void)req;
+    rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+    reply_header(rep, "Should-Retry", may_retry(rep->status) ? "true" : "false");
+    buf_addf(&rep->body, "{\"code\":%d,\"message\":", rep->status);
+    buf_add_json_str(&rep->body, e->msg, strlen(e->msg));
+    buf_add_char(&rep->body, '}');
+}
+
+/* Whoever speaks to a sandbox that is not there gets what the reference's proxy says: 502. */
+static void envd_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    static const struct error_reply rows[] = {
+        { COVE_GONE, 502 },
+        { COVE_LIMIT, 507 },
+    };
+
+    rep->status = reply_error_status(rows, ARRAY_SIZE(rows), e->code);
+    buf_add_char(&rep->body, '{');
+    if (rep->status == 502) {
+        const char *id = req->note.sandbox ? req->note.sandbox : "";
+
+        buf_add_str(&rep->body, "\"sandboxId\":");
+        buf_add_json_str(&rep->body, id, strlen(id));
+        buf_add_char(&rep->body, ',');
+    }
+    buf_add_str(&rep->body, "\"message\":");
+    buf_add_json_str(&rep->body, e->msg, strlen(e->msg));
+    buf_addf(&rep->body, ",\"code\":%d}", rep->status);
+}
+
+static bool is_control(const struct request *req)
+{
+    return !envd_is_meant(req);
+}
+
+const struct dialect e2b_dialect = {
+    .name = "e2b",
+    .base = "",
+    .routes = control_routes,
+    .route_count = ARRAY_SIZE(control_routes),
+    .on_error = e2b_error,
+    .is_meant = is_control,
+};
+
+const struct dialect envd_dialect = {
+    .name = "e2b",
+    .base = "",
+    .routes = envd_routes,
+    .route_count = ARRAY_SIZE(envd_routes),
+    .headers = ", Connect-Protocol-Version, Connect-Timeout-Ms, Connect-Content-Encoding, "
+               "E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token, Keepalive-Ping-Interval, Range, "
+               "Idempotency-Key",
+    .on_error = envd_error,
+    .is_meant = envd_is_meant,
+    .host_port = ENVD_PORT,
+};

@@ -1,0 +1,109 @@
+/*
+ * The e2b dialect between its files. It has two faces: the control plane, which makes and lists
+ * sandboxes (e2b.c, e2b_sandboxes.c), and what the documents call envd, which works in one of them
+ * (e2b_envd.c and the files after it). A request speaks to envd when its host name is
+ * 49983-ID.DOMAIN, or when it has the headers E2b-Sandbox-Id and E2b-Sandbox-Port.
+ */
+#ifndef COVE_FCGI_E2B_H
+#define COVE_FCGI_E2B_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "fcgi/connect.h"
+#include "fcgi/core.h"
+#include "fcgi/core_attributes.h"
+#include "fcgi/core_users.h"
+#include "fcgi/reply.h"
+#include "fcgi/stream.h"
+
+enum { ENVD_PORT = 49983 };
+
+#define E2B_ENVD_VERSION "0.6.13" /* what clients may expect of envd here */
+#define E2B_USER         "user"   /* who acts when a request names nobody */
+
+typedef int e2b_handler(struct request *req, struct reply *rep, struct cove_err *e);
+
+/* {"code":404,"message":"..."}, with Should-Retry. */
+void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e);
+
+e2b_handler e2b_create_v1, e2b_create_v2, e2b_list_v1, e2b_list_v2, e2b_get,
+    e2b_kill; /* e2b_sandboxes.c */
+e2b_handler e2b_timeout, e2b_refresh, e2b_connect_v1, e2b_connect_v2, e2b_pause, e2b_resume;
+
+/* ------------------------------------------------------------------ envd (e2b_envd.c) */
+
+struct envd { /* one request to a sandbox's envd */
+    struct request *req;
+    struct reply *rep;
+    struct box_info box;
+    struct core_attributes attributes;
+    struct core_session session;
+    const char *user; /* who acts */
+    struct core_users users;
+    const char *home; /* of that user */
+};
+
+/* Does this request speak to a sandbox's envd? */
+bool envd_is_meant(const struct request *req);
+
+enum envd_access {
+    ENVD_TOKEN,     /* a secured sandbox wants its token */
+    ENVD_SIGNATURE, /* or the signature of a /files URL, which the handler checks */
+};
+/*
+ * The sandbox that the request means, and a conversation with its init. COVE_GONE: there is no such
+ * sandbox, or it is paused. COVE_UNAUTHORIZED: the token is missing or wrong.
+ */
+int envd_open(struct request *req, struct reply *rep, enum envd_access access, struct envd *ret,
+              struct cove_err *e);
+void envd_close(struct envd *d);
+/* Who acts: the name in `given`, or in Authorization: Basic when that is NULL, or E2B_USER. */
+int envd_user(struct envd *d, const char *given, struct cove_err *e);
+/* An absolute path, with ~ and .. resolved; relative ones are below the user's home. */
+int envd_path(const struct envd *d, const char *given, const char **ret, struct cove_err *e);
+
+/* Without empty components, . and ..; always absolute. */
+const char *envd_clean(struct arena *a, const char *path);
+
+e2b_handler envd_health, envd_envs;
+e2b_handler envd_files_get, envd_files_post; /* e2b_files.c */
+/* The signature of a /files URL, for its path, user and time. COVE_UNAUTHORIZED says what is wrong. */
+int envd_signature_check(const struct envd *d, struct cove_err *e);
+
+/* ------------------------------------------------------------------ remote calls (e2b_rpc.c) */
+
+struct rpc { /* one call */
+    struct envd *envd;
+    struct request *req;
+    struct reply *rep;
+    struct connect_call call;
+    struct stream stream; /* of a call whose answer is one, once it has begun */
+    bool begun;
+    void (*heartbeat)(struct stream *s,
+                      void *rpc); /* tells a sign of life; set before rpc_begin() */
+};
+
+/* The answer to a unary call. */
+int rpc_answer(struct rpc *r, const ProtobufCMessage *m, struct cove_err *e);
+
+/* Streams: the head leaves, then a message goes into the stream's buffer. */
+void rpc_begin(struct rpc *r);
+void rpc_tell(struct rpc *r, const ProtobufCMessage *m);
+
+typedef int rpc_handler(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e);
+
+struct rpc_method {
+    const char *name; /* the last segment of its path */
+    const ProtobufCMessageDescriptor *in;
+    rpc_handler *handle;
+    bool stream;          /* the answer is one */
+    const char *conflict; /* what the service calls COVE_CONFLICT */
+};
+
+/* Calls the method that the path names. */
+int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *methods,
+              size_t count, struct cove_err *e);
+
+e2b_handler envd_process, envd_filesystem; /* e2b_process.c, e2b_filesystem.c */
+
+#endif

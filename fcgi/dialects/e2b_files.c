@@ -1,0 +1,295 @@
+/*
+ * GET /files: a file as it is. The body streams through one buffer; what was announced by
+ * Content-Length comes, or the connection breaks. Uploads are in e2b_upload.c.
+ */
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cove/base64.h"
+#include "cove/keys.h"
+#include "cove/text.h"
+#include "fcgi/dialects/e2b.h"
+
+enum { CHUNK_BYTES = 64 * 1024 };
+
+/* ------------------------------------------------------------------ signed addresses */
+
+static const char *query_or_empty(const struct request *req, const char *name)
+{
+    const char *value = request_query(req, name);
+
+    return value ? value : "";
+}
+
+/* "v1_" and the base64 of a hash over path, verb, user, token and, if there is one, time. */
+static void make_signature(const struct envd *d, char out[64])
+{
+    const struct request *req = d->req;
+    const char *expires = query_or_empty(req, "signature_expiration");
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    char token[TOKEN_LEN + 1];
+    const char *text;
+    size_t len;
+
+    token_make(req->core->token_secret, d->box.id, token);
+    text = arena_printf(&d->req->arena, "%s:%s:%s:%s%s%s", query_or_empty(req, "path"),
+                        req->method & (GET | HEAD) ? "read" : "write",
+                        query_or_empty(req, "username"), token, *expires ? ":" : "", expires);
+    SHA256((const unsigned char *)text, strlen(text), hash);
+    memcpy(out, "v1_", 3);
+    base64_encode(hash, sizeof(hash), out + 3);
+    len = 3 + BASE64_LEN(sizeof(hash));
+    while (out[len - 1] == '=')
+        len--;
+    out[len] = '\0';
+    OPENSSL_cleanse(token, sizeof(token));
+}
+
+int envd_signature_check(const struct envd *d, struct cove_err *e)
+{
+    const char *given = query_or_empty(d->req, "signature");
+    const char *expires = query_or_empty(d->req, "signature_expiration");
+    char wanted[64];
+
+    if (!*given)
+        return cove_fail(e, COVE_UNAUTHORIZED, "missing signature query parameter");
+    make_signature(d, wanted);
+    if (strlen(given) != strlen(wanted) || CRYPTO_memcmp(given, wanted, strlen(wanted)) != 0)
+        return cove_fail(e, COVE_UNAUTHORIZED, "invalid signature");
+    if (*expires && strtoull(expires, NULL, 10) < clock_unix_ms() / 1000)
+        return cove_fail(e, COVE_UNAUTHORIZED, "signature is already expired");
+    return 0;
+}
+
+/* ------------------------------------------------------------------ what part of it */
+
+struct range {
+    uint64_t from, len;
+    bool part; /* 206 */
+};
+
+/* One range of bytes: "bytes=0-99", "bytes=100-", "bytes=-100". Anything else is the whole file. -1:
+ * nothing of the file is in it. */
+static int read_range(const char *text, uint64_t size, struct range *ret)
+{
+    unsigned long long first = 0, last = 0;
+    int used = 0;
+
+    *ret = (struct range){ .len = size };
+    if (strncmp(text, "bytes=", 6) != 0 || strchr(text, ','))
+        return 0;
+    text += 6;
+    if (*text == '-' && sscanf(text, "-%llu%n", &last, &used) == 1 && !text[used]) {
+        first = last < size ? size - last : 0;
+        last = size - 1;
+        if (size == 0 || last + 1 == first)
+            return -1;
+    } else if (sscanf(text, "%llu-%llu%n", &first, &last, &used) == 2 && used && !text[used]) {
+        last = last < size ? last : size - 1;
+    } else if (sscanf(text, "%llu-%n", &first, &used) == 1 && used && !text[used]) {
+        last = size - 1;
+    } else {
+        return 0;
+    }
+    if (first >= size || last < first)
+        return -1;
+    *ret = (struct range){ .from = first, .len = last - first + 1, .part = true };
+    return 0;
+}
+
+static const char *http_time(struct arena *a, int64_t unix_ns)
+{
+    time_t when = (time_t)(unix_ns / 1000000000);
+    char text[64];
+    struct tm tm;
+
+    gmtime_r(&when, &tm);
+    strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    return arena_strdup(a, text);
+}
+
+/* Has the client what is here already? */
+static bool is_known(const struct request *req, const char *etag, int64_t mtime_ns)
+{
+    const char *none = request_param(req, "HTTP_IF_NONE_MATCH");
+    const char *since = request_param(req, "HTTP_IF_MODIFIED_SINCE");
+    struct tm tm = { 0 };
+
+    if (*none)
+        return strcmp(none, "*") == 0 || strstr(none, etag) != NULL;
+    return *since && strptime(since, "%a, %d %b %Y %H:%M:%S GMT", &tm) &&
+           mtime_ns / 1000000000 <= timegm(&tm);
+}
+
+/* ------------------------------------------------------------------ the answer */
+
+static const char *type_of(const char *path)
+{
+    static const struct {
+        const char *suffix, *type;
+    } types[] = {
+        { ".txt", "text/plain; charset=utf-8" },
+        { ".html", "text/html; charset=utf-8" },
+        { ".css", "text/css; charset=utf-8" },
+        { ".js", "text/javascript; charset=utf-8" },
+        { ".json", "application/json" },
+        { ".xml", "text/xml; charset=utf-8" },
+        { ".svg", "image/svg+xml" },
+        { ".png", "image/png" },
+        { ".jpg", "image/jpeg" },
+        { ".jpeg", "image/jpeg" },
+        { ".gif", "image/gif" },
+        { ".webp", "image/webp" },
+        { ".pdf", "application/pdf" },
+        { ".wasm", "application/wasm" },
+    };
+    const char *dot = strrchr(path, '.');
+
+    for (size_t i = 0; dot && i < ARRAY_SIZE(types); i++)
+        if (strcasecmp(dot, types[i].suffix) == 0)
+            return types[i].type;
+    return "application/octet-stream";
+}
+
+/* inline; filename="..." with what a quoted string must not hold replaced. */
+static const char *disposition(struct arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *name = arena_strdup(a, slash ? slash + 1 : path);
+
+    for (char *at = name; *at; at++)
+        if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '_';
+    return arena_printf(a, "inline; filename=\"%s\"", name);
+}
+
+/* Exactly as many bytes as were announced, or the connection breaks: half a file must not look
+ * whole. Not announced: until the file's end. */
+static int send_bytes(struct stream *s, int fd, uint64_t left, bool announced)
+{
+    while (left > 0) {
+        struct buf *out = stream_open_frame(s, &(struct frame){ 0 });
+        char *at = out ? buf_reserve(out, CHUNK_BYTES) : NULL;
+        ssize_t n = at ? read(fd, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES) : -1;
+
+        if (n == 0 && !announced)
+            break;
+        if (n <= 0)
+            return -1;
+        out->len = (size_t)n;
+        left -= (uint64_t)n;
+        stream_close_frame(s);
+        if (stream_drain(s) < 0)
+            return -1;
+    }
+    return stream_end(s);
+}
+
+struct file {
+    const char *path;
+    int fd;
+    struct box_stat st;
+    struct range range;
+    bool endless; /* its size is told as 0, as in /proc: read to the end */
+    const char *etag;
+};
+
+static int open_file(struct envd *d, struct file *f, struct cove_err *e)
+{
+    const char *given = request_query(d->req, "path");
+
+    if (envd_path(d, given, &f->path, e) < 0)
+        return -1;
+    if (core_file_open(&d->session, "root", f->path, &f->fd, &f->st, e) < 0)
+        return e->code == COVE_NOT_FOUND
+                   ? cove_fail(e, COVE_NOT_FOUND, "path '%.160s' does not exist", f->path)
+               : strstr(e->msg, "is a directory")
+                   ? cove_fail(e, COVE_INVALID, "path '%.160s' is a directory", f->path)
+                   : -1;
+    f->endless = f->st.bytes == 0 && strncmp(f->path, "/proc/", 6) == 0;
+    f->etag = arena_printf(&d->req->arena, "\"%llx-%llx\"", (unsigned long long)f->st.mtime_ns,
+                           (unsigned long long)f->st.bytes);
+    return 0;
+}
+
+static int answer_head(struct request *req, struct reply *rep, struct file *f)
+{
+    const char *range = request_param(req, "HTTP_RANGE");
+    const char *if_range = request_param(req, "HTTP_IF_RANGE");
+    const char *modified = http_time(&req->arena, f->st.mtime_ns);
+
+    reply_header(rep, "ETag", f->etag);
+    reply_header(rep, "Last-Modified", modified);
+    reply_header(rep, "Accept-Ranges", "bytes");
+    f->range.len = f->st.bytes;
+    if (is_known(req, f->etag, f->st.mtime_ns))
+        return 304;
+    if (!*range || f->endless ||
+        (*if_range && strcmp(if_range, f->etag) != 0 && strcmp(if_range, modified) != 0))
+        return 200;
+    if (read_range(range, f->st.bytes, &f->range) < 0) {
+        reply_header(rep, "Content-Range",
+                     arena_printf(&req->arena, "bytes */%llu", (unsigned long long)f->st.bytes));
+        return 416;
+    }
+    return f->range.part ? 206 : 200;
+}
+
+static void announce(struct request *req, struct reply *rep, const struct file *f)
+{
+    const struct range *r = &f->range;
+
+    reply_header(rep, "Content-Type", type_of(f->path));
+    reply_header(rep, "Content-Disposition", disposition(&req->arena, f->path));
+    if (!f->endless)
+        reply_header(rep, "Content-Length",
+                     arena_printf(&req->arena, "%llu", (unsigned long long)r->len));
+    if (r->part)
+        reply_header(rep, "Content-Range",
+                     arena_printf(&req->arena, "bytes %llu-%llu/%llu", (unsigned long long)r->from,
+                                  (unsigned long long)(r->from + r->len - 1),
+                                  (unsigned long long)f->st.bytes));
+}
+
+static int answer(struct request *req, struct reply *rep, struct file *f, struct cove_err *e)
+{
+    struct stream stream;
+    uint64_t left;
+
+    rep->status = answer_head(req, rep, f);
+    left = req->method == HEAD ? 0 : f->endless ? UINT64_MAX : f->range.len;
+    if (rep->status == 304 || rep->status == 416)
+        return 0;
+    if (f->range.from > 0 && lseek(f->fd, (off_t)f->range.from, SEEK_SET) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "'%.160s'", f->path);
+    announce(req, rep, f);
+    stream_init(&stream, req, rep, &framing_bytes);
+    stream_begin(&stream);
+    if (send_bytes(&stream, f->fd, left, !f->endless) < 0)
+        req->note.cause = "client";
+    return 0;
+}
+
+int envd_files_get(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct file f = { .fd = -1 };
+    struct envd d;
+    int rc;
+
+    req->note.operation = "read_file";
+    if (envd_open(req, rep, ENVD_SIGNATURE, &d, e) < 0)
+        return -1;
+    rc = envd_user(&d, request_query(req, "username"), e) < 0 ? -1 : open_file(&d, &f, e);
+    envd_close(&d);
+    if (rc == 0)
+        rc = answer(req, rep, &f, e);
+    cove_close(f.fd);
+    return rc;
+}
