@@ -1,3 +1,8 @@
+# Others' clients (./quickstart test --only clients).
+EXTRA_DIST += tests/clients/README.md tests/clients/package.json tests/clients/package-lock.json \
+	tests/clients/test_clients.py tests/clients/helper.mjs tests/clients/sandbox.test.mjs \
+	tests/clients/commands.test.mjs tests/clients/pty.test.mjs tests/clients/files.test.mjs
+
 # Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
 if HAVE_CMOCKA
 FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth \

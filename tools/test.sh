@@ -100,6 +100,30 @@ hostile_stage() { # hostile_stage [--weak]
     run_pytest tests/hostile "$@" ${rest[@]+"${rest[@]}"}
 }
 
+# Others' clients, in the versions of the lock file, in a directory of their own that outlives the checkout.
+install_clients() {
+    local lock=$top/tests/clients/package-lock.json part
+    modules=${COVE_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cove}/clients-$(sha256sum "$lock" | cut -c1-16)
+    [ ! -d "$modules/node_modules" ] || return 0
+    have npm || [ "$install" = no ] || install_packages npm
+    have npm || { say "npm is missing"; return 77; }
+    part=$modules.part.$$
+    mkdir -p "$part"
+    cp "$lock" "$top/tests/clients/package.json" "$part/"
+    if run_logged clients timeout 600 npm ci --no-audit --no-fund --ignore-scripts --prefix "$part"; then
+        mv -T "$part" "$modules" 2>/dev/null || true # somebody else was faster
+    fi
+    rm -rf "$part"
+    [ -d "$modules/node_modules" ] || { say "npm could not fetch the clients (above)"; return 77; }
+}
+
+clients_stage() {
+    local modules
+    install_clients || return $?
+    build_all || return 1
+    COVE_CLIENTS_MODULES=$modules/node_modules run_pytest tests/clients ${rest[@]+"${rest[@]}"}
+}
+
 # Prometheus' own linter for /metrics: taken out of its package, which is a server that nobody here wants to run.
 fetch_promtool() {
     local tools=$work/tools
@@ -139,6 +163,7 @@ cmd_test() {
     if wanted fuzz && [ -e "$top/tests/fuzz/run.sh" ]; then stage "fuzzers, short" bash "$top/tests/fuzz/run.sh" "$work/build-fuzz" 7; fi
     ! wanted dist || stage "make distcheck" dist_stage
     ! wanted system || stage "system tests" system_stage
+    ! wanted clients || stage "others' clients" clients_stage
     ! wanted escape || stage "escape suite" escape_stage
     ! wanted hostile || stage "hostile suite" hostile_stage
     [ -n "$only" ] || stage "hostile suite, server weakened" hostile_stage --weak

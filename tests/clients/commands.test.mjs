@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { AuthenticationError, CommandExitError, InvalidArgumentError, NotFoundError, SandboxError, TimeoutError } from 'e2b'
+import { rejects, until, withSandbox } from './helper.mjs'
+
+test('run: output of both streams, the exit code, home as the place', withSandbox(async sandbox => {
+  const result = await sandbox.commands.run('echo out; echo err >&2; pwd; id -un')
+  assert.deepEqual({ ...result }, { exitCode: 0, error: undefined, stdout: 'out\n/home/user\nuser\n', stderr: 'err\n' })
+  const error = await rejects(sandbox.commands.run('echo before; exit 3'), CommandExitError, /exit status 3/)
+  assert.equal(error.exitCode, 3)
+  assert.equal(error.stdout, 'before\n')
+}))
+
+test('run: a command that is not there ends with 127', withSandbox(async sandbox => {
+  const error = await rejects(sandbox.commands.run('no-such-command'), CommandExitError)
+  assert.equal(error.exitCode, 127)
+}))
+
+test('run: cwd, envs and user', withSandbox(async sandbox => {
+  assert.equal((await sandbox.commands.run('pwd', { cwd: '/tmp' })).stdout, '/tmp\n')
+  assert.equal((await sandbox.commands.run('echo $A', { envs: { A: 'x y' } })).stdout, 'x y\n')
+  assert.equal((await sandbox.commands.run('echo "[$A]"')).stdout, '[]\n')
+  assert.equal((await sandbox.commands.run('id -u; pwd', { user: 'root' })).stdout, '0\n/root\n')
+  await rejects(sandbox.commands.run('pwd', { cwd: '/nowhere' }), InvalidArgumentError, /cwd '\/nowhere' does not exist/)
+  await rejects(sandbox.commands.run('pwd', { user: 'nobody-here' }), AuthenticationError, /invalid username: 'nobody-here'/)
+}))
+
+test('run: the deadline kills the command, and what it started', withSandbox(async sandbox => {
+  await rejects(sandbox.commands.run('sleep 1000 & sleep 1001', { timeoutMs: 500 }), TimeoutError)
+  await until(async () => (await sandbox.commands.list()).length === 0, 'the end of it')
+  assert.equal((await sandbox.commands.run('pgrep -c sleep || true')).stdout, '0\n')
+}))
+
+test('run: 20 MB of output come whole', withSandbox(async sandbox => {
+  let bytes = 0
+  const result = await sandbox.commands.run('head -c 20000000 /dev/zero | tr "\\0" x; echo; echo end >&2', { onStdout: d => { bytes += d.length } })
+  assert.equal(bytes, 20000001)
+  assert.equal(result.stdout.length, 20000001)
+  assert.equal(result.stderr, 'end\n')
+}))
+
+test('run: what is no UTF-8, and a character on the border of two reads', withSandbox(async sandbox => {
+  const result = await sandbox.commands.run("head -c 8191 /dev/zero | tr '\\0' a; printf '\\xe2\\x82\\xac\\xff'")
+  assert.equal(result.stdout, 'a'.repeat(8191) + '€\ufffd')
+}))
+
+test('background: output as it comes, wait, kill', withSandbox(async sandbox => {
+  const seen = []
+  const command = await sandbox.commands.run('echo one; cat; echo two', { background: true, stdin: true, onStdout: d => seen.push(d) })
+  await until(() => seen.join('') === 'one\n', 'the first line')
+  await sandbox.commands.sendStdin(command.pid, 'text\n')
+  await until(() => seen.join('') === 'one\ntext\n', 'the echo')
+  await sandbox.commands.closeStdin(command.pid)
+  assert.equal((await command.wait()).stdout, 'one\ntext\ntwo\n')
+}))
+
+test('kill: true for a process that runs, false for one that does not', withSandbox(async sandbox => {
+  const command = await sandbox.commands.run('sleep 1000', { background: true })
+  assert.equal(await sandbox.commands.kill(command.pid), true)
+  const error = await rejects(command.wait(), CommandExitError, /signal: killed/)
+  assert.equal(error.exitCode, -1)
+  assert.equal(await sandbox.commands.kill(command.pid), false)
+  assert.equal(await sandbox.commands.kill(999999), false)
+}))
+
+test('list: what runs, with its command line', withSandbox(async sandbox => {
+  assert.deepEqual(await sandbox.commands.list(), [])
+  const command = await sandbox.commands.run('sleep 1000', { background: true })
+  const [only, ...rest] = await sandbox.commands.list()
+  assert.deepEqual(rest, [])
+  assert.equal(only.pid, command.pid)
+  assert.equal(only.cmd, '/bin/bash')
+  assert.deepEqual(only.args, ['-l', '-c', 'sleep 1000'])
+}))
+
+test('connect: another client follows from now on; the process outlives who started it', withSandbox(async sandbox => {
+  const first = await sandbox.commands.run('echo early; read line; echo got $line', { background: true, stdin: true, timeoutMs: 0 })
+  await until(() => first.stdout === 'early\n', 'its first words')
+  await first.disconnect()
+  const second = await sandbox.commands.connect(first.pid)
+  await sandbox.commands.sendStdin(first.pid, 'this\n')
+  const result = await second.wait()
+  assert.equal(result.stdout, 'got this\n')
+  await rejects(sandbox.commands.connect(999999), NotFoundError, /process with pid 999999 not found/)
+}))
+
+test('sendStdin: to a process that is gone, or has no input', withSandbox(async sandbox => {
+  await rejects(sandbox.commands.sendStdin(999999, 'x'), NotFoundError)
+  const command = await sandbox.commands.run('sleep 1000', { background: true, stdin: false })
+  await rejects(sandbox.commands.sendStdin(command.pid, 'x'), SandboxError)
+}))
+
+test('the command policy: a refusal is an error with rule and reason, and nothing ran', withSandbox(async sandbox => {
+  await rejects(sandbox.commands.run('touch ran; rm -rf /'), SandboxError, /not allowed: rule .+: .+/)
+  assert.equal(await sandbox.files.exists('ran'), false)
+}))
+
+test('thirty commands at once', withSandbox(async sandbox => {
+  const results = await Promise.all(Array.from({ length: 30 }, (_, i) => sandbox.commands.run(`echo ${i}`)))
+  assert.deepEqual(results.map(r => r.stdout), Array.from({ length: 30 }, (_, i) => `${i}\n`))
+}))

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { test } from 'node:test'
+import { AuthenticationError, FileNotFoundError, FileType, InvalidArgumentError } from 'e2b'
+import { envd, rejects, withSandbox } from './helper.mjs'
+
+test('write and read: text, bytes, blob, stream, empty; parents are made', withSandbox(async sandbox => {
+  const info = await sandbox.files.write('deep/er/a.txt', 'grüße')
+  assert.deepEqual({ ...info, metadata: undefined }, { name: 'a.txt', path: '/home/user/deep/er/a.txt', type: 'file', metadata: undefined })
+  assert.equal(await sandbox.files.read('deep/er/a.txt'), 'grüße')
+  const bytes = new Uint8Array(100_000).map((_, i) => i * 7)
+  await sandbox.files.write('b', bytes.buffer)
+  assert.deepEqual(await sandbox.files.read('b', { format: 'bytes' }), bytes)
+  await sandbox.files.write('c', new Blob(['blob']))
+  assert.equal(await (await sandbox.files.read('c', { format: 'blob' })).text(), 'blob')
+  await sandbox.files.write('d', new Blob(['str', 'eam']).stream())
+  assert.equal(await sandbox.files.read('d'), 'stream')
+  for (const format of ['text', 'bytes', 'blob', 'stream']) {
+    await sandbox.files.write('empty', '')
+    const got = await sandbox.files.read('empty', { format })
+    assert.equal(format === 'stream' ? await new Response(got).text() : (got.length ?? got.size) ? 'more' : '', '')
+  }
+  assert.equal((await sandbox.commands.run('stat -c "%U %G %a" b')).stdout, 'user user 644\n')
+}))
+
+test('write: several files in one request, each where its name says', withSandbox(async sandbox => {
+  const written = await sandbox.files.write([{ path: 'one', data: '1' }, { path: '/tmp/two', data: '2' }, { path: 'd/größe', data: '3' }])
+  assert.deepEqual(written.map(f => f.path), ['/home/user/one', '/tmp/two', '/home/user/d/größe'])
+  assert.equal(await sandbox.files.read('d/größe'), '3')
+}))
+
+test('write: gzip on the way, and what is not gzip is refused', withSandbox(async sandbox => {
+  await sandbox.files.write('packed', 'x'.repeat(100_000), { gzip: true })
+  assert.equal((await sandbox.files.read('packed')).length, 100_000)
+  const headers = { 'Content-Type': 'application/octet-stream', 'Content-Encoding': 'gzip' }
+  const reply = await envd(sandbox.sandboxId, 'POST', '/files?path=packed', { token: sandbox.envdAccessToken, headers, body: 'plain' })
+  assert.equal(reply.status, 400)
+  assert.equal((await sandbox.files.read('packed')).length, 100_000)
+}))
+
+test('write: 50 MB go up and come down the same', withSandbox(async sandbox => {
+  const bytes = new Uint8Array(50_000_000)
+  for (let i = 0; i < bytes.length; i += 4096) bytes[i] = i >> 12
+  await sandbox.files.write('large', new Blob([bytes]).stream())
+  const hash = data => createHash('sha256').update(data).digest('hex')
+  assert.equal((await sandbox.commands.run('sha256sum < large')).stdout.slice(0, 64), hash(bytes))
+  assert.equal(hash(await sandbox.files.read('large', { format: 'bytes' })), hash(bytes))
+}))
+
+test('write: root rights, but the file is the user’s', withSandbox(async sandbox => {
+  await sandbox.files.write('/opt/there/x', '1')
+  assert.equal((await sandbox.commands.run('stat -c %U /opt/there /opt/there/x')).stdout, 'user\nuser\n')
+  await sandbox.files.write('x', '1', { user: 'root' })
+  assert.equal((await sandbox.commands.run('stat -c %U /root/x', { user: 'root' })).stdout, 'root\n')
+  await rejects(sandbox.files.write('x', '1', { user: 'nobody-here' }), AuthenticationError)
+}))
+
+test('read: missing, a directory, /proc', withSandbox(async sandbox => {
+  await rejects(sandbox.files.read('nope'), FileNotFoundError, /path '\/home\/user\/nope' does not exist/)
+  await rejects(sandbox.files.read('/etc'), InvalidArgumentError, /is a directory/)
+  assert.match(await sandbox.files.read('/proc/sys/kernel/random/boot_id'), /^[0-9a-f-]{36}\n$/)
+}))
+
+test('read: ranges and conditions', withSandbox(async sandbox => {
+  await sandbox.files.write('r', '0123456789')
+  const get = headers => envd(sandbox.sandboxId, 'GET', '/files?path=r', { token: sandbox.envdAccessToken, headers })
+  const cases = [['bytes=2-4', '234', 'bytes 2-4/10'], ['bytes=7-', '789', 'bytes 7-9/10'], ['bytes=-2', '89', 'bytes 8-9/10'], ['bytes=5-99', '56789', 'bytes 5-9/10']]
+  for (const [range, text, told] of cases) {
+    const reply = await get({ Range: range })
+    assert.equal(reply.status, 206, range)
+    assert.equal(await reply.text(), text)
+    assert.equal(reply.headers.get('content-range'), told)
+  }
+  assert.equal((await get({ Range: 'bytes=10-' })).status, 416)
+  const whole = await get({ Range: 'bytes=0-1,4-5' })
+  assert.equal(whole.status, 200)
+  assert.equal((await get({ 'If-None-Match': whole.headers.get('etag') })).status, 304)
+  assert.equal((await get({ 'If-Modified-Since': whole.headers.get('last-modified') })).status, 304)
+  assert.equal((await get({ Range: 'bytes=0-1', 'If-Range': '"other"' })).status, 200)
+}))
+
+test('exists, makeDir, rename, remove', withSandbox(async sandbox => {
+  const { files } = sandbox
+  assert.equal(await files.exists('d'), false)
+  assert.equal(await files.makeDir('d/e/f'), true)
+  assert.equal(await files.makeDir('d/e/f'), false)
+  assert.equal(await files.exists('d/e'), true)
+  await files.write('d/x', '1')
+  await rejects(files.makeDir('d/x'), InvalidArgumentError)
+  assert.equal((await files.rename('d/x', 'new/place/y')).path, '/home/user/new/place/y')
+  await rejects(files.rename('d/x', 'z'), FileNotFoundError)
+  await files.remove('d')
+  await files.remove('d')
+  assert.equal(await files.exists('d'), false)
+}))
+
+test('list: order, depth, links, owners', withSandbox(async sandbox => {
+  await sandbox.commands.run('mkdir -p t/b/c t/a && touch t/z t/b/f && ln -s b t/link && ln -s nowhere t/broken && chmod 4755 t/z')
+  const one = await sandbox.files.list('t')
+  assert.deepEqual(one.map(e => e.name), ['a', 'b', 'link', 'z'])
+  assert.deepEqual((await sandbox.files.list('t', { depth: 3 })).map(e => e.path.slice(13)), ['a', 'b', 'b/c', 'b/f', 'link', 'z'])
+  const link = one.find(e => e.name === 'link')
+  assert.equal(link.type, FileType.DIR)
+  assert.equal(link.symlinkTarget, '/home/user/t/b')
+  const z = one.find(e => e.name === 'z')
+  assert.deepEqual([z.type, z.size, z.mode, z.permissions, z.owner, z.group], [FileType.FILE, 0, 0o755, 'urwxr-xr-x', 'user', 'user'])
+  await rejects(sandbox.files.list('t/z'), InvalidArgumentError)
+  await rejects(sandbox.files.list('nope'), FileNotFoundError)
+}))
+
+test('getInfo: a file, a directory, a broken link', withSandbox(async sandbox => {
+  await sandbox.commands.run('echo hi > f && ln -s nowhere broken')
+  const file = await sandbox.files.getInfo('f')
+  assert.deepEqual([file.name, file.size, file.permissions], ['f', 3, '-rw-r--r--'])
+  assert.ok(Math.abs(file.modifiedTime - Date.now()) < 60_000)
+  assert.equal((await sandbox.files.getInfo('/tmp')).permissions, 'dtrwxrwxrwx')
+  assert.equal((await sandbox.files.getInfo('broken')).symlinkTarget, '/home/user/broken')
+  await rejects(sandbox.files.getInfo('nope'), FileNotFoundError)
+}))
+
+test('signed addresses: read and write without a token, until they run out', withSandbox(async sandbox => {
+  await sandbox.files.write('s', 'secret')
+  const fetchSigned = (url, options = {}) => fetch(url, { ...options, headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': '49983' } })
+  const down = await sandbox.downloadUrl('s', { useSignatureExpiration: 60 })
+  assert.equal(await (await fetchSigned(down)).text(), 'secret')
+  const up = await sandbox.uploadUrl('s', { useSignatureExpiration: 60 })
+  const form = new FormData()
+  form.append('file', new Blob(['changed']), 'ignored')
+  assert.equal((await fetchSigned(up, { method: 'POST', body: form })).status, 200)
+  assert.equal(await sandbox.files.read('s'), 'changed')
+  const bad = await fetchSigned(down.replace(/signature=[^&]*/, 'signature=v1_x'))
+  assert.deepEqual([bad.status, await bad.json()], [401, { message: 'invalid signature', code: 401 }])
+  const late = await fetchSigned(await sandbox.downloadUrl('s', { useSignatureExpiration: -60 }))
+  assert.deepEqual([late.status, await late.json()], [401, { message: 'signature is already expired', code: 401 }])
+  const none = await fetchSigned(down.replace(/signature=[^&]*&?/, ''))
+  assert.deepEqual([none.status, await none.json()], [401, { message: 'missing signature query parameter', code: 401 }])
+}))
+
+test('an upload that breaks off leaves the old file as it was', withSandbox(async sandbox => {
+  await sandbox.files.write('old', 'whole')
+  const broken = new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode('half'))
+      setTimeout(() => controller.error(new Error('gone')), 100)
+    },
+  })
+  await assert.rejects(sandbox.files.write('old', broken))
+  assert.equal(await sandbox.files.read('old'), 'whole')
+  assert.equal((await sandbox.commands.run('ls -A | grep -c part || true')).stdout, '0\n')
+}))

@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { AuthenticationError, NotFoundError, Sandbox, SandboxError, SandboxNotFoundError, TimeoutError } from 'e2b'
+import { api, apiKey, envd, otherKey, rejects, until, withSandbox } from './helper.mjs'
+
+test('create: a sandbox runs, with the id, metadata and variables that were given', async () => {
+  const sandbox = await Sandbox.create({ metadata: { purpose: 'test' }, envs: { COLOUR: 'blue' }, timeoutMs: 60_000 })
+  try {
+    assert.match(sandbox.sandboxId, /^[a-z0-9]+$/)
+    assert.equal(await sandbox.isRunning(), true)
+    assert.equal((await sandbox.commands.run('echo $COLOUR $E2B_SANDBOX $E2B_SANDBOX_ID')).stdout, `blue true ${sandbox.sandboxId}\n`)
+    const info = await sandbox.getInfo()
+    assert.equal(info.templateId, 'base')
+    assert.equal(info.state, 'running')
+    assert.deepEqual(info.metadata, { purpose: 'test' })
+    assert.equal(info.endAt - info.startedAt, 60_000)
+    assert.deepEqual(info.lifecycle, { onTimeout: 'kill', autoResume: false })
+  } finally {
+    await sandbox.kill()
+  }
+})
+
+test('create: a template that is not there is an error that names it', async () => {
+  await rejects(Sandbox.create('no-such-template'), SandboxError, /404.*no-such-template/)
+})
+
+test('create: a timeout that is no time is refused', async () => {
+  for (const timeout of [0, -5, 100_000_000]) {
+    const reply = await api('POST', '/sandboxes', { body: { templateID: 'base', timeout } })
+    assert.equal(reply.status, 400)
+    assert.equal(reply.headers.get('should-retry'), 'false')
+    assert.equal((await reply.json()).code, 400)
+  }
+})
+
+test('create: bad bodies are 400 and name the field', async () => {
+  const cases = [
+    ['{}', /templateID/], ['[]', /object/], ['{"templateID":3}', /templateID/], ['{', /JSON/],
+    ['{"templateID":"base","metadata":{"a":1}}', /metadata/], ['{"templateID":"base","envVars":{"A=B":"x"}}', /A=B/],
+    ['{"templateID":"base","timeout":"soon"}', /timeout/],
+  ]
+  for (const [text, message] of cases) {
+    const reply = await fetch(process.env.E2B_API_URL + '/v2/sandboxes', { method: 'POST', headers: { 'X-API-Key': apiKey }, body: text })
+    assert.equal(reply.status, 400, text)
+    assert.match((await reply.json()).message, message)
+  }
+})
+
+test('a wrong key is an AuthenticationError, and so is none', async () => {
+  await rejects(Sandbox.create({ apiKey: 'e2b_' + '0'.repeat(40) }), AuthenticationError)
+  const reply = await api('GET', '/v2/sandboxes', { key: '' })
+  assert.equal(reply.status, 401)
+  assert.equal((await reply.json()).code, 401)
+})
+
+test('kill: true, then false; the sandbox answers 502 from then on', async () => {
+  const sandbox = await Sandbox.create()
+  assert.equal(await sandbox.kill(), true)
+  assert.equal(await sandbox.kill(), false)
+  assert.equal(await Sandbox.kill('no-such-sandbox'), false)
+  assert.equal(await sandbox.isRunning(), false)
+  const health = await envd(sandbox.sandboxId, 'GET', '/health')
+  assert.equal(health.status, 502)
+  assert.deepEqual(await health.json(), { sandboxId: sandbox.sandboxId, message: 'The sandbox was not found', code: 502 })
+  await rejects(sandbox.getInfo(), SandboxNotFoundError)
+  await rejects(sandbox.setTimeout(1000), SandboxNotFoundError)
+  await rejects(Sandbox.connect(sandbox.sandboxId), SandboxNotFoundError)
+})
+
+test('a sandbox that is killed ends what runs in it, with the error for that', withSandbox(async sandbox => {
+  const running = sandbox.commands.run('sleep 100')
+  running.catch(() => {})
+  await until(async () => (await sandbox.commands.list()).length === 1, 'the command runs')
+  await sandbox.kill()
+  await rejects(running, TimeoutError, /killed or reached its end of life/)
+}))
+
+test('setTimeout: shorter and longer; at the end the sandbox is gone', withSandbox(async sandbox => {
+  await sandbox.setTimeout(120_000)
+  const longer = await sandbox.getInfo()
+  assert.ok(longer.endAt - Date.now() > 100_000)
+  await sandbox.setTimeout(1000)
+  await until(async () => !(await sandbox.isRunning()), 'its end')
+}))
+
+test('connect: the same sandbox, whose end never comes nearer', withSandbox(async sandbox => {
+  await sandbox.files.write('note', 'x')
+  const before = await sandbox.getInfo()
+  const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 10_000 })
+  assert.equal(await again.files.read('note'), 'x')
+  assert.equal((await again.getInfo()).endAt.getTime(), before.endAt.getTime())
+  await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 600_000 })
+  assert.ok((await again.getInfo()).endAt > before.endAt)
+}))
+
+test('refreshes: longer, never shorter', withSandbox(async sandbox => {
+  const before = (await sandbox.getInfo()).endAt
+  assert.equal((await api('POST', `/sandboxes/${sandbox.sandboxId}/refreshes`, { body: { duration: 20 } })).status, 204)
+  assert.equal((await sandbox.getInfo()).endAt.getTime(), before.getTime())
+  assert.equal((await api('POST', `/sandboxes/${sandbox.sandboxId}/refreshes`, { body: { duration: 3600 } })).status, 204)
+  assert.ok((await sandbox.getInfo()).endAt > before)
+  assert.equal((await api('POST', `/sandboxes/${sandbox.sandboxId}/refreshes`, { body: { duration: 3601 } })).status, 400)
+}))
+
+test('pause and resume: processes go on with the same pid, files and token stay', withSandbox(async sandbox => {
+  const command = await sandbox.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+  assert.equal(await sandbox.pause(), true)
+  assert.equal(await sandbox.pause(), false)
+  assert.equal(await sandbox.isRunning(), false)
+  assert.equal((await sandbox.getInfo()).state, 'paused')
+  assert.equal((await api('POST', `/sandboxes/${sandbox.sandboxId}/timeout`, { body: { timeout: 60 } })).status, 404)
+  const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
+  assert.equal(await again.isRunning(), true)
+  assert.equal((await again.getInfo()).state, 'running')
+  assert.deepEqual((await again.commands.list()).map(p => p.pid), [command.pid])
+  assert.equal((await api('POST', `/sandboxes/${sandbox.sandboxId}/resume`, { body: { timeout: 60 } })).status, 409)
+  assert.equal((await sandbox.commands.run('echo on')).stdout, 'on\n')
+}))
+
+test('autoPause: at the end of its time a sandbox is paused, not killed', async () => {
+  const sandbox = await Sandbox.create({ timeoutMs: 1000, lifecycle: { onTimeout: 'pause' } })
+  try {
+    await until(async () => (await sandbox.getInfo()).state === 'paused', 'the pause')
+    const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
+    assert.equal((await again.commands.run('echo on')).stdout, 'on\n')
+  } finally {
+    await sandbox.kill()
+  }
+})
+
+test('list: by metadata and state, newest first, in pages', async () => {
+  const mark = `k e&=${Math.random()}`
+  const made = []
+  for (let i = 0; i < 5; i++) made.push(await Sandbox.create({ metadata: { mark, number: `${i}` } }))
+  try {
+    await made[1].pause()
+    const pages = Sandbox.list({ query: { metadata: { mark } }, limit: 2 })
+    const seen = []
+    while (pages.hasNext) seen.push(...(await pages.nextItems()))
+    assert.deepEqual(seen.map(s => s.sandboxId), made.map(s => s.sandboxId).reverse())
+    const paused = await Sandbox.list({ query: { metadata: { mark }, state: ['paused'] } }).nextItems()
+    assert.deepEqual(paused.map(s => s.metadata.number), ['1'])
+    assert.deepEqual(await Sandbox.list({ query: { metadata: { mark, number: '9' } } }).nextItems(), [])
+    const old = await (await api('GET', '/sandboxes')).json()
+    assert.ok(old.some(s => s.sandboxID === made[0].sandboxId) && old.every(s => s.state === 'running'))
+  } finally {
+    for (const sandbox of made) await sandbox.kill()
+  }
+})
+
+test('list: bad questions are 400', async () => {
+  for (const query of ['limit=0', 'limit=101', 'limit=x', 'order=up', 'state=dead', 'nextToken=zzz', 'startedAfter=now', 'metadata=%2525zz'])
+    assert.equal((await api('GET', `/v2/sandboxes?${query}`)).status, 400, query)
+})
+
+test("another tenant's sandbox is not there: 404 everywhere, 502 at envd or 401 with its own token", withSandbox(async sandbox => {
+  const id = sandbox.sandboxId
+  const calls = [
+    ['GET', `/sandboxes/${id}`], ['DELETE', `/sandboxes/${id}`], ['POST', `/sandboxes/${id}/timeout`, { timeout: 5 }],
+    ['POST', `/sandboxes/${id}/pause`], ['POST', `/sandboxes/${id}/resume`], ['POST', `/sandboxes/${id}/refreshes`],
+    ['POST', `/sandboxes/${id}/connect`, { timeout: 5 }], ['POST', `/v2/sandboxes/${id}/connect`],
+  ]
+  for (const [method, path, body] of calls) {
+    const reply = await api(method, path, { body, key: otherKey })
+    assert.equal(reply.status, 404, `${method} ${path}`)
+    assert.equal((await reply.json()).code, 404)
+  }
+  const list = await (await api('GET', '/v2/sandboxes', { key: otherKey })).json()
+  assert.deepEqual(list.filter(s => s.sandboxID === id), [])
+  const files = await envd(id, 'GET', '/files?path=/etc/passwd', { headers: { 'X-API-Key': otherKey } })
+  assert.equal(files.status, 401)
+  assert.equal(await sandbox.isRunning(), true)
+}))
+
+test('a secured sandbox wants its token; one that was made without needs none', withSandbox(async sandbox => {
+  const rpc = { headers: { 'Content-Type': 'application/json' }, body: '{}' }
+  assert.equal((await envd(sandbox.sandboxId, 'POST', '/process.Process/List', rpc)).status, 401)
+  assert.equal((await envd(sandbox.sandboxId, 'POST', '/process.Process/List', { ...rpc, token: 'f'.repeat(64) })).status, 401)
+  const made = await (await api('POST', '/sandboxes', { body: { templateID: 'base', timeout: 60 } })).json()
+  assert.equal(made.envdAccessToken, undefined)
+  assert.equal(made.domain, null)
+  assert.equal((await envd(made.sandboxID, 'POST', '/process.Process/List', rpc)).status, 200)
+  assert.equal((await api('DELETE', `/sandboxes/${made.sandboxID}`)).status, 204)
+}))
+
+test('what is not built says so', async () => {
+  for (const path of ['/volumes', '/secrets', '/volumecontent/x/dir']) {
+    const reply = await api('GET', path)
+    assert.equal(reply.status, 501, path)
+    assert.equal((await reply.json()).code, 501)
+  }
+})
+
+test('the files of a sandbox that never was are not found', async () => {
+  const gone = await Sandbox.create()
+  await gone.kill()
+  await rejects(gone.files.read('x'), TimeoutError)
+  assert.ok(NotFoundError)
+})

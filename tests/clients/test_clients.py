@@ -1,0 +1,54 @@
+"""Others' clients against a server of ours: each *.test.mjs is one test here, run by `node --test`."""
+import glob
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from cove import Server, new_dir, stop
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUITES = sorted(os.path.basename(path) for path in glob.glob(f"{HERE}/*.test.mjs"))
+
+
+@pytest.fixture(scope="session")
+def modules():
+    path = os.environ.get("COVE_CLIENTS_MODULES", "")
+    if not os.path.isdir(path):
+        pytest.skip("the clients are not installed: ./quickstart test --only clients does that")
+    return path
+
+
+@pytest.fixture(scope="session")
+def clients_server():
+    server = Server(new_dir(), pool="4", memory_max="512M")
+    server.up()
+    server.other_key = server.add_key("other")
+    yield server
+    stop(server)
+
+
+@pytest.fixture(scope="session")
+def workplace(modules, tmp_path_factory):
+    """The tests beside the modules they import: node looks for those upwards from a file's real place."""
+    place = tmp_path_factory.mktemp("clients")
+    os.symlink(modules, place / "node_modules")
+    for name in [*SUITES, "helper.mjs", "package.json"]:
+        shutil.copy(f"{HERE}/{name}", place)
+    return place
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_suite(suite, workplace, clients_server):
+    env = {
+        **os.environ,
+        "E2B_API_KEY": clients_server.key,
+        "E2B_API_URL": f"http://127.0.0.1:{clients_server.http}",
+        "E2B_SANDBOX_URL": f"http://127.0.0.1:{clients_server.http}",
+        "COVE_OTHER_KEY": clients_server.other_key,
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(["node", "--test", "--test-reporter=spec", suite], cwd=workplace, env=env, timeout=300,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
