@@ -91,3 +91,19 @@ def test_scribbling_over_shared_files_harms_neither_keeper_nor_sandboxes(target,
         if evidence:
             return
     assert server.execute("another", "true").status == 200
+
+
+def test_no_worker_outlives_its_keeper_unseen(target, attempt):
+    """A worker wipes the slots, so that the next keeper does not find it. Nobody would tell it to go."""
+    server = target(workers=2)
+    old = server.worker_pids
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    wait_for(lambda: not alive(server.keeper_pid), what="the keeper's death")
+    as_worker(server, fill, f"{server.run_dir}/state.workers", b"\0\0\0\0")
+    server.up()
+    wait_for(lambda: set(server.worker_pids) - set(old), what="new workers")
+    try:
+        wait_for(lambda: not any(map(alive, old)), 15)
+    except AssertionError:
+        attempt("stay unseen after the keeper's death", [pid for pid in old if alive(pid)])
+    attempt("stay unseen after the keeper's death", None)
