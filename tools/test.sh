@@ -2,9 +2,6 @@
 #
 # quickstart test: stages, one for each suite or checker.
 
-declare -a results=()
-failed=no
-
 # stage NAME COMMAND...: runs it, keeps the verdict, goes on either way
 stage() {
     local name=$1 began=$SECONDS verdict=passed rc=0
@@ -14,10 +11,18 @@ stage() {
     case $rc in
         0) ;;
         77) verdict=skipped ;;
-        *) verdict=FAILED; failed=yes ;;
+        *) verdict=FAILED ;;
     esac
-    results+=("$(printf '%-9s %-42s %4d s' "$verdict" "$name" $((SECONDS - began)))")
+    printf '%-9s %-42s %3d min %02d s\n' "$verdict" "$name" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) >>"$results"
     printf '%s== %s: %s%s\n' "$bold" "$name" "$verdict" "$plain"
+}
+
+# What needs nothing but processor time runs beside the suites that mostly wait, after them in the queue for the processor. Its
+# output comes when it is over.
+beside_start() { # beside_start COMMAND...
+    beside_log=$work/log/beside.log
+    renice -n 19 "$BASHPID" >/dev/null 2>&1 || true
+    "$@" >"$beside_log" 2>&1
 }
 
 # set -e does not hold left of `||`, so a stage says itself where it stops.
@@ -83,22 +88,18 @@ api_stage() {
     node "$top/tests/lint/openapi.js" "$modules" "$top"/docs/api/*.yaml
 }
 
-run_pytest() { (cd "$top" && /usr/bin/python3 -m pytest -q "$@"); }
-
-system_stage() {
+# run_pytest FOLDER ARGUMENT...: with files or tests of that folder after --, only those
+run_pytest() {
+    local folder=$1
+    shift
     build_all || return 1
-    run_pytest --durations=10 tests/system ${rest[@]+"${rest[@]}"}
+    case " ${rest[*]-} " in *" $folder/"*) ;; *) set -- "$folder" "$@" ;; esac
+    (cd "$top" && /usr/bin/python3 -m pytest -q "$@" ${rest[@]+"${rest[@]}"})
 }
 
-escape_stage() {
-    build_all || return 1
-    run_pytest tests/escape
-}
-
-hostile_stage() { # hostile_stage [--weak]
-    build_all || return 1
-    run_pytest tests/hostile "$@" ${rest[@]+"${rest[@]}"}
-}
+system_stage() { run_pytest tests/system --durations=10; }
+escape_stage() { run_pytest tests/escape; }
+hostile_stage() { run_pytest tests/hostile "$@"; }
 
 # Others' clients, in the versions of the lock file, in a directory of their own that outlives the checkout.
 install_clients() {
@@ -120,8 +121,7 @@ install_clients() {
 clients_stage() {
     local modules
     install_clients || return $?
-    build_all || return 1
-    COVE_CLIENTS_MODULES=$modules/node_modules run_pytest tests/clients ${rest[@]+"${rest[@]}"}
+    COVE_CLIENTS_MODULES=$modules/node_modules run_pytest tests/clients
 }
 
 # Prometheus' own linter for /metrics: taken out of its package, which is a server that nobody here wants to run.
@@ -140,35 +140,68 @@ fetch_promtool() {
 
 wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 
-cmd_test() {
-    local line
-    step_count=2
-    step "packages"
-    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
-    step "kernel"
-    check_kernel
-    mkdir -p "$work"
-    [ "$install" = no ] || ! wanted system || fetch_promtool
-    if wanted unit; then
-        stage "unit tests" unit_stage build-check --enable-werror
-        stage "unit tests with sanitizers" unit_stage build-san --enable-werror --enable-sanitizers
-    fi
-    if wanted lint; then
-        stage "cppcheck" cppcheck_stage
-        stage "clang-format" format_stage
-        stage "shellcheck" shell_stage
-        stage "man pages" man_stage
-        stage "OpenAPI" api_stage
-    fi
-    if wanted fuzz && [ -e "$top/tests/fuzz/run.sh" ]; then stage "fuzzers, short" bash "$top/tests/fuzz/run.sh" "$work/build-fuzz" 7; fi
+unit_stages() {
+    stage "unit tests" unit_stage build-check --enable-werror
+    stage "unit tests with sanitizers" unit_stage build-san --enable-werror --enable-sanitizers
+}
+
+lint_stages() {
+    stage "cppcheck" cppcheck_stage
+    stage "clang-format" format_stage
+    stage "shellcheck" shell_stage
+    stage "man pages" man_stage
+    stage "OpenAPI" api_stage
+}
+
+fuzz_seconds() { if [ "$long" = yes ]; then echo 120; else echo 7; fi; }
+
+static_stages() { # neither instances nor sandboxes
+    ! wanted lint || lint_stages
+    ! wanted fuzz || stage "fuzzers" bash "$top/tests/fuzz/run.sh" "$work/build-fuzz" "$(fuzz_seconds)"
     ! wanted dist || stage "make distcheck" dist_stage
+}
+
+live_stages() { # real nginx, real sandboxes
     ! wanted system || stage "system tests" system_stage
     ! wanted clients || stage "others' clients" clients_stage
     ! wanted escape || stage "escape suite" escape_stage
     ! wanted hostile || stage "hostile suite" hostile_stage
     [ -n "$only" ] || stage "hostile suite, server weakened" hostile_stage --weak
-    printf '\n%s== summary%s\n' "$bold" "$plain"
-    for line in ${results[@]+"${results[@]}"}; do say "$line"; done
-    [ "$failed" = no ] || die "some tests failed."
+    [ -n "$only" ] || stage "mutants" mutants_stage
+}
+
+all_stages() {
+    local beside
+    unit_stages # first: what fails here need not be looked for in the suites
+    (beside_start static_stages) &
+    beside=$!
+    live_stages
+    wait "$beside" || true
+    cat "$work/log/beside.log"
+    [ "$long" = no ] || stage "virtual machine" bash "$top/tests/vm/run.sh"
+}
+
+cmd_test() {
+    step_count=2
+    step "packages"
+    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    step "kernel"
+    check_kernel
+    mkdir -p "$work/log"
+    results=$work/log/results.$$
+    : >"$results"
+    export COVE_TEST_LONG=$long
+    [ "$install" = no ] || ! wanted system || fetch_promtool
+    if [ -z "$only" ]; then
+        all_stages
+    else
+        ! wanted unit || unit_stages
+        static_stages
+        live_stages
+    fi
+    printf '\n%s== summary, %d minutes%s\n' "$bold" $(((SECONDS + 30) / 60)) "$plain"
+    cat "$results"
+    ! grep -q '^FAILED' "$results" || die "some tests failed."
+    rm -f "$results"
     say "all passed."
 }
