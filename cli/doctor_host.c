@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
@@ -213,6 +214,26 @@ static void compare_with_promises(const struct patient *p, uint64_t free_bytes, 
     fix(d, "lower max_sandboxes or disk_max if tenants are not trusted to leave room");
 }
 
+/* Which way `disk = auto` has taken is known while coved runs. */
+static void look_disk_kind(const struct patient *p, struct diagnosis *d)
+{
+    char path[320], line[96];
+
+    snprintf(path, sizeof(path), "%s/disk", p->config.run_dir);
+    if (read_file_at(AT_FDCWD, path, line, sizeof(line)) <= 0) {
+        found(d, FOUND_OK, "disk = %s", p->config.disk);
+        return;
+    }
+    line[strcspn(line, " \n")] = '\0';
+    if (strcmp(line, "tmpfs") == 0 && strcmp(p->config.disk, "tmpfs") != 0) {
+        found(d, FOUND_WARNING, "disk = %s cannot be had: sandboxes' files count as their memory",
+              p->config.disk);
+        fix(d, "apt install btrfs-progs e2fsprogs, and see coved's log");
+        return;
+    }
+    found(d, FOUND_OK, "disk = %s: %s in use", p->config.disk, line);
+}
+
 static void look_disk(const struct patient *p, struct diagnosis *d)
 {
     const char *dir = p->config.state_dir;
@@ -248,5 +269,6 @@ const struct check host_checks[] = {
     { "ids", look_ids },
     { "users", look_users },
     { "disk", look_disk },
+    { "disks", look_disk_kind },
     { NULL },
 };

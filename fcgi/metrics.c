@@ -5,9 +5,12 @@
  */
 #include "fcgi/metrics.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cove/dialect.h"
+#include "cove/file.h"
 #include "cove/meters.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
@@ -116,6 +119,23 @@ static void print_sandboxes(const struct core *core, struct buf *out)
     print_policy(core, out);
 }
 
+static void print_disk(const struct core *core, struct buf *out)
+{
+    char path[320], text[96], backend[16];
+    unsigned long long free_bytes, reserve_bytes;
+
+    snprintf(path, sizeof(path), "%s/disk", core->config->run_dir);
+    if (read_file_at(AT_FDCWD, path, text, sizeof(text)) <= 0 ||
+        sscanf(text, "%15s %llu %llu", backend, &free_bytes, &reserve_bytes) != 3)
+        return;
+    head(out, "disk_info", GAUGE, "How sandboxes' disks are kept.");
+    buf_addf(out, "cove_disk_info{backend=\"%s\"} 1\n", backend);
+    head(out, "disk_free_bytes", GAUGE, "Free space where sandboxes' disks lie.");
+    number(out, "disk_free_bytes", free_bytes);
+    head(out, "disk_reserve_bytes", GAUGE, "With less free than this no sandbox is made.");
+    number(out, "disk_reserve_bytes", reserve_bytes);
+}
+
 static void print_workers(const struct core *core, struct buf *out)
 {
     uint64_t workers = 0, threads = 0, busy = 0, room = 0;
@@ -185,6 +205,7 @@ void metrics_print(const struct core *core, struct buf *out)
     print_counters(core, out);
     print_sandboxes(core, out);
     print_workers(core, out);
+    print_disk(core, out);
 }
 
 /* ------------------------------------------------------------------ the route */

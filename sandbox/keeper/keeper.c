@@ -130,6 +130,7 @@ int keeper_run(struct keeper *k)
         loop_turn(&k->loop, next > now ? (int)(next - now) : 0);
         publish_tick(k);
         disk_tick(&k->disk, clock_boot_ms());
+        publish_disk(k);
         network_tick(k);
         audit_log_tick(k, clock_boot_ms());
         resolver_tick(k);
@@ -143,11 +144,11 @@ int keeper_run(struct keeper *k)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock",    "fcgi.sock", "state",
-                                         "state.workers",  "policy",    "keys",
-                                         "tenants",        "templates", "meters",
-                                         "auth.sock",      "coved.pid", "network",
-                                         TOKEN_SECRET_FILE };
+    static const char *const names[] = { "keeper.sock",   "fcgi.sock",      "state",
+                                         "state.workers", "policy",         "keys",
+                                         "tenants",       "templates",      "meters",
+                                         "auth.sock",     "coved.pid",      "network",
+                                         "disk",          TOKEN_SECRET_FILE };
     char path[256];
     int dir;
 

@@ -327,6 +327,7 @@ int publish_all(struct keeper *k, struct cove_err *e);
 int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
                 bool *ret_changed, struct cove_err *e);
 int publish_secret(struct keeper *k, struct cove_err *e); /* once, before the first worker */
+void publish_disk(struct keeper *k);                      /* its kind and how full it is */
 void publish_watch(struct keeper *k);
 void publish_tick(struct keeper *k);
 

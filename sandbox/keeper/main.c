@@ -1,4 +1,5 @@
 /* coved: the command line of the keeper. keeper.c says what the keeper is. */
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,23 @@ static int usage(FILE *to, int code)
     return code;
 }
 
+/* Which disks `auto` has become is known while a keeper runs. */
+static void add_disk_in_use(const struct cove_config *c, struct buf *out)
+{
+    char path[320], line[96];
+
+    snprintf(path, sizeof(path), "%s/disk", c->run_dir);
+    if (read_file_at(AT_FDCWD, path, line, sizeof(line)) > 0)
+        buf_addf(out, "# disk in use: %.*s\n", (int)strcspn(line, " \n"), line);
+}
+
 static int show_config(const struct cove_config *c)
 {
     struct buf text;
 
     buf_init(&text, 64 * 1024);
     config_print(c, &text);
+    add_disk_in_use(c, &text);
     fwrite(text.data, 1, text.len, stdout);
     buf_done(&text);
     return 0;

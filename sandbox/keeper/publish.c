@@ -58,6 +58,22 @@ int publish_put(struct keeper *k, const char *name, const void *bytes, size_t le
     return 0;
 }
 
+/* ------------------------------------------------------------------ how full the disk is */
+
+/* For /metrics, `cove doctor` and `coved --show-config`. In steps, so that not every write of a
+ * sandbox is a new file. */
+void publish_disk(struct keeper *k)
+{
+    const uint64_t step = 16 << 20;
+    char text[96];
+    bool changed;
+    int len = snprintf(text, sizeof(text), "%s %llu %llu\n", disk_backend_name(&k->disk),
+                       (unsigned long long)(k->disk.free_bytes / step * step),
+                       (unsigned long long)k->disk.reserve_bytes);
+
+    publish_put(k, "disk", text, (size_t)len, &changed, NULL);
+}
+
 /* ------------------------------------------------------------------ policy and profiles */
 
 struct rules { /* all of it read and found good, nothing put in place yet */

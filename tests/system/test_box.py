@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cove import read, wait_for
+from cove import TOP, read, wait_for
 
 
 # ------------------------------------------------------------------ mounts
@@ -137,8 +137,16 @@ def is_told(line):
     return "No space left" in line or "Disk quota exceeded" in line
 
 
-def test_a_backend_that_was_asked_for_is_the_one_in_use(small):
+def test_a_backend_that_was_asked_for_is_the_one_in_use_and_told(small):
     assert [line["backend"] for line in small.log_lines() if line["event"] == "disks"][-1] == small.backend
+    conf = ["-c", f"{small.dir}/conf/cove.conf"]
+    tell = lambda *args: subprocess.run(args, capture_output=True, text=True, timeout=60).stdout
+    wait_for(lambda: f"# disk in use: {small.backend}\n" in tell(f"{TOP}/.cove/inst/sbin/coved", *conf, "--show-config"), 5, "its name")
+    assert f"{small.backend} in use" in tell(f"{TOP}/.cove/inst/bin/cove", *conf, "doctor")
+    metrics = small.request("GET", "/metrics").body.decode()
+    free = int(re.search(r"^cove_disk_free_bytes (\d+)$", metrics, re.M).group(1))
+    vfs = os.statvfs(small.config["state_dir"])
+    assert f'cove_disk_info{{backend="{small.backend}"}} 1' in metrics and abs(free - vfs.f_bavail * vfs.f_frsize) < 4 << 30
 
 
 def test_every_disk_has_its_limit_tells_it_and_lives_on(small, project):
