@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cove/audit.h"
+#include "cove/json.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
@@ -76,19 +77,23 @@ static void show_report(const struct audit_report *r)
 
 static void show_report_json(const struct audit_report *r)
 {
-    struct buf b;
+    AUTO_BUF struct buf b;
+    struct json_writer w;
 
     buf_init(&b, 64 * 1024);
-    buf_addf(&b, "{\"ok\":%s,\"lines\":%llu,\"files\":%u,\"head\":\"%s\"",
-             r->broken_file[0] ? "false" : "true", (unsigned long long)r->lines, r->files, r->head);
+    json_writer_init(&w, &b);
+    json_open(&w, NULL, '{');
+    json_put_bool(&w, "ok", !r->broken_file[0]);
+    json_put_int(&w, "lines", (int64_t)r->lines);
+    json_put_int(&w, "files", r->files);
+    json_put_str(&w, "head", r->head);
     if (r->broken_file[0]) {
-        buf_add_str(&b, ",\"broken_file\":");
-        buf_add_json_str(&b, r->broken_file, strlen(r->broken_file));
-        buf_addf(&b, ",\"broken_line\":%llu,\"what\":\"%s\"", (unsigned long long)r->broken_line,
-                 r->what);
+        json_put_str(&w, "broken_file", r->broken_file);
+        json_put_int(&w, "broken_line", (int64_t)r->broken_line);
+        json_put_str(&w, "what", r->what);
     }
-    printf("%s}\n", b.data);
-    buf_done(&b);
+    json_close(&w, '}');
+    puts(b.data);
 }
 
 static int verify(int argc, char **argv)

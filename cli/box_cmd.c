@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "cli/boxes.h"
-#include "cove/buf.h"
 #include "cove/client.h"
+#include "cove/json.h"
 #include "cove/mem.h"
 #include "cove/ring.h"
 #include "cove/text.h"
@@ -33,17 +33,20 @@ static void put_plain(const char *text, size_t len, bool keep_lines, FILE *out)
 
 static void show_json(const struct box_proc *p, const char *label, const char *command, bool first)
 {
-    struct buf b;
+    AUTO_BUF struct buf b;
+    struct json_writer w;
 
     buf_init(&b, 1 << 20);
-    buf_addf(
-        &b, "%s{\"proc\":%u,\"pid\":%u,\"running\":%s,\"log\":%s,\"label\":", first ? "" : ",\n ",
-        p->proc, p->pid, p->running ? "true" : "false", p->flags & SPAWN_LOG ? "true" : "false");
-    buf_add_json_str(&b, label, strlen(label));
-    buf_add_str(&b, ",\"command\":");
-    buf_add_json_str(&b, command, strlen(command));
-    printf("%s}", b.data);
-    buf_done(&b);
+    json_writer_init(&w, &b);
+    json_open(&w, NULL, '{');
+    json_put_int(&w, "proc", p->proc);
+    json_put_int(&w, "pid", p->pid);
+    json_put_bool(&w, "running", p->running);
+    json_put_bool(&w, "log", p->flags & SPAWN_LOG);
+    json_put_str(&w, "label", label);
+    json_put_str(&w, "command", command);
+    json_close(&w, '}');
+    printf("%s%s", first ? "" : ",\n ", b.data);
 }
 
 static int show_proc(void *arg, const struct box_proc *p, const char *label, const char *command)

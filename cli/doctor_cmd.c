@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
-#include "cove/buf.h"
+#include "cove/json.h"
 #include "cove/mem.h"
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
@@ -41,12 +41,16 @@ static void show(const char *name, const struct diagnosis *d)
 
 static void show_json(struct buf *b, const char *name, const struct diagnosis *d)
 {
-    buf_addf(b, "%s{\"check\":\"%s\",\"finding\":\"%s\",\"what\":", b->len > 1 ? ",\n " : "", name,
-             d->finding == FOUND_BROKEN ? "fail" : words[d->finding]);
-    buf_add_json_str(b, d->what, strlen(d->what));
-    buf_add_str(b, ",\"fix\":");
-    buf_add_json_str(b, d->fix, strlen(d->fix));
-    buf_add_char(b, '}');
+    struct json_writer w;
+
+    buf_add_str(b, b->len > 1 ? ",\n " : "");
+    json_writer_init(&w, b);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "check", name);
+    json_put_str(&w, "finding", d->finding == FOUND_BROKEN ? "fail" : words[d->finding]);
+    json_put_str(&w, "what", d->what);
+    json_put_str(&w, "fix", d->fix);
+    json_close(&w, '}');
 }
 
 static enum finding run_all(const struct patient *p, const struct check *checks, struct buf *json)

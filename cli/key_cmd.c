@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cove/dialect.h"
+#include "cove/json.h"
 #include "cove/keys.h"
 #include "cove/mem.h"
 #include "cove/text.h"
@@ -157,32 +158,28 @@ static void show_row(const struct key *k)
            k->projects[0] ? k->projects : "all");
 }
 
-static void add_member(struct buf *b, const char *name, const char *value)
-{
-    buf_addf(b, ",\"%s\":", name);
-    buf_add_json_str(b, value, strlen(value));
-}
-
 static void show_row_json(const struct key *k, bool first)
 {
     char id[KEY_ID_LEN + 1];
-    struct buf b;
+    AUTO_BUF struct buf b;
+    struct json_writer w;
 
     keys_id(k, id);
     buf_init(&b, 16 * 1024);
-    buf_addf(&b, "%s{\"id\":\"%s\"", first ? "" : ",\n ", id);
-    add_member(&b, "tenant", k->tenant);
-    add_member(&b, "name", k->name);
-    add_member(&b, "dialects", k->dialects);
-    add_member(&b, "projects", k->projects);
-    buf_addf(&b,
-             ",\"created\":%llu,\"expires\":%llu,\"requests\":%llu,\"sandboxes\":%llu,"
-             "\"processes\":%llu}",
-             (unsigned long long)k->created_s, (unsigned long long)k->expires_s,
-             (unsigned long long)k->limits.requests, (unsigned long long)k->limits.sandboxes,
-             (unsigned long long)k->limits.processes);
-    fputs(b.data, stdout);
-    buf_done(&b);
+    json_writer_init(&w, &b);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "id", id);
+    json_put_str(&w, "tenant", k->tenant);
+    json_put_str(&w, "name", k->name);
+    json_put_str(&w, "dialects", k->dialects);
+    json_put_str(&w, "projects", k->projects);
+    json_put_int(&w, "created", (int64_t)k->created_s);
+    json_put_int(&w, "expires", (int64_t)k->expires_s);
+    json_put_int(&w, "requests", (int64_t)k->limits.requests);
+    json_put_int(&w, "sandboxes", (int64_t)k->limits.sandboxes);
+    json_put_int(&w, "processes", (int64_t)k->limits.processes);
+    json_close(&w, '}');
+    printf("%s%s", first ? "" : ",\n ", b.data);
 }
 
 /* ------------------------------------------------------------------ until workers know */

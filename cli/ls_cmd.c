@@ -8,7 +8,7 @@
 
 #include "cli/boxes.h"
 #include "cli/usage.h"
-#include "cove/buf.h"
+#include "cove/json.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
@@ -146,19 +146,22 @@ static void show_table(const struct rows *rows, bool with_cpu)
 static void add_json(struct buf *b, const struct row *r)
 {
     const struct box_info *box = &r->box;
+    struct json_writer w;
 
-    buf_addf(b, "{\"id\":\"%s\",\"state\":\"%s\",\"tenant\":", box->id, box_state_name(box->state));
-    buf_add_json_str(b, box->tenant, strlen(box->tenant));
-    buf_add_str(b, ",\"project\":");
-    buf_add_json_str(b, box->project, strlen(box->project));
-    buf_add_str(b, ",\"template\":");
-    buf_add_json_str(b, box->template, strlen(box->template));
-    buf_addf(b,
-             ",\"pid\":%u,\"created_unix_ms\":%llu,\"memory_bytes\":%llu,\"processes\":%llu,"
-             "\"cpu_us\":%llu,\"cpu_percent\":%.1f}",
-             box->init_pid, (unsigned long long)box->created_unix_ms,
-             (unsigned long long)r->usage.memory_bytes, (unsigned long long)r->usage.pids,
-             (unsigned long long)r->usage.cpu_us, r->cpu);
+    json_writer_init(&w, b);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "id", box->id);
+    json_put_str(&w, "state", box_state_name(box->state));
+    json_put_str(&w, "tenant", box->tenant);
+    json_put_str(&w, "project", box->project);
+    json_put_str(&w, "template", box->template);
+    json_put_int(&w, "pid", box->init_pid);
+    json_put_int(&w, "created_unix_ms", (int64_t)box->created_unix_ms);
+    json_put_int(&w, "memory_bytes", (int64_t)r->usage.memory_bytes);
+    json_put_int(&w, "processes", (int64_t)r->usage.pids);
+    json_put_int(&w, "cpu_us", (int64_t)r->usage.cpu_us);
+    json_put_double(&w, "cpu_percent", (double)(int64_t)(r->cpu * 10 + 0.5) / 10);
+    json_close(&w, '}');
 }
 
 static void show_json(const struct rows *rows)

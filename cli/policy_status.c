@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/policy_cli.h"
-#include "cove/buf.h"
+#include "cove/json.h"
 #include "cove/mem.h"
 
 struct status {
@@ -31,19 +31,21 @@ static void show(const struct status *s)
 
 static void show_json(const struct status *s)
 {
-    struct buf b;
+    AUTO_BUF struct buf b;
+    struct json_writer w;
 
     buf_init(&b, 64 * 1024);
-    buf_addf(&b, "{\"generation\":%u,\"rules\":%zu,\"hash\":\"%s\",\"file\":", s->generation,
-             policy_rule_count(s->running), policy_hash(s->running));
-    buf_add_json_str(&b, s->config.policy_file, strlen(s->config.policy_file));
-    buf_addf(&b, ",\"in_force\":%s", same(s) ? "true" : "false");
-    if (!s->file) {
-        buf_add_str(&b, ",\"error\":");
-        buf_add_json_str(&b, s->why.msg, strlen(s->why.msg));
-    }
-    printf("%s}\n", b.data);
-    buf_done(&b);
+    json_writer_init(&w, &b);
+    json_open(&w, NULL, '{');
+    json_put_int(&w, "generation", s->generation);
+    json_put_int(&w, "rules", (int64_t)policy_rule_count(s->running));
+    json_put_str(&w, "hash", policy_hash(s->running));
+    json_put_str(&w, "file", s->config.policy_file);
+    json_put_bool(&w, "in_force", same(s));
+    if (!s->file)
+        json_put_str(&w, "error", s->why.msg);
+    json_close(&w, '}');
+    puts(b.data);
 }
 
 int policy_cli_status(int argc, char **argv)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/boxes.h"
-#include "cove/buf.h"
+#include "cove/json.h"
 #include "cove/text.h"
 
 enum { BEAT_MAX_MS = 10000 };
@@ -54,21 +54,26 @@ static void show(const struct cove_config *c, const struct status *s)
 
 static void show_json(const struct cove_config *c, const struct status *s)
 {
-    struct buf b;
+    AUTO_BUF struct buf b;
+    struct json_writer w;
 
     buf_init(&b, 16 * 1024);
-    buf_addf(&b, "{\"version\":\"%s\",\"keeper\":%s,\"workers\":%u,\"silent_workers\":%u,",
-             PACKAGE_VERSION, s->keeper ? "true" : "false", s->workers, s->silent);
-    buf_add_str(&b, "\"run_dir\":");
-    buf_add_json_str(&b, c->run_dir, strlen(c->run_dir));
-    buf_addf(&b, ",\"pool_wanted\":%" PRIu64 ",\"policy_generation\":%u,\"keys_generation\":%u",
-             s->pool_wanted, s->policy_generation, s->keys_generation);
-    buf_add_str(&b, ",\"sandboxes\":{");
+    json_writer_init(&w, &b);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "version", PACKAGE_VERSION);
+    json_put_bool(&w, "keeper", s->keeper);
+    json_put_int(&w, "workers", s->workers);
+    json_put_int(&w, "silent_workers", s->silent);
+    json_put_str(&w, "run_dir", c->run_dir);
+    json_put_int(&w, "pool_wanted", (int64_t)s->pool_wanted);
+    json_put_int(&w, "policy_generation", s->policy_generation);
+    json_put_int(&w, "keys_generation", s->keys_generation);
+    json_open(&w, "sandboxes", '{');
     for (uint32_t i = BOX_BUILDING; i <= BOX_DYING; i++)
-        buf_addf(&b, "%s\"%s\":%" PRIu64, i > BOX_BUILDING ? "," : "", box_state_name(i),
-                 s->boxes[i]);
-    printf("%s}}\n", b.data);
-    buf_done(&b);
+        json_put_int(&w, box_state_name(i), (int64_t)s->boxes[i]);
+    json_close(&w, '}');
+    json_close(&w, '}');
+    puts(b.data);
 }
 
 int cli_status(int argc, char **argv)
