@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -157,7 +158,7 @@ static void a_new_id_base_does_not_cover_ranges_in_use(void **state)
 
     fixture_claimed(f, "acme", "old");
     old = fake.ids[0];
-    f->k.config.id_base += f->k.config.id_count / 2;
+    f->k.config.id_base -= f->k.config.id_count / 2;
     f->k.next_slot = 0;
     for (int i = 0; i < 3; i++) {
         snprintf(project, sizeof(project), "p%d", i);
@@ -257,6 +258,7 @@ static void only_a_small_sealed_memfd_is_taken_for_attributes(void **state)
     static const char large[COVE_ATTRIBUTES_MAX + 1];
     AUTO_CLOSE int sealed = sealed_memfd(large, COVE_ATTRIBUTES_MAX);
     AUTO_CLOSE int too_large = sealed_memfd(large, sizeof(large));
+    AUTO_CLOSE int unsealed = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     AUTO_CLOSE int open_file = open("/etc/hostname", O_RDONLY | O_CLOEXEC);
     int fifo[2];
 
@@ -264,6 +266,7 @@ static void only_a_small_sealed_memfd_is_taken_for_attributes(void **state)
     assert_int_equal(pipe(fifo), 0);
     assert_true(attributes_are_sealed(sealed));
     assert_false(attributes_are_sealed(too_large));
+    assert_false(attributes_are_sealed(unsealed)); /* it could change while it is copied */
     assert_false(attributes_are_sealed(open_file));
     assert_false(attributes_are_sealed(fifo[0])); /* reading it would hold the keeper up */
     close(fifo[0]);
