@@ -52,6 +52,7 @@ cove is up.
   URL   http://127.0.0.1:$http_port   https://127.0.0.1:$https_port (self-signed, also *.$domain)
   key   $key
   logs  $log
+  e2b   export E2B_API_KEY=$key E2B_API_URL=http://127.0.0.1:$http_port E2B_SANDBOX_URL=http://127.0.0.1:$http_port
   shell . $dir/env        then \`cove\` and its manual pages are about this instance
 
 Paste this:

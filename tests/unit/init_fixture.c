@@ -381,6 +381,7 @@ void send_spawn(int sock, const struct command *cmd)
     static char tail[MSG_MAX_BYTES];
     struct box_spawn body = { .flags = cmd->flags,
                               .context = cmd->context,
+                              .timeout_ms = cmd->timeout_ms,
                               .rows = cmd->rows,
                               .cols = cmd->cols,
                               .log_bytes = cmd->log_bytes,

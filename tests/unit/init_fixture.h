@@ -54,7 +54,7 @@ void send_on(int sock, uint32_t type, uint32_t tag, const void *body, size_t len
 struct command {
     const char *user, *cwd, *label;
     const char *argv[8], *env[8];
-    uint32_t flags, context;
+    uint32_t flags, context, timeout_ms;
     uint64_t log_bytes, max_open_files, max_file_bytes;
     uint16_t rows, cols;
     int fds[4];

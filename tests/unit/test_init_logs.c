@@ -206,6 +206,50 @@ static void one_tick_for_each_arming_and_a_last_one_at_the_end(void **state)
     assert_int_equal(((const struct box_log_tick *)expect(BOX_LOG_TICK, NULL))->running, 0);
 }
 
+/* The ring holds a fifth of the output: without the hold most of it would be overwritten. */
+static void a_process_waits_for_the_reader_that_holds_its_log(void **state)
+{
+    struct command cmd = { .argv = { "sh", "-c", "read x; head -c 300000 /dev/zero" },
+                           .flags = SPAWN_LOG | SPAWN_STDIN | SPAWN_RECORD,
+                           .log_bytes = 65536 };
+    struct box_stdin input = { .proc = spawn(&cmd).proc };
+    struct box_log_arm args = { .proc = input.proc, .flags = LOG_ARM_HOLD };
+    uint64_t gap, bytes = 0;
+    struct ring_reader r;
+    struct ring_rec rec;
+    int in, fd = open_log(input.proc, &r);
+
+    (void)state;
+    ASK(BOX_STDIN, input, "");
+    expect(MSG_DONE, &in);
+    send_on(fx.sock, BOX_LOG_ARM, 9, &args, sizeof(args), NULL, 0, NULL, 0);
+    assert_int_equal(write(in, "\n", 1), 1);
+    for (struct msg m; bytes < 300000;) {
+        assert_int_equal(receive_from(fx.sock, &m, 5000), 1); /* a tick, or the end */
+        while (ring_read(&r, &rec, out, &gap, NULL) == 1) {
+            assert_int_equal(gap, 0);
+            assert_int_equal(rec.offset, bytes);
+            bytes += rec.len;
+        }
+        args.pos = r.pos;
+        send_on(fx.sock, BOX_LOG_ARM, 9, &args, sizeof(args), NULL, 0, NULL, 0);
+    }
+    assert_int_equal(bytes, 300000);
+    close(in);
+    close(fd);
+}
+
+static void init_keeps_a_deadline_by_itself(void **state)
+{
+    struct command cmd = { .argv = { "sleep", "1000" }, .flags = SPAWN_RECORD, .timeout_ms = 50 };
+    struct cove_end end = expect_exit(spawn(&cmd).proc);
+
+    (void)state;
+    assert_int_equal(end.signal, SIGKILL);
+    assert_int_equal(end.cause, END_DEADLINE);
+    assert_int_equal(end.limit, 50);
+}
+
 static void what_a_background_child_writes_later_is_still_kept(void **state)
 {
     struct command cmd = { .argv = { "sh", "-c", "(sleep 0.2; echo late) & echo early" },
@@ -328,6 +372,8 @@ int main(void)
         PLAIN(a_terminal_can_be_logged),
         PLAIN(output_is_kept_with_its_streams_and_offsets),
         PLAIN(one_tick_for_each_arming_and_a_last_one_at_the_end),
+        PLAIN(a_process_waits_for_the_reader_that_holds_its_log),
+        PLAIN(init_keeps_a_deadline_by_itself),
         PLAIN(what_a_background_child_writes_later_is_still_kept),
         PLAIN(what_is_left_running_writes_on_after_its_pipe_was_given_away),
         PLAIN(only_the_read_end_of_a_pipe_is_drained),
