@@ -146,20 +146,14 @@ static int setup(struct worker *w, const char *index, struct cove_err *e)
     return 0;
 }
 
-/* A worker that outlived its keeper and whose slot is not its own any more was not taken over by
-   the next keeper: nobody would ever tell it to go, so it goes by itself. */
 static void beat_until_told(struct worker *w, const sigset_t *signals)
 {
     const struct timespec second = { .tv_sec = 1 };
-    uint32_t pid = (uint32_t)getpid();
     int signo;
 
     do
         state_worker_beat(w->state, w->index);
-    while ((signo = sigtimedwait(signals, NULL, &second)) < 0 &&
-           state_worker_is_known(w->state, w->index, pid));
-    if (signo < 0)
-        log_event(LOG_LEVEL_ERROR, "worker has no keeper that knows it: it ends");
+    while ((signo = sigtimedwait(signals, NULL, &second)) < 0);
     atomic_store(&w->leaving, signo == SIGINT);
 }
 

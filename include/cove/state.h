@@ -140,9 +140,6 @@ bool state_find_id(const struct state *s, const char *tenant, const char *id, ui
 uint32_t state_worker_count(const struct state *s);
 void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid);
 uint32_t state_worker_pid(const struct state *s, uint32_t worker);
-/* The slot is still that process's, in the file that the keeper uses. A worker for which this is
-   false has no keeper that knows it. */
-bool state_worker_is_known(const struct state *s, uint32_t worker, uint32_t pid);
 /* The keeper's: frees what a dead worker held. Returns how many tasks the worker was at, as the
    worker's own slots tell it. */
 uint32_t state_worker_release(struct state *s, uint32_t worker);

@@ -87,7 +87,7 @@ static struct state *state_new(void)
     struct state *s = calloc(1, sizeof(*s));
 
     if (s)
-        s->workers_fd = s->mapped_fd = -1;
+        s->workers_fd = -1;
     return s;
 }
 
@@ -294,7 +294,6 @@ static int map_workers(struct state *s, const char *path, struct cove_err *e)
     if (map_file(fd, s->worker_bytes, PROT_READ | PROT_WRITE, &s->worker_head, e) < 0)
         return -1;
     lay_out_workers(s);
-    s->mapped_fd = take_fd(&fd);
     return 0;
 }
 
@@ -324,6 +323,5 @@ void state_close(struct state *s)
     if (s->worker_head)
         munmap(s->worker_head, s->worker_bytes);
     cove_close(s->workers_fd);
-    cove_close(s->mapped_fd);
     free(s);
 }

@@ -56,7 +56,6 @@ struct state {
     struct worker_head *worker_head; /* NULL in the keeper, like the two below */
     struct worker_slot *workers;
     struct state_task *tasks;
-    int mapped_fd; /* of `state.workers` where it is mapped: tells whether the file was replaced */
 };
 
 #endif

@@ -3,11 +3,9 @@
  *
  * `state.workers` is written by processes that talk to clients. Workers and the operators' tool map
  * the file and believe what they find there, about each other, in numbers that mean little. The
- * keeper reads three things, word by word and through its descriptor: which pid a slot names, and
- * which tasks a dead worker was at. The pid is checked against /proc by whoever asked for it.
+ * keeper reads single words through its descriptor: which tasks a dead worker was at, for the log.
  */
 #include <assert.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
@@ -34,15 +32,6 @@ void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid)
     state_worker_beat(s, worker);
     atomic_store(&slot->room, 0);
     atomic_store(&slot->pid, pid);
-}
-
-bool state_worker_is_known(const struct state *s, uint32_t worker, uint32_t pid)
-{
-    const struct worker_slot *slot = slot_of(s, worker);
-    struct stat st;
-
-    return slot && atomic_load(&slot->pid) == pid && fstat(s->mapped_fd, &st) == 0 &&
-           st.st_nlink > 0;
 }
 
 /* ------------------------------------------------------------------ as the keeper reaches them */

@@ -94,7 +94,7 @@ def test_scribbling_over_shared_files_harms_neither_keeper_nor_sandboxes(target,
 
 
 def test_no_worker_outlives_its_keeper_unseen(target, attempt):
-    """A worker wipes the slots, so that the next keeper does not find it. Nobody would tell it to go."""
+    """A worker wipes the slots in shared memory. The next keeper must find the old workers all the same, or nobody tells them to go."""
     server = target(workers=2)
     old = server.worker_pids
     os.kill(server.keeper_pid, signal.SIGKILL)

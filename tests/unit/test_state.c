@@ -209,27 +209,6 @@ static void a_dead_workers_tasks_are_freed_and_counted(void **state)
     state_close(s);
 }
 
-static void a_worker_that_the_keeper_has_forgotten_finds_out(void **state)
-{
-    struct state *s = fresh(), *w;
-    bool kept;
-
-    (void)state;
-    assert_int_equal(state_attach(path, &w, NULL), 0);
-    assert_false(state_worker_is_known(w, 1, 4711));
-    state_worker_claim(w, 1, 4711);
-    assert_true(state_worker_is_known(w, 1, 4711));
-    state_worker_release(s, 1);
-    assert_false(state_worker_is_known(w, 1, 4711));
-    state_worker_claim(w, 1, 4711);
-    state_close(s);
-    /* A keeper with other settings makes another file, where nobody has a slot yet. */
-    assert_int_equal(state_open(path, getgid(), BOXES, WORKERS, TASKS + 1, &s, &kept, NULL), 0);
-    assert_false(state_worker_is_known(w, 1, 4711));
-    state_close(w);
-    state_close(s);
-}
-
 static void counters_sum_up_over_processes(void **state)
 {
     struct state *s = fresh(), *w;
@@ -364,7 +343,6 @@ int main(void)
         cmocka_unit_test(a_file_that_is_no_state_is_replaced),
         cmocka_unit_test(a_worker_cannot_write_the_boxes),
         cmocka_unit_test(a_dead_workers_tasks_are_freed_and_counted),
-        cmocka_unit_test(a_worker_that_the_keeper_has_forgotten_finds_out),
         cmocka_unit_test(counters_sum_up_over_processes),
         cmocka_unit_test(a_writer_killed_at_any_moment_leaves_whole_records),
     };
