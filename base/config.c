@@ -113,6 +113,16 @@ static const struct key keys[] = {
     NUMBER("proxy_port", proxy_port, 1, 65535),
     NUMBER("proxy_range_first", proxy_range_first, 0, 65535),
     NUMBER("proxy_range_last", proxy_range_last, 0, 65535),
+    NUMBER("tenant_proxy_ports", tenant_proxy_ports, 0, 1024),
+    TEXT("port_access_execute", port_access_execute, false),
+    TEXT("port_access_executor", port_access_executor, false),
+    TEXT("port_access_e2b", port_access_e2b, false),
+    TEXT("port_access_relay", port_access_relay, false),
+    TEXT("port_access_agent", port_access_agent, false),
+    TEXT("port_wake", port_wake, false),
+    TIME("port_wait", port_wait_ms, 0, 10 * 60000),
+    NUMBER("port_connections", port_connections, 1, 1000000),
+    NUMBER("tenant_connections", tenant_connections, 1, 1000000),
 };
 
 void config_default(struct cove_config *c)
@@ -176,6 +186,16 @@ void config_default(struct cove_config *c)
         .executor_timeout_ms = 10 * 60000,
         .log_max_bytes = 4 * MIB,
         .on_disconnect = "kill",
+        .tenant_proxy_ports = 16,
+        .tenant_connections = 4096,
+        .port_connections = 2048,
+        .port_wake = "yes",
+        .port_access_execute = "private",
+        .port_access_executor = "private",
+        .port_access_e2b = "public",
+        .port_access_relay = "private",
+        .port_access_agent = "private",
+        .port_wait_ms = 5000,
         .proxy_port = 3031,
         .proxy_range_first = 3032,
         .proxy_range_last = 3095,
@@ -370,6 +390,19 @@ static int check_network(const struct cove_config *c, struct cove_err *e)
     return 0;
 }
 
+static int check_ports(const struct cove_config *c, struct cove_err *e)
+{
+    const char *const words[] = { c->port_access_execute, c->port_access_executor,
+                                  c->port_access_e2b, c->port_access_relay, c->port_access_agent };
+
+    if (strcmp(c->port_wake, "yes") != 0 && strcmp(c->port_wake, "no") != 0)
+        return cove_fail(e, COVE_INVALID, "port_wake: must be yes or no");
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (strcmp(words[i], "public") != 0 && strcmp(words[i], "private") != 0)
+            return cove_fail(e, COVE_INVALID, "port_access_*: must be public or private");
+    return 0;
+}
+
 static bool is_word_of(const char *word, const char *const words[])
 {
     while (*words && strcmp(*words, word) != 0)
@@ -411,6 +444,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
     if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
         return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
+    if (check_ports(c, e) < 0)
+        return -1;
     if (!is_word_of(c->disk, disks))
         return cove_fail(e, COVE_INVALID, "disk: must be auto, btrfs, image or tmpfs");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')

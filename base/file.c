@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/securebits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -95,14 +96,18 @@ int unix_listen(const char *path, int type, int backlog, gid_t gid, int *ret_soc
                 struct cove_err *e)
 {
     struct sockaddr_un addr;
+    char fresh[sizeof(addr.sun_path) + 8];
     AUTO_CLOSE int sock = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
-    if (sock < 0 || fill_address(&addr, path) < 0)
+    snprintf(fresh, sizeof(fresh), "%.110s.new", path);
+    if (sock < 0 || fill_address(&addr, fresh) < 0)
         return cove_fail_errno(e, COVE_INVALID, "socket %s", path);
-    unlink(path);
-    /* Nobody can connect before listen(), so the mode is right before the first connection. */
-    if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 || chown(path, (uid_t)-1, gid) < 0 ||
-        chmod(path, 0660) < 0 || listen(sock, backlog) < 0)
+    unlink(fresh);
+    /* Bound beside an old one and then moved over it: at no time is there none to connect to. Nobody
+     * can connect before listen(), so the mode is right before the first connection. */
+    if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        chown(fresh, (uid_t)-1, gid) < 0 || chmod(fresh, 0660) < 0 || listen(sock, backlog) < 0 ||
+        rename(fresh, path) < 0)
         return cove_fail_errno(e, COVE_INVALID, "socket %s", path);
     *ret_sock = take_fd(&sock);
     return 0;

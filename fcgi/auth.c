@@ -12,6 +12,7 @@
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
 #include "fcgi/dialects/e2b.h"
+#include "fcgi/port_access.h"
 #include "fcgi/router.h"
 
 /* ------------------------------------------------------------------ the table as a live thing */
@@ -178,7 +179,10 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
     struct which w;
 
     req->note.operation = "auth";
-    if (key)
+    if (req->host_box && !port_is_ours(req)) {
+        rep->status = 403; /* nginx sends the request on to the port itself */
+        reply_header(rep, "X-Cove-Traffic", "1");
+    } else if (key)
         admit(req, rep, key->tenant, id_of(req, key));
     else if (find_token(req, &w))
         admit(req, rep, w.box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));

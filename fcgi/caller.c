@@ -185,6 +185,14 @@ int caller_may_box(const struct core *core, const struct box_info *box, struct c
     return caller_may_project(core, box->project, e);
 }
 
+bool caller_is_first_tenant(const struct core *core, const char *tenant)
+{
+    const struct caller *c = core->caller;
+    const struct keys *keys = c && c->keys ? c->keys->value : NULL;
+
+    return keys && keys->count > 0 && strcmp(keys->items[0].tenant, tenant) == 0;
+}
+
 uint32_t caller_sandboxes(const struct core *core)
 {
     return core->caller && core->caller->key ? (uint32_t)core->caller->key->limits.sandboxes : 0;

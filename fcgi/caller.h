@@ -52,6 +52,7 @@ int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e);
 void caller_limits(const struct core *core, const char *tenant, const char *template,
                    struct limits *ret);
 uint64_t caller_output_ceiling(const struct core *core, const char *tenant);
+bool caller_is_first_tenant(const struct core *core, const char *tenant); /* of the keys file */
 /* For struct keeper_claim: how many sandboxes the key may have, and the public name of the key. */
 uint32_t caller_sandboxes(const struct core *core);
 void caller_key_id(const struct core *core, char ret[COVE_KEY_ID_MAX]);

@@ -114,6 +114,7 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     struct keeper_box box;
     struct box_info info;
 
+    args.dialect = c->dialect;
     args.key_sandboxes = caller_sandboxes(c);
     caller_key_id(c, args.key);
     if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
@@ -389,15 +390,25 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
 
 /* ------------------------------------------------------------------ ports */
 
-int core_port_bind(struct core_session *s, const char *project, uint16_t port,
+int core_port_bind(struct core_session *s, const char *project, uint16_t port, uint16_t wanted,
                    uint16_t *ret_proxy_port, struct cove_err *e)
 {
-    struct gate_bind args = { .port = port };
+    struct gate_bind args = { .port = port, .proxy_port = wanted };
 
     text_copy(args.tenant, sizeof(args.tenant), s->tenant);
     text_copy(args.project, sizeof(args.project), project);
     text_copy(args.id, sizeof(args.id), s->box.id);
     return gate_bind(s->core->config->run_dir, &args, ret_proxy_port, e);
+}
+
+int core_port_access(struct core_session *s, uint16_t port, enum gate_access_word word,
+                     struct cove_err *e)
+{
+    struct gate_access args = { .port = port, .word = (uint16_t)word };
+
+    text_copy(args.tenant, sizeof(args.tenant), s->tenant);
+    text_copy(args.id, sizeof(args.id), s->box.id);
+    return gate_access(s->core->config->run_dir, &args, e);
 }
 
 int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e)

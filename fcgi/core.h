@@ -43,6 +43,8 @@ struct core { /* one per thread */
     const char *share_of; /* the tenant whose share the request holds; NULL = none */
     bool share_counts;
     struct keeper_link keeper;
+    uint32_t
+        dialect; /* enum cove_dialect of the request at hand: a sandbox made for it is marked so */
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
@@ -221,10 +223,13 @@ int core_remove(struct core_session *s, const char *user, const char *path, uint
 /* ------------------------------------------------------------------ background processes
  * (core_procs.c) */
 
-/* A port of the sandbox, reachable from outside through the gate. */
-int core_port_bind(struct core_session *s, const char *project, uint16_t port,
-                   uint16_t *ret_proxy_port,
-                   struct cove_err *e); /* COVE_CONFLICT: msg is the bound port */
+/* A port of the sandbox, reachable from outside through the gate, on port `wanted` of this machine, or
+ * on a free one if that is 0. COVE_CONFLICT: the message is the port that is bound already. */
+int core_port_bind(struct core_session *s, const char *project, uint16_t port, uint16_t wanted,
+                   uint16_t *ret_proxy_port, struct cove_err *e);
+/* Who may reach the port by its host name, from now on. */
+int core_port_access(struct core_session *s, uint16_t port, enum gate_access_word word,
+                     struct cove_err *e);
 int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e);
 
 struct core_spawn {

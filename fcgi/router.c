@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cove/dialect.h"
 #include "cove/log.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
@@ -273,6 +274,8 @@ static int admit(struct router *r, const struct dialect *d, const struct route *
                  struct request *req, struct reply *rep, struct cove_err *e)
 {
     req->dialect = d->name;
+    if (req->core)
+        req->core->dialect = dialect_number(d->name);
     if (admit_caller(d, route, req, e) < 0)
         return -1;
     if (!(route->flags & (ROUTE_LONG | ROUTE_BOX))) {

@@ -11,6 +11,7 @@
 #include "cove/text.h"
 #include "fcgi/auth.h"
 #include "fcgi/caller.h"
+#include "fcgi/port_access.h"
 #include "fcgi/stream.h"
 
 /* JSON may take six bytes for one of output (\u0001), and an error repeats a command. */
@@ -43,7 +44,8 @@ static enum log_level level_of(const struct request *req, int status)
 {
     const char *op = req->note.operation ? req->note.operation : "";
 
-    if (status < 400 && (strcmp(op, "auth") == 0 || strcmp(op, "health") == 0))
+    if (status < 400 &&
+        (strcmp(op, "auth") == 0 || strcmp(op, "port") == 0 || strcmp(op, "health") == 0))
         return LOG_LEVEL_DEBUG;
     return LOG_LEVEL_INFO;
 }
@@ -84,8 +86,14 @@ static void route(struct router *router, struct callers *callers, struct request
         slots_withdraw(&router->slots, &req->promised);
         auth_serve(router->dialects, &callers->keys, req, rep);
         cors_apply(router, req, rep, 0); /* nginx repeats it on its own 401 */
+    } else if (strcmp(request_param(req, "COVE_ROLE"), "port") == 0) {
+        slots_withdraw(&router->slots, &req->promised);
+        port_access_serve(&callers->keys, req, rep);
     } else if (refused) {
         router_refuse(router, req, rep, refused);
+    } else if (strcmp(request_param(req, "COVE_ROLE"), "open") == 0) {
+        slots_withdraw(&router->slots, &req->promised);
+        port_access_open(req, rep);
     } else {
         serve_api(router, callers, req, rep);
     }

@@ -31,6 +31,8 @@ static const struct route executor_routes[] = {
     /* port management */
     { POST, "/bind_port", executor_bind_port, ROUTE_BOX },
     { POST, "/unbind_port", executor_unbind_port, 0 },
+    { POST, "/port_access", executor_port_access, 0 }, /* extension */
+    { POST, "/port_link", executor_port_link, 0 },     /* extension */
     /* background processes */
     { POST, "/start_process", executor_start, ROUTE_BOX },
     { GET, "/list_processes", executor_list, ROUTE_BOX },
@@ -92,6 +94,7 @@ static const struct json_field result_fields[] = {
     JSON_STR(struct executor_result, current_port, "current_port", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct executor_result, port, "port", JSON_OPTIONAL, JSON_ANY),
     JSON_INT(struct executor_result, proxy_port, "proxy_port", JSON_OPTIONAL, 1, 65535),
+    JSON_STR(struct executor_result, url, "url", JSON_OPTIONAL, JSON_ANY),
     JSON_INT(struct executor_result, bytes, "bytes", JSON_OPTIONAL, 0, INT64_MAX,
              JSON_HAS(struct executor_result, has_bytes)),
     JSON_STR(struct executor_result, sandbox, "sandbox_id", JSON_OPTIONAL, JSON_ANY),

@@ -47,6 +47,7 @@ struct executor_result {
     const char *message;
     const char *current_port, *port;
     int64_t proxy_port;
+    const char *url;
     int64_t bytes;
     bool has_bytes;
     const char *sandbox;
@@ -62,7 +63,8 @@ executor_handler executor_run, executor_run_streaming; /* executor_run.c */
 executor_handler executor_write_file, executor_read_file,
     executor_delete_file; /* executor_files.c */
 executor_handler executor_make_dir, executor_delete_dir, executor_list_dir;
-executor_handler executor_bind_port, executor_unbind_port;     /* executor_ports.c */
+executor_handler executor_bind_port, executor_unbind_port; /* executor_ports.c */
+executor_handler executor_port_access, executor_port_link;
 executor_handler executor_put_raw, executor_get_raw;           /* executor_raw.c */
 executor_handler executor_start, executor_list, executor_kill; /* executor_procs.c */
 executor_handler executor_signal, executor_stdin, executor_remove;

@@ -1,7 +1,7 @@
 /*
- * Which port of which sandbox is reached through which of ours. The first tenant's project
- * `default` has proxy_port, as the document says; everybody else gets the next free one of the
- * range.
+ * The way in by a bound port: which port of which sandbox is reached through which port of this
+ * machine. Whoever binds may name the port to listen on; otherwise the next free one of the range is
+ * taken.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,7 +32,8 @@ static void store(const struct gate *g, const struct binding *b, bool bound)
         log_event(LOG_LEVEL_WARN, "binding not stored: it would not survive the gate");
 }
 
-/* Does the file still say so? Once another gate writes it, that is how we hear of an unbind. */
+/* Is the binding still in the file? Once another gate writes the file, that is how we hear of an
+ * unbind. */
 static bool is_stored(const struct binding *b)
 {
     struct binding_record rec;
@@ -49,8 +49,8 @@ static uint32_t free_slot(struct gate *g)
     uint32_t slot = 0;
 
     memset(used, 0, sizeof(used));
-    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
-        used[b->slot] = true;
+    LIST_FOREACH(b, &g->bindings, link)
+    used[b->slot] = true;
     while (used[slot])
         slot++;
     return slot;
@@ -74,11 +74,13 @@ static int listen_on(uint16_t port)
     return take_fd(&fd);
 }
 
+static void listener_ready(struct watch *w, uint32_t events);
+
 static int start_listening_with(struct gate *g, struct binding *b, int fd)
 {
     if (fd < 0)
         return -1;
-    if (watch_start(g, &b->watch, fd, EPOLLIN, relay_accept) == 0)
+    if (watch_start(&g->loop, &b->watch, fd, g->full ? 0 : EPOLLIN, listener_ready) == 0)
         return 0;
     close(fd);
     return -1;
@@ -89,56 +91,73 @@ static int start_listening(struct gate *g, struct binding *b)
     return start_listening_with(g, b, listen_on(b->rec.proxy_port));
 }
 
-void binding_pause(struct gate *g, struct binding *b)
-{
-    bool full = b->connecting >= MAX_CONNECTING || g->relay_count >= MAX_RELAYS;
-
-    watch_want(g, &b->watch, full ? 0 : EPOLLIN);
-}
-
-/* The tenant of the keys file's first line. */
-static bool is_first_tenant(const struct gate *g, const char *tenant)
-{
-    char path[128], line[512], name[COVE_TENANT_MAX] = "";
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/keys", g->config.run_dir);
-    f = fopen(path, "re");
-    while (f && fgets(line, sizeof(line), f))
-        if (*line != '#' && sscanf(line, "%*s %63s", name) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return strcmp(name, tenant) == 0;
-}
-
-static int take_port(struct gate *g, struct binding *b, struct cove_err *e)
+static int take_port(struct gate *g, struct binding *b, uint16_t wanted, struct cove_err *e)
 {
     const struct cove_config *c = &g->config;
-    uint64_t first = c->proxy_range_first, last = c->proxy_range_last;
+    uint64_t first = wanted ? wanted : c->proxy_range_first;
+    uint64_t last = wanted ? wanted : c->proxy_range_last;
 
-    if (strcmp(b->rec.project, "default") == 0 && is_first_tenant(g, b->rec.tenant))
-        first = last = c->proxy_port;
     for (uint64_t port = first; port <= last && port > 0; port++) {
         b->rec.proxy_port = (uint16_t)port;
         if (start_listening(g, b) == 0)
             return 0;
-        if (first == last)
+        if (wanted)
             return cove_fail_errno(e, COVE_BUSY, "proxy port %u", b->rec.proxy_port);
     }
     return cove_fail(e, COVE_BUSY, "no proxy port from %llu to %llu is free",
                      (unsigned long long)first, (unsigned long long)last);
 }
 
+/* ------------------------------------------------------------------ connections */
+
+/* The client gets nothing but the end of its connection; why stands in the log. */
+static void refused(struct relay *r, const struct cove_err *why)
+{
+    const struct binding_record *rec = &r->binding->rec;
+
+    log_event(LOG_LEVEL_WARN, "proxied connection refused", LOG_S("sandbox", rec->id),
+              LOG_N("port", rec->port), LOG_N("proxy_port", rec->proxy_port),
+              LOG_S("reason", why->msg));
+    relay_close(r);
+}
+
+static const struct way_in by_port = { .refused = refused, .half_close = true };
+
+static void follow_project(struct gate *g, struct binding *b);
+
+static void listener_ready(struct watch *w, uint32_t events)
+{
+    struct gate *g = container_of(w->loop, struct gate, loop);
+    struct binding *b = container_of(w, struct binding, watch);
+    int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct target target = { .port = b->rec.port };
+    struct relay *r;
+
+    (void)events;
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE)
+            watch_want(w, 0); /* until the next sweep: trying at once is no use */
+        return;
+    }
+    r = relay_new(g, fd, &by_port);
+    if (!r)
+        return;
+    r->binding = b;
+    follow_project(g, b);
+    memcpy(target.id, b->rec.id, sizeof(target.id));
+    gate_room_changed(g);
+    relay_connect(r, &target);
+}
+
 /* ------------------------------------------------------------------ adding, finding, removing */
 
-struct binding *bindings_find(struct gate *g, const char *tenant, const char *project)
+static struct binding *find(struct gate *g, const char *tenant, const char *project)
 {
     struct binding *b;
 
-    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
-        if (strcmp(b->rec.tenant, tenant) == 0 && strcmp(b->rec.project, project) == 0)
-            return b;
+    LIST_FOREACH(b, &g->bindings, link)
+    if (strcmp(b->rec.tenant, tenant) == 0 && strcmp(b->rec.project, project) == 0)
+        return b;
     return NULL;
 }
 
@@ -154,7 +173,7 @@ static bool is_alive(const struct gate *g, const struct binding *b)
  * A sandbox that is too old to be reused lives on to its full time while its project has another
  * one. New requests go there, and so do new connections; what is connected stays where it is.
  */
-void binding_follow(struct gate *g, struct binding *b)
+static void follow_project(struct gate *g, struct binding *b)
 {
     struct box_info old, now;
     uint32_t index;
@@ -174,7 +193,7 @@ static void drop(struct gate *g, struct binding *b)
 {
     store(g, b, false);
     relays_close_of(g, b);
-    watch_stop(g, &b->watch);
+    watch_close(&b->watch);
     LIST_REMOVE(b, link);
     g->binding_count--;
     if (!g->superseded)
@@ -185,7 +204,7 @@ static void drop(struct gate *g, struct binding *b)
 
 bool bindings_remove(struct gate *g, const char *tenant, const char *project)
 {
-    struct binding *b = bindings_find(g, tenant, project);
+    struct binding *b = find(g, tenant, project);
 
     if (b)
         drop(g, b);
@@ -198,7 +217,6 @@ static struct binding *insert(struct gate *g, const struct binding_record *rec, 
 
     if (!b)
         return NULL;
-    b->watch.fd = -1;
     b->rec = *rec;
     b->slot = slot;
     LIST_INSERT_HEAD(&g->bindings, b, link);
@@ -206,25 +224,41 @@ static struct binding *insert(struct gate *g, const struct binding_record *rec, 
     return b;
 }
 
+/* A tenant's share of the range. */
+static int check_share(struct gate *g, const char *tenant, struct cove_err *e)
+{
+    const struct binding *b;
+    unsigned count = 0;
+
+    if (g->binding_count >= MAX_BINDINGS)
+        return cove_fail(e, COVE_BUSY, "%d ports are bound already", MAX_BINDINGS);
+    LIST_FOREACH(b, &g->bindings, link)
+    count += strcmp(b->rec.tenant, tenant) == 0;
+    if (count >= g->config.tenant_proxy_ports)
+        return cove_fail(e, COVE_QUOTA, "quota: this tenant may bind %llu ports",
+                         (unsigned long long)g->config.tenant_proxy_ports);
+    return 0;
+}
+
 int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_proxy_port,
                  struct cove_err *e)
 {
-    struct binding *b = bindings_find(g, ask->tenant, ask->project);
+    struct binding *b = find(g, ask->tenant, ask->project);
     struct binding_record rec = { .port = ask->port, .serial = ++g->serial };
 
     if (b && is_alive(g, b))
         return cove_fail(e, COVE_CONFLICT, "%u", b->rec.port);
     if (b)
         drop(g, b);
-    if (g->binding_count >= MAX_BINDINGS)
-        return cove_fail(e, COVE_BUSY, "%d ports are bound already", MAX_BINDINGS);
+    if (check_share(g, ask->tenant, e) < 0)
+        return -1;
     memcpy(rec.tenant, ask->tenant, sizeof(rec.tenant));
     memcpy(rec.project, ask->project, sizeof(rec.project));
     memcpy(rec.id, ask->id, sizeof(rec.id));
     b = insert(g, &rec, free_slot(g));
     if (!b)
         return cove_fail(e, COVE_BUSY, "out of memory");
-    if (take_port(g, b, e) < 0) {
+    if (take_port(g, b, ask->proxy_port, e) < 0) {
         drop(g, b);
         return -1;
     }
@@ -235,12 +269,13 @@ int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_prox
     return 0;
 }
 
-/* What an earlier gate had. A port that is not free yet is tried again at each sweep. */
+/* Go on with the bindings of an earlier gate. A port that is not free yet is tried again at each
+ * sweep. */
 int bindings_load(struct gate *g, int before, struct cove_err *e)
 {
     struct binding_record rec;
 
-    g->serial = (uint32_t)clock_boot_ms(); /* above all that were given before */
+    g->serial = (uint32_t)clock_boot_ms(); /* above all serials that were given before */
 
     for (uint32_t slot = 0; slot < MAX_BINDINGS; slot++) {
         struct binding *b;
@@ -252,7 +287,7 @@ int bindings_load(struct gate *g, int before, struct cove_err *e)
         b = insert(g, &rec, slot);
         if (!b)
             return cove_fail(e, COVE_INTERNAL, "out of memory");
-        if (start_listening_with(g, b, succession_listener(before, b)) < 0)
+        if (start_listening_with(g, b, handover_listener(before, b)) < 0)
             start_listening(g, b);
     }
     return 0;
@@ -262,8 +297,8 @@ void bindings_unlisten(struct gate *g)
 {
     struct binding *b;
 
-    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
-        watch_stop(g, &b->watch);
+    LIST_FOREACH(b, &g->bindings, link)
+    watch_close(&b->watch);
 }
 
 void bindings_sweep(struct gate *g)
@@ -273,13 +308,13 @@ void bindings_sweep(struct gate *g)
     while (b) {
         struct binding *next = LIST_NEXT(b, link);
 
-        binding_follow(g, b);
+        follow_project(g, b);
         if (!is_alive(g, b) || (g->superseded && !is_stored(b)))
             drop(g, b);
-        else if (b->watch.fd < 0 && !g->superseded)
+        else if (!watch_is_on(&b->watch) && !g->superseded)
             start_listening(g, b);
         else
-            binding_pause(g, b); /* room may have come from connections of another binding */
+            watch_want(&b->watch, g->full ? 0 : EPOLLIN);
         b = next;
     }
 }

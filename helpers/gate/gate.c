@@ -1,22 +1,22 @@
 /*
- * The gate: TCP traffic from outside to one port of a sandbox.
+ * The gate: traffic from outside to one port of a sandbox.
  *
- * privilege  own user (the workers'), no capabilities, no new ones
- * does       listens on proxy ports, has init connect to the sandbox's port, moves bytes between
- * the two never      runs commands, touches files, looks into the bytes
+ * privilege  own user (the workers'), no capabilities; seccomp leaves it unix and IPv4 sockets,
+ *            Landlock no file
+ * does       takes connections on bound ports and from nginx, has init connect to the sandbox's port,
+ *            moves bytes between the two
+ * never      runs commands, opens files, reads HTTP (but for one line that nginx puts first)
  *
- * Workers ask on <run_dir>/gate.sock (fd 0): bind, unbind. One thread, one epoll loop, nothing in
- * it waits. What is bound stands in a file that the keeper opened (fd 1), so a gate that died is
- * replaced by one that listens on the same ports. When the keeper dies the gate goes on until the
- * next one's gate has taken over, and then until its last connection ends (succession.c).
+ * Workers ask on <run_dir>/gate.sock (fd 0): bind, unbind. nginx connects to <run_dir>/ports.sock,
+ * which the keeper hands over. One thread, one event loop, nothing in it waits. Bindings stand in a
+ * file that the keeper opened (fd 1), so a gate that died is replaced by one that listens on the same
+ * ports. When the keeper dies the gate goes on until the next keeper's gate has taken over, and then
+ * until its last connection ends (handover.c).
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,42 +25,10 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/gate/gate_private.h"
+#include "process/confine.h"
+#include "process/process.h"
 
-enum { FD_CONTROL = 0, FD_CONFIG = 3, FD_KEEPER = 4 };
-
-/* ------------------------------------------------------------------ the loop */
-
-int watch_start(struct gate *g, struct watch *w, int fd, uint32_t events,
-                void (*ready)(struct gate *, struct watch *, uint32_t))
-{
-    struct epoll_event ev = { .events = events, .data.ptr = w };
-
-    *w = (struct watch){ .fd = fd, .events = events, .ready = ready };
-    if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &ev) == 0)
-        return 0;
-    w->fd = -1;
-    return -1;
-}
-
-/* What waits for nothing is taken out: epoll would go on reporting a hang-up, whatever it was asked
- * for. */
-void watch_want(struct gate *g, struct watch *w, uint32_t events)
-{
-    struct epoll_event ev = { .events = events, .data.ptr = w };
-    int change = !events ? EPOLL_CTL_DEL : w->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-
-    if (w->fd < 0 || w->events == events)
-        return;
-    w->events = events;
-    epoll_ctl(g->epoll, change, w->fd, &ev);
-}
-
-void watch_stop(struct gate *g, struct watch *w)
-{
-    if (w->fd >= 0)
-        epoll_ctl(g->epoll, EPOLL_CTL_DEL, w->fd, NULL);
-    w->fd = cove_close(w->fd);
-}
+enum { FD_CONTROL = 0, FDS_OTHERWISE = 64 };
 
 /* ------------------------------------------------------------------ what workers ask */
 
@@ -96,28 +64,44 @@ static int on_unbind(struct gate *g, int sock, const struct msg *m, struct cove_
                     MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
 }
 
-/* Everything a worker can ask for. Safe: a worker speaks for tenants, and ports are the only thing
- * to have here. */
+static int on_access(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
+{
+    struct gate_access ask;
+
+    memcpy(&ask, m->body, sizeof(ask));
+    ask.tenant[sizeof(ask.tenant) - 1] = '\0';
+    ask.id[sizeof(ask.id) - 1] = '\0';
+    if (!text_is_id(ask.id) || !ask.port || ask.word > GATE_ACCESS_PRIVATE)
+        return cove_fail(e, COVE_INVALID, "port");
+    if (access_set(g, &ask, e) < 0)
+        return -1;
+    return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
+                    MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+}
+
+/* Everything a worker can ask for. Safe: a worker speaks for tenants anyway, and all it gets here is a
+ * port that leads into a sandbox of the tenant it names. */
 static const struct {
     uint32_t type;
     int (*handle)(struct gate *g, int sock, const struct msg *m, struct cove_err *e);
 } calls[] = {
-    { GATE_BIND, on_bind },
-    { GATE_UNBIND, on_unbind },
-    { GATE_SUCCEED, on_succeed }, /* by another gate */
+    { GATE_BIND, on_bind },         { GATE_UNBIND, on_unbind },
+    { GATE_ACCESS, on_access },     { GATE_SUCCEED, on_succeed }, /* by another gate */
     { GATE_LISTENER, on_listener },
 };
 
 static const struct msg_rule taken[] = {
     { GATE_BIND, sizeof(struct gate_bind), 0, 0, 0 },
     { GATE_UNBIND, sizeof(struct gate_unbind), 0, 0, 0 },
+    { GATE_ACCESS, sizeof(struct gate_access), 0, 0, 0 },
     { GATE_SUCCEED, 0, 0, 0, 0 },
     { GATE_LISTENER, sizeof(struct gate_listener), 0, 0, 0 },
     { 0 },
 };
 
-static void asker_ready(struct gate *g, struct watch *w, uint32_t events)
+static void asker_ready(struct watch *w, uint32_t events)
 {
+    struct gate *g = container_of(w->loop, struct gate, loop);
     struct asker *a = container_of(w, struct asker, watch);
     struct cove_err e = { 0 };
     char buf[1024];
@@ -128,10 +112,10 @@ static void asker_ready(struct gate *g, struct watch *w, uint32_t events)
     if (rc < 0 && e.code == COVE_BUSY)
         return;
     if (rc != 1) {
-        watch_stop(g, w);
+        watch_close(w);
         free(a);
         if (g->superseded)
-            bindings_unlisten(g); /* what our successor has not taken it will open itself */
+            bindings_unlisten(g); /* our successor opens the ports itself that it has not taken */
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
@@ -140,88 +124,101 @@ static void asker_ready(struct gate *g, struct watch *w, uint32_t events)
                      MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
 }
 
-static void control_ready(struct gate *g, struct watch *w, uint32_t events)
+static void control_ready(struct watch *w, uint32_t events)
 {
     int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct asker *a = fd < 0 ? NULL : calloc(1, sizeof(*a));
 
     (void)events;
-    if (!a || watch_start(g, &a->watch, fd, EPOLLIN, asker_ready) < 0) {
+    if (!a || watch_start(w->loop, &a->watch, fd, EPOLLIN, asker_ready) < 0) {
         cove_close(fd);
         free(a);
     }
 }
 
-/* The keeper says nothing any more: that it is gone is all there is to hear. */
-static void keeper_ready(struct gate *g, struct watch *w, uint32_t events)
+/* The keeper says nothing any more: the only thing to hear is that it is gone. */
+static void keeper_ready(struct watch *w, uint32_t events)
 {
     (void)events;
-    g->orphaned = true;
-    watch_stop(g, w);
+    watch_close(w);
+    gate_stop_if_idle(container_of(w, struct gate, keeper));
+}
+
+/* ------------------------------------------------------------------ room, and the end */
+
+void gate_room_changed(struct gate *g)
+{
+    bool full = !relays_have_room(g);
+    struct binding *b;
+
+    if (full == g->full)
+        return;
+    g->full = full;
+    watch_want(&g->hosts, full ? 0 : EPOLLIN);
+    LIST_FOREACH(b, &g->bindings, link)
+    watch_want(&b->watch, full ? 0 : EPOLLIN);
+}
+
+void gate_stop_if_idle(struct gate *g)
+{
+    if (!watch_is_on(&g->keeper) && g->relay_count == 0 && (g->binding_count == 0 || g->superseded))
+        loop_stop(&g->loop);
+}
+
+static void sweep(struct timer *t)
+{
+    struct gate *g = container_of(t, struct gate, sweep);
+
+    bindings_sweep(g);
+    relays_sweep(g);
+    access_sweep(g);
+    watch_want(&g->hosts, g->full ? 0 : EPOLLIN); /* it may have run out of descriptors */
+    timer_start(&g->loop, t, g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS, sweep);
+    gate_stop_if_idle(g);
 }
 
 /* ------------------------------------------------------------------ main */
 
-static void setup_limits(void)
+static void setup_limits(struct gate *g)
 {
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max; /* six descriptors a connection */
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    process_raise_file_limit();
+    g->relay_max = MAX_RELAYS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur < MAX_RELAYS * FDS_PER_RELAY + FDS_OTHERWISE)
+        g->relay_max = (unsigned)(limit.rlim_cur - FDS_OTHERWISE) / FDS_PER_RELAY;
+}
+
+static int setup_memory(struct gate *g, struct cove_err *e)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/state", g->config.run_dir);
+    if (state_attach(path, &g->state, e) < 0)
+        return -1;
+    g->usage = calloc(state_box_count(g->state), sizeof(*g->usage));
+    return g->usage ? 0 : cove_fail(e, COVE_INTERNAL, "out of memory");
 }
 
 static int setup(struct gate *g, struct cove_err *e)
 {
     AUTO_CLOSE int before = -1;
-    char path[128];
+    int hosts = -1;
 
-    if (pread(FD_CONFIG, &g->config, sizeof(g->config), 0) != sizeof(g->config))
-        return cove_fail(e, COVE_INTERNAL, "no configuration on fd %d", FD_CONFIG);
-    prctl(PR_SET_DUMPABLE, 0);
-    prctl(PR_SET_NAME, "cove-gate");
-    signal(SIGPIPE, SIG_IGN);
-    setup_limits();
-    snprintf(path, sizeof(path), "%s/state", g->config.run_dir);
-    if (state_attach(path, &g->state, e) < 0)
+    if (process_start("cove-gate", &g->config, e) < 0 || setup_memory(g, e) < 0 ||
+        loop_init(&g->loop, e) < 0)
         return -1;
-    before = succession_begin(FD_KEEPER);
-    g->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (g->epoll < 0 || watch_start(g, &g->control, FD_CONTROL, EPOLLIN, control_ready) < 0 ||
-        watch_start(g, &g->keeper, FD_KEEPER, EPOLLIN, keeper_ready) < 0)
+    setup_limits(g);
+    handover_begin(PROCESS_KEEPER_FD, &hosts, &before);
+    if (watch_start(&g->loop, &g->control, FD_CONTROL, EPOLLIN, control_ready) < 0 ||
+        watch_start(&g->loop, &g->keeper, PROCESS_KEEPER_FD, EPOLLIN, keeper_ready) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "epoll");
-    return bindings_load(g, before, e);
-}
-
-/* Is there anything left to do, or anybody who could ask for it? */
-static bool is_needed(const struct gate *g)
-{
-    return !g->orphaned || g->relay_count > 0 || (g->binding_count > 0 && !g->superseded);
-}
-
-static void serve(struct gate *g)
-{
-    uint64_t sweep_at = 0;
-
-    while (is_needed(g)) {
-        int sweep_ms = g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS;
-        struct epoll_event events[64];
-        int n = epoll_wait(g->epoll, events, ARRAY_SIZE(events), sweep_ms);
-
-        for (int i = 0; i < n; i++) {
-            struct watch *w = events[i].data.ptr;
-
-            if (w->fd >= 0) /* closed by an event before it in this round */
-                w->ready(g, w, events[i].events);
-        }
-        if (clock_boot_ms() >= sweep_at) {
-            sweep_at = clock_boot_ms() + (uint64_t)sweep_ms;
-            bindings_sweep(g);
-            relays_expire(g);
-        }
-        relays_reap(g);
-    }
+    if ((hosts >= 0 && hosts_listen(g, hosts, e) < 0) || access_load(g, e) < 0 ||
+        bindings_load(g, before, e) < 0)
+        return -1;
+    timer_start(&g->loop, &g->sweep, SWEEP_MS, sweep);
+    return confine(CONFINE_GATE, NULL, e);
 }
 
 int main(void)
@@ -234,6 +231,6 @@ int main(void)
         log_error("gate not started", &e);
         return 1;
     }
-    serve(&gate);
+    loop_run(&gate.loop);
     return 0;
 }

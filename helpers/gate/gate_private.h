@@ -1,4 +1,7 @@
-/* What the gate's files share. Reading order: gate.c, bindings.c, relay.c. */
+/*
+ * What the gate's files share. Reading order: gate.c, relay.c, the ways in (bindings.c, hosts.c),
+ * answer.c, handover.c.
+ */
 #ifndef GATE_PRIVATE_H
 #define GATE_PRIVATE_H
 
@@ -7,34 +10,106 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "cove/buf.h"
 #include "cove/config.h"
 #include "cove/err.h"
+#include "cove/loop.h"
 #include "cove/msg.h"
 #include "cove/state.h"
 
 enum {
     MAX_BINDINGS = 1024,
-    MAX_RELAYS = 4096,
-    MAX_CONNECTING = 32, /* of one binding: an init takes no more than 64 */
+    MAX_RELAYS = 16384,
+    FDS_PER_RELAY = 3, /* two ends, and the question to init; pipes are held only by moving bytes */
+    MAX_CONNECTING = 32, /* questions to one init at a time: it takes no more than 64 */
     CONNECT_MS = 10000,
     SWEEP_MS = 1000,
     SUPERSEDED_SWEEP_MS = 100, /* by then the file alone tells what was unbound */
 };
 
 struct gate;
+struct relay;
 
-struct watch { /* one descriptor in the loop; embedded in what it belongs to */
-    int fd;    /* -1: none */
-    uint32_t events;
-    void (*ready)(struct gate *g, struct watch *w, uint32_t events);
+/* ------------------------------------------------------------------ relay.c */
+
+struct target { /* where a connection leads */
+    char id[24];
+    uint16_t port;
 };
 
-int watch_start(struct gate *g, struct watch *w, int fd, uint32_t events,
-                void (*ready)(struct gate *, struct watch *, uint32_t));
-void watch_want(struct gate *g, struct watch *w, uint32_t events);
-void watch_stop(struct gate *g, struct watch *w); /* and close */
+struct pipe_pair {
+    SLIST_ENTRY(pipe_pair) link;
+    int end[2];
+};
 
-/* --- bindings.c --- */
+/* What one sandbox uses. One record per slot of the shared table; ids tell whose it is. */
+struct usage {
+    char id[24];
+    char tenant[COVE_TENANT_MAX];
+    unsigned open;                             /* relays that lead there, waiting ones included */
+    unsigned connecting;                       /* questions that init has not answered yet */
+    TAILQ_HEAD(relay_queue, relay) waiting;    /* for their turn to ask */
+    uint64_t connections, bytes_in, bytes_out; /* since the sandbox is known here */
+};
+
+struct direction {
+    struct pipe_pair *pipe; /* only while it holds bytes */
+    size_t held;            /* bytes in the pipe */
+    bool ended;             /* end of file was read */
+    bool shut;              /* and told to the other side */
+};
+
+/* A way in. The gate has two: bound ports and host names. */
+struct way_in {
+    /* The sandbox cannot be reached. Must end in relay_close(), now or later. */
+    void (*refused)(struct relay *r, const struct cove_err *why);
+    bool half_close; /* a client that has sent its last byte may still be listening */
+};
+
+enum { CLIENT, BOX }; /* the ends of a relay; direction n leads from end n to the other */
+
+enum relay_stage {
+    RELAY_NEW,       /* its target is not known yet */
+    RELAY_WAITING,   /* for its turn to ask */
+    RELAY_ASKING,    /* init was asked to connect */
+    RELAY_RETRYING,  /* nothing listens yet in a sandbox that is just starting */
+    RELAY_MOVING,    /* bytes */
+    RELAY_LINGERING, /* an answer was sent; what the client still sends is thrown away */
+};
+
+struct relay { /* one connection: two ends and a target */
+    LIST_ENTRY(relay) link;
+    TAILQ_ENTRY(relay) turn;
+    struct gate *gate;
+    const struct way_in *way_in;
+    struct binding *binding; /* of a bound port; else NULL */
+    struct target target;
+    struct usage *usage; /* NULL until the target is known, and after it was lost */
+    enum relay_stage stage;
+    struct watch end[2];
+    struct watch asking; /* the conversation with init */
+    struct timer timer;
+    uint64_t retry_until_ms;
+    struct direction way[2];
+    struct buf head; /* what was read from the client before the sandbox was connected */
+    size_t head_sent;
+    bool html;        /* the client wants pages for people */
+    char reason[120]; /* what an owner may know beyond the usual answer */
+};
+
+LIST_HEAD(relay_list, relay);
+
+/* NULL: out of memory; the descriptor is then closed. The client's end is kept, and not yet watched. */
+struct relay *relay_new(struct gate *g, int client_fd, const struct way_in *way_in);
+void relay_connect(struct relay *r, const struct target *t);
+void relay_close(struct relay *r); /* frees it */
+void relays_close_of(struct gate *g, const struct binding *b);
+void relays_sweep(struct gate *g); /* those of sandboxes that have ended */
+void relays_take_turns(struct timer *t);
+bool relays_have_room(const struct gate *g);
+
+/* ------------------------------------------------------------------ bindings.c: bound ports */
+
 struct binding_record { /* in the bindings file, which outlives us; port 0: free */
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
@@ -47,47 +122,68 @@ struct binding {
     LIST_ENTRY(binding) link;
     struct watch watch; /* the listening socket */
     struct binding_record rec;
-    uint32_t slot;       /* in the file */
-    unsigned connecting; /* clients for whom the sandbox's socket is on its way */
+    uint32_t slot; /* in the file */
 };
 
 int bindings_load(struct gate *g, int before, struct cove_err *e);
 int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_proxy_port,
                  struct cove_err *e);
 bool bindings_remove(struct gate *g, const char *tenant, const char *project);
-struct binding *bindings_find(struct gate *g, const char *tenant, const char *project);
 void bindings_unlisten(struct gate *g); /* no new connections */
-void bindings_sweep(
-    struct gate *g); /* those whose sandbox has ended, and those that wait for a port */
-void binding_pause(struct gate *g, struct binding *b); /* take no more, or take more again */
+/* End those whose sandbox has ended; listen for those that wait for their port. */
+void bindings_sweep(struct gate *g);
 
-void binding_follow(struct gate *g, struct binding *b); /* to its project's next sandbox */
+/* ------------------------------------------------------------------ hosts.c: PORT-ID.DOMAIN */
 
-/* --- succession.c --- */
-int succession_begin(int keeper); /* a connection to the gate before us, which steps back; or -1 */
-int succession_listener(int before, const struct binding *b); /* what it listened with, or -1 */
+int hosts_listen(struct gate *g, int fd, struct cove_err *e);
+
+/* ------------------------------------------------------------------ access.c: who may, per port */
+
+struct access_record { /* in the bindings file too; port 0: free */
+    char id[24];
+    uint16_t port, word; /* enum gate_access_word */
+};
+
+int access_load(struct gate *g, struct cove_err *e);
+int access_set(struct gate *g, const struct gate_access *ask, struct cove_err *e);
+enum gate_access_word access_of(const struct gate *g, const struct target *t);
+void access_sweep(struct gate *g); /* forget those of sandboxes that have ended */
+
+/* ------------------------------------------------------------------ answer.c */
+
+void answer_refusal(struct relay *r, const struct cove_err *why);
+
+/* ------------------------------------------------------------------ handover.c */
+
+/* What the keeper says first: the socket nginx connects to, and a connection to the gate before us,
+ * which has stepped back; -1 each if there is none. */
+void handover_begin(int keeper, int *ret_hosts, int *ret_before);
+int handover_listener(int before, const struct binding *b); /* what it listened with, or -1 */
 int on_succeed(struct gate *g, int sock, const struct msg *m, struct cove_err *e);
 int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *e);
 
-/* --- relay.c --- */
-struct relay;
-LIST_HEAD(relay_list, relay);
-void relay_accept(struct gate *g, struct watch *listener, uint32_t events);
-void relays_close_of(struct gate *g, struct binding *b);
-void relays_expire(struct gate *g); /* those that wait too long, and those of ended sandboxes */
-void relays_reap(struct gate *g);   /* free what was closed while its events were at hand */
+/* ------------------------------------------------------------------ gate.c */
 
 struct gate {
     struct cove_config config;
     struct state *state;
-    int epoll;
-    struct watch control, keeper;
+    struct loop loop;
+    struct timer sweep, turns;
+    struct watch control; /* workers ask here */
+    struct watch hosts;   /* nginx connects here */
+    struct watch keeper;  /* off: the keeper is gone */
     LIST_HEAD(binding_list, binding) bindings;
-    struct relay_list relays, closed;
-    unsigned binding_count, relay_count;
+    struct relay_list relays;
+    struct usage *usage; /* by slot of the shared table */
+    struct access_record *access;
+    SLIST_HEAD(pipe_list, pipe_pair) pipes; /* empty ones, for whoever moves bytes next */
+    unsigned binding_count, relay_count, relay_max;
     uint32_t serial;
-    bool orphaned;   /* its keeper is gone */
-    bool superseded; /* and the next one has a gate: no new connections, and the file is not ours */
+    bool full;       /* no new connections until one ends */
+    bool superseded; /* the next keeper has a gate: no new connections, and the file is not ours */
 };
+
+void gate_room_changed(struct gate *g); /* accept, or stop accepting, as there is room */
+void gate_stop_if_idle(struct gate *g); /* nothing is left to do, and nobody could ask for it */
 
 #endif

@@ -17,21 +17,19 @@
 
 enum { TRIES = 50, TRY_MS = 20 }; /* the old gate may see its keeper's end a moment after us */
 
-/* ------------------------------------------------------------------ the new one, before it serves
- */
+/* ------------------------------------------------------------------ the new gate, before it serves */
 
-/* What the keeper says first: 1 and the connection, 0 when there is none. */
-static int hear_keeper(int keeper, int *ret_fd)
+/* One of the keeper's first words; the descriptor that came with it, or -1. */
+static int hear_keeper(int keeper, uint32_t type)
 {
-    static const struct msg_rule said[] = { { GATE_BEFORE, 0, 0, 0, 1 }, { 0 } };
+    const struct msg_rule said[] = { { type, 0, 0, 0, 1 }, { 0 } };
     struct cove_err e;
     char buf[256];
     struct msg m;
 
     if (msg_recv(keeper, buf, sizeof(buf), said, 0, &m, &e) != 1 || m.fd_count == 0)
-        return 0;
-    *ret_fd = take_fd(&m.fds[0]);
-    return 1;
+        return -1;
+    return take_fd(&m.fds[0]);
 }
 
 /* Ask and wait. 0 and a socket if one came along (else -1). */
@@ -63,19 +61,20 @@ static int succeed(int before)
     return -1;
 }
 
-int succession_begin(int keeper)
+void handover_begin(int keeper, int *ret_hosts, int *ret_before)
 {
     const struct timeval patience = { .tv_sec = 2 };
     AUTO_CLOSE int before = -1;
 
     setsockopt(keeper, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (!hear_keeper(keeper, &before))
-        return -1;
-    setsockopt(before, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    return succeed(before) < 0 ? -1 : take_fd(&before);
+    *ret_hosts = hear_keeper(keeper, GATE_HOSTS);
+    before = hear_keeper(keeper, GATE_BEFORE);
+    if (before >= 0)
+        setsockopt(before, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    *ret_before = before >= 0 && succeed(before) == 0 ? take_fd(&before) : -1;
 }
 
-int succession_listener(int before, const struct binding *b)
+int handover_listener(int before, const struct binding *b)
 {
     struct gate_listener want = { .slot = b->slot, .serial = b->rec.serial };
     int fd = -1;
@@ -83,13 +82,13 @@ int succession_listener(int before, const struct binding *b)
     return before >= 0 && ask(before, GATE_LISTENER, &want, sizeof(want), &fd) == 0 ? fd : -1;
 }
 
-/* ------------------------------------------------------------------ the old one */
+/* ------------------------------------------------------------------ the old gate */
 
 static bool has_keeper(const struct gate *g)
 {
     struct pollfd p = { .fd = g->keeper.fd, .events = POLLIN };
 
-    return !g->orphaned && poll(&p, 1, 0) == 0;
+    return watch_is_on(&g->keeper) && poll(&p, 1, 0) == 0;
 }
 
 /* Safe: only a gate without a keeper steps back, and what it gives away is the right to listen. */
@@ -98,7 +97,8 @@ int on_succeed(struct gate *g, int sock, const struct msg *m, struct cove_err *e
     if (has_keeper(g))
         return cove_fail(e, COVE_CONFLICT, "this gate has a keeper");
     g->superseded = true;
-    watch_stop(g, &g->control);
+    watch_close(&g->control);
+    watch_close(&g->hosts);
     log_event(LOG_LEVEL_INFO, "another gate takes over", LOG_N("connections", g->relay_count));
     return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
                     MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
@@ -111,13 +111,13 @@ int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *
     int rc;
 
     memcpy(&want, m->body, sizeof(want));
-    for (b = LIST_FIRST(&g->bindings); b; b = LIST_NEXT(b, link))
-        if (b->slot == want.slot && b->rec.serial == want.serial)
-            break;
-    if (!g->superseded || !b || b->watch.fd < 0)
+    LIST_FOREACH(b, &g->bindings, link)
+    if (b->slot == want.slot && b->rec.serial == want.serial)
+        break;
+    if (!g->superseded || !b || !watch_is_on(&b->watch))
         return cove_fail(e, COVE_NOT_FOUND, "no such listener");
     rc = msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, &b->watch.fd, 1,
                   MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
-    watch_stop(g, &b->watch);
+    watch_close(&b->watch);
     return rc;
 }

@@ -1,4 +1,5 @@
 pkglibexec_PROGRAMS += cove-gate
-cove_gate_SOURCES = helpers/gate/gate.c helpers/gate/bindings.c helpers/gate/relay.c helpers/gate/handover.c helpers/gate/gate_private.h
-cove_gate_LDADD = libclient.a libbase.a
-EXTRA_DIST += helpers/gate/README.md
+cove_gate_SOURCES = helpers/gate/gate_private.h helpers/gate/gate.c helpers/gate/relay.c helpers/gate/bindings.c \
+	helpers/gate/hosts.c helpers/gate/access.c helpers/gate/answer.c helpers/gate/handover.c
+cove_gate_LDADD = libprocess.a libclient.a libbase.a $(SECCOMP_LIBS)
+EXTRA_DIST += helpers/README.md helpers/gate/README.md

@@ -54,6 +54,7 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 /* COVE_CONFLICT: the project has a port already, which is the whole message. */
 int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
               struct cove_err *e);
+int gate_access(const char *run_dir, const struct gate_access *args, struct cove_err *e);
 int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e);
 
 /* ------------------------------------------------------------------ a sandbox */

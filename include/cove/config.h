@@ -91,6 +91,14 @@ struct cove_config {
     /* the executor dialect */
     uint64_t executor_timeout_ms; /* of /run and /run_streaming */
     uint64_t log_max_bytes;       /* kept of a background process's output */
+    /* traffic to ports of sandboxes */
+    uint64_t tenant_proxy_ports; /* ports that one tenant may bind at a time */
+    uint64_t port_connections;   /* connections to one sandbox at a time */
+    uint64_t tenant_connections; /* and to all sandboxes of one tenant */
+    char port_wake[8];           /* yes: a request wakes a frozen sandbox; no: it does not */
+    char port_access_execute[8]; /* public, private: ports of sandboxes that this dialect made */
+    char port_access_executor[8], port_access_e2b[8], port_access_relay[8], port_access_agent[8];
+    uint64_t port_wait_ms; /* so long after its start a sandbox's closed port is waited for */
     uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
     uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */
     char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */

@@ -101,8 +101,11 @@ enum msg_type {
                         message */
     GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE; having none is fine */
     GATE_BOUND,      /* struct gate_bound */
-    /* keeper to gate, once at its start: a connection to the gate before it, if there is one */
+    /* keeper to gate, at its start: the socket that nginx connects to, then a connection to the gate
+       before it, if there is one */
     GATE_BEFORE,
+    GATE_HOSTS,
+    GATE_ACCESS, /* struct gate_access -> MSG_DONE; from a worker */
     /* gate to the one before it, whose keeper is gone: take over. -> MSG_DONE */
     GATE_SUCCEED,
     GATE_LISTENER, /* struct gate_listener -> MSG_DONE with the socket, which is the asker's now */
@@ -423,12 +426,21 @@ struct gate_bind {
     char project[COVE_PROJECT_MAX];
     char id[24]; /* the sandbox's */
     uint16_t port;
-    uint16_t reserved;
+    uint16_t proxy_port; /* listen on this one; 0 = the next free one of the range */
 };
 
 struct gate_unbind {
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
+};
+
+enum gate_access_word { GATE_ACCESS_DEFAULT, GATE_ACCESS_PUBLIC, GATE_ACCESS_PRIVATE };
+
+struct gate_access { /* who may reach this port by host name, from now on */
+    char tenant[COVE_TENANT_MAX];
+    char id[24];
+    uint16_t port;
+    uint16_t word; /* enum gate_access_word */
 };
 
 struct gate_listener {

@@ -242,6 +242,11 @@ int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_p
     return 0;
 }
 
+int gate_access(const char *run_dir, const struct gate_access *args, struct cove_err *e)
+{
+    return gate_ask(run_dir, GATE_ACCESS, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
 int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e)
 {
     return gate_ask(run_dir, GATE_UNBIND, args, sizeof(*args), MSG_DONE, NULL, 0, e);

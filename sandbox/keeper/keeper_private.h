@@ -107,6 +107,7 @@ struct keeper {
     uint64_t supervisor_retry_ms;   /* after a failure */
     int auth_listen;                /* <run_dir>/auth.sock; -1: not yet */
     int gate_listen, gate_file;     /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
+    int gate_hosts;                 /* <run_dir>/ports.sock */
     int gate_before;                /* a connection to the gate of the keeper before, or -1 */
     uint64_t resolver_next_ms;      /* when to look whether the resolver knows all sandboxes */
     uint64_t resolv_changed;        /* of the host's resolv.conf, as last told */

@@ -134,7 +134,7 @@ def test_a_host_name_of_no_living_sandbox_is_never_another_ones(server, host):
     assert server.post("/run", {"cmd": "rm -f /tmp/ran"}).status == 200
     for key in (True, False):
         reply = server.post("/run", {"cmd": "touch /tmp/ran"}, headers={"Host": f"{host}.cove.localhost"}, key=key)
-        assert reply.status == 502 and reply.json["message"] == "no sandbox answers by this name", reply
+        assert reply.status == 502 and reply.json["message"] == "The sandbox was not found", reply
         assert server.request("GET", "/health", headers={"Host": f"{host}.cove.localhost"}, key=key).status == 502
     assert server.post("/run", {"cmd": "ls /tmp/ran"}).json["code"] != 0
 

@@ -168,7 +168,9 @@ def test_a_location_without_sign_in_passes_no_tenant():
     for name, body in to_workers.items():
         tenant = re.findall(r"fastcgi_param COVE_TENANT (\S+);", body)
         assert tenant == (["$cove_tenant"] if "cove-auth.conf" in body else ['""']), name
-        assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == ["auth" if "internal;" in body else "api"], name
+        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/open": "open"}.get(name, "api")
+        assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == [role], name
+        assert ("internal;" in body) == (role in ("auth", "port")), name
 
 
 def test_only_what_runs_or_streams_may_take_long():

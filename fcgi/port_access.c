@@ -1,0 +1,294 @@
+/*
+ * Who may reach a port of a sandbox by its host name.
+ *
+ * nginx asks here before it passes a request on to the gate. The answer is one line for the gate:
+ *
+ *     owner ID PORT    the caller has shown a credential for this sandbox
+ *     anyone ID PORT   no credential; ports of this sandbox are public unless the port says otherwise
+ *     nobody ID PORT   no credential; ports of this sandbox are private unless the port says otherwise
+ *     gone ID PORT     no such sandbox, or it sleeps and may not be woken; for all cases the same
+ *
+ * The gate knows what single ports say (GATE_ACCESS) and decides. Whether ports are public without a
+ * word is decided by the dialect that made the sandbox (port_access_DIALECT in cove.conf).
+ *
+ * Credentials here are the sandbox's token (X-Access-Token, E2b-Traffic-Access-Token), a key of the
+ * sandbox's tenant (X-Access-Token, or Authorization and X-API-Key, which otherwise are the app's own),
+ * and the cookie that a signed link has set. None of them reaches the sandbox: nginx takes away the
+ * first two headers and the cookie always, and the others when X-Cove-Strip says that they hold a key.
+ */
+#include "fcgi/port_access.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cove/client.h"
+#include "cove/config.h"
+#include "cove/dialect.h"
+#include "cove/keys.h"
+#include "cove/mem.h"
+#include "cove/state.h"
+#include "cove/text.h"
+#include "fcgi/core.h"
+#include "fcgi/http.h"
+
+#define COOKIE "cove-port"
+
+/* ------------------------------------------------------------------ tokens of one port */
+
+static void sign(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
+                 char ret[TOKEN_LEN + 1])
+{
+    unsigned char mac[32];
+    char text[96];
+    int len =
+        snprintf(text, sizeof(text), "port %.32s %u %llu", id, port, (unsigned long long)until_s);
+
+    HMAC(EVP_sha256(), secret, TOKEN_SECRET_BYTES, (unsigned char *)text, (size_t)len, mac, NULL);
+    text_hex(mac, TOKEN_LEN / 2, ret);
+}
+
+void port_token_make(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
+                     char ret[PORT_TOKEN_MAX])
+{
+    char mac[TOKEN_LEN + 1];
+
+    sign(secret, id, port, until_s, mac);
+    snprintf(ret, PORT_TOKEN_MAX, "%llu.%s", (unsigned long long)until_s, mac);
+}
+
+bool port_token_fits(const unsigned char *secret, const char *id, unsigned port, const char *token,
+                     uint64_t now_s)
+{
+    char mac[TOKEN_LEN + 1], *end = NULL;
+    uint64_t until_s = strtoull(token, &end, 10);
+
+    if (until_s <= now_s || *end != '.' || strlen(end + 1) != TOKEN_LEN)
+        return false;
+    sign(secret, id, port, until_s, mac);
+    return CRYPTO_memcmp(mac, end + 1, TOKEN_LEN) == 0;
+}
+
+/* ------------------------------------------------------------------ the name */
+
+struct place { /* what the host name says */
+    char id[COVE_ID_LEN + 1];
+    unsigned port;
+};
+
+static bool read_place(const struct request *req, struct place *ret)
+{
+    ret->port = req->host_port;
+    return req->host_box && text_is_id(req->host_box) && ret->port >= 1 && ret->port <= 65535 &&
+           text_copy(ret->id, sizeof(ret->id), req->host_box);
+}
+
+static const struct {
+    unsigned port;
+    uint32_t dialect; /* DIALECT_NONE: whichever made the sandbox */
+} ours[] = {
+    { 49983, DIALECT_NONE }, /* envd */
+    { 8080, DIALECT_EXECUTOR },
+    { 4000, DIALECT_RELAY },
+    { 6060, DIALECT_AGENT },
+};
+
+bool port_is_ours(const struct request *req)
+{
+    struct box_info box;
+    struct place place;
+    uint32_t index;
+
+    if (!req->core || !read_place(req, &place) ||
+        !state_find_id_any(req->core->state, place.id, &index, &box))
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+        if (ours[i].port == place.port &&
+            (ours[i].dialect == DIALECT_NONE || ours[i].dialect == box.dialect))
+            return true;
+    return false;
+}
+
+/* ------------------------------------------------------------------ credentials */
+
+struct credentials {
+    bool owner;
+    char strip[4]; /* a: Authorization holds a key of ours, k: X-API-Key does */
+};
+
+static const struct key *find_key(const struct keys *keys, const char *value)
+{
+    unsigned char hash[KEY_HASH_BYTES];
+    const struct key *key;
+
+    if (!keys || !*value)
+        return NULL;
+    keys_hash(value, hash);
+    key = keys_find(keys, hash);
+    return key && !key_expired(key, clock_unix_ms() / 1000) ? key : NULL;
+}
+
+static bool key_opens(const struct key *key, const struct box_info *box)
+{
+    return key && strcmp(key->tenant, box->tenant) == 0 && key_may_project(key, box->project);
+}
+
+/* A key that is nobody's reason to be let in is taken away all the same: it is a secret of its
+ * tenant's, and the app would see it. */
+static void look_at_keys(const struct request *req, const struct keys *keys,
+                         const struct box_info *box, struct credentials *ret)
+{
+    const char *bearer = request_param(req, "HTTP_AUTHORIZATION");
+    const struct key *key;
+
+    if (strncasecmp(bearer, "Bearer ", 7) == 0 && (key = find_key(keys, bearer + 7))) {
+        strcat(ret->strip, "a");
+        ret->owner |= key_opens(key, box);
+    }
+    if ((key = find_key(keys, request_param(req, "HTTP_X_API_KEY")))) {
+        strcat(ret->strip, "k");
+        ret->owner |= key_opens(key, box);
+    }
+    ret->owner |= key_opens(find_key(keys, request_param(req, "HTTP_X_ACCESS_TOKEN")), box);
+}
+
+/* The value of our cookie; "" if there is none. */
+static void read_cookie(const struct request *req, char *ret, size_t size)
+{
+    const char *at = request_param(req, "HTTP_COOKIE");
+    size_t len;
+
+    *ret = '\0';
+    for (; *at; at += strcspn(at, ";"), at += strspn(at, "; ")) {
+        if (strncmp(at, COOKIE "=", sizeof(COOKIE)) != 0)
+            continue;
+        at += sizeof(COOKIE);
+        len = strcspn(at, ";");
+        if (len < size) {
+            memcpy(ret, at, len);
+            ret[len] = '\0';
+        }
+        return;
+    }
+}
+
+static bool has_token(const struct request *req, const struct place *place)
+{
+    static const char *const headers[] = { "HTTP_X_ACCESS_TOKEN", "HTTP_E2B_TRAFFIC_ACCESS_TOKEN" };
+    const unsigned char *secret = req->core->token_secret;
+    char cookie[PORT_TOKEN_MAX];
+
+    for (size_t i = 0; secret && i < ARRAY_SIZE(headers); i++)
+        if (token_fits(secret, place->id, request_param(req, headers[i])))
+            return true;
+    read_cookie(req, cookie, sizeof(cookie));
+    return secret &&
+           port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
+}
+
+/* ------------------------------------------------------------------ the verdict */
+
+static bool is_public(const struct cove_config *c, uint32_t dialect)
+{
+    const char *const words[] = {
+        [DIALECT_EXECUTE] = c->port_access_execute, [DIALECT_EXECUTOR] = c->port_access_executor,
+        [DIALECT_E2B] = c->port_access_e2b,         [DIALECT_RELAY] = c->port_access_relay,
+        [DIALECT_AGENT] = c->port_access_agent,
+    };
+
+    return dialect < ARRAY_SIZE(words) && words[dialect] && strcmp(words[dialect], "public") == 0;
+}
+
+/* A frozen sandbox runs again for whoever may use it; for a stranger it is not there. */
+static bool wake(struct request *req, const struct box_info *box)
+{
+    struct keeper_extend args = { 0 };
+
+    if (strcmp(req->core->config->port_wake, "no") == 0)
+        return false;
+    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
+    text_copy(args.id, sizeof(args.id), box->id);
+    return keeper_thaw(&req->core->keeper, &args, NULL) == 0;
+}
+
+static const char *judge(struct request *req, const struct place *place, const struct keys *keys,
+                         struct credentials *credentials, const char **reason)
+{
+    struct box_info box = { 0 };
+    uint32_t index;
+    bool there = state_find_id_any(req->core->state, place->id, &index, &box) && box.tenant[0];
+
+    look_at_keys(req, keys, &box, credentials);
+    if (!there)
+        return "gone";
+    credentials->owner |= has_token(req, place);
+    req->tenant = arena_strdup(&req->arena, box.tenant);
+    req->note.sandbox = arena_strdup(&req->arena, box.id);
+    if (box.state == BOX_FROZEN) {
+        bool allowed = credentials->owner || is_public(req->core->config, box.dialect);
+
+        if (!allowed || !wake(req, &box)) {
+            *reason = credentials->owner ? "the sandbox is paused" : "";
+            return "gone";
+        }
+    }
+    if (credentials->owner)
+        return "owner";
+    return is_public(req->core->config, box.dialect) ? "anyone" : "nobody";
+}
+
+void port_access_serve(struct live *keys, struct request *req, struct reply *rep)
+{
+    struct live_ref *ref = live_get(keys);
+    struct credentials credentials = { 0 };
+    const char *verdict, *reason = "";
+    struct place place;
+
+    req->note.operation = "port";
+    rep->status = 204;
+    if (read_place(req, &place)) {
+        verdict = judge(req, &place, ref ? ref->value : NULL, &credentials, &reason);
+        reply_header(rep, "X-Cove-Target",
+                     arena_printf(&req->arena, "%s %s %u", verdict, place.id, place.port));
+        reply_header(rep, "X-Cove-Strip", arena_strdup(&req->arena, credentials.strip));
+        reply_header(rep, "X-Cove-Reason", reason);
+    }
+    live_put(ref);
+}
+
+/* ------------------------------------------------------------------ signed links */
+
+/* Only a path of this very host: "//elsewhere" and "/\elsewhere" would be another one. */
+static bool is_local_path(const char *to)
+{
+    return to[0] == '/' && to[1] != '/' && !strpbrk(to, "\\\r\n");
+}
+
+void port_access_open(struct request *req, struct reply *rep)
+{
+    const char *token = request_query(req, "token"), *to = request_query(req, "to");
+    bool https = strcmp(request_param(req, "REQUEST_SCHEME"), "https") == 0;
+    uint64_t now = clock_unix_ms() / 1000;
+    struct place place;
+    struct cove_err e;
+
+    req->note.operation = "port_open";
+    if (!token || !req->core->token_secret || !read_place(req, &place) ||
+        !port_token_fits(req->core->token_secret, place.id, place.port, token, now)) {
+        cove_fail(&e, COVE_UNAUTHORIZED, "this link is not valid, or no longer");
+        reply_plain_error(req, rep, &e);
+        return;
+    }
+    rep->status = 302;
+    reply_header(rep, "Location", to && is_local_path(to) ? to : "/");
+    reply_header(rep, "Cache-Control", "no-store");
+    reply_header(rep, "Set-Cookie",
+                 arena_printf(&req->arena,
+                              COOKIE "=%s; Path=/; Max-Age=%llu; HttpOnly; SameSite=Lax%s", token,
+                              (unsigned long long)(strtoull(token, NULL, 10) - now),
+                              https ? "; Secure" : ""));
+}

@@ -1,0 +1,28 @@
+/* Who may reach a port of a sandbox by its host name, PORT-ID.DOMAIN or sandbox-ID-PORT.DOMAIN. */
+#ifndef COVE_FCGI_PORT_ACCESS_H
+#define COVE_FCGI_PORT_ACCESS_H
+
+#include <stdbool.h>
+
+#include "fcgi/reply.h"
+#include "process/live.h"
+
+/* nginx's question before it passes a request on to the gate (COVE_ROLE=port): always 204, with the
+ * verdict in X-Cove-Target. */
+void port_access_serve(struct live *keys, struct request *req, struct reply *rep);
+
+/* GET /.cove/open?token=...&to=/path on a port's host name (COVE_ROLE=open): a signed link. Sets the
+ * cookie that opens this port, and sends the browser on to `to`. */
+void port_access_open(struct request *req, struct reply *rep);
+
+/* Does a dialect of ours answer on this host name, instead of the sandbox's own program? */
+bool port_is_ours(const struct request *req);
+
+/* A token that opens one port of one sandbox until a time: in a link or a cookie. */
+enum { PORT_TOKEN_MAX = 96 };
+void port_token_make(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
+                     char ret[PORT_TOKEN_MAX]);
+bool port_token_fits(const unsigned char *secret, const char *id, unsigned port, const char *token,
+                     uint64_t now_s);
+
+#endif

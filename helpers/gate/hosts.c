@@ -1,0 +1,180 @@
+/*
+ * The way in by host name: PORT-ID.DOMAIN.
+ *
+ * nginx has asked a worker who may reach which port (fcgi/port_access.c), and connects to us once per
+ * request. The first header line, right after the request line, is nginx's:
+ *
+ *     GET /path HTTP/1.1
+ *     Cove-Target: owner q1w2e3r4t5y6u7i8o9p0 8000 html
+ *     Host: ...
+ *
+ * We take that line away and from then on only move bytes: no HTTP is read here. The words are the
+ * verdict (owner, anyone, nobody, gone), the sandbox, the port, the kind of page for bad news, and then,
+ * if the caller owns the sandbox, the reason in plain words.
+ *
+ * Safe: only root and nginx's group can connect to this socket, and nginx replaces a Cove-Target that
+ * a client sent. The target is looked up again all the same.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "helpers/gate/gate_private.h"
+
+enum { HEAD_MAX = 64 * 1024, HEAD_MS = 10000, LINE_MAX_BYTES = 256 };
+
+static const struct way_in by_host = { .refused = answer_refusal, .half_close = false };
+
+/* ------------------------------------------------------------------ the line */
+
+struct line {
+    char verdict[8], id[24], page[8];
+    unsigned port;
+    char reason[120];
+};
+
+static bool parse_line(const char *at, size_t len, struct line *ret)
+{
+    char text[LINE_MAX_BYTES];
+    int read = 0;
+
+    if (len >= sizeof(text))
+        return false;
+    memcpy(text, at, len);
+    text[len] = '\0';
+    *ret = (struct line){ 0 };
+    if (sscanf(text, "Cove-Target: %7s %23s %5u %7s%n", ret->verdict, ret->id, &ret->port,
+               ret->page, &read) != 4 ||
+        !text_is_id(ret->id) || ret->port < 1 || ret->port > 65535)
+        return false;
+    read += text[read] == ' ';
+    text_copy(ret->reason, sizeof(ret->reason), text + read);
+    return true;
+}
+
+/* 1: the line was there and is cut out of the head; 0: more must be read; -1: that is no head of
+ * nginx's. */
+static int cut_line(struct buf *head, struct line *ret)
+{
+    char *first = memmem(head->data, head->len, "\r\n", 2), *line, *end;
+    size_t left;
+
+    if (!first)
+        return head->len < HEAD_MAX ? 0 : -1;
+    line = first + 2;
+    left = head->len - (size_t)(line - head->data);
+    end = memmem(line, left, "\r\n", 2);
+    if (!end)
+        return left < LINE_MAX_BYTES ? 0 : -1;
+    if (!parse_line(line, (size_t)(end - line), ret))
+        return -1;
+    memmove(line, end + 2, left - (size_t)(end + 2 - line));
+    head->len -= (size_t)(end + 2 - line);
+    return 1;
+}
+
+/* The owner may always. For all others the port's own word counts, and without one the sandbox's
+ * default, which is in the verdict. */
+static bool may_enter(const struct gate *g, const char *verdict, const struct target *t)
+{
+    enum gate_access_word word = access_of(g, t);
+
+    if (strcmp(verdict, "owner") == 0)
+        return true;
+    if (word == GATE_ACCESS_DEFAULT)
+        return strcmp(verdict, "anyone") == 0;
+    return word == GATE_ACCESS_PUBLIC;
+}
+
+static void follow(struct relay *r, const struct line *line)
+{
+    struct target target = { .port = (uint16_t)line->port };
+    struct cove_err e;
+
+    text_copy(target.id, sizeof(target.id), line->id);
+    r->target = target;
+    r->html = strcmp(line->page, "html") == 0;
+    text_copy(r->reason, sizeof(r->reason), line->reason);
+    if (strcmp(line->verdict, "gone") == 0) {
+        cove_fail(&e, COVE_GONE, "no such sandbox");
+        answer_refusal(r, &e);
+    } else if (!may_enter(r->gate, line->verdict, &target)) {
+        cove_fail(&e, COVE_UNAUTHORIZED, "this port needs a key, a token or a link");
+        answer_refusal(r, &e);
+    } else {
+        relay_connect(r, &target);
+    }
+}
+
+/* ------------------------------------------------------------------ reading it */
+
+static void head_ready(struct watch *w, uint32_t events)
+{
+    struct relay *r = container_of(w, struct relay, end[CLIENT]);
+    char *room = buf_reserve(&r->head, 4096);
+    ssize_t n = room ? recv(w->fd, room, 4096, MSG_DONTWAIT) : -1;
+    struct line line;
+    int rc;
+
+    (void)events;
+    if (n < 0 && room && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        relay_close(r);
+        return;
+    }
+    r->head.len += (size_t)n;
+    rc = cut_line(&r->head, &line);
+    if (rc == 0)
+        return;
+    timer_stop(&r->timer);
+    watch_want(w, 0); /* the rest stays in the socket until the sandbox is connected */
+    if (rc == 1) {
+        follow(r, &line);
+        return;
+    }
+    log_event(LOG_LEVEL_WARN, "a connection to the ports' socket did not begin with nginx's line");
+    relay_close(r);
+}
+
+static void too_slow(struct timer *t)
+{
+    relay_close(container_of(t, struct relay, timer));
+}
+
+static void hosts_ready(struct watch *w, uint32_t events)
+{
+    struct gate *g = container_of(w->loop, struct gate, loop);
+    int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct relay *r;
+
+    (void)events;
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE)
+            watch_want(w, 0); /* until the next sweep: trying at once is no use */
+        return;
+    }
+    r = relay_new(g, fd, &by_host);
+    if (!r)
+        return;
+    r->head = BUF(HEAD_MAX + 4096);
+    r->end[CLIENT].ready = head_ready;
+    timer_start(&g->loop, &r->timer, HEAD_MS, too_slow);
+    gate_room_changed(g);
+    if (watch_want(&r->end[CLIENT], EPOLLIN) < 0)
+        relay_close(r);
+}
+
+int hosts_listen(struct gate *g, int fd, struct cove_err *e)
+{
+    if (watch_start(&g->loop, &g->hosts, fd, EPOLLIN, hosts_ready) == 0)
+        return 0;
+    close(fd);
+    return cove_fail_errno(e, COVE_INTERNAL, "the ports' socket");
+}

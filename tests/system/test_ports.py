@@ -1,0 +1,524 @@
+"""Every port of a sandbox has a host name: PORT-ID.DOMAIN, through nginx and the gate."""
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from cove import wait_for
+from executor import Executor
+from test_pause import ask
+
+# An app that tells what it was sent, streams, cuts, and speaks WebSocket (echo of small frames).
+APP = r"""
+import base64, hashlib, http.server, json, socketserver, sys, time
+
+class App(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def reply(self, body, headers=(), status=200):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        if self.path.startswith("/seen"):
+            self.reply(json.dumps({"line": self.requestline, "headers": self.headers.items()}).encode())
+        elif self.path.startswith("/status/"):
+            self.reply(b"from the app", status=int(self.path.rsplit("/")[-1]))
+        elif self.path == "/accel":
+            self.reply(b"mine", [("X-Accel-Redirect", "/.cove/error"), ("X-Accel-Limit-Rate", "1"),
+                                 ("X-Accel-Buffering", "yes")])
+        elif self.path == "/cut":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 10)
+            self.wfile.flush()
+            self.close_connection = True
+        elif self.path == "/chunks-cut":
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"3\r\nabc\r\n")
+            self.wfile.flush()
+            self.close_connection = True
+        elif self.path == "/events":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for i in range(1000):
+                self.wfile.write(b"data: %d\n\n" % i)
+                self.wfile.flush()
+                time.sleep(0.2)
+        elif self.path.startswith("/bytes/"):
+            left = int(self.path.rsplit("/")[-1])
+            self.send_response(200)
+            self.send_header("Content-Length", str(left))
+            self.end_headers()
+            while left:
+                n = min(left, 1 << 20)
+                self.wfile.write(b"b" * n)
+                left -= n
+        elif self.headers.get("Upgrade") == "websocket":
+            self.websocket()
+        else:
+            self.reply(b"hello from " + str(self.server.server_address[1]).encode())
+
+    def do_POST(self):
+        n, digest = 0, hashlib.sha256()
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                piece = self.rfile.read(size)
+                digest.update(piece); n += size
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            left = int(self.headers["Content-Length"])
+            while left:
+                piece = self.rfile.read(min(left, 1 << 20))
+                digest.update(piece); n += len(piece); left -= len(piece)
+        self.reply(json.dumps({"bytes": n, "sha256": digest.hexdigest()}).encode())
+
+    def websocket(self):
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        while head := self.rfile.read(2):
+            size, mask = head[1] & 127, self.rfile.read(4)
+            data = bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(size)))
+            if head[0] & 15 == 8:
+                break
+            self.wfile.write(bytes([head[0], len(data)]) + data)
+            self.wfile.flush()
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    request_queue_size = 1024
+    daemon_threads = True
+
+Server((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", int(sys.argv[1])), App).serve_forever()
+"""
+
+
+class Ports(Executor):
+    """An executor sandbox with the app on port 8000."""
+
+    def __init__(self, server, project, key=True, app=True):
+        super().__init__(server, project, key)
+        self.ok("/run", cmd="true")  # the sandbox is made by the executor dialect
+        self.id = server.execute(project, "true", key=self.key).id.removeprefix("sandbox_")
+        if app:
+            self.ok("/write_file", path="/tmp/app.py", content=APP)
+            self.serve(8000)
+
+    def serve(self, port, address=""):
+        self.ok("/start_process", cmd=f"python3 /tmp/app.py {port} {address}")
+        self.wait_listening(port)
+
+    def wait_listening(self, port):
+        wait_for(lambda: f":{port:04X}" in self.sh("cat /proc/net/tcp /proc/net/tcp6"), 10, f"port {port} inside")
+
+    def host(self, port=8000):
+        return f"{port}-{self.id}.localhost"
+
+    def get(self, path="/", port=8000, host=None, headers=None, credential=True, method="GET", body=None, tls=False):
+        headers = {"Host": host or self.host(port), **(headers or {})}
+        if credential:
+            headers["X-Access-Token"] = self.key
+        return self.server.request(method, path, body, headers=headers, key=False, tls=tls)
+
+
+@pytest.fixture
+def ports(server, project):
+    return Ports(server, project)
+
+
+# ---------------------------------------------------------------------- names
+
+
+def test_a_port_is_reached_by_both_of_its_names(ports):
+    for host in (f"8000-{ports.id}.localhost", f"sandbox-{ports.id}-8000.localhost",
+                 f"8000-{ports.id.upper()}.LOCALHOST", f"8000-{ports.id}.localhost."):
+        assert ports.get(host=host).body == b"hello from 8000", host
+    assert ports.get(tls=True).body == b"hello from 8000"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_whatever_address_the_app_listens_on(ports, address):
+    ports.serve(8100, address)
+    assert ports.get(port=8100).body == b"hello from 8100"
+
+
+def test_an_app_on_the_ipv6_loopback_alone_is_reached(ports):
+    ports.start("python3 -c \"import socket; s = socket.socket(socket.AF_INET6); s.bind(('::1', 8200)); s.listen();"
+                " c = s.accept()[0]; c.recv(9999); c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nv6')\"")
+    ports.wait_listening(8200)
+    assert ports.get(port=8200).body == b"v6"
+
+
+@pytest.mark.parametrize("host", ["0-{id}", "65536-{id}", "00080-{id}", "8000-nosuch", "8000-{id}x", "sandbox-{id}",
+                                  "sandbox-{id}-0", "sandbox-{id}-99999", "8000-aaaaaaaaaaaaaaaaaaaa"])
+def test_a_name_of_no_sandbox_is_502_and_nobody_elses(ports, host):
+    reply = ports.request("POST", "/run", {"cmd": "echo ran"}, headers={"Host": host.format(id=ports.id) + ".localhost"})
+    assert reply.status == 502, reply
+    assert reply.json["message"] == "The sandbox was not found" and reply.json["code"] == 502
+
+
+def test_unknown_foreign_and_dead_have_one_body(server, project):
+    ports = Ports(server, project, app=False)
+    private = ports.get(credential=False)
+    server.cleanup(project, key=ports.key)
+    dead = ports.get()
+    unknown = ports.get(host="8000-" + "q" * 20 + ".localhost")
+    assert dead.status == unknown.status == 502 and private.status == 401
+    assert dead.body.replace(ports.id.encode(), b"q" * 20) == unknown.body
+
+
+def test_names_of_no_port_are_the_api(server):
+    assert server.request("GET", "/health", headers={"Host": "api.localhost"}).status == 200
+    assert server.request("GET", "/nothing", headers={"Host": "localhost"}).status == 404
+
+
+# ---------------------------------------------------------------------- who may
+
+
+def test_a_private_port_wants_a_key_or_a_token(ports):
+    reply = ports.get(credential=False)
+    assert reply.status == 401 and reply.json["code"] == 401 and reply.json["port"] == 8000
+    page = ports.get(credential=False, headers={"Accept": "text/html,*/*"})
+    assert page.status == 401 and page.headers["Content-Type"].startswith("text/html") and b"private" in page.body
+    for headers in ({"X-Access-Token": ports.key}, {"Authorization": f"Bearer {ports.key}"}, {"X-API-Key": ports.key}):
+        assert ports.get(credential=False, headers=headers).status == 200, headers
+    for headers in ({"X-Access-Token": "0" * 64}, {"Authorization": "Bearer nonsense"}, {"Cookie": "cove-port=99999999999." + "0" * 64}):
+        assert ports.get(credential=False, headers=headers).status == 401, headers
+
+
+def test_anothers_key_opens_nothing(ports, project):
+    key = ports.server.add_key(project + "-other")
+    assert ports.get(credential=False, headers={"X-Access-Token": key}).status == 401
+
+
+def test_a_port_is_made_public_private_and_default_again(ports):
+    assert ports.get(credential=False).status == 401
+    reply = ports.ok("/port_access", port=8000, access="public")
+    assert reply["url"] == f"http://8000-{ports.id}.127.0.0.1:{ports.server.http}"
+    assert ports.get(credential=False).body == b"hello from 8000"
+    assert ports.get(port=8001, credential=False).status == 401  # of that port alone
+    ports.ok("/port_access", port=8000, access="private")
+    assert ports.get(credential=False).status == 401 and ports.get().status == 200
+    ports.ok("/port_access", port=8000, access="default")
+    assert ports.get(credential=False).status == 401
+    assert ports.post("/port_access", port=8000, access="open").status == 400
+
+
+def test_what_a_port_says_outlives_the_gate(ports):
+    ports.ok("/port_access", port=8000, access="public")
+    gate, = ports.server.titles("cove: gate")
+    os.kill(gate, signal.SIGKILL)
+    wait_for(lambda: ports.get(credential=False).status == 200, 10, "the next gate")
+
+
+def test_a_signed_link_opens_a_private_port_in_a_browser(ports):
+    url = ports.ok("/port_link", port=8000, seconds=60)["url"]
+    path = url[url.index("/.cove/open"):]
+    reply = ports.get(path, credential=False)
+    assert reply.status == 302 and reply.headers["Location"] == "/"
+    cookie = reply.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "Secure" not in cookie and "Domain" not in cookie
+    assert "Secure" in ports.get(path, credential=False, tls=True).headers["Set-Cookie"]
+    value = cookie.split(";")[0]
+    seen = ports.get("/seen", credential=False, headers={"Cookie": f"a=1; {value}; b=2"})
+    assert seen.status == 200
+    assert dict(seen.json["headers"])["Cookie"] == "a=1; b=2"
+    assert ports.get(port=8001, credential=False, headers={"Cookie": value}).status == 401  # that port alone
+
+
+@pytest.mark.parametrize("query", ["", "token=", "token=1.ab", "token=99999999999." + "0" * 64, "to=/"])
+def test_a_bad_link_is_401(ports, query):
+    assert ports.get("/.cove/open?" + query, credential=False).status == 401
+
+
+def test_a_link_leads_nowhere_else(ports):
+    url = ports.ok("/port_link", port=8000)["url"]
+    path = url[url.index("/.cove/open"):].replace("to=/", "to=")
+    for to in ("//evil.example", "https://evil.example", "/%5Cevil.example", "/%0d%0aX:y"):
+        reply = ports.get(path + to, credential=False)
+        assert reply.status in (302, 400) and reply.headers.get("Location", "/") == "/", to
+
+
+# ---------------------------------------------------------------------- what the app sees
+
+
+def test_the_app_sees_its_own_name_and_nothing_of_ours(ports):
+    seen = ports.get("/seen?a=%2F..//b", headers={
+        "Cookie": "x=1; cove-port=1.abc", "X-Forwarded-For": "9.9.9.9", "Cove-Target": "owner x 1 json",
+        "E2b-Traffic-Access-Token": "t", "X-Custom": "kept"}).json
+    headers = {name.lower(): value for name, value in seen["headers"]}
+    assert seen["line"] == "GET /seen?a=%2F..//b HTTP/1.1"
+    assert headers["host"] == ports.host() and headers["x-custom"] == "kept" and headers["cookie"] == "x=1"
+    assert headers["x-forwarded-for"] == "127.0.0.1" and headers["x-forwarded-proto"] == "http"
+    for name in ("cove-target", "x-access-token", "e2b-traffic-access-token", "x-cove-tenant"):
+        assert name not in headers, name
+    assert ports.key not in json.dumps(seen)
+
+
+def test_the_apps_own_credentials_pass_and_keys_do_not(ports):
+    seen = ports.get("/seen", headers={"Authorization": "Bearer app-secret", "X-API-Key": "app-key"}).json
+    headers = dict(seen["headers"])
+    assert headers["Authorization"] == "Bearer app-secret" and headers["X-API-Key"] == "app-key"
+    for name, value in (("Authorization", f"Bearer {ports.key}"), ("X-API-Key", ports.key)):
+        seen = ports.get("/seen", credential=False, headers={name: value}).json
+        assert name not in dict(seen["headers"]) and ports.key not in json.dumps(seen)
+
+
+def test_two_cookies_of_our_name_leave_none(ports):
+    seen = ports.get("/seen", headers={"Cookie": "cove-port=1.a; b=2; cove-port=1.c"}).json
+    assert "cove-port" not in json.dumps(seen)
+
+
+def test_an_app_gives_nginx_no_orders(ports):
+    reply = ports.get("/accel")
+    assert reply.status == 200 and reply.body == b"mine"
+
+
+@pytest.mark.parametrize("status", [200, 204, 301, 401, 403, 404, 413, 418, 429, 500, 502, 503, 504])
+def test_the_apps_own_statuses_pass(ports, status):
+    reply = ports.get(f"/status/{status}")
+    assert reply.status == status
+    assert reply.body == (b"" if status == 204 else b"from the app")
+
+
+# ---------------------------------------------------------------------- bytes
+
+
+def test_uploads_and_downloads_pass_whole(ports):
+    data = os.urandom(3 << 20)
+    reply = ports.get("/", method="POST", body=data)
+    assert reply.json == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    assert len(ports.get(f"/bytes/{50 << 20}").body) == 50 << 20
+
+
+def curl(ports, *args, path="/", data=None, tls=False):
+    scheme, port = ("https", ports.server.https) if tls else ("http", ports.server.http)
+    return subprocess.run(["curl", "-sS", "-k", "--resolve", f"{ports.host()}:{port}:127.0.0.1", "-H",
+                           f"X-Access-Token: {ports.key}", *args, f"{scheme}://{ports.host()}:{port}{path}"],
+                          capture_output=True, input=data, timeout=60)
+
+
+def test_curl_sends_chunks_and_waits_for_100_continue(ports):
+    data = b"z" * 300000
+    result = curl(ports, "-H", "Transfer-Encoding: chunked", "-H", "Expect: 100-continue", "--data-binary", "@-", data=data)
+    assert json.loads(result.stdout) == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}, result.stderr
+
+
+@pytest.mark.parametrize("path", ["/cut", "/chunks-cut"])
+def test_an_app_that_stops_midway_is_a_cut_not_an_end(ports, path):
+    result = curl(ports, path=path)
+    assert result.returncode in (18, 56), (result.returncode, result.stdout, result.stderr)
+
+
+def test_http2_outside(ports):
+    result = curl(ports, "--http2", "-w", "%{http_version}", tls=True)
+    assert result.stdout == b"hello from 80002", result
+
+
+def test_event_streams_are_not_held_back(ports):
+    connection = ports.server.connect(20)
+    connection.request("GET", "/events", headers={"Host": ports.host(), "X-Access-Token": ports.key})
+    response = connection.getresponse()
+    assert [response.readline() for _ in range(3)] == [b"data: 0\n", b"\n", b"data: 1\n"]
+    connection.close()
+
+
+@contextlib.contextmanager
+def websocket(ports, host=None, token=True):
+    s = socket.create_connection(("127.0.0.1", ports.server.http), timeout=20)
+    s.sendall((f"GET /ws HTTP/1.1\r\nHost: {host or ports.host()}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n" +
+               (f"X-Access-Token: {ports.key}\r\n" if token else "") + "\r\n").encode())
+    head = b""
+    while b"\r\n\r\n" not in head and (piece := s.recv(1)):
+        head += piece
+    try:
+        yield s, head
+    finally:
+        s.close()
+
+
+def frame(data):
+    return bytes([0x81, 0x80 | len(data)]) + b"\0\0\0\0" + data
+
+
+def read_exactly(s, n):
+    out = b""
+    while len(out) < n and (piece := s.recv(n - len(out))):
+        out += piece
+    return out
+
+
+def test_websockets_pass_through(ports):
+    with websocket(ports) as (s, head):
+        assert head.startswith(b"HTTP/1.1 101") and b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head
+        for text in (b"one", b"two"):
+            s.sendall(frame(text))
+            assert read_exactly(s, 2 + len(text)) == bytes([0x81, len(text)]) + text
+    with websocket(ports, token=False) as (s, head):
+        assert head.startswith(b"HTTP/1.1 401")
+
+
+# ---------------------------------------------------------------------- when nothing answers
+
+
+def test_a_closed_port_is_502_and_says_what_to_do(server, make_server):
+    ports = Ports(make_server(port_wait="0ms"), "closed", app=False)
+    reply = ports.get(port=9999)
+    assert reply.status == 502
+    assert reply.json["sandboxId"] == ports.id and reply.json["port"] == 9999 and reply.json["code"] == 502
+    assert reply.json["message"] == "The sandbox is running but port is not open" and "listens" in reply.json["hint"]
+    page = ports.get(port=9999, headers={"Accept": "text/html"})
+    assert page.status == 502 and ports.id.encode() in page.body and b"9999" in page.body
+    assert page.headers["Content-Type"].startswith("text/html")
+    # A body that nobody reads does not cost the client its answer.
+    assert ports.get(port=9999, method="POST", body=b"x" * (2 << 20)).status == 502
+
+
+def test_a_port_of_a_starting_sandbox_is_waited_for(make_server):
+    ports = Ports(make_server(port_wait="60s"), "starting", app=False)
+    ports.ok("/write_file", path="/tmp/app.py", content=APP)
+    result = {}
+    thread = threading.Thread(target=lambda: result.update(reply=ports.get(port=8300)))
+    thread.start()
+    ports.serve(8300)
+    thread.join(30)
+    assert result["reply"].body == b"hello from 8300"
+
+
+def pause(ports):
+    assert ask(ports.server, "FREEZE", ports.id) is True
+
+
+def test_traffic_wakes_a_paused_sandbox(ports):
+    pause(ports)
+    assert ports.get(credential=False).status == 502  # for a stranger it is not there
+    assert ports.get().body == b"hello from 8000"
+
+
+def test_without_wake_a_paused_sandbox_is_502_and_its_owner_knows_why(make_server):
+    ports = Ports(make_server(port_wake="no"), "asleep")
+    pause(ports)
+    assert "reason" not in ports.get(credential=False).json
+    reply = ports.get()
+    assert reply.status == 502 and reply.json["message"] == "The sandbox was not found"
+    assert reply.json["reason"] == "the sandbox is paused"
+
+
+# ---------------------------------------------------------------------- smuggling: nginx is strict, and so the gate can be dull
+
+SMUGGLED = [
+    ("two lengths", "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde"),
+    ("length and chunks", "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+                          "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+    ("strange coding", "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+    ("folded header", "GET / HTTP/1.1\r\nHost: {host}\r\n{token}X-A: b\r\n Cove-Target: owner x 1 json\r\n\r\n"),
+    ("two hosts", "GET / HTTP/1.1\r\nHost: {host}\r\nHost: localhost\r\n{token}\r\n"),
+    ("blank before the colon", "GET / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length : 4\r\n\r\nabcd"),
+    ("encoded host", "GET / HTTP/1.1\r\nHost: %38000-{id}.localhost\r\n{token}\r\n"),
+    ("no host", "GET / HTTP/1.1\r\n{token}\r\n"),
+    ("a NUL", "GET / HTTP/1.1\r\nHost: {host}\0\r\n{token}\r\n"),
+]
+
+
+@pytest.mark.parametrize("what,text", SMUGGLED, ids=[what for what, _ in SMUGGLED])
+def test_a_smuggled_request_reaches_no_app(ports, what, text):
+    text = text.format(host=ports.host(), id=ports.id, token=f"X-Access-Token: {ports.key}\r\n")
+    reply = ports.server.raw(text.encode())
+    assert b"smuggled" not in reply and reply.count(b"HTTP/1.1 ") <= 1
+    status = int(reply.split(b" ")[1]) if reply else 400
+    assert status in (400, 501) or (what in ("folded header", "blank before the colon") and status == 200) or \
+        (what == "encoded host" and status in (400, 401, 404)), reply[:300]
+    assert b"owner x 1" not in reply
+
+
+def say(ports, text):
+    """Bytes as they are, and all that comes back. The client's half stays open: nginx takes a closed one for the end."""
+    with socket.create_connection(("127.0.0.1", ports.server.http), timeout=20) as s:
+        s.sendall(text.encode())
+        out = b""
+        while piece := s.recv(65536):
+            out += piece
+        return out
+
+
+def test_an_absolute_uri_names_the_host(ports):
+    reply = say(ports, f"GET http://{ports.host()}/seen HTTP/1.1\r\nHost: localhost\r\nX-Access-Token: {ports.key}\r\n"
+                       "Connection: close\r\n\r\n")
+    assert reply.startswith(b"HTTP/1.1 200") and b"GET /seen HTTP/1.1" in reply, reply[:300]
+
+
+def test_bare_line_feeds_add_no_header(ports):
+    reply = say(ports, f"GET /seen HTTP/1.1\nHost: {ports.host()}\nX-Access-Token: {ports.key}\nX-A: 1\nConnection: close\n\n")
+    assert reply.startswith(b"HTTP/1.1 200") and b"X-A" in reply
+    assert ports.key.encode() not in reply and b"Cove-Target" not in reply
+
+
+# ---------------------------------------------------------------------- limits and faults
+
+
+def test_a_sandbox_has_its_share_of_connections_and_others_are_unharmed(make_server):
+    server = make_server(port_connections=20)
+    greedy, modest = Ports(server, "greedy"), Ports(server, "modest")
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(websocket(greedy)) for _ in range(20)]
+        assert all(head.startswith(b"HTTP/1.1 101") for _, head in held)
+        reply = greedy.get()
+        assert reply.status == 503 and reply.headers["Retry-After"] == "1" and reply.json["code"] == 503
+        assert modest.get().status == 200
+    wait_for(lambda: greedy.get().status == 200, 10, "room again")
+
+
+def test_the_end_of_a_sandbox_ends_its_connections(server, project):
+    ports = Ports(server, project)
+    with websocket(ports) as (s, head):
+        assert head.startswith(b"HTTP/1.1 101")
+        server.cleanup(project, key=ports.key)
+        assert s.recv(1) == b""
+
+
+def test_a_gate_that_dies_cuts_and_the_next_one_serves(ports):
+    with websocket(ports) as (s, head):
+        assert head.startswith(b"HTTP/1.1 101")
+        gate, = ports.server.titles("cove: gate")
+        os.kill(gate, signal.SIGKILL)
+        assert s.recv(1) == b""
+    wait_for(lambda: ports.get().status == 200, 10, "the next gate")
+
+
+def test_only_nginx_and_root_reach_the_ports_socket(ports):
+    mode = os.stat(f"{ports.server.run_dir}/ports.sock")
+    assert mode.st_mode & 0o777 == 0o660
+
+
+def test_a_line_that_is_not_nginxs_gets_no_answer(ports):
+    for text in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\nCove-Target: owner\r\n\r\n",
+                 b"GET / HTTP/1.1\r\nCove-Target: owner ../../../etc/x 8000 json\r\n\r\n", b"\r\n\r\n", b"x" * 100000):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(20)
+            s.connect(f"{ports.server.run_dir}/ports.sock")
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                s.sendall(text)
+                assert s.recv(100) == b"", text[:40]
