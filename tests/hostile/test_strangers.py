@@ -13,7 +13,7 @@ from hostile import as_ids, as_worker
 
 STRANGER = 61999
 # Below run_dir; `boxes/ID` comes on top.
-SOCKETS = {"fcgi.sock", "keeper.sock", "auth.sock", "gate.sock"}
+SOCKETS = {"fcgi.sock", "keeper.sock", "auth.sock", "gate.sock", "ports.sock"}
 # Everybody may read these: process ids, the date of the build, and which kind of network sandboxes have.
 PUBLIC = {"coved.pid", "nginx.pid", "build-id", "network"}
 

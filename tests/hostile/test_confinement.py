@@ -1,0 +1,69 @@
+"""What confines each process of cove, as the kernel tells it: a list of all, and none that is not in the list.
+
+What each cage refuses in detail is tried in tests/unit/test_confine.c (and tests/unit/test_init_filter.c for init).
+"""
+import re
+import subprocess
+
+import pytest
+
+from cove import status_field, title, wait_for
+
+FILTER = "2"  # of Seccomp: in /proc/PID/status
+
+# Title: seccomp, no_new_privs, root on the host, capabilities on the host. None: not looked at.
+PROCESSES = [
+    (r"cove: worker \d+", True, True, False, 0),
+    (r"cove: judge", True, True, False, 0),
+    (r"cove: gate", True, True, False, 0),
+    (r"cove: resolver", True, True, False, 0),
+    (r"cove: auth", True, True, True, None),   # PAM modules read the shadow file
+    (r"cove: init .*", True, None, False, None),  # its capabilities are those of its own user namespace
+    (r".*coved.*", False, None, True, None),   # makes namespaces, mounts and cgroups: it parses nothing that others wrote
+]
+
+
+def row_of(text):
+    for pattern, *row in PROCESSES:
+        if re.fullmatch(pattern, text):
+            return row
+    return None
+
+
+def weakness(pid):
+    """What this process lacks; None: nothing."""
+    text = title(pid)
+    row = row_of(text)
+    if row is None:
+        return f"{text!r} (pid {pid}) is in no list of what confines it"
+    seccomp, no_new_privs, root, capabilities = row
+    if seccomp and status_field(pid, "Seccomp") != FILTER:
+        return f"{text!r} has no seccomp filter"
+    if no_new_privs and status_field(pid, "NoNewPrivs") != "1":
+        return f"{text!r} can gain privileges by execve"
+    if (status_field(pid, "Uid").split()[1] == "0") != root:
+        return f"{text!r} has user id {status_field(pid, 'Uid')}"
+    if capabilities is not None and int(status_field(pid, "CapEff"), 16) & ~capabilities:
+        return f"{text!r} has capabilities {status_field(pid, 'CapEff')}"
+    return None
+
+
+def with_an_unconfined_gate(server):
+    """The weakening: a process that calls itself the gate, and runs as root without a filter."""
+    with open(f"{server.dir}/log/coved.log", "a") as log:
+        subprocess.Popen(["cove: gate", "60"], executable="/usr/bin/sleep", stderr=log, stdin=subprocess.DEVNULL)
+    wait_for(lambda: len(server.titles("cove: gate")) > 1, what="the false gate")
+
+
+@pytest.mark.weak(by=with_an_unconfined_gate)
+def test_every_process_is_confined(target, attempt, tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "stack").write_text("auth required pam_deny.so\naccount required pam_deny.so\n")
+    server = target(pool=1, pam_dir=str(tmp_path), pam_service="stack")
+    assert server.execute("confined", "sleep 60 & echo started").status == 200
+    for name in ("worker", "judge", "gate", "resolver", "auth", "init"):
+        wait_for(lambda: server.titles(f"cove: {name}"), what=f"the {name}")
+    ours = [pid for pid in server.pids() if title(pid).startswith("cove") or pid == server.keeper_pid]
+    assert len(ours) >= 7
+    for pid in ours:
+        attempt(f"{title(pid)} is not confined", weakness(pid))
