@@ -63,6 +63,7 @@ struct cove_config {
     char network_deny[NET_LIST_MAX];  /* addresses and ranges */
     char network_dns[256];            /* whom the resolver asks; "" = whom this machine asks */
     char network_uplink[128];         /* interfaces that lead outside; "" = the default route's */
+    uint64_t network_connections;     /* of one sandbox at a time; 0 = not limited */
 
     /* limits of a sandbox */
     uint64_t memory_max_bytes;

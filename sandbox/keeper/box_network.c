@@ -55,6 +55,9 @@ void network_setup(struct keeper *k)
         log_event(LOG_LEVEL_INFO, "network", LOG_S("mode", net_mode_name(k->net.rules.mode)),
                   LOG_S("ipv4", k->net.ipv4 ? "yes" : "no way out"),
                   LOG_S("ipv6", k->net.ipv6 ? "yes" : "no way out"));
+    if (k->net.uncounted && before != k->net.rules.mode)
+        log_event(LOG_LEVEL_WARN,
+                  "this kernel cannot limit a sandbox's connections (nft_connlimit)");
     write_status(k, rules.mode, err.msg);
     resolver_tell_all(k);
 }

@@ -21,15 +21,17 @@ struct net {
                                was made without stays without */
     struct net_own **own;   /* by slot; NULL = nothing */
     uint32_t slots;
-    uint32_t base;      /* host order: where our addresses begin, two a slot */
-    unsigned base_bits; /* of the block that is ours */
-    uint8_t base6[16];  /* likewise, unique-local */
-    uint32_t group;     /* all our interfaces on the host are in it */
-    uint32_t stamp;     /* of the rules */
-    bool loaded;        /* our table is in the kernel */
-    bool ipv4, ipv6;    /* there is a way out; IPv6: and new sandboxes get addresses */
-    uint64_t next_ms;   /* when to look again whether there is one */
-    char prefix[10];    /* of the host's ends' names */
+    uint32_t base;        /* host order: where our addresses begin, two a slot */
+    unsigned base_bits;   /* of the block that is ours */
+    uint8_t base6[16];    /* likewise, unique-local */
+    uint32_t group;       /* all our interfaces on the host are in it */
+    uint32_t stamp;       /* of the rules */
+    uint32_t connections; /* of one sandbox at a time; 0 = as many as the kernel has room for */
+    bool uncounted;       /* this kernel cannot limit them */
+    bool loaded;          /* our table is in the kernel */
+    bool ipv4, ipv6;      /* there is a way out; IPv6: and new sandboxes get addresses */
+    uint64_t next_ms;     /* when to look again whether there is one */
+    char prefix[10];      /* of the host's ends' names */
     char table[24];
     char uplink[128];                                      /* as configured */
     char opened4[NET_OPENED_MAX], opened6[NET_OPENED_MAX]; /* interfaces we let forward */

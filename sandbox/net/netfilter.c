@@ -7,7 +7,8 @@
  *
  *   in any mode   nothing reaches a sandbox that it did not ask for; no sandbox reaches another (of
  *                 any keeper), the host's own services, loopback, link-local (metadata), private or
- *                 reserved ranges; a source that is not its own is dropped
+ *                 reserved ranges; a source that is not its own is dropped; a sandbox has no more
+ *                 than network_connections connections at a time
  *   egress        all else
  *   allow-list    network_allow, and what names on it were answered with; nothing else
  *
@@ -282,15 +283,35 @@ static void add_boxes(struct buf *out, const struct net *n)
     buf_addf(out, "%s\n}\n", any ? " }" : "");
 }
 
-/* Our end of the pair speaks Neighbour Discovery, which comes by here where ARP does not. */
-static void add_hooks(struct buf *out, const char *p)
+/* The kernel's table of connections is one for the whole machine: a sandbox gets a share of it. The set
+ * has one element per sandbox that has connections, and the kernel drops it with the last of them. */
+static void add_share(struct buf *out, const struct net *n)
 {
+    if (n->connections && !n->uncounted)
+        buf_addf(out, "ct state new add @flows { iif ct count over %u } counter goto refuse\n",
+                 n->connections);
+}
+
+/* What leaves a sandbox. */
+static void add_way_out(struct buf *out, const struct net *n)
+{
+    if (n->connections && !n->uncounted)
+        buf_addf(out, "set flows { type iface_index; size %u; flags dynamic; }\n", n->slots + 64);
+    buf_addf(out, "chain out {\n"
+                  "oifname \"" NET_ANY_COVE "\" counter goto refuse\n"
+                  "fib saddr . iif oif missing counter drop\n");
+    add_share(out, n);
+    buf_addf(out, "iifname vmap @boxes\n"
+                  "goto base\n}\n");
+}
+
+/* Our end of the pair speaks Neighbour Discovery, which comes by here where ARP does not. */
+static void add_hooks(struct buf *out, const struct net *n)
+{
+    const char *p = n->prefix;
+
+    add_way_out(out, n);
     buf_addf(out,
-             "chain out {\n"
-             "oifname \"" NET_ANY_COVE "\" counter goto refuse\n"
-             "fib saddr . iif oif missing counter drop\n"
-             "iifname vmap @boxes\n"
-             "goto base\n}\n"
              "chain forward { type filter hook forward priority -10; policy accept;\n"
              "iifname \"%s*\" goto out\n"
              "oifname \"%s*\" iifname != \"" NET_ANY_COVE "\" ct state established,related accept\n"
@@ -346,7 +367,7 @@ static int write_rules(struct net *n, struct buf *out, struct cove_err *e)
 
     buf_init(&fixed, RULES_MAX);
     add_rules(&fixed, n);
-    add_hooks(&fixed, n->prefix);
+    add_hooks(&fixed, n);
     n->stamp = fixed.data ? fold(text_hash(TEXT_HASH_START, fixed.data)) : 0;
     buf_addf(out, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", n->table, n->table,
              n->table);
@@ -359,7 +380,7 @@ static int write_rules(struct net *n, struct buf *out, struct cove_err *e)
     add_verdicts(out, &n->rules, mark_of(n->stamp, NULL));
     buf_addf(out, "}\n");
     add_boxes(out, n);
-    add_hooks(out, n->prefix);
+    add_hooks(out, n);
     buf_addf(out, "}\n");
     buf_done(&fixed);
     return out->overflow ? cove_fail(e, COVE_TOO_LARGE, "network: too many rules") : 0;
@@ -470,19 +491,33 @@ static bool is_loaded(const struct net *n)
     return strcmp(stamp, want) == 0;
 }
 
-int netfilter_load(struct net *n, struct cove_err *e)
+static int load_once(struct net *n, struct cove_err *e)
 {
-    struct buf rules;
-    int rc;
+    AUTO_BUF struct buf rules = BUF(RULES_MAX);
+    int rc = write_rules(n, &rules, e);
 
-    buf_init(&rules, RULES_MAX);
-    rc = write_rules(n, &rules, e);
     if (rc == 0 && is_loaded(n))
         remove_stale(n);
     else if (rc == 0)
         rc = netfilter_run(rules.data, NULL, e);
-    buf_done(&rules);
     return rc;
+}
+
+/* A kernel without nft_connlimit cannot count connections per sandbox: better the other rules alone than
+ * no network. n->uncounted tells. */
+int netfilter_load(struct net *n, struct cove_err *e)
+{
+    struct cove_err first = { 0 };
+
+    if (load_once(n, &first) == 0)
+        return 0;
+    if (!n->connections || n->uncounted) {
+        if (e)
+            *e = first;
+        return -1;
+    }
+    n->uncounted = true;
+    return load_once(n, e);
 }
 
 /* ------------------------------------------------------------------ pins */

@@ -48,6 +48,7 @@ static void name_all(struct net *n, const struct cove_config *c)
     n->base6[0] = 0xfd;
     for (int i = 0; i < 5; i++)
         n->base6[1 + i] = (uint8_t)(hash >> (8 * i + 3));
+    n->connections = (uint32_t)c->network_connections;
     text_copy(n->uplink, sizeof(n->uplink), c->network_uplink);
 }
 

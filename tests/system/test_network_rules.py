@@ -1,0 +1,142 @@
+"""Rules of the network that a break in the code would remove without anybody noticing: each test has a control that shows it can fail."""
+import shlex
+import subprocess
+import sys
+
+from cove import wait_for
+from internet import ECHO, HOST, OTHER_PUBLIC, OTHER_PUBLIC6, PUBLIC, PUBLIC6
+from test_network import addresses_of, get, serve, world  # noqa: F401: fixtures
+
+
+def table(world):
+    return next(line.split()[2] for line in world.rules().split("\n") if line.startswith("table inet cove_"))
+
+
+def send_from(init, source):
+    """One UDP packet to the internet's echo, out of the sandbox's namespace, with this source."""
+    code = (f"import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{source}', 0)); "
+            f"s.settimeout(1); s.sendto(b'x', ('{PUBLIC}', {ECHO}))")
+    subprocess.run(["nsenter", f"--net=/proc/{init}/ns/net", sys.executable, "-c", code], check=True)
+
+
+def dropped_by_source(world):
+    """Packets that the source check has counted."""
+    chain = world.run("nft", "list", "chain", "inet", table(world), "out")
+    return int(next(line for line in chain.split("\n") if "missing counter" in line).split("packets ")[1].split()[0])
+
+
+def test_a_packet_with_a_foreign_source_never_arrives(world, serve):
+    server = serve(network="egress")
+    init = server.init_of(server.execute("a", "true"))
+    own = next(a for a in addresses_of(server, "a") if ":" not in a)
+    subprocess.run(["nsenter", f"--net=/proc/{init}/ns/net", "ip", "addr", "add", "10.201.77.2", "dev", "eth0"], check=True)
+    send_from(init, "10.201.77.2")
+    wait_for(lambda: dropped_by_source(world) == 1, what="the packet at the check")
+    assert HOST not in world.seen()
+    send_from(init, own)  # the control: the same packet with the right source
+    wait_for(lambda: HOST in world.seen(), what="the packet with its own source")
+
+
+def count_on(world, device):
+    """How many packets of the test leave by this device, counted by a rule of the test's own. Returns a function that tells."""
+    world.run("nft", "add table inet look; add chain inet look leaves { type filter hook postrouting priority 300; }; "
+                     f"add rule inet look leaves oifname {device} udp dport 9 counter")
+    return lambda: int(world.run("nft", "list", "chain", "inet", "look", "leaves").split("packets ")[1].split()[0])
+
+
+def test_the_host_is_no_router_for_the_outside(world, serve):
+    """Forwarding is on for the uplink while coved runs: what comes in there leaves only to sandboxes."""
+    world.run("ip", "link", "add", "lan0", "type", "veth", "peer", "name", "lan1")
+    world.run("ip", "addr", "add", "192.168.77.1/24", "dev", "lan0")
+    for device in ("lan0", "lan1"):
+        world.run("ip", "link", "set", device, "up")
+    world.run("ip", "neigh", "add", "192.168.77.5", "lladdr", "02:00:00:00:00:05", "dev", "lan0")
+    serve(network="egress")
+    subprocess.run(["ip", "-n", world.internet, "route", "add", "192.168.77.0/24", "via", HOST], check=True)
+
+    def knock():
+        code = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.168.77.5', 9))"
+        subprocess.run(["ip", "netns", "exec", world.internet, sys.executable, "-c", code], check=True)
+
+    def guarded():
+        chain = world.run("nft", "list", "chain", "inet", table(world), "forward")
+        return sum(int(line.split("packets ")[1].split()[0]) for line in chain.split("\n") if "@opened4" in line)
+
+    left = count_on(world, "lan0")
+    knock()
+    wait_for(lambda: guarded() >= 1, what="the packet at the guard")
+    assert left() == 0
+    world.run("nft", "flush", "chain", "inet", table(world), "forward")  # the control: without the guard it is forwarded
+    knock()
+    wait_for(lambda: left() == 1, what="the packet on the other side")
+
+
+def test_deny_beats_allow(world, serve):
+    server = serve(network="egress", network_allow=f"{PUBLIC}/32 {PUBLIC6}/128", network_deny=f"{PUBLIC}/32 {PUBLIC6}/128")
+    assert get(server, "a", PUBLIC, PUBLIC6) == {""}
+    assert get(server, "a", OTHER_PUBLIC, OTHER_PUBLIC6) == {"internet"}
+
+
+def test_a_wide_allow_list_does_not_join_sandboxes(world, serve):
+    server = serve(network="egress", network_allow="10.0.0.0/8 fc00::/7")
+    other = server.run("b", "python3 -m http.server --bind :: 80 >/dev/null 2>&1 & "
+                            "python3 -c 'import socket,time\n"
+                            "while 1:\n try: socket.create_connection((\"::1\", 80)); break\n except OSError: time.sleep(.05)'; "
+                            "hostname -I").split()
+    assert get(server, "b", *other) != {""}
+    assert get(server, "a", *other) == {""}
+
+
+def test_a_pin_runs_out_by_itself(world, serve):
+    server = serve(network="allow-list", network_allow="public.example")
+    assert get(server, "a", "public.example") == "internet"
+    for name in ("pins4", "pins6"):
+        pins = world.run("nft", "list", "set", "inet", table(world), name).split("elements = {")[1].split("}")[0]
+        assert pins.strip() and all("timeout" in pin and "expires" in pin for pin in pins.split(","))
+
+
+# Answers nothing and tells what it was asked: identity and port of each question.
+SILENT = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((sys.argv[1], 53)); print("ready", flush=True)
+while True:
+    packet, (_, port) = s.recvfrom(4096)
+    print(int.from_bytes(packet[:2], "big"), port, flush=True)
+"""
+
+
+def test_questions_have_identities_and_ports_that_nobody_can_guess(world, serve):
+    silent = subprocess.Popen(["ip", "netns", "exec", world.internet, sys.executable, "-c", SILENT, PUBLIC],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        assert silent.stdout.readline() == "ready\n"
+        server = serve(network="egress", network_dns=PUBLIC)
+        ask = "import socket\nfor i in range(24):\n s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n" \
+              " s.sendto(b'\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\4n%03d\\7example\\0\\0\\1\\0\\1' % i, ('127.0.0.53', 53))"
+        server.run("a", f"python3 -c {shlex.quote(ask)}")
+        asked = [silent.stdout.readline().split() for _ in range(24)]
+    finally:
+        silent.kill()
+        silent.wait()
+    ids, ports = {a for a, _ in asked}, {b for _, b in asked}
+    assert len(ids) >= 22 and len(ports) >= 12, (ids, ports)
+    numbers = sorted(int(i) for i in ids)
+    assert numbers[-1] - numbers[0] > 4096, numbers  # not one after the other
+
+
+OPEN = """
+import socket, sys
+held = []
+for i in range(60):
+    try:
+        held.append(socket.create_connection((sys.argv[1], 80), 3))
+    except OSError:
+        pass
+print(len(held))
+"""
+
+
+def test_one_sandbox_has_a_share_of_the_kernels_connections(world, serve):
+    server = serve(network="egress", network_connections=20)
+    assert int(server.run("a", f"python3 -c {shlex.quote(OPEN)} {PUBLIC}")) == 20
+    assert int(server.run("b", f"python3 -c {shlex.quote(OPEN)} {PUBLIC}")) == 20  # of each sandbox by itself
