@@ -93,7 +93,9 @@ class World:
         self.server = server
         self.token = secrets.token_hex(16)  # may be in no output
         self.name = "cove-escape-" + secrets.token_hex(4)
-        self.secret = f"/tmp/{self.name}-secret"
+        # Not in /tmp: a sandbox's root is put together there, so that an attempt that reaches the host's root would find it covered.
+        self.secret = f"/var/tmp/{self.name}-secret"
+        self.copies = [f"{folder}/{self.name}-secret" for folder in ("/tmp", "/run", "/root")]
         self.target = f"/tmp/{self.name}-target/file"
         self.shm_file = f"/dev/shm/{self.name}"
         self.folder = f"/tmp/{self.name}-folder"
@@ -101,7 +103,7 @@ class World:
 
     def __enter__(self):
         os.mkdir(self.folder)
-        for path in (self.secret, self.shm_file, f"{self.folder}/kept-{self.name}"):
+        for path in (self.secret, *self.copies, self.shm_file, f"{self.folder}/kept-{self.name}"):
             with open(path, "w") as f:
                 f.write(self.token + "\n")
             os.chmod(path, 0o644)
@@ -120,7 +122,7 @@ class World:
         self.decoy.wait()
         self.listener.close()
         self.libc.shmctl(self.shm_id, 0, None)
-        for path in (self.secret, self.shm_file):
+        for path in (self.secret, *self.copies, self.shm_file):
             os.unlink(path)
         shutil.rmtree(self.folder)
 
@@ -149,7 +151,7 @@ class World:
             "core_pattern": read("/proc/sys/kernel/core_pattern"),
             "ip_forward": read("/proc/sys/net/ipv4/ip_forward"),
             "modprobe": read("/proc/sys/kernel/modprobe"),
-            "secret": (read(self.secret), os.stat(self.secret).st_mtime_ns, os.stat(self.secret).st_nlink),
+            "secrets": [(read(p), os.stat(p).st_mtime_ns, os.stat(p).st_nlink) for p in (self.secret, *self.copies)],
             "folder": sorted(os.listdir(self.folder)) if os.path.isdir(self.folder) else "gone",
             "target of archives": os.path.exists(self.target),
             "file below /usr": os.path.exists(f"/usr/bin/{self.name}"),
@@ -210,6 +212,7 @@ def run_one(server, world, project, attempt, user):
     assert reply.status == 200, (attempt.name, reply)
     out, code = reply.json["stdout"] + reply.json["stderr"], reply.json["exitCode"]
     assert code not in (99, 126, 127), f"{attempt.name} did not run: {out}"
+    assert code != 124, f"{attempt.name} did not end within 10 s: that is neither refused nor through"
     evidence = world.changed()
     if code == 0:
         evidence.append("it says so: " + (out.strip() or "exit 0")[:200])

@@ -103,6 +103,7 @@ def test_the_security_document_lists_every_attempt_by_class_and_no_other():
     """tests/escape/list.py prints what must stand there."""
     import list as listing
     text = read(f"{TOP}/docs/SECURITY.md")
+    text = text[text.index("\n### devices\n"):]  # where the list begins; tables before it are about other things
     assert not [section.split("\n")[0] for section in listing.sections() if section not in text]
     names = {a.name for a in listing.everything()}
     assert set(re.findall(r"^\| `([\w-]+)`(?: \*)? \|", text, re.M)) == names
