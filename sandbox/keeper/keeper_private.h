@@ -19,8 +19,8 @@
 enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
 #define LIFETIME_MAX_MS (365 * (uint64_t)86400000)
 
-/* Who waits for an answer about a box. The client may be gone by then: it is found again by number.
- */
+/* Who waits for an answer about a sandbox. The client may be gone by then: it is found by its number
+ * and generation. */
 struct waiter {
     struct waiter *next;
     uint32_t client;
@@ -28,8 +28,7 @@ struct waiter {
     uint32_t tag;
 };
 
-struct box { /* what the keeper alone needs to know of a box; the rest is `info`, mirrored in shared
-                memory */
+struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared memory */
     struct box_info info;
     struct build build;       /* pidfd while it lives, ready while it is being built */
     struct watch exit, ready; /* of these two */
@@ -37,10 +36,10 @@ struct box { /* what the keeper alone needs to know of a box; the rest is `info`
     uint64_t build_began_ms;
     uint64_t reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
-    struct limits limits; /* it has now; zeroed after a restart of the keeper */
-    struct limits wanted; /* by the project it is promised to */
+    struct limits limits; /* that hold now; all 0 after a restart of the keeper */
+    struct limits wanted; /* of the project that the sandbox is promised to */
     uint64_t cpu_us;      /* used when cpu_shares.c looked last */
-    bool busy;            /* and stepped back for it */
+    bool busy;            /* it kept a cpu busy: its weight is lowered */
     bool child;           /* ours to reap; false after a restart of the keeper */
     bool promised;        /* a project waits for it: info.tenant and .project are set */
     bool dead;            /* init has ended; cgroup and files are left to remove */
