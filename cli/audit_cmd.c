@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cove/audit.h"
 #include "cove/json.h"
 #include "cove/mem.h"
@@ -51,7 +52,8 @@ static int parse_options(int argc, char **argv, struct options *o)
     return 0;
 }
 
-/* What was said, or the instance's audit_file; config is where that lives. */
+/* Finds the file: the one that was named, or the instance's audit_file. o->file may then point into
+ * *config. */
 static int find_log(struct options *o, struct cove_config *config, struct cove_err *e)
 {
     if (o->file)
@@ -77,23 +79,19 @@ static void show_report(const struct audit_report *r)
 
 static void show_report_json(const struct audit_report *r)
 {
-    AUTO_BUF struct buf b;
-    struct json_writer w;
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
 
-    buf_init(&b, 64 * 1024);
-    json_writer_init(&w, &b);
-    json_open(&w, NULL, '{');
-    json_put_bool(&w, "ok", !r->broken_file[0]);
-    json_put_int(&w, "lines", (int64_t)r->lines);
-    json_put_int(&w, "files", r->files);
-    json_put_str(&w, "head", r->head);
+    json_put_bool(w, "ok", !r->broken_file[0]);
+    json_put_int(w, "lines", (int64_t)r->lines);
+    json_put_int(w, "files", r->files);
+    json_put_str(w, "head", r->head);
     if (r->broken_file[0]) {
-        json_put_str(&w, "broken_file", r->broken_file);
-        json_put_int(&w, "broken_line", (int64_t)r->broken_line);
-        json_put_str(&w, "what", r->what);
+        json_put_str(w, "broken_file", r->broken_file);
+        json_put_int(w, "broken_line", (int64_t)r->broken_line);
+        json_put_str(w, "what", r->what);
     }
-    json_close(&w, '}');
-    puts(b.data);
+    cli_json_end(&json, '}');
 }
 
 static int verify(int argc, char **argv)
@@ -145,7 +143,7 @@ static void show_line(const char *text, bool json)
     json_object_put(line);
 }
 
-/* The last lines that were asked for, in a ring of as many places. */
+/* The last N lines that fit the options, in a ring of N places. */
 struct last {
     const struct options *o;
     char **ring;

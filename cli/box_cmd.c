@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/boxes.h"
+#include "cli/json.h"
 #include "cove/client.h"
 #include "cove/json.h"
 #include "cove/mem.h"
@@ -17,10 +18,11 @@
 
 struct logs {
     bool follow, json, to_terminal;
-    bool any; /* an entry of the list was written already */
+    struct cli_json list; /* of processes */
 };
 
-/* What comes out of a sandbox is not to move the cursor or rename the window of whoever looks. */
+/* Text that comes out of a sandbox must not steer the terminal of the person who looks at it: control
+ * characters become '?'. */
 static void put_plain(const char *text, size_t len, bool keep_lines, FILE *out)
 {
     for (size_t i = 0; i < len; i++) {
@@ -31,22 +33,17 @@ static void put_plain(const char *text, size_t len, bool keep_lines, FILE *out)
     }
 }
 
-static void show_json(const struct box_proc *p, const char *label, const char *command, bool first)
+static void put_proc(struct json_writer *w, const struct box_proc *p, const char *label,
+                     const char *command)
 {
-    AUTO_BUF struct buf b;
-    struct json_writer w;
-
-    buf_init(&b, 1 << 20);
-    json_writer_init(&w, &b);
-    json_open(&w, NULL, '{');
-    json_put_int(&w, "proc", p->proc);
-    json_put_int(&w, "pid", p->pid);
-    json_put_bool(&w, "running", p->running);
-    json_put_bool(&w, "log", p->flags & SPAWN_LOG);
-    json_put_str(&w, "label", label);
-    json_put_str(&w, "command", command);
-    json_close(&w, '}');
-    printf("%s%s", first ? "" : ",\n ", b.data);
+    json_open(w, NULL, '{');
+    json_put_int(w, "proc", p->proc);
+    json_put_int(w, "pid", p->pid);
+    json_put_bool(w, "running", p->running);
+    json_put_bool(w, "log", p->flags & SPAWN_LOG);
+    json_put_str(w, "label", label);
+    json_put_str(w, "command", command);
+    json_close(w, '}');
 }
 
 static int show_proc(void *arg, const struct box_proc *p, const char *label, const char *command)
@@ -54,8 +51,7 @@ static int show_proc(void *arg, const struct box_proc *p, const char *label, con
     struct logs *o = arg;
 
     if (o->json) {
-        show_json(p, label, command, !o->any);
-        o->any = true;
+        put_proc(&o->list.w, p, label, command);
         return 0;
     }
     printf("%-6u  %-6u  %-8s  %-4s  ", p->proc, p->pid, p->running ? "running" : "ended",
@@ -72,39 +68,40 @@ static int list_procs(struct box_conn *conn, struct logs *o, struct cove_err *e)
     int rc;
 
     if (o->json)
-        putchar('[');
+        cli_json_begin(&o->list, '[');
     else
         printf("%-6s  %-6s  %-8s  %-4s  %-16s  %s\n", "PROC", "PID", "STATE", "LOG", "LABEL",
                "COMMAND");
     rc = box_procs(conn, show_proc, o, e);
     if (o->json)
-        puts("]");
+        cli_json_end(&o->list, ']');
     return rc;
+}
+
+static void show_record_json(const struct ring_rec *rec, const char *bytes)
+{
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
+
+    json_put_int(w, "time_unix_ms", (int64_t)(rec->unix_ns / 1000000));
+    json_put_str(w, "stream", rec->stream == RING_STDERR ? "stderr" : "stdout");
+    json_put_text(w, "text", bytes, rec->len);
+    cli_json_end(&json, '}');
 }
 
 static void show_record(const struct logs *o, const struct ring_rec *rec, const char *bytes)
 {
     FILE *out = rec->stream == RING_STDERR ? stderr : stdout;
-    struct buf b;
 
-    if (!o->json && o->to_terminal) {
+    if (o->json)
+        show_record_json(rec, bytes);
+    else if (o->to_terminal)
         put_plain(bytes, rec->len, true, out);
-        return;
-    }
-    if (!o->json) {
+    else
         fwrite(bytes, 1, rec->len, out);
-        return;
-    }
-    buf_init(&b, 8 * RING_REC_MAX);
-    buf_addf(&b,
-             "{\"time_unix_ms\":%" PRIu64 ",\"stream\":\"%s\",\"text\":", rec->unix_ns / 1000000,
-             rec->stream == RING_STDERR ? "stderr" : "stdout");
-    buf_add_json_str(&b, bytes, rec->len);
-    printf("%s}\n", b.data);
-    buf_done(&b);
 }
 
-/* All there is; with follow, until the process has ended. */
+/* Copies what the log holds; with `follow`, goes on until the process has ended. */
 static int copy_log(struct box_conn *conn, uint32_t proc, struct ring_reader *ring,
                     const struct logs *o, struct cove_err *e)
 {
@@ -205,10 +202,19 @@ static int kill_one(const char *word, char ret_id[24], struct cove_err *e)
     return rc;
 }
 
+static void put_killed(struct json_writer *w, const char *id)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, "id", id);
+    json_close(w, '}');
+}
+
 int cli_kill(int argc, char **argv)
 {
     static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { 0 } };
-    int c, ended = 0, rc = CLI_OK;
+    struct json_writer *w = NULL;
+    struct cli_json out;
+    int c, rc = CLI_OK;
     bool json = false;
     struct cove_err e;
     char id[24];
@@ -221,15 +227,17 @@ int cli_kill(int argc, char **argv)
     }
     if (optind == argc)
         return cli_usage("cove kill SANDBOX... [--json]");
+    if (json)
+        w = cli_json_begin(&out, '[');
     for (int i = optind; i < argc; i++) {
         if (kill_one(argv[i], id, &e) < 0)
             rc = cli_fail(&e);
         else if (json)
-            printf("%s{\"id\":\"%s\"}", ended++ ? "," : "[", id);
+            put_killed(w, id);
         else
             printf("%s\n", id);
     }
     if (json)
-        puts(ended ? "]" : "[]");
+        cli_json_end(&out, ']');
     return rc;
 }

@@ -33,6 +33,8 @@ int cli_template(int argc, char **argv);
  * front of argv. */
 int cli_take_config(int *argc, char ***argv);
 const char *cli_config_path(void);
+/* Is this the instance of the installed configuration, and not one of a checkout? */
+bool cli_is_installed(void);
 int cli_config(struct cove_config *ret, struct cove_err *e);
 int cli_state(const struct cove_config *c, struct state **ret, struct cove_err *e);
 /* The pid file is locked as long as a keeper lives, whatever the number in it says. */

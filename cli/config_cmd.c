@@ -31,6 +31,11 @@ const char *cli_config_path(void)
     return chosen ? chosen : env && *env ? env : DEFAULT_CONFIG;
 }
 
+bool cli_is_installed(void)
+{
+    return strcmp(cli_config_path(), DEFAULT_CONFIG) == 0;
+}
+
 /* A machine without the installed file runs on the defaults; a file that was asked for must be
  * there. */
 int cli_config(struct cove_config *ret, struct cove_err *e)
@@ -38,7 +43,7 @@ int cli_config(struct cove_config *ret, struct cove_err *e)
     const char *path = cli_config_path();
 
     config_default(ret);
-    if (strcmp(path, DEFAULT_CONFIG) == 0 && access(path, F_OK) < 0)
+    if (cli_is_installed() && access(path, F_OK) < 0)
         return 0;
     return config_load(path, ret, e);
 }

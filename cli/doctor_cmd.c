@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
-#include "cove/json.h"
+#include "cli/json.h"
 #include "cove/mem.h"
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
@@ -39,21 +39,18 @@ static void show(const char *name, const struct diagnosis *d)
         printf("                   -> %s\n", d->fix);
 }
 
-static void show_json(struct buf *b, const char *name, const struct diagnosis *d)
+static void put_json(struct json_writer *w, const char *name, const struct diagnosis *d)
 {
-    struct json_writer w;
-
-    buf_add_str(b, b->len > 1 ? ",\n " : "");
-    json_writer_init(&w, b);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "check", name);
-    json_put_str(&w, "finding", d->finding == FOUND_BROKEN ? "fail" : words[d->finding]);
-    json_put_str(&w, "what", d->what);
-    json_put_str(&w, "fix", d->fix);
-    json_close(&w, '}');
+    json_open(w, NULL, '{');
+    json_put_str(w, "check", name);
+    json_put_str(w, "finding", d->finding == FOUND_BROKEN ? "fail" : words[d->finding]);
+    json_put_str(w, "what", d->what);
+    json_put_str(w, "fix", d->fix);
+    json_close(w, '}');
 }
 
-static enum finding run_all(const struct patient *p, const struct check *checks, struct buf *json)
+static enum finding run_all(const struct patient *p, const struct check *checks,
+                            struct json_writer *json)
 {
     enum finding worst = FOUND_OK;
 
@@ -62,7 +59,7 @@ static enum finding run_all(const struct patient *p, const struct check *checks,
 
         checks->look(p, &d);
         if (json)
-            show_json(json, checks->name, &d);
+            put_json(json, checks->name, &d);
         else
             show(checks->name, &d);
         worst = d.finding > worst ? d.finding : worst;
@@ -76,21 +73,21 @@ int cli_doctor(int argc, char **argv)
                                                   probe_checks, front_checks,  network_checks };
     enum finding worst = FOUND_OK;
     struct patient p = { 0 };
-    struct buf json;
+    struct json_writer *w = NULL;
+    struct cli_json json;
     bool as_json = argc == 2 && strcmp(argv[1], "--json") == 0;
 
     if (argc > 1 && !as_json)
         return cli_usage("cove doctor [--json]");
     p.config_ok = cli_config(&p.config, &p.config_err) == 0;
-    buf_init(&json, 1 << 20);
-    buf_add_char(&json, '[');
+    if (as_json)
+        w = cli_json_begin(&json, '[');
     for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
-        enum finding one = run_all(&p, tables[i], as_json ? &json : NULL);
+        enum finding one = run_all(&p, tables[i], w);
 
         worst = one > worst ? one : worst;
     }
     if (as_json)
-        printf("%s]\n", json.data);
-    buf_done(&json);
+        cli_json_end(&json, ']');
     return worst == FOUND_BROKEN ? CLI_NO : CLI_OK;
 }

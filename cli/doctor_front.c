@@ -194,7 +194,8 @@ static void tell_no_health(const struct patient *p, const struct listener *l, in
     if (status == 0) {
         found(d, FOUND_BROKEN, "nobody answers at %s:%s, where nginx should listen", l->address,
               l->port);
-        fix(d, "start nginx: its configuration is fine");
+        fix(d, "start nginx (%s): its configuration is fine",
+            cli_is_installed() ? "systemctl start nginx" : "./quickstart up");
         return;
     }
     found(d, FOUND_BROKEN, "/health at %s:%s%s has status %d", l->address, l->port,

@@ -75,7 +75,10 @@ static void look_keeper(const struct patient *p, struct diagnosis *d)
         return;
     }
     found(d, FOUND_BROKEN, "coved does not run (%s/coved.pid)", p->config.run_dir);
-    fix(d, "systemctl start cove, and see: journalctl -u cove -n 20");
+    if (cli_is_installed() && access("/run/systemd/system", F_OK) == 0)
+        fix(d, "systemctl start cove, and see: journalctl -u cove -n 20");
+    else
+        fix(d, "./quickstart up in its checkout, or: coved -c %.120s", cli_config_path());
 }
 
 static void look_workers(const struct patient *p, struct diagnosis *d)

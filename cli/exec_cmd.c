@@ -43,7 +43,7 @@ static int open_filter(const struct cove_config *c)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Whatever init has to say by now, or within timeout_ms. */
+/* Takes one message of init, if there is one within timeout_ms. */
 static int hear(struct session *s, int timeout_ms, struct cove_err *e)
 {
     struct box_event event;
@@ -65,10 +65,10 @@ static void follow_window(const struct session *s)
     struct winsize size;
 
     if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0)
-        ioctl(s->pty, TIOCSWINSZ, &size); /* the kernel tells who runs in it */
+        ioctl(s->pty, TIOCSWINSZ, &size); /* the kernel tells the programs in it (SIGWINCH) */
 }
 
-/* Keys are the other terminal's business from here on, ^C included. */
+/* From here on every key, ^C included, goes to the terminal inside. */
 static void make_raw(struct session *s)
 {
     struct termios raw;
@@ -124,7 +124,7 @@ static void pass_input(struct session *s)
 
     if (n < 0 && errno == EINTR)
         return;
-    if (n <= 0) { /* a file or pipe that ended: what a person would type then */
+    if (n <= 0) { /* the input has ended: type what a person would type then, ^D */
         bytes[0] = END_OF_INPUT;
         n = 1;
         s->input_open = false;
@@ -133,7 +133,7 @@ static void pass_input(struct session *s)
         s->input_open = false;
 }
 
-/* 0 when there is no more: nobody has it open any longer. */
+/* Returns 0 at the end of the output: no process has the terminal open any longer. */
 static int pass_output(struct session *s)
 {
     char bytes[16 * CHUNK];
@@ -233,7 +233,7 @@ static int run(const struct cove_config *config, const char *id, struct spawn_ar
         rc = hear(&s, 60000, e);
     cove_close(s.signals);
     cove_close(s.pty);
-    box_close(&s.conn); /* what still runs is tied to this */
+    box_close(&s.conn); /* init kills what still runs: it was started with SPAWN_TIED */
     *ret = s.end;
     return rc;
 }
@@ -278,7 +278,7 @@ int cli_exec(int argc, char **argv)
             args.cwd = optarg;
         else if (c == 't')
             ask_for_terminal(&args, env, term);
-        else if (c != 'i') /* input is passed on anyway; the letter is a habit of many */
+        else if (c != 'i') /* -i: input is always passed on; other tools need the letter */
             return CLI_ERROR;
     }
     if (optind < argc - 1 && strcmp(argv[optind + 1], "--") == 0) {

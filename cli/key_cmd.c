@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cove/dialect.h"
 #include "cove/json.h"
 #include "cove/keys.h"
@@ -116,7 +117,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 
 /* ------------------------------------------------------------------ showing */
 
-/* What only this moment knows goes to stdout alone, so that it can be piped; the rest is for
+/* The key itself goes to stdout alone, so that it can be piped; everything else is for
  * people. */
 static void show_new(const struct options *o, const char *text, const struct key *key)
 {
@@ -124,8 +125,14 @@ static void show_new(const struct options *o, const char *text, const struct key
 
     keys_id(key, id);
     if (o->json) {
-        printf("{\"key\":\"%s\",\"id\":\"%s\",\"tenant\":\"%s\",\"name\":\"%s\"}\n", text, id,
-               key->tenant, key->name);
+        struct cli_json json;
+        struct json_writer *w = cli_json_begin(&json, '{');
+
+        json_put_str(w, "key", text);
+        json_put_str(w, "id", id);
+        json_put_str(w, "tenant", key->tenant);
+        json_put_str(w, "name", key->name);
+        cli_json_end(&json, '}');
         return;
     }
     printf("%s\n", text);
@@ -158,28 +165,23 @@ static void show_row(const struct key *k)
            k->projects[0] ? k->projects : "all");
 }
 
-static void show_row_json(const struct key *k, bool first)
+static void put_row(struct json_writer *w, const struct key *k)
 {
     char id[KEY_ID_LEN + 1];
-    AUTO_BUF struct buf b;
-    struct json_writer w;
 
     keys_id(k, id);
-    buf_init(&b, 16 * 1024);
-    json_writer_init(&w, &b);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "id", id);
-    json_put_str(&w, "tenant", k->tenant);
-    json_put_str(&w, "name", k->name);
-    json_put_str(&w, "dialects", k->dialects);
-    json_put_str(&w, "projects", k->projects);
-    json_put_int(&w, "created", (int64_t)k->created_s);
-    json_put_int(&w, "expires", (int64_t)k->expires_s);
-    json_put_int(&w, "requests", (int64_t)k->limits.requests);
-    json_put_int(&w, "sandboxes", (int64_t)k->limits.sandboxes);
-    json_put_int(&w, "processes", (int64_t)k->limits.processes);
-    json_close(&w, '}');
-    printf("%s%s", first ? "" : ",\n ", b.data);
+    json_open(w, NULL, '{');
+    json_put_str(w, "id", id);
+    json_put_str(w, "tenant", k->tenant);
+    json_put_str(w, "name", k->name);
+    json_put_str(w, "dialects", k->dialects);
+    json_put_str(w, "projects", k->projects);
+    json_put_int(w, "created", (int64_t)k->created_s);
+    json_put_int(w, "expires", (int64_t)k->expires_s);
+    json_put_int(w, "requests", (int64_t)k->limits.requests);
+    json_put_int(w, "sandboxes", (int64_t)k->limits.sandboxes);
+    json_put_int(w, "processes", (int64_t)k->limits.processes);
+    json_close(w, '}');
 }
 
 /* ------------------------------------------------------------------ until workers know */
@@ -274,8 +276,9 @@ static int list(int argc, char **argv)
 {
     struct keys keys;
     struct options o;
+    struct json_writer *w = NULL;
+    struct cli_json json;
     struct cove_err e;
-    bool first = true;
 
     if (parse_options(argc, argv, &o) != 0)
         return CLI_ERROR;
@@ -284,7 +287,7 @@ static int list(int argc, char **argv)
     if (keys_load(o.file, &keys, &e) < 0)
         return cli_fail(&e);
     if (o.json)
-        fputs("[", stdout);
+        w = cli_json_begin(&json, '[');
     else
         printf("%-16s  %-16s  %-16s  %-16s  %-16s  %-16s  %s\n", "KEY", "TENANT", "NAME", "CREATED",
                "EXPIRES", "DIALECTS", "PROJECTS");
@@ -294,13 +297,12 @@ static int list(int argc, char **argv)
         if (o.tenant && strcmp(o.tenant, k->tenant) != 0)
             continue;
         if (o.json)
-            show_row_json(k, first);
+            put_row(w, k);
         else
             show_row(k);
-        first = false;
     }
     if (o.json)
-        puts("]");
+        cli_json_end(&json, ']');
     keys_done(&keys);
     return CLI_OK;
 }

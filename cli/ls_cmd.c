@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "cli/boxes.h"
+#include "cli/json.h"
 #include "cli/usage.h"
-#include "cove/json.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
@@ -59,7 +59,7 @@ static int parse_options(int argc, char **argv, struct options *o)
     return optind == argc ? 0 : -1;
 }
 
-/* Those of the pool are nobody's: only --all shows them. */
+/* Sandboxes of the pool belong to nobody yet: only --all shows them. */
 static bool wanted(const struct box_info *b, const struct options *o)
 {
     bool owned = b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_FROZEN;
@@ -143,40 +143,33 @@ static void show_table(const struct rows *rows, bool with_cpu)
         show_row(&rows->items[i], with_cpu);
 }
 
-static void add_json(struct buf *b, const struct row *r)
+static void put_row(struct json_writer *w, const struct row *r)
 {
     const struct box_info *box = &r->box;
-    struct json_writer w;
 
-    json_writer_init(&w, b);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "id", box->id);
-    json_put_str(&w, "state", box_state_name(box->state));
-    json_put_str(&w, "tenant", box->tenant);
-    json_put_str(&w, "project", box->project);
-    json_put_str(&w, "template", box->template);
-    json_put_int(&w, "pid", box->init_pid);
-    json_put_int(&w, "created_unix_ms", (int64_t)box->created_unix_ms);
-    json_put_int(&w, "memory_bytes", (int64_t)r->usage.memory_bytes);
-    json_put_int(&w, "processes", (int64_t)r->usage.pids);
-    json_put_int(&w, "cpu_us", (int64_t)r->usage.cpu_us);
-    json_put_double(&w, "cpu_percent", (double)(int64_t)(r->cpu * 10 + 0.5) / 10);
-    json_close(&w, '}');
+    json_open(w, NULL, '{');
+    json_put_str(w, "id", box->id);
+    json_put_str(w, "state", box_state_name(box->state));
+    json_put_str(w, "tenant", box->tenant);
+    json_put_str(w, "project", box->project);
+    json_put_str(w, "template", box->template);
+    json_put_int(w, "pid", box->init_pid);
+    json_put_int(w, "created_unix_ms", (int64_t)box->created_unix_ms);
+    json_put_int(w, "memory_bytes", (int64_t)r->usage.memory_bytes);
+    json_put_int(w, "processes", (int64_t)r->usage.pids);
+    json_put_int(w, "cpu_us", (int64_t)r->usage.cpu_us);
+    json_put_double(w, "cpu_percent", r->cpu);
+    json_close(w, '}');
 }
 
 static void show_json(const struct rows *rows)
 {
-    struct buf b;
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '[');
 
-    buf_init(&b, 64 << 20);
-    buf_add_char(&b, '[');
-    for (size_t i = 0; i < rows->count; i++) {
-        if (i)
-            buf_add_str(&b, ",\n ");
-        add_json(&b, &rows->items[i]);
-    }
-    printf("%s]\n", b.data);
-    buf_done(&b);
+    for (size_t i = 0; i < rows->count; i++)
+        put_row(w, &rows->items[i]);
+    cli_json_end(&json, ']');
 }
 
 /* ------------------------------------------------------------------ ls, top */

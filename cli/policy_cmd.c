@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
@@ -65,12 +66,6 @@ static int parse_options(int argc, char **argv, struct options *o)
     return 0;
 }
 
-static void add_json(struct buf *b, const char *key, const char *value)
-{
-    buf_addf(b, "%s\"%s\":", b->len > 1 ? "," : "", key);
-    buf_add_json_str(b, value, strlen(value));
-}
-
 /* --- check ----------------------------------------------------------------------------------- */
 
 static void show_warning(void *ctx, const struct policy_warning *w)
@@ -82,16 +77,16 @@ static void show_warning(void *ctx, const struct policy_warning *w)
         printf("%s:%u: warning: %s\n", w->file, w->line, w->what);
 }
 
-static void show_warning_json(void *ctx, const struct policy_warning *w)
+static void put_warning(void *ctx, const struct policy_warning *w)
 {
-    struct buf *b = ctx;
+    struct json_writer *out = ctx;
 
-    buf_addf(b, "%s{\"file\":", b->data[b->len - 1] == '[' ? "" : ",");
-    buf_add_json_str(b, w->file, strlen(w->file));
-    buf_addf(b, ",\"line\":%u", w->line);
-    add_json(b, "rule", w->rule ? w->rule : "");
-    add_json(b, "warning", w->what);
-    buf_add_char(b, '}');
+    json_open(out, NULL, '{');
+    json_put_str(out, "file", w->file);
+    json_put_int(out, "line", w->line);
+    json_put_str(out, "rule", w->rule ? w->rule : "");
+    json_put_str(out, "warning", w->what);
+    json_close(out, '}');
 }
 
 /* Profiles that are not there. Without any (nothing is installed) there is nothing to compare with.
@@ -122,27 +117,28 @@ static size_t warn_all(const struct policy *p, const char *file, policy_warn_fn 
 
 static size_t check_json(const struct policy *p, const char *file)
 {
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
     size_t warnings;
-    struct buf b;
 
-    buf_init(&b, 16 * 1024 * 1024);
-    buf_addf(&b, "{\"ok\":true,\"hash\":\"%s\",\"rules\":%zu,\"warnings\":[", policy_hash(p),
-             policy_rule_count(p));
-    warnings = warn_all(p, file, show_warning_json, &b);
-    printf("%s]}\n", b.data);
-    buf_done(&b);
+    json_put_bool(w, "ok", true);
+    json_put_str(w, "hash", policy_hash(p));
+    json_put_int(w, "rules", (int64_t)policy_rule_count(p));
+    json_open(w, "warnings", '[');
+    warnings = warn_all(p, file, put_warning, w);
+    json_close(w, ']');
+    cli_json_end(&json, '}');
     return warnings;
 }
 
 static int fail_json(const struct cove_err *e)
 {
-    struct buf b;
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
 
-    buf_init(&b, 64 * 1024);
-    buf_add_str(&b, "{\"ok\":false");
-    add_json(&b, "error", e->msg);
-    printf("%s}\n", b.data);
-    buf_done(&b);
+    json_put_bool(w, "ok", false);
+    json_put_str(w, "error", e->msg);
+    cli_json_end(&json, '}');
     return CLI_NO;
 }
 
@@ -181,34 +177,36 @@ static int check(int argc, char **argv)
     return o.strict && warnings ? CLI_NO : CLI_OK;
 }
 
+static void show_verdict_json(const char *dialect, const struct policy_result *r)
+{
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
+
+    json_put_str(w, "dialect", dialect);
+    json_put_bool(w, "denied", r->denied);
+    if (r->lifted[0])
+        json_put_str(w, "lifted", r->lifted);
+    if (r->denied) {
+        json_put_str(w, "rule", r->rule);
+        json_put_str(w, "form", policy_form_name(r->form));
+        json_put_str(w, "reason", r->reason);
+        json_put_str(w, "matched", r->matched);
+    }
+    cli_json_end(&json, '}');
+}
+
 /* --- test ------------------------------------------------------------------------------------ */
 
 static void show_result(const struct options *o, const char *dialect, const struct policy_result *r)
 {
-    if (o->json) {
-        struct buf b;
-
-        buf_init(&b, 64 * 1024);
-        buf_add_char(&b, '{');
-        add_json(&b, "dialect", dialect);
-        buf_addf(&b, ",\"denied\":%s", r->denied ? "true" : "false");
-        if (r->lifted[0])
-            add_json(&b, "lifted", r->lifted);
-        if (r->denied) {
-            add_json(&b, "rule", r->rule);
-            add_json(&b, "form", policy_form_name(r->form));
-            add_json(&b, "reason", r->reason);
-            add_json(&b, "matched", r->matched);
-        }
-        printf("%s}\n", b.data);
-        buf_done(&b);
-    } else if (r->denied) {
+    if (o->json)
+        show_verdict_json(dialect, r);
+    else if (r->denied)
         printf("%s: denied by rule '%s', %s form: %s\n    %s\n", dialect, r->rule,
                policy_form_name(r->form), r->matched, r->reason);
-    } else {
+    else
         printf("%s: allowed%s%s%s\n", dialect, r->lifted[0] ? ", an exception lifts rule '" : "",
                r->lifted, r->lifted[0] ? "'" : "");
-    }
 }
 
 static bool test_dialect(const struct policy *p, const struct options *o, const char *dialect,

@@ -37,7 +37,7 @@ static bool has_setting(const struct policy *p, const char *wanted)
     return false;
 }
 
-/* What a has and b has not. */
+/* Shows what policy a has and policy b has not. */
 static size_t show_missing(char sign, const struct policy *a, const struct policy *b)
 {
     char line[SETTING_MAX];

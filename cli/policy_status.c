@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/json.h"
 #include "cove/mem.h"
@@ -31,21 +32,17 @@ static void show(const struct status *s)
 
 static void show_json(const struct status *s)
 {
-    AUTO_BUF struct buf b;
-    struct json_writer w;
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
 
-    buf_init(&b, 64 * 1024);
-    json_writer_init(&w, &b);
-    json_open(&w, NULL, '{');
-    json_put_int(&w, "generation", s->generation);
-    json_put_int(&w, "rules", (int64_t)policy_rule_count(s->running));
-    json_put_str(&w, "hash", policy_hash(s->running));
-    json_put_str(&w, "file", s->config.policy_file);
-    json_put_bool(&w, "in_force", same(s));
+    json_put_int(w, "generation", s->generation);
+    json_put_int(w, "rules", (int64_t)policy_rule_count(s->running));
+    json_put_str(w, "hash", policy_hash(s->running));
+    json_put_str(w, "file", s->config.policy_file);
+    json_put_bool(w, "in_force", same(s));
     if (!s->file)
-        json_put_str(&w, "error", s->why.msg);
-    json_close(&w, '}');
-    puts(b.data);
+        json_put_str(w, "error", s->why.msg);
+    cli_json_end(&json, '}');
 }
 
 int policy_cli_status(int argc, char **argv)

@@ -23,7 +23,7 @@ static void collect(void *ctx, const struct seccomp_line *line)
     }
     if (!l->lines || asprintf(&l->lines[l->count], "%-7s %s%s%s", line->action, line->syscall,
                               line->condition[0] ? " if " : "", line->condition) < 0)
-        abort(); /* a tool without memory has nothing to say */
+        abort(); /* out of memory: nothing can be shown */
     l->count++;
 }
 

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "cli/boxes.h"
-#include "cove/json.h"
+#include "cli/json.h"
 #include "cove/text.h"
 
 enum { BEAT_MAX_MS = 10000 };
 
 struct status {
-    bool keeper;              /* it runs */
+    bool keeper;              /* the keeper runs */
     uint32_t workers, silent; /* silent: of those, without a heartbeat */
     uint64_t boxes[BOX_DYING + 1], pool_wanted;
     uint32_t policy_generation, keys_generation;
@@ -54,26 +54,22 @@ static void show(const struct cove_config *c, const struct status *s)
 
 static void show_json(const struct cove_config *c, const struct status *s)
 {
-    AUTO_BUF struct buf b;
-    struct json_writer w;
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
 
-    buf_init(&b, 16 * 1024);
-    json_writer_init(&w, &b);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "version", PACKAGE_VERSION);
-    json_put_bool(&w, "keeper", s->keeper);
-    json_put_int(&w, "workers", s->workers);
-    json_put_int(&w, "silent_workers", s->silent);
-    json_put_str(&w, "run_dir", c->run_dir);
-    json_put_int(&w, "pool_wanted", (int64_t)s->pool_wanted);
-    json_put_int(&w, "policy_generation", s->policy_generation);
-    json_put_int(&w, "keys_generation", s->keys_generation);
-    json_open(&w, "sandboxes", '{');
+    json_put_str(w, "version", PACKAGE_VERSION);
+    json_put_str(w, "run_dir", c->run_dir);
+    json_put_bool(w, "keeper", s->keeper);
+    json_put_int(w, "workers", s->workers);
+    json_put_int(w, "silent_workers", s->silent);
+    json_put_int(w, "pool_wanted", (int64_t)s->pool_wanted);
+    json_put_int(w, "policy_generation", s->policy_generation);
+    json_put_int(w, "keys_generation", s->keys_generation);
+    json_open(w, "sandboxes", '{');
     for (uint32_t i = BOX_BUILDING; i <= BOX_DYING; i++)
-        json_put_int(&w, box_state_name(i), (int64_t)s->boxes[i]);
-    json_close(&w, '}');
-    json_close(&w, '}');
-    puts(b.data);
+        json_put_int(w, box_state_name(i), (int64_t)s->boxes[i]);
+    json_close(w, '}');
+    cli_json_end(&json, '}');
 }
 
 int cli_status(int argc, char **argv)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/boxes.h"
+#include "cli/json.h"
 #include "cove/keys.h"
 
 int cli_token(int argc, char **argv)
@@ -30,6 +31,15 @@ int cli_token(int argc, char **argv)
         return cli_fail(&e);
     token_make(secret, box.id, token);
     explicit_bzero(secret, sizeof(secret));
-    printf(json ? "{\"id\":\"%s\",\"token\":\"%s\"}\n" : "%.0s%s\n", box.id, token);
+    if (json) {
+        struct cli_json out;
+        struct json_writer *w = cli_json_begin(&out, '{');
+
+        json_put_str(w, "id", box.id);
+        json_put_str(w, "token", token);
+        cli_json_end(&out, '}');
+    } else {
+        puts(token);
+    }
     return CLI_OK;
 }

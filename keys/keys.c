@@ -206,7 +206,7 @@ int keys_format(const struct key *key, struct buf *out)
 void keys_hash(const char *key, unsigned char ret[KEY_HASH_BYTES])
 {
     if (EVP_Digest(key, strlen(key), ret, NULL, EVP_sha256(), NULL) != 1)
-        abort(); /* without SHA-256 nobody can be told from anybody */
+        abort(); /* without SHA-256 no key can be recognised */
 }
 
 void keys_id(const struct key *key, char ret[KEY_ID_LEN + 1])

@@ -1,4 +1,4 @@
-/* Lines and settings: what both files are made of. */
+/* Lines and settings: the files of keys, tenants and templates are made of them. */
 #include <stdlib.h>
 #include <string.h>
 

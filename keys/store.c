@@ -11,33 +11,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "keys/keys_private.h"
 
+/* A file that is not there is empty. */
 static int read_all(const char *path, char **ret, struct cove_err *e)
 {
-    AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct buf b;
-    ssize_t n = 1;
+    struct cove_err why;
+    size_t len;
 
-    buf_init(&b, KEYS_FILE_MAX);
-    if (fd < 0 && errno != ENOENT)
-        return cove_fail_errno(e, COVE_INVALID, "%s", path);
-    while (fd >= 0 && n > 0) {
-        char *room = buf_reserve(&b, 65536);
-
-        n = room ? read(fd, room, 65536) : -1;
-        if (n > 0)
-            b.len += (size_t)n;
-    }
-    if (n < 0) {
-        buf_done(&b);
-        return cove_fail(e, COVE_INVALID, "%s: cannot be read, or is too large", path);
-    }
-    buf_add_char(&b, '\0'); /* also when it is empty */
-    *ret = b.data;
-    return 0;
+    if (file_read(path, KEYS_FILE_MAX, ret, &len, &why) == 0)
+        return 0;
+    if (why.errnum == ENOENT && (*ret = strdup("")))
+        return 0;
+    if (e)
+        *e = why;
+    return -1;
 }
 
 int keys_load(const char *path, struct keys *ret, struct cove_err *e)

@@ -84,7 +84,7 @@ static char *read_tail(int fd, uint64_t size, size_t want, size_t *ret_len)
     return tail;
 }
 
-/* A last line without an end is what a crash left: away with it, but not silently. */
+/* A last line without its line feed is what a crash left: the line is cut off, and the next line says so. */
 static int cut_torn_line(struct audit *a, const char *tail, size_t len, uint64_t *size,
                          struct cove_err *e)
 {
@@ -271,7 +271,7 @@ static int write_line(struct audit *a, const struct buf *line, struct cove_err *
             bool full = why == ENOSPC || why == EDQUOT || why == EFBIG;
 
             if (ftruncate(a->fd, (off_t)a->size) < 0)
-                a->size = UINT64_MAX; /* the next one cuts it */
+                a->size = UINT64_MAX; /* the next append cuts the piece off */
             errno = why;
             return cove_fail_errno(e, full ? COVE_LIMIT : COVE_INTERNAL, "audit log %s", a->path);
         }
@@ -425,7 +425,7 @@ static bool admit(struct audit *a, const struct audit_entry *entry)
     struct audit_source *s = audit_source_find(a->sources, entry);
 
     if (!audit_source_is(s, entry)) {
-        append_more(a, s, NULL); /* the row's owner until now */
+        append_more(a, s, NULL); /* of the source that had this row until now */
         audit_source_begin(s, entry, &a->options, now_ms(a));
     }
     if (audit_source_take(s, &a->options, now_ms(a))) {

@@ -16,12 +16,12 @@
 #include "policy/deny/policy_private.h"
 #include "policy/shell/lexer.h"
 
-/* One check under way. */
+/* What one check needs while it runs. */
 struct check {
     const struct policy *p;
     struct matcher *matcher; /* has the request's clock */
-    uint64_t *candidates;    /* a bit per rule, from the prefilter */
-    bool *holds;             /* per section */
+    uint64_t *candidates;    /* a bit for each rule: the prefilter sets those that may match */
+    bool *holds;             /* for each section: it holds for whoever asks */
     enum policy_form words_form;
     struct policy_limits limits; /* of the request, all its commands together */
     struct policy_result *result;
@@ -113,7 +113,8 @@ const char *policy_form_name(enum policy_form form)
 
 /* --- the result ------------------------------------------------------------------------------ */
 
-/* As much as fits, cut between characters; controls and what is no UTF-8 become ? */
+/* Copies as much of the text as fits, cut between characters. Control characters and bytes that are not
+ * UTF-8 become '?'. */
 static void copy_shown(char *out, size_t size, const char *text, size_t len)
 {
     size_t n = 0;
@@ -193,7 +194,7 @@ static enum match try_rule(const struct check *c, size_t i, enum policy_form kin
     return matcher_run(c->matcher, r->regex, text, len);
 }
 
-/* An exception that cannot be judged is none. */
+/* An exception whose pattern runs into a bound does not count. */
 static bool is_excepted(const struct check *c, const struct rule *deny, const char *text,
                         size_t len)
 {
@@ -210,7 +211,7 @@ static bool is_excepted(const struct check *c, const struct rule *deny, const ch
     return false;
 }
 
-/* True when this rule settles it. */
+/* True when this rule refuses the form; the result says why. */
 static bool judge_rule(const struct check *c, size_t i, enum policy_form kind,
                        enum policy_form shown, const char *text, size_t len)
 {
@@ -254,7 +255,8 @@ static bool judge(const struct check *c, enum policy_form kind, enum policy_form
     return true;
 }
 
-/* As judge(), but an explanation is told of each form and goes on. */
+/* Like judge(). When somebody wants an explanation, the verdict on each form is told, and the search
+ * goes on behind a refusal. */
 static bool judge_form(const struct check *c, enum policy_form kind, enum policy_form shown,
                        const char *text, size_t len)
 {
@@ -376,12 +378,12 @@ void policy_explain(const struct policy *p, const struct policy_query *q, const 
         c.explain_ctx = ctx;
         run_text(&c, command, len);
     }
-    if (result.denied) /* a bound: not one form, the whole */
+    if (result.denied) /* a bound was hit: this is about the whole command, not about one form */
         fn(ctx, command, len, &result);
     check_done(&c);
 }
 
-/* --- rules, for those who ask ----------------------------------------------------------------- */
+/* --- rules, for the operator's tool ----------------------------------------------------------------- */
 
 size_t policy_rule_count(const struct policy *p)
 {

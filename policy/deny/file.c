@@ -60,7 +60,7 @@ static void position(const char *content, size_t at, unsigned *ret_line, unsigne
     }
 }
 
-/* Control characters, other encodings, and a last line that was not written to its end. */
+/* Refuses control characters, other encodings, and a last line without its line feed. */
 static int check_content(const char *path, const struct buf *content, struct cove_err *e)
 {
     const char *what = NULL;
@@ -195,7 +195,7 @@ static int is_conf(const struct dirent *d)
     return d->d_name[0] != '.' && n > 5 && strcmp(d->d_name + n - 5, ".conf") == 0;
 }
 
-/* In the order of bytes, not of the locale: the same on every machine. */
+/* Files are sorted by their bytes, not by the locale, so that the order is the same on every machine. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);

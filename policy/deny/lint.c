@@ -1,6 +1,6 @@
 /*
  * Warnings about rules that are legal but hardly meant. Each kind is a function that looks at one
- * rule and says what is wrong with it, or nothing; they guess on the quiet side.
+ * rule and says what is wrong with it, or nothing. When in doubt they say nothing.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -111,7 +111,7 @@ static bool is_contradiction(const char *pattern)
 
 /* --- one rule -------------------------------------------------------------------------------- */
 
-/* Commands that have nothing in common but that they are commands. */
+/* Does the pattern match a few commands that have nothing in common? */
 static bool matches_everything(struct lint *l, const struct rule *r)
 {
     static const char *const any[] = { "ls -l", "npm install", "x", "Make_2", "[ 1 = 1 ]" };
@@ -144,7 +144,7 @@ static char required_sign(const char *pattern, const char *signs)
             continue;
         }
         if (*c == '|' && depth == 0)
-            return '\0'; /* this or that */
+            return '\0'; /* an alternation: neither side must be there */
         c += escaped;
         if (!escaped && (*c == '(' || *c == ')'))
             depth += *c == '(' ? 1 : -1;
@@ -257,7 +257,7 @@ static bool is_closed(const char *pattern, size_t len)
         if (pattern[i] == '\\')
             i++;
         else if (pattern[i] == '[')
-            return false; /* not worth the trouble */
+            return false; /* too long to compare */
         else if (pattern[i] == '(' || pattern[i] == ')')
             open += pattern[i] == '(' ? 1 : -1;
     }
@@ -305,7 +305,7 @@ static bool is_shadowed(struct lint *l, const struct rule *r)
         if (other == r || other->allow || !pattern_covers(other, r))
             continue;
         if (strcmp(other->pattern, r->pattern) == 0 && other > r)
-            continue; /* of two equal ones, the later is too much */
+            continue; /* of two equal rules, warn about the later one */
         if (!scope_covers(&p->sections[other->section].scope, &p->sections[r->section].scope))
             continue;
         snprintf(l->what, sizeof(l->what),

@@ -17,13 +17,17 @@
 
 #include "policy/deny/policy_private.h"
 
-#define SHORT_TEXT     1024    /* up to here one window, and no look at the clock */
-#define SHORT_STEPS    100000  /* at one place of a short text */
-#define LONG_STEPS     8000000 /* of a long one: rm with a megabyte of names is honest work */
-#define FIRST_WINDOW   8       /* of a long text: small, each place may cost LONG_STEPS */
+#define SHORT_TEXT                                                                                 \
+    1024 /* bytes; up to this length a text is one window, without a look at the clock */
+#define SHORT_STEPS 100000 /* PCRE2's limit at one place of a short text */
+#define LONG_STEPS                                                                                 \
+    8000000 /* at one place of a long text: rm with a megabyte of names is honest work */
+#define FIRST_WINDOW                                                                               \
+    8 /* places in the first window of a long text: few, each may cost LONG_STEPS */
 #define FAST_WINDOW_NS 2000000 /* a window that took less: the next one may be twice as wide */
-#define MATCH_HEAP_KIB 8192    /* when the JIT's own stack does not do */
-#define PROBE_STEPS    20000   /* regex_is_slow_on() */
+#define MATCH_HEAP_KIB                                                                             \
+    8192                  /* for matching without the JIT, when the JIT's own stack is too small */
+#define PROBE_STEPS 20000 /* regex_is_slow_on() */
 
 struct regex {
     pcre2_code *code;
@@ -60,7 +64,8 @@ int regex_new(const char *pattern, bool caseless, struct regex **ret, size_t *re
         *ret_at = at;
         return cove_fail(e, COVE_INVALID, "%s", why);
     }
-    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it we are slower, not wrong */
+    pcre2_jit_compile(r->code,
+                      PCRE2_JIT_COMPLETE); /* without the JIT matching is slower, not wrong */
     pcre2_pattern_info(r->code, PCRE2_INFO_ALLOPTIONS, &options);
     r->anchored = options & PCRE2_ANCHORED;
     *ret = r;
@@ -114,7 +119,7 @@ bool matcher_is_late(const struct matcher *m)
     return thread_ns() > m->end_ns;
 }
 
-/* Beginnings in [from, from + width). */
+/* Tries the places from `from` on, `width` of them. */
 static enum match match_window(struct matcher *m, const struct regex *r, const char *text,
                                size_t len, size_t from, size_t width)
 {

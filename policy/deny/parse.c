@@ -4,7 +4,7 @@
  *   [execute]  [dialect=executor,e2b tenant=acme template=*]  [dialect=!execute]
  *   deny  NAME  words|raw  /pattern/[i]  "reason shown to the caller"
  *   allow NAME  words|raw  /pattern/[i]  ["why"]      an exception to the deny rule NAME, or to *
- *   exec-time = on|off     seccomp = PROFILE     audit = refusals|all
+ *   exec-time = on|off     seccomp = PROFILE     audit = refusals|all     max-text = SIZE     max-time = TIME
  *   # comment
  */
 #include <stdio.h>

@@ -92,7 +92,8 @@ static void skip_group(struct literal_scan *s)
     } while (*s->at && depth > 0);
 }
 
-/* An escaped sign is itself, a class or an anchor ends the run, the rest is too clever. */
+/* An escaped sign stands for itself; a class or an anchor ends the literal; on other escapes the search
+ * for a literal gives up. */
 static void scan_escape(struct literal_scan *s)
 {
     char c = s->at[1];
@@ -108,7 +109,7 @@ static void scan_escape(struct literal_scan *s)
     s->at += 2;
 }
 
-/* The character before may not be there at all. */
+/* The character before a ?, * or {0,n} need not be there: the literal ends before it. */
 static void scan_optional(struct literal_scan *s)
 {
     if (s->run_len)

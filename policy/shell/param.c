@@ -25,7 +25,7 @@ void param_add_value(struct lex *l, const char *value, size_t len, bool quoted)
     const char *blanks = ifs ? ifs->value : " \t\n";
 
     if (len > LEX_EXPAND_BYTES - l->expanded) {
-        l->vars_lost = true; /* enough: no refusal, but nothing is known from here on */
+        l->vars_lost = true; /* a bound: no refusal, but no variable is known from here on */
         lex_word_add(l, "$()", 3);
         return;
     }
@@ -367,7 +367,7 @@ static void with_default(struct lex *l, const struct var *v, const struct param 
             set_default(l, p, count, start);
         if (l->word_open && l->word_count == count && l->text.len == l->words[count - 1].start &&
             !quoted && !l->words[count - 1].quoted)
-            lex_word_drop(l, count - 1); /* it came to nothing */
+            lex_word_drop(l, count - 1); /* the word turned out to be empty */
     }
 }
 

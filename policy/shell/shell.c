@@ -36,8 +36,8 @@ struct level {
     unsigned function_depth; /* groups and subshells around it */
     unsigned groups;         /* open { */
     struct buf printed;      /* by the commands so far */
-    bool collects;           /* somebody wants to know */
-    bool unclear;            /* printed is not all: nobody knows what the others say */
+    bool collects;           /* `printed` is wanted by whoever reads this level */
+    bool unclear; /* some commands print what the text does not tell, so `printed` is not all */
 };
 
 static bool last_word_is(const struct lex *l, const char *s)
@@ -153,7 +153,7 @@ static void open_body(struct lex *l, struct level *lv)
     }
 }
 
-/* One closes: was it that body? */
+/* A group or a subshell closes: was it the body of a function? */
 static void close_body(struct lex *l, struct level *lv)
 {
     if (!lv->function_at || lv->groups + lv->parens != lv->function_depth)
@@ -318,7 +318,7 @@ static void on_bar(struct lex *l, struct level *lv)
 {
     bool pipe = lex_peek(l, 1) != '|';
 
-    lv->unclear |= !pipe; /* one or the other */
+    lv->unclear |= !pipe; /* && and ||: nobody knows which side runs */
     l->at += lex_peek(l, 1) == '|' || lex_peek(l, 1) == '&' ? 2 : 1;
     if (lv->state != AT_PATTERN)
         end_command(l, lv, pipe);

@@ -195,7 +195,7 @@ static void judge_without_unknown(struct lex *l, const struct command *c)
     l->text.len = len;
 }
 
-/* --- one in the other ------------------------------------------------------------------------ */
+/* --- commands inside commands ------------------------------------------------------------------------ */
 
 /* x=1 y=2 in front: for what the command reads again (sh -c), or, without one, for all that
  * follows.
