@@ -33,15 +33,21 @@ def tables():
     return found
 
 
+def has_own_suite(file):
+    """The e2b dialect's routes are tried as another tenant by the SDK's own suite, tests/clients/sandbox.test.mjs."""
+    return "/dialects/e2b" in file
+
+
 def routes(*, of_execute=True):
-    return [(methods, path) for rows in tables().values() for methods, path, flags in rows
+    return [(methods, path) for file, rows in tables().items() for methods, path, flags in rows if not has_own_suite(file)
             if "ROUTE_OPEN" not in flags and (of_execute or path not in OF_EXECUTE)]
 
 
 def test_every_route_is_tried():
     assert {path for _, path in routes()} == set(BODIES)
-    dialects = sum(len(re.findall(r"^    \.routes = ", read(path), re.M)) for path in glob.glob(f"{TOP}/fcgi/**/*.c", recursive=True))
-    assert len(tables()) == dialects, "each dialect's table was found and read"
+    dialects = sum(len(re.findall(r"^    \.routes = ", read(path), re.M)) for path in glob.glob(f"{TOP}/fcgi/**/*.c", recursive=True)
+                   if not has_own_suite(path))
+    assert len([file for file in tables() if not has_own_suite(file)]) == dialects, "each dialect's table was found and read"
     for path, rows in tables().items():
         assert len(rows) == len(re.findall(r"^    \{ (?:GET|POST|PUT|DELETE|PATCH)", read(path), re.M)), path
 
@@ -52,7 +58,7 @@ def test_the_sites_locations_are_those_of_the_route_tables():
     short = re.compile(re.search(r"location ~ (\S+write_file\S+) \{", site).group(1))
     exact = set(re.findall(r"location = (/\w+) \{", site))
     for file, path, flags in [(file, path, flags) for file, rows in tables().items() for _, path, flags in rows]:
-        if "{" in path or "/e2b" in file:
+        if "{" in path or has_own_suite(file):
             continue  # hosts and paths of their own, not names at the top
         path = path.replace("/**", "")
         if "ROUTE_OPEN" in flags or "ROUTE_RAW" in flags or path == "/metrics":
