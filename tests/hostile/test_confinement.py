@@ -19,7 +19,7 @@ PROCESSES = [
     (r"cove: resolver", True, True, False, 0),
     (r"cove: auth", True, True, True, None),   # PAM modules read the shadow file
     (r"cove: init .*", True, None, False, None),  # its capabilities are those of its own user namespace
-    (r".*coved.*", False, None, True, None),   # makes namespaces, mounts and cgroups: it parses nothing that others wrote
+    (r"cove: keeper|.*coved.*", False, None, True, None),  # makes namespaces, mounts and cgroups: it parses nothing that others wrote
 ]
 
 
