@@ -51,7 +51,8 @@ def weakness(pid):
 def with_an_unconfined_gate(server):
     """The weakening: a process that calls itself the gate, and runs as root without a filter."""
     with open(f"{server.dir}/log/coved.log", "a") as log:
-        subprocess.Popen(["cove: gate", "60"], executable="/usr/bin/sleep", stderr=log, stdin=subprocess.DEVNULL)
+        server.false_gate = subprocess.Popen(["cove: gate", "600"], executable="/usr/bin/sleep", stderr=log,
+                                             stdin=subprocess.DEVNULL)
     wait_for(lambda: len(server.titles("cove: gate")) > 1, what="the false gate")
 
 
@@ -67,3 +68,6 @@ def test_every_process_is_confined(target, attempt, tmp_path):
     assert len(ours) >= 7
     for pid in ours:
         attempt(f"{title(pid)} is not confined", weakness(pid))
+    if hasattr(server, "false_gate"):
+        server.false_gate.kill()
+        server.false_gate.wait()
