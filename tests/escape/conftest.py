@@ -10,7 +10,7 @@ def scene(tmp_path_factory):
     policy = tmp_path_factory.mktemp("policy") / "policy.conf"
     policy.write_text(escape.POLICY)
     server = Server(new_dir(), pool=2, workers=2, policy_file=str(policy), memory_max="256M", pids_max="128",
-                    disk_max="64M", inodes_max="8192", log_max="256K", command_timeout="30s", threads=32, short_threads=8).up()
+                    disk="image", disk_max="64M", inodes_max="8192", log_max="256K", command_timeout="30s", threads=32, short_threads=8).up()
     try:
         with escape.World(server) as world:
             yield server, world

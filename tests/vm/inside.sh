@@ -158,7 +158,7 @@ disk_limit_holds() {
     reply=$(execute disk 'head -c 100M /dev/zero >/workspace/big')
     printf 'exit %s, %s' "$(field .exitCode <<<"$reply")" "$(field .ended.message <<<"$reply")"
     grep -q "disk limit (48 MiB) reached" <<<"$reply" &&
-        [ "$(out_of disk 'rm /workspace/big; df -m /workspace | awk "NR == 2 { print (\$2 <= 48) }"')" = 1 ]
+        [ "$(out_of disk 'rm /workspace/big; head -c 20M /dev/zero >/workspace/again; stat -c %s /workspace/again')" = 20971520 ]
 }
 
 loopback_works() { # with the network as it is configured by default
