@@ -74,15 +74,17 @@ enum { CONTAINER_BYTES = 1024, VALUE_BYTES = 160 }; /* json-c's, with malloc's o
 
 size_t json_weight(const char *text, size_t len)
 {
-    size_t weight = 2 * len;
+    size_t containers = 0, values = 0;
     const char *end = text + len;
 
-    for (const char *at = text; at && at < end; at++) {
+    /* A text beyond the bounds is refused before any tree is built. */
+    for (const char *at = text; at && at < end && containers < JSON_CONTAINERS_MAX; at++) {
         if (*at == '"' && (!(at = skip_string(at, end)) || at == end))
             break;
-        weight += *at == '{' || *at == '[' ? CONTAINER_BYTES : *at == ',' ? VALUE_BYTES : 0;
+        containers += *at == '{' || *at == '[';
+        values += *at == ',' && values < JSON_VALUES_MAX;
     }
-    return weight;
+    return 2 * len + containers * CONTAINER_BYTES + values * VALUE_BYTES;
 }
 
 static const char *skip_blanks(const char *at, const char *end)
