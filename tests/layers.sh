@@ -40,6 +40,10 @@ while read -r name below; do
     done
 done <<<"$LAYERS"
 
+# Of two functions with one name the linker takes the first it meets, without a word.
+twice=$(cat "$scratch"/*.has | sort | uniq -d | tr '\n' ' ')
+[ -z "$twice" ] || { echo "defined in more than one library: $twice"; bad=1; }
+
 # A table that misses a library would prove nothing.
 for library in lib*.a; do
     name=${library#lib}
