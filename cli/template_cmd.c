@@ -308,8 +308,10 @@ static int run(const struct verb *v, char **argv)
 
 int cli_template(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+    if (argc > 1 && strcmp(argv[argc - 1], "--help") == 0)
         return usage(stdout);
+    if (argc > 1 && strcmp(argv[argc - 1], "--version") == 0)
+        return cli_version(1, argv);
     for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
         if (strcmp(verbs[i].name, argv[1]) == 0 && argc - 2 >= verbs[i].min_args &&
             argc - 2 <= verbs[i].max_args)
