@@ -117,6 +117,7 @@ bool port_is_ours(const struct request *req)
 
 struct credentials {
     bool owner;
+    bool stranger; /* a key of ours came that does not open this sandbox */
     char strip[4]; /* a: Authorization holds a key of ours, k: X-API-Key does */
 };
 
@@ -137,6 +138,12 @@ static bool key_opens(const struct key *key, const struct box_info *box)
     return key && strcmp(key->tenant, box->tenant) == 0 && key_may_project(key, box->project);
 }
 
+static void weigh_key(const struct key *key, const struct box_info *box, struct credentials *ret)
+{
+    ret->owner |= key_opens(key, box);
+    ret->stranger |= key && !key_opens(key, box);
+}
+
 /* A key that is nobody's reason to be let in is taken away all the same: it is a secret of its
  * tenant's, and the app would see it. */
 static void look_at_keys(const struct request *req, const struct keys *keys,
@@ -147,13 +154,13 @@ static void look_at_keys(const struct request *req, const struct keys *keys,
 
     if (strncasecmp(bearer, "Bearer ", 7) == 0 && (key = find_key(keys, bearer + 7))) {
         strcat(ret->strip, "a");
-        ret->owner |= key_opens(key, box);
+        weigh_key(key, box, ret);
     }
     if ((key = find_key(keys, request_param(req, "HTTP_X_API_KEY")))) {
         strcat(ret->strip, "k");
-        ret->owner |= key_opens(key, box);
+        weigh_key(key, box, ret);
     }
-    ret->owner |= key_opens(find_key(keys, request_param(req, "HTTP_X_ACCESS_TOKEN")), box);
+    weigh_key(find_key(keys, request_param(req, "HTTP_X_ACCESS_TOKEN")), box, ret);
 }
 
 /* The value of our cookie; "" if there is none. */
@@ -238,7 +245,9 @@ static const char *judge(struct request *req, const struct place *place, const s
     }
     if (credentials->owner)
         return "owner";
-    return is_public(req->core->config, box.dialect) ? "anyone" : "nobody";
+    if (is_public(req->core->config, box.dialect))
+        return "anyone";
+    return credentials->stranger ? "gone" : "nobody"; /* what is not yours is not there */
 }
 
 void port_access_serve(struct live *keys, struct request *req, struct reply *rep)

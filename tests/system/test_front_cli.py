@@ -193,9 +193,15 @@ def with_token(server, token, host=None, path="/run", body=None, **headers):
     return server.request("POST", path, body or {"cmd": "cat /workspace/whose"}, key=False, headers=headers)
 
 
+def made_by_executor(server, project):
+    """Port 8080 is the executor's only in sandboxes that its dialect made."""
+    assert server.post("/run", {"cmd": "true"}, headers={"X-Project-Id": project}).status == 200
+
+
 def test_a_token_opens_its_sandbox_and_nothing_else(server, project):
     boxes = {}
     for name in ("one", "two"):
+        made_by_executor(server, f"{project}-{name}")
         boxes[name] = server.execute(f"{project}-{name}", f"echo {name} > /workspace/whose").id
     tokens = {name: cove(server, "token", box).stdout.strip() for name, box in boxes.items()}
     assert json.loads(cove(server, "token", boxes["one"], "--json").stdout) == {"id": boxes["one"], "token": tokens["one"]}
@@ -219,6 +225,7 @@ def test_a_token_opens_its_sandbox_and_nothing_else(server, project):
 
 def test_a_token_outlives_a_restart_and_is_in_no_log(make_server):
     server = make_server()
+    made_by_executor(server, "t")
     box = server.execute("t", "echo t > /workspace/whose").id
     token = cove(server, "token", "t").stdout.strip()
     os.kill(server.keeper_pid, signal.SIGKILL)

@@ -115,7 +115,7 @@ def test_a_key_for_one_project_reaches_no_other_by_any_route_or_name(two):
     for methods, path in routes(of_execute=False):
         for headers in ({"X-Project-Id": "shared"}, {"Host": f"8080-{sandbox}.cove.localhost"}):
             reply = call(server, methods, path, key, headers)
-            assert reply.status in (400, 403, 404), (path, headers, reply)
+            assert reply.status in (400, 403, 404, 502), (path, headers, reply)  # 502: a host name of nothing that is yours
             assert b"tenant-secret" not in reply.body
     for path in OF_EXECUTE:
         assert call(server, "POST", path, key, {}).status == 403, path
