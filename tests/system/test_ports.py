@@ -214,15 +214,15 @@ def test_anothers_key_opens_nothing(ports, project):
 
 
 def test_a_port_is_made_public_private_and_default_again(ports):
-    assert ports.get(credential=False).status == 502
+    assert ports.get(credential=False).status == 401
     reply = ports.ok("/port_access", port=8000, access="public")
     assert reply["url"] == f"http://8000-{ports.id}.127.0.0.1:{ports.server.http}"
     assert ports.get(credential=False).body == b"hello from 8000"
-    assert ports.get(port=8001, credential=False).status == 502  # of that port alone
+    assert ports.get(port=8001, credential=False).status == 401  # of that port alone
     ports.ok("/port_access", port=8000, access="private")
-    assert ports.get(credential=False).status == 502 and ports.get().status == 200
+    assert ports.get(credential=False).status == 401 and ports.get().status == 200
     ports.ok("/port_access", port=8000, access="default")
-    assert ports.get(credential=False).status == 502
+    assert ports.get(credential=False).status == 401
     assert ports.post("/port_access", port=8000, access="open").status == 400
 
 
