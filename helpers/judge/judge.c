@@ -34,7 +34,12 @@
 #include "process/policy_live.h"
 #include "process/process.h"
 
-enum { ARGV_BYTES_MAX = 4 * 1024 * 1024, AUDIT_COMMAND_MAX = 4096, SAME_TRY_MS = 200 };
+enum {
+    ARGV_BYTES_MAX = 4 * 1024 * 1024,
+    AUDIT_COMMAND_MAX = 4096,
+    SAME_TRY_MS = 200,
+    LOG_EVERY_MS = 1000
+};
 
 struct bench { /* one sandbox's conversation */
     LIST_ENTRY(bench) link;
@@ -43,6 +48,8 @@ struct bench { /* one sandbox's conversation */
     char id[24];
     uint32_t denied_pid; /* the process that was denied something last, what that was, and when */
     uint64_t denied_what, denied_ms;
+    uint64_t logged_ms; /* when a denial in this sandbox was last told in the log */
+    unsigned unlogged;  /* denials since then that were not */
 };
 
 struct judge {
@@ -68,8 +75,25 @@ static void join_argv(const char *const argv[], size_t argc, struct buf *out)
     }
 }
 
-static void record_denial(struct judge *j, const struct box_info *box, const char *dialect,
-                          const struct policy_result *r, const char *const argv[], size_t argc)
+/* A loop of refused programs must not fill the disk: at most one line a second for a sandbox, with the
+ * number of denials that the line stands for. The audit log has bounds of its own. */
+static void log_denial(struct bench *b, const struct box_info *box, const char *rule)
+{
+    uint64_t now = clock_boot_ms();
+
+    b->unlogged++;
+    if (b->logged_ms && now - b->logged_ms < LOG_EVERY_MS)
+        return;
+    log_event(LOG_LEVEL_WARN, "exec denied", LOG_S("tenant", box->tenant),
+              LOG_S("project", box->project), LOG_S("sandbox", box->id), LOG_S("rule", rule),
+              LOG_N("count", b->unlogged));
+    b->logged_ms = now;
+    b->unlogged = 0;
+}
+
+static void record_denial(struct judge *j, struct bench *b, const struct box_info *box,
+                          const char *dialect, const struct policy_result *r,
+                          const char *const argv[], size_t argc)
 {
     struct keeper_audit_entry entry = {
         .event = "exec-denied",
@@ -85,8 +109,7 @@ static void record_denial(struct judge *j, const struct box_info *box, const cha
 
     join_argv(argv, argc, &command);
     entry.command = command.data ? command.data : "";
-    log_event(LOG_LEVEL_WARN, "exec denied", LOG_S("tenant", box->tenant),
-              LOG_S("project", box->project), LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
+    log_denial(b, box, r->rule);
     if (j->config.audit_file[0] && audit_send(&j->keeper, &entry, &e) < 0)
         log_error("audit line lost", &e, LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
 }
@@ -202,7 +225,7 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
     if (name)
         words[1] = name; /* check_words() may have put the file there */
     if (r.denied && !is_same_try(b, ask->pid, hash_words(words + skip, count - skip)))
-        record_denial(j, &box, dialect, &r, words + skip, count - skip);
+        record_denial(j, b, &box, dialect, &r, words + skip, count - skip);
     live_put(policy); /* the verdict's words are the policy's */
 }
 

@@ -198,6 +198,8 @@ def test_a_loop_of_refused_execs_writes_a_bounded_number_of_lines_and_warns(make
     text = read(server.config["audit_file"])
     assert 100 <= text.count("exec-denied") <= 130
     assert all(len(line) < 9000 for line in text.split("\n"))  # control characters do not make a line longer
+    told = [line["count"] for line in server.log_lines() if line["event"] == "exec denied"]
+    assert 1 <= len(told) < 100, "the server's log has at most one line a second for a sandbox"
     server.execute("q", "shutdown now")  # another sandbox has a rate of its own
     wait_for(lambda: [x for x in audit_lines(server) if x["project"] == "q"], 5, "another sandbox's line")
 
