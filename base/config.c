@@ -11,7 +11,7 @@
 
 enum key_kind { KEY_TEXT, KEY_NUMBER, KEY_BYTES, KEY_TIME };
 
-struct key {
+struct config_key {
     const char *name;
     enum key_kind kind;
     size_t offset, size; /* size: of a text field */
@@ -41,7 +41,7 @@ struct key {
 #define GIB    ((uint64_t)1 << 30)
 #define DAY_MS ((uint64_t)86400000)
 
-static const struct key keys[] = {
+static const struct config_key keys[] = {
     TEXT("run_dir", run_dir, false),
     TEXT("state_dir", state_dir, false),
     TEXT("keys_file", keys_file, false),
@@ -204,7 +204,7 @@ void config_default(struct cove_config *c)
     };
 }
 
-static const struct key *find_key(const char *name)
+static const struct config_key *find_key(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
         if (strcmp(keys[i].name, name) == 0)
@@ -212,7 +212,7 @@ static const struct key *find_key(const char *name)
     return NULL;
 }
 
-static int set_text(char *field, const struct key *k, const char *value, struct cove_err *e)
+static int set_text(char *field, const struct config_key *k, const char *value, struct cove_err *e)
 {
     if (!*value && k->max)
         return cove_fail(e, COVE_INVALID, "%s: must not be empty", k->name);
@@ -223,7 +223,8 @@ static int set_text(char *field, const struct key *k, const char *value, struct 
     return 0;
 }
 
-static int set_number(uint64_t *field, const struct key *k, const char *value, struct cove_err *e)
+static int set_number(uint64_t *field, const struct config_key *k, const char *value,
+                      struct cove_err *e)
 {
     uint64_t n;
     int rc = k->kind == KEY_BYTES  ? text_parse_bytes(value, &n, e)
@@ -241,7 +242,7 @@ static int set_number(uint64_t *field, const struct key *k, const char *value, s
 
 static int no_such_key(const char *name, struct cove_err *e)
 {
-    const struct key *nearest = NULL;
+    const struct config_key *nearest = NULL;
     unsigned distance = 3; /* further apart is another word */
 
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
@@ -260,7 +261,7 @@ static int no_such_key(const char *name, struct cove_err *e)
 
 int config_set(struct cove_config *c, const char *name, const char *value, struct cove_err *e)
 {
-    const struct key *k = find_key(name);
+    const struct config_key *k = find_key(name);
     void *field;
 
     if (!k)
@@ -271,7 +272,7 @@ int config_set(struct cove_config *c, const char *name, const char *value, struc
 
 int config_number(const char *name, const char *value, uint64_t *ret, struct cove_err *e)
 {
-    const struct key *k = find_key(name);
+    const struct config_key *k = find_key(name);
 
     if (!k || k->kind == KEY_TEXT)
         return cove_fail(e, COVE_INVALID, "%.60s: no such number", name);

@@ -201,16 +201,6 @@ bool net_list_has_name(const char *list, const char *name)
     return false;
 }
 
-bool net_list_has_names(const char *list)
-{
-    char word[NET_NAME_MAX + 1];
-
-    while (net_next_word(&list, word))
-        if (!looks_like_address(word))
-            return true;
-    return false;
-}
-
 int net_rules_check(const struct net_rules *r, struct cove_err *e)
 {
     if (r->mode > NET_ALLOW || !memchr(r->allow, '\0', sizeof(r->allow)) ||

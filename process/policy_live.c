@@ -13,7 +13,7 @@
 
 enum { PROFILES_MAX = 16, PROFILE_NAME_MAX = 64 };
 
-struct profile {
+struct filter_file {
     char name[PROFILE_NAME_MAX];
     int fd;
 };
@@ -22,7 +22,7 @@ struct policy_set {
     struct policy *policy;
     char dir[256];
     pthread_mutex_t lock; /* of what follows */
-    struct profile profiles[PROFILES_MAX];
+    struct filter_file profiles[PROFILES_MAX];
     size_t profile_count;
 };
 
@@ -82,7 +82,7 @@ static int open_profile(const struct policy_set *set, const char *name)
 
 static int filter_locked(struct policy_set *set, const char *name, struct cove_err *e)
 {
-    struct profile *p;
+    struct filter_file *p;
 
     for (size_t i = 0; i < set->profile_count; i++)
         if (strcmp(set->profiles[i].name, name) == 0)

@@ -22,7 +22,7 @@ static struct resolver *resolver_of(const struct watch *w)
 /* A few at a time, so that other sandboxes have their turn in between. */
 static void udp_ready(struct watch *w, uint32_t events)
 {
-    struct box *b = container_of(w, struct box, udp);
+    struct known_box *b = container_of(w, struct known_box, udp);
     struct resolver *r = resolver_of(w);
 
     (void)events;
@@ -41,7 +41,7 @@ static void udp_ready(struct watch *w, uint32_t events)
 
 /* ------------------------------------------------------------------ TCP */
 
-static void close_conn(struct resolver *r, struct conn *c)
+static void close_conn(struct resolver *r, struct tcp_client *c)
 {
     if (c->closed)
         return;
@@ -57,13 +57,13 @@ static void conn_ready(struct watch *w, uint32_t events);
 
 static void tcp_ready(struct watch *w, uint32_t events)
 {
-    struct box *b = container_of(w, struct box, tcp);
+    struct known_box *b = container_of(w, struct known_box, tcp);
     struct resolver *r = resolver_of(w);
 
     (void)events;
     for (int i = 0; i < AT_ONCE; i++) {
         AUTO_CLOSE int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        struct conn *c;
+        struct tcp_client *c;
 
         if (fd < 0)
             return;
@@ -82,7 +82,7 @@ static void tcp_ready(struct watch *w, uint32_t events)
     }
 }
 
-int clients_listen(struct resolver *r, struct box *b, const int fds[2])
+int clients_listen(struct resolver *r, struct known_box *b, const int fds[2])
 {
     int rc = 0;
 
@@ -93,14 +93,14 @@ int clients_listen(struct resolver *r, struct box *b, const int fds[2])
     return rc;
 }
 
-static size_t wanted(const struct conn *c)
+static size_t wanted(const struct tcp_client *c)
 {
     return c->in_len < 2 ? 2 : 2 + (size_t)(c->in[0] << 8 | c->in[1]);
 }
 
 /* One question is read and answered before the next is looked at. Until then the connection is not
  * watched, because a client that goes on sending would keep us busy. */
-static void ask_next(struct resolver *r, struct conn *c)
+static void ask_next(struct resolver *r, struct tcp_client *c)
 {
     if (c->in_len <= 2 || c->in_len < wanted(c))
         return;
@@ -110,7 +110,7 @@ static void ask_next(struct resolver *r, struct conn *c)
     jobs_ask(r, c->box, c, NULL, c->in + 2, (size_t)(c->in[0] << 8 | c->in[1]));
 }
 
-void clients_go_on(struct resolver *r, struct conn *c)
+void clients_go_on(struct resolver *r, struct tcp_client *c)
 {
     if (c->closed || !c->busy)
         return;
@@ -120,7 +120,7 @@ void clients_go_on(struct resolver *r, struct conn *c)
         close_conn(r, c);
 }
 
-static void read_conn(struct resolver *r, struct conn *c)
+static void read_conn(struct resolver *r, struct tcp_client *c)
 {
     while (!c->closed && !c->busy) {
         size_t want = wanted(c);
@@ -146,13 +146,13 @@ static void conn_ready(struct watch *w, uint32_t events)
     struct resolver *r = resolver_of(w);
 
     (void)events;
-    read_conn(r, container_of(w, struct conn, watch));
+    read_conn(r, container_of(w, struct tcp_client, watch));
     resolver_reap(r);
 }
 
 /* An answer goes out in one piece or not at all. A client that lets its socket fill up loses the
  * connection. */
-static void answer_conn(struct resolver *r, struct conn *c, const uint8_t *p, size_t len)
+static void answer_conn(struct resolver *r, struct tcp_client *c, const uint8_t *p, size_t len)
 {
     uint8_t head[2] = { (uint8_t)(len >> 8), (uint8_t)len };
     struct iovec parts[] = { { head, 2 }, { (void *)(uintptr_t)p, len } };
@@ -174,10 +174,10 @@ void clients_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t 
 
 void clients_tick(struct resolver *r, uint64_t now)
 {
-    struct conn *c = LIST_FIRST(&r->conns);
+    struct tcp_client *c = LIST_FIRST(&r->conns);
 
     while (c) {
-        struct conn *next = LIST_NEXT(c, link);
+        struct tcp_client *next = LIST_NEXT(c, link);
 
         if (c->box->gone || (!c->busy && now >= c->until_ms))
             close_conn(r, c);

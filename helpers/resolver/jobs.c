@@ -24,7 +24,7 @@ static bool rules_let_ask(const struct net_rules *r, const char *name)
 }
 
 /* The operator's list, and every stage of the sandbox's own. */
-static bool may_ask(const struct resolver *r, const struct box *b, const char *name)
+static bool may_ask(const struct resolver *r, const struct known_box *b, const char *name)
 {
     for (int i = 0; i < NET_STAGES; i++)
         if (b->own[i] && !rules_let_ask(b->own[i], name))
@@ -32,7 +32,7 @@ static bool may_ask(const struct resolver *r, const struct box *b, const char *n
     return rules_let_ask(&r->rules, name);
 }
 
-static bool needs_pins(const struct resolver *r, const struct box *b)
+static bool needs_pins(const struct resolver *r, const struct known_box *b)
 {
     for (int i = 0; i < NET_STAGES; i++)
         if (b->own[i] && b->own[i]->mode == NET_ALLOW)
@@ -106,7 +106,7 @@ static void answer(struct resolver *r, struct job *j)
 
 /* The address's place among the sandbox's pins: the place it has already, that of a pin that ran out, or
  * a free one. NULL: there is no room. */
-static struct pinned *pin_place(struct box *b, const struct dns_address *a, uint64_t now)
+static struct pinned *pin_place(struct known_box *b, const struct dns_address *a, uint64_t now)
 {
     struct pinned *old = NULL;
 
@@ -243,7 +243,7 @@ static void try_next(struct resolver *r, struct job *j)
     answer_code(r, j, DNS_SERVFAIL);
 }
 
-static struct job *new_job(struct resolver *r, struct box *b, struct conn *c,
+static struct job *new_job(struct resolver *r, struct known_box *b, struct tcp_client *c,
                            const struct sockaddr_in *from)
 {
     struct job *j;
@@ -270,8 +270,8 @@ static bool is_without_answer(uint16_t type)
     return type == DNS_HTTPS || type == DNS_SVCB;
 }
 
-void jobs_ask(struct resolver *r, struct box *b, struct conn *c, const struct sockaddr_in *from,
-              const uint8_t *p, size_t len)
+void jobs_ask(struct resolver *r, struct known_box *b, struct tcp_client *c,
+              const struct sockaddr_in *from, const uint8_t *p, size_t len)
 {
     struct job *j = new_job(r, b, c, from);
     int rc;
@@ -422,7 +422,7 @@ static void job_ready(struct watch *w, uint32_t events)
 
 /* ------------------------------------------------------------------ time */
 
-void jobs_forget_conn(struct resolver *r, const struct conn *c)
+void jobs_forget_conn(struct resolver *r, const struct tcp_client *c)
 {
     struct job *j = LIST_FIRST(&r->jobs);
 

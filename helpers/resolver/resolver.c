@@ -63,9 +63,9 @@ static void take_upstreams(struct resolver *r, const char *list)
 
 /* ------------------------------------------------------------------ what the keeper says */
 
-static struct box *find_box(struct resolver *r, uint32_t slot, uint32_t generation)
+static struct known_box *find_box(struct resolver *r, uint32_t slot, uint32_t generation)
 {
-    struct box *b;
+    struct known_box *b;
 
     LIST_FOREACH(b, &r->boxes, link)
     if (b->slot == slot && b->generation == generation && !b->gone)
@@ -75,7 +75,7 @@ static struct box *find_box(struct resolver *r, uint32_t slot, uint32_t generati
 
 static void on_rules(struct resolver *r, const struct resolver_rules *m)
 {
-    struct box *b;
+    struct known_box *b;
 
     if (m->slot == RESOLVER_ALL) {
         r->rules = m->rules;
@@ -94,7 +94,7 @@ static void on_rules(struct resolver *r, const struct resolver_rules *m)
 
 static void on_box(struct resolver *r, const struct resolver_box *m, const int fds[2])
 {
-    struct box *b = calloc(1, sizeof(*b));
+    struct known_box *b = calloc(1, sizeof(*b));
 
     if (!b) {
         close(fds[0]);
@@ -110,7 +110,7 @@ static void on_box(struct resolver *r, const struct resolver_box *m, const int f
 
 static void on_gone(struct resolver *r, const struct resolver_box *m)
 {
-    struct box *b = find_box(r, m->slot, m->generation);
+    struct known_box *b = find_box(r, m->slot, m->generation);
 
     if (!b)
         return;
@@ -178,10 +178,10 @@ static void keeper_ready(struct watch *w, uint32_t events)
 /* Boxes that nothing refers to any more: their jobs and connections ended in the tick. */
 static void free_boxes(struct resolver *r)
 {
-    struct box *b = LIST_FIRST(&r->boxes);
+    struct known_box *b = LIST_FIRST(&r->boxes);
 
     while (b) {
-        struct box *next = LIST_NEXT(b, link);
+        struct known_box *next = LIST_NEXT(b, link);
 
         if (b->gone && !b->jobs && !b->conns) {
             LIST_REMOVE(b, link);
@@ -195,7 +195,7 @@ static void free_boxes(struct resolver *r)
 
 void resolver_reap(struct resolver *r)
 {
-    struct conn *c;
+    struct tcp_client *c;
     struct job *j;
 
     while ((j = LIST_FIRST(&r->done))) {

@@ -29,8 +29,8 @@ struct pinned {
     uint64_t until_ms;
 };
 
-struct box {
-    LIST_ENTRY(box) link;
+struct known_box {
+    LIST_ENTRY(known_box) link;
     struct watch udp, tcp;
     uint32_t slot, generation;
     struct net_rules *own[NET_STAGES]; /* NULL: none */
@@ -40,10 +40,10 @@ struct box {
     struct pinned pins[BOX_PINS_MAX];
 };
 
-struct conn { /* a sandbox's TCP connection: one question after the other */
-    LIST_ENTRY(conn) link;
+struct tcp_client { /* a sandbox's TCP connection: one question after the other */
+    LIST_ENTRY(tcp_client) link;
     struct watch watch;
-    struct box *box;
+    struct known_box *box;
     uint64_t until_ms;
     bool closed;
     bool busy; /* a question that came on this connection is under way */
@@ -54,8 +54,8 @@ struct conn { /* a sandbox's TCP connection: one question after the other */
 struct job { /* one question under way */
     LIST_ENTRY(job) link;
     struct watch watch; /* the socket on which the name server was asked */
-    struct box *box;
-    struct conn *conn; /* who asked: this connection, or else `from` */
+    struct known_box *box;
+    struct tcp_client *conn; /* who asked: this connection, or else `from` */
     struct sockaddr_in from;
     struct dns_query query;
     struct dns_answer answer;
@@ -77,9 +77,10 @@ struct resolver {
     struct net_rules rules;
     struct sockaddr_storage upstreams[UPSTREAMS_MAX];
     unsigned upstream_count;
-    LIST_HEAD(boxes, box) boxes;
-    LIST_HEAD(conn_list, conn) conns, closed; /* closed: freed when the current callback is over */
-    LIST_HEAD(job_list, job) jobs, done;      /* likewise */
+    LIST_HEAD(known_boxes, known_box) boxes;
+    LIST_HEAD(tcp_client_list, tcp_client)
+    conns, closed;                       /* closed: freed when the current callback is over */
+    LIST_HEAD(job_list, job) jobs, done; /* likewise */
     unsigned job_count;
     uint32_t next_tag;
 };
@@ -91,17 +92,17 @@ void resolver_reap(struct resolver *r);      /* free what was closed or done; en
 
 /* ------------------------------------------------------------------ clients.c */
 
-int clients_listen(struct resolver *r, struct box *b, const int fds[2]); /* UDP, TCP */
-void clients_go_on(struct resolver *r, struct conn *c); /* its question has been dealt with */
+int clients_listen(struct resolver *r, struct known_box *b, const int fds[2]); /* UDP, TCP */
+void clients_go_on(struct resolver *r, struct tcp_client *c); /* its question has been dealt with */
 void clients_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len);
 void clients_tick(struct resolver *r, uint64_t now);
 
 /* ------------------------------------------------------------------ jobs.c */
 
-void jobs_ask(struct resolver *r, struct box *b, struct conn *c, const struct sockaddr_in *from,
-              const uint8_t *p, size_t len);
+void jobs_ask(struct resolver *r, struct known_box *b, struct tcp_client *c,
+              const struct sockaddr_in *from, const uint8_t *p, size_t len);
 void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned);
 void jobs_tick(struct resolver *r, uint64_t now);
-void jobs_forget_conn(struct resolver *r, const struct conn *c);
+void jobs_forget_conn(struct resolver *r, const struct tcp_client *c);
 
 #endif

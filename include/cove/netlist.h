@@ -59,7 +59,6 @@ const char *net_next_word(const char **at, char word[NET_NAME_MAX + 1]);
 int net_list_check(const char *key, const char *list, bool names_allowed, struct cove_err *e);
 bool net_list_has_addr(const char *list, int family, const uint8_t *addr);
 bool net_list_has_name(const char *list, const char *name);
-bool net_list_has_names(const char *list); /* any at all */
 
 int net_rules_check(const struct net_rules *r, struct cove_err *e);
 

@@ -252,13 +252,6 @@ int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
     return 0;
 }
 
-void cgroup_done(struct cgroups *cg)
-{
-    cg->v2 = cove_close(cg->v2);
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
-        cg->v1[c] = cove_close(cg->v1[c]);
-}
-
 /* ------------------------------------------------------------------ one sandbox */
 
 static int set_number(int dir, const char *file, uint64_t n, struct cove_err *e)

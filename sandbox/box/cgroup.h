@@ -32,7 +32,6 @@ enum cgroup_place cgroup_find_place(const char *mount, const char *own, const ch
                                     size_t size);
 
 int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e);
-void cgroup_done(struct cgroups *cg); /* closes */
 void cgroup_remove_all(struct cgroups *cg,
                        const char *name); /* kills whatever is left, removes the directories */
 int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,

@@ -26,7 +26,7 @@ static void conn_free(struct init *in, struct conn *c)
         }
     }
     logs_conn_closed(in, c);
-    helpers_conn_closed(in, c);
+    removers_conn_closed(in, c);
     ports_conn_closed(in, c);
     judge_conn_closed(in, c);
     start_conn_closed(in, c);

@@ -33,7 +33,7 @@ enum {
     MAX_PROCS = 8192,    /* running and finished */
     MAX_FINISHED = 1024, /* records of finished processes; the oldest goes first */
     MAX_FINISHED_RING_BYTES = 64 << 20,
-    MAX_HELPERS = 16,  /* recursive removes at a time */
+    MAX_REMOVERS = 16, /* recursive removes at a time */
     MAX_CONNECTS = 64, /* connects that wait for an answer */
     MAX_DRAINS = 1024, /* pipes that are read for nobody */
     MAX_ASKS = 4096,   /* execve calls that wait for a verdict */
@@ -291,7 +291,7 @@ int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_drain(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* drain.c */
-void helpers_conn_closed(struct init *in, struct conn *c);
+void removers_conn_closed(struct init *in, struct conn *c);
 void ports_conn_closed(struct init *in, struct conn *c);
 void ports_expire(struct init *in, uint64_t now_ms);
 
@@ -328,9 +328,9 @@ struct init {
     size_t lingering_count, lingering_room, sweep_at;
 
     unsigned held_logs; /* rings that hold back their ticks for a moment */
-    LIST_HEAD(helper_list, helper) helpers;
+    LIST_HEAD(remover_list, remover) removers;
     LIST_HEAD(connecting_list, connecting) connects;
-    unsigned helper_count, connect_count, drain_count;
+    unsigned remover_count, connect_count, drain_count;
 
     struct spare spare;
 

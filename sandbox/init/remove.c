@@ -16,8 +16,8 @@
 
 enum { DEPTH_MAX = 1024 };
 
-struct helper {
-    LIST_ENTRY(helper) link;
+struct remover {
+    LIST_ENTRY(remover) link;
     struct watch watch; /* the pipe: a struct cove_err, or end of file when all went well */
     struct conn *conn;  /* NULL: the client has gone */
     uint32_t tag;
@@ -122,7 +122,7 @@ static void helper_main(const struct user *u, const char *path, const char *give
 static void helper_ready(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
-    struct helper *h = container_of(w, struct helper, watch);
+    struct remover *h = container_of(w, struct remover, watch);
     struct cove_err e;
     ssize_t n = read(w->fd, &e, sizeof(e));
 
@@ -133,15 +133,15 @@ static void helper_ready(struct watch *w, uint32_t events)
         conn_send(h->conn, MSG_DONE, h->tag, NULL, 0);
     watch_close(w);
     LIST_REMOVE(h, link);
-    in->helper_count--;
+    in->remover_count--;
     free(h);
 }
 
-void helpers_conn_closed(struct init *in, struct conn *c)
+void removers_conn_closed(struct init *in, struct conn *c)
 {
-    struct helper *h;
+    struct remover *h;
 
-    for (h = LIST_FIRST(&in->helpers); h; h = LIST_NEXT(h, link))
+    for (h = LIST_FIRST(&in->removers); h; h = LIST_NEXT(h, link))
         if (h->conn == c)
             h->conn = NULL; /* what was begun is finished all the same */
 }
@@ -149,12 +149,12 @@ void helpers_conn_closed(struct init *in, struct conn *c)
 static int helper_start(struct init *in, struct conn *c, uint32_t tag, const struct user *u,
                         const char *path, const char *given, struct cove_err *e)
 {
-    struct helper *h = in->helper_count < MAX_HELPERS ? calloc(1, sizeof(*h)) : NULL;
+    struct remover *h = in->remover_count < MAX_REMOVERS ? calloc(1, sizeof(*h)) : NULL;
     int fds[2];
     pid_t pid;
 
     if (!h)
-        return cove_fail(e, COVE_BUSY, "%d trees are being removed already", MAX_HELPERS);
+        return cove_fail(e, COVE_BUSY, "%d trees are being removed already", MAX_REMOVERS);
     if (pipe2(fds, O_CLOEXEC) < 0) {
         free(h);
         return cove_fail_errno(e, COVE_LIMIT, "making a pipe");
@@ -170,8 +170,8 @@ static int helper_start(struct init *in, struct conn *c, uint32_t tag, const str
     }
     h->conn = c;
     h->tag = tag;
-    LIST_INSERT_HEAD(&in->helpers, h, link);
-    in->helper_count++;
+    LIST_INSERT_HEAD(&in->removers, h, link);
+    in->remover_count++;
     return 0;
 }
 
@@ -193,7 +193,7 @@ static int remove_as_user(const char *path, uint32_t flags)
 }
 
 /* Safe: it happens inside and with the user's rights. A helper costs the sandbox one process, and
-   there are at most MAX_HELPERS. */
+   there are at most MAX_REMOVERS. */
 int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_file *args = m->body;
