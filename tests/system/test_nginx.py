@@ -168,7 +168,7 @@ def test_https_works_and_the_certificate_covers_the_wildcard(server):
     out = subprocess.run(["curl", "-s", "--cacert", f"{server.dir}/tls/cove.localhost.crt", "--resolve",
                           f"8080-abc.cove.localhost:{server.https}:127.0.0.1",
                           f"https://8080-abc.cove.localhost:{server.https}/health"], capture_output=True, text=True)
-    assert "no sandbox answers by this name" in out.stdout, out  # the certificate was taken, and no such sandbox lives
+    assert "The sandbox was not found" in out.stdout, out  # the certificate was taken, and no such sandbox lives
 
 
 @pytest.mark.parametrize("path", ["/page.html", "/style.css", "/nothing"])
