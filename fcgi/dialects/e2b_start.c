@@ -43,20 +43,20 @@ static void tell_start(struct rpc *r, uint32_t pid)
 static void tell_output(void *arg, enum run_stream stream, const char *bytes, size_t len)
 {
     struct told *t = arg;
-    ProtobufCBinaryData data = { .len = len, .data = (uint8_t *)bytes };
+    ProtobufCBinaryData chunk = { .len = len, .data = (uint8_t *)bytes };
     Process__ProcessEvent__DataEvent output;
     Process__ProcessEvent event = PROCESS__PROCESS_EVENT__INIT;
 
     process__process_event__data_event__init(&output);
     if (t->pty) {
         output.output_case = PROCESS__PROCESS_EVENT__DATA_EVENT__OUTPUT_PTY;
-        output.pty = data;
+        output.pty = chunk;
     } else if (stream == RUN_STDOUT) {
         output.output_case = PROCESS__PROCESS_EVENT__DATA_EVENT__OUTPUT_STDOUT;
-        output.stdout = data;
+        output.stdout = chunk;
     } else {
         output.output_case = PROCESS__PROCESS_EVENT__DATA_EVENT__OUTPUT_STDERR;
-        output.stderr = data;
+        output.stderr = chunk;
     }
     event.event_case = PROCESS__PROCESS_EVENT__EVENT_DATA;
     event.data = &output;
