@@ -2,4 +2,5 @@ dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST
 apidir = $(docdir)/api
 dist_api_DATA = docs/api/execute.yaml docs/api/executor.yaml docs/api/e2b.md
 dist_man_MANS += man/coved.8 man/cove.conf.5
-EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart tools .ci/run
+EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart tools .ci/run \
+	conf/README.md debian/README.md docs/README.md man/README.md systemd/README.md
