@@ -65,7 +65,7 @@ static void judge_one(int judge, const char *forbidden)
 
 static void every_execve_is_judged_and_a_denial_is_told(void **state)
 {
-    struct command cmd = judged("ls / >/dev/null; rm -rf /nothing 2>/dev/null; exit 9");
+    struct command cmd = judged("ls / >/dev/null; rm -rf /nothing 2>/dev/null && exit 1; exit 9");
     int judge = become_judge();
     const struct box_proc_ref *denied;
     struct box_spawned s;
@@ -160,7 +160,7 @@ static void the_commands_own_execve_needs_no_second_verdict(void **state)
 
 static void without_a_judge_execve_is_refused_after_a_while_and_init_goes_on(void **state)
 {
-    struct command cmd = judged("/bin/ls /; exit 5");
+    struct command cmd = judged("/bin/ls / && exit 1; exit 5");
     struct cove_end end;
     uint32_t proc;
 
