@@ -160,7 +160,7 @@ def test_a_process_that_writes_as_fast_as_it_can_disturbs_nobody(make_server):
 
 
 def test_hundreds_of_clients_of_one_process(make_server):
-    server = make_server(workers=2, threads=600, pids_max=1024)  # either worker could hold them all: how they are shared out is not the question
+    server = make_server(workers=2, threads=800, pids_max=1024)  # either worker could hold them all within a sandbox's share of its threads
     box = Executor(server, "p")
     id = box.start("while [ ! -e /tmp/go ]; do sleep 0.05; done; seq 20")
     with contextlib.ExitStack() as stack:
