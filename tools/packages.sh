@@ -3,7 +3,7 @@
 # Debian packages: which ones are needed, and installing those that are missing.
 
 readonly BUILD_PACKAGES=(autoconf automake gcc libc6-dev make pkg-config xz-utils
-    libarchive-dev libcap-dev libcmocka-dev libfcgi-dev libjson-c-dev libmnl-dev libnftables-dev libpam0g-dev libpcre2-dev libprotobuf-c-dev libseccomp-dev libssl-dev
+    libarchive-dev libcap-dev libcmocka-dev libfcgi-dev libjson-c-dev libmnl-dev libnftables-dev libpam0g-dev libpcre2-dev libprotobuf-c-dev libseccomp-dev libssl-dev libsystemd-dev
     protobuf-c-compiler zlib1g-dev)
 readonly RUN_PACKAGES=(btrfs-progs curl e2fsprogs iproute2 nginx openssl)
 readonly TEST_PACKAGES=(bubblewrap bzip2 checksec clang clang-format cppcheck libclang-rt-14-dev mandoc

@@ -19,49 +19,26 @@
 
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "sandbox/keeper/manager.h"
 
-enum { FIRST_FD = 3, FDS_MAX = 20000 };
-
-static bool meant_for_us(void)
-{
-    const char *text = getenv("LISTEN_PID");
-    uint64_t pid;
-
-    return text && text_parse_u64(text, &pid, NULL) == 0 && pid == (uint64_t)getpid();
-}
-
-/* The names are one string with colons between them; a missing one is "". */
-static void take_names(struct fdstore *s, const char *names)
-{
-    for (size_t i = 0; i < s->count && names; i++) {
-        size_t len = strcspn(names, ":");
-
-        if (len < sizeof(s->items[i].name))
-            memcpy(s->items[i].name, names, len);
-        names = names[len] ? names + len + 1 : NULL;
-    }
-}
-
+/* Names that do not fit are left out: an item without a name is taken by nobody. */
 void fdstore_init(struct fdstore *s, const struct notify *notify)
 {
-    const char *text = getenv("LISTEN_FDS");
-    uint64_t count = 0;
+    char **names = NULL;
+    int count = sd_listen_fds_with_names(1, &names);
 
     *s = (struct fdstore){ .notify = notify };
-    if (text && meant_for_us() && text_parse_u64(text, &count, NULL) == 0 && count <= FDS_MAX &&
-        (s->items = calloc(count + 1, sizeof(*s->items)))) {
-        s->count = count;
-        take_names(s, getenv("LISTEN_FDNAMES"));
-        for (size_t i = 0; i < count; i++) {
-            int fd = FIRST_FD + (int)i;
-
-            /* One that is not there will soon be somebody else's number. */
-            s->items[i].fd = fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
+    if (count > 0 && (s->items = calloc((size_t)count, sizeof(*s->items)))) {
+        s->count = (size_t)count;
+        for (int i = 0; i < count; i++) {
+            s->items[i].fd = SD_LISTEN_FDS_START + i;
+            if (names && strlen(names[i]) < sizeof(s->items[i].name))
+                strcpy(s->items[i].name, names[i]);
         }
     }
-    unsetenv("LISTEN_PID"); /* they are nobody else's */
-    unsetenv("LISTEN_FDS");
-    unsetenv("LISTEN_FDNAMES");
+    for (int i = 0; names && names[i]; i++)
+        free(names[i]);
+    free(names);
 }
 
 int fdstore_take(struct fdstore *s, const char *name)

@@ -7,12 +7,12 @@ libkeeper_a_SOURCES = \
 	sandbox/keeper/supervisor.h sandbox/keeper/supervisor.c sandbox/keeper/workers.c \
 	sandbox/keeper/helper_judge.c sandbox/keeper/helper_gate.c sandbox/keeper/helper_auth.c \
 	sandbox/keeper/helper_resolver.c sandbox/keeper/publish.c sandbox/keeper/publish_profiles.c \
-	sandbox/keeper/quota.c sandbox/keeper/box_limits.c sandbox/keeper/notify.c sandbox/keeper/fdstore.c \
+	sandbox/keeper/quota.c sandbox/keeper/box_limits.c sandbox/keeper/manager.h sandbox/keeper/notify.c sandbox/keeper/fdstore.c \
 	sandbox/keeper/token_secret.c sandbox/keeper/box_network.c sandbox/keeper/cpu_shares.c
 
 sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper/main.c
 KEEPER_LIBS = libkeeper.a libnet.a libbox.a libclient.a libdeny.a libshell.a libprofile.a libaudit.a libkeys.a libbase.a \
-	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) $(MNL_LIBS) -lcap
+	$(SECCOMP_LIBS) $(PCRE2_LIBS) $(CRYPTO_LIBS) $(NFTABLES_LIBS) $(MNL_LIBS) $(SYSTEMD_LIBS) -lcap
 coved_LDADD = $(KEEPER_LIBS)
 EXTRA_DIST += sandbox/keeper/README.md
