@@ -10,6 +10,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "helpers/gate/gate_private.h"
 
 enum { FD_FILE = 1, WORDS_MAX = 4096, WORDS_PER_SANDBOX = 64 };
@@ -67,10 +68,9 @@ static unsigned count_of(const struct gate *g, const char *id)
 int access_set(struct gate *g, const struct gate_access *ask, struct cove_err *e)
 {
     struct access_record *rec = find(g, ask->id, ask->port);
-    struct box_info info;
-    uint32_t index;
+    struct which which;
 
-    if (!state_find_id(g->state, ask->tenant, ask->id, &index, &info))
+    if (which_sandbox_id(g->state, ask->tenant, ask->id, &which) != WHICH_HERE)
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox");
     if (!rec && ask->word == GATE_ACCESS_DEFAULT)
         return 0;

@@ -15,6 +15,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "helpers/gate/gate_private.h"
 
 enum { FD_FILE = 1 };
@@ -129,17 +130,10 @@ static void listener_ready(struct watch *w, uint32_t events)
 {
     struct gate *g = container_of(w->loop, struct gate, loop);
     struct binding *b = container_of(w, struct binding, watch);
-    int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct target target = { .port = b->rec.port };
-    struct relay *r;
+    struct relay *r = relay_accept(g, w, &by_port);
 
     (void)events;
-    if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE)
-            watch_want(w, 0); /* until the next sweep: trying at once is no use */
-        return;
-    }
-    r = relay_new(g, fd, &by_port);
     if (!r)
         return;
     r->binding = b;
@@ -163,10 +157,9 @@ static struct binding *find(struct gate *g, const char *tenant, const char *proj
 
 static bool is_alive(const struct gate *g, const struct binding *b)
 {
-    struct box_info info;
-    uint32_t index;
+    struct which which;
 
-    return state_find_id(g->state, b->rec.tenant, b->rec.id, &index, &info);
+    return which_sandbox_id(g->state, b->rec.tenant, b->rec.id, &which) == WHICH_HERE;
 }
 
 /*
@@ -175,14 +168,13 @@ static bool is_alive(const struct gate *g, const struct binding *b)
  */
 static void follow_project(struct gate *g, struct binding *b)
 {
-    struct box_info old, now;
-    uint32_t index;
+    struct which old, now;
 
-    if (g->superseded || !state_find_id(g->state, b->rec.tenant, b->rec.id, &index, &old) ||
-        old.state != BOX_AGEING ||
-        !state_find_project(g->state, b->rec.tenant, b->rec.project, &index, &now))
+    if (g->superseded || which_sandbox_id(g->state, b->rec.tenant, b->rec.id, &old) != WHICH_HERE ||
+        old.box.state != BOX_AGEING ||
+        which_sandbox(g->state, b->rec.tenant, b->rec.project, &now) != WHICH_HERE)
         return;
-    memcpy(b->rec.id, now.id, sizeof(b->rec.id));
+    memcpy(b->rec.id, now.box.id, sizeof(b->rec.id));
     store(g, b, true);
     log_event(LOG_LEVEL_INFO, "port bound to the project's next sandbox",
               LOG_S("sandbox", b->rec.id), LOG_N("port", b->rec.port),

@@ -99,8 +99,9 @@ struct relay { /* one connection: two ends and a target */
 
 LIST_HEAD(relay_list, relay);
 
-/* NULL: out of memory; the descriptor is then closed. The client's end is kept, and not yet watched. */
-struct relay *relay_new(struct gate *g, int client_fd, const struct way_in *way_in);
+/* The next client that waits at a listening socket; its end is kept, and not yet watched. NULL: there is
+ * none, or no room for it. */
+struct relay *relay_accept(struct gate *g, struct watch *listener, const struct way_in *way_in);
 void relay_connect(struct relay *r, const struct target *t);
 void relay_close(struct relay *r); /* frees it */
 void relays_close_of(struct gate *g, const struct binding *b);

@@ -151,16 +151,9 @@ static void too_slow(struct timer *t)
 static void hosts_ready(struct watch *w, uint32_t events)
 {
     struct gate *g = container_of(w->loop, struct gate, loop);
-    int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct relay *r;
+    struct relay *r = relay_accept(g, w, &by_host);
 
     (void)events;
-    if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE)
-            watch_want(w, 0); /* until the next sweep: trying at once is no use */
-        return;
-    }
-    r = relay_new(g, fd, &by_host);
     if (!r)
         return;
     r->head = BUF(HEAD_MAX + 4096);

@@ -72,7 +72,7 @@ static void end_unwatched(struct watch *w, uint32_t events)
     (void)events;
 }
 
-struct relay *relay_new(struct gate *g, int client_fd, const struct way_in *way_in)
+static struct relay *relay_new(struct gate *g, int client_fd, const struct way_in *way_in)
 {
     struct relay *r = calloc(1, sizeof(*r));
 
@@ -86,6 +86,17 @@ struct relay *relay_new(struct gate *g, int client_fd, const struct way_in *way_
     LIST_INSERT_HEAD(&g->relays, r, link);
     g->relay_count++;
     return r;
+}
+
+struct relay *relay_accept(struct gate *g, struct watch *listener, const struct way_in *way_in)
+{
+    int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd >= 0)
+        return relay_new(g, fd, way_in);
+    if (errno == EMFILE || errno == ENFILE)
+        watch_want(listener, 0); /* until the next sweep: trying at once is no use */
+    return NULL;
 }
 
 static void stop_asking(struct relay *r)
