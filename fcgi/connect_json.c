@@ -9,12 +9,12 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <math.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "cove/base64.h"
+#include "cove/json.h"
 #include "cove/text.h"
 #include "fcgi/connect.h"
 
@@ -63,77 +63,86 @@ static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     return *(const protobuf_c_boolean *)(base + f->quantifier_offset);
 }
 
-static int add_bytes(const ProtobufCBinaryData *data, struct buf *out)
-{
-    char *at = buf_reserve(out, (data->len + 2) / 3 * 4 + 3);
-
-    if (!at)
-        return -1;
-    *at = '"';
-    out->len += 1 + (size_t)EVP_EncodeBlock((unsigned char *)at + 1, data->data, (int)data->len);
-    return buf_add_char(out, '"');
-}
-
-static int add_enum(const ProtobufCEnumDescriptor *type, int32_t value, struct buf *out)
+static void add_enum(struct json_writer *w, const char *name, const ProtobufCEnumDescriptor *type,
+                     int32_t value)
 {
     const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(type, value);
 
-    return v ? buf_addf(out, "\"%s\"", v->name) : buf_addf(out, "%" PRId32, value);
+    if (v)
+        json_put_str(w, name, v->name);
+    else
+        json_put_int(w, name, value);
 }
 
-static int add_timestamp(const ProtobufCMessage *m, struct buf *out)
+static void add_timestamp(struct json_writer *w, const char *name, const ProtobufCMessage *m)
 {
     const ProtobufCMessageDescriptor *type = m->descriptor;
     int64_t seconds = *(const int64_t *)((const char *)m + type->fields[0].offset);
     int32_t nanos = *(const int32_t *)((const char *)m + type->fields[1].offset);
     time_t when = (time_t)seconds;
-    char day[32];
+    char day[32], text[64] = "1970-01-01T00:00:00Z";
     struct tm tm;
 
-    if (!gmtime_r(&when, &tm) || strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm) == 0)
-        return buf_add_str(out, "\"1970-01-01T00:00:00Z\"");
-    return buf_addf(out, "\"%s.%09" PRId32 "Z\"", day, nanos);
+    if (gmtime_r(&when, &tm) && strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm) > 0)
+        snprintf(text, sizeof(text), "%s.%09" PRId32 "Z", day, nanos);
+    json_put_str(w, name, text);
 }
 
-static int add_value(const ProtobufCFieldDescriptor *f, const void *at, struct buf *out)
-{
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_STRING: {
-        const char *text = *(char *const *)at;
+static void add_message(struct json_writer *w, const char *name, const ProtobufCMessage *m);
 
-        return buf_add_json_str(out, text, strlen(text));
-    }
+/* A 64-bit number is a string in protobuf's JSON. */
+static void add_long(struct json_writer *w, const char *name, int64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRId64, number);
+    json_put_str(w, name, text);
+}
+
+static void add_value(struct json_writer *w, const char *name, const ProtobufCFieldDescriptor *f,
+                      const void *at)
+{
+    const ProtobufCBinaryData *data = at;
+
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_STRING:
+        json_put_str(w, name, *(char *const *)at);
+        break;
     case PROTOBUF_C_TYPE_BYTES:
-        return add_bytes(at, out);
+        json_put_bytes(w, name, (const char *)data->data, data->len);
+        break;
     case PROTOBUF_C_TYPE_BOOL:
-        return buf_add_str(out, *(const protobuf_c_boolean *)at ? "true" : "false");
+        json_put_bool(w, name, *(const protobuf_c_boolean *)at);
+        break;
     case PROTOBUF_C_TYPE_UINT32:
-        return buf_addf(out, "%" PRIu32, *(const uint32_t *)at);
+        json_put_int(w, name, *(const uint32_t *)at);
+        break;
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_SINT32:
-        return buf_addf(out, "%" PRId32, *(const int32_t *)at);
+        json_put_int(w, name, *(const int32_t *)at);
+        break;
     case PROTOBUF_C_TYPE_INT64:
-        return buf_addf(out, "\"%" PRId64 "\"", *(const int64_t *)at);
+        add_long(w, name, *(const int64_t *)at);
+        break;
     case PROTOBUF_C_TYPE_ENUM:
-        return add_enum(f->descriptor, *(const int32_t *)at, out);
+        add_enum(w, name, f->descriptor, *(const int32_t *)at);
+        break;
     case PROTOBUF_C_TYPE_MESSAGE:
-        return connect_json_encode(*(ProtobufCMessage *const *)at, out);
+        add_message(w, name, *(ProtobufCMessage *const *)at);
+        break;
     default:
         assert(!"a type that no message of ours has");
-        return -1;
     }
 }
 
 /* An entry of a map: its first field is the key, the second one the value; both are strings. */
-static int add_entry(const ProtobufCMessage *entry, struct buf *out)
+static void add_entry(struct json_writer *w, const ProtobufCMessage *entry)
 {
     const ProtobufCFieldDescriptor *fields = entry->descriptor->fields;
     const char *key = *(char *const *)((const char *)entry + fields[0].offset);
     const char *value = *(char *const *)((const char *)entry + fields[1].offset);
 
-    buf_add_json_str(out, key ? key : "", key ? strlen(key) : 0);
-    buf_add_char(out, ':');
-    return buf_add_json_str(out, value ? value : "", value ? strlen(value) : 0);
+    json_put_str(w, key ? key : "", value ? value : "");
 }
 
 static size_t item_size(const ProtobufCFieldDescriptor *f)
@@ -143,50 +152,58 @@ static size_t item_size(const ProtobufCFieldDescriptor *f)
                : sizeof(int32_t);
 }
 
-static int add_list(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, struct buf *out)
+static void add_list(struct json_writer *w, const char *name, const ProtobufCMessage *m,
+                     const ProtobufCFieldDescriptor *f)
 {
     size_t count = *(const size_t *)((const char *)m + f->quantifier_offset);
     const char *items = *(char *const *)((const char *)m + f->offset);
     bool map = is_map(f);
 
-    buf_add_char(out, map ? '{' : '[');
+    json_open(w, name, map ? '{' : '[');
     for (size_t i = 0; i < count; i++) {
         const void *at = items + i * item_size(f);
 
-        if (i > 0)
-            buf_add_char(out, ',');
         if (map)
-            add_entry(*(ProtobufCMessage *const *)at, out);
+            add_entry(w, *(ProtobufCMessage *const *)at);
         else
-            add_value(f, at, out);
+            add_value(w, NULL, f, at);
     }
-    return buf_add_char(out, map ? '}' : ']');
+    json_close(w, map ? '}' : ']');
+}
+
+static void add_field(struct json_writer *w, const ProtobufCMessage *m,
+                      const ProtobufCFieldDescriptor *f)
+{
+    bool list = f->label == PROTOBUF_C_LABEL_REPEATED;
+    char name[NAME_MAX_BYTES];
+
+    if (list ? *(const size_t *)((const char *)m + f->quantifier_offset) == 0 : !is_set(m, f))
+        return;
+    camel_name(f->name, name);
+    if (list)
+        add_list(w, name, m, f);
+    else
+        add_value(w, name, f, (const char *)m + f->offset);
+}
+
+static void add_message(struct json_writer *w, const char *name, const ProtobufCMessage *m)
+{
+    if (is_timestamp(m->descriptor)) {
+        add_timestamp(w, name, m);
+        return;
+    }
+    json_open(w, name, '{');
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++)
+        add_field(w, m, &m->descriptor->fields[i]);
+    json_close(w, '}');
 }
 
 int connect_json_encode(const ProtobufCMessage *m, struct buf *out)
 {
-    const ProtobufCMessageDescriptor *type = m->descriptor;
-    bool first = true;
+    struct json_writer w;
 
-    if (is_timestamp(type))
-        return add_timestamp(m, out);
-    buf_add_char(out, '{');
-    for (unsigned i = 0; i < type->n_fields; i++) {
-        const ProtobufCFieldDescriptor *f = &type->fields[i];
-        bool list = f->label == PROTOBUF_C_LABEL_REPEATED;
-        char name[NAME_MAX_BYTES];
-
-        if (list ? *(const size_t *)((const char *)m + f->quantifier_offset) == 0 : !is_set(m, f))
-            continue;
-        camel_name(f->name, name);
-        buf_addf(out, "%s\"%s\":", first ? "" : ",", name);
-        first = false;
-        if (list)
-            add_list(m, f, out);
-        else
-            add_value(f, (const char *)m + f->offset, out);
-    }
-    buf_add_char(out, '}');
+    json_writer_init(&w, out);
+    add_message(&w, NULL, m);
     return out->overflow ? -1 : 0;
 }
 

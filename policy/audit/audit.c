@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cove/json.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "policy/audit/audit_private.h"
@@ -173,7 +174,7 @@ static int catch_up(struct audit *a, struct cove_err *e)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-/* Upper bounds of what one character becomes in buf_add_json_str(). */
+/* Upper bounds of what one character becomes in JSON. */
 static size_t json_cost(unsigned char c)
 {
     if (c < ' ' || c == 127)
@@ -197,21 +198,19 @@ size_t audit_fitting(const char *text, size_t len, size_t max)
     return n;
 }
 
-static void add_field(struct buf *line, const char *key, const char *value)
-{
-    if (!value)
-        return;
-    buf_addf(line, ",\"%s\":", key);
-    buf_add_json_str(line, value, audit_fitting(value, strlen(value), AUDIT_FIELD_MAX));
-}
-
-static void add_number(struct buf *line, const char *key, uint64_t value)
+static void add_field(struct json_writer *w, const char *key, const char *value)
 {
     if (value)
-        buf_addf(line, ",\"%s\":%llu", key, (unsigned long long)value);
+        json_put_text(w, key, value, audit_fitting(value, strlen(value), AUDIT_FIELD_MAX));
 }
 
-static void add_command(struct audit *a, struct buf *line, const struct audit_entry *entry)
+static void add_number(struct json_writer *w, const char *key, uint64_t value)
+{
+    if (value)
+        json_put_int(w, key, (int64_t)value);
+}
+
+static void add_command(struct audit *a, struct json_writer *w, const struct audit_entry *entry)
 {
     size_t bytes = entry->command_bytes ? entry->command_bytes : entry->command_len, shown;
     AUTO_FREE char *clean = NULL;
@@ -225,35 +224,47 @@ static void add_command(struct audit *a, struct buf *line, const struct audit_en
             return;
         text = clean;
     }
-    buf_add_str(line, ",\"command\":");
-    buf_add_json_str(line, text, clean ? strlen(clean) : shown);
-    add_number(line, "command_bytes", shown < bytes ? bytes : 0);
+    json_put_text(w, "command", text, clean ? strlen(clean) : shown);
+    add_number(w, "command_bytes", shown < bytes ? bytes : 0);
 }
 
-/* count: of the lines that a "more" line stands for, otherwise 0. */
-static void add_body(struct audit *a, struct buf *line, const struct audit_entry *entry,
+/* All of a line that its hash covers. count: of the lines that a "more" line stands for, or 0. */
+static void add_body(struct audit *a, struct json_writer *w, const struct audit_entry *entry,
                      uint64_t count)
 {
-    char time[32];
-
-    text_format_time(entry->time_ms ? entry->time_ms : clock_unix_ms(), time);
-    buf_addf(line, "{\"seq\":%llu", (unsigned long long)a->last.seq + 1);
-    add_field(line, "time", time);
-    add_field(line, "event", entry->event);
-    add_field(line, "dialect", entry->dialect);
-    add_field(line, "tenant", entry->tenant);
-    add_field(line, "key", entry->key);
-    add_field(line, "project", entry->project);
-    add_field(line, "sandbox", entry->sandbox);
-    add_field(line, "rule", entry->rule);
-    add_field(line, "form", entry->form);
-    add_command(a, line, entry);
-    add_number(line, "count", count);
+    json_open(w, NULL, '{');
+    json_put_int(w, "seq", (int64_t)a->last.seq + 1);
+    json_put_time(w, "time", entry->time_ms ? entry->time_ms : clock_unix_ms());
+    add_field(w, "event", entry->event);
+    add_field(w, "dialect", entry->dialect);
+    add_field(w, "tenant", entry->tenant);
+    add_field(w, "key", entry->key);
+    add_field(w, "project", entry->project);
+    add_field(w, "sandbox", entry->sandbox);
+    add_field(w, "rule", entry->rule);
+    add_field(w, "form", entry->form);
+    add_command(a, w, entry);
+    add_number(w, "count", count);
     if (a->continues[0])
-        add_field(line, "continues", a->continues);
-    add_number(line, "torn_bytes", a->torn_bytes);
-    add_number(line, "removed_files", a->removed_files);
-    buf_addf(line, AUDIT_PREV_KEY "%s\"", a->last.hash);
+        add_field(w, "continues", a->continues);
+    add_number(w, "torn_bytes", a->torn_bytes);
+    add_number(w, "removed_files", a->removed_files);
+    json_put_str(w, "prev", a->last.hash);
+}
+
+/* 0, or -1 when the line does not fit. */
+static int make_line(struct audit *a, const struct audit_entry *entry, uint64_t count,
+                     struct buf *line, char ret_hash[AUDIT_HASH_LEN + 1])
+{
+    struct json_writer w;
+
+    json_writer_init(&w, line);
+    add_body(a, &w, entry, count);
+    if (line->overflow || audit_hash(line->data, line->len, ret_hash) < 0)
+        return -1;
+    json_put_str(&w, "hash", ret_hash);
+    json_close(&w, '}');
+    return buf_add_char(line, '\n');
 }
 
 /* All or nothing: what was written of a line that did not fit is taken back. */
@@ -298,9 +309,7 @@ static int append_line(struct audit *a, const struct audit_entry *entry, uint64_
     int r;
 
     buf_init(&line, AUDIT_LINE_MAX);
-    add_body(a, &line, entry, count);
-    if (line.overflow || audit_hash(line.data, line.len, hash) < 0 ||
-        buf_addf(&line, AUDIT_HASH_KEY "%s\"}\n", hash) < 0)
+    if (make_line(a, entry, count, &line, hash) < 0)
         r = cove_fail(e, COVE_TOO_LARGE, "audit log %s: an entry does not fit a line", a->path);
     else
         r = write_line(a, &line, e);
