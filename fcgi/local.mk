@@ -6,6 +6,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/shares.h fcgi/shares.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
 	fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c \
+	fcgi/transfer.h fcgi/transfer.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c \

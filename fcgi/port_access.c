@@ -73,6 +73,47 @@ bool port_token_fits(const unsigned char *secret, const char *id, unsigned port,
     return CRYPTO_memcmp(mac, end + 1, TOKEN_LEN) == 0;
 }
 
+/* ------------------------------------------------------------------ for replies */
+
+const char *port_origin(struct request *req, const char *id, unsigned port)
+{
+    const char *host = request_param(req, "COVE_AUTHORITY");
+
+    if (req->host_box)
+        host += strcspn(host, ".") + (strchr(host, '.') != NULL);
+    return arena_printf(&req->arena, "%s://%u-%s.%s", request_param(req, "REQUEST_SCHEME"), port,
+                        id, host);
+}
+
+const char *port_link(struct request *req, const char *id, unsigned port, uint64_t seconds,
+                      struct cove_err *e)
+{
+    char token[PORT_TOKEN_MAX];
+
+    if (!req->core->token_secret) {
+        cove_fail(e, COVE_UNSUPPORTED, "this server has no secret to sign links with");
+        return NULL;
+    }
+    port_token_make(req->core->token_secret, id, port, clock_unix_ms() / 1000 + seconds, token);
+    return arena_printf(&req->arena, "%s/.cove/open?token=%s&to=/", port_origin(req, id, port),
+                        token);
+}
+
+int port_access_word(const char *word, enum gate_access_word *ret, struct cove_err *e)
+{
+    static const char *const words[] = { [GATE_ACCESS_DEFAULT] = "default",
+                                         [GATE_ACCESS_PUBLIC] = "public",
+                                         [GATE_ACCESS_PRIVATE] = "private" };
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        if (strcmp(words[i], word) == 0) {
+            *ret = (enum gate_access_word)i;
+            return 0;
+        }
+    }
+    return cove_fail(e, COVE_INVALID, "access: must be public, private or default");
+}
+
 /* ------------------------------------------------------------------ the name */
 
 struct place { /* what the host name says */

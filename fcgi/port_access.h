@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "cove/msg.h"
 #include "fcgi/reply.h"
 #include "process/live.h"
 
@@ -24,5 +25,14 @@ void port_token_make(const unsigned char *secret, const char *id, unsigned port,
                      char ret[PORT_TOKEN_MAX]);
 bool port_token_fits(const unsigned char *secret, const char *id, unsigned port, const char *token,
                      uint64_t now_s);
+
+/* https://PORT-ID.DOMAIN, where DOMAIN is the name by which the client came here, without the label of a
+ * sandbox's port if it has one. */
+const char *port_origin(struct request *req, const char *id, unsigned port);
+/* A signed link to that port, for so many seconds; NULL: this server has no secret to sign with. */
+const char *port_link(struct request *req, const char *id, unsigned port, uint64_t seconds,
+                      struct cove_err *e);
+/* "public", "private" or "default", as requests name it. */
+int port_access_word(const char *word, enum gate_access_word *ret, struct cove_err *e);
 
 #endif

@@ -112,33 +112,6 @@ static const struct json_field link_fields[] = {
     JSON_END,
 };
 
-static int read_access(const char *word, enum gate_access_word *ret, struct cove_err *e)
-{
-    static const char *const words[] = { [GATE_ACCESS_DEFAULT] = "default",
-                                         [GATE_ACCESS_PUBLIC] = "public",
-                                         [GATE_ACCESS_PRIVATE] = "private" };
-
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-        if (strcmp(words[i], word) == 0) {
-            *ret = (enum gate_access_word)i;
-            return 0;
-        }
-    }
-    return cove_fail(e, COVE_INVALID, "access: must be public, private or default");
-}
-
-/* https://PORT-ID.DOMAIN, where DOMAIN is the name by which the client came here, without the label of a
- * sandbox's port if it has one. */
-static const char *origin_of(struct request *req, const char *id, unsigned port)
-{
-    const char *host = request_param(req, "COVE_AUTHORITY");
-
-    if (req->host_box)
-        host += strcspn(host, ".") + (strchr(host, '.') != NULL);
-    return arena_printf(&req->arena, "%s://%u-%s.%s", request_param(req, "REQUEST_SCHEME"), port,
-                        id, host);
-}
-
 int executor_port_access(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct access_args args = { 0 };
@@ -148,7 +121,7 @@ int executor_port_access(struct request *req, struct reply *rep, struct cove_err
 
     req->note.operation = "port_access";
     if (decode_port(req, &port, e) < 0 || request_json(req, access_fields, &args, e) < 0 ||
-        read_access(args.access, &word, e) < 0 || executor_open(req, &session, e) < 0)
+        port_access_word(args.access, &word, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
     core_session_close(&session);
     if (core_port_access(&session, port, word, e) < 0)
@@ -156,7 +129,7 @@ int executor_port_access(struct request *req, struct reply *rep, struct cove_err
     return executor_reply(rep, &(struct executor_result){
                                    .success = true,
                                    .message = "Port access configured",
-                                   .url = origin_of(req, session.box.id, port),
+                                   .url = port_origin(req, session.box.id, port),
                                });
 }
 
@@ -164,7 +137,7 @@ int executor_port_link(struct request *req, struct reply *rep, struct cove_err *
 {
     struct access_args args = { .seconds = 3600 };
     struct core_session session;
-    char token[PORT_TOKEN_MAX];
+    const char *url;
     uint16_t port = 0;
 
     req->note.operation = "port_link";
@@ -172,14 +145,12 @@ int executor_port_link(struct request *req, struct reply *rep, struct cove_err *
         executor_open(req, &session, e) < 0)
         return -1;
     core_session_close(&session);
-    if (!req->core->token_secret)
-        return cove_fail(e, COVE_UNSUPPORTED, "this server has no secret to sign links with");
-    port_token_make(req->core->token_secret, session.box.id, port,
-                    clock_unix_ms() / 1000 + (uint64_t)args.seconds, token);
+    url = port_link(req, session.box.id, port, (uint64_t)args.seconds, e);
+    if (!url)
+        return -1;
     return executor_reply(rep, &(struct executor_result){
                                    .success = true,
                                    .message = "Signed link",
-                                   .url = arena_printf(&req->arena, "%s/.cove/open?token=%s&to=/",
-                                                       origin_of(req, session.box.id, port), token),
+                                   .url = url,
                                });
 }

@@ -1,0 +1,16 @@
+/* Files of any size between a client and a sandbox: one buffer holds what is on its way. */
+#ifndef COVE_FCGI_TRANSFER_H
+#define COVE_FCGI_TRANSFER_H
+
+#include "fcgi/core.h"
+#include "fcgi/http.h"
+#include "fcgi/reply.h"
+
+/* The reply is this many bytes of the file, after the headers that the reply has already. The client sees
+ * a broken transfer when the file turns out to be shorter. */
+void transfer_send(struct request *req, struct reply *rep, int fd, uint64_t bytes);
+
+/* The body of a ROUTE_RAW request goes into the file; the caller commits. */
+int transfer_receive(struct request *req, struct core_file *file, struct cove_err *e);
+
+#endif
