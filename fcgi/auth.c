@@ -11,7 +11,6 @@
 #include "fcgi/basic.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
-#include "fcgi/dialects/e2b.h"
 #include "fcgi/port_access.h"
 #include "fcgi/router.h"
 
@@ -110,12 +109,26 @@ static void admit(struct request *req, struct reply *rep, const char *tenant, co
     reply_header(rep, "X-Cove-Key", key);
 }
 
-/* X-Access-Token opens the sandbox that the host's name says (PORT-ID.DOMAIN), or, where all have
- * one host, E2b-Sandbox-Id. One that is nobody's yet has no token. */
-static bool find_token(const struct request *req, struct which *ret)
+/* The sandbox that the host's name says (PORT-ID.DOMAIN) or, where all have one host, a dialect's own
+ * header. "": none. */
+static const char *named_sandbox(const struct dialect *const *dialects, const struct request *req)
+{
+    const char *name = "";
+
+    if (req->host_box)
+        return req->host_box;
+    for (; *dialects && !*name; dialects++)
+        if ((*dialects)->sandbox_param)
+            name = request_param(req, (*dialects)->sandbox_param);
+    return name;
+}
+
+/* X-Access-Token opens one sandbox. A sandbox that is nobody's yet has no token. */
+static bool find_token(const struct dialect *const *dialects, const struct request *req,
+                       struct which *ret)
 {
     const char *token = request_param(req, "HTTP_X_ACCESS_TOKEN");
-    const char *name = req->host_box ? req->host_box : request_param(req, "HTTP_E2B_SANDBOX_ID");
+    const char *name = named_sandbox(dialects, req);
     const struct core *core = req->core;
 
     return *token && core && core->token_secret && text_is_id(name) &&
@@ -130,6 +143,14 @@ static bool names_no_sandbox(const struct request *req)
 
     return req->host_box && req->core &&
            which_sandbox_id(req->core->state, NULL, req->host_box, &w) == WHICH_NONE;
+}
+
+static bool has_own_access(const struct dialect *const *dialects, const struct request *req)
+{
+    for (; *dialects; dialects++)
+        if ((*dialects)->own_access && (*dialects)->is_meant(req))
+            return true;
+    return false;
 }
 
 /* One text for each way to be nobody, the same whatever was wrong with the key or the password. */
@@ -184,11 +205,11 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
         reply_header(rep, "X-Cove-Traffic", "1");
     } else if (key)
         admit(req, rep, key->tenant, id_of(req, key));
-    else if (find_token(req, &w))
+    else if (find_token(dialects, req, &w))
         admit(req, rep, w.box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));
     else if (req->method == OPTIONS || names_no_sandbox(req))
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
-    else if (envd_is_meant(req))
+    else if (has_own_access(dialects, req))
         rep->status = 204; /* so does who speaks to a sandbox: its dialect knows if it is open */
     else if (basic_sign_in(req, tenant, &wait_s))
         admit(req, rep, tenant, "");

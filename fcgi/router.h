@@ -45,6 +45,8 @@ struct dialect {
     unsigned host_port; /* it answers on a sandbox's own host names with this port; 0 = on none */
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
     bool (*is_meant)(const struct request *req); /* NULL = by every request */
+    const char *sandbox_param; /* a header that names the sandbox; NULL: there is none */
+    bool own_access; /* who comes without a key passes as nobody: its handlers know what is open */
 };
 
 struct router {

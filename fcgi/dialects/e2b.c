@@ -115,5 +115,7 @@ const struct dialect envd_dialect = {
                "Idempotency-Key",
     .on_error = envd_error,
     .is_meant = envd_is_meant,
+    .sandbox_param = "HTTP_E2B_SANDBOX_ID",
+    .own_access = true, /* a sandbox that is not secured takes commands without a token */
     .host_port = ENVD_PORT,
 };
