@@ -7,11 +7,11 @@
  *
  * Started by the keeper with these descriptors: 2 the log, 3 the configuration as bytes, 4 the
  * listening socket <run_dir>/auth.sock, which only workers may connect to. A connection is one
- * question. Each conversation runs in a process of its own: modules sleep, leak and crash, and none
- * of that may reach the next question. The parent counts failures.
+ * question. Each conversation runs in a process of its own: modules sleep, leak
+ * and crash, and none of that may reach the next question. The parent counts failures, and waits for
+ * nobody: a worker that connects and asks nothing delays no other.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@
 
 #include "cove/config.h"
 #include "cove/log.h"
+#include "cove/loop.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
 #include "cove/text.h"
@@ -31,23 +32,25 @@
 #include "process/confine.h"
 #include "process/process.h"
 
-enum { LISTEN_FD = 4, TALKS_MAX = 16, TALK_MS = 15000, ASK_MS = 1000 };
+enum { LISTEN_FD = 4, CALLERS_MAX = 64, TALKS_MAX = 16, TALK_MS = 15000, ASK_MS = 1000 };
 
-struct talk {  /* a conversation under way */
-    pid_t pid; /* 0: free */
-    int sock;  /* who asked */
-    uint64_t until_ms;
+struct caller {         /* one connection */
+    struct watch watch; /* off: this place is free */
+    struct timer timer; /* until the question must be there, then until the conversation must end */
+    pid_t pid;          /* of the conversation; 0: not begun */
     char user[96], remote[96];
 };
 
 struct server {
     struct cove_config config;
     struct backoff backoff;
-    struct talk talks[TALKS_MAX];
-    int signals;
+    struct loop loop;
+    struct watch listen, signals;
+    struct caller callers[CALLERS_MAX];
+    unsigned talks; /* conversations under way */
 };
 
-struct ask {
+struct question {
     char buf[4096];
     const char *user, *password, *remote;
 };
@@ -63,35 +66,32 @@ static void send_verdict(int sock, bool yes, uint64_t wait_ms)
     msg_send(sock, AUTH_VERDICT, 0, &v, sizeof(v), NULL, 0, NULL, 0, MSG_DONTWAIT, NULL);
 }
 
-static int receive(int sock, struct ask *a, struct cove_err *e)
+static int receive(int sock, struct question *q, struct cove_err *e)
 {
-    struct pollfd p = { .fd = sock, .events = POLLIN };
     const char *at, *end;
     struct msg m;
 
-    if (poll(&p, 1, ASK_MS) != 1)
-        return cove_fail(e, COVE_TIMEOUT, "no question came");
-    if (msg_recv(sock, a->buf, sizeof(a->buf), ask_rules, MSG_DONTWAIT, &m, e) != 1)
+    if (msg_recv(sock, q->buf, sizeof(q->buf), ask_rules, MSG_DONTWAIT, &m, e) != 1)
         return -1;
     at = m.body;
     end = at + m.body_len;
-    a->user = msg_next_str(&at, end);
-    a->password = msg_next_str(&at, end);
-    a->remote = msg_next_str(&at, end);
-    if (!a->user || !a->password || !a->remote || strlen(a->user) > 63 || !*a->user)
+    q->user = msg_next_str(&at, end);
+    q->password = msg_next_str(&at, end);
+    q->remote = msg_next_str(&at, end);
+    if (!q->user || !q->password || !q->remote || strlen(q->user) > 63 || !*q->user)
         return cove_fail(e, COVE_INVALID, "not a question");
     return 0;
 }
 
 /* In a process of its own. Exit 0: yes, 1: no, 2: PAM could not be asked. */
-static void converse_and_exit(const struct server *s, const struct ask *a)
+static void converse_and_exit(const struct server *s, const struct question *asked)
 {
     const struct pam_question q = {
         .service = s->config.pam_service,
         .dir = s->config.pam_dir,
-        .user = a->user,
-        .password = a->password,
-        .remote = a->remote,
+        .user = asked->user,
+        .password = asked->password,
+        .remote = asked->remote,
     };
     struct cove_err e = { 0 };
     sigset_t none;
@@ -102,121 +102,168 @@ static void converse_and_exit(const struct server *s, const struct ask *a)
     alarm(TALK_MS / 1000);
     rc = pam_ask(&q, &e);
     if (rc < 0 && e.code != COVE_UNAUTHORIZED)
-        log_error("PAM could not be asked", &e, LOG_S("user", a->user));
+        log_error("PAM could not be asked", &e, LOG_S("user", q.user));
     _exit(rc == 0 ? 0 : e.code == COVE_UNAUTHORIZED ? 1 : 2);
 }
 
-static struct talk *free_talk(struct server *s)
-{
-    for (int i = 0; i < TALKS_MAX; i++)
-        if (!s->talks[i].pid)
-            return &s->talks[i];
-    return NULL;
-}
-
-static uint64_t wait_of(const struct server *s, const struct ask *a)
+static uint64_t wait_of(const struct server *s, const struct question *q)
 {
     uint64_t now = clock_boot_ms();
-    uint64_t user = backoff_wait(&s->backoff, a->user, now);
-    uint64_t remote = *a->remote ? backoff_wait(&s->backoff, a->remote, now) : 0;
+    uint64_t user = backoff_wait(&s->backoff, q->user, now);
+    uint64_t remote = *q->remote ? backoff_wait(&s->backoff, q->remote, now) : 0;
 
+    if (!user && !remote && s->talks >= TALKS_MAX)
+        return 1000;
     return user > remote ? user : remote;
 }
 
-static void serve_one(struct server *s)
+static void hang_up(struct caller *c)
 {
-    AUTO_CLOSE int sock = accept4(LISTEN_FD, NULL, NULL, SOCK_CLOEXEC);
-    struct talk *t = free_talk(s);
-    struct ask *a = calloc(1, sizeof(*a));
+    timer_stop(&c->timer);
+    watch_close(&c->watch);
+    *c = (struct caller){ 0 };
+}
+
+/* SIGCHLD then tells of its end. */
+static void talk_too_long(struct timer *t)
+{
+    kill(container_of(t, struct caller, timer)->pid, SIGKILL);
+}
+
+/* 0: the conversation has begun and the caller waits for its end. */
+static int begin_talk(struct server *s, struct caller *c, const struct question *q)
+{
+    c->pid = fork();
+    if (c->pid == 0)
+        converse_and_exit(s, q);
+    if (c->pid < 0)
+        return -1;
+    s->talks++;
+    text_copy(c->user, sizeof(c->user), q->user);
+    text_copy(c->remote, sizeof(c->remote), q->remote);
+    timer_start(&s->loop, &c->timer, TALK_MS, talk_too_long);
+    watch_want(&c->watch, 0);
+    return 0;
+}
+
+static void question_ready(struct watch *w, uint32_t events)
+{
+    struct server *s = container_of(w->loop, struct server, loop);
+    struct caller *c = container_of(w, struct caller, watch);
+    struct question q;
+    bool begun = false;
     uint64_t wait_ms;
 
-    if (sock >= 0 && a && receive(sock, a, NULL) == 0) {
-        wait_ms = wait_of(s, a);
-        if (wait_ms || !t) {
-            send_verdict(sock, false, wait_ms ? wait_ms : 1000);
-        } else if ((t->pid = fork()) == 0) {
-            converse_and_exit(s, a);
-        } else if (t->pid < 0) {
-            t->pid = 0;
-        } else {
-            t->sock = take_fd(&sock);
-            t->until_ms = clock_boot_ms() + TALK_MS;
-            text_copy(t->user, sizeof(t->user), a->user);
-            text_copy(t->remote, sizeof(t->remote), a->remote);
-        }
+    (void)events;
+    if (receive(w->fd, &q, NULL) == 0) {
+        wait_ms = wait_of(s, &q);
+        if (wait_ms)
+            send_verdict(w->fd, false, wait_ms);
+        else
+            begun = begin_talk(s, c, &q) == 0;
     }
-    if (a) {
-        explicit_bzero(a, sizeof(*a));
-        free(a);
+    explicit_bzero(&q, sizeof(q));
+    if (!begun)
+        hang_up(c);
+}
+
+static void asked_nothing(struct timer *t)
+{
+    hang_up(container_of(t, struct caller, timer));
+}
+
+static struct caller *free_place(struct server *s)
+{
+    for (int i = 0; i < CALLERS_MAX; i++)
+        if (!watch_is_on(&s->callers[i].watch))
+            return &s->callers[i];
+    return NULL;
+}
+
+static void caller_ready(struct watch *w, uint32_t events)
+{
+    struct server *s = container_of(w->loop, struct server, loop);
+    AUTO_CLOSE int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct caller *c = free_place(s);
+
+    (void)events;
+    if (sock < 0)
+        return;
+    if (!c || watch_start(&s->loop, &c->watch, sock, EPOLLIN, question_ready) < 0) {
+        send_verdict(sock, false, 1000);
+        return;
     }
+    take_fd(&sock);
+    timer_start(&s->loop, &c->timer, ASK_MS, asked_nothing);
 }
 
 /* ------------------------------------------------------------------ what became of it */
 
 /* The failure is counted before the answer goes out: the next guess already meets it. */
-static void settle(struct server *s, struct talk *t, int status)
+static void settle(struct server *s, struct caller *c, int status)
 {
     bool yes = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     uint64_t now = clock_boot_ms();
 
     if (yes) {
-        backoff_succeeded(&s->backoff, t->user);
-        if (t->remote[0])
-            backoff_succeeded(&s->backoff, t->remote);
+        backoff_succeeded(&s->backoff, c->user);
+        if (c->remote[0])
+            backoff_succeeded(&s->backoff, c->remote);
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
-        log_event(LOG_LEVEL_WARN, "sign-in failed", LOG_S("user", t->user),
-                  LOG_S("remote", t->remote));
-        backoff_failed(&s->backoff, t->user, now);
-        if (t->remote[0])
-            backoff_failed(&s->backoff, t->remote, now);
+        log_event(LOG_LEVEL_WARN, "sign-in failed", LOG_S("user", c->user),
+                  LOG_S("remote", c->remote));
+        backoff_failed(&s->backoff, c->user, now);
+        if (c->remote[0])
+            backoff_failed(&s->backoff, c->remote, now);
     } else {
-        log_event(LOG_LEVEL_ERROR, "a PAM conversation broke off", LOG_S("user", t->user),
+        log_event(LOG_LEVEL_ERROR, "a PAM conversation broke off", LOG_S("user", c->user),
                   LOG_N("signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0));
     }
-    send_verdict(t->sock, yes, 0);
-    close(t->sock);
-    *t = (struct talk){ 0 };
+    s->talks--;
+    send_verdict(c->watch.fd, yes, 0);
+    hang_up(c);
 }
 
-static void reap(struct server *s)
+static void signal_ready(struct watch *w, uint32_t events)
 {
-    for (int i = 0; i < TALKS_MAX; i++) {
-        struct talk *t = &s->talks[i];
-        int status;
+    struct server *s = container_of(w->loop, struct server, loop);
+    struct signalfd_siginfo info;
+    int status;
 
-        if (t->pid && waitpid(t->pid, &status, WNOHANG) == t->pid)
-            settle(s, t, status);
-        else if (t->pid && clock_boot_ms() > t->until_ms)
-            kill(t->pid, SIGKILL);
+    (void)events;
+    while (read(w->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        if (info.ssi_signo == SIGTERM)
+            loop_stop(&s->loop);
+    for (int i = 0; i < CALLERS_MAX; i++) {
+        struct caller *c = &s->callers[i];
+
+        if (c->pid && waitpid(c->pid, &status, WNOHANG) == c->pid)
+            settle(s, c, status);
     }
 }
 
 /* ------------------------------------------------------------------ set-up */
 
-static int setup(struct server *s, struct cove_err *e)
+static int watch_signals(struct server *s)
 {
     sigset_t set;
 
-    if (process_start("cove-auth", &s->config, e) < 0)
-        return -1;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (s->signals < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "signalfd");
-    return confine(CONFINE_AUTH, s->config.pam_dir, e);
+    return watch_start(&s->loop, &s->signals, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                       EPOLLIN, signal_ready);
 }
 
-static bool told_to_stop(struct server *s)
+static int setup(struct server *s, struct cove_err *e)
 {
-    struct signalfd_siginfo info;
-    bool stop = false;
-
-    while (read(s->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
-        stop |= info.ssi_signo == SIGTERM;
-    return stop;
+    if (process_start("cove-auth", &s->config, e) < 0 || loop_init(&s->loop, e) < 0)
+        return -1;
+    if (watch_signals(s) < 0 ||
+        watch_start(&s->loop, &s->listen, LISTEN_FD, EPOLLIN, caller_ready) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "setting up the loop");
+    return confine(CONFINE_AUTH, s->config.pam_dir, e);
 }
 
 int main(void)
@@ -229,13 +276,6 @@ int main(void)
         log_error("cove-auth is started by coved, not by hand", &e);
         return 2;
     }
-    while (!told_to_stop(&server)) {
-        struct pollfd p[] = { { .fd = LISTEN_FD, .events = POLLIN },
-                              { .fd = server.signals, .events = POLLIN } };
-
-        reap(&server);
-        if (poll(p, ARRAY_SIZE(p), 1000) > 0 && p[0].revents)
-            serve_one(&server);
-    }
+    loop_run(&server.loop);
     return 0;
 }
