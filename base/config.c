@@ -70,6 +70,7 @@ static const struct config_key keys[] = {
     TEXT("log_level", log_level, false),
     TEXT("pam_service", pam_service, true),
     TEXT("pam_dir", pam_dir, false),
+    TEXT("pam_paths", pam_paths, true),
     TEXT("pam_tenant_prefix", pam_tenant_prefix, true),
     TIME("pam_cache", pam_cache_ms, 1, 5 * 60000),
     TEXT("template", template, false),

@@ -21,7 +21,7 @@ enum confine_kind { /* the rows of the table in confine.c */
 int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e);
 
 /* The half that is Landlock. Paths that do not exist are left out; NULL ends a list. */
-enum { CONFINE_PATHS_MAX = 8 };
+enum { CONFINE_PATHS_MAX = 64 };
 struct confine_paths {
     const char *readable[CONFINE_PATHS_MAX];
     const char *writable[CONFINE_PATHS_MAX];

@@ -7,7 +7,7 @@
  *
  * Started by the keeper with these descriptors: 2 the log, 3 the configuration as bytes, 4 the
  * listening socket <run_dir>/auth.sock, which only workers may connect to. A connection is one
- * question. Each conversation runs in a process of its own: modules sleep, leak
+ * question. Each conversation runs in a process of its own, under a narrower cage: modules sleep, leak
  * and crash, and none of that may reach the next question. The parent counts failures, and waits for
  * nobody: a worker that connects and asks nothing delays no other.
  */
@@ -28,6 +28,7 @@
 #include "cove/msg.h"
 #include "cove/text.h"
 #include "helpers/auth/backoff.h"
+#include "helpers/auth/cage.h"
 #include "helpers/auth/pam.h"
 #include "process/confine.h"
 #include "process/process.h"
@@ -100,7 +101,7 @@ static void converse_and_exit(const struct server *s, const struct question *ask
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     alarm(TALK_MS / 1000);
-    rc = pam_ask(&q, &e);
+    rc = cage_conversation(&s->config, &e) < 0 ? -1 : pam_ask(&q, &e);
     if (rc < 0 && e.code != COVE_UNAUTHORIZED)
         log_error("PAM could not be asked", &e, LOG_S("user", q.user));
     _exit(rc == 0 ? 0 : e.code == COVE_UNAUTHORIZED ? 1 : 2);

@@ -43,6 +43,7 @@ struct cove_config {
     /* signing in with a password */
     char pam_service[64]; /* "" = off */
     char pam_dir[256];
+    char pam_paths[512]; /* that modules read beside the usual ones; separated by spaces */
     char pam_tenant_prefix[32];
     uint64_t pam_cache_ms; /* how long a worker remembers a yes */
 

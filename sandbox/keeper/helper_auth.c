@@ -22,8 +22,8 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
     char path[160];
 
     snprintf(path, sizeof(path), "%s/auth.sock", k->config.run_dir);
-    if (k->auth_listen < 0 &&
-        unix_listen(path, SOCK_SEQPACKET | SOCK_NONBLOCK, 64, k->worker_gid, &k->auth_listen, e) < 0)
+    if (k->auth_listen < 0 && unix_listen(path, SOCK_SEQPACKET | SOCK_NONBLOCK, 64, k->worker_gid,
+                                          &k->auth_listen, e) < 0)
         return -1;
     fds[3] = k->auth_listen;
     return 0;
