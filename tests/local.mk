@@ -20,7 +20,7 @@ include tests/front.mk
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 # Whole folders, so that no file of theirs can be forgotten; what Python leaves in them is not packed.
-EXTRA_DIST += tests/README.md tests/mutants tests/pytest.ini tests/conftest.py tests/system tests/clients tests/escape tests/hostile tests/fuzz tests/lint \
+EXTRA_DIST += tests/README.md tests/unit/README.md tests/mutants tests/pytest.ini tests/conftest.py tests/system tests/clients tests/escape tests/hostile tests/fuzz tests/lint \
 	tests/vm tests/deb
 dist-hook:
 	find $(distdir) -name __pycache__ -prune -exec rm -rf {} +
