@@ -29,7 +29,7 @@ static const struct cause {
     [END_PIDS] = { "pids", "process limit", format_count },
     [END_DISK] = { "disk", "disk limit", text_format_bytes },
     [END_OUTPUT] = { "output", "output limit", text_format_bytes },
-    [END_POLICY] = { "policy", "refused by the policy", NULL },
+    [END_POLICY] = { "policy", "limit of refusals by the policy", format_count },
     [END_CLIENT] = { "client", "killed because the client went away", NULL },
     [END_KILLED] = { "killed", "killed on request", NULL },
     [END_GONE] = { "gone", "the sandbox ended", NULL },

@@ -156,7 +156,10 @@ static void check_words(const struct policy *policy, const struct policy_query *
 static void send_verdict(struct bench *b, uint64_t ask, const struct policy_result *r,
                          const char *const argv[], size_t argc)
 {
-    struct box_exec_answer answer = { .ask = ask, .allow = !r->denied };
+    const struct judge *j = container_of(b->watch.loop, struct judge, loop);
+    struct box_exec_answer answer = { .ask = ask,
+                                      .allow = !r->denied,
+                                      .refusals_max = (uint32_t)j->config.exec_refusals_max };
     AUTO_BUF struct buf reason = BUF(1024);
 
     if (r->denied)

@@ -13,7 +13,7 @@ enum end_cause {
     END_PIDS,     /* limit: processes */
     END_DISK,     /* limit: bytes */
     END_OUTPUT,   /* limit: bytes */
-    END_POLICY,   /* refused by the policy at exec time */
+    END_POLICY,   /* refused at exec time again and again; limit: refusals */
     END_CLIENT,   /* whoever waited for it went away */
     END_KILLED,   /* asked for through the API */
     END_GONE,     /* its sandbox ended (killed, or its init died) */

@@ -301,7 +301,7 @@ struct box_exec_ask {
 struct box_exec_answer {
     uint64_t ask;
     uint32_t allow;
-    uint32_t reserved;
+    uint32_t refusals_max; /* so many refusals end the command that they are of; 0 = never */
 };
 
 /* ------------------------------------------------------------------ keeper */

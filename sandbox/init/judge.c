@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -37,6 +38,9 @@ struct listener {
     LIST_ENTRY(listener) link;
     struct watch watch;
     uint32_t proc, context;
+    uint32_t denied; /* execves of this command and all that it started */
+    bool
+        is_exhausted; /* it was refused so often that it was ended: nobody is asked about it again */
 };
 
 struct ask { /* one execve that waits */
@@ -181,15 +185,37 @@ static void tell_spawner(struct proc *p, const char *reason)
                            strlen(reason) + 1);
 }
 
-static void refuse(struct init *in, const struct listener *l, uint64_t notif_id, const char *reason)
+static void refuse(struct init *in, struct listener *l, uint64_t notif_id, const char *reason)
 {
     struct proc *p = proc_by_number(in, l->proc);
 
     answer_kernel(l->watch.fd, notif_id, false);
+    l->denied++;
     if (p) {
         p->end.denied++;
         tell_spawner(p, reason);
     }
+}
+
+/* A command that goes on trying what is refused is ended with all that it started. Should something
+ * of it survive, its further execves are refused without a question. */
+static void end_if_exhausted(struct init *in, struct listener *l, uint32_t refusals_max)
+{
+    struct proc *p = proc_by_number(in, l->proc);
+
+    if (!refusals_max || l->denied < refusals_max || l->is_exhausted)
+        return;
+    l->is_exhausted = true;
+    if (!p) { /* its first process has ended, and what it left behind goes on */
+        cgroup_kill(in, l->proc);
+        return;
+    }
+    if (p->running) {
+        p->kill_cause = END_POLICY;
+        p->kill_limit = refusals_max;
+        p->kill_signo = SIGKILL;
+    }
+    proc_kill_tree(in, p);
 }
 
 static void deny(struct init *in, struct ask *a, const char *reason)
@@ -255,6 +281,10 @@ static void new_ask(struct init *in, struct listener *l, const struct seccomp_no
     bool is_at = req->data.nr == SYS_execveat;
     struct ask *a = NULL;
 
+    if (l->is_exhausted) {
+        answer_kernel(l->watch.fd, req->id, false);
+        return;
+    }
     if (req->data.arch != NATIVE_ARCH) { /* its argv has pointers of another size */
         refuse(in, l, req->id,
                "cove: refused by policy (limit): a 32-bit program may not start others here");
@@ -401,7 +431,10 @@ int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_e
         answer_kernel(a->listener->watch.fd, a->notif_id, true);
         ask_free(in, a);
     } else {
+        struct listener *l = a->listener;
+
         deny(in, a, reason);
+        end_if_exhausted(in, l, args->refusals_max);
     }
     send_waiting(in);
     return 0;

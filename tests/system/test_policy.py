@@ -190,7 +190,7 @@ def test_each_exec_time_denial_is_a_line_of_its_own(make_server):
 
 
 def test_a_loop_of_refused_execs_writes_a_bounded_number_of_lines_and_warns(make_server):
-    server = make_server(audit_rate=6)
+    server = make_server(audit_rate=6, exec_refusals_max=0)
     loop = "import os\nfor i in range(400):\n    try: os.execvp('rm', ['rm', '-rf', '/x%d' % i, '\\1' * 3000])\n    except OSError: pass\n"
     server.execute("p", f"echo {base64_of(loop)} | base64 -d | python3")
     warned = wait_for(lambda: [x for x in server.log_lines() if "audit log has reached" in x["event"]], 10, "the warning")

@@ -21,9 +21,12 @@
 #include "tests/unit/init_filters.h"
 #include "tests/unit/init_fixture.h"
 
+static uint32_t
+    refusals_max; /* what the judges of these tests say; fixture_start() leaves it alone */
+
 static void send_verdict(int sock, uint64_t ask, bool allow)
 {
-    struct box_exec_answer answer = { .ask = ask, .allow = allow };
+    struct box_exec_answer answer = { .ask = ask, .allow = allow, .refusals_max = refusals_max };
 
     send_on(sock, BOX_EXEC_ANSWER, 1, &answer, sizeof(answer), "rm is not for you", 18, NULL, 0);
 }
@@ -291,11 +294,37 @@ static void a_late_answer_does_not_answer_the_next_question(void **state)
     close(cmd.fds[0]);
 }
 
+static void a_command_that_is_refused_too_often_is_ended_and_told_why(void **state)
+{
+    struct command cmd = judged("while :; do /bin/rm -rf /x 2>/dev/null; done");
+    int judge = become_judge();
+    struct cove_end end;
+    uint32_t proc;
+
+    (void)state;
+    refusals_max = 3;
+    send_spawn(fx.sock, &cmd);
+    proc = ((const struct box_spawned *)expect(BOX_SPAWNED, NULL))->proc;
+    for (int i = 0; i < 3; i++) {
+        judge_one(judge, "/rm");
+        expect(BOX_EXEC_DENIED, NULL);
+    }
+    refusals_max = 0;
+    end = expect_exit(proc);
+    assert_int_equal(end.signal, SIGKILL);
+    assert_int_equal(end.cause, END_POLICY);
+    assert_int_equal(end.limit, 3);
+    assert_int_equal(end.denied, 3);
+    close(judge);
+    close(cmd.fds[0]);
+}
+
 int main(void)
 {
 #define PLAIN(t) cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
     const struct CMUnitTest tests[] = {
         PLAIN(every_execve_is_judged_and_a_denial_is_told),
+        PLAIN(a_command_that_is_refused_too_often_is_ended_and_told_why),
         PLAIN(ten_thousand_arguments_are_all_shown_to_the_judge),
         PLAIN(a_storm_of_execves_is_judged_one_after_the_other),
         PLAIN(the_commands_own_execve_needs_no_second_verdict),
