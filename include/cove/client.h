@@ -14,6 +14,7 @@
 #include "cove/end.h"
 #include "cove/err.h"
 #include "cove/msg.h"
+#include "cove/text.h"
 
 /* ------------------------------------------------------------------ the keeper */
 
@@ -89,6 +90,7 @@ struct spawn_args {
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */
     const char *common_env; /* "K=V K=V": for names that env does not have; NULL = none */
+    const char *note;       /* kept while the process runs, for box_note(); NULL = none */
     uint32_t flags; /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;
@@ -131,6 +133,8 @@ int box_stdin(struct box_conn *c, uint32_t proc, const char *label, bool close_i
               struct cove_err *e);
 int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t rows, uint16_t cols,
                struct cove_err *e);
+/* The note of a running process, "" if it has none. It is valid until the next call. */
+int box_note(struct box_conn *c, uint32_t proc, const char **ret, struct cove_err *e);
 
 /* Listings: `each` is called per entry until it returns non-zero. Pages are fetched as needed. */
 typedef int (*box_proc_fn)(void *arg, const struct box_proc *p, const char *label,
@@ -159,8 +163,24 @@ int box_file_stat_link(struct box_conn *c, const char *user, const char *path, s
 /* BOX_MKDIR, BOX_REMOVE, BOX_CHMOD, BOX_RENAME (with `to`). */
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e);
+/* What is kept with a file, as extended attributes "user.PREFIX.KEY". box_mark() replaces all of it;
+ * a file system that has no such attributes keeps nothing, without an error. */
+enum { BOX_MARKS_MAX = 64 };
+int box_mark(struct box_conn *c, const char *path, const char *prefix, const struct pair *pairs,
+             size_t count, struct cove_err *e);
+/* Names and values are valid until the next call. */
+int box_marks(struct box_conn *c, const char *path, const char *prefix,
+              struct pair ret[BOX_MARKS_MAX], size_t *ret_count, struct cove_err *e);
 int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t mask, int inotify_fd,
               int32_t *ret_wd, int *ret_inotify_fd, struct cove_err *e);
+/* Watches that init keeps under a name, so that any worker can go on with them (cove/msg.h). The
+ * first one of a name brings the inotify descriptor; -1 with all others. */
+int box_watch_keep(struct box_conn *c, const char *name, int inotify_fd, int32_t wd,
+                   const char *path, struct cove_err *e);
+typedef int (*box_kept_fn)(void *arg, int32_t wd, const char *path);
+int box_watch_kept(struct box_conn *c, const char *name, box_kept_fn each, void *arg,
+                   int *ret_inotify_fd, struct cove_err *e);
+int box_watch_drop(struct box_conn *c, const char *name, struct cove_err *e);
 int box_port(struct box_conn *c, uint16_t port, int *ret_sock, struct cove_err *e);
 
 #endif

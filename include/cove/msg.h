@@ -67,6 +67,13 @@ enum msg_type {
     BOX_DRAIN,   /* no body + 1-2 pipe ends: read them to their end and throw it away -> MSG_DONE */
     BOX_JUDGE,   /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */
     BOX_EXEC_ANSWER, /* struct box_exec_answer, tail: reason    -> no answer */
+    BOX_WATCH_KEEP,  /* struct box_kept_dir, tail: name, path (+ inotify fd) -> MSG_DONE */
+    BOX_WATCH_KEPT,  /* struct box_list, tail: name            -> BOX_KEPT_DIRS + inotify fd */
+    BOX_WATCH_DROP,  /* no body, tail: name                    -> MSG_DONE */
+    BOX_NOTE,        /* struct box_proc_ref, tail: label        -> BOX_NOTED */
+    /* Extended attributes "user.PREFIX.KEY" of a file. MARK: `mode` pairs replace all that it has. */
+    BOX_MARK,  /* struct box_file, tail: user, path, prefix, key, value... -> MSG_DONE */
+    BOX_MARKS, /* struct box_file, tail: user, path, prefix -> BOX_MARKED */
 
     /* --- from init --- */
     BOX_SPAWNED = 200, /* struct box_spawned */
@@ -79,6 +86,9 @@ enum msg_type {
     BOX_WATCHED,     /* struct box_watched (+ inotify fd) */
     BOX_EXEC_ASK,    /* struct box_exec_ask, tail: argv strings; or a file with them */
     BOX_EXEC_DENIED, /* struct box_proc_ref, tail: what was refused and why; to the spawner */
+    BOX_KEPT_DIRS,   /* struct box_page, tail: struct box_kept_dir + path + "", repeated */
+    BOX_MARKED,      /* no body, tail: key, value, ... */
+    BOX_NOTED,       /* no body, tail: the note of a process, "" if it has none or has ended */
 
     /* --- worker to keeper --- */
     KEEPER_CLAIM = 300, /* struct keeper_claim (+ attributes) -> KEEPER_BOX */
@@ -136,9 +146,10 @@ enum box_spawn_flags {
     SPAWN_STDIN = 1 << 7,  /* init keeps a stdin pipe; BOX_STDIN hands out its write end */
     SPAWN_NOTIFY = 1 << 8, /* the filter notifies execve: ask the judge */
     SPAWN_RECORD = 1 << 9, /* keep a record after the end, for BOX_PROCS and BOX_WAIT */
+    SPAWN_NOTE = 1 << 10,  /* the last string of the tail is a note: BOX_NOTE tells it again */
 };
 
-struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")... */
+struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")..., note */
     uint32_t flags;
     uint32_t argc, envc;
     uint16_t rows, cols;     /* of the pty */
@@ -279,6 +290,15 @@ struct box_watch { /* an inotify fd that comes along gets the watch, else a new 
 struct box_watched {
     int32_t wd;
     uint32_t reserved;
+};
+
+/*
+ * A watch that outlives the worker that made it: init keeps the inotify descriptor under a name, and
+ * with it the directory that each of its watches is for. An inotify fd comes with the first one.
+ */
+struct box_kept_dir {
+    uint32_t size; /* in BOX_KEPT_DIRS: of this entry with its strings, rounded up to 8 */
+    int32_t wd;
 };
 
 struct box_connect {

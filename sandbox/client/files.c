@@ -156,6 +156,48 @@ int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const c
     return box_do(c, &r, e);
 }
 
+/* ------------------------------------------------------------------ attributes */
+
+int box_mark(struct box_conn *c, const char *path, const char *prefix, const struct pair *pairs,
+             size_t count, struct cove_err *e)
+{
+    struct box_file body = { .flags = c->file_flags, .mode = (uint32_t)count };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_MARK, MSG_DONE, &body, sizeof(body), "root", path);
+
+    box_request_add(&r, prefix);
+    for (size_t i = 0; i < count; i++) {
+        box_request_add(&r, pairs[i].name);
+        box_request_add(&r, pairs[i].value);
+    }
+    return box_do(c, &r, e);
+}
+
+int box_marks(struct box_conn *c, const char *path, const char *prefix,
+              struct pair ret[BOX_MARKS_MAX], size_t *ret_count, struct cove_err *e)
+{
+    struct box_file body = { .flags = c->file_flags };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_MARKS, BOX_MARKED, &body, sizeof(body), "root", path);
+    const char *at, *end;
+    struct msg m;
+
+    box_request_add(&r, prefix);
+    if (box_ask(c, &r, &m, e) < 0)
+        return -1;
+    at = m.body;
+    end = at + m.body_len;
+    for (*ret_count = 0; at < end && *ret_count < BOX_MARKS_MAX; ++*ret_count) {
+        const char *name = msg_next_str(&at, end);
+        const char *value = name ? msg_next_str(&at, end) : NULL;
+
+        if (!value)
+            return client_bad_page(e);
+        ret[*ret_count] = (struct pair){ .name = name, .value = value };
+    }
+    return 0;
+}
+
 /* An inotify fd is an anonymous inode; its only sure mark is in /proc. */
 static bool is_inotify(int fd)
 {
@@ -195,6 +237,76 @@ int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t m
     msg_close_fds(&m);
     *ret_wd = watched.wd;
     return 0;
+}
+
+/* ------------------------------------------------------------------ kept watches */
+
+int box_watch_keep(struct box_conn *c, const char *name, int inotify_fd, int32_t wd,
+                   const char *path, struct cove_err *e)
+{
+    struct box_kept_dir body = { .wd = wd };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_WATCH_KEEP, MSG_DONE, &body, sizeof(body), name, path);
+
+    if (inotify_fd >= 0)
+        r.fds[r.fd_count++] = inotify_fd;
+    return box_do(c, &r, e);
+}
+
+static int each_kept(const struct msg *m, const struct box_page *page, box_kept_fn each, void *arg)
+{
+    const char *at = (const char *)m->body + sizeof(*page);
+    const char *end = (const char *)m->body + m->body_len;
+
+    for (uint32_t i = 0; i < page->count; i++) {
+        struct box_kept_dir dir;
+        const char *path, *empty;
+        size_t n = box_answer_entry(at, end, &dir, sizeof(dir), &path, &empty);
+
+        if (n == 0 || each(arg, dir.wd, path))
+            return -1;
+        at += n;
+    }
+    return 0;
+}
+
+int box_watch_kept(struct box_conn *c, const char *name, box_kept_fn each, void *arg,
+                   int *ret_inotify_fd, struct cove_err *e)
+{
+    struct box_list ask = { 0 };
+    AUTO_REQUEST struct box_request r =
+        box_request(BOX_WATCH_KEPT, BOX_KEPT_DIRS, &ask, sizeof(ask));
+    uint64_t before = client_listing_starts(c);
+    AUTO_CLOSE int fd = -1;
+    struct box_page page = { .more = 1 };
+    int rc = 0;
+
+    box_request_add(&r, name);
+    while (rc == 0 && page.more) {
+        struct msg m;
+
+        memcpy(r.body, &ask, sizeof(ask));
+        if ((rc = box_ask(c, &r, &m, e)) < 0)
+            break;
+        cove_close(fd);
+        fd = take_fd(&m.fds[0]);
+        memcpy(&page, m.body, sizeof(page));
+        if (!is_inotify(fd) || each_kept(&m, &page, each, arg) < 0)
+            rc = client_bad_page(e);
+        ask.from = page.next;
+    }
+    c->until_ms = before;
+    if (rc == 0)
+        *ret_inotify_fd = take_fd(&fd);
+    return rc;
+}
+
+int box_watch_drop(struct box_conn *c, const char *name, struct cove_err *e)
+{
+    AUTO_REQUEST struct box_request r = box_request(BOX_WATCH_DROP, MSG_DONE, NULL, 0);
+
+    box_request_add(&r, name);
+    return box_do(c, &r, e);
 }
 
 int box_port(struct box_conn *c, uint16_t port, int *ret_sock, struct cove_err *e)

@@ -155,6 +155,20 @@ int box_resize(struct box_conn *c, uint32_t proc, const char *label, uint16_t ro
     return box_do(c, &r, e);
 }
 
+int box_note(struct box_conn *c, uint32_t proc, const char **ret, struct cove_err *e)
+{
+    struct box_proc_ref ref = { .proc = proc };
+    AUTO_REQUEST struct box_request r = about(BOX_NOTE, BOX_NOTED, &ref, sizeof(ref), NULL);
+    const char *at;
+    struct msg m;
+
+    if (box_ask(c, &r, &m, e) < 0)
+        return -1;
+    at = m.body;
+    *ret = msg_next_str(&at, at + m.body_len);
+    return *ret ? 0 : client_bad_page(e);
+}
+
 /* ------------------------------------------------------------------ the list */
 
 /* Hand the entries of one page to `each`. 1: that is enough; 0: go on; -1: this is no page. */

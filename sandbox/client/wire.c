@@ -92,6 +92,10 @@ struct box_request box_request_spawn(const struct spawn_args *a)
     for (; a->env && a->env[body.envc]; body.envc++)
         box_request_add(&r, a->env[body.envc]);
     body.envc += add_common_env(&r, a);
+    if (a->note) {
+        body.flags |= SPAWN_NOTE;
+        box_request_add(&r, a->note);
+    }
     add_spawn_fds(&r, a, &body.flags);
     memcpy(r.body, &body, sizeof(body));
     return r;
@@ -128,6 +132,9 @@ static const struct msg_rule box_answers[] = {
     { BOX_ENTRIES, sizeof(struct box_page), ANY_TAIL, 0, 0 },
     { BOX_WATCHED, sizeof(struct box_watched), 0, 0, 1 },
     { BOX_EXEC_DENIED, sizeof(struct box_proc_ref), 4096, 0, 0 },
+    { BOX_KEPT_DIRS, sizeof(struct box_page), ANY_TAIL, 1, 1 },
+    { BOX_MARKED, 0, ANY_TAIL, 0, 0 },
+    { BOX_NOTED, 0, ANY_TAIL, 0, 0 },
     { 0 },
 };
 

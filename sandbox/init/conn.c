@@ -140,6 +140,12 @@ bool conn_send_fd(struct conn *c, uint32_t type, uint32_t tag, const void *body,
     return send_or_cut(c, type, tag, body, body_len, NULL, 0, &fd);
 }
 
+bool conn_send_page(struct conn *c, uint32_t type, uint32_t tag, const struct box_page *head,
+                    const void *tail, size_t tail_len, int fd)
+{
+    return send_or_cut(c, type, tag, head, sizeof(*head), tail, tail_len, &fd);
+}
+
 void conn_send_error(struct conn *c, uint32_t tag, const struct cove_err *e)
 {
     conn_send(c, MSG_ERROR, tag, e, sizeof(*e));

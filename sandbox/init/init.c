@@ -39,7 +39,11 @@
 
 /* --------------------------------------------------------------- all that a client can ask for */
 
-enum { PATH_TAIL = 64 + 1 + MSG_PATH_MAX, TWO_PATHS_TAIL = PATH_TAIL + MSG_PATH_MAX };
+enum {
+    PATH_TAIL = 64 + 1 + MSG_PATH_MAX,
+    TWO_PATHS_TAIL = PATH_TAIL + MSG_PATH_MAX,
+    MARKS_TAIL = PATH_TAIL + 64 * 1024
+};
 
 static int on_ping(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
@@ -76,6 +80,12 @@ static const struct verb {
     { { BOX_DRAIN,       0,                              0,              1, 2 }, on_drain },
     { { BOX_JUDGE,       0,                              0,              0, 0 }, on_judge },
     { { BOX_EXEC_ANSWER, sizeof(struct box_exec_answer), 1024,           0, 0 }, on_exec_answer },
+    { { BOX_WATCH_KEEP,  sizeof(struct box_kept_dir),    PATH_TAIL,      0, 1 }, on_watch_keep },
+    { { BOX_WATCH_KEPT,  sizeof(struct box_list),        MAX_LABEL,      0, 0 }, on_watch_kept },
+    { { BOX_WATCH_DROP,  0,                              MAX_LABEL,      0, 0 }, on_watch_drop },
+    { { BOX_MARK,        sizeof(struct box_file),        MARKS_TAIL,     0, 0 }, on_mark },
+    { { BOX_MARKS,       sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0 }, on_marks },
+    { { BOX_NOTE,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_note },
 };
 /* clang-format on */
 

@@ -33,10 +33,13 @@ enum {
     MAX_PROCS = 8192,    /* running and finished */
     MAX_FINISHED = 1024, /* records of finished processes; the oldest goes first */
     MAX_FINISHED_RING_BYTES = 64 << 20,
-    MAX_REMOVERS = 16, /* recursive removes at a time */
-    MAX_CONNECTS = 64, /* connects that wait for an answer */
-    MAX_DRAINS = 1024, /* pipes that are read for nobody */
-    MAX_ASKS = 4096,   /* execve calls that wait for a verdict */
+    MAX_REMOVERS = 16,    /* recursive removes at a time */
+    MAX_CONNECTS = 64,    /* connects that wait for an answer */
+    MAX_DRAINS = 1024,    /* pipes that are read for nobody */
+    MAX_ASKS = 4096,      /* execve calls that wait for a verdict */
+    MAX_WATCHERS = 64,    /* watches that are kept under a name */
+    MAX_KEPT_DIRS = 8192, /* of one of them */
+    MAX_MARKS = 64,       /* extended attributes of one file that a client may set */
     MAX_GROUPS = 64,
     MAX_ARGS = 8192,
     MAX_ENV = 2048,
@@ -86,6 +89,8 @@ bool conn_send_tail(struct conn *c, uint32_t type, uint32_t tag, const void *bod
                     const void *tail, size_t tail_len);
 bool conn_send_fd(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len,
                   int fd);
+bool conn_send_page(struct conn *c, uint32_t type, uint32_t tag, const struct box_page *head,
+                    const void *tail, size_t tail_len, int fd);
 void conn_send_error(struct conn *c, uint32_t tag, const struct cove_err *e);
 struct want *want_new(struct conn *c, struct proc *p, enum want_kind kind, uint32_t tag,
                       struct cove_err *e);
@@ -128,6 +133,7 @@ struct proc {
     bool has_cgroup;
     struct cove_end end;
     char *label, *command;
+    char *note; /* with SPAWN_NOTE, while it runs */
     struct want_list wants;
     struct log *log; /* NULL: no ring */
     int stdin_fd;    /* write end with SPAWN_STDIN, else -1 */
@@ -161,6 +167,7 @@ int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_note(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 
 /* --- spawning (spawn.c), and what the child does (init_exec.c) --- */
 struct exec_job { /* all that the child needs, made ready by init: the child allocates nothing */
@@ -289,6 +296,12 @@ int on_rename(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
 int on_remove(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_watch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_watch_keep(struct init *in, struct conn *c, struct msg *m,
+                  struct cove_err *e);                                           /* watchers.c */
+int on_mark(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* marks.c */
+int on_marks(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_watch_kept(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_watch_drop(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_drain(struct init *in, struct conn *c, struct msg *m, struct cove_err *e); /* drain.c */
 void removers_conn_closed(struct init *in, struct conn *c);
@@ -331,6 +344,8 @@ struct init {
     LIST_HEAD(remover_list, remover) removers;
     LIST_HEAD(connecting_list, connecting) connects;
     unsigned remover_count, connect_count, drain_count;
+    LIST_HEAD(watcher_list, watcher) watchers;
+    unsigned watcher_count;
 
     struct spare spare;
 

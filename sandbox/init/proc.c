@@ -107,6 +107,7 @@ void proc_free(struct init *in, struct proc *p)
     cove_close(p->stdin_fd);
     cove_close(p->pty);
     free(p->label);
+    free(p->note);
     free(p->command);
     free(p);
 }
@@ -222,6 +223,8 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
         log_drain(p);
     p->pty = cove_close(p->pty);
     p->running = false;
+    free(p->note);
+    p->note = NULL;
     if (p->flags & SPAWN_RECORD)
         keep_record(in, p);
     if (p->log)
@@ -475,6 +478,20 @@ int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
     if (ioctl(p->pty, TIOCSWINSZ, &size) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "resizing a terminal");
     conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
+    return 0;
+}
+
+/* Safe: what a worker said of the process when it started it. */
+int on_note(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    struct proc *p;
+    int r = find_ref(in, m, &p, e);
+    const char *note;
+
+    if (r < 0)
+        return r;
+    note = p->note ? p->note : "";
+    conn_send_tail(c, BOX_NOTED, m->head.tag, NULL, 0, note, strlen(note) + 1);
     return 0;
 }
 

@@ -18,11 +18,11 @@
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum { SPAWN_FDS = SPAWN_FD_STDIN | SPAWN_FD_STDOUT | SPAWN_FD_STDERR | SPAWN_FD_FILTER };
-enum { SPAWN_ALL = (SPAWN_RECORD << 1) - 1, FILTER_MAX = BPF_MAXINSNS };
+enum { SPAWN_ALL = (SPAWN_NOTE << 1) - 1, FILTER_MAX = BPF_MAXINSNS };
 
 struct spawn { /* one request, while it is being carried out */
     const struct box_spawn *args;
-    const char *user, *cwd, *label;
+    const char *user, *cwd, *label, *note;
     const char **strings;      /* argc of argv, then envc of env; in the message */
     int std_fds[3], filter_fd; /* of the message, -1: none */
     int child_fds[3];          /* ours, made for the child: closed after the start */
@@ -55,7 +55,7 @@ static int decode_fds(struct spawn *s, const struct msg *m)
 static int decode(struct spawn *s, const struct msg *m, struct cove_err *e)
 {
     const struct box_spawn *args = m->body;
-    size_t count = 3 + (size_t)args->argc + args->envc;
+    size_t count = 3 + (size_t)args->argc + args->envc + !!(args->flags & SPAWN_NOTE);
     int r;
 
     s->args = args;
@@ -71,6 +71,7 @@ static int decode(struct spawn *s, const struct msg *m, struct cove_err *e)
     s->user = s->strings[0];
     s->cwd = s->strings[1];
     s->label = s->strings[2];
+    s->note = args->flags & SPAWN_NOTE ? s->strings[count - 1] : NULL;
     return 0;
 }
 
@@ -276,6 +277,7 @@ static struct proc *make_proc(struct init *in, const struct spawn *s, struct cov
     p->running = true;
     p->label = strdup(s->label);
     p->command = shown_command(s);
+    p->note = s->note ? strdup(s->note) : NULL;
     p->end.started_unix_ms = clock_unix_ms();
     proc_set_deadline(in, p, s->args->timeout_ms);
     p->oom_before = cgroup_oom_kills(in);

@@ -448,6 +448,100 @@ static void a_directory_is_watched_through_a_descriptor_that_can_be_used_again(v
     close(fd);
 }
 
+static void a_watch_is_kept_under_a_name_with_its_directories(void **state)
+{
+    struct box_watch args = { .mask = IN_CREATE };
+    struct box_kept_dir kept = { .wd = 7 };
+    struct box_list from = { 0 };
+    struct box_page page;
+    const char *entry;
+    char tail[300] = "root";
+    int fd;
+
+    (void)state;
+    strcpy(tail + 5, fx.dir);
+    send_on(fx.sock, BOX_WATCH, 1, &args, sizeof(args), tail, 6 + strlen(tail + 5), NULL, 0);
+    expect(BOX_WATCHED, &fd);
+    ASK(BOX_WATCH_KEEP, kept, "w1\0/first");
+    assert_int_equal(expect_error(), COVE_NOT_FOUND); /* a new name needs a descriptor */
+    send_on(fx.sock, BOX_WATCH_KEEP, 1, &kept, sizeof(kept), "w1\0/first", 10, &fd, 1);
+    expect(MSG_DONE, NULL);
+    send_on(fx.sock, BOX_WATCH_KEEP, 1, &kept, sizeof(kept), "w1\0/first", 10, &fd, 1);
+    assert_int_equal(expect_error(), COVE_CONFLICT);
+    close(fd);
+    kept.wd = 8;
+    ASK(BOX_WATCH_KEEP, kept, "w1\0second");
+    expect(MSG_DONE, NULL);
+
+    ASK(BOX_WATCH_KEPT, from, "w1");
+    entry = expect(BOX_KEPT_DIRS, &fd);
+    memcpy(&page, entry, sizeof(page));
+    entry += sizeof(page);
+    assert_int_equal(page.count, 2);
+    assert_int_equal(page.more, 0);
+    memcpy(&kept, entry, sizeof(kept));
+    assert_int_equal(kept.wd, 7);
+    assert_string_equal(entry + sizeof(kept), "/first");
+    memcpy(&kept, entry + kept.size, sizeof(kept));
+    assert_int_equal(kept.wd, 8);
+    make_file("seen", "", 0644); /* what comes back is the descriptor that was left there */
+    assert_true(read(fd, tail, sizeof(tail)) > 0);
+    close(fd);
+
+    send_on(fx.sock, BOX_WATCH_DROP, 1, NULL, 0, "w1", 3, NULL, 0);
+    expect(MSG_DONE, NULL);
+    ASK(BOX_WATCH_KEPT, from, "w1");
+    assert_int_equal(expect_error(), COVE_NOT_FOUND);
+}
+
+static void no_more_watches_are_kept_than_there_is_room_for(void **state)
+{
+    struct box_watch args = { .mask = IN_CREATE };
+    struct box_kept_dir kept = { 0 };
+    char tail[300] = "root";
+    int fd;
+
+    (void)state;
+    strcpy(tail + 5, fx.dir);
+    send_on(fx.sock, BOX_WATCH, 1, &args, sizeof(args), tail, 6 + strlen(tail + 5), NULL, 0);
+    expect(BOX_WATCHED, &fd);
+    for (int i = 0; i <= 64; i++) {
+        int len = snprintf(tail, sizeof(tail), "w%02d", i) + 1;
+
+        strcpy(tail + len, "/");
+        send_on(fx.sock, BOX_WATCH_KEEP, 1, &kept, sizeof(kept), tail, (size_t)len + 2, &fd, 1);
+        if (i < 64)
+            expect(MSG_DONE, NULL);
+    }
+    assert_int_equal(expect_error(), COVE_LIMIT);
+    close(fd);
+}
+
+static void attributes_of_a_file_are_replaced_as_a_whole(void **state)
+{
+    struct box_file two = { .mode = 2 }, one = { .mode = 1 }, none = { 0 };
+    char tail[600] = "root";
+    size_t path, prefix;
+
+    (void)state;
+    make_file("marked", "", 0600);
+    strcpy(tail + 5, in_dir("marked"));
+    path = 5 + strlen(tail + 5) + 1;
+    strcpy(tail + path, "e2b");
+    prefix = path + 4;
+    memcpy(tail + prefix, "a\0first\0b\0second", 17);
+    send_on(fx.sock, BOX_MARK, 1, &two, sizeof(two), tail, prefix + 17, NULL, 0);
+    expect(MSG_DONE, NULL);
+    memcpy(tail + prefix, "c\0third", 8);
+    send_on(fx.sock, BOX_MARK, 1, &one, sizeof(one), tail, prefix + 8, NULL, 0);
+    expect(MSG_DONE, NULL);
+    send_on(fx.sock, BOX_MARKS, 1, &none, sizeof(none), tail, prefix, NULL, 0);
+    assert_memory_equal(expect(BOX_MARKED, NULL), "c\0third", 8);
+    assert_int_equal(last.body_len, 8);
+    send_on(fx.sock, BOX_MARKS, 1, &none, sizeof(none), "root\0/no/such\0e2b", 18, NULL, 0);
+    assert_int_equal(expect_error(), COVE_NOT_FOUND);
+}
+
 static int listen_on_loopback(int family, uint16_t *ret_port, int backlog)
 {
     struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -688,6 +782,9 @@ int main(void)
         PLAIN(a_tree_that_may_not_be_removed_says_so),
         PLAIN(a_very_deep_tree_is_removed_too),
         PLAIN(a_directory_is_watched_through_a_descriptor_that_can_be_used_again),
+        PLAIN(a_watch_is_kept_under_a_name_with_its_directories),
+        PLAIN(no_more_watches_are_kept_than_there_is_room_for),
+        PLAIN(attributes_of_a_file_are_replaced_as_a_whole),
         PLAIN(no_verb_goes_through_a_magic_link),
         PLAIN(what_a_process_has_in_proc_is_not_shown_with_inits_rights),
         PLAIN(a_port_is_reached_on_either_loopback),
