@@ -183,20 +183,27 @@ int connect_gunzip(const char *bytes, size_t len, size_t max, struct buf *out, s
 
 /* ------------------------------------------------------------------ envelopes */
 
+size_t connect_envelope_len(const char prefix[CONNECT_PREFIX_BYTES])
+{
+    uint32_t length;
+
+    memcpy(&length, prefix + 1, sizeof(length));
+    return ntohl(length);
+}
+
 int connect_envelope_read(const char *bytes, size_t len, size_t max, struct connect_envelope *ret,
                           size_t *ret_used, struct cove_err *e)
 {
-    uint32_t length;
+    size_t length;
 
     if (len < CONNECT_PREFIX_BYTES)
         return 0;
     if ((unsigned char)bytes[0] & ~(CONNECT_COMPRESSED | CONNECT_END))
         return cove_fail(e, COVE_INVALID, "envelope: flags %#x are not known",
                          (unsigned char)bytes[0]);
-    memcpy(&length, bytes + 1, sizeof(length));
-    length = ntohl(length);
+    length = connect_envelope_len(bytes);
     if (length > max)
-        return cove_fail(e, COVE_TOO_LARGE, "envelope: %u bytes are more than %zu", length, max);
+        return cove_fail(e, COVE_TOO_LARGE, "envelope: %zu bytes are more than %zu", length, max);
     if (len - CONNECT_PREFIX_BYTES < length)
         return 0;
     *ret = (struct connect_envelope){
@@ -204,7 +211,7 @@ int connect_envelope_read(const char *bytes, size_t len, size_t max, struct conn
         .payload = bytes + CONNECT_PREFIX_BYTES,
         .len = length,
     };
-    *ret_used = CONNECT_PREFIX_BYTES + (size_t)length;
+    *ret_used = CONNECT_PREFIX_BYTES + length;
     return 1;
 }
 

@@ -68,6 +68,8 @@ struct connect_envelope {
  */
 int connect_envelope_read(const char *bytes, size_t len, size_t max, struct connect_envelope *ret,
                           size_t *ret_used, struct cove_err *e);
+/* What the prefix of an envelope says about its length. */
+size_t connect_envelope_len(const char prefix[CONNECT_PREFIX_BYTES]);
 /* What the last envelope holds: how the stream ended. e NULL: well. Envelopes themselves are written
  * by framing_connect (stream.h). */
 int connect_end_add(const struct cove_err *e, const char *code, struct buf *out);

@@ -204,10 +204,14 @@ int core_network(struct core *c, const char *tenant, const char *id, const struc
 static void retire_misbehaving(struct core_session *s)
 {
     struct keeper_retire args = { 0 };
+    struct box_info info;
     struct cove_err e;
 
     if (s->retired)
         return;
+    state_box_read(s->core->state, s->box.index, &info);
+    if (info.generation == s->box.generation && info.state == BOX_FROZEN)
+        return; /* it was paused meanwhile, and a paused init answers nothing */
     s->retired = true;
     log_event(LOG_LEVEL_WARN, "sandbox misbehaves and is ended", LOG_S("sandbox", s->box.id),
               LOG_S("tenant", s->tenant));

@@ -237,6 +237,7 @@ struct core_spawn {
     const char *const *env; /* NULL-terminated "K=V", or NULL */
     const char *user, *cwd; /* cwd NULL = the user's home */
     const char *label;      /* its name from now on */
+    const char *note;       /* kept while it runs, for box_note(); NULL = none */
     const struct policy_filter *filter;
     uint32_t dialect;
     uint32_t timeout_ms; /* then init kills it, whoever waits; 0 = none */

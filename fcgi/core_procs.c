@@ -19,6 +19,7 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
         .user = args->user,
         .cwd = args->cwd,
         .label = args->label,
+        .note = args->note,
         .argv = args->argv,
         .env = args->env,
         .common_env = s->core->config->environment,

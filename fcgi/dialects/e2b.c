@@ -36,6 +36,9 @@ static const struct route envd_routes[] = {
     { GET, "/envs", envd_envs, ROUTE_OPEN },
     { GET, "/files", envd_files_get, ROUTE_OPEN | ROUTE_LONG },
     { POST, "/files", envd_files_post, ROUTE_OPEN | ROUTE_LONG | ROUTE_RAW },
+    { POST, "/files/compose", envd_compose, ROUTE_OPEN | ROUTE_LONG },
+    { POST, "/process.Process/StreamInput", envd_stream_input,
+      ROUTE_OPEN | ROUTE_LONG | ROUTE_RAW },
     { POST, "/process.Process/{method}", envd_process, ROUTE_OPEN | ROUTE_LONG },
     { POST, "/filesystem.Filesystem/{method}", envd_filesystem, ROUTE_OPEN | ROUTE_LONG },
 };

@@ -66,7 +66,21 @@ int envd_path(const struct envd *d, const char *given, const char **ret, struct 
 const char *envd_clean(struct arena *a, const char *path);
 
 e2b_handler envd_health, envd_envs;
-e2b_handler envd_files_get, envd_files_post; /* e2b_files.c */
+e2b_handler envd_files_get, envd_files_post; /* e2b_files.c, e2b_upload.c */
+e2b_handler envd_compose;                    /* e2b_compose.c */
+
+/* Files' metadata are extended attributes "user.e2b.KEY". */
+#define ENVD_METADATA "e2b"
+struct envd_metadata {
+    struct pair pairs[BOX_MARKS_MAX];
+    size_t count;
+};
+/* Of the headers X-Metadata-KEY. COVE_INVALID names the key that is wrong. */
+int envd_metadata_read(struct request *req, struct envd_metadata *ret, struct cove_err *e);
+/* What is there to know of one file that was written: path, name, type, metadata. */
+void envd_put_file(struct json_writer *w, const char *path, const struct envd_metadata *metadata);
+/* A write that failed for want of space says so in the words clients know: COVE_LIMIT. */
+int envd_write_failed(struct cove_err *e);
 /* The signature of a /files URL, for its path, user and time. COVE_UNAUTHORIZED says what is wrong. */
 int envd_signature_check(const struct envd *d, struct cove_err *e);
 
@@ -96,14 +110,24 @@ struct rpc_method {
     const char *name; /* the last segment of its path */
     const ProtobufCMessageDescriptor *in;
     rpc_handler *handle;
-    bool stream;          /* the answer is one */
+    bool stream;          /* the answer is one, or the question is */
     const char *conflict; /* what the service calls COVE_CONFLICT */
+    bool asks;            /* the question is a stream: the handler reads it with rpc_next() */
 };
+
+/* Of a question that is a stream, the next message: 1; 0: that was all. */
+int rpc_next(struct rpc *r, const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret,
+             struct cove_err *e);
 
 /* Calls the method that the path names. */
 int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *methods,
               size_t count, struct cove_err *e);
 
+/* Calls this one. */
+int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_method *m,
+                     struct cove_err *e);
+
+e2b_handler envd_stream_input;             /* e2b_input.c */
 e2b_handler envd_process, envd_filesystem; /* e2b_process.c, e2b_filesystem.c */
 
 #endif

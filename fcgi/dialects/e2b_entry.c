@@ -76,6 +76,29 @@ static const char *follow(struct envd *d, const char *path, const char *target, 
     return path;
 }
 
+/* Of a file or a directory; what it cannot tell is left out. */
+void entry_add_metadata(struct envd *d, Filesystem__EntryInfo *entry)
+{
+    struct arena *a = &d->req->arena;
+    struct pair pairs[BOX_MARKS_MAX];
+    struct cove_err ignored;
+    size_t count = 0;
+
+    if (!entry->has_type || entry->symlink_target ||
+        box_marks(&d->session.conn, entry->path, ENVD_METADATA, pairs, &count, &ignored) < 0 ||
+        count == 0)
+        return;
+    entry->metadata = arena_alloc(a, count * sizeof(*entry->metadata));
+    for (size_t i = 0; i < count; i++) {
+        Filesystem__MetadataEntry *item = arena_alloc(a, sizeof(*item));
+
+        filesystem__metadata_entry__init(item);
+        item->key = arena_strdup(a, pairs[i].name);
+        item->value = arena_strdup(a, pairs[i].value);
+        entry->metadata[entry->n_metadata++] = item;
+    }
+}
+
 Filesystem__EntryInfo *entry_make(struct envd *d, const char *path, const struct box_stat *st,
                                   const char *target)
 {
@@ -115,5 +138,6 @@ int entry_stat(struct envd *d, const char *path, Filesystem__EntryInfo **ret, st
     if (box_file_stat_link(&d->session.conn, "root", path, &st, target, e) < 0)
         return -1;
     *ret = entry_make(d, path, &st, arena_strdup(&d->req->arena, target));
+    entry_add_metadata(d, *ret);
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "cove/base64.h"
 #include "cove/keys.h"
@@ -192,11 +193,73 @@ static int send_bytes(struct stream *s, int fd, uint64_t left, bool announced)
     return stream_end(s);
 }
 
+/* ------------------------------------------------------------------ packed */
+
+/*
+ * Packed is sent to whoever asks for gzip and names nothing else. HTTP libraries say "gzip, deflate"
+ * without being asked, and packing costs more than most networks gain by it.
+ */
+static bool wants_gzip(const struct request *req)
+{
+    return strcasecmp(request_param(req, "HTTP_ACCEPT_ENCODING"), "gzip") == 0;
+}
+
+/* What the packer has ready, until it wants more or has ended. */
+static int send_ready(struct stream *s, z_stream *z, int flush)
+{
+    int rc;
+
+    do {
+        struct buf *out = stream_open_frame(s, &(struct frame){ 0 });
+        char *at = out ? buf_reserve(out, CHUNK_BYTES) : NULL;
+
+        if (!at)
+            return -1;
+        z->next_out = (unsigned char *)at;
+        z->avail_out = CHUNK_BYTES;
+        rc = deflate(z, flush);
+        out->len = CHUNK_BYTES - z->avail_out;
+        stream_close_frame(s);
+        if (stream_drain(s) < 0)
+            return -1;
+    } while (z->avail_out == 0);
+    return rc == Z_STREAM_ERROR ? -1 : 0;
+}
+
+static int pack(struct stream *s, z_stream *z, int fd)
+{
+    char chunk[CHUNK_BYTES];
+    ssize_t n;
+
+    while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
+        z->next_in = (unsigned char *)chunk;
+        z->avail_in = (unsigned)n;
+        if (send_ready(s, z, Z_NO_FLUSH) < 0)
+            return -1;
+    }
+    return n < 0 ? -1 : send_ready(s, z, Z_FINISH);
+}
+
+static int send_packed(struct stream *s, int fd)
+{
+    z_stream z = { 0 };
+    int rc;
+
+    if (deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return -1;
+    rc = pack(s, &z, fd);
+    deflateEnd(&z);
+    return rc < 0 ? -1 : stream_end(s);
+}
+
+/* ------------------------------------------------------------------ the file */
+
 struct file {
     const char *path;
     int fd;
     struct box_stat st;
     struct range range;
+    bool gzip;    /* goes out packed: its length is not known before */
     bool endless; /* its size is told as 0, as in /proc: read to the end */
     const char *etag;
 };
@@ -248,7 +311,10 @@ static void announce(struct request *req, struct reply *rep, const struct file *
 
     reply_header(rep, "Content-Type", type_of(f->path));
     reply_header(rep, "Content-Disposition", disposition(&req->arena, f->path));
-    if (!f->endless)
+    reply_header(rep, "Vary", "Accept-Encoding");
+    if (f->gzip)
+        reply_header(rep, "Content-Encoding", "gzip");
+    if (!f->endless && !f->gzip)
         reply_header(rep, "Content-Length",
                      arena_printf(&req->arena, "%llu", (unsigned long long)r->len));
     if (r->part)
@@ -269,10 +335,11 @@ static int answer(struct request *req, struct reply *rep, struct file *f, struct
         return 0;
     if (f->range.from > 0 && lseek(f->fd, (off_t)f->range.from, SEEK_SET) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "'%.160s'", f->path);
+    f->gzip = rep->status == 200 && f->st.bytes > 0 && req->method == GET && wants_gzip(req);
     announce(req, rep, f);
     stream_init(&stream, req, rep, &framing_bytes);
     stream_begin(&stream);
-    if (send_bytes(&stream, f->fd, left, !f->endless) < 0)
+    if ((f->gzip ? send_packed(&stream, f->fd) : send_bytes(&stream, f->fd, left, !f->endless)) < 0)
         req->note.cause = "client";
     return 0;
 }

@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LIST_MAX = 100000, DEPTH_MAX = 256 };
+enum {
+    LIST_MAX = 100000,
+    DEPTH_MAX = 256,
+    METADATA_MAX = 1000, /* a list of more entries than this is told without their metadata */
+};
 
 static int answer_entry(struct rpc *r, const char *path, struct cove_err *e)
 {
@@ -199,6 +203,8 @@ static int list_dir(struct rpc *r, const ProtobufCMessage *in, struct cove_err *
     rc = walk_dir(&w, path, depth < DEPTH_MAX ? depth : DEPTH_MAX, e);
     out.entries = w.entries;
     out.n_entries = w.count;
+    for (size_t i = 0; rc == 0 && w.count <= METADATA_MAX && i < w.count; i++)
+        entry_add_metadata(r->envd, w.entries[i]);
     if (rc == 0)
         rc = rpc_answer(r, &out.base, e);
     free(w.entries);
@@ -213,6 +219,11 @@ static const struct rpc_method methods[] = {
     { "Move", &filesystem__move_request__descriptor, move, false, NULL },
     { "ListDir", &filesystem__list_dir_request__descriptor, list_dir, false, NULL },
     { "Remove", &filesystem__path_request__descriptor, remove_path, false, NULL },
+    { "WatchDir", &filesystem__watch_request__descriptor, e2b_watch_dir, true, NULL },
+    { "CreateWatcher", &filesystem__watch_request__descriptor, e2b_watcher_create, false, NULL },
+    { "GetWatcherEvents", &filesystem__watcher_request__descriptor, e2b_watcher_events, false,
+      NULL },
+    { "RemoveWatcher", &filesystem__watcher_request__descriptor, e2b_watcher_remove, false, NULL },
 };
 
 int envd_filesystem(struct request *req, struct reply *rep, struct cove_err *e)

@@ -56,7 +56,7 @@ int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struc
     return 0;
 }
 
-static int find_running(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
+int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
                         struct cove_err *e)
 {
     if (e2b_process_find(r, which, ret, e) < 0)
@@ -80,6 +80,7 @@ enum { LISTED_MAX = 4096 };
 struct listing {
     struct arena *arena;
     Process__ProcessInfo *items[LISTED_MAX];
+    uint32_t procs[LISTED_MAX];
     size_t count;
 };
 
@@ -117,8 +118,24 @@ static int add_process(void *arg, const struct box_proc *p, const char *label, c
     info->has_pid = 1;
     info->pid = p->pid;
     info->tag = *label ? arena_strdup(l->arena, label) : NULL;
+    l->procs[l->count] = p->proc;
     l->items[l->count++] = info;
     return l->count == LISTED_MAX;
+}
+
+/* As it was asked for, if init still has that; what init says may be anything. */
+static int add_config(struct rpc *r, uint32_t proc, Process__ProcessInfo *info, struct cove_err *e)
+{
+    struct cove_err ignored;
+    ProtobufCMessage *config;
+    const char *note;
+
+    if (box_note(&r->envd->session.conn, proc, &note, e) < 0)
+        return e->code == COVE_NOT_FOUND ? 0 : -1;
+    if (*note && connect_decode(&r->req->arena, CONNECT_JSON, &process__process_config__descriptor,
+                                note, strlen(note), &config, &ignored) == 0)
+        info->config = (Process__ProcessConfig *)config;
+    return 0;
 }
 
 static int list(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
@@ -130,6 +147,9 @@ static int list(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
     l->arena = &r->req->arena;
     if (box_procs(&r->envd->session.conn, add_process, l, e) < 0)
         return -1;
+    for (size_t i = 0; i < l->count; i++)
+        if (add_config(r, l->procs[i], l->items[i], e) < 0)
+            return -1;
     out.processes = l->items;
     out.n_processes = l->count;
     return rpc_answer(r, &out.base, e);
@@ -137,8 +157,8 @@ static int list(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
 
 /* ------------------------------------------------------------------ SendInput, CloseStdin */
 
-static int write_input(struct rpc *r, const struct process *p, const Process__ProcessInput *input,
-                       struct cove_err *e)
+int e2b_process_input(struct rpc *r, const struct process *p, const Process__ProcessInput *input,
+                      struct cove_err *e)
 {
     bool pty = input && input->input_case == PROCESS__PROCESS_INPUT__INPUT_PTY;
     struct core_proc proc = { .proc = p->proc, .running = true };
@@ -160,7 +180,8 @@ static int send_input(struct rpc *r, const ProtobufCMessage *in, struct cove_err
     const Process__SendInputRequest *args = (const Process__SendInputRequest *)in;
     struct process p;
 
-    if (find_running(r, args->process, &p, e) < 0 || write_input(r, &p, args->input, e) < 0)
+    if (e2b_process_running(r, args->process, &p, e) < 0 ||
+        e2b_process_input(r, &p, args->input, e) < 0)
         return -1;
     return answer_empty(r, e);
 }
@@ -170,7 +191,7 @@ static int close_stdin(struct rpc *r, const ProtobufCMessage *in, struct cove_er
     const Process__SelectRequest *args = (const Process__SelectRequest *)in;
     struct process p;
 
-    if (find_running(r, args->process, &p, e) < 0)
+    if (e2b_process_running(r, args->process, &p, e) < 0)
         return -1;
     if (p.pty)
         return cove_fail(e, COVE_CONFLICT,
@@ -193,7 +214,7 @@ static int send_signal(struct rpc *r, const ProtobufCMessage *in, struct cove_er
     if (args->signal != PROCESS__SIGNAL__SIGNAL_SIGKILL &&
         args->signal != PROCESS__SIGNAL__SIGNAL_SIGTERM)
         return cove_fail(e, COVE_UNSUPPORTED, "invalid signal: %d", (int)args->signal);
-    if (find_running(r, args->process, &p, e) < 0)
+    if (e2b_process_running(r, args->process, &p, e) < 0)
         return -1;
     order.proc = p.proc;
     order.signo = (int)args->signal;
@@ -209,7 +230,7 @@ static int update(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
     const Process__Pty__Size *size = args->pty ? args->pty->size : NULL;
     struct process p;
 
-    if (find_running(r, args->process, &p, e) < 0)
+    if (e2b_process_running(r, args->process, &p, e) < 0)
         return -1;
     if (size && (size->rows > UINT16_MAX || size->cols > UINT16_MAX))
         return cove_fail(e, COVE_INVALID, "pty.size: above %d", UINT16_MAX);

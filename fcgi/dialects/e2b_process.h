@@ -14,6 +14,12 @@ struct process { /* one that init knows */
 int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
                      struct cove_err *e);
 
+/* The same, and it must be running. */
+int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
+                        struct cove_err *e);
+int e2b_process_input(struct rpc *r, const struct process *p, const Process__ProcessInput *input,
+                      struct cove_err *e);
+
 rpc_handler e2b_process_start, e2b_process_connect; /* e2b_start.c */
 
 #endif

@@ -1,4 +1,5 @@
 /* Remote calls to envd: from a body to a message, to a handler, and back. */
+#include <fcgiapp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,52 @@ static int open_envelope(struct rpc *r, const char **bytes, size_t *len, bool *g
     *len = env.len;
     *gzip = env.flags & CONNECT_COMPRESSED;
     return 0;
+}
+
+/* Exactly `len` bytes of the body. 0: it ends here. */
+static int read_bytes(struct rpc *r, char *out, size_t len, struct cove_err *e)
+{
+    int n = FCGX_GetStr(out, (int)len, r->req->in);
+
+    if (n == 0 && !FCGX_GetError(r->req->in))
+        return 0;
+    return (size_t)n == len ? 1 : cove_fail(e, COVE_INVALID, "body: ends inside an envelope");
+}
+
+static int unpack_envelope(struct rpc *r, const struct connect_envelope *env,
+                           const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret,
+                           struct cove_err *e)
+{
+    const char *bytes = env->payload;
+    size_t len = env->len;
+
+    if ((env->flags & CONNECT_COMPRESSED) && !r->call.gzip)
+        return cove_fail(e, COVE_INVALID, "envelope: compressed, but no compression was announced");
+    if ((env->flags & CONNECT_COMPRESSED) && unpack(r, bytes, len, &bytes, &len, e) < 0)
+        return -1;
+    return connect_decode(&r->req->arena, r->call.codec, type, bytes, len, ret, e) < 0 ? -1 : 1;
+}
+
+int rpc_next(struct rpc *r, const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret,
+             struct cove_err *e)
+{
+    char prefix[CONNECT_PREFIX_BYTES], *bytes;
+    struct connect_envelope env;
+    size_t used, len;
+    int n = read_bytes(r, prefix, sizeof(prefix), e);
+
+    if (n <= 0)
+        return n;
+    /* Says how long it is, or what is wrong with it; 0 when only its prefix is here. */
+    n = connect_envelope_read(prefix, sizeof(prefix), MESSAGE_MAX_BYTES, &env, &used, e);
+    if (n < 0)
+        return -1;
+    len = connect_envelope_len(prefix);
+    bytes = arena_alloc(&r->req->arena, len + 1);
+    if (len > 0 && read_bytes(r, bytes, len, e) <= 0)
+        return cove_fail(e, COVE_INVALID, "body: ends inside an envelope");
+    env = (struct connect_envelope){ .flags = (unsigned char)prefix[0], bytes, len };
+    return env.flags & CONNECT_END ? 0 : unpack_envelope(r, &env, type, ret, e);
 }
 
 static int decode(struct rpc *r, const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret,
@@ -158,9 +205,9 @@ static int end_stream(struct rpc *r, const struct rpc_method *m, int rc, const s
 
 static int run(struct rpc *r, const struct rpc_method *m, struct cove_err *e)
 {
-    ProtobufCMessage *in;
+    ProtobufCMessage *in = NULL;
 
-    if (decode(r, m->in, &in, e) < 0 || envd_user(r->envd, NULL, e) < 0)
+    if ((!m->asks && decode(r, m->in, &in, e) < 0) || envd_user(r->envd, NULL, e) < 0)
         return -1;
     return m->handle(r, in, e);
 }
@@ -192,12 +239,19 @@ int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *m
               size_t count, struct cove_err *e)
 {
     const struct rpc_method *m = find(methods, count, request_capture(req, "method"));
+
+    if (!m)
+        return cove_fail(e, COVE_NOT_FOUND, "no such method: %.60s", req->path);
+    return rpc_serve_method(req, rep, m, e);
+}
+
+int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_method *m,
+                     struct cove_err *e)
+{
     struct rpc r = { .req = req, .rep = rep };
     struct envd d;
     int rc;
 
-    if (!m)
-        return cove_fail(e, COVE_NOT_FOUND, "no such method: %.60s", req->path);
     req->note.operation = m->name;
     if (connect_head(req, &r.call, e) < 0) {
         if (e->code != COVE_UNSUPPORTED)

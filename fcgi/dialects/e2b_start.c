@@ -11,7 +11,7 @@
 #include "fcgi/core_follow.h"
 #include "fcgi/dialects/e2b_process.h"
 
-enum { CHUNK_BYTES = 32 * 1024, PTY_CHUNK_BYTES = 16 * 1024 };
+enum { CHUNK_BYTES = 32 * 1024, PTY_CHUNK_BYTES = 16 * 1024, NOTE_MAX_BYTES = 32 * 1024 };
 
 /* ------------------------------------------------------------------ events */
 
@@ -294,6 +294,20 @@ static int spawn_or_explain(struct rpc *r, const Process__ProcessConfig *c,
     return core_spawn(&r->envd->session, spawn, ret, e);
 }
 
+/* What was asked for, for List: init keeps it with the process. What is too long is not kept, and List
+ * shows the beginning of the command alone. */
+static const char *note_of(struct rpc *r, const Process__ProcessConfig *c)
+{
+    const char *note = NULL;
+    struct buf text;
+
+    buf_init(&text, NOTE_MAX_BYTES);
+    if (connect_json_encode(&c->base, &text) == 0 && !text.overflow)
+        note = arena_strndup(&r->req->arena, text.data, text.len);
+    buf_done(&text);
+    return note;
+}
+
 static int spawn(struct rpc *r, const Process__StartRequest *args,
                  const struct policy_filter *filter, struct process *ret, struct cove_err *e)
 {
@@ -301,6 +315,7 @@ static int spawn(struct rpc *r, const Process__StartRequest *args,
     struct core_spawn spawn = {
         .user = r->envd->user,
         .label = args->tag ? args->tag : "",
+        .note = note_of(r, args->process),
         .filter = filter,
         .dialect = DIALECT_E2B,
         .timeout_ms = r->call.timeout_ms < UINT32_MAX ? (uint32_t)r->call.timeout_ms : 0,

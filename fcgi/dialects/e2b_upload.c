@@ -3,6 +3,8 @@
  * there when it is whole, so an upload that breaks off leaves the old file as it was. A form's files
  * are moved one by one, each when its part has ended.
  */
+#include <ctype.h>
+#include <errno.h>
 #include <fcgiapp.h>
 #include <string.h>
 #include <strings.h>
@@ -22,7 +24,82 @@ struct upload {
     bool ignored; /* the part at hand is no file */
     const char *names[FILES_MAX];
     size_t count;
+    struct envd_metadata metadata; /* of all files of the request */
 };
+
+/* ------------------------------------------------------------------ metadata */
+
+enum { METADATA_KEY_MAX = 246, METADATA_ALL_MAX = 4096 };
+
+static bool is_printable(const char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+/* HTTP_X_METADATA_MY_KEY is "my-key": FastCGI does not tell '-' from '_' in names of headers. */
+static const char *key_of(struct request *req, const char *name, size_t len)
+{
+    char *key = arena_strndup(&req->arena, name, len);
+
+    for (char *at = key; *at; at++)
+        *at = *at == '_' ? '-' : (char)tolower((unsigned char)*at);
+    return key;
+}
+
+int envd_metadata_read(struct request *req, struct envd_metadata *ret, struct cove_err *e)
+{
+    static const char prefix[] = "HTTP_X_METADATA_";
+    size_t all = 0;
+
+    ret->count = 0;
+    for (char **param = req->params; *param; param++) {
+        const char *name = *param + sizeof(prefix) - 1, *equals = strchr(*param, '=');
+        struct pair *p = &ret->pairs[ret->count];
+
+        if (!equals || strncmp(*param, prefix, sizeof(prefix) - 1) != 0)
+            continue;
+        if (ret->count == BOX_MARKS_MAX)
+            return cove_fail(e, COVE_INVALID, "metadata: more than %d keys", BOX_MARKS_MAX);
+        *p = (struct pair){ key_of(req, name, (size_t)(equals - name)), equals + 1 };
+        all += sizeof("user." ENVD_METADATA ".") - 1 + strlen(p->name) + strlen(p->value);
+        if (!*p->name || strlen(p->name) > METADATA_KEY_MAX || !is_printable(p->value))
+            return cove_fail(e, COVE_INVALID,
+                             "metadata '%.60s': must be printable ASCII, its key up to %d bytes",
+                             p->name, METADATA_KEY_MAX);
+        ret->count++;
+    }
+    if (all > METADATA_ALL_MAX)
+        return cove_fail(e, COVE_INVALID, "metadata: keys and values above %d bytes",
+                         METADATA_ALL_MAX);
+    return 0;
+}
+
+void envd_put_file(struct json_writer *w, const char *path, const struct envd_metadata *metadata)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, "path", path);
+    json_put_str(w, "name", strrchr(path, '/') + 1);
+    json_put_str(w, "type", "file");
+    if (metadata->count > 0) {
+        json_open(w, "metadata", '{');
+        for (size_t i = 0; i < metadata->count; i++)
+            json_put_str(w, metadata->pairs[i].name, metadata->pairs[i].value);
+        json_close(w, '}');
+    }
+    json_close(w, '}');
+}
+
+int envd_write_failed(struct cove_err *e)
+{
+    if (e->errnum == ENOSPC || e->errnum == EDQUOT)
+        cove_fail(e, COVE_LIMIT, "not enough disk space available");
+    else if (e->code == COVE_LIMIT)
+        e->code = COVE_INTERNAL;
+    return -1;
+}
 
 /* ------------------------------------------------------------------ one file */
 
@@ -37,7 +114,7 @@ static int begin_file(struct upload *u, const char *given, struct cove_err *e)
         if (strcmp(u->names[i], path) == 0)
             return cove_fail(e, COVE_INVALID, "two files have the same path: %.160s", path);
     if (core_file_create(&d->session, d->user, path, true, &u->file, e) < 0)
-        return -1;
+        return envd_write_failed(e);
     u->open = true;
     u->names[u->count++] = path;
     return 0;
@@ -45,8 +122,13 @@ static int begin_file(struct upload *u, const char *given, struct cove_err *e)
 
 static int end_file(struct upload *u, struct cove_err *e)
 {
-    int rc = core_file_commit(&u->file, e);
+    int rc = box_mark(&u->envd->session.conn, u->file.part, ENVD_METADATA, u->metadata.pairs,
+                      u->metadata.count, e);
 
+    if (rc == 0)
+        rc = core_file_commit(&u->file, e);
+    if (rc < 0)
+        envd_write_failed(e);
     core_file_done(&u->file);
     u->open = false;
     return rc;
@@ -78,7 +160,7 @@ static int part_data(void *arg, const char *bytes, size_t len, struct cove_err *
 {
     struct upload *u = arg;
 
-    return u->ignored ? 0 : core_file_write(&u->file, bytes, len, e);
+    return u->ignored || core_file_write(&u->file, bytes, len, e) == 0 ? 0 : envd_write_failed(e);
 }
 
 static int end_part(void *arg, struct cove_err *e)
@@ -180,7 +262,8 @@ static int receive_form(struct upload *u, struct request *req, struct cove_err *
 
 static int feed_file(void *arg, const char *bytes, size_t len, struct cove_err *e)
 {
-    return core_file_write(&((struct upload *)arg)->file, bytes, len, e);
+    return core_file_write(&((struct upload *)arg)->file, bytes, len, e) < 0 ? envd_write_failed(e)
+                                                                             : 0;
 }
 
 static int receive_one(struct upload *u, struct request *req, struct cove_err *e)
@@ -200,13 +283,8 @@ static void reply_files(struct reply *rep, const struct upload *u)
 
     json_writer_init(&w, &rep->body);
     json_open(&w, NULL, '[');
-    for (size_t i = 0; i < u->count; i++) {
-        json_open(&w, NULL, '{');
-        json_put_str(&w, "path", u->names[i]);
-        json_put_str(&w, "name", strrchr(u->names[i], '/') + 1);
-        json_put_str(&w, "type", "file");
-        json_close(&w, '}');
-    }
+    for (size_t i = 0; i < u->count; i++)
+        envd_put_file(&w, u->names[i], &u->metadata);
     json_close(&w, ']');
 }
 
@@ -214,7 +292,8 @@ static int receive_files(struct upload *u, struct request *req, struct cove_err 
 {
     const char *type = request_param(req, "CONTENT_TYPE");
 
-    if (envd_user(u->envd, request_query(req, "username"), e) < 0)
+    if (envd_metadata_read(req, &u->metadata, e) < 0 ||
+        envd_user(u->envd, request_query(req, "username"), e) < 0)
         return -1;
     if (strncasecmp(type, "multipart/form-data", 19) == 0)
         return receive_form(u, req, e);
