@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AuthenticationError, CommandExitError, InvalidArgumentError, NotFoundError, SandboxError, TimeoutError } from 'e2b'
-import { rejects, until, withSandbox } from './helper.mjs'
+import { envd, envelope, envelopes, rejects, until, withSandbox } from './helper.mjs'
 
 test('run: output of both streams, the exit code, home as the place', withSandbox(async sandbox => {
   const result = await sandbox.commands.run('echo out; echo err >&2; pwd; id -un')
@@ -71,6 +71,52 @@ test('list: what runs, with its command line', withSandbox(async sandbox => {
   assert.equal(only.pid, command.pid)
   assert.equal(only.cmd, '/bin/bash')
   assert.deepEqual(only.args, ['-l', '-c', 'sleep 1000'])
+}))
+
+test('list: the command as it was asked for, with its variables and its directory', withSandbox(async sandbox => {
+  const long = 'sleep 1000 # ' + 'x'.repeat(2000)
+  await sandbox.commands.run(long, { background: true, envs: { A: '1', B: 'two' }, cwd: '/tmp' })
+  const [only] = await sandbox.commands.list()
+  assert.deepEqual(only.args, ['-l', '-c', long])
+  assert.deepEqual(only.envs, { A: '1', B: 'two' })
+  assert.equal(only.cwd, '/tmp')
+}))
+
+test('a tag names a process, for whoever has no pid', withSandbox(async sandbox => {
+  const stream = body => envd(sandbox.sandboxId, 'POST', '/process.Process/Start',
+    { token: sandbox.envdAccessToken, headers: { 'Content-Type': 'application/connect+json' }, body: envelope(body) })
+  const started = await stream({ process: { cmd: 'cat' }, tag: 'mine', stdin: true })
+  const [event] = await envelopes(started, 1)
+  const call = (method, message) => envd(sandbox.sandboxId, 'POST', `/process.Process/${method}`,
+    { token: sandbox.envdAccessToken, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(message) })
+  const [only] = await sandbox.commands.list()
+  assert.deepEqual([only.tag, only.pid], ['mine', event.event.start.pid])
+  assert.equal((await call('SendSignal', { process: { tag: 'mine' }, signal: 'SIGNAL_SIGKILL' })).status, 200)
+  assert.equal((await call('SendSignal', { process: { tag: 'other' }, signal: 'SIGNAL_SIGKILL' })).status, 404)
+  await until(async () => (await sandbox.commands.list()).length === 0, 'its end')
+}))
+
+test('StreamInput: input as a stream, each message as it comes', withSandbox(async sandbox => {
+  const command = await sandbox.commands.run('cat', { background: true, stdin: true, timeoutMs: 0 })
+  const send = (...messages) => envd(sandbox.sandboxId, 'POST', '/process.Process/StreamInput',
+    { token: sandbox.envdAccessToken, headers: { 'Content-Type': 'application/connect+json' }, body: Buffer.concat(messages.map(envelope)) })
+  let more
+  const body = new ReadableStream({ start(controller) { more = controller } })
+  const reply = envd(sandbox.sandboxId, 'POST', '/process.Process/StreamInput',
+    { token: sandbox.envdAccessToken, headers: { 'Content-Type': 'application/connect+json' }, body })
+  more.enqueue(envelope({ start: { process: { pid: command.pid } } }))
+  more.enqueue(envelope({ data: { input: { stdin: btoa('one\n') } } }))
+  await until(() => command.stdout === 'one\n', 'the first line, before the stream has ended')
+  more.enqueue(envelope({ keepalive: {} }))
+  more.enqueue(envelope({ data: { input: { stdin: btoa('two\n') } } }))
+  more.close()
+  assert.deepEqual(await envelopes(await reply), [{}, {}])
+  await until(() => command.stdout === 'one\ntwo\n', 'the second line')
+  const error = async (...messages) => (await envelopes(await send(...messages))).at(-1).error.code
+  assert.equal(await error({ data: { input: { stdin: 'eA==' } } }), 'invalid_argument')
+  assert.equal(await error({ start: { process: { pid: 999999 } } }), 'not_found')
+  assert.equal(await error(), 'invalid_argument')
+  await command.kill()
 }))
 
 test('connect: another client follows from now on; the process outlives who started it', withSandbox(async sandbox => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { AuthenticationError, FileNotFoundError, FileType, InvalidArgumentError } from 'e2b'
-import { envd, rejects, withSandbox } from './helper.mjs'
+import { AuthenticationError, FileNotFoundError, FileType, InvalidArgumentError, NotEnoughSpaceError } from 'e2b'
+import { api, envd, rejects, withSandbox } from './helper.mjs'
 
 test('write and read: text, bytes, blob, stream, empty; parents are made', withSandbox(async sandbox => {
   const info = await sandbox.files.write('deep/er/a.txt', 'grüße')
@@ -147,4 +147,62 @@ test('an upload that breaks off leaves the old file as it was', withSandbox(asyn
   await assert.rejects(sandbox.files.write('old', broken))
   assert.equal(await sandbox.files.read('old'), 'whole')
   assert.equal((await sandbox.commands.run('ls -A | grep -c part || true')).stdout, '0\n')
+}))
+
+test('metadata: written with a file, told of it, replaced by the next write', withSandbox(async sandbox => {
+  const { files } = sandbox
+  const written = await files.write('m', '1', { metadata: { author: 'me', 'my-key': 'two words' } })
+  assert.deepEqual(written.metadata, { author: 'me', 'my-key': 'two words' })
+  assert.deepEqual((await files.getInfo('m')).metadata, { author: 'me', 'my-key': 'two words' })
+  assert.deepEqual((await files.list('.')).find(e => e.name === 'm').metadata, { author: 'me', 'my-key': 'two words' })
+  await files.rename('m', 'n')
+  assert.deepEqual((await files.getInfo('n')).metadata.author, 'me')
+  await files.write('n', '2', { metadata: { other: 'x' } })
+  assert.deepEqual((await files.getInfo('n')).metadata, { other: 'x' })
+  await files.write('n', '3')
+  assert.equal((await files.getInfo('n')).metadata, undefined)
+  const post = metadata => envd(sandbox.sandboxId, 'POST', '/files?path=n',
+    { token: sandbox.envdAccessToken, headers: { 'Content-Type': 'application/octet-stream', ...metadata }, body: 'x' })
+  assert.equal((await post({ 'X-Metadata-k': 'x'.repeat(5000) })).status, 400)
+  assert.equal((await post({ ['X-Metadata-' + 'k'.repeat(247)]: 'x' })).status, 400)
+  assert.equal(await files.read('n'), '3')
+}))
+
+test('read: packed for whoever asks for gzip alone, as it is for others', withSandbox(async sandbox => {
+  const text = 'all work and no play '.repeat(50_000)
+  await sandbox.files.write('t', text)
+  const get = encoding => envd(sandbox.sandboxId, 'GET', '/files?path=t', { token: sandbox.envdAccessToken, headers: { 'Accept-Encoding': encoding } })
+  const packed = await get('gzip')
+  assert.equal(packed.headers.get('content-encoding'), 'gzip')
+  assert.equal(await packed.text(), text)
+  const plain = await get('gzip, deflate')
+  assert.equal(plain.headers.get('content-encoding'), null)
+  assert.equal(plain.headers.get('content-length'), String(text.length))
+  assert.equal(await plain.text(), text)
+  assert.equal(await sandbox.files.read('t', { gzip: true }), text)
+}))
+
+test('compose: files become one, in order, and are removed', withSandbox(async sandbox => {
+  const compose = message => envd(sandbox.sandboxId, 'POST', '/files/compose',
+    { token: sandbox.envdAccessToken, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(message) })
+  await sandbox.files.write([{ path: 'p/1', data: 'one ' }, { path: 'p/2', data: 'two ' }, { path: 'p/3', data: 'three' }])
+  const reply = await compose({ source_paths: ['p/1', 'p/2', 'p/3'], destination: 'deep/whole' })
+  assert.deepEqual([reply.status, await reply.json()], [200, { path: '/home/user/deep/whole', name: 'whole', type: 'file' }])
+  assert.equal(await sandbox.files.read('deep/whole'), 'one two three')
+  assert.deepEqual(await sandbox.files.list('p'), [])
+  await sandbox.files.write('left', 'x')
+  const missing = await compose({ source_paths: ['left', 'nope'], destination: 'deep/whole' })
+  assert.equal(missing.status, 404)
+  assert.equal(await sandbox.files.read('deep/whole'), 'one two three')
+  assert.equal(await sandbox.files.read('left'), 'x')
+  assert.equal((await compose({ source_paths: [], destination: 'd' })).status, 400)
+}))
+
+test('write: a full disk is NotEnoughSpaceError, and the old file stays', withSandbox(async sandbox => {
+  await sandbox.files.write('old', 'whole')
+  const chunk = new Uint8Array(1 << 20).fill(7)
+  let left = (await (await api('GET', `/sandboxes/${sandbox.sandboxId}`)).json()).diskSizeMB + 8
+  const endless = new ReadableStream({ pull(controller) { left-- > 0 ? controller.enqueue(chunk) : controller.close() } })
+  await rejects(sandbox.files.write('old', endless, { requestTimeoutMs: 0 }), NotEnoughSpaceError, /not enough disk space/)
+  assert.equal(await sandbox.files.read('old'), 'whole')
 }))

@@ -60,3 +60,28 @@ export function envd(sandboxId, method, path, { token, headers = {}, body } = {}
     duplex: 'half',
   })
 }
+
+// One message of a Connect stream in JSON, as its bytes.
+export function envelope(message, flags = 0) {
+  const bytes = Buffer.from(JSON.stringify(message))
+  const head = Buffer.alloc(5)
+  head.writeUInt8(flags)
+  head.writeUInt32BE(bytes.length, 1)
+  return Buffer.concat([head, bytes])
+}
+
+// The messages of such a stream: all until its end, or the first `count`.
+export async function envelopes(reply, count = Infinity) {
+  const found = []
+  let bytes = Buffer.alloc(0)
+  for await (const chunk of reply.body) {
+    bytes = Buffer.concat([bytes, chunk])
+    while (bytes.length >= 5 && bytes.length >= 5 + bytes.readUInt32BE(1)) {
+      const end = 5 + bytes.readUInt32BE(1)
+      found.push(JSON.parse(bytes.subarray(5, end).toString() || '{}'))
+      bytes = bytes.subarray(end)
+    }
+    if (found.length >= count) break
+  }
+  return found
+}
