@@ -27,6 +27,7 @@ int cli_doctor(int argc, char **argv);
 int cli_token(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_version(int argc, char **argv);
+int cli_snapshot(int argc, char **argv);
 int cli_template(int argc, char **argv);
 
 /* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the

@@ -2,7 +2,7 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "status doctor ls top exec logs kill network key token template policy audit version help" ;;
+    '') echo "status doctor ls top exec logs kill network key token snapshot template policy audit version help" ;;
     status | doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
@@ -21,6 +21,7 @@ _cove_words() { # what may follow the words so far
     'policy log') echo "--tenant --project --rule --all --lines --file --json" ;;
     'policy seccomp') echo "show diff" ;;
     audit) echo "verify" ;;
+    snapshot) echo "make ls rm fork" ;;
     template) echo "ls show add rm verify gc" ;;
     esac
 }

@@ -213,7 +213,7 @@ static int run_verify(struct store *s, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ gc */
 
-struct need { /* is a layer named by a template or by a living sandbox? */
+struct need { /* is a layer named by a template, a snapshot or a living sandbox? */
     int dir;
     const char *layer;
     bool found;
@@ -237,13 +237,18 @@ static int look_for(struct store *s, const char *name, void *arg, struct cove_er
 static int collect_layer(struct store *s, const char *layer, void *removed, struct cove_err *e)
 {
     AUTO_CLOSE int boxes = openat(s->state_dir, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct need need = { .dir = s->templates, .layer = layer };
+    AUTO_CLOSE int snapshots =
+        openat(s->state_dir, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* A sandbox comes of a template or a snapshot, a snapshot of a sandbox: whatever moves on while
+     * we look is seen in one place or the next. */
+    const int users[] = { s->templates, snapshots, boxes, snapshots };
+    struct need need = { .layer = layer };
 
-    if (each(s, s->templates, false, look_for, &need, e) < 0)
-        return -1;
-    need.dir = boxes;
-    if (boxes >= 0 && each(s, boxes, false, look_for, &need, e) < 0)
-        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
+        need.dir = users[i];
+        if (users[i] >= 0 && each(s, users[i], false, look_for, &need, e) < 0)
+            return -1;
+    }
     if (need.found)
         return 0;
     ++*(unsigned *)removed;

@@ -4,6 +4,7 @@
 
 #include "cove/text.h"
 #include "fcgi/caller.h"
+#include "fcgi/core_snapshots.h"
 
 int core_sandbox_create(struct core *c, const struct core_new *args, struct box_info *ret,
                         struct cove_err *e)
@@ -21,7 +22,8 @@ int core_sandbox_create(struct core *c, const struct core_new *args, struct box_
     caller_key_id(c, claim.key);
     if (caller_may_project(c, "", e) < 0)
         return -1;
-    if (args->template && !text_copy(claim.template, sizeof(claim.template), args->template))
+    if (args->template && !text_copy(claim.template, sizeof(claim.template),
+                                     core_template_word(args->tenant, args->template)))
         return cove_fail(e, COVE_NOT_FOUND, "template '%.60s…' not found", args->template);
     text_copy(claim.tenant, sizeof(claim.tenant), args->tenant);
     if (core_attributes_write(args->attributes, &attributes, e) < 0 ||

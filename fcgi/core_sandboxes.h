@@ -7,7 +7,7 @@
 
 struct core_new {
     const char *tenant;
-    const char *template; /* NULL = the configured default */
+    const char *template; /* or a snapshot's name or id; NULL = the configured default */
     uint32_t dialect;     /* enum cove_dialect */
     uint64_t lifetime_ms;
     const struct core_attributes *attributes;

@@ -12,7 +12,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/core_stdin.c fcgi/core_logs.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/connect.h fcgi/connect.c fcgi/connect_json.c fcgi/multipart.h fcgi/multipart.c \
-	fcgi/core_attributes.h fcgi/core_attributes.c fcgi/core_sandboxes.h fcgi/core_sandboxes.c \
+	fcgi/core_attributes.h fcgi/core_attributes.c fcgi/core_sandboxes.h fcgi/core_sandboxes.c fcgi/core_snapshots.h fcgi/core_snapshots.c \
 	fcgi/core_users.h fcgi/core_users.c fcgi/core_follow.h fcgi/core_follow.c fcgi/core_watch.h fcgi/core_watch.c \
 	fcgi/dialects/e2b.h fcgi/dialects/e2b.c fcgi/dialects/e2b_sandboxes.h fcgi/dialects/e2b_sandboxes.c \
 	fcgi/dialects/e2b_list.c fcgi/dialects/e2b_envd.c fcgi/dialects/e2b_rpc.c \

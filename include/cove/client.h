@@ -42,6 +42,17 @@ int keeper_freeze(struct keeper_link *k, const struct keeper_extend *args, struc
 int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e);
 int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
 
+/* Snapshots (cove/msg.h). Capturing waits until the snapshot is whole; the sandbox stands still
+ * meanwhile. Asked twice it makes two. */
+int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
+                   struct keeper_snapshot *ret, struct cove_err *e);
+typedef int (*keeper_snapshot_fn)(void *arg,
+                                  const struct keeper_snapshot *s); /* non-zero ends it */
+int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
+                     struct cove_err *e);
+int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,
+                           struct cove_err *e);
+
 struct keeper_audit_entry { /* NULL = "" */
     const char *event;      /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *key, *project, *sandbox, *rule, *form;

@@ -83,7 +83,8 @@ struct cove_config {
     uint64_t tenant_requests; /* per second */
     uint64_t tenant_sandboxes;
     uint64_t tenant_processes;
-    uint64_t tenant_disk_bytes; /* of all its sandboxes together */
+    uint64_t tenant_snapshots;
+    uint64_t tenant_disk_bytes; /* of all its sandboxes and snapshots together */
 
     /* limits of a command */
     uint64_t command_timeout_ms;

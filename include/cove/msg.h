@@ -101,7 +101,12 @@ enum msg_type {
     /* struct keeper_audit, tail: event, dialect, tenant, key, project, sandbox, rule, form, command
      * -> MSG_DONE */
     KEEPER_AUDIT,
-    KEEPER_ATTRIBUTES, /* struct keeper_which + new attributes -> MSG_DONE */
+    KEEPER_ATTRIBUTES,      /* struct keeper_which + new attributes -> MSG_DONE */
+    KEEPER_CAPTURE,         /* struct keeper_capture -> KEEPER_SNAPSHOT, once it is whole */
+    KEEPER_SNAPSHOT,        /* struct keeper_snapshot */
+    KEEPER_SNAPSHOTS,       /* struct keeper_snapshots -> KEEPER_SNAPSHOT_LIST, a page of it */
+    KEEPER_SNAPSHOT_LIST,   /* struct keeper_snapshot_list */
+    KEEPER_SNAPSHOT_REMOVE, /* struct keeper_snapshot_name -> MSG_DONE, or COVE_NOT_FOUND */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -351,7 +356,7 @@ enum keeper_claim_flags {
 struct keeper_claim {
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
-    char template[COVE_TEMPLATE_MAX]; /* "" = the configured default */
+    char template[COVE_TEMPLATE_MAX]; /* or a snapshot's name or id; "" = the configured default */
     char key[COVE_KEY_ID_MAX];        /* public name of the caller's key; "" = none */
     uint32_t flags;                   /* enum keeper_claim_flags */
     uint32_t dialect;                 /* enum cove_dialect of the caller */
@@ -406,6 +411,53 @@ struct judge_box {
     char id[24];
     uint32_t index; /* its slot in shared memory */
     uint32_t reserved;
+};
+
+/*
+ * Snapshots: the files of a sandbox at one moment, which new sandboxes can be made of. A snapshot
+ * belongs to a tenant, who finds it by its id or its name. Without a name it is found by its id.
+ */
+enum keeper_capture_flags {
+    /* For a fork: it goes by itself once no sandbox stands on it, a minute after it was made at the
+     * earliest. It is not listed and cannot have a name. */
+    CAPTURE_PASSING = 1 << 0,
+};
+
+struct keeper_capture {
+    char tenant[COVE_TENANT_MAX];
+    char id[24];                  /* of the sandbox */
+    char name[COVE_TEMPLATE_MAX]; /* "" = none. A snapshot that has this name loses it and goes */
+    uint32_t flags;               /* enum keeper_capture_flags */
+    uint32_t reserved;
+};
+
+struct keeper_snapshot {
+    char id[24];
+    char tenant[COVE_TENANT_MAX];
+    char name[COVE_TEMPLATE_MAX];     /* "" = none */
+    char sandbox[24];                 /* that it was taken of; it may be gone */
+    char template[COVE_TEMPLATE_MAX]; /* that this sandbox was made of, at the bottom of all */
+    uint64_t created_unix_ms;
+    uint64_t bytes; /* that count as the tenant's */
+    uint32_t flags; /* enum keeper_capture_flags */
+    uint32_t reserved;
+};
+
+enum { KEEPER_SNAPSHOT_PAGE = 32 };
+
+struct keeper_snapshots {
+    char tenant[COVE_TENANT_MAX]; /* "" = of all */
+    uint64_t from;                /* 0, or box_page.next of the page before */
+};
+
+struct keeper_snapshot_list {
+    struct box_page head;
+    struct keeper_snapshot items[KEEPER_SNAPSHOT_PAGE]; /* head.count of them */
+};
+
+struct keeper_snapshot_name {
+    char tenant[COVE_TENANT_MAX];
+    char name[COVE_TEMPLATE_MAX]; /* or id */
 };
 
 struct keeper_box {

@@ -41,6 +41,7 @@ enum box_flags {
     BOX_OWN_PROJECT = 1 << 0,   /* its id is its project: it is never replaced by a newer one */
     BOX_END_FREEZES = 1 << 1,   /* at dies_at_ms it is frozen instead of killed */
     BOX_FROZEN_AT_END = 1 << 2, /* that has happened; dies_at_ms is the frozen one's end */
+    BOX_CAPTURED = 1 << 3,      /* a snapshot is being taken: it stands still for that time */
 };
 
 struct box_info {
@@ -65,6 +66,7 @@ struct box_info {
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
     char template[COVE_TEMPLATE_MAX];
+    char snapshot[24]; /* that it was made of, above the template; "" = none */
 };
 
 enum state_counter {

@@ -397,7 +397,7 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e)
 {
     struct parts p = NO_PARTS;
-    struct build b = { .pid = -1, .pidfd = -1, .ready = -1 };
+    struct build b = NO_BUILD;
 
     if (make_files(args, &p.files, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
@@ -416,6 +416,8 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
         return -1;
     }
     b.ready = take_fd(&p.ready_read);
+    if (p.files.is_lost)
+        b.files = take_fd(&p.files.dir);
     parts_close(&p);
     *ret = b;
     return 0;

@@ -42,7 +42,10 @@ struct build { /* one that is under way */
     pid_t pid;
     int pidfd;
     int ready; /* readable: end of file = runs, a struct cove_err = failed */
+    int files; /* of a sandbox whose files only a descriptor leads to (tmpfs); else -1 */
 };
+
+#define NO_BUILD ((struct build){ -1, -1, -1, -1 })
 
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
 /* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */

@@ -101,6 +101,7 @@ static int tmpfs_make(struct disk *d, const struct disk_size *size, const char *
     ret->dir =
         fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOATIME);
     ret->is_mount = true;
+    ret->is_lost = true;
     return ret->dir < 0 ? disk_fail(e) : disk_make_dirs(ret->dir, e);
 }
 
@@ -114,6 +115,26 @@ static const struct disk_backend disk_tmpfs = {
 
 /* In the order in which "auto" tries them. */
 static const struct disk_backend *const backends[] = { &disk_btrfs, &disk_image, &disk_tmpfs };
+
+int disk_open_files(const struct disk *d, const char *id, int *ret, struct cove_err *e)
+{
+    AUTO_CLOSE int box_dir = openat(d->boxes_dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (box_dir < 0)
+        return cove_fail(e, COVE_GONE, "the sandbox ended");
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
+        int rc = backends[i]->find_files ? backends[i]->find_files(d, id, box_dir, ret, e) : 1;
+
+        if (rc <= 0)
+            return rc;
+    }
+    if (faccessat(box_dir, UPPER_ROOT, F_OK, AT_SYMLINK_NOFOLLOW) == 0) { /* without a limit */
+        *ret = take_fd(&box_dir);
+        return 0;
+    }
+    return cove_fail(e, COVE_UNSUPPORTED,
+                     "its files are in memory, and the server was restarted since it was made");
+}
 
 static const struct disk_backend *find_backend(const char *name)
 {
@@ -272,13 +293,22 @@ int disk_check_room(const struct disk *d, struct cove_err *e)
 int disk_init(struct disk *d, int state_dir, int boxes_dir, struct cove_err *e)
 {
     *d = (struct disk){
-        .dir = -1, .boxes_dir = boxes_dir, .backend = &disk_tmpfs, .pool.boxes = -1
+        .dir = -1,
+        .boxes_dir = boxes_dir,
+        .snapshots_dir = -1,
+        .backend = &disk_tmpfs,
+        .pool = { .boxes = -1, .snapshots = -1 },
     };
     if (mkdirat(state_dir, "disk", 0700) < 0 && errno != EEXIST)
         return cove_fail_errno(e, COVE_INTERNAL, "directory of disks");
     d->dir = openat(state_dir, "disk", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->dir < 0 || fchmod(d->dir, 0700) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "directory of disks");
+    if (mkdirat(state_dir, "snapshots", 0700) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INTERNAL, "directory of snapshots");
+    d->snapshots_dir = openat(state_dir, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->snapshots_dir < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "directory of snapshots");
     return 0;
 }
 
@@ -289,4 +319,5 @@ void disk_done(struct disk *d, bool for_good)
         if (backends[i]->leave)
             backends[i]->leave(d, for_good);
     d->dir = cove_close(d->dir);
+    d->snapshots_dir = cove_close(d->snapshots_dir);
 }

@@ -16,6 +16,7 @@ struct disk_size {
 struct disk_files {      /* a sandbox's own files */
     int dir;             /* with the directories named in mounts.h */
     bool is_mount;       /* dir is the root of a detached mount; else a directory of a larger one */
+    bool is_lost;        /* no way but `dir` leads to them once the sandbox runs */
     uint64_t told_bytes; /* the limit, where statfs() inside does not show it; else 0 */
 };
 
@@ -32,6 +33,7 @@ enum { DISK_FSID_TEXT = 37 };
 
 struct disk_pool {  /* of the backend btrfs */
     int boxes;      /* -1: there is no pool */
+    int snapshots;  /* a subvolume for each */
     DIR *list;      /* of sandboxes that are still to be looked at in this round */
     uint64_t limit; /* of all together; 0 = none */
     char fsid[DISK_FSID_TEXT];
@@ -40,6 +42,7 @@ struct disk_pool {  /* of the backend btrfs */
 struct disk {
     int dir;                            /* state_dir/disk: what the backends keep */
     int boxes_dir;                      /* state_dir/boxes: a directory for each sandbox */
+    int snapshots_dir;                  /* state_dir/snapshots: a directory for each snapshot */
     const struct disk_backend *backend; /* of sandboxes that are made from now on */
     struct disk_size usual;             /* of images made ahead */
     struct disk_ready ready[DISK_READY_MAX];
@@ -68,9 +71,39 @@ int disk_check_room(const struct disk *d, struct cove_err *e);
 
 int disk_make(struct disk *d, const struct disk_size *size, const char *id, int box_dir,
               struct disk_files *ret, struct cove_err *e);
+/* The directory with a sandbox's upper directories, whichever backend it is of. COVE_UNSUPPORTED: its
+ * backend gives them to nobody but the sandbox itself. */
+int disk_open_files(const struct disk *d, const char *id, int *ret, struct cove_err *e);
 bool disk_wants_more(const struct disk *d);
 int disk_make_ahead(struct disk *d, struct cove_err *e); /* one image */
 uint64_t disk_used(const struct disk *d, const char *id, pid_t init);
+
+/*
+ * Snapshots: the upper layers of a sandbox as they were at one moment, read-only. The name is that of
+ * a directory in state_dir/snapshots; a snapshot of the pool has a subvolume of that name as well,
+ * and one without such a directory is a stray.
+ */
+enum { DISK_BELOW_MAX = 16 };
+
+struct disk_capture {
+    const char *id;       /* the sandbox, which stands still */
+    int files;            /* its files, where the backend cannot find them again; else -1 */
+    uint32_t id_base;     /* its root's user id on the host */
+    const char *snapshot; /* to be made */
+    const char *below[DISK_BELOW_MAX]; /* snapshots to be merged into it, the topmost first */
+    unsigned below_count;
+    uint64_t bytes_most; /* of a copy; 0 = no limit */
+};
+
+/* In a child process: it may take as long as copying all files takes. After a failure
+ * disk_snapshot_drop() removes what was made. */
+int disk_snapshot_take(const struct disk *d, const struct disk_capture *c, struct cove_err *e);
+/* The directory with its upper directories, as named in mounts.h. */
+int disk_snapshot_open(const struct disk *d, const char *snapshot, int *ret, struct cove_err *e);
+void disk_snapshot_drop(const struct disk *d, const char *snapshot); /* its directory too, last */
+/* A sandbox's data that a snapshot shares counts as the sandbox's on btrfs, also after it was
+ * overwritten. So its limit grows by what was captured, and shrinks again when the snapshot goes. */
+void disk_adjust_limit(const struct disk *d, const char *id, uint64_t bytes, bool grow);
 
 /* Remove all that a sandbox had on disk, in a child process, so that a million files do not hold
  * the keeper up. Returns its pid. */

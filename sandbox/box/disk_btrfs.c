@@ -16,7 +16,11 @@
  *   df         shows the pool, not the limit: btrfs has no other answer to statfs(). init is told
  *              the limit instead (struct disk_files).
  *
- * Nothing in the pool must survive a power cut: an image that cannot be mounted is made anew.
+ *   snapshots  a subvolume shares all data with the sandbox that it was taken from. As long as there
+ *              are snapshots the image outlives the keeper.
+ *
+ * The pool is not written in an order that survives a power cut. An image that cannot be mounted is
+ * put aside and a new one is made: sandboxes did not outlive that, but snapshots are lost.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -42,8 +46,10 @@
 
 #define IMAGE     "pool.img"
 #define IMAGE_NEW "pool.new"
+#define IMAGE_BAD "pool.damaged" /* an image that could not be mounted, for its operator */
 #define MOUNT     "pool"
-#define BOXES     "boxes" /* in the pool: a subvolume for each sandbox */
+#define BOXES     "boxes"     /* in the pool: a subvolume for each sandbox */
+#define SNAPSHOTS "snapshots" /* and one for each snapshot, read-only */
 
 #ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
 #define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4 /* Linux 6.7 */
@@ -157,7 +163,7 @@ static int mount_pool(const struct disk *d, struct cove_err *e)
     if (faccessat(d->dir, IMAGE, F_OK, 0) < 0 && make_image(d, e) < 0)
         return -1;
     if (mount_image(d, &mnt, e) < 0) { /* perhaps it was damaged: nobody can be living in it */
-        unlinkat(d->dir, IMAGE, 0);
+        renameat(d->dir, IMAGE, d->dir, IMAGE_BAD);
         if (make_image(d, e) < 0 || mount_image(d, &mnt, e) < 0)
             return -1;
     }
@@ -250,26 +256,84 @@ static int create_subvolume(const struct disk *d, const char *id, uint64_t bytes
     return ioctl(d->pool.boxes, BTRFS_IOC_SUBVOL_CREATE_V2, &args);
 }
 
-static void destroy_subvolume(const struct disk *d, const char *id)
+static void destroy_subvolume(int dir, const char *id)
 {
     struct btrfs_ioctl_vol_args args = { 0 };
 
     text_copy(args.name, sizeof(args.name), id);
-    ioctl(d->pool.boxes, BTRFS_IOC_SNAP_DESTROY, &args);
+    ioctl(dir, BTRFS_IOC_SNAP_DESTROY, &args);
 }
 
-/* A sandbox's directory in state_dir goes after its subvolume: without one it is nobody's. */
-static void sweep_strays(const struct disk *d)
+/* The directory of a sandbox or snapshot in state_dir goes after its subvolume: a subvolume without
+ * one is nobody's. */
+static void sweep_strays(int pool_dir, int known_dir)
 {
-    int fd = openat(d->pool.boxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(pool_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
 
     while (dir && (entry = readdir(dir)))
-        if (text_is_id(entry->d_name) && faccessat(d->boxes_dir, entry->d_name, F_OK, 0) < 0)
-            destroy_subvolume(d, entry->d_name);
+        if (text_is_id(entry->d_name) && faccessat(known_dir, entry->d_name, F_OK, 0) < 0)
+            destroy_subvolume(pool_dir, entry->d_name);
     if (dir)
         closedir(dir);
+}
+
+/* ------------------------------------------------------------------ snapshots */
+
+bool pool_has(const struct disk *d, const char *id)
+{
+    return d->pool.boxes >= 0 && faccessat(d->pool.boxes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int pool_share(const struct disk *d, const char *id, const char *snapshot)
+{
+    struct btrfs_ioctl_vol_args_v2 args = { .flags = BTRFS_SUBVOL_RDONLY };
+    AUTO_CLOSE int from = openat(d->pool.boxes, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    args.fd = from;
+    text_copy(args.name, sizeof(args.name), snapshot);
+    return from < 0 ? -1 : ioctl(d->pool.snapshots, BTRFS_IOC_SNAP_CREATE_V2, &args);
+}
+
+int pool_make_empty(const struct disk *d, const char *snapshot, int *ret)
+{
+    struct btrfs_ioctl_vol_args_v2 args = { 0 };
+
+    text_copy(args.name, sizeof(args.name), snapshot);
+    if (ioctl(d->pool.snapshots, BTRFS_IOC_SUBVOL_CREATE_V2, &args) < 0)
+        return -1;
+    *ret = openat(d->pool.snapshots, snapshot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret < 0 ? -1 : 0;
+}
+
+int pool_make_read_only(int snapshot)
+{
+    uint64_t flags = BTRFS_SUBVOL_RDONLY;
+
+    return ioctl(snapshot, BTRFS_IOC_SUBVOL_SETFLAGS, &flags);
+}
+
+void pool_drop_snapshot(const struct disk *d, const char *snapshot)
+{
+    if (d->pool.snapshots >= 0)
+        destroy_subvolume(d->pool.snapshots, snapshot);
+}
+
+static bool has_snapshots(const struct disk *d)
+{
+    int fd = d->pool.snapshots < 0
+                 ? -1
+                 : openat(d->pool.snapshots, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    bool found = false;
+
+    while (dir && !found && (entry = readdir(dir)))
+        found = text_is_id(entry->d_name);
+    if (dir)
+        closedir(dir);
+    return found;
 }
 
 /* ------------------------------------------------------------------ the backend */
@@ -285,6 +349,14 @@ static void format_fsid(const uint8_t id[16], char out[DISK_FSID_TEXT])
     }
 }
 
+static int open_folder(int pool, const char *name, int *ret)
+{
+    if (mkdirat(pool, name, 0700) < 0 && errno != EEXIST)
+        return -1;
+    *ret = openat(pool, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret < 0 ? -1 : 0;
+}
+
 static int open_pool(struct disk *d, struct cove_err *e)
 {
     AUTO_CLOSE int pool = openat(d->dir, MOUNT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -294,10 +366,8 @@ static int open_pool(struct disk *d, struct cove_err *e)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "pool of disks");
     if (enable_quotas(pool, e) < 0)
         return -1;
-    if (mkdirat(pool, BOXES, 0700) < 0 && errno != EEXIST)
-        return disk_fail(e);
-    d->pool.boxes = openat(pool, BOXES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->pool.boxes < 0)
+    if (open_folder(pool, BOXES, &d->pool.boxes) < 0 ||
+        open_folder(pool, SNAPSHOTS, &d->pool.snapshots) < 0)
         return disk_fail(e);
     format_fsid(info.fsid, d->pool.fsid);
     return 0;
@@ -309,7 +379,8 @@ static int btrfs_open(struct disk *d, struct cove_err *e)
         return 0;
     if (mount_pool(d, e) < 0 || open_pool(d, e) < 0)
         return -1;
-    sweep_strays(d);
+    sweep_strays(d->pool.boxes, d->boxes_dir);
+    sweep_strays(d->pool.snapshots, d->snapshots_dir);
     return 0;
 }
 
@@ -328,7 +399,7 @@ static void btrfs_release(const struct disk *d, const char *id, int box_dir)
 {
     (void)box_dir;
     if (d->pool.boxes >= 0)
-        destroy_subvolume(d, id);
+        destroy_subvolume(d->pool.boxes, id);
 }
 
 static bool btrfs_used(const struct disk *d, const char *id, int box_dir, uint64_t *ret)
@@ -343,14 +414,38 @@ static bool btrfs_used(const struct disk *d, const char *id, int box_dir, uint64
     return true;
 }
 
+static int btrfs_find_files(const struct disk *d, const char *id, int box_dir, int *ret,
+                            struct cove_err *e)
+{
+    (void)box_dir;
+    if (!pool_has(d, id))
+        return 1;
+    *ret = openat(d->pool.boxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret < 0 ? disk_fail(e) : 0;
+}
+
+void disk_adjust_limit(const struct disk *d, const char *id, uint64_t bytes, bool grow)
+{
+    uint64_t group = 0, limit, step = (bytes + LIMIT_STEP - 1) / LIMIT_STEP * LIMIT_STEP;
+    AUTO_CLOSE int fd = d->pool.boxes < 0 ? -1 : open_subvolume(d, id, &group);
+
+    if (fd < 0)
+        return;
+    limit = read_figure(d, group, "max_referenced");
+    if (limit && (grow || limit > step))
+        set_limit(fd, group, grow ? limit + step : limit - step);
+}
+
 /* While sandboxes live on without us the pool stays mounted for the next keeper. */
 static void btrfs_leave(struct disk *d, bool for_good)
 {
     AUTO_CLOSE int image = openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
+    bool keep_image = has_snapshots(d);
     int number = -1, loop = -1;
     char path[64];
 
     d->pool.boxes = cove_close(d->pool.boxes);
+    d->pool.snapshots = cove_close(d->pool.snapshots);
     if (d->pool.list)
         closedir(d->pool.list);
     d->pool.list = NULL;
@@ -361,7 +456,8 @@ static void btrfs_leave(struct disk *d, bool for_good)
     snprintf(path, sizeof(path), "/proc/self/fd/%d/" MOUNT, d->dir);
     umount2(path, MNT_DETACH);
     unlinkat(d->dir, MOUNT, AT_REMOVEDIR);
-    unlinkat(d->dir, IMAGE, 0);
+    if (!keep_image)
+        unlinkat(d->dir, IMAGE, 0);
     cove_close(loop);
     loop_remove(number);
 }
@@ -439,6 +535,7 @@ const struct disk_backend disk_btrfs = {
     .make = btrfs_make,
     .release = btrfs_release,
     .used = btrfs_used,
+    .find_files = btrfs_find_files,
     .tick = btrfs_tick,
     .leave = btrfs_leave,
 };

@@ -307,6 +307,21 @@ static bool image_used(const struct disk *d, const char *id, int box_dir, uint64
     return true;
 }
 
+/* The sandbox has its disk mounted where we cannot see it: the device is mounted once more, here and
+ * for as long as the descriptor is open. */
+static int image_find_files(const struct disk *d, const char *id, int box_dir, int *ret,
+                            struct cove_err *e)
+{
+    char number[16] = "", device[LOOP_PATH_MAX];
+
+    (void)d;
+    (void)id;
+    if (readlinkat(box_dir, LOOP_LINK, number, sizeof(number) - 1) <= 0)
+        return 1;
+    loop_path(atoi(number), device);
+    return mount_image(device, ret, e);
+}
+
 /* ------------------------------------------------------------------ when the host's disk is full */
 
 /*
@@ -359,6 +374,7 @@ const struct disk_backend disk_image = {
     .make = image_make,
     .release = image_release,
     .used = image_used,
+    .find_files = image_find_files,
     .tick = image_tick,
     .drop_ahead = drop_ready,
 };

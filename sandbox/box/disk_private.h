@@ -17,6 +17,10 @@ struct disk_backend {
     void (*release)(const struct disk *d, const char *id, int box_dir);
     /* Bytes that a sandbox takes of the host; false if it is not of this backend. May be NULL. */
     bool (*used)(const struct disk *d, const char *id, int box_dir, uint64_t *ret);
+    /* The directory with a sandbox's upper directories; 1: the sandbox is not of this backend. May
+     * be NULL. */
+    int (*find_files)(const struct disk *d, const char *id, int box_dir, int *ret,
+                      struct cove_err *e);
     /* Once a second, for every backend: room is what the host's disk has above the reserve. Writing
      * inside must fail before the host's disk is full. May be NULL. */
     void (*tick)(struct disk *d, uint64_t room);
@@ -25,6 +29,13 @@ struct disk_backend {
 };
 
 extern const struct disk_backend disk_btrfs, disk_image;
+
+/* disk_btrfs.c: -1 and errno. Sharing: of a sandbox in the pool. Empty: to be copied into. */
+bool pool_has(const struct disk *d, const char *id);
+int pool_share(const struct disk *d, const char *id, const char *snapshot);
+int pool_make_empty(const struct disk *d, const char *snapshot, int *ret);
+int pool_make_read_only(int snapshot);
+void pool_drop_snapshot(const struct disk *d, const char *snapshot);
 
 int disk_make_dirs(int files, struct cove_err *e); /* the directories named in mounts.h */
 int disk_fail(struct cove_err *e);                 /* errno as an error: no room is COVE_LIMIT */

@@ -354,9 +354,20 @@ static int open_layers(struct template *t, int state_dir, int dir, struct cove_e
     return faccessat(dir, "usr-from-host", F_OK, 0) == 0 ? add_dir(&t->usr, dir, "/usr", e) : 0;
 }
 
-int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e)
+int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cove_err *e)
 {
     struct template t = NO_TEMPLATE;
+
+    if (open_layers(&t, state_dir_fd, dir, e) < 0) {
+        template_close(&t);
+        return -1;
+    }
+    *ret = t;
+    return 0;
+}
+
+int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e)
+{
     AUTO_CLOSE int templates = openat(state_dir_fd, "templates", O_PATH | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int dir = -1;
 
@@ -365,11 +376,8 @@ int template_open(int state_dir_fd, const char *name, struct template *ret, stru
     dir = openat(templates, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
-    if (open_layers(&t, state_dir_fd, dir, e) < 0) {
-        template_close(&t);
+    if (template_open_at(state_dir_fd, dir, ret, e) < 0)
         return cove_context(e, "template '%.60s'", name);
-    }
-    *ret = t;
     return 0;
 }
 

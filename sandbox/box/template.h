@@ -36,6 +36,8 @@ struct template
     }
 
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
+/* The same from a directory that has the list of layers, or `base`'s own files, in it. */
+int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cove_err *e);
 void template_close(struct template *t);
 
 #endif

@@ -10,7 +10,12 @@
 #include "cove/text.h"
 #include "sandbox/client/client_private.h"
 
-enum { KEEPER_ANSWER_MS = 30000, KEEPER_RETRY_MS = 5000, AUDIT_COMMAND_BYTES = 4096 };
+enum {
+    KEEPER_ANSWER_MS = 30000,
+    KEEPER_CAPTURE_MS = 600000, /* where files are copied */
+    KEEPER_RETRY_MS = 5000,
+    AUDIT_COMMAND_BYTES = 4096,
+};
 
 /* ------------------------------------------------------------------ the keeper */
 
@@ -23,6 +28,8 @@ static const struct msg_rule keeper_answers[] = {
     { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
     { MSG_DONE, 0, 0, 0, 0 },
     { KEEPER_BOX, sizeof(struct keeper_box), 0, 0, 0 },
+    { KEEPER_SNAPSHOT, sizeof(struct keeper_snapshot), 0, 0, 0 },
+    { KEEPER_SNAPSHOT_LIST, sizeof(struct keeper_snapshot_list), 0, 0, 0 },
     { 0 },
 };
 
@@ -37,7 +44,8 @@ struct question {
 static int keeper_try(struct keeper_link *k, const struct question *q, void *ret, size_t ret_size,
                       struct cove_err *e)
 {
-    char buf[1024];
+    char buf[1024 + sizeof(struct keeper_snapshot_list)];
+    uint64_t most_ms = q->type == KEEPER_CAPTURE ? KEEPER_CAPTURE_MS : KEEPER_ANSWER_MS;
     struct msg m;
     int rc;
 
@@ -46,7 +54,7 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
     if (msg_send(k->sock, q->type, ++k->tag, q->body, q->len, NULL, 0, &q->fd, q->fd >= 0,
                  MSG_NOSIGNAL, e) < 0)
         return -1;
-    if (!client_wait(k->sock, POLLIN, clock_boot_ms() + KEEPER_ANSWER_MS))
+    if (!client_wait(k->sock, POLLIN, clock_boot_ms() + most_ms))
         return cove_fail(e, COVE_BUSY, "the keeper does not answer");
     rc = msg_recv(k->sock, buf, sizeof(buf), keeper_answers, 0, &m, e);
     if (rc == 0)
@@ -172,6 +180,43 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct 
 {
     return keeper_tell(k, KEEPER_THAW, args, sizeof(*args), e);
 }
+
+/* ------------------------------------------------------------------ snapshots */
+
+int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
+                   struct keeper_snapshot *ret, struct cove_err *e)
+{
+    const struct question q = { KEEPER_CAPTURE, args, sizeof(*args), -1, KEEPER_SNAPSHOT };
+
+    return ask_until_answered(k, &q, ret, sizeof(*ret), e);
+}
+
+int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
+                     struct cove_err *e)
+{
+    struct keeper_snapshots args = { 0 };
+    struct keeper_snapshot_list page;
+    const struct question q = { KEEPER_SNAPSHOTS, &args, sizeof(args), -1, KEEPER_SNAPSHOT_LIST };
+
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    do {
+        if (ask_until_answered(k, &q, &page, sizeof(page), e) < 0)
+            return -1;
+        for (uint32_t i = 0; i < page.head.count && i < KEEPER_SNAPSHOT_PAGE; i++)
+            if (each(arg, &page.items[i]) != 0)
+                return 0;
+        args.from = page.head.next;
+    } while (page.head.more);
+    return 0;
+}
+
+int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,
+                           struct cove_err *e)
+{
+    return keeper_tell(k, KEEPER_SNAPSHOT_REMOVE, args, sizeof(*args), e);
+}
+
+/* ------------------------------------------------------------------ audit */
 
 static void add_str(struct buf *tail, const char *s)
 {

@@ -45,6 +45,8 @@ static int adopt_box(struct keeper *k, uint32_t i)
         return -1;
     }
     b->promised = b->info.tenant[0] != '\0';
+    if (b->info.flags & BOX_CAPTURED)
+        capture_thaw(k, i);
     return boxes_watch_exit(k, i, NULL);
 }
 
@@ -55,7 +57,7 @@ static unsigned adopt_all(struct keeper *k)
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
         struct box *b = &k->boxes[i];
 
-        b->build = (struct build){ -1, -1, -1 };
+        b->build = NO_BUILD;
         state_box_read(k->state, i, &b->info);
         if (b->info.state == BOX_EMPTY)
             continue;

@@ -178,6 +178,48 @@ static bool on_attributes(struct keeper *k, const struct msg *m, const struct wa
     return true;
 }
 
+/* Safe: a snapshot is made of what carries the tenant's name, and only that tenant's sandboxes can be
+ * made of it. The files are not looked into, only copied, by a child process that follows no link.
+ * Number and bytes are within the tenant's quota, and few are taken at a time. */
+static bool on_capture(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_capture args;
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false) || !IS_TEXT(args.name, true) ||
+        args.flags & ~(uint32_t)CAPTURE_PASSING)
+        return false;
+    capture_box(k, &args, w);
+    return true;
+}
+
+/* Safe: it tells names, which workers know anyway. */
+static bool on_snapshots(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    static struct keeper_snapshot_list list; /* large, and one at a time */
+    struct keeper_snapshots args;
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, true))
+        return false;
+    snapshots_list(k, &args, &list);
+    keeper_answer(k, w, KEEPER_SNAPSHOT_LIST, &list, sizeof(list));
+    return true;
+}
+
+/* Safe: as with retiring a sandbox. What stands on the snapshot keeps its files. */
+static bool on_snapshot_remove(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_snapshot_name args;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.name, false))
+        return false;
+    answer_result(k, w, snapshots_remove(k, &args, &err), &err);
+    return true;
+}
+
 /* Safe: stops a sandbox from running, and nothing else. */
 static bool on_freeze(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
@@ -236,6 +278,10 @@ static const struct keeper_call calls[] = {
     { { KEEPER_THAW, sizeof(struct keeper_extend), 0, 0, 0 }, on_thaw },
     { { KEEPER_ATTRIBUTES, sizeof(struct keeper_which), 0, 1, 1 }, on_attributes },
     { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
+    { { KEEPER_CAPTURE, sizeof(struct keeper_capture), 0, 0, 0 }, on_capture },
+    { { KEEPER_SNAPSHOTS, sizeof(struct keeper_snapshots), 0, 0, 0 }, on_snapshots },
+    { { KEEPER_SNAPSHOT_REMOVE, sizeof(struct keeper_snapshot_name), 0, 0, 0 },
+      on_snapshot_remove },
     { { KEEPER_AUDIT, sizeof(struct keeper_audit), 8192, 0, 0 }, on_audit },
 };
 

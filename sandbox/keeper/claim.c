@@ -107,26 +107,34 @@ static void supersede(struct keeper *k, uint32_t i)
 
 /* ------------------------------------------------------------------ it needs a new one */
 
-/* A warm sandbox, one that is being built for the pool, or one that is begun now. */
-static int find_or_begin(struct keeper *k, const char *template_name, const struct limits *limits,
+/* A warm sandbox, one that is being built for the pool, or one that is begun now. None waits that is
+ * made of a snapshot. */
+static int find_or_begin(struct keeper *k, const char *template_name,
+                         const struct snapshot *snapshot, const struct limits *limits,
                          uint32_t *ret, struct cove_err *e)
 {
+    if (snapshot)
+        return creation_begin(k, template_name, snapshot, limits, ret, e);
     if (pool_find_spare(k, BOX_WARM, template_name, limits, ret) == 0)
         return 0;
     if (pool_find_spare(k, BOX_BUILDING, template_name, limits, ret) == 0)
         return 0;
-    return creation_begin(k, template_name, limits, ret, e);
+    return creation_begin(k, template_name, NULL, limits, ret, e);
 }
 
 static int provide(struct keeper *k, const struct claim *c, const struct waiter *w,
                    struct cove_err *e)
 {
-    const char *template_name = c->args->template[0] ? c->args->template : k->config.template;
+    const struct snapshot *snapshot = snapshots_find(k, c->args->tenant, c->args->template);
+    const char *template_name = snapshot               ? snapshot->info.template
+                                : c->args->template[0] ? c->args->template
+                                                       : k->config.template;
     struct limits limits;
     uint32_t i;
 
     box_limits_resolve(k, template_name, c->args->tenant, &limits);
-    if (find_or_begin(k, template_name, &limits, &i, e) < 0 || give_to(k, i, c, &limits, e) < 0) {
+    if (find_or_begin(k, template_name, snapshot, &limits, &i, e) < 0 ||
+        give_to(k, i, c, &limits, e) < 0) {
         log_error("sandbox not created", e, LOG_S("tenant", c->args->tenant),
                   LOG_S("project", c->args->project));
         return -1;

@@ -56,7 +56,8 @@ static int enter_network(const void *net, uint32_t slot, struct cove_err *e)
 }
 
 static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
-                       const char *template_name, struct cove_err *e)
+                       const char *template_name, const struct snapshot *snapshot,
+                       struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
     struct template template = NO_TEMPLATE;
@@ -79,7 +80,9 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
     };
     int rc;
 
-    if (template_open(k->state_dir, template_name, &template, e) < 0)
+    rc = snapshot ? snapshots_open(k, snapshot, &template, e)
+                  : template_open(k->state_dir, template_name, &template, e);
+    if (rc < 0)
         return -1;
     rc = build_start(&args, &b->build, e);
     template_close(&template);
@@ -87,8 +90,8 @@ static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
 }
 
 /* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
-int creation_begin(struct keeper *k, const char *template_name, const struct limits *limits,
-                   uint32_t *ret, struct cove_err *e)
+int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
+                   const struct limits *limits, uint32_t *ret, struct cove_err *e)
 {
     struct id_range ids;
     struct box *b;
@@ -101,7 +104,7 @@ int creation_begin(struct keeper *k, const char *template_name, const struct lim
                          (unsigned long long)k->config.max_sandboxes);
     b = &k->boxes[i];
     generation = b->info.generation + 1;
-    *b = (struct box){ .build = { -1, -1, -1 }, .child = true, .limits = *limits };
+    *b = (struct box){ .build = NO_BUILD, .child = true, .limits = *limits };
     b->info = (struct box_info){
         .state = BOX_BUILDING,
         .generation = generation,
@@ -109,9 +112,11 @@ int creation_begin(struct keeper *k, const char *template_name, const struct lim
     };
     text_new_id(b->info.id);
     text_copy(b->info.template, sizeof(b->info.template), template_name);
+    if (snapshot)
+        text_copy(b->info.snapshot, sizeof(b->info.snapshot), snapshot->info.id);
     b->build_began_ms = clock_boot_ms();
     boxes_save(k, i);
-    if (start_build(k, i, &ids, template_name, e) < 0 || boxes_watch_exit(k, i, e) < 0 ||
+    if (start_build(k, i, &ids, template_name, snapshot, e) < 0 || boxes_watch_exit(k, i, e) < 0 ||
         boxes_watch_ready(k, i, e) < 0) {
         death_begin(k, i, END_GONE, 0);
         return -1;

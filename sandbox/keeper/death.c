@@ -21,6 +21,7 @@ void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t li
     }
     boxes_set_state(k, i, BOX_DYING);
     cgroup_kill_box(&k->cgroups, b->info.id);
+    capture_kill(k, i);
     if (b->build.ready >= 0) {
         watch_take(&b->ready);
         b->build.ready = cove_close(b->build.ready);
@@ -84,6 +85,9 @@ void death_remove_remains(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
     struct cove_err err = { 0 };
 
+    if (b->capture)
+        return; /* somebody reads its files */
+    b->build.files = cove_close(b->build.files);
     unlink_control_socket(k, b->info.id);
     attributes_remove(k, b->info.id);
     cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
@@ -124,6 +128,7 @@ static bool anything_left(struct keeper *k)
         if (b->info.state == BOX_EMPTY)
             continue;
         left = true;
+        capture_poll(k, i);
         if (!b->dead && poll(&p, 1, 0) == 1)
             death_on_exit(k, i);
         if (b->dead && !b->sweeper)

@@ -56,5 +56,6 @@ uint64_t expiry_tick(struct keeper *k)
     for (uint32_t i = 0; i < state_box_count(k->state); i++)
         next = tick_box(k, i, now, next);
     cpu_shares_tick(k, now);
+    next = snapshots_tick(k, now, next);
     return pool_refill(k, now, next);
 }

@@ -81,6 +81,7 @@ static void reap_sweepers(struct keeper *k)
         if (pid > 0 && waitpid(pid, NULL, WNOHANG) == pid)
             death_on_sweeper(k, pid);
     }
+    snapshots_reap(k);
 }
 
 void keeper_on_signal(struct watch *w, uint32_t events)
@@ -174,6 +175,7 @@ void keeper_stop(struct keeper *k, int signo)
     if (signo != SIGQUIT)
         death_of_all(k);
     supervisor_stop(k, signo == SIGQUIT);
+    snapshots_done(k, signo != SIGQUIT);
     disk_done(&k->disk, signo != SIGQUIT);
     audit_close(k->audit);
     k->audit = NULL;

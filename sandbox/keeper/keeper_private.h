@@ -28,6 +28,22 @@ struct waiter {
     uint32_t tag;
 };
 
+struct capture; /* capture.c */
+
+struct snapshot {
+    struct keeper_snapshot info;
+    char parent[24]; /* that its sandbox was made of: it lies below. "" = none */
+    bool removed;    /* only those who stand on it keep it */
+    pid_t sweeper;
+};
+
+struct snapshots {
+    struct snapshot *items; /* they move: hold no pointer to one while others come and go */
+    uint32_t count, room;
+    unsigned sweepers;
+    uint64_t next_ms; /* when to look for what can go */
+};
+
 struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared memory */
     struct box_info info;
     struct build build;       /* pidfd while it lives, ready while it is being built */
@@ -36,14 +52,15 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     uint64_t build_began_ms;
     uint64_t reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
-    struct limits limits; /* that hold now; all 0 after a restart of the keeper */
-    struct limits wanted; /* of the project that the sandbox is promised to */
-    uint64_t cpu_us;      /* used when cpu_shares.c looked last */
-    bool busy;            /* it kept a cpu busy: its weight is lowered */
-    bool child;           /* ours to reap; false after a restart of the keeper */
-    bool promised;        /* a project waits for it: info.tenant and .project are set */
-    bool dead;            /* init has ended; cgroup and files are left to remove */
-    bool named;           /* the resolver knows it */
+    struct capture *capture; /* that is under way, or NULL */
+    struct limits limits;    /* that hold now; all 0 after a restart of the keeper */
+    struct limits wanted;    /* of the project that the sandbox is promised to */
+    uint64_t cpu_us;         /* used when cpu_shares.c looked last */
+    bool busy;               /* it kept a cpu busy: its weight is lowered */
+    bool child;              /* ours to reap; false after a restart of the keeper */
+    bool promised;           /* a project waits for it: info.tenant and .project are set */
+    bool dead;               /* init has ended; cgroup and files are left to remove */
+    bool named;              /* the resolver knows it */
 };
 
 struct client { /* a connection of a worker's thread; one that watches nothing is free */
@@ -91,6 +108,7 @@ struct keeper {
     struct cgroups cgroups;
     struct disk disk;
     struct net net;
+    struct snapshots snapshots;
     bool strict;            /* the policy's seccomp profile is `strict` */
     struct box *boxes;      /* state_box_count() of them */
     uint32_t next_slot;     /* where to look first for a free one */
@@ -162,9 +180,10 @@ void waiters_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ creation.c */
 
-/* Begin a sandbox in a free slot. After a failure death.c makes the slot free again. */
-int creation_begin(struct keeper *k, const char *template_name, const struct limits *limits,
-                   uint32_t *ret, struct cove_err *e);
+/* Begin a sandbox in a free slot. After a failure death.c makes the slot free again. With a snapshot
+ * the template is that of the snapshot. */
+int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
+                   const struct limits *limits, uint32_t *ret, struct cove_err *e);
 void creation_on_ready(struct keeper *k, uint32_t index);
 
 /* ------------------------------------------------------------------ claim.c */
@@ -213,6 +232,37 @@ void death_on_sweeper(struct keeper *k, pid_t pid);
 void death_remove_remains(struct keeper *k, uint32_t index);
 void death_of_all(struct keeper *k); /* and wait until nothing is left */
 
+/* ------------------------------------------------------------------ snapshots.c */
+
+void snapshots_load(struct keeper *k);
+void snapshots_done(struct keeper *k, bool for_good);
+/* By id or name; those that were removed are not found. The pointer holds until the table changes. */
+struct snapshot *snapshots_find(const struct keeper *k, const char *tenant, const char *word);
+const struct snapshot *snapshots_parent(const struct keeper *k, const struct snapshot *s);
+const struct snapshot *snapshots_of_box(const struct keeper *k, const struct box_info *b);
+/* All that a tenant has, the removed ones that are still in use included. */
+uint64_t snapshots_count(const struct keeper *k, const char *tenant, uint64_t *ret_bytes);
+void snapshots_list(const struct keeper *k, const struct keeper_snapshots *args,
+                    struct keeper_snapshot_list *ret);
+/* The layers of a sandbox that is made of it. */
+int snapshots_open(const struct keeper *k, const struct snapshot *s, struct template *ret,
+                   struct cove_err *e);
+/* A directory for what will be taken; then it becomes a snapshot, or is dropped. */
+int snapshots_begin(struct keeper *k, const struct box_info *b, const char *id, struct cove_err *e);
+int snapshots_add(struct keeper *k, const struct snapshot *s, struct cove_err *e);
+void snapshots_drop(struct keeper *k, const struct snapshot *s);
+int snapshots_remove(struct keeper *k, const struct keeper_snapshot_name *args, struct cove_err *e);
+uint64_t snapshots_tick(struct keeper *k, uint64_t now, uint64_t next);
+void snapshots_reap(struct keeper *k); /* after SIGCHLD */
+
+/* ------------------------------------------------------------------ capture.c */
+
+void capture_box(struct keeper *k, const struct keeper_capture *args, const struct waiter *w);
+void capture_kill(struct keeper *k, uint32_t index); /* its sandbox dies */
+void capture_poll(struct keeper *k, uint32_t index); /* when no events are looked at */
+/* The sandbox goes on, unless it is paused. Also after a restart that cut a capture off. */
+void capture_thaw(struct keeper *k, uint32_t index);
+
 /* ------------------------------------------------------------------ attributes.c */
 
 #define ATTRIBUTES_DIR "attributes" /* below run_dir */
@@ -236,6 +286,7 @@ static inline uint64_t earliest_ms(uint64_t a, uint64_t b)
 
 /* May this tenant have one more? COVE_QUOTA if not. */
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
+int quota_check_snapshot(struct keeper *k, const char *tenant, struct cove_err *e);
 uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
 
 /* ------------------------------------------------------------------ audit_log.c */

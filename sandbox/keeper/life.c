@@ -67,7 +67,9 @@ static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err
 {
     struct box_info *b = &k->boxes[i].info;
 
-    if (cgroup_freeze_box(&k->cgroups, b->id, freeze, e) < 0) {
+    bool held = b->flags & BOX_CAPTURED && !freeze; /* it goes on when its snapshot is taken */
+
+    if (!held && cgroup_freeze_box(&k->cgroups, b->id, freeze, e) < 0) {
         cgroup_freeze_box(&k->cgroups, b->id, !freeze, NULL);
         return -1;
     }

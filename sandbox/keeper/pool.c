@@ -90,7 +90,7 @@ uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next)
     if (now < k->pool_retry_ms)
         return earliest_ms(next, k->pool_retry_ms);
     box_limits_resolve(k, k->config.template, "", &limits);
-    if (creation_begin(k, k->config.template, &limits, &i, &err) < 0) {
+    if (creation_begin(k, k->config.template, NULL, &limits, &i, &err) < 0) {
         if (err.code != COVE_BUSY)
             log_error("pool not refilled", &err);
         k->pool_retry_ms = now + POOL_RETRY_MS;

@@ -51,8 +51,9 @@ static int check(struct keeper *k, const char *whose, const struct tally *t, uin
 
 static uint64_t disk_of(const struct keeper *k, const char *tenant)
 {
-    uint64_t sum = 0;
+    uint64_t sum;
 
+    snapshots_count(k, tenant, &sum);
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
         const struct box_info *b = &k->boxes[i].info;
 
@@ -69,9 +70,10 @@ static int check_disk(struct keeper *k, const char *tenant, uint64_t limit, stru
     if (used < limit || !limit)
         return 0;
     state_count(k->state, STATE_KEEPER, COUNT_LIMIT_DISK, 1);
-    return cove_fail(e, COVE_QUOTA,
-                     "quota: this tenant's sandboxes hold %llu MiB on disk, and may hold %llu",
-                     (unsigned long long)(used >> 20), (unsigned long long)(limit >> 20));
+    return cove_fail(
+        e, COVE_QUOTA,
+        "quota: this tenant's sandboxes and snapshots hold %llu MiB on disk, and may hold %llu",
+        (unsigned long long)(used >> 20), (unsigned long long)(limit >> 20));
 }
 
 uint64_t quota_disk(const struct keeper *k, const char *tenant)
@@ -79,6 +81,17 @@ uint64_t quota_disk(const struct keeper *k, const char *tenant)
     const struct quota defaults = { .disk = k->config.tenant_disk_bytes };
 
     return tenants_quota(&k->tenants, tenant, &defaults).disk;
+}
+
+int quota_check_snapshot(struct keeper *k, const char *tenant, struct cove_err *e)
+{
+    uint64_t bytes, count = snapshots_count(k, tenant, &bytes);
+
+    if (k->config.tenant_snapshots && count >= k->config.tenant_snapshots)
+        return cove_fail(e, COVE_QUOTA,
+                         "quota: this tenant has %llu snapshots, and may have no more",
+                         (unsigned long long)count);
+    return check_disk(k, tenant, quota_disk(k, tenant), e);
 }
 
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e)

@@ -231,6 +231,7 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
         setup_socket(k, e) < 0 || workers_listen(k, e) < 0 || gate_listen(k, e) < 0)
         return -1;
     keeper_setup_disk(k);
+    snapshots_load(k);
     network_adopt(k);
     network_setup(k);
     network_review(k);

@@ -55,7 +55,7 @@ int __wrap_build_start(const struct build_args *args, struct build *ret, struct 
             pause();
     }
     close(ready[1]);
-    *ret = (struct build){ .pid = pid, .pidfd = pidfd_open(pid, 0), .ready = ready[0] };
+    *ret = (struct build){ pid, pidfd_open(pid, 0), ready[0], -1 };
     return 0;
 }
 

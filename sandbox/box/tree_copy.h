@@ -1,0 +1,23 @@
+/* Copying the upper layer of a sandbox. */
+#ifndef COVE_BOX_TREE_COPY_H
+#define COVE_BOX_TREE_COPY_H
+
+#include <stdint.h>
+
+#include "cove/err.h"
+
+struct tree_copy {
+    uint32_t id_shift;   /* taken away from each owner: 0 where ids on disk are those inside */
+    uint64_t bytes_most; /* of data that is copied; more is COVE_LIMIT. 0 = no limit */
+    uint64_t bytes;      /* out: that were copied. Shared extents count as well */
+};
+
+/*
+ * Lay the upper layer `from` of an overlay over the directory `to`, which is empty or another upper
+ * layer: whiteouts, opaque directories, modes, owners, times, user xattrs and hard links come along.
+ * What `from` holds is not trusted: nothing is followed, and no path of it is looked up. Nobody may
+ * change `from` meanwhile.
+ */
+int tree_copy_over(int from, int to, struct tree_copy *c, struct cove_err *e);
+
+#endif

@@ -1,0 +1,471 @@
+/*
+ * Snapshots: the files of a sandbox at one moment (capture.c takes them), which new sandboxes are made
+ * of. The table is in memory; each snapshot has a directory below state_dir/snapshots:
+ *
+ *   info      what is known of it, a word and its value a line; written last, so that a directory
+ *             without it is of a capture that was cut off
+ *   layers    the list of layers at the bottom of all, the same file as the template's; `base` has none
+ *   removed   nobody finds it any more; its files stay as long as somebody stands on them
+ *
+ * A snapshot stands on its parent, which its sandbox was made of. So a snapshot is in use as long as a
+ * sandbox or another snapshot was made of it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/buf.h"
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/box/mounts.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum {
+    TICK_MS = 1000,
+    SWEEPERS_MAX = 2,
+    INFO_BYTES_MAX = 2048,
+    PASSING_MS = 60000, /* a fork's sandboxes are made within this time */
+};
+
+/* ------------------------------------------------------------------ the table */
+
+static struct snapshot *find_id(const struct keeper *k, const char *id)
+{
+    for (uint32_t i = 0; *id && i < k->snapshots.count; i++)
+        if (strcmp(k->snapshots.items[i].info.id, id) == 0)
+            return &k->snapshots.items[i];
+    return NULL;
+}
+
+const struct snapshot *snapshots_parent(const struct keeper *k, const struct snapshot *s)
+{
+    return find_id(k, s->parent);
+}
+
+const struct snapshot *snapshots_of_box(const struct keeper *k, const struct box_info *b)
+{
+    return find_id(k, b->snapshot);
+}
+
+static bool is_named(const struct snapshot *s, const char *tenant, const char *word)
+{
+    return !s->removed && strcmp(s->info.tenant, tenant) == 0 &&
+           (strcmp(s->info.id, word) == 0 || (s->info.name[0] && strcmp(s->info.name, word) == 0));
+}
+
+struct snapshot *snapshots_find(const struct keeper *k, const char *tenant, const char *word)
+{
+    for (uint32_t i = 0; *word && i < k->snapshots.count; i++)
+        if (is_named(&k->snapshots.items[i], tenant, word))
+            return &k->snapshots.items[i];
+    return NULL;
+}
+
+uint64_t snapshots_count(const struct keeper *k, const char *tenant, uint64_t *ret_bytes)
+{
+    uint64_t count = 0;
+
+    *ret_bytes = 0;
+    for (uint32_t i = 0; i < k->snapshots.count; i++) {
+        const struct snapshot *s = &k->snapshots.items[i];
+
+        if (strcmp(s->info.tenant, tenant) != 0)
+            continue;
+        count++;
+        *ret_bytes += s->info.bytes;
+    }
+    return count;
+}
+
+static struct snapshot *append(struct keeper *k, const struct snapshot *s)
+{
+    struct snapshots *all = &k->snapshots;
+
+    if (all->count == all->room) {
+        uint32_t room = all->room ? 2 * all->room : 64;
+        struct snapshot *items = realloc(all->items, room * sizeof(*items));
+
+        if (!items)
+            return NULL;
+        all->items = items;
+        all->room = room;
+    }
+    all->items[all->count] = *s;
+    return &all->items[all->count++];
+}
+
+/* ------------------------------------------------------------------ the file `info` */
+
+static const struct field {
+    const char *word;
+    size_t at, size;
+} fields[] = {
+    { "tenant", offsetof(struct snapshot, info.tenant), COVE_TENANT_MAX },
+    { "name", offsetof(struct snapshot, info.name), COVE_TEMPLATE_MAX },
+    { "sandbox", offsetof(struct snapshot, info.sandbox), 24 },
+    { "template", offsetof(struct snapshot, info.template), COVE_TEMPLATE_MAX },
+    { "parent", offsetof(struct snapshot, parent), 24 },
+};
+
+static const struct number {
+    const char *word;
+    size_t at;
+} numbers[] = {
+    { "created", offsetof(struct snapshot, info.created_unix_ms) },
+    { "bytes", offsetof(struct snapshot, info.bytes) },
+};
+
+static void format_info(const struct snapshot *s, struct buf *out)
+{
+    const char *base = (const char *)s;
+
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+        buf_addf(out, "%s %s\n", fields[i].word, base + fields[i].at);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+        buf_addf(out, "%s %llu\n", numbers[i].word,
+                 *(const unsigned long long *)(base + numbers[i].at));
+    buf_addf(out, "flags %u\n", (unsigned)s->info.flags);
+}
+
+static void parse_line(char *line, struct snapshot *s)
+{
+    char *value = strchr(line, ' ');
+    uint64_t flags;
+
+    if (!value)
+        return;
+    *value++ = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+        if (strcmp(fields[i].word, line) == 0)
+            text_copy((char *)s + fields[i].at, fields[i].size, value);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+        if (strcmp(numbers[i].word, line) == 0)
+            text_parse_u64(value, (uint64_t *)((char *)s + numbers[i].at), NULL);
+    if (strcmp(line, "flags") == 0 && text_parse_u64(value, &flags, NULL) == 0)
+        s->info.flags = (uint32_t)flags;
+}
+
+/* Written beside and renamed: what is there is whole. */
+static int write_info(int dir, const struct snapshot *s, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = openat(dir, "info.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    AUTO_BUF struct buf text = BUF(INFO_BYTES_MAX);
+
+    format_info(s, &text);
+    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
+        renameat(dir, "info.new", dir, "info") < 0)
+        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
+                               "record of the snapshot");
+    return 0;
+}
+
+static int open_dir(const struct keeper *k, const char *id)
+{
+    return openat(k->disk.snapshots_dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* ------------------------------------------------------------------ made and removed */
+
+int snapshots_begin(struct keeper *k, const struct box_info *b, const char *id, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = -1;
+    char list[64];
+
+    snprintf(list, sizeof(list), "%s/layers", b->id);
+    if (mkdirat(k->disk.snapshots_dir, id, 0700) < 0 || (dir = open_dir(k, id)) < 0 ||
+        (linkat(k->boxes_dir, list, dir, "layers", 0) < 0 && errno != ENOENT))
+        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
+                               "directory of the snapshot");
+    return 0;
+}
+
+static void mark_removed(struct keeper *k, struct snapshot *s)
+{
+    AUTO_CLOSE int dir = open_dir(k, s->info.id);
+    AUTO_CLOSE int fd = -1;
+
+    if (dir >= 0)
+        fd = openat(dir, "removed", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    s->removed = true;
+    k->snapshots.next_ms = 0;
+}
+
+void snapshots_drop(struct keeper *k, const struct snapshot *s)
+{
+    struct snapshot *kept = append(k, s);
+
+    if (!kept)
+        return;
+    kept->info.created_unix_ms = 0; /* it never was one */
+    mark_removed(k, kept);
+}
+
+/* A snapshot that had the name until now goes. */
+int snapshots_add(struct keeper *k, const struct snapshot *s, struct cove_err *e)
+{
+    struct snapshot *old = snapshots_find(k, s->info.tenant, s->info.name);
+    AUTO_CLOSE int dir = open_dir(k, s->info.id);
+
+    if (dir < 0 || write_info(dir, s, e) < 0)
+        return dir < 0 ? cove_fail_errno(e, COVE_INTERNAL, "directory of the snapshot") : -1;
+    if (old)
+        mark_removed(k, old);
+    if (!append(k, s))
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    disk_adjust_limit(&k->disk, s->info.sandbox, s->info.bytes, true);
+    return 0;
+}
+
+int snapshots_remove(struct keeper *k, const struct keeper_snapshot_name *args, struct cove_err *e)
+{
+    struct snapshot *s = snapshots_find(k, args->tenant, args->name);
+
+    if (!s)
+        return cove_fail(e, COVE_NOT_FOUND, "no snapshot '%.60s'", args->name);
+    log_event(LOG_LEVEL_INFO, "snapshot removed", LOG_S("snapshot", s->info.id),
+              LOG_S("tenant", s->info.tenant), LOG_S("name", s->info.name));
+    mark_removed(k, s);
+    return 0;
+}
+
+void snapshots_list(const struct keeper *k, const struct keeper_snapshots *args,
+                    struct keeper_snapshot_list *ret)
+{
+    uint64_t i = args->from;
+
+    *ret = (struct keeper_snapshot_list){ 0 };
+    for (; i < k->snapshots.count && ret->head.count < KEEPER_SNAPSHOT_PAGE; i++) {
+        const struct snapshot *s = &k->snapshots.items[i];
+
+        if (!s->removed && !(s->info.flags & CAPTURE_PASSING) &&
+            (!args->tenant[0] || strcmp(s->info.tenant, args->tenant) == 0))
+            ret->items[ret->head.count++] = s->info;
+    }
+    ret->head.more = i < k->snapshots.count;
+    ret->head.next = i;
+}
+
+/* ------------------------------------------------------------------ what a sandbox stands on */
+
+static int add_upper(int files, const char *name, struct layers *to, struct cove_err *e)
+{
+    int fd = openat(files, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? cove_fail_errno(e, COVE_INTERNAL, "files of the snapshot")
+                  : layers_add(to, fd, e);
+}
+
+static int add_chain(const struct keeper *k, const struct snapshot *s, bool has_usr,
+                     struct template *t, struct cove_err *e)
+{
+    for (; s; s = snapshots_parent(k, s)) {
+        AUTO_CLOSE int files = -1;
+
+        if (disk_snapshot_open(&k->disk, s->info.id, &files, e) < 0 ||
+            add_upper(files, UPPER_ROOT, &t->root, e) < 0 ||
+            (has_usr && add_upper(files, UPPER_USR, &t->usr, e) < 0))
+            return -1;
+    }
+    return 0;
+}
+
+static int move_layers(struct layers *from, struct layers *to, struct cove_err *e)
+{
+    for (unsigned i = 0; i < from->count; i++)
+        if (layers_add(to, take_fd(&from->fd[i]), e) < 0)
+            return -1;
+    return 0;
+}
+
+/* The template's layers as they were when the first snapshot of the chain was taken. */
+static int open_bottom(const struct keeper *k, const struct snapshot *s, struct template *ret,
+                       struct cove_err *e)
+{
+    AUTO_CLOSE int dir = open_dir(k, s->info.id);
+
+    if (dir >= 0 && faccessat(dir, "layers", F_OK, 0) == 0)
+        return template_open_at(k->state_dir, dir, ret, e);
+    return template_open(k->state_dir, s->info.template, ret, e);
+}
+
+int snapshots_open(const struct keeper *k, const struct snapshot *s, struct template *ret,
+                   struct cove_err *e)
+{
+    struct template bottom = NO_TEMPLATE, t = NO_TEMPLATE;
+    int rc;
+
+    if (open_bottom(k, s, &bottom, e) < 0)
+        return -1;
+    rc = add_chain(k, s, bottom.usr.count > 0, &t, e) < 0 ||
+                 move_layers(&bottom.root, &t.root, e) < 0 ||
+                 move_layers(&bottom.usr, &t.usr, e) < 0
+             ? -1
+             : 0;
+    t.list = take_fd(&bottom.list);
+    template_close(&bottom);
+    if (rc < 0)
+        template_close(&t);
+    else
+        *ret = t;
+    return rc;
+}
+
+/* ------------------------------------------------------------------ by the clock */
+
+static bool in_use(const struct keeper *k, const struct snapshot *s)
+{
+    for (uint32_t i = 0; i < k->snapshots.count; i++)
+        if (strcmp(k->snapshots.items[i].parent, s->info.id) == 0)
+            return true;
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        if (k->boxes[i].info.state != BOX_EMPTY &&
+            strcmp(k->boxes[i].info.snapshot, s->info.id) == 0)
+            return true;
+    return false;
+}
+
+static bool has_passed(const struct snapshot *s)
+{
+    return s->info.flags & CAPTURE_PASSING &&
+           clock_unix_ms() > s->info.created_unix_ms + PASSING_MS;
+}
+
+static pid_t sweep_async(const struct keeper *k, const struct snapshot *s)
+{
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    title_set("cove: sweeper");
+    setpriority(PRIO_PROCESS, 0, 10); /* nobody waits for it */
+    disk_snapshot_drop(&k->disk, s->info.id);
+    _exit(0);
+}
+
+uint64_t snapshots_tick(struct keeper *k, uint64_t now, uint64_t next)
+{
+    struct snapshots *all = &k->snapshots;
+
+    if (now < all->next_ms || all->count == 0)
+        return all->count ? earliest_ms(next, all->next_ms) : next;
+    all->next_ms = now + TICK_MS;
+    for (uint32_t i = 0; i < all->count && all->sweepers < SWEEPERS_MAX; i++) {
+        struct snapshot *s = &all->items[i];
+
+        if (s->sweeper || !(s->removed || has_passed(s)) || in_use(k, s))
+            continue;
+        if (!s->removed)
+            mark_removed(k, s);
+        s->sweeper = sweep_async(k, s);
+        if (s->sweeper > 0)
+            all->sweepers++;
+        else
+            s->sweeper = 0;
+    }
+    return earliest_ms(next, all->next_ms);
+}
+
+/* Its files are gone: so is what its sandbox had been given for them. */
+static void forget(struct keeper *k, uint32_t i)
+{
+    struct snapshots *all = &k->snapshots;
+    const struct snapshot *s = &all->items[i];
+
+    if (s->info.created_unix_ms)
+        disk_adjust_limit(&k->disk, s->info.sandbox, s->info.bytes, false);
+    all->items[i] = all->items[--all->count];
+    all->next_ms = 0;
+}
+
+void snapshots_reap(struct keeper *k)
+{
+    for (uint32_t i = k->snapshots.count; i > 0; i--) {
+        struct snapshot *s = &k->snapshots.items[i - 1];
+
+        if (s->sweeper <= 0 || waitpid(s->sweeper, NULL, WNOHANG) != s->sweeper)
+            continue;
+        s->sweeper = 0;
+        k->snapshots.sweepers--;
+        if (faccessat(k->disk.snapshots_dir, s->info.id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+            forget(k, i - 1);
+    }
+}
+
+/* ------------------------------------------------------------------ start and end */
+
+static void load_one(struct keeper *k, const char *id)
+{
+    AUTO_CLOSE int dir = open_dir(k, id), files = -1;
+    char text[INFO_BYTES_MAX], *rest = text, *line;
+    struct snapshot s = { 0 }, *kept;
+    struct cove_err err = { 0 };
+    bool whole;
+
+    if (dir < 0)
+        return;
+    text_copy(s.info.id, sizeof(s.info.id), id);
+    whole = read_file_at(dir, "info", text, sizeof(text)) > 0;
+    while (whole && (line = strsep(&rest, "\n")))
+        parse_line(line, &s);
+    s.removed = !whole || faccessat(dir, "removed", F_OK, 0) == 0;
+    kept = append(k, &s);
+    if (kept && !s.removed && disk_snapshot_open(&k->disk, id, &files, &err) < 0)
+        log_error("a snapshot's files are not there", &err, LOG_S("snapshot", id),
+                  LOG_S("tenant", s.info.tenant), LOG_S("name", s.info.name));
+}
+
+/* Two of one name: the keeper died between making the newer one and removing the older one. */
+static void drop_outdated(struct keeper *k)
+{
+    for (uint32_t i = 0; i < k->snapshots.count; i++) {
+        struct snapshot *s = &k->snapshots.items[i], *other;
+
+        other = s->removed ? NULL : snapshots_find(k, s->info.tenant, s->info.name);
+        if (other && other != s)
+            mark_removed(k, other->info.created_unix_ms < s->info.created_unix_ms ? other : s);
+    }
+}
+
+void snapshots_load(struct keeper *k)
+{
+    int fd = openat(k->disk.snapshots_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+
+    while (dir && (d = readdir(dir)))
+        if (text_is_id(d->d_name))
+            load_one(k, d->d_name);
+    if (dir)
+        closedir(dir);
+    drop_outdated(k);
+}
+
+/* No sandbox lives any more: what only sandboxes stood on goes now, so that nothing is left of them. */
+void snapshots_done(struct keeper *k, bool for_good)
+{
+    bool again = for_good;
+
+    while (again) {
+        again = false;
+        for (uint32_t i = k->snapshots.count; i > 0; i--) {
+            struct snapshot *s = &k->snapshots.items[i - 1];
+
+            if (!(s->removed || s->info.flags & CAPTURE_PASSING) || in_use(k, s))
+                continue;
+            if (s->sweeper > 0)
+                waitpid(s->sweeper, NULL, 0);
+            disk_snapshot_drop(&k->disk, s->info.id);
+            *s = k->snapshots.items[--k->snapshots.count];
+            again = true;
+        }
+    }
+    free(k->snapshots.items);
+    k->snapshots = (struct snapshots){ 0 };
+}
