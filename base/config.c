@@ -111,6 +111,11 @@ static const struct config_key keys[] = {
     NUMBER("commands_max", commands_max, 1, 100000),
     /* The kernel takes no single argument above 128 KiB, and `bash -c TEXT` is one. */
     BYTES("command_max", command_max_bytes, 1, 131071),
+    NUMBER("agent_mcp_port", agent_mcp_port, 1, 65535),
+    NUMBER("agent_code_port", agent_code_port, 1, 65535),
+    TIME("agent_lifetime", agent_lifetime_ms, 1, 365 * DAY_MS),
+    TEXT("agent_end", agent_end, false),
+    BYTES("upload_max", upload_max_bytes, KIB, 1024 * GIB),
     TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
     BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
     TEXT("on_disconnect", on_disconnect, false),
@@ -192,6 +197,11 @@ void config_default(struct cove_config *c)
         .tenant_snapshots = 100,
         .executor_timeout_ms = 10 * 60000,
         .log_max_bytes = 4 * MIB,
+        .agent_mcp_port = 6060,
+        .agent_code_port = 9000,
+        .agent_lifetime_ms = 3600000,
+        .agent_end = "kill",
+        .upload_max_bytes = GIB,
         .on_disconnect = "kill",
         .tenant_proxy_ports = 16,
         .tenant_connections = 4096,
@@ -450,6 +460,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
                          "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
+    if (strcmp(c->agent_end, "kill") != 0 && strcmp(c->agent_end, "pause") != 0)
+        return cove_fail(e, COVE_INVALID, "agent_end: must be kill or pause");
     if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)
         return cove_fail(e, COVE_INVALID, "on_disconnect: must be kill or keep");
     if (check_ports(c, e) < 0)

@@ -308,4 +308,16 @@ struct log_follow {
 /* 0: the process has ended and all was told. 1: the client is gone. -1: COVE_NOT_FOUND, COVE_GONE. */
 int core_log_follow(struct core_session *s, const struct log_follow *args, struct cove_err *e);
 
+/* What a log holds at the moment (core_log_read.c). */
+struct core_log_piece {
+    struct buf
+        *text;     /* both streams, in the order in which they were written; made by the caller */
+    uint64_t next; /* where the next piece begins: a number for core_log_read() alone */
+    bool lost;     /* something that was written before this piece is no longer kept */
+    bool more;     /* the buffer was full */
+};
+/* COVE_INVALID: `from` is neither 0 nor an earlier piece's `next`. COVE_NOT_FOUND: no such process. */
+int core_log_read(struct core_session *s, const char *label, uint64_t from,
+                  struct core_log_piece *p, struct cove_err *e);
+
 #endif

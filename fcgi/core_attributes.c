@@ -14,6 +14,7 @@ static const struct json_field fields[] = {
     JSON_BOOL(struct core_attributes, open, "open", JSON_OPTIONAL),
     JSON_BOOL(struct core_attributes, auto_pause, "autoPause", JSON_OPTIONAL),
     JSON_BOOL(struct core_attributes, auto_resume, "autoResume", JSON_OPTIONAL),
+    JSON_STR(struct core_attributes, template_asked, "templateAsked", JSON_OPTIONAL, JSON_ANY),
     JSON_BOOL(struct core_attributes, internet, "internet", JSON_OPTIONAL,
               JSON_HAS(struct core_attributes, internet_given)),
     JSON_END,
@@ -71,5 +72,7 @@ void core_attributes_read(struct core *c, struct arena *a, const char *id,
         *ret = (struct core_attributes){ 0 };
     keep(a, &ret->metadata);
     keep(a, &ret->env);
+    if (ret->template_asked)
+        ret->template_asked = arena_strdup(a, ret->template_asked);
     json_free(tree);
 }

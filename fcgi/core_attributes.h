@@ -15,6 +15,7 @@ struct core_attributes {
     bool open;                     /* may be used without a token by whoever knows its id */
     bool auto_pause;               /* paused, not killed, at the end of its time */
     bool auto_resume;              /* a request to it sets it going again when it is paused */
+    const char *template_asked;    /* the name by which a template was asked for; NULL = its own */
     bool internet_given, internet; /* allow_internet_access, as asked for at creation */
 };
 

@@ -90,6 +90,15 @@ int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lif
     return keeper_extend(&c->keeper, &args, e);
 }
 
+int core_sandbox_schedule(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
+                          bool pauses, struct cove_err *e)
+{
+    struct keeper_extend args = extend_args(box, lifetime_ms);
+
+    args.flags = pauses ? EXTEND_END_FREEZES : EXTEND_END_KILLS;
+    return keeper_extend(&c->keeper, &args, e);
+}
+
 int core_sandbox_pause(struct core *c, const struct box_info *box, struct cove_err *e)
 {
     struct keeper_extend args = extend_args(box, 0);

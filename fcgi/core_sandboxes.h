@@ -27,6 +27,9 @@ int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_er
 /* A new end, counted from now. only_longer: an end that is later already stays. */
 int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                         bool only_longer, struct cove_err *e);
+/* A new end, counted from now, and what happens then: it is paused, or else killed. */
+int core_sandbox_schedule(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
+                          bool pauses, struct cove_err *e);
 /* COVE_CONFLICT: it is paused already. */
 int core_sandbox_pause(struct core *c, const struct box_info *box, struct cove_err *e);
 int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,

@@ -9,7 +9,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/transfer.h fcgi/transfer.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
-	fcgi/core_stdin.c fcgi/core_logs.c \
+	fcgi/core_stdin.c fcgi/core_logs.c fcgi/core_log_read.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/connect.h fcgi/connect.c fcgi/connect_json.c fcgi/multipart.h fcgi/multipart.c \
 	fcgi/core_attributes.h fcgi/core_attributes.c fcgi/core_sandboxes.h fcgi/core_sandboxes.c fcgi/core_snapshots.h fcgi/core_snapshots.c \
@@ -24,6 +24,9 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \
 	fcgi/dialects/executor_procs.c fcgi/dialects/executor_logs.c \
 	fcgi/dialects/executor_ports.c \
+	fcgi/dialects/agent.h fcgi/dialects/agent.c fcgi/dialects/agent_sandboxes.c fcgi/dialects/agent_run.c \
+	fcgi/dialects/agent_procs.c fcgi/dialects/agent_files.c fcgi/dialects/agent_ports.c \
+	fcgi/dialects/agent_upload.c fcgi/spool.h fcgi/spool.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 
 # Messages of the e2b dialect: structs and descriptors that protobuf-c writes from their definitions.

@@ -75,14 +75,27 @@ bool port_token_fits(const unsigned char *secret, const char *id, unsigned port,
 
 /* ------------------------------------------------------------------ for replies */
 
+/* An address has no names below it. */
+static bool is_address(const char *host)
+{
+    size_t len = strcspn(host, ":");
+
+    return *host == '[' || strspn(host, "0123456789.") == len;
+}
+
 const char *port_origin(struct request *req, const char *id, unsigned port)
 {
-    const char *host = request_param(req, "COVE_AUTHORITY");
+    const char *host = request_param(req, "COVE_AUTHORITY"), *domain, *colon;
 
     if (req->host_box)
         host += strcspn(host, ".") + (strchr(host, '.') != NULL);
-    return arena_printf(&req->arena, "%s://%u-%s.%s", request_param(req, "REQUEST_SCHEME"), port,
-                        id, host);
+    domain = request_param(req, "COVE_DOMAIN");
+    if (!is_address(host) || !*domain)
+        return arena_printf(&req->arena, "%s://%u-%s.%s", request_param(req, "REQUEST_SCHEME"),
+                            port, id, host);
+    colon = strchr(*host == '[' ? host + strcspn(host, "]") : host, ':');
+    return arena_printf(&req->arena, "%s://%u-%s.%s%s", request_param(req, "REQUEST_SCHEME"), port,
+                        id, domain, colon ? colon : "");
 }
 
 const char *port_link(struct request *req, const char *id, unsigned port, uint64_t seconds,

@@ -27,7 +27,7 @@ bool port_token_fits(const unsigned char *secret, const char *id, unsigned port,
                      uint64_t now_s);
 
 /* https://PORT-ID.DOMAIN, where DOMAIN is the name by which the client came here, without the label of a
- * sandbox's port if it has one. */
+ * sandbox's port if it has one. Who came by an address gets the site's own name. */
 const char *port_origin(struct request *req, const char *id, unsigned port);
 /* A signed link to that port, for so many seconds; NULL: this server has no secret to sign with. */
 const char *port_link(struct request *req, const char *id, unsigned port, uint64_t seconds,

@@ -315,6 +315,21 @@ static void refuse_host(struct request *req, struct reply *rep)
     json_close(&rep->json, '}');
 }
 
+/* Whose shape has an error about a path that no route knows: the dialect whose base the path begins with,
+ * by the path as it was sent, since what could not be decoded has no segments. */
+static const struct dialect *dialect_of_path(const struct dialect *const *dialects,
+                                             const struct request *req)
+{
+    for (; *dialects; dialects++) {
+        size_t len = strlen((*dialects)->base);
+
+        if (len && strncmp(req->path, (*dialects)->base, len) == 0 &&
+            (req->path[len] == '/' || !req->path[len]) && answers_host(*dialects, req))
+            return *dialects;
+    }
+    return NULL;
+}
+
 static int serve(struct router *r, const struct route_match *m, struct request *req,
                  struct reply *rep, struct cove_err *e)
 {
@@ -340,12 +355,12 @@ void router_serve(struct router *r, struct request *req, struct reply *rep)
     if (req->host_box && !host_lives(r, req))
         refuse_host(req, rep);
     else if (serve(r, &m, req, rep, &e) < 0)
-        fail(m.dialect, req, rep, &e);
+        fail(m.dialect ? m.dialect : dialect_of_path(r->dialects, req), req, rep, &e);
 }
 
 void router_refuse(struct router *r, struct request *req, struct reply *rep,
                    const struct cove_err *e)
 {
-    fail(NULL, req, rep, e);
+    fail(dialect_of_path(r->dialects, req), req, rep, e);
     cors_apply(r, req, rep, 0);
 }

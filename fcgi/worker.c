@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcgiapp.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <openssl/evp.h>
 #include <signal.h>
@@ -28,12 +29,16 @@
 #include "fcgi/auth.h"
 #include "fcgi/caller.h"
 #include "fcgi/dialects/dialects.h"
+#include "fcgi/spool.h"
 #include "fcgi/threads.h"
 #include "process/confine.h"
 #include "process/policy_live.h"
 #include "process/process.h"
 
-enum { LISTEN_FD = 0 };
+enum {
+    LISTEN_FD = 0,
+    SPOOL_DIR_FD = 1, /* where spool files are made (spool.h); /dev/null afterwards */
+};
 
 static void setup_log(const struct worker *w)
 {
@@ -126,6 +131,18 @@ static sigset_t setup_signals(void)
     return set;
 }
 
+/* Without spool files everything works but uploads that name their sandbox last. */
+static void setup_spool(const struct worker *w)
+{
+    AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct cove_err e;
+
+    if (spool_init(SPOOL_DIR_FD, w->config.disk_reserve_bytes, &e) < 0)
+        log_error("no spool files", &e);
+    if (null >= 0)
+        dup2(null, SPOOL_DIR_FD);
+}
+
 static int setup(struct worker *w, const char *index, struct cove_err *e)
 {
     uint64_t n;
@@ -139,6 +156,7 @@ static int setup(struct worker *w, const char *index, struct cove_err *e)
     if (setup_state(w, e) < 0)
         return -1;
     setup_live(w);
+    setup_spool(w);
     if (setup_router(w, e) < 0)
         return -1;
     if (FCGX_Init() != 0)

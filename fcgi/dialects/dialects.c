@@ -39,6 +39,7 @@ const struct dialect *const all_dialects[] = {
     &metrics_dialect,
     &executor_dialect,
     &e2b_dialect,
+    &agent_dialect,
     &execute_dialect,
     NULL,
 };

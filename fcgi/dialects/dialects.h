@@ -11,6 +11,7 @@ extern const struct dialect health_dialect;
 extern const struct dialect envd_dialect; /* before all that share a path with it */
 extern const struct dialect executor_dialect;
 extern const struct dialect e2b_dialect;
+extern const struct dialect agent_dialect;
 extern const struct dialect execute_dialect; /* last: it takes any path that ends in /execute */
 
 extern const struct dialect *const all_dialects[]; /* NULL-terminated */

@@ -100,6 +100,7 @@ struct keeper {
     int end_signal;         /* that ends the loop; 0: go on */
     int fcgi_listen;        /* <run_dir>/fcgi.sock, shared by the workers */
     int state_dir, boxes_dir, init_exe;
+    int spool_dir; /* workers make files without a name in it, for uploads (fcgi/spool.h) */
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;
 

@@ -129,9 +129,12 @@ static int setup_dirs(struct keeper *k, struct cove_err *e)
     if (make_dir(path, 0700, 0, e) < 0)
         return -1;
     snprintf(path, sizeof(path), "%s/boxes", c->state_dir);
-    if (make_dir(path, 0700, 0, e) < 0)
+    if (make_dir(path, 0700, 0, e) < 0 || open_dir(path, &k->boxes_dir, e) < 0)
         return -1;
-    return open_dir(path, &k->boxes_dir, e);
+    snprintf(path, sizeof(path), "%s/spool", c->state_dir);
+    if (make_dir(path, 0770, k->worker_gid, e) < 0)
+        return -1;
+    return open_dir(path, &k->spool_dir, e);
 }
 
 /*

@@ -45,6 +45,7 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
 {
     (void)e;
     fds[0] = k->fcgi_listen;
+    fds[1] = k->spool_dir;
     return 0;
 }
 

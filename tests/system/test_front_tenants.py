@@ -35,8 +35,9 @@ def tables():
 
 
 def has_own_suite(file):
-    """The e2b dialect's routes are tried as another tenant by the SDK's own suite, tests/clients/sandbox.test.mjs."""
-    return "/dialects/e2b" in file
+    """The e2b dialect's routes are tried as another tenant by the SDK's own suite, tests/clients/sandbox.test.mjs, the agent
+    dialect's by test_agent.py."""
+    return "/dialects/e2b" in file or "/dialects/agent" in file
 
 
 def routes(*, of_execute=True):

@@ -216,7 +216,7 @@ def test_anothers_key_opens_nothing(ports, project):
 def test_a_port_is_made_public_private_and_default_again(ports):
     assert ports.get(credential=False).status == 401
     reply = ports.ok("/port_access", port=8000, access="public")
-    assert reply["url"] == f"http://8000-{ports.id}.127.0.0.1:{ports.server.http}"
+    assert reply["url"] == f"http://8000-{ports.id}.cove.localhost:{ports.server.http}", "an address has no names below it"
     assert ports.get(credential=False).body == b"hello from 8000"
     assert ports.get(port=8001, credential=False).status == 401  # of that port alone
     ports.ok("/port_access", port=8000, access="private")

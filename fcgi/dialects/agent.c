@@ -1,0 +1,158 @@
+/*
+ * The agent dialect: sandboxes for programs that act by themselves, as in its document
+ * (docs/api/agent.yaml). What the document does not have is marked as an extension.
+ */
+#include "fcgi/dialects/agent.h"
+
+#include <string.h>
+
+#include "cove/text.h"
+#include "cove/which.h"
+#include "fcgi/caller.h"
+#include "fcgi/dialects/dialects.h"
+
+static const struct route agent_routes[] = {
+    /* lifecycle management */
+    { POST, "/create", agent_create, 0 },
+    { POST, "/connect", agent_connect, 0 },
+    { GET, "/{sandbox_id}/status", agent_status, 0 },
+    { GET, "/{sandbox_id}/info", agent_info, 0 },
+    { GET, "/{sandbox_id}/urls", agent_urls, 0 },
+    { POST, "/{sandbox_id}/pause", agent_pause, 0 },
+    { DELETE, "/{sandbox_id}", agent_delete, 0 },
+    { GET, "", agent_list, 0 }, /* extension */
+    /* command execution */
+    { POST, "/run-cmd", agent_run_cmd, ROUTE_LONG },
+    /* extensions: what runs in the background */
+    { GET, "/{sandbox_id}/processes", agent_processes, ROUTE_BOX },
+    { GET, "/{sandbox_id}/processes/{process_id}/logs", agent_process_logs, ROUTE_BOX },
+    { DELETE, "/{sandbox_id}/processes/{process_id}", agent_kill_process, ROUTE_BOX },
+    /* file operations */
+    { POST, "/write-file", agent_write_file, ROUTE_BOX },
+    { POST, "/read-file", agent_read_file, ROUTE_BOX },
+    { POST, "/upload-file", agent_upload_file, ROUTE_LONG | ROUTE_RAW },
+    { POST, "/create-directory", agent_create_directory, ROUTE_BOX },
+    /* port exposure */
+    { POST, "/expose-port", agent_expose_port, ROUTE_BOX },
+    { POST, "/unexpose-port", agent_unexpose_port, ROUTE_BOX }, /* extension */
+    /* timeout management */
+    { POST, "/schedule-timeout", agent_schedule_timeout, 0 },
+};
+
+/* ------------------------------------------------------------------ good news */
+
+int agent_reply(struct reply *rep, const struct json_field *fields, const void *from)
+{
+    json_open(&rep->json, NULL, '{');
+    json_put_int(&rep->json, "code", rep->status);
+    json_put_object(&rep->json, "data", fields, from);
+    json_close(&rep->json, '}');
+    return 0;
+}
+
+struct done {
+    bool success;
+    const char *message;
+};
+
+static const struct json_field done_fields[] = {
+    JSON_BOOL(struct done, success, "success", JSON_REQUIRED),
+    JSON_STR(struct done, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+int agent_reply_done(struct reply *rep, const char *message)
+{
+    return agent_reply(rep, done_fields, &(struct done){ true, message });
+}
+
+/* ------------------------------------------------------------------ bad news */
+
+/* The document's five names, and ours for what it does not have. */
+static const struct {
+    int status;
+    const char *name;
+} error_names[] = {
+    { 400, "SandboxValidationError" },     { 401, "SandboxAuthenticationError" },
+    { 403, "SandboxPermissionError" },     { 404, "SandboxNotFoundException" },
+    { 405, "MethodNotAllowedError" },      { 408, "SandboxTimeoutException" },
+    { 409, "SandboxConflictError" },       { 413, "SandboxPayloadTooLargeError" },
+    { 422, "SandboxNotInitializedError" }, { 429, "SandboxLimitError" },
+    { 502, "SandboxFetchError" },          { 503, "SandboxUnavailableError" },
+};
+
+static const char *error_name(int status)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(error_names); i++)
+        if (error_names[i].status == status)
+            return error_names[i].name;
+    return "General Error";
+}
+
+void agent_reply_error(struct reply *rep, int status, const char *name, const char *message)
+{
+    rep->status = status;
+    json_open(&rep->json, NULL, '{');
+    json_put_int(&rep->json, "code", status);
+    json_put_str(&rep->json, "error", name);
+    json_put_str(&rep->json, "message", message);
+    json_close(&rep->json, '}');
+}
+
+static const struct error_reply error_replies[] = {
+    { COVE_GONE, 404 },        /* it ended meanwhile */
+    { COVE_UNSUPPORTED, 500 }, /* the document knows no such status */
+};
+
+static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    int status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+
+    (void)req;
+    agent_reply_error(rep, status, error_name(status), e->msg);
+}
+
+int agent_fail_file(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    if (e->code != COVE_NOT_FOUND)
+        return -1;
+    req->note.cause = cove_code_name(e->code);
+    agent_reply_error(rep, 404, "FileNotFoundError", e->msg);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ which sandbox */
+
+const char *agent_name(struct request *req, const char *id)
+{
+    return arena_printf(&req->arena, AGENT_NAME_PREFIX "%s", id);
+}
+
+int agent_find(struct request *req, const char *name, struct box_info *ret, struct cove_err *e)
+{
+    struct which w;
+
+    if (which_sandbox(req->core->state, req->tenant, name, &w) == WHICH_NONE ||
+        caller_may_box(req->core, &w.box, e) < 0)
+        return cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' not found", name);
+    req->note.sandbox = arena_strdup(&req->arena, w.box.id);
+    *ret = w.box;
+    return 0;
+}
+
+int agent_open(struct request *req, const char *name, struct core_session *ret, struct cove_err *e)
+{
+    struct box_info box;
+
+    if (agent_find(req, name, &box, e) < 0)
+        return -1;
+    return core_session_open_id(req->core, req->tenant, req->note.sandbox, ret, e);
+}
+
+const struct dialect agent_dialect = {
+    .name = "agent",
+    .base = "/api/v1/agent/sandboxes",
+    .routes = agent_routes,
+    .route_count = ARRAY_SIZE(agent_routes),
+    .on_error = on_error,
+};
