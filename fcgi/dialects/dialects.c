@@ -34,12 +34,6 @@ const struct dialect health_dialect = {
 };
 
 const struct dialect *const all_dialects[] = {
-    &envd_dialect,
-    &health_dialect,
-    &metrics_dialect,
-    &executor_dialect,
-    &e2b_dialect,
-    &agent_dialect,
-    &execute_dialect,
-    NULL,
+    &envd_dialect, &health_dialect, &metrics_dialect, &executor_dialect,
+    &e2b_dialect,  &agent_dialect,  &execute_dialect, NULL,
 };

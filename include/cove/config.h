@@ -111,7 +111,7 @@ struct cove_config {
     uint64_t agent_lifetime_ms; /* of a sandbox, unless /schedule-timeout says otherwise */
     char agent_end[8];          /* "kill" or "pause": what happens then */
     uint64_t upload_max_bytes;  /* of a file that comes as a form */
-    char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
+    char on_disconnect[8];      /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);

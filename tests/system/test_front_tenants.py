@@ -30,7 +30,7 @@ def tables():
     found = {}
     for path in glob.glob(f"{TOP}/fcgi/**/*.c", recursive=True):
         for rows in re.findall(r"static const struct route \w+\[\] = \{(.*?)\n\};", read(path), re.S):
-            found.setdefault(path, []).extend(re.findall(r'\{ ([A-Z |]+), "([^"]*)", \w+, ([^}]*?) \}', rows))
+            found.setdefault(path, []).extend(re.findall(r'\{ ([A-Z |]+), "([^"]*)",\s+\w+,\s+([^}]*?) \}', rows))
     return found
 
 
