@@ -2,9 +2,9 @@ noinst_LIBRARIES += libbase.a
 # json-c is needed only by programs that read JSON: nothing else pulls json_read.o out of the archive.
 libbase_a_CPPFLAGS = $(AM_CPPFLAGS) $(JSONC_CFLAGS)
 libbase_a_SOURCES = \
-	include/cove/err.h include/cove/mem.h include/cove/buf.h include/cove/text.h \
+	include/cove/err.h include/cove/mem.h include/cove/budget.h include/cove/buf.h include/cove/text.h \
 	include/cove/log.h include/cove/end.h include/cove/msg.h include/cove/config.h include/cove/netlist.h include/cove/loop.h include/cove/file.h \
 	include/cove/json.h include/cove/base64.h \
-	base/err.c base/mem.c base/buf.c base/text.c base/log.c base/end.c base/msg.c base/config.c base/netlist.c base/loop.c base/file.c \
+	base/err.c base/mem.c base/budget.c base/buf.c base/text.c base/log.c base/end.c base/msg.c base/config.c base/netlist.c base/loop.c base/file.c \
 	base/json_read.c base/json_write.c base/base64.c
 EXTRA_DIST += base/README.md

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cove/budget.h"
+
 int cove_close(int fd)
 {
     if (fd >= 0) {
@@ -35,7 +37,16 @@ static struct arena_block *block_new(struct arena *a, size_t size)
     b->size = size;
     b->next = a->blocks;
     a->blocks = b;
+    a->bytes += sizeof(*b) + size;
+    a->starved |= !budget_charge(a->budget, sizeof(*b) + size);
     return b;
+}
+
+void arena_within(struct arena *a, struct budget *budget)
+{
+    budget_give(a->budget, a->bytes);
+    a->budget = budget;
+    a->starved = !budget_charge(budget, a->bytes);
 }
 
 void *arena_alloc(struct arena *a, size_t size)
@@ -86,6 +97,8 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
 
 void arena_done(struct arena *a)
 {
+    arena_within(a, NULL);
+    a->bytes = 0;
     while (a->blocks) {
         struct arena_block *next = a->blocks->next;
 

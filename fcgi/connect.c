@@ -105,6 +105,8 @@ static int decode_json(struct arena *a, const ProtobufCMessageDescriptor *type, 
     if (json_parse(bytes, len, &root, e) < 0)
         return -1;
     rc = connect_json_decode(a, type, root, ret, e);
+    if (rc == 0 && a->starved)
+        rc = cove_fail(e, COVE_BUSY, "no memory for this message, try again in a second");
     json_object_put(root);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* The core's verbs: finding a project's sandbox, talking to it, getting rid of it. */
 #include "fcgi/core.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -47,6 +48,13 @@ void core_task_end(struct core *c)
         cove_close(take_closing(c));
     if (c->task)
         atomic_store_explicit(&c->task->busy, 0, memory_order_release);
+}
+
+bool core_client_has_left(int client_fd)
+{
+    struct pollfd p = { .fd = client_fd, .events = POLLRDHUP };
+
+    return client_fd > 0 && poll(&p, 1, 0) > 0;
 }
 
 int core_fail_memory(struct cove_err *e)

@@ -48,6 +48,7 @@ struct core { /* one per thread */
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
+    int client_fd;              /* of the request at hand; 0: nobody waits for it */
     int closing;    /* socket of a conversation that is over, see core_session_close(); 0: none */
     char *messages; /* its buffer, for the next one */
 };
@@ -58,6 +59,8 @@ void core_count(struct core *c, enum state_counter counter,
 /* This thread serves a request from here to there. */
 void core_task_begin(struct core *c, const char *request_id, const char *what);
 void core_task_end(struct core *c);
+/* nginx hangs up when its client has. -1, 0: nobody waited in the first place, so nobody leaves. */
+bool core_client_has_left(int client_fd);
 /* The budget had no room for what a request would have to keep. Returns -1. */
 int core_fail_memory(struct cove_err *e);
 /* After the reply's memory was given back: the tenant's share is released. */
@@ -69,7 +72,7 @@ void core_done(struct core *c); /* the thread ends */
 /*
  * What the policy that holds says to all commands of a request, before the first one runs. Without
  * a policy nothing may run: COVE_BUSY. A refusal is no failure: it is counted, audited, and told in
- * the permit.
+ * the permit. COVE_GONE: the client left while its commands were judged.
  */
 struct core_ask {
     uint32_t dialect;             /* enum cove_dialect */

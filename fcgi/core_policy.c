@@ -17,6 +17,11 @@ static const char *find_forbidden(const struct policy *policy, const struct poli
     return i < ask->count ? ask->commands[i] : NULL;
 }
 
+static bool client_is_gone(void *core)
+{
+    return core_client_has_left(((const struct core *)core)->client_fd);
+}
+
 /* Who asks, and where it would have run: the project's sandbox, if it has one. */
 static struct keeper_audit_entry entry_of(const struct core *c, const struct core_ask *ask,
                                           const struct box_info *box, const char *event)
@@ -58,7 +63,10 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
                     struct cove_err *e)
 {
     struct core_permit p = { .policy = live_get(c->policy), .filter.fd = -1 };
-    struct policy_query query = { .dialect = dialect_name(ask->dialect), .tenant = ask->tenant };
+    struct policy_query query = { .dialect = dialect_name(ask->dialect),
+                                  .tenant = ask->tenant,
+                                  .gone = client_is_gone,
+                                  .gone_arg = c };
     struct which w;
 
     which_sandbox(c->state, ask->tenant, ask->project ? ask->project : "", &w);
@@ -67,6 +75,10 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
     if (!p.policy)
         return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
     p.forbidden = find_forbidden(policy_set_policy(p.policy->value), &query, ask, &p.verdict);
+    if (p.forbidden && p.verdict.gone) {
+        live_put(p.policy);
+        return cove_fail(e, COVE_GONE, "the client has left");
+    }
     if (p.forbidden) {
         record_refusal(c, ask, &w.box, &p);
     } else if (policy_set_filter(p.policy->value, &query, &p.filter, e) < 0) {

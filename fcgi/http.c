@@ -210,6 +210,7 @@ void request_release(struct request *req)
     budget_give(req->body.budget, req->json_bytes);
     req->json_bytes = 0;
     buf_done(&req->body);
+    arena_within(&req->arena, NULL); /* it is freed next, with the tenant's name in it */
 }
 
 void request_done(struct request *req)
@@ -275,7 +276,9 @@ int request_json(struct request *req, const struct json_field *fields, void *out
 {
     if (!req->json && parse_json(req, e) < 0)
         return -1;
-    return json_read(&req->arena, req->json, fields, out, e);
+    if (json_read(&req->arena, req->json, fields, out, e) < 0)
+        return -1;
+    return req->arena.starved ? cove_fail(e, COVE_BUSY, "body: no memory for it") : 0;
 }
 
 const char *request_param(const struct request *req, const char *name)

@@ -1,7 +1,6 @@
 /* The router: which row serves a request, and what happens around its handler. */
 #include "fcgi/router.h"
 
-#include <poll.h>
 #include <string.h>
 #include <strings.h>
 
@@ -157,19 +156,16 @@ static int refuse_method(struct request *req, struct reply *rep, unsigned allowe
                      allow);
 }
 
-/* nginx hangs up when its client has: whoever has left need not be judged, run or written for. */
-static bool client_has_left(const struct request *req)
-{
-    struct pollfd p = { .fd = req->client_fd, .events = POLLRDHUP };
-
-    return req->client_fd >= 0 && poll(&p, 1, 0) > 0;
-}
-
+/* Whoever has left need not be judged, run or written for; it may leave while it is judged, too. */
 static int handle(const struct route *route, struct request *req, struct reply *rep,
                   struct cove_err *e)
 {
-    if (!client_has_left(req))
-        return route->handle(req, rep, e);
+    if (!core_client_has_left(req->client_fd)) {
+        int rc = route->handle(req, rep, e);
+
+        if (rc == 0 || rep->streamed || !core_client_has_left(req->client_fd))
+            return rc;
+    }
     req->note.cause = "client";
     rep->status = 499; /* nobody reads it, but the log and the counters do */
     return 0;
@@ -180,6 +176,7 @@ static int read_and_handle(struct router *r, const struct route *route, struct r
 {
     if (req->core) {
         req->body.budget = req->core->bytes;
+        arena_within(&req->arena, req->core->bytes);
         reply_within(rep, req->core->bytes);
     }
     if (req->in && !(route->flags & ROUTE_RAW) && request_read_body(req, r->body_max, e) < 0)

@@ -160,7 +160,7 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     req.core = core;
     req.in = fcgi->in;
     req.out = fcgi->out;
-    req.client_fd = fcgi->ipcFd;
+    req.client_fd = core->client_fd = fcgi->ipcFd;
     req.fcgi_id = fcgi->requestId;
     req.promised = promised;
     reply_init(&rep, body_ceiling(core->config, core->config->output_max_bytes));

@@ -2,23 +2,10 @@
 #ifndef COVE_BUF_H
 #define COVE_BUF_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * What many buffers may take together. A buffer with a budget pays for its memory as it grows, to the
- * budget and to all above it, and gives it back when it is done.
- */
-struct budget {
-    atomic_size_t used;
-    size_t max; /* 0 = no limit */
-    struct budget *above;
-};
-
-/* For memory that is no buffer's: from the budget and all above it, or from none. NULL = no limit. */
-bool budget_take(struct budget *budget, size_t bytes);
-void budget_give(struct budget *budget, size_t bytes);
+#include "cove/budget.h"
 
 struct buf {
     char *data; /* NUL-terminated whenever it is not NULL; the NUL is not counted in len */

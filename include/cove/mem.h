@@ -2,6 +2,7 @@
 #ifndef COVE_MEM_H
 #define COVE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -43,16 +44,24 @@ static inline int take_fd(int *fd)
 /* The object that a member is embedded in. */
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
+struct budget; /* cove/budget.h */
+
 /*
  * Arena: memory of one request, freed whole after the reply. Never returns NULL: running out of
  * memory for a request's own small objects ends the process, which costs that worker's requests
- * only; what a client can make large goes into a buf, which has a ceiling and can fail.
+ * only; what a client can make large goes into a buf, which has a ceiling and can fail. With a budget
+ * an arena is counted there, and whoever decodes a client's text into it looks at `starved` afterwards.
  */
 struct arena {
     struct arena_block *blocks;
+    size_t bytes;          /* of all blocks */
+    struct budget *budget; /* NULL = not counted */
+    bool starved;          /* the budget was overdrawn for it */
 };
 
 void *arena_alloc(struct arena *a, size_t size); /* zeroed */
+void arena_within(struct arena *a,
+                  struct budget *budget); /* what it has is counted there from now on */
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t len);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

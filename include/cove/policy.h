@@ -18,6 +18,9 @@ struct policy_query {
     const char *dialect;
     const char *tenant;
     const char *template;
+    /* Asked every few milliseconds of judging: has whoever wants the verdict left? NULL: never. */
+    bool (*gone)(void *arg);
+    void *gone_arg;
 };
 
 enum policy_form {
@@ -35,6 +38,7 @@ struct policy_result {
     char reason[200];  /* shown to the caller */
     char matched[256]; /* the form that matched, shortened, valid UTF-8 */
     char lifted[64];   /* a deny rule that matched as well, but an exception lifted it */
+    bool gone;         /* judging was broken off, because nobody waits for the verdict */
 };
 
 /* Bounds on what is judged; going over one is a verdict of its own (POLICY_FORM_LIMIT). */

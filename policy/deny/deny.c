@@ -170,6 +170,11 @@ static void set_time_limit(const struct check *c, const char *text, size_t len)
 {
     char reason[160], time[32];
 
+    if (matcher_is_gone(c->matcher)) {
+        c->result->gone = true;
+        set_result(c->result, POLICY_FORM_LIMIT, "gone", "Nobody waits for the verdict", text, len);
+        return;
+    }
     text_format_ms(c->limits.time_ms, time);
     snprintf(reason, sizeof(reason),
              "Judging the commands of this request takes more than %s (max-time of the policy)",
@@ -294,6 +299,7 @@ static bool check_init(struct check *c, const struct policy *p, const struct pol
         set_limit(result, "limit", "", 0);
         return false;
     }
+    matcher_stop_when(c->matcher, q->gone, q->gone_arg);
     for (size_t i = 0; i < p->section_count; i++)
         c->holds[i] = scope_holds(&p->sections[i].scope, q);
     return true;

@@ -26,8 +26,9 @@
     8 /* places in the first window of a long text: few, each may cost LONG_STEPS */
 #define FAST_WINDOW_NS 2000000 /* a window that took less: the next one may be twice as wide */
 #define MATCH_HEAP_KIB                                                                             \
-    8192                  /* for matching without the JIT, when the JIT's own stack is too small */
-#define PROBE_STEPS 20000 /* regex_is_slow_on() */
+    8192 /* for matching without the JIT, when the JIT's own stack is too small */
+#define PROBE_STEPS   20000   /* regex_is_slow_on() */
+#define LOOK_EVERY_NS 5000000 /* of work between two looks whether anybody waits for the verdict */
 
 struct regex {
     pcre2_code *code;
@@ -37,7 +38,11 @@ struct regex {
 struct matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
-    uint64_t end_ns; /* of this thread's time: nothing is matched after it */
+    uint64_t end_ns;  /* of this thread's time: nothing is matched after it */
+    uint64_t look_ns; /* when to ask next whether anybody waits for the verdict */
+    bool (*gone)(void *arg);
+    void *gone_arg;
+    bool is_gone;
 };
 
 static const uint32_t compile_options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
@@ -101,6 +106,7 @@ struct matcher *matcher_new(uint64_t time_ms)
         return NULL;
     }
     pcre2_set_heap_limit(m->context, MATCH_HEAP_KIB);
+    m->look_ns = thread_ns() + LOOK_EVERY_NS;
     m->end_ns = thread_ns() + time_ms * 1000000;
     return m;
 }
@@ -114,9 +120,29 @@ void matcher_free(struct matcher *m)
     free(m);
 }
 
-bool matcher_is_late(const struct matcher *m)
+void matcher_stop_when(struct matcher *m, bool (*gone)(void *arg), void *arg)
 {
-    return thread_ns() > m->end_ns;
+    m->gone = gone;
+    m->gone_arg = arg;
+}
+
+static bool is_late_at(struct matcher *m, uint64_t now_ns)
+{
+    if (m->gone && !m->is_gone && now_ns > m->look_ns) {
+        m->is_gone = m->gone(m->gone_arg);
+        m->look_ns = now_ns + LOOK_EVERY_NS;
+    }
+    return m->is_gone || now_ns > m->end_ns;
+}
+
+bool matcher_is_late(struct matcher *m)
+{
+    return is_late_at(m, thread_ns());
+}
+
+bool matcher_is_gone(const struct matcher *m)
+{
+    return m->is_gone;
 }
 
 /* Tries the places from `from` on, `width` of them. */
@@ -146,7 +172,7 @@ static enum match match_long(struct matcher *m, const struct regex *r, const cha
         if (found != MATCH_NO)
             return found;
         end = thread_ns();
-        if (end > m->end_ns)
+        if (is_late_at(m, end))
             return MATCH_LATE;
         from += width;
         width = end - start < FAST_WINDOW_NS ? width * 2 : FIRST_WINDOW;

@@ -51,7 +51,10 @@ void regex_free(struct regex *r);
 bool regex_is_slow_on(const struct regex *r, const char *text, size_t len);
 
 struct matcher *matcher_new(uint64_t time_ms); /* of this thread's processor time, from now on */
-bool matcher_is_late(const struct matcher *m);
+/* Stop as if the time were over once `gone` says that nobody waits for the verdict. */
+void matcher_stop_when(struct matcher *m, bool (*gone)(void *arg), void *arg);
+bool matcher_is_late(struct matcher *m);
+bool matcher_is_gone(const struct matcher *m);
 void matcher_free(struct matcher *m);
 enum match matcher_run(struct matcher *m, const struct regex *r, const char *text, size_t len);
 

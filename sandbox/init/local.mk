@@ -6,7 +6,7 @@ cove_init_SOURCES = \
 	sandbox/init/exec.c sandbox/init/log.c sandbox/init/cgroup.c sandbox/init/users.c \
 	sandbox/init/paths.c sandbox/init/files.c sandbox/init/watchers.c sandbox/init/marks.c sandbox/init/remove.c sandbox/init/ports.c sandbox/init/judge.c sandbox/init/drain.c \
 	sandbox/init/landlock.c sandbox/init/filter.c sandbox/init/refused.h sandbox/init/meminfo.c \
-	sandbox/client/ring.c base/err.c base/mem.c base/msg.c base/text.c base/loop.c
+	sandbox/client/ring.c base/err.c base/mem.c base/budget.c base/msg.c base/text.c base/loop.c
 cove_init_CFLAGS = $(COVE_CFLAGS) -Os -fno-pie -ffunction-sections -fdata-sections
 cove_init_LDFLAGS = -static -no-pie -Wl,--gc-sections -Wl,-z,noexecstack
 EXTRA_DIST += sandbox/init/README.md

@@ -220,6 +220,29 @@ static void an_error_from_another_process_is_only_bytes(void **state)
     assert_true(text_is_utf8(e.msg, strlen(e.msg)));
 }
 
+static void an_arena_is_counted_in_its_budget_and_all_above_it(void **state)
+{
+    struct budget all = { .max = 100000 }, own = { .above = &all };
+    struct arena a = { 0 };
+    size_t before;
+
+    (void)state;
+    arena_alloc(&a, 10);
+    before = a.bytes;
+    assert_true(before >= 10);
+    arena_within(&a, &own); /* what it had before counts too */
+    assert_int_equal(own.used, before);
+    assert_int_equal(all.used, before);
+    assert_false(a.starved);
+    arena_alloc(&a, 200000);
+    assert_true(a.starved);
+    assert_true(all.used >= 200000); /* overdrawn: whoever asks next is refused */
+    assert_false(budget_take(&all, 1));
+    arena_done(&a);
+    assert_int_equal(own.used, 0);
+    assert_int_equal(all.used, 0);
+}
+
 static void an_arena_gives_zeroed_aligned_memory(void **state)
 {
     struct arena a = { 0 };
@@ -317,6 +340,7 @@ int main(void)
         cmocka_unit_test(an_error_message_is_cut_at_a_whole_character),
         cmocka_unit_test(an_error_from_another_process_is_only_bytes),
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(an_arena_is_counted_in_its_budget_and_all_above_it),
         cmocka_unit_test(base64_is_taken_strictly),
         cmocka_unit_test(every_byte_survives_base64),
     };

@@ -769,21 +769,52 @@ static const char *with_setting(char *policy, const char *setting)
 
 /* 2000 commands of 1000 bytes, with 40 patterns that must look at every byte: each command is judged in
  * no time, all of them are not. */
+static void fill_long_request(const char *commands[2000], char policy[4096])
+{
+    static char text[1001];
+    char *rules = policy + 32;
+
+    memset(text, 'a', 1000);
+    for (size_t i = 0; i < 2000; i++)
+        commands[i] = text;
+    for (int i = 0, n = 0; i < 40; i++)
+        n += sprintf(rules + n, "deny a%d raw /[a-c]*[^a-c]{%d}/ \"r\"\n", i, i + 2);
+}
+
+static bool left_at_the_third_look(void *looks)
+{
+    return ++*(int *)looks >= 3;
+}
+
+static void judging_stops_when_nobody_waits_for_the_verdict(void **state)
+{
+    const char *commands[2000];
+    char policy[4096];
+    int looks = 0;
+    struct policy_query q = { .gone = left_at_the_third_look, .gone_arg = &looks };
+    struct policy_result r;
+    struct policy *p;
+
+    (void)state;
+    fill_long_request(commands, policy);
+    p = compile(with_setting(policy, "max-time = 60s"));
+    assert_true(policy_check_all(p, &q, commands, 2000, &r) < 2000);
+    assert_true(r.denied);
+    assert_true(r.gone);
+    assert_int_equal(looks, 3);
+    policy_free(p);
+}
+
 static void the_commands_of_a_request_share_one_bound(void **state)
 {
     const char *commands[2000];
     struct policy_result r;
-    char text[1001], policy[4096], *rules = policy + 32;
+    char policy[4096];
     struct policy *p;
     size_t at;
 
     (void)state;
-    memset(text, 'a', 1000);
-    text[1000] = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-        commands[i] = text;
-    for (int i = 0, n = 0; i < 40; i++)
-        n += sprintf(rules + n, "deny a%d raw /[a-c]*[^a-c]{%d}/ \"r\"\n", i, i + 2);
+    fill_long_request(commands, policy);
 
     p = compile(with_setting(policy, "max-text = 50K"));
     r = check_all(p, commands, 2000, &at);
@@ -1001,6 +1032,7 @@ int main(void)
         cmocka_unit_test(long_argument_lists_are_judged),
         cmocka_unit_test(nesting_is_refused_not_followed),
         cmocka_unit_test(a_request_is_refused_at_its_first_forbidden_command),
+        cmocka_unit_test(judging_stops_when_nobody_waits_for_the_verdict),
         cmocka_unit_test(the_commands_of_a_request_share_one_bound),
         cmocka_unit_test(bounds_hold_for_whom_their_section_says),
         cmocka_unit_test(every_pair_of_bytes_is_judged),
