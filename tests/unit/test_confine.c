@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -111,7 +112,13 @@ static int write_a_file(void)
 
 static int make_a_file(void)
 {
-    return open("/tmp/cove-confine", O_RDONLY | O_CREAT, 0600) < 0 ? errno : 0;
+    char path[64];
+    int made;
+
+    snprintf(path, sizeof(path), "/tmp/cove-confine-%d", getpid()); /* one that is not there yet */
+    made = open(path, O_RDONLY | O_CREAT | O_EXCL, 0600) < 0 ? errno : 0;
+    unlink(path);
+    return made;
 }
 
 static int read_outside(void)
