@@ -109,6 +109,18 @@ static void admit(struct request *req, struct reply *rep, const char *tenant, co
     reply_header(rep, "X-Cove-Key", key);
 }
 
+/* The sandbox that a dialect's own address names, whose token comes as a bearer then; NULL: none. */
+static const char *addressed_sandbox(const struct dialect *const *dialects,
+                                     const struct request *req)
+{
+    const char *name = NULL;
+
+    for (; *dialects && !name; dialects++)
+        if ((*dialects)->addressed)
+            name = (*dialects)->addressed(req);
+    return name;
+}
+
 /* The sandbox that the host's name says (PORT-ID.DOMAIN) or, where all have one host, a dialect's own
  * header. "": none. */
 static const char *named_sandbox(const struct dialect *const *dialects, const struct request *req)
@@ -123,14 +135,18 @@ static const char *named_sandbox(const struct dialect *const *dialects, const st
     return name;
 }
 
-/* X-Access-Token opens one sandbox. A sandbox that is nobody's yet has no token. */
+/* A token opens one sandbox. A sandbox that is nobody's yet has no token. */
 static bool find_token(const struct dialect *const *dialects, const struct request *req,
                        struct which *ret)
 {
     const char *token = request_param(req, "HTTP_X_ACCESS_TOKEN");
-    const char *name = named_sandbox(dialects, req);
+    const char *bearer = request_param(req, "HTTP_AUTHORIZATION");
+    const char *addressed = addressed_sandbox(dialects, req);
+    const char *name = addressed ? addressed : named_sandbox(dialects, req);
     const struct core *core = req->core;
 
+    if (!*token && addressed && strncasecmp(bearer, "Bearer ", 7) == 0)
+        token = bearer + 7;
     return *token && core && core->token_secret && text_is_id(name) &&
            token_fits(core->token_secret, name, token) &&
            which_sandbox_id(core->state, NULL, name, ret) == WHICH_HERE;

@@ -165,7 +165,7 @@ static void print_workers(const struct core *core, struct buf *out)
 static void print_requests(const struct meters *m, struct buf *out)
 {
     head(out, "requests_total", COUNTER, "Requests by dialect and status.");
-    for (uint32_t d = 0; d <= DIALECT_AGENT; d++)
+    for (uint32_t d = 0; d < DIALECT_COUNT; d++)
         for (int status = 0; status < METER_STATUS_MAX; status++) {
             uint64_t n = meters_replies(m, d, status);
 
@@ -200,7 +200,7 @@ void metrics_print(const struct core *core, struct buf *out)
     print_requests(core->meters, out);
     buf_add_str(out, "# HELP cove_request_duration_seconds From accepting a request to its reply.\n"
                      "# TYPE cove_request_duration_seconds histogram\n");
-    for (uint32_t d = 0; d <= DIALECT_AGENT; d++)
+    for (uint32_t d = 0; d < DIALECT_COUNT; d++)
         print_durations(core->meters, d, out);
     print_counters(core, out);
     print_sandboxes(core, out);

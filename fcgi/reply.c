@@ -49,6 +49,7 @@ static const char *reason_of(int status)
     } reasons[] = {
         { 200, "OK" },
         { 201, "Created" },
+        { 202, "Accepted" },
         { 204, "No Content" },
         { 400, "Bad Request" },
         { 401, "Unauthorized" },

@@ -46,6 +46,9 @@ struct dialect {
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
     bool (*is_meant)(const struct request *req); /* NULL = by every request */
     const char *sandbox_param; /* a header that names the sandbox; NULL: there is none */
+    /* The sandbox that an address of this dialect names, whose token clients send as a bearer; it returns
+     * NULL for other requests. NULL: the dialect has no such address. */
+    const char *(*addressed)(const struct request *req);
     bool own_access; /* who comes without a key passes as nobody: its handlers know what is open */
 };
 

@@ -33,7 +33,17 @@ const struct dialect health_dialect = {
     .on_error = reply_plain_error,
 };
 
+/* clang-format off */
 const struct dialect *const all_dialects[] = {
-    &envd_dialect, &health_dialect, &metrics_dialect, &executor_dialect,
-    &e2b_dialect,  &agent_dialect,  &execute_dialect, NULL,
+    &envd_dialect,
+    &mcp_port_dialect,
+    &health_dialect,
+    &metrics_dialect,
+    &mcp_dialect,
+    &executor_dialect,
+    &e2b_dialect,
+    &agent_dialect,
+    &execute_dialect,
+    NULL,
 };
+/* clang-format on */

@@ -39,6 +39,7 @@ struct cove_config {
     uint64_t tenant_memory;       /* percent of that which one tenant may hold */
     uint64_t body_max_bytes;      /* of a request that is not a file */
     char cors_origins[512];       /* space-separated, "*" = any, "" = none */
+    char mcp_origins[512];        /* space-separated; "http://host:*": any port */
     char log_level[16];
 
     /* signing in with a password */

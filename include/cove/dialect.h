@@ -13,7 +13,9 @@ enum cove_dialect {
     DIALECT_EXECUTOR,
     DIALECT_E2B,
     DIALECT_RELAY,
-    DIALECT_AGENT
+    DIALECT_AGENT,
+    DIALECT_MCP,
+    DIALECT_COUNT
 };
 
 /* Clients of the e2b dialect refuse a key that does not begin so; all other clients take any key. So
@@ -22,14 +24,15 @@ enum cove_dialect {
 
 static inline const char *dialect_name(uint32_t dialect)
 {
-    static const char *const names[] = { "none", "execute", "executor", "e2b", "relay", "agent" };
+    static const char *const names[] = { "none",  "execute", "executor", "e2b",
+                                         "relay", "agent",   "mcp" };
 
     return dialect < sizeof(names) / sizeof(names[0]) ? names[dialect] : names[0];
 }
 
 static inline uint32_t dialect_number(const char *name)
 {
-    for (uint32_t i = DIALECT_EXECUTE; i <= DIALECT_AGENT; i++)
+    for (uint32_t i = DIALECT_EXECUTE; i < DIALECT_COUNT; i++)
         if (strcmp(dialect_name(i), name) == 0)
             return i;
     return DIALECT_NONE;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "cove/err.h"
+#include "cove/notes.h"
 
 enum { METER_DIALECTS = 8, METER_STATUS_MAX = 600, METER_BUCKETS = 14 };
 
@@ -22,6 +23,9 @@ struct meters; /* a mapping */
 int meters_make(const char *path, gid_t worker_gid, struct cove_err *e);
 int meters_attach(const char *path, struct meters **ret, struct cove_err *e);
 void meters_close(struct meters *m);
+
+/* What workers leave for each other (cove/notes.h). */
+struct notes *meters_notes(struct meters *m);
 
 /* A request was answered. dialect: enum cove_dialect. */
 void meters_request(struct meters *m, uint32_t dialect, int status, uint64_t duration_ms);

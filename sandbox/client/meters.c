@@ -13,7 +13,7 @@
 #include "cove/text.h"
 
 #define METERS_MAGIC 0x534554454d45564full
-enum { METERS_VERSION = 1, PACE_SLOTS = 4096, PACE_PROBES = 16 };
+enum { METERS_VERSION = 2, PACE_SLOTS = 4096, PACE_PROBES = 16 };
 
 const uint32_t meter_bounds_ms[METER_BUCKETS] = { 1,   2,   5,    10,   25,   50,    100,
                                                   250, 500, 1000, 2500, 5000, 10000, 60000 };
@@ -42,6 +42,7 @@ struct meters {
     struct meters_head head;
     struct dialect_meter dialects[METER_DIALECTS];
     struct pace paces[PACE_SLOTS];
+    struct notes notes;
 };
 
 /* ------------------------------------------------------------------ the file */
@@ -109,6 +110,11 @@ void meters_close(struct meters *m)
 {
     if (m)
         munmap(m, sizeof(*m));
+}
+
+struct notes *meters_notes(struct meters *m)
+{
+    return &m->notes;
 }
 
 /* ------------------------------------------------------------------ requests */

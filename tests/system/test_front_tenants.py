@@ -35,9 +35,9 @@ def tables():
 
 
 def has_own_suite(file):
-    """The e2b dialect's routes are tried as another tenant by the SDK's own suite, tests/clients/sandbox.test.mjs, the agent
-    dialect's by test_agent.py."""
-    return "/dialects/e2b" in file or "/dialects/agent" in file
+    """The routes of these dialects are tried as another tenant by tests/clients/sandbox.test.mjs (e2b), test_agent.py and
+    test_mcp.py."""
+    return any(f"/dialects/{name}" in file for name in ("e2b", "agent", "mcp"))
 
 
 def routes(*, of_execute=True):

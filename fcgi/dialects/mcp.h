@@ -1,0 +1,185 @@
+/*
+ * The Model Context Protocol between its files (docs/api/mcp.md):
+ *
+ *   mcp.c            routes, origins, which sandbox, one POST, GET or DELETE
+ *   mcp_rpc.c        a JSON-RPC message: read, checked against its headers, answered
+ *   mcp_session.c    sessions of the older revisions
+ *   mcp_methods.c    every method but those below
+ *   mcp_tools.c      the table of tools, tools/list, tools/call
+ *   mcp_schema.c     JSON schemas, written from the tables of fields
+ *   mcp_run.c, mcp_procs.c, mcp_files.c, mcp_edit.c, mcp_search.c, mcp_info.c    the tools
+ *   mcp_resources.c  files as resources
+ *   mcp_watch.c      streams that tell of changed files
+ */
+#ifndef COVE_FCGI_MCP_H
+#define COVE_FCGI_MCP_H
+
+#include "cove/json.h"
+#include "fcgi/core.h"
+#include "fcgi/reply.h"
+#include "fcgi/stream.h"
+
+#define MCP_MODERN "2026-07-28" /* every request for itself: no handshake and no session */
+#define MCP_LATEST "2025-11-25" /* the newest revision that has sessions */
+
+enum { MCP_PORT = 6060, MCP_ID_MAX = 128, MCP_URI_MAX = 2048 };
+
+/* Error codes of JSON-RPC and of the protocol. */
+enum mcp_code {
+    MCP_PARSE = -32700,
+    MCP_REQUEST = -32600,
+    MCP_METHOD = -32601,
+    MCP_PARAMS = -32602,
+    MCP_INTERNAL = -32603,
+    MCP_NO_RESOURCE = -32002, /* before MCP_MODERN */
+    MCP_SERVER = -32000,
+    MCP_HEADERS = -32020,
+    MCP_VERSION = -32022,
+};
+
+struct mcp_id { /* of a request, or of its progress: a text or a number */
+    bool given, is_text;
+    const char *text;
+    int64_t number;
+};
+
+struct mcp_fault { /* why a message is not answered by a result */
+    int code;      /* 0: it is */
+    int status;    /* of HTTP */
+    const char *message;
+    const char *uri;       /* told as data, when it is about a resource */
+    const char *requested; /* likewise: a version that is not served */
+};
+
+struct mcp_call {
+    struct request *req;
+    struct reply *rep;
+    bool modern;         /* MCP_MODERN; else it belongs to a session */
+    bool batched;        /* one of several messages: its answer is no stream */
+    const char *version; /* of the protocol */
+    const char *session; /* Mcp-Session-Id, checked; NULL: there is none */
+    struct mcp_id id, progress;
+    const char *method;
+    const char *name, *uri, *cursor; /* of params; NULL = not given */
+    struct json_object *params, *arguments;
+    struct mcp_fault fault;
+
+    struct json_writer *w; /* where the answer goes */
+    bool streaming;        /* then it is a frame of this stream: */
+    struct stream stream;
+    struct json_writer frame;
+    struct buf nowhere;
+    bool cancelled; /* a note of the session said so */
+    bool answered;
+    uint64_t notes_turn;
+    unsigned quiet_ticks;
+    int64_t progressed; /* the progress that was told last */
+};
+
+/* ------------------------------------------------------------------ mcp.c */
+
+/* The sandbox that a request names: by host name, path, header or query; else the project `default`. */
+const char *mcp_sandbox_name(const struct request *req);
+int mcp_open(struct mcp_call *c, struct core_session *ret, struct cove_err *e);
+
+/* ------------------------------------------------------------------ mcp_rpc.c */
+
+/* Reads one message and answers it, unless it is a notification. True: an answer was written. */
+bool mcp_serve_message(struct mcp_call *c, struct json_object *message);
+/* Records why there will be no result. Returns -1. */
+int mcp_refuse(struct mcp_call *c, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void mcp_write_fault(struct mcp_call *c);
+bool mcp_accepts_stream(const struct request *req);
+
+/* The answer, or something that precedes it, becomes a frame of an event stream. */
+void mcp_begin_stream(struct mcp_call *c);
+/* {"jsonrpc","id","result":{ ... }}: what stands between is written into c->w. */
+void mcp_result_begin(struct mcp_call *c);
+void mcp_result_end(struct mcp_call *c);
+/* {"jsonrpc","method","params":{ ... }}, on a stream only. */
+void mcp_notification_begin(struct mcp_call *c, const char *method);
+void mcp_notification_end(struct mcp_call *c);
+void mcp_put_id(struct json_writer *w, const char *name, const struct mcp_id *id);
+/* How far it is, with a message, if the client asked to be told. */
+void mcp_put_progress(struct mcp_call *c, int64_t more, const char *message, size_t len);
+/* How long the answer may be taken from a cache; the newest revision wants to know. */
+void mcp_put_cache(struct mcp_call *c, int64_t ttl_ms);
+
+/* ------------------------------------------------------------------ mcp_session.c */
+
+int mcp_session_new(struct mcp_call *c, const char *version, const char **ret, struct cove_err *e);
+/* True if it is a session of this tenant that has not ended; *ret_version is its revision. */
+bool mcp_session_check(const struct request *req, const char *id, const char **ret_version);
+void mcp_session_end(const struct request *req, const char *id);
+struct notes *mcp_notes(const struct request *req); /* NULL in tests */
+/* The request of the session with this id is no longer wanted; whoever serves it sees it. */
+void mcp_cancel(struct mcp_call *c, const struct mcp_id *which);
+bool mcp_is_cancelled(struct mcp_call *c);
+
+/* ------------------------------------------------------------------ methods */
+
+typedef int mcp_method(struct mcp_call *c, struct cove_err *e);
+
+/* NULL: there is no such method in the call's revision. */
+mcp_method *mcp_find_method(const struct mcp_call *c);
+mcp_method mcp_list_tools, mcp_call_tool;                    /* mcp_tools.c */
+mcp_method mcp_list_resources, mcp_list_templates, mcp_read; /* mcp_resources.c */
+mcp_method mcp_listen, mcp_subscribe, mcp_unsubscribe;       /* mcp_watch.c */
+void mcp_serve_stream(struct mcp_call *c);                   /* mcp_watch.c: GET */
+
+/* The path of a file's URI; NULL: it is none. */
+const char *mcp_uri_path(struct arena *a, const char *uri);
+const char *mcp_path_uri(struct arena *a, const char *path);
+/* Is it text that a model can read? */
+bool mcp_is_text(const char *bytes, size_t len);
+
+/* ------------------------------------------------------------------ tools */
+
+enum mcp_hints {
+    MCP_READS = 1 << 0,    /* changes nothing */
+    MCP_DESTROYS = 1 << 1, /* may overwrite or delete */
+    MCP_REPEATS = 1 << 2,  /* doing it twice is like doing it once */
+    MCP_OPEN = 1 << 3,     /* may reach what is outside of the sandbox */
+};
+
+struct mcp_about { /* what a field means; NULL ends the list */
+    const char *field, *text;
+};
+
+struct mcp_tool {
+    const char *name, *title, *description;
+    unsigned hints; /* enum mcp_hints */
+    const struct json_field *args;
+    size_t args_size;
+    const struct json_field *result;
+    const struct mcp_about *about; /* of arguments and results */
+    int (*run)(struct mcp_call *c, const void *args, struct cove_err *e);
+};
+
+/* A tool's answer: text for the model, and the same as fields. Returns 0. */
+int mcp_reply(struct mcp_call *c, const char *text, size_t len, const struct json_field *fields,
+              const void *from);
+int mcp_replyf(struct mcp_call *c, const struct json_field *fields, const void *from,
+               const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* An answer that says that it did not work. */
+void mcp_reply_failure(struct mcp_call *c, const char *text);
+/* The policy's word on a command. 1: it was refused, and the answer says so. */
+int mcp_permit(struct mcp_call *c, const char *command, struct core_permit *ret,
+               struct cove_err *e);
+
+extern const struct mcp_tool mcp_tool_run;                                      /* mcp_run.c */
+extern const struct mcp_tool mcp_tool_start, mcp_tool_processes, mcp_tool_kill, /* mcp_procs.c */
+    mcp_tool_log;
+extern const struct mcp_tool mcp_tool_read, mcp_tool_write, mcp_tool_list, /* mcp_files.c */
+    mcp_tool_move, mcp_tool_delete, mcp_tool_mkdir;
+extern const struct mcp_tool mcp_tool_edit;                  /* mcp_edit.c */
+extern const struct mcp_tool mcp_tool_search, mcp_tool_find; /* mcp_search.c */
+extern const struct mcp_tool mcp_tool_info, mcp_tool_expose; /* mcp_info.c */
+void mcp_put_info(struct mcp_call *c, const struct core_session *s, struct json_writer *w);
+
+/* {"type":"object","properties":...} of a table. strict: no other fields may be there. */
+void mcp_put_schema(struct json_writer *w, const char *name, const struct json_field *fields,
+                    const struct mcp_about *about, bool strict);
+
+#endif

@@ -1,0 +1,509 @@
+/* Files: read by ranges of lines, written whole, listed, moved, deleted. mcp_edit.c changes parts of them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/text.h"
+#include "fcgi/dialects/mcp.h"
+
+enum {
+    READ_DEFAULT = 50000,
+    READ_LEAST = 100,
+    READ_MOST = 128 * 1024,       /* the answer has it twice, and a byte can take six in JSON */
+    SCAN_MOST = 64 * 1024 * 1024, /* how far into a file a line is looked for */
+    PIECE_BYTES = 64 * 1024,
+    ENTRIES_MAX = 1000,
+};
+
+struct file_args {
+    const char *path, *to;
+    struct json_text content;
+    int64_t start_line, lines, max_bytes;
+    bool overwrite, recursive;
+};
+
+static const struct mcp_about about[] = {
+    { "path", "Absolute path, or one that begins in the home directory." },
+    { "to", "The new path." },
+    { "content", "The text of the whole file." },
+    { "start_line", "The first line to return, counted from 1. Default: 1." },
+    { "line_count", "How many lines to return at most. Default: as many as fit." },
+    { "max_bytes", "How much to return at most. Default: 50000." },
+    { "overwrite", "Replace what is there at the new path. Default: false." },
+    { "recursive", "Delete a directory with all that is in it. Default: false." },
+    { "encoding", "utf-8, or base64 when the file is not text." },
+    { "text", "What was read." },
+    { "next_line", "Pass it as start_line to read on; not there at the end of the file." },
+    { "size_bytes", "The size of the whole file." },
+    { "bytes", "How many bytes were written." },
+    { "entries", "What is in the directory, sorted by name." },
+    { "name", "Its name in the directory." },
+    { "type", "file, directory, link or other." },
+    { "truncated", "True: there is more than is listed." },
+    { NULL, NULL },
+};
+
+static const char *user_of(const struct mcp_call *c)
+{
+    return c->req->core->config->user;
+}
+
+bool mcp_is_text(const char *bytes, size_t len)
+{
+    return !memchr(bytes, '\0', len) && text_is_utf8(bytes, len);
+}
+
+/* ------------------------------------------------------------------ read_file */
+
+static const struct json_field read_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_INT(struct file_args, start_line, "start_line", JSON_OPTIONAL, 1, INT32_MAX - 1),
+    JSON_INT(struct file_args, lines, "line_count", JSON_OPTIONAL, 1, INT32_MAX - 1),
+    JSON_INT(struct file_args, max_bytes, "max_bytes", JSON_OPTIONAL, READ_LEAST, READ_MOST),
+    JSON_END,
+};
+
+struct read_result {
+    const char *path, *encoding;
+    struct json_text text, binary;
+    int64_t start_line, next_line, size;
+};
+
+static const struct json_field read_result_fields[] = {
+    JSON_STR(struct read_result, path, "path", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct read_result, encoding, "encoding", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct read_result, text, "text", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct read_result, start_line, "start_line", JSON_REQUIRED, 1, INT64_MAX),
+    JSON_INT(struct read_result, next_line, "next_line", JSON_OPTIONAL, 1, INT64_MAX),
+    JSON_INT(struct read_result, size, "size_bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+static const struct json_field binary_fields[] = {
+    JSON_STR(struct read_result, path, "path", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct read_result, encoding, "encoding", JSON_REQUIRED, JSON_ANY),
+    JSON_BYTES(struct read_result, text, "text", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct read_result, start_line, "start_line", JSON_REQUIRED, 1, INT64_MAX),
+    JSON_INT(struct read_result, size, "size_bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+struct range {
+    int64_t line, first, last; /* the line at hand; those that are wanted */
+    struct buf out;
+    bool full;
+};
+
+/* Takes what of these bytes lies in the range. 1: nothing behind them is wanted. */
+static int take_lines(struct range *r, const char *bytes, size_t len)
+{
+    const char *end = bytes + len;
+
+    while (bytes < end) {
+        const char *feed = memchr(bytes, '\n', (size_t)(end - bytes));
+        size_t n = (size_t)((feed ? feed + 1 : end) - bytes);
+        size_t room = r->out.max - r->out.len;
+
+        if (r->line > r->last)
+            return 1;
+        if (r->line >= r->first) {
+            r->full = n > room;
+            if (buf_add(&r->out, bytes, r->full ? room : n) < 0)
+                return -1;
+            if (r->full)
+                return 1;
+        }
+        r->line += feed != NULL;
+        bytes += n;
+    }
+    return 0;
+}
+
+static int read_range(int fd, struct range *r, bool *ret_more, struct cove_err *e)
+{
+    AUTO_FREE char *bytes = malloc(PIECE_BYTES);
+    size_t scanned = 0;
+    ssize_t n = 1;
+    int rc = 0;
+
+    if (!bytes)
+        return core_fail_memory(e);
+    while (rc == 0 && scanned < SCAN_MOST && (n = read(fd, bytes, PIECE_BYTES)) > 0) {
+        scanned += (size_t)n;
+        rc = take_lines(r, bytes, (size_t)n);
+    }
+    if (n < 0)
+        return cove_fail_errno(e, COVE_INVALID, "reading");
+    if (rc < 0 || r->out.starved)
+        return core_fail_memory(e);
+    if (scanned >= SCAN_MOST && r->line < r->first)
+        return cove_fail(e, COVE_TOO_LARGE, "start_line: is further than 64 MiB into the file");
+    *ret_more = rc == 1;
+    return 0;
+}
+
+/* A line that did not fit is taken back, unless it is the only one; then its beginning is told. */
+static void end_at_line(struct range *r)
+{
+    char *feed = r->full ? memrchr(r->out.data, '\n', r->out.len) : NULL;
+
+    if (feed)
+        r->out.len = (size_t)(feed + 1 - r->out.data);
+    else if (r->full)
+        while (r->out.len > 0 && !text_is_utf8(r->out.data, r->out.len) &&
+               r->out.len > r->out.max - 4)
+            r->out.len--;
+}
+
+static int answer_read(struct mcp_call *c, const char *path, const struct range *r, bool more,
+                       const struct box_stat *st)
+{
+    const char *bytes = r->out.data ? r->out.data : "";
+    struct read_result result = {
+        .path = path,
+        .encoding = "utf-8",
+        .text = { bytes, r->out.len },
+        .start_line = r->first,
+        .next_line =
+            more ? (r->full && !memchr(bytes, '\n', r->out.len) ? r->line + 1 : r->line) : 0,
+        .size = (int64_t)st->bytes,
+    };
+
+    if (mcp_is_text(bytes, r->out.len))
+        return mcp_reply(c, bytes, r->out.len, read_result_fields, &result);
+    result.encoding = "base64";
+    return mcp_replyf(
+        c, binary_fields, &result,
+        "%.200s is not text: %llu bytes. The first %zu are in the structured result, as base64.",
+        path, (unsigned long long)st->bytes, r->out.len);
+}
+
+static int read_opened(struct mcp_call *c, const struct file_args *a, int fd,
+                       const struct box_stat *st, struct cove_err *e)
+{
+    struct range r = { .line = 1, .first = a->start_line ? a->start_line : 1 };
+    bool more = false;
+    int rc;
+
+    r.last = a->lines ? r.first + a->lines - 1 : INT64_MAX - 1;
+    buf_init_within(&r.out, a->max_bytes ? (size_t)a->max_bytes : READ_DEFAULT,
+                    c->req->core->bytes);
+    rc = read_range(fd, &r, &more, e);
+    if (rc == 0) {
+        end_at_line(&r);
+        rc = answer_read(c, a->path, &r, more, st);
+    }
+    buf_done(&r.out);
+    return rc;
+}
+
+static int read_file(struct mcp_call *c, const void *args, struct cove_err *e)
+{
+    const struct file_args *a = args;
+    AUTO_CLOSE int fd = -1;
+    struct core_session s;
+    struct box_stat st;
+    int rc;
+
+    if (mcp_open(c, &s, e) < 0)
+        return -1;
+    rc = core_file_open(&s, user_of(c), a->path, &fd, &st, e);
+    core_session_close(&s);
+    return rc < 0 ? -1 : read_opened(c, a, fd, &st, e);
+}
+
+const struct mcp_tool mcp_tool_read = {
+    .name = "read_file",
+    .title = "Read a file",
+    .description =
+        "Read a file, whole or a range of lines. Large files come in parts: go on with next_line.",
+    .hints = MCP_READS,
+    .args = read_fields,
+    .args_size = sizeof(struct file_args),
+    .result = read_result_fields,
+    .about = about,
+    .run = read_file,
+};
+
+/* ------------------------------------------------------------------ write_file */
+
+static const struct json_field write_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_TEXT(struct file_args, content, "content", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+struct write_result {
+    const char *path;
+    int64_t bytes;
+};
+
+static const struct json_field write_result_fields[] = {
+    JSON_STR(struct write_result, path, "path", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct write_result, bytes, "bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+static int write_file(struct mcp_call *c, const void *args, struct cove_err *e)
+{
+    const struct file_args *a = args;
+    struct core_session s;
+    struct core_file f;
+    int rc;
+
+    if (mcp_open(c, &s, e) < 0)
+        return -1;
+    rc = core_file_create(&s, user_of(c), a->path, true, &f, e);
+    if (rc == 0) {
+        rc = core_file_write(&f, a->content.bytes, a->content.len, e) < 0 ||
+                     core_file_commit(&f, e) < 0
+                 ? -1
+                 : 0;
+        core_file_done(&f);
+    }
+    core_session_close(&s);
+    if (rc < 0)
+        return -1;
+    return mcp_replyf(c, write_result_fields,
+                      &(struct write_result){ a->path, (int64_t)a->content.len },
+                      "Wrote %zu bytes to %.400s", a->content.len, a->path);
+}
+
+const struct mcp_tool mcp_tool_write = {
+    .name = "write_file",
+    .title = "Write a file",
+    .description = "Write a text file, new or in place of the old one; missing directories are "
+                   "made. To change a part "
+                   "of a file use edit_file.",
+    .hints = MCP_DESTROYS | MCP_REPEATS,
+    .args = write_fields,
+    .args_size = sizeof(struct file_args),
+    .result = write_result_fields,
+    .about = about,
+    .run = write_file,
+};
+
+/* ------------------------------------------------------------------ list_files */
+
+static const struct json_field path_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_END,
+};
+
+struct entry {
+    const char *name, *type;
+    int64_t size;
+};
+
+static const struct json_field entry_fields[] = {
+    JSON_STR(struct entry, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct entry, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct entry, size, "size_bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+struct entries {
+    struct arena *arena;
+    struct entry *items;
+    struct json_array list;
+    bool truncated;
+};
+
+static const struct json_field entries_fields[] = {
+    JSON_OBJECTS(struct entries, list, struct entry, "entries", JSON_REQUIRED, entry_fields,
+                 ENTRIES_MAX),
+    JSON_BOOL(struct entries, truncated, "truncated", JSON_REQUIRED),
+    JSON_END,
+};
+
+static const char *type_of(uint32_t mode)
+{
+    return S_ISREG(mode) ? "file" : S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "link" : "other";
+}
+
+static int add_entry(void *arg, const char *name, const struct box_stat *st, const char *target)
+{
+    struct entries *all = arg;
+
+    (void)target;
+    all->truncated = all->list.count == ENTRIES_MAX;
+    if (all->truncated)
+        return 1;
+    all->items[all->list.count++] = (struct entry){
+        .name = arena_strdup(all->arena, name),
+        .type = type_of(st->mode),
+        .size = S_ISREG(st->mode) ? (int64_t)(st->bytes & INT64_MAX) : 0,
+    };
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+static int list_files(struct mcp_call *c, const void *args, struct cove_err *e)
+{
+    const struct file_args *a = args;
+    struct entries all = { .arena = &c->req->arena };
+    AUTO_BUF struct buf text = BUF(ENTRIES_MAX * 300);
+    struct core_session s;
+    int rc;
+
+    all.list.items = all.items = arena_alloc(all.arena, ENTRIES_MAX * sizeof(*all.items));
+    if (mcp_open(c, &s, e) < 0)
+        return -1;
+    rc = box_list(&s.conn, user_of(c), a->path, add_entry, &all, e);
+    core_session_close(&s);
+    if (rc < 0)
+        return -1;
+    qsort(all.items, all.list.count, sizeof(*all.items), by_name);
+    for (size_t i = 0; i < all.list.count; i++)
+        buf_addf(&text, "%s%s\n", all.items[i].name, *all.items[i].type == 'd' ? "/" : "");
+    if (all.list.count == 0)
+        buf_add_str(&text, "The directory is empty.");
+    if (all.truncated)
+        buf_add_str(&text, "[there are more]");
+    return mcp_reply(c, text.data, text.len, entries_fields, &all);
+}
+
+const struct mcp_tool mcp_tool_list = {
+    .name = "list_files",
+    .title = "List a directory",
+    .description = "List what is in a directory, up to 1000 entries. For names in a whole tree use "
+                   "find_files.",
+    .hints = MCP_READS,
+    .args = path_fields,
+    .args_size = sizeof(struct file_args),
+    .result = entries_fields,
+    .about = about,
+    .run = list_files,
+};
+
+/* ------------------------------------------------------------------ changes */
+
+static const struct json_field changed_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+typedef int change(struct mcp_call *c, struct core_session *s, const struct file_args *a,
+                   struct cove_err *e);
+
+static int make_change(struct mcp_call *c, const struct file_args *a, change *verb,
+                       const char *done, const char *path, struct cove_err *e)
+{
+    struct core_session s;
+    int rc;
+
+    if (mcp_open(c, &s, e) < 0)
+        return -1;
+    rc = verb(c, &s, a, e);
+    core_session_close(&s);
+    if (rc < 0)
+        return -1;
+    return mcp_replyf(c, changed_fields, &(struct file_args){ .path = path }, "%s: %.400s", done,
+                      path);
+}
+
+static int do_mkdir(struct mcp_call *c, struct core_session *s, const struct file_args *a,
+                    struct cove_err *e)
+{
+    return core_make_dir(s, user_of(c), a->path, e);
+}
+
+static int make_directory(struct mcp_call *c, const void *args, struct cove_err *e)
+{
+    return make_change(c, args, do_mkdir, "Made the directory",
+                       ((const struct file_args *)args)->path, e);
+}
+
+const struct mcp_tool mcp_tool_mkdir = {
+    .name = "make_directory",
+    .title = "Make a directory",
+    .description = "Make a directory, with those above it. One that is there already is fine.",
+    .hints = MCP_REPEATS,
+    .args = path_fields,
+    .args_size = sizeof(struct file_args),
+    .result = changed_fields,
+    .about = about,
+    .run = make_directory,
+};
+
+static const struct json_field move_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_STR(struct file_args, to, "to", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_BOOL(struct file_args, overwrite, "overwrite", JSON_OPTIONAL),
+    JSON_END,
+};
+
+static int do_move(struct mcp_call *c, struct core_session *s, const struct file_args *a,
+                   struct cove_err *e)
+{
+    struct box_file args = { .flags = a->overwrite ? 0 : FILE_NOREPLACE };
+
+    if (box_file_change(&s->conn, BOX_RENAME, user_of(c), a->path, a->to, &args, e) == 0)
+        return 0;
+    if (e->code == COVE_CONFLICT)
+        return cove_fail(e, COVE_CONFLICT,
+                         "to: '%.120s' is there already; set overwrite to replace it", a->to);
+    return -1;
+}
+
+static int move(struct mcp_call *c, const void *args, struct cove_err *e)
+{
+    return make_change(c, args, do_move, "Moved to", ((const struct file_args *)args)->to, e);
+}
+
+const struct mcp_tool mcp_tool_move = {
+    .name = "move_file",
+    .title = "Move or rename",
+    .description = "Move or rename a file or a directory.",
+    .hints = MCP_DESTROYS,
+    .args = move_fields,
+    .args_size = sizeof(struct file_args),
+    .result = changed_fields,
+    .about = about,
+    .run = move,
+};
+
+static const struct json_field delete_fields[] = {
+    JSON_STR(struct file_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_BOOL(struct file_args, recursive, "recursive", JSON_OPTIONAL),
+    JSON_END,
+};
+
+static int do_delete(struct mcp_call *c, struct core_session *s, const struct file_args *a,
+                     struct cove_err *e)
+{
+    struct box_stat st;
+
+    if (box_file_stat(&s->conn, user_of(c), a->path, FILE_NOFOLLOW, &st, e) < 0)
+        return -1;
+    if (!S_ISDIR(st.mode))
+        return core_remove(s, user_of(c), a->path, 0, e);
+    if (!a->recursive)
+        return cove_fail(
+            e, COVE_INVALID,
+            "'%.120s' is a directory; set recursive to delete it with all that is in it", a->path);
+    return core_remove(s, user_of(c), a->path, FILE_DIR | FILE_RECURSIVE, e);
+}
+
+static int delete (struct mcp_call *c, const void *args, struct cove_err *e)
+{
+    return make_change(c, args, do_delete, "Deleted", ((const struct file_args *)args)->path, e);
+}
+
+const struct mcp_tool mcp_tool_delete = {
+    .name = "delete_file",
+    .title = "Delete",
+    .description = "Delete a file, or with `recursive` a directory and all that is in it.",
+    .hints = MCP_DESTROYS,
+    .args = delete_fields,
+    .args_size = sizeof(struct file_args),
+    .result = changed_fields,
+    .about = about,
+    .run = delete,
+};

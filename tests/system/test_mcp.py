@@ -1,0 +1,373 @@
+"""The MCP server: both eras of the protocol, its tools, tenants, and what hostile or broken clients send."""
+import json
+
+import pytest
+
+from cove import wait_for
+from mcp import META, MODERN, Mcp
+from test_front_keys import cove, create
+
+
+@pytest.fixture
+def mcp(server):
+    return Mcp(server)
+
+
+@pytest.fixture
+def old(server):
+    client = Mcp(server)
+    client.initialize()
+    return client
+
+
+# --- the protocol
+
+def test_one_address_serves_all_revisions(server):
+    discovered = Mcp(server).result("server/discover")
+    assert discovered["supportedVersions"] == [MODERN, "2025-11-25", "2025-06-18", "2025-03-26"]
+    for version in discovered["supportedVersions"][1:]:
+        client = Mcp(server)
+        assert client.initialize(version)["protocolVersion"] == version
+        assert client.rpc("ping")["result"] == {}
+        assert client.ok("run_command", command="echo hi")["stdout"] == "hi\n"
+    assert Mcp(server).initialize("1999-01-01")["protocolVersion"] == "2025-11-25", "the server's newest is offered"
+
+
+def test_a_session_works_in_every_worker(server, old):
+    """Requests of one session reach several processes; more requests than one process answers by chance."""
+    assert len(server.worker_pids) >= 1
+    assert all(old.rpc("ping", id=i)["result"] == {} for i in range(20))
+
+
+def test_an_ended_session_is_not_there(old):
+    assert old.send(None, old.headers("", {}), "DELETE").status == 204
+    assert old.post("ping").status == 404
+    assert old.send(None, old.headers("", {}), "GET").status == 404
+
+
+def test_a_session_of_another_tenant_is_not_there(server, old):
+    other = Mcp(server, key=server.add_key("mcp-other"))
+    other.session = old.session
+    assert other.post("ping").status == 404
+    assert other.send(None, other.headers("", {}), "DELETE").status == 404
+    assert old.rpc("ping")["result"] == {}, "and it lives on"
+
+
+@pytest.mark.parametrize("change", ["", "x", "a" * 5000, "2025-11-25.99999999999.abc." + "0" * 32])
+def test_a_made_up_session_is_refused(server, change):
+    client = Mcp(server)
+    client.session = change or " "
+    assert client.post("ping").status in (400, 404)
+
+
+def test_batches_belong_to_one_revision(server):
+    client = Mcp(server)
+    client.initialize("2025-03-26")
+    body = [client.message("ping", id=1), client.message("notifications/initialized", id=None), client.message("nonsense", id="b")]
+    reply = client.send(body, client.headers("", {}))
+    assert [(a["id"], "result" in a) for a in reply.json] == [(1, True), ("b", False)]
+    assert client.send([client.message("notifications/initialized", id=None)], client.headers("", {})).status == 202
+    assert client.send([], client.headers("", {})).json["error"]["code"] == -32600
+    assert client.send([client.message("ping")] * 17, client.headers("", {})).json["error"]["code"] == -32600
+    client.initialize("2025-11-25")
+    assert client.send(body, client.headers("", {})).json["error"]["code"] == -32600
+
+
+@pytest.mark.parametrize("body, code", [
+    ("", -32700), ("{", -32700), ("nonsense", -32700), ('"text"', -32700), ("[1]", -32600), ("{}", -32600),
+    ('{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":1}', -32600),
+    ('{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+    ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":"%s","method":"ping"}' % ("x" * 200), -32600),
+    ('{"jsonrpc":"2.0","id":1,"method":7}', -32600), ('{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
+    ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}', -32602),
+    ("{" * 100, -32700), ('{"jsonrpc":"2.0","id":1,"method":"' + "m" * 200 + '"}', -32600),
+])
+def test_what_is_no_message_is_named(old, body, code):
+    reply = old.send(body, old.headers("", {}))
+    assert 200 <= reply.status < 500 and reply.json["error"]["code"] == code, reply
+
+
+def test_unknown_methods_and_tools_are_errors(mcp, old):
+    assert mcp.post("nonsense").status == 404 and mcp.rpc("nonsense")["error"]["code"] == -32601
+    assert mcp.rpc("initialize")["error"]["code"] == -32601, "the new revision has no handshake"
+    assert old.rpc("nonsense", id="text")["error"]["code"] == -32601
+    assert old.rpc("server/discover")["error"]["code"] == -32601
+    assert mcp.rpc("tools/call", {"name": "nonsense"})["error"]["code"] == -32602
+    assert mcp.rpc("tools/call", {})["error"]["code"] == -32602
+    assert old.post("notifications/nonsense", id=None).status == 202, "what is told and not asked has no answer"
+
+
+@pytest.mark.parametrize("headers, code", [
+    ({"MCP-Protocol-Version": "2025-11-25"}, -32020), ({"MCP-Protocol-Version": ""}, -32020), ({"Mcp-Method": ""}, -32020),
+    ({"Mcp-Method": "tools/list"}, -32020), ({"Mcp-Name": "read_file"}, -32020), ({"Mcp-Name": "=?base64?!!?="}, -32020),
+])
+def test_headers_say_what_the_body_says(mcp, headers, code):
+    reply = mcp.post("tools/call", {"name": "sandbox_info"}, headers=headers)
+    assert reply.status == 400 and reply.json["error"]["code"] == code, reply
+
+
+def test_a_name_in_a_header_may_be_wrapped_in_base64(mcp):
+    reply = mcp.post("tools/call", {"name": "sandbox_info"}, headers={"Mcp-Name": "=?base64?c2FuZGJveF9pbmZv?="})
+    assert reply.status == 200 and "result" in reply.json
+
+
+@pytest.mark.parametrize("origin, allowed", [
+    ("http://localhost", True), ("http://localhost:5173", True), ("http://127.0.0.1:80", True), ("http://[::1]:9", True),
+    ("http://evil.example", False), ("http://localhost.evil.example", False), ("http://localhost:80.evil.example", False),
+    ("https://localhost", False), ("null", False),
+])
+def test_pages_of_other_sites_are_refused_whatever_cors_says(mcp, origin, allowed):
+    reply = mcp.post("tools/list", headers={"Origin": origin})
+    assert (reply.status == 200) == allowed and (allowed or reply.status == 403), reply
+
+
+# --- tools
+
+def test_every_tool_has_a_schema_a_title_and_hints(mcp):
+    tools = {t["name"]: t for t in mcp.result("tools/list")["tools"]}
+    assert len(tools) == 16
+    for name, tool in tools.items():
+        assert tool["inputSchema"]["additionalProperties"] is False and tool["outputSchema"]["type"] == "object"
+        for schema in (tool["inputSchema"], tool["outputSchema"]):
+            assert all(p.get("description") for p in schema["properties"].values()), (name, schema)
+        assert set(tool["annotations"]) == {"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+    assert tools["read_file"]["annotations"]["readOnlyHint"] and tools["delete_file"]["annotations"]["destructiveHint"]
+
+
+def test_output_comes_as_progress_while_the_command_runs(mcp):
+    params = {"name": "run_command", "arguments": {"command": "echo é1; read x < /workspace/go; echo 2"}, "_meta": {"progressToken": "t"}}
+    mcp.ok("run_command", command="mkfifo /workspace/go")
+    with mcp.stream("tools/call", params) as stream:
+        events = iter(stream)
+        first = next(events).data
+        assert first["method"] == "notifications/progress" and first["params"]["message"] == "é1\n"
+        assert first["params"]["progressToken"] == "t"
+        mcp.ok("run_command", command="echo > /workspace/go")
+        rest = [e.data for e in events]
+    assert rest[0]["params"]["progress"] > first["params"]["progress"]
+    assert rest[-1]["result"]["structuredContent"]["stdout"] == "é1\n2\n"
+
+
+def test_a_command_tells_how_it_ended(mcp):
+    ran = mcp.ok("run_command", command="echo $X; pwd; echo no >&2; exit 7", env={"X": "y"}, cwd="/tmp")
+    assert (ran["exit_code"], ran["ended_by"], ran["stdout"], ran["stderr"]) == (7, "own", "y\n/tmp\n", "no\n")
+    slow = mcp.ok("run_command", command="sleep 60", timeout_seconds=1)
+    assert (slow["exit_code"], slow["ended_by"]) == (124, "deadline") and slow["reason"]
+
+
+def test_long_output_keeps_its_beginning_and_its_end(mcp):
+    ran = mcp.ok("run_command", command="seq 1 100000", max_output_bytes=2000)
+    assert ran["stdout"].startswith("1\n2\n") and ran["stdout"].endswith("\n100000\n")
+    assert ran["omitted_bytes"] > 500000 and len(ran["stdout"]) < 2200 and "bytes left out" in ran["stdout"]
+
+
+def test_a_refusal_by_policy_says_rule_reason_and_what_to_do(mcp):
+    for tool in ("run_command", "start_process"):
+        text = mcp.fails(tool, command="rm -rf /")
+        assert "rule: rm-root" in text and "reason: " in text and "What to do instead" in text
+
+
+def test_a_client_that_leaves_takes_its_command_along(mcp):
+    with mcp.stream("tools/call", {"name": "run_command", "arguments": {"command": "touch /workspace/on; sleep 4321"}}):
+        wait_for(lambda: mcp.ok("find_files", name="on")["files"], what="the command's start")
+    wait_for(lambda: mcp.ok("run_command", command="pgrep -x sleep")["exit_code"] == 1, what="the command's end")
+
+
+def test_a_cancelled_call_ends_its_command(old):
+    """The cancellation may reach another worker process than the call."""
+    with old.stream("tools/call", {"name": "run_command", "arguments": {"command": "touch /workspace/on; sleep 4321"}}, id="call-1") as stream:
+        wait_for(lambda: old.ok("find_files", name="on")["files"], what="the command's start")
+        assert old.post("notifications/cancelled", {"requestId": "call-2"}, id=None).status == 202
+        assert old.post("notifications/cancelled", {"requestId": "call-1"}, id=None).status == 202
+        assert list(stream) == [], "the stream ends without an answer"
+    wait_for(lambda: old.ok("run_command", command="pgrep -x sleep")["exit_code"] == 1, what="the command's end")
+
+
+def test_a_cancellation_of_another_session_ends_nothing(server, old):
+    other = Mcp(server)
+    other.initialize()
+    old.ok("run_command", command="mkfifo /workspace/go")
+    with old.stream("tools/call", {"name": "run_command", "arguments": {"command": "read x < /workspace/go; echo done"}}, id=5) as stream:
+        other.post("notifications/cancelled", {"requestId": 5}, id=None)
+        old.ok("run_command", command="sleep 0.6")  # a call looks for cancellations four times a second
+        old.ok("run_command", command="echo > /workspace/go", timeout_seconds=20)
+        answers = [e.data for e in stream]
+    assert "result" in answers[-1], "it went on to its own end"
+
+
+def test_processes_are_started_listed_read_by_offset_and_killed(mcp):
+    id = mcp.ok("start_process", command="echo one; sleep 4321; echo never")["process_id"]
+    log = wait_for(lambda: (r := mcp.ok("read_process_log", process_id=id))["output"] and r, what="its output")
+    assert log["output"] == "one\n" and log["status"] == "running"
+    again = mcp.ok("read_process_log", process_id=id, offset=log["next_offset"])
+    assert again["output"] == "" and again["next_offset"] == log["next_offset"]
+    assert [p["status"] for p in mcp.ok("list_processes")["processes"] if p["process_id"] == id] == ["running"]
+    assert mcp.ok("kill_process", process_id=id)["status"] == "killed"
+    assert mcp.ok("read_process_log", process_id=id)["status"] == "killed"
+    assert "list_processes" in mcp.fails("kill_process", process_id="nonsense")
+    assert "offset" in mcp.fails("read_process_log", process_id=id, offset="x")
+
+
+def test_files_are_written_read_by_lines_edited_moved_and_deleted(mcp):
+    mcp.ok("write_file", path="/workspace/d/a.txt", content="one\ntwo\nthree\n")
+    part = mcp.ok("read_file", path="/workspace/d/a.txt", start_line=2, line_count=1)
+    assert (part["text"], part["next_line"], part["size_bytes"]) == ("two\n", 3, 14)
+    assert "next_line" not in mcp.ok("read_file", path="/workspace/d/a.txt", start_line=3)
+    assert mcp.ok("read_file", path="/workspace/d/a.txt", start_line=9)["text"] == ""
+    assert mcp.ok("edit_file", path="/workspace/d/a.txt", old_text="two\nth", new_text="2\nth")["first_line"] == 2
+    assert mcp.ok("read_file", path="/workspace/d/a.txt")["text"] == "one\n2\nthree\n"
+    assert [e["name"] for e in mcp.ok("list_files", path="/workspace/d")["entries"]] == ["a.txt"]
+    mcp.ok("write_file", path="/workspace/d/b.txt", content="")
+    assert "overwrite" in mcp.fails("move_file", path="/workspace/d/a.txt", to="/workspace/d/b.txt")
+    mcp.ok("move_file", path="/workspace/d/a.txt", to="/workspace/d/b.txt", overwrite=True)
+    assert "recursive" in mcp.fails("delete_file", path="/workspace/d")
+    mcp.ok("delete_file", path="/workspace/d", recursive=True)
+    assert "No such file" in mcp.fails("read_file", path="/workspace/d/b.txt")
+
+
+def test_an_edit_changes_exactly_one_place_or_nothing(mcp):
+    mcp.ok("write_file", path="/workspace/e", content="a a b")
+    assert "2 times" in mcp.fails("edit_file", path="/workspace/e", old_text="a", new_text="c")
+    assert "does not stand" in mcp.fails("edit_file", path="/workspace/e", old_text="A", new_text="c")
+    assert "empty" in mcp.fails("edit_file", path="/workspace/e", old_text="", new_text="c")
+    assert mcp.ok("read_file", path="/workspace/e")["text"] == "a a b"
+    assert mcp.ok("edit_file", path="/workspace/e", old_text="a", new_text="cc", replace_all=True)["replacements"] == 2
+    assert mcp.ok("read_file", path="/workspace/e")["text"] == "cc cc b"
+
+
+def test_what_is_no_text_comes_as_base64_and_what_is_large_in_parts(mcp):
+    mcp.ok("run_command", command=r"printf '\377\000x' > /workspace/bin; seq 1 50000 > /workspace/big; printf 'é%.0s' $(seq 1 9000) > /workspace/line")
+    binary = mcp.ok("read_file", path="/workspace/bin")
+    assert (binary["encoding"], binary["text"]) == ("base64", "/wB4")
+    part = mcp.ok("read_file", path="/workspace/big", max_bytes=1000)
+    assert part["text"].endswith("\n") and len(part["text"]) <= 1000
+    assert mcp.ok("read_file", path="/workspace/big", start_line=part["next_line"], line_count=1)["text"] == f"{part['next_line']}\n"
+    line = mcp.ok("read_file", path="/workspace/line", max_bytes=1001)
+    assert line["encoding"] == "utf-8" and set(line["text"]) == {"é"}, "no half of a character"
+    assert "/dev/zero" in mcp.fails("read_file", path="/dev/zero")
+
+
+def test_searches_are_bounded_and_name_what_they_found(mcp):
+    mcp.ok("run_command", command="mkdir -p /workspace/s; for i in $(seq 1 200); do echo needle $i > /workspace/s/$i.txt; done; ln -s / /workspace/s/root")
+    found = mcp.ok("search_text", pattern="needle 7$", path="/workspace/s")
+    assert found == {"matches": [{"path": "/workspace/s/7.txt", "line": 1, "text": "needle 7"}], "truncated": False}
+    some = mcp.ok("search_text", pattern="NEEDLE", ignore_case=True, fixed_string=True, include="1*.txt", path="/workspace/s", max_results=10)
+    assert len(some["matches"]) == 10 and some["truncated"]
+    assert mcp.ok("search_text", pattern="--version", path="/workspace/s")["matches"] == [], "a pattern is no option"
+    assert mcp.ok("search_text", pattern="rm -rf /", fixed_string=True, path="/workspace/s")["matches"] == [], "nor a command"
+    assert "nmatched" in mcp.fails("search_text", pattern="(", path="/workspace/s")
+    names = mcp.ok("find_files", name="19*.txt", path="/workspace/s")
+    assert {f["path"] for f in names["files"]} == {f"/workspace/s/{n}.txt" for n in [19, *range(190, 200)]}
+    assert "path" in mcp.fails("find_files", name="x", path="-delete")
+
+
+@pytest.mark.parametrize("tool, arguments, says", [
+    ("run_command", {}, "command"), ("run_command", {"command": 7}, "command"), ("run_command", {"command": ""}, "command"),
+    ("run_command", {"command": "x" * 300000}, "command"), ("run_command", {"command": "a", "cwd": "rel"}, "cwd"),
+    ("run_command", {"command": "a", "env": {"A B": "c"}}, "env"), ("run_command", {"command": "a", "timeout_seconds": 0}, "timeout_seconds"),
+    ("run_command", {"command": "a", "max_output_bytes": 10 ** 9}, "max_output_bytes"), ("run_command", {"cmd": "a"}, "cmd"),
+    ("read_file", {"path": ""}, ""), ("read_file", {"path": "/workspace"}, "workspace"), ("read_file", {"path": "a\0b"}, "path"),
+    ("read_file", {"path": "/" + "x" * 5000}, "path"), ("write_file", {"path": "/proc/x", "content": ""}, "/proc/x"),
+    ("write_file", {"path": "/workspace"}, "content"), ("list_files", {"path": "/nonsense"}, "nonsense"),
+    ("expose_port", {"port": 0}, "port"), ("expose_port", {"port": 70000}, "port"), ("expose_port", {"port": 80, "access": "x"}, "access"),
+    ("search_text", {"pattern": ""}, "pattern"), ("search_text", {"pattern": "x" * 2000}, "pattern"),
+    ("kill_process", {"process_id": "x" * 300}, "process_id"), ("sandbox_info", {"x": 1}, "x"),
+])
+def test_bad_arguments_are_tool_errors_that_name_the_field(mcp, tool, arguments, says):
+    assert says in mcp.fails(tool, **arguments)
+
+
+def test_a_port_is_exposed_by_a_link_or_to_everybody(mcp):
+    assert "/.cove/open?token=" in mcp.ok("expose_port", port=8000)["url"]
+    public = mcp.ok("expose_port", port=8000, access="public")
+    assert public["access"] == "public" and public["url"].startswith("http://8000-")
+
+
+# --- resources
+
+def test_files_are_resources(mcp, old):
+    mcp.ok("write_file", path="/workspace/a b.txt", content="text")
+    mcp.ok("run_command", command=r"printf '\377' > /workspace/bin; truncate -s 2M /workspace/large")
+    listed = {r["uri"] for r in mcp.result("resources/list")["resources"]}
+    assert {"cove://sandbox", "file:///workspace/a%20b.txt", "file:///workspace/bin"} <= listed
+    assert mcp.result("resources/templates/list")["resourceTemplates"][0]["uriTemplate"] == "file:///{+path}"
+    assert mcp.result("resources/read", {"uri": "file:///workspace/a%20b.txt"})["contents"][0]["text"] == "text"
+    assert mcp.result("resources/read", {"uri": "file:///workspace/bin"})["contents"][0]["blob"] == "/w=="
+    assert json.loads(mcp.result("resources/read", {"uri": "cove://sandbox"})["contents"][0]["text"])["sandbox_id"]
+    for uri in ("file:///workspace/none", "http://x", "file://host/x", "file:///%zz", "file:///workspace/large", "file:///workspace", ""):
+        assert mcp.rpc("resources/read", {"uri": uri})["error"]["data"]["uri"] == uri
+        assert old.rpc("resources/read", {"uri": uri})["error"]["code"] == -32002
+
+
+def test_changes_of_files_are_told_to_who_listens(mcp):
+    uris = ["file:///workspace/watched", "file:///workspace/dir"]
+    mcp.ok("make_directory", path="/workspace/dir")
+    with mcp.stream("subscriptions/listen", {"notifications": {"toolsListChanged": True, "resourceSubscriptions": uris}}, id=9) as stream:
+        events = iter(stream)
+        first = next(events).data
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        assert first["params"]["notifications"] == {"resourceSubscriptions": uris}
+        mcp.ok("write_file", path="/workspace/other", content="")
+        for path, uri in (("/workspace/watched", uris[0]), ("/workspace/dir/x", uris[1])):
+            mcp.ok("write_file", path=path, content="new")
+            told = next(events).data
+            assert told["method"] == "notifications/resources/updated" and told["params"]["uri"] == uri
+            assert told["params"]["_meta"][META + "subscriptionId"] == 9
+    for wrong in ({}, {"notifications": 7}, {"notifications": {"resourceSubscriptions": ["x"]}},
+                  {"notifications": {"resourceSubscriptions": ["file:///a"] * 40}}):
+        assert mcp.rpc("subscriptions/listen", wrong)["error"]["code"] == -32602
+
+
+def test_a_sessions_stream_tells_of_subscribed_files(old):
+    with old.stream() as stream:
+        assert stream.status == 200 and stream.headers["Content-Type"] == "text/event-stream"
+        assert old.rpc("resources/subscribe", {"uri": "file:///workspace/w"})["result"] == {}
+        # The stream learns of the subscription a moment later, so the file is written until it does.
+        writer = "while test ! -e /workspace/stop; do date > /workspace/w; sleep 0.1; done"
+        old.ok("start_process", command=writer)
+        assert next(iter(stream)).data["params"]["uri"] == "file:///workspace/w"
+        old.ok("write_file", path="/workspace/stop", content="")
+        assert old.rpc("resources/unsubscribe", {"uri": "file:///workspace/w"})["result"] == {}
+    assert old.rpc("resources/subscribe", {"uri": "http://x"})["error"]["code"] == -32602
+
+
+# --- who may
+
+def test_a_tenant_reaches_no_sandbox_of_another(server, mcp):
+    mcp.ok("write_file", path="/workspace/secret", content="tenant-secret")
+    sandbox = mcp.ok("sandbox_info")["sandbox_id"]
+    key = server.add_key("mcp-stranger")
+    for path in (f"/mcp/{sandbox}", f"/mcp/sandbox-{sandbox}", f"/mcp?sandbox={sandbox}"):
+        other = Mcp(server, key=key, path=path)
+        assert "no such sandbox" in other.fails("read_file", path="/workspace/secret")
+        assert "error" in other.rpc("resources/read", {"uri": "file:///workspace/secret"})
+        assert "error" in other.rpc("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["file:///workspace/secret"]}})
+    own = Mcp(server, key=key)
+    assert "No such file" in own.fails("read_file", path="/workspace/secret"), "the same name is another sandbox"
+
+
+def test_a_sandboxs_token_opens_that_sandbox_alone(server, mcp):
+    sandbox = mcp.ok("sandbox_info")["sandbox_id"]
+    token = cove(server, "token", sandbox).stdout.strip()
+    assert Mcp(server, key=token, path=f"/mcp/{sandbox}").ok("run_command", command="echo in")["stdout"] == "in\n"
+    assert Mcp(server, key=token, path="/mcp").post("tools/list").status == 401
+    assert Mcp(server, key=token, path=f"/mcp/{'a' * 20}").post("tools/list").status == 401
+    assert Mcp(server, key=None, path=f"/mcp/{sandbox}").post("tools/list").status == 401
+
+
+def test_a_key_for_other_dialects_is_refused(server):
+    key = create(server, "default", "--dialects", "execute")
+    wait_for(lambda: server.cleanup("-", key=key).status == 200, what="the new key")
+    assert Mcp(server, key=key).post("tools/list").status == 403
+
+
+def test_an_id_that_does_not_live_is_not_made(server):
+    client = Mcp(server, path=f"/mcp/{'b' * 20}")
+    assert "no such sandbox" in client.fails("sandbox_info")
+
+
+def test_the_port_of_a_sandbox_that_the_agent_api_did_not_make_is_its_own(server, mcp):
+    sandbox = mcp.ok("sandbox_info")["sandbox_id"]
+    reply = Mcp(server, path="/", host=f"6060-{sandbox}.cove.localhost").post("tools/list")
+    assert reply.status == 502 and b"port is not open" in reply.body
+
