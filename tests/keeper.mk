@@ -6,8 +6,11 @@ KEEPER_TEST_WRAPS = -Wl,--wrap=clock_boot_ms -Wl,--wrap=build_start -Wl,--wrap=b
 	-Wl,--wrap=cgroup_has_pid -Wl,--wrap=cgroup_each_box -Wl,--wrap=cgroup_cpu_usec \
 	-Wl,--wrap=disk_wants_more
 if HAVE_CMOCKA
-UNIT_TESTS += tests/unit/test_keeper_claim tests/unit/test_keeper_expiry tests/unit/test_keeper_adopt \
+UNIT_TESTS += tests/unit/test_keeper_boxes tests/unit/test_keeper_claim tests/unit/test_keeper_expiry tests/unit/test_keeper_adopt \
 	tests/unit/test_keeper_pool tests/unit/test_keeper_publish
+tests_unit_test_keeper_boxes_SOURCES = tests/unit/test_keeper_boxes.c $(KEEPER_TEST_SOURCES)
+tests_unit_test_keeper_boxes_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
+tests_unit_test_keeper_boxes_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
 tests_unit_test_keeper_claim_SOURCES = tests/unit/test_keeper_claim.c $(KEEPER_TEST_SOURCES)
 tests_unit_test_keeper_claim_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
 tests_unit_test_keeper_claim_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)

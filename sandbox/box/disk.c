@@ -245,7 +245,8 @@ void disk_sweep(const struct disk *d, const char *id)
     sweep_tree(d->boxes_dir, id, NULL);
 }
 
-pid_t disk_sweep_async(const struct disk *d, const char *id, struct cove_err *e)
+pid_t disk_sweep_async(const struct disk *d, const char *const ids[], unsigned count,
+                       struct cove_err *e)
 {
     pid_t pid = fork();
 
@@ -255,7 +256,8 @@ pid_t disk_sweep_async(const struct disk *d, const char *id, struct cove_err *e)
         return pid;
     title_set("cove: sweeper");
     setpriority(PRIO_PROCESS, 0, 10); /* nobody waits for it */
-    disk_sweep(d, id);
+    for (unsigned i = 0; i < count; i++)
+        disk_sweep(d, ids[i]);
     _exit(0);
 }
 

@@ -105,9 +105,10 @@ void disk_snapshot_drop(const struct disk *d, const char *snapshot); /* its dire
  * overwritten. So its limit grows by what was captured, and shrinks again when the snapshot goes. */
 void disk_adjust_limit(const struct disk *d, const char *id, uint64_t bytes, bool grow);
 
-/* Remove all that a sandbox had on disk, in a child process, so that a million files do not hold
+/* Remove all that sandboxes had on disk, in a child process, so that a million files do not hold
  * the keeper up. Returns its pid. */
-pid_t disk_sweep_async(const struct disk *d, const char *id, struct cove_err *e);
+pid_t disk_sweep_async(const struct disk *d, const char *const ids[], unsigned count,
+                       struct cove_err *e);
 void disk_sweep(const struct disk *d, const char *id); /* the same here and now */
 
 #endif

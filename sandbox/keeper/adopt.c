@@ -45,6 +45,7 @@ static int adopt_box(struct keeper *k, uint32_t i)
         return -1;
     }
     b->promised = b->info.tenant[0] != '\0';
+    boxes_file(k, i);
     if (b->info.flags & BOX_CAPTURED)
         capture_thaw(k, i);
     return boxes_watch_exit(k, i, NULL);
@@ -57,7 +58,6 @@ static unsigned adopt_all(struct keeper *k)
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
         struct box *b = &k->boxes[i];
 
-        b->build = NO_BUILD;
         state_box_read(k->state, i, &b->info);
         if (b->info.state == BOX_EMPTY)
             continue;
@@ -66,6 +66,7 @@ static unsigned adopt_all(struct keeper *k)
             state_box_write(k->state, i, &b->info);
             continue;
         }
+        boxes_file(k, i);
         if (adopt_box(k, i) < 0 || !boxes_runs(k, i))
             death_begin(k, i, END_GONE, 0);
         else
@@ -76,10 +77,7 @@ static unsigned adopt_all(struct keeper *k)
 
 static bool is_known(const struct keeper *k, const char *id)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        if (k->boxes[i].info.state != BOX_EMPTY && strcmp(k->boxes[i].info.id, id) == 0)
-            return true;
-    return false;
+    return boxes_by_id(k, id) != NULL;
 }
 
 static void end_stray_cgroup(void *arg, const char *id)

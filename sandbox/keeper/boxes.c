@@ -1,8 +1,165 @@
-/* The keeper's table of sandboxes: what it knows of each one, written through to shared memory. */
+/* The keeper's table of sandboxes: what it knows of each one, written through to shared memory, and
+ * how one is found. Each slot is in one list of its kind, and in hash tables by id, project and tenant;
+ * boxes_save(), which follows every change, sees to that. */
 #include <string.h>
 
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+
+/* ------------------------------------------------------------------ ways to a sandbox */
+
+static struct box_bucket *bucket(const struct keeper *k, struct box_bucket *table, uint64_t hash)
+{
+    return &table[(hash ^ hash >> 32) & (k->found.buckets - 1)];
+}
+
+static struct box_bucket *id_bucket(const struct keeper *k, const char *id)
+{
+    return bucket(k, k->found.by_id, text_hash(TEXT_HASH_START, id));
+}
+
+static struct box_bucket *project_bucket(const struct keeper *k, const char *tenant,
+                                         const char *project)
+{
+    uint64_t hash = text_hash(text_hash(TEXT_HASH_START, tenant), "\xff");
+
+    return bucket(k, k->found.by_project, text_hash(hash, project));
+}
+
+static struct box_bucket *tenant_bucket(const struct keeper *k, const char *tenant)
+{
+    return bucket(k, k->found.by_tenant, text_hash(TEXT_HASH_START, tenant));
+}
+
+int boxes_init(struct keeper *k, struct cove_err *e)
+{
+    struct boxes *f = &k->found;
+    uint32_t count = state_box_count(k->state);
+
+    *f = (struct boxes){ .buckets = 64 };
+    while (f->buckets < 2 * count)
+        f->buckets *= 2;
+    k->boxes = calloc(count, sizeof(*k->boxes));
+    f->by_id = calloc(f->buckets, sizeof(*f->by_id));
+    f->by_project = calloc(f->buckets, sizeof(*f->by_project));
+    f->by_tenant = calloc(f->buckets, sizeof(*f->by_tenant));
+    if (!k->boxes || !f->by_id || !f->by_project || !f->by_tenant)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    for (int i = 0; i < PLACES; i++)
+        TAILQ_INIT(&f->places[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        k->boxes[i].build = NO_BUILD;
+        boxes_file(k, i);
+    }
+    return 0;
+}
+
+void boxes_done(struct keeper *k)
+{
+    free(k->found.by_id);
+    free(k->found.by_project);
+    free(k->found.by_tenant);
+    free(k->boxes);
+    k->found = (struct boxes){ 0 };
+    k->boxes = NULL;
+}
+
+static enum box_place place_of(const struct box *b)
+{
+    switch (b->info.state) {
+    case BOX_EMPTY:
+        return PLACE_FREE;
+    case BOX_BUILDING:
+        return b->promised ? PLACE_OWNED : PLACE_RAW;
+    case BOX_WARM:
+        return b->promised ? PLACE_OWNED : PLACE_SPARE;
+    case BOX_DYING:
+        return b->dead && !b->sweeper ? PLACE_DEAD : PLACE_DYING;
+    default:
+        return PLACE_OWNED;
+    }
+}
+
+static void move(struct keeper *k, struct box *b, enum box_place to)
+{
+    struct boxes *f = &k->found;
+
+    if (b->place != PLACE_NONE) {
+        TAILQ_REMOVE(&f->places[b->place], b, in_place);
+        f->counts[b->place]--;
+    }
+    if (b->place != PLACE_NONE && b->place != PLACE_FREE)
+        LIST_REMOVE(b, same_id);
+    b->place = to;
+    TAILQ_INSERT_TAIL(&f->places[to], b, in_place);
+    f->counts[to]++;
+    if (to != PLACE_FREE)
+        LIST_INSERT_HEAD(id_bucket(k, b->info.id), b, same_id);
+}
+
+/* Owner and project of a slot stay what they are from the promise to the end of all. */
+static void file_owner(struct keeper *k, struct box *b)
+{
+    bool has = b->info.state != BOX_EMPTY && b->info.tenant[0];
+
+    if (has == b->has_tenant)
+        return;
+    if (b->has_tenant) {
+        LIST_REMOVE(b, same_project);
+        LIST_REMOVE(b, same_tenant);
+    } else {
+        LIST_INSERT_HEAD(project_bucket(k, b->info.tenant, b->info.project), b, same_project);
+        LIST_INSERT_HEAD(tenant_bucket(k, b->info.tenant), b, same_tenant);
+    }
+    b->has_tenant = has;
+}
+
+/* id_base may be changed under living sandboxes. */
+static void file_ids(struct keeper *k, struct box *b)
+{
+    uint64_t own = k->config.id_base + (uint64_t)(b - k->boxes) * k->config.id_count;
+    bool moved = b->info.state != BOX_EMPTY && b->info.id_base != own;
+
+    if (moved != b->has_moved_ids)
+        k->found.moved_ids = moved ? k->found.moved_ids + 1 : k->found.moved_ids - 1;
+    b->has_moved_ids = moved;
+}
+
+void boxes_file(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+    enum box_place place = place_of(b);
+
+    if (place != b->place)
+        move(k, b, place);
+    file_owner(k, b);
+    file_ids(k, b);
+    if (place == PLACE_OWNED && b->info.state != BOX_BUILDING && b->info.state != BOX_WARM)
+        k->found.due_ms = earliest_ms(k->found.due_ms, b->info.dies_at_ms);
+}
+
+struct box *boxes_by_id(const struct keeper *k, const char *id)
+{
+    struct box *b;
+
+    LIST_FOREACH(b, id_bucket(k, id), same_id)
+    if (strcmp(b->info.id, id) == 0)
+        return b;
+    return NULL;
+}
+
+struct box *boxes_of_project(const struct keeper *k, const char *tenant, const char *project)
+{
+    return LIST_FIRST(project_bucket(k, tenant, project));
+}
+
+struct box *boxes_of_tenant(const struct keeper *k, const char *tenant)
+{
+    return LIST_FIRST(tenant_bucket(k, tenant));
+}
+
+/* ------------------------------------------------------------------ events */
 
 static struct keeper *keeper_of(const struct watch *w)
 {
@@ -46,6 +203,7 @@ int boxes_watch_exit(struct keeper *k, uint32_t i, struct cove_err *e)
 
 void boxes_save(struct keeper *k, uint32_t i)
 {
+    boxes_file(k, i);
     state_box_write(k->state, i, &k->boxes[i].info);
 }
 
@@ -71,13 +229,13 @@ static bool belongs_to(const struct box_info *b, const char *tenant, const char 
 int boxes_find_current(const struct keeper *k, const char *tenant, const char *project,
                        uint32_t *ret)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box *b = &k->boxes[i];
+    for (const struct box *b = boxes_of_project(k, tenant, project); b;
+         b = LIST_NEXT(b, same_project)) {
         bool current = b->info.state == BOX_LIVE || b->info.state == BOX_FROZEN ||
                        (b->info.state == BOX_BUILDING && b->promised);
 
         if (current && !b->dead && belongs_to(&b->info, tenant, project)) {
-            *ret = i;
+            *ret = (uint32_t)(b - k->boxes);
             return 0;
         }
     }
@@ -87,14 +245,12 @@ int boxes_find_current(const struct keeper *k, const char *tenant, const char *p
 int boxes_find_owned(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret,
                      struct cove_err *e)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box_info *b = &k->boxes[i].info;
-        bool owned = b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_FROZEN;
+    const struct box *b = boxes_by_id(k, id);
+    uint32_t state = b ? b->info.state : BOX_EMPTY;
+    bool owned = state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
 
-        if (owned && strcmp(b->id, id) == 0 && strcmp(b->tenant, tenant) == 0) {
-            *ret = i;
-            return 0;
-        }
-    }
-    return cove_fail(e, COVE_NOT_FOUND, "no sandbox '%.24s'", id);
+    if (!owned || strcmp(b->info.tenant, tenant) != 0)
+        return cove_fail(e, COVE_NOT_FOUND, "no sandbox '%.24s'", id);
+    *ret = (uint32_t)(b - k->boxes);
+    return 0;
 }

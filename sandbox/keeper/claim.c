@@ -37,6 +37,7 @@ static int give_to(struct keeper *k, uint32_t i, const struct claim *c, const st
         b->reuse_ms = b->info.lifetime_ms;
     b->wanted = *limits;
     b->promised = true;
+    boxes_file(k, i);
     return 0;
 }
 

@@ -9,8 +9,11 @@
 
 enum { POOL_RETRY_MS = 1000 };
 
+/* Each slot has a range of its own, unless id_base was changed under living sandboxes. */
 static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
 {
+    if (k->found.moved_ids == 0)
+        return true;
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
         const struct box_info *o = &k->boxes[i].info;
 
@@ -20,29 +23,36 @@ static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
     return true;
 }
 
-/* The next one round the table, so that what the kernel takes away of a sandbox in the background
- * (its interface above all) is gone when the slot's turn comes again: waiting for that costs more
- * than all the rest. A slot whose id range nobody has: its own, unless id_base was changed under
- * living sandboxes. */
+/* The one that is free for the longest time, so that what the kernel takes away of a sandbox in the
+ * background (its interface above all) is gone when the slot's turn comes again: waiting for that
+ * costs more than all the rest. */
 static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
 {
     const struct cove_config *c = &k->config;
-    uint32_t count = state_box_count(k->state);
+    const struct box *b;
 
-    if (count > c->max_sandboxes)
-        count = (uint32_t)c->max_sandboxes;
-    for (uint32_t n = 0; n < count; n++) {
-        uint32_t i = (k->next_slot + n) % count;
+    TAILQ_FOREACH(b, &k->found.places[PLACE_FREE], in_place)
+    {
+        uint32_t i = (uint32_t)(b - k->boxes);
         struct id_range ids = { (uint32_t)(c->id_base + i * c->id_count), (uint32_t)c->id_count };
 
-        if (k->boxes[i].info.state != BOX_EMPTY || !ids_free(k, ids.base, ids.count))
+        if (i >= c->max_sandboxes || !ids_free(k, ids.base, ids.count))
             continue;
         *ret = i;
         *ret_ids = ids;
-        k->next_slot = i + 1;
         return 0;
     }
     return -1;
+}
+
+/* A slot's place in the list of free ones stays until it is filed anew. */
+static void renew(struct box *b, const struct limits *limits)
+{
+    const struct box old = *b;
+
+    *b = (struct box){ .build = NO_BUILD, .child = true, .limits = *limits };
+    b->in_place = old.in_place;
+    b->place = old.place;
 }
 
 static int attach_network(const void *net, uint32_t slot, pid_t pid, struct cove_err *e)
@@ -104,7 +114,7 @@ int creation_begin(struct keeper *k, const char *template_name, const struct sna
                          (unsigned long long)k->config.max_sandboxes);
     b = &k->boxes[i];
     generation = b->info.generation + 1;
-    *b = (struct box){ .build = NO_BUILD, .child = true, .limits = *limits };
+    renew(b, limits);
     b->info = (struct box_info){
         .state = BOX_BUILDING,
         .generation = generation,

@@ -30,6 +30,7 @@ void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t li
         pidfd_send_signal(b->build.pidfd, SIGKILL, NULL, 0);
     else
         b->dead = true; /* it never got that far */
+    boxes_file(k, i);
 }
 
 void death_on_exit(struct keeper *k, uint32_t i)
@@ -50,6 +51,7 @@ void death_on_exit(struct keeper *k, uint32_t i)
         death_begin(k, i, END_GONE, 0);
     }
     b->dead = true;
+    boxes_file(k, i);
     resolver_tell_gone(k, i);
     network_forget(k, i);
     waiters_answer(k, i, MSG_DONE, NULL, 0);
@@ -79,64 +81,115 @@ static void free_slot(struct keeper *k, uint32_t i)
     boxes_save(k, i);
 }
 
-/* The rest of a dead box, in steps that may each be tried again: socket, cgroup, files. */
-void death_remove_remains(struct keeper *k, uint32_t i)
+/* The first steps of what is left, each of which may be tried again. false: not yet. */
+static bool prepare_sweep(struct keeper *k, struct box *b)
 {
-    struct box *b = &k->boxes[i];
-    struct cove_err err = { 0 };
-
     if (b->capture)
-        return; /* somebody reads its files */
+        return false; /* somebody reads its files */
     b->build.files = cove_close(b->build.files);
     unlink_control_socket(k, b->info.id);
     attributes_remove(k, b->info.id);
     cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
-    if (cgroup_remove_box(&k->cgroups, b->info.id) < 0)
+    return cgroup_remove_box(&k->cgroups, b->info.id) == 0;
+}
+
+/* Dead sandboxes whose cgroups are gone, as many as one child process takes. */
+static unsigned collect(struct keeper *k, struct box *batch[SWEEP_BATCH])
+{
+    struct box *b = TAILQ_FIRST(&k->found.places[PLACE_DEAD]);
+    unsigned count = 0;
+
+    for (; b && count < SWEEP_BATCH; b = TAILQ_NEXT(b, in_place))
+        if (prepare_sweep(k, b))
+            batch[count++] = b;
+    return count;
+}
+
+static pid_t *free_sweeper(struct keeper *k)
+{
+    for (size_t i = 0; i < SWEEPERS_MAX; i++)
+        if (k->sweepers[i] == 0)
+            return &k->sweepers[i];
+    return NULL;
+}
+
+/* Those that die together are swept together: with thousands of them the forks would cost most. */
+void death_remove_remains(struct keeper *k)
+{
+    struct box *batch[SWEEP_BATCH];
+    const char *ids[SWEEP_BATCH];
+    struct cove_err err = { 0 };
+    pid_t *sweeper = free_sweeper(k), pid;
+    unsigned count = sweeper ? collect(k, batch) : 0;
+
+    if (count == 0)
         return;
-    b->sweeper = disk_sweep_async(&k->disk, b->info.id, &err);
-    if (b->sweeper < 0) {
-        log_error("sandbox not swept", &err, LOG_S("sandbox", b->info.id));
-        b->sweeper = 0;
+    for (unsigned i = 0; i < count; i++)
+        ids[i] = batch[i]->info.id;
+    pid = disk_sweep_async(&k->disk, ids, count, &err);
+    if (pid < 0) {
+        log_error("sandboxes not swept", &err, LOG_N("count", count));
+        return;
+    }
+    *sweeper = pid;
+    for (unsigned i = 0; i < count; i++) {
+        batch[i]->sweeper = pid;
+        boxes_file(k, (uint32_t)(batch[i] - k->boxes));
     }
 }
 
-void death_on_sweeper(struct keeper *k, pid_t pid)
+static void on_swept(struct keeper *k, pid_t pid)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        struct box *b = &k->boxes[i];
+    struct box *b = TAILQ_FIRST(&k->found.places[PLACE_DYING]), *next;
 
+    for (; b; b = next) {
+        next = TAILQ_NEXT(b, in_place);
         if (b->sweeper != pid)
             continue;
-        if (faccessat(k->boxes_dir, b->info.id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-            log_event(LOG_LEVEL_WARN, "sandbox not swept yet", LOG_S("sandbox", b->info.id));
-            b->sweeper = 0; /* the next tick tries again */
-            return;
+        b->sweeper = 0;
+        if (faccessat(k->boxes_dir, b->info.id, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+            free_slot(k, (uint32_t)(b - k->boxes));
+            continue;
         }
-        free_slot(k, i);
-        return;
+        log_event(LOG_LEVEL_WARN, "sandbox not swept yet", LOG_S("sandbox", b->info.id));
+        boxes_file(k, (uint32_t)(b - k->boxes)); /* the next tick tries again */
+    }
+}
+
+void death_reap(struct keeper *k)
+{
+    for (size_t i = 0; i < SWEEPERS_MAX; i++) {
+        pid_t pid = k->sweepers[i];
+
+        if (pid > 0 && waitpid(pid, NULL, WNOHANG) == pid) {
+            k->sweepers[i] = 0;
+            on_swept(k, pid);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the end of all */
+
+static void look_for_exits(struct keeper *k)
+{
+    struct box *b = TAILQ_FIRST(&k->found.places[PLACE_DYING]), *next;
+
+    for (; b; b = next) {
+        struct pollfd p = { .fd = b->build.pidfd, .events = POLLIN };
+
+        next = TAILQ_NEXT(b, in_place);
+        capture_poll(k, (uint32_t)(b - k->boxes));
+        if (!b->dead && poll(&p, 1, 0) == 1)
+            death_on_exit(k, (uint32_t)(b - k->boxes));
     }
 }
 
 static bool anything_left(struct keeper *k)
 {
-    bool left = false;
-
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        struct box *b = &k->boxes[i];
-        struct pollfd p = { .fd = b->build.pidfd, .events = POLLIN };
-
-        if (b->info.state == BOX_EMPTY)
-            continue;
-        left = true;
-        capture_poll(k, i);
-        if (!b->dead && poll(&p, 1, 0) == 1)
-            death_on_exit(k, i);
-        if (b->dead && !b->sweeper)
-            death_remove_remains(k, i);
-        if (b->sweeper && waitpid(b->sweeper, NULL, WNOHANG) == b->sweeper)
-            death_on_sweeper(k, b->sweeper);
-    }
-    return left;
+    look_for_exits(k);
+    death_remove_remains(k);
+    death_reap(k);
+    return k->found.counts[PLACE_FREE] < state_box_count(k->state);
 }
 
 void death_of_all(struct keeper *k)

@@ -28,33 +28,47 @@ static void expire(struct keeper *k, uint32_t i)
     death_begin(k, i, END_EXPIRED, b->dies_at_ms - b->created_ms);
 }
 
-static uint64_t tick_box(struct keeper *k, uint32_t i, uint64_t now, uint64_t next)
+static bool has_end(const struct box_info *b)
 {
-    struct box *b = &k->boxes[i];
+    return b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_FROZEN;
+}
 
-    switch (b->info.state) {
-    case BOX_LIVE:
-    case BOX_AGEING:
-    case BOX_FROZEN:
+/* All are looked at only when the end of one may have come. What it has become may have a time of its
+ * own: boxes_file() notes that. */
+static uint64_t tick_ends(struct keeper *k, uint64_t now)
+{
+    struct box *b = TAILQ_FIRST(&k->found.places[PLACE_OWNED]), *next;
+
+    if (now < k->found.due_ms)
+        return k->found.due_ms;
+    k->found.due_ms = UINT64_MAX;
+    for (; b; b = next) {
+        next = TAILQ_NEXT(b, in_place);
+        if (!has_end(&b->info))
+            continue;
         if (now < b->info.dies_at_ms)
-            return earliest_ms(next, b->info.dies_at_ms);
-        expire(k, i);
-        return now; /* look again at once: what it has become has a time of its own */
-    case BOX_DYING:
-        if (b->dead && !b->sweeper)
-            death_remove_remains(k, i);
-        return b->dead && !b->sweeper ? earliest_ms(next, now + REMOVE_RETRY_MS) : next;
-    default:
-        return next;
+            k->found.due_ms = earliest_ms(k->found.due_ms, b->info.dies_at_ms);
+        else
+            expire(k, (uint32_t)(b - k->boxes));
     }
+    return k->found.due_ms;
+}
+
+static uint64_t tick_remains(struct keeper *k, uint64_t now, uint64_t next)
+{
+    if (TAILQ_EMPTY(&k->found.places[PLACE_DEAD]))
+        return next;
+    death_remove_remains(k);
+    return TAILQ_EMPTY(&k->found.places[PLACE_DEAD]) ? next
+                                                     : earliest_ms(next, now + REMOVE_RETRY_MS);
 }
 
 uint64_t expiry_tick(struct keeper *k)
 {
     uint64_t now = clock_boot_ms(), next = now + IDLE_TICK_MS;
 
-    for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        next = tick_box(k, i, now, next);
+    next = earliest_ms(next, tick_ends(k, now));
+    next = tick_remains(k, now, next);
     cpu_shares_tick(k, now);
     next = snapshots_tick(k, now, next);
     return pool_refill(k, now, next);

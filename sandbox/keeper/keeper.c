@@ -75,12 +75,7 @@ static void reload(struct keeper *k)
 
 static void reap_sweepers(struct keeper *k)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        pid_t pid = k->boxes[i].sweeper;
-
-        if (pid > 0 && waitpid(pid, NULL, WNOHANG) == pid)
-            death_on_sweeper(k, pid);
-    }
+    death_reap(k);
     snapshots_reap(k);
 }
 

@@ -30,6 +30,32 @@ struct waiter {
 
 struct capture; /* capture.c */
 
+/* Which list of boxes.c a sandbox's slot is in. */
+enum box_place {
+    PLACE_NONE,  /* not in the table yet */
+    PLACE_FREE,  /* the one that is free for the longest time is the first */
+    PLACE_RAW,   /* being built, and promised to nobody */
+    PLACE_SPARE, /* warm */
+    PLACE_OWNED, /* a tenant's, built or not */
+    PLACE_DYING, /* being killed, or being swept */
+    PLACE_DEAD,  /* to be swept */
+    PLACES,
+};
+
+TAILQ_HEAD(box_queue, box);
+LIST_HEAD(box_bucket, box);
+
+struct boxes { /* how sandboxes are found without looking at all of them */
+    struct box_queue places[PLACES];
+    uint32_t counts[PLACES];
+    struct box_bucket *by_id, *by_project, *by_tenant; /* `buckets` of each */
+    uint32_t buckets;
+    uint32_t moved_ids; /* sandboxes whose user ids are not those of their slot */
+    uint64_t due_ms;    /* no tenant's sandbox has its end before this */
+};
+
+enum { SWEEPERS_MAX = 4, SWEEP_BATCH = 64 };
+
 struct snapshot {
     struct keeper_snapshot info;
     char parent[24]; /* that its sandbox was made of: it lies below. "" = none */
@@ -46,9 +72,13 @@ struct snapshots {
 
 struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared memory */
     struct box_info info;
-    struct build build;       /* pidfd while it lives, ready while it is being built */
-    struct watch exit, ready; /* of these two */
-    struct waiter *waiters;   /* for it to be ready, or to be dead */
+    TAILQ_ENTRY(box) in_place;
+    LIST_ENTRY(box) same_id, same_project, same_tenant; /* in these buckets */
+    enum box_place place;
+    bool has_tenant, has_moved_ids; /* it is in the last two buckets; it counts in moved_ids */
+    struct build build;             /* pidfd while it lives, ready while it is being built */
+    struct watch exit, ready;       /* of these two */
+    struct waiter *waiters;         /* for it to be ready, or to be dead */
     uint64_t build_began_ms;
     uint64_t reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
@@ -110,14 +140,15 @@ struct keeper {
     struct disk disk;
     struct net net;
     struct snapshots snapshots;
-    bool strict;            /* the policy's seccomp profile is `strict` */
-    struct box *boxes;      /* state_box_count() of them */
-    uint32_t next_slot;     /* where to look first for a free one */
-    uint64_t pool_retry_ms; /* after a failure */
-    uint64_t pool_pause_ms; /* after a claim */
-    uint64_t publish_at_ms; /* 0: nothing to publish */
-    uint64_t fair_at_ms;    /* the last look at who is busy */
-    bool rules_changed;     /* in run_dir, and workers were not told yet; so at the start */
+    bool strict;                  /* the policy's seccomp profile is `strict` */
+    struct box *boxes;            /* state_box_count() of them */
+    struct boxes found;           /* ways to them */
+    pid_t sweepers[SWEEPERS_MAX]; /* child processes that remove dead sandboxes' files; 0: none */
+    uint64_t pool_retry_ms;       /* after a failure */
+    uint64_t pool_pause_ms;       /* after a claim */
+    uint64_t publish_at_ms;       /* 0: nothing to publish */
+    uint64_t fair_at_ms;          /* the last look at who is busy */
+    bool rules_changed;           /* in run_dir, and workers were not told yet; so at the start */
 
     struct helper workers[WORKER_SLOTS];
     struct helper helpers[HELPERS];
@@ -158,7 +189,15 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 
 /* ------------------------------------------------------------------ boxes.c */
 
-void boxes_save(struct keeper *k, uint32_t index);       /* write `info` through to shared memory */
+int boxes_init(struct keeper *k, struct cove_err *e); /* when there is k->state */
+void boxes_done(struct keeper *k);
+/* After a change of state, owner or promise: in which lists it is. boxes_save() does it too. */
+void boxes_file(struct keeper *k, uint32_t index);
+void boxes_save(struct keeper *k, uint32_t index); /* write `info` through to shared memory */
+struct box *boxes_by_id(const struct keeper *k, const char *id); /* whatever its state; or NULL */
+/* The sandboxes of one bucket; others may be among them: compare. */
+struct box *boxes_of_project(const struct keeper *k, const char *tenant, const char *project);
+struct box *boxes_of_tenant(const struct keeper *k, const char *tenant);
 bool boxes_runs(const struct keeper *k, uint32_t index); /* its init does */
 int boxes_watch_exit(struct keeper *k, uint32_t index, struct cove_err *e);
 int boxes_watch_ready(struct keeper *k, uint32_t index, struct cove_err *e);
@@ -228,9 +267,10 @@ int life_set_attributes(struct keeper *k, const struct keeper_which *args, int f
  */
 void death_begin(struct keeper *k, uint32_t index, enum end_cause cause, uint64_t limit);
 void death_on_exit(struct keeper *k, uint32_t index);
-void death_on_sweeper(struct keeper *k, pid_t pid);
-/* What is left of a dead sandbox: control socket, cgroup, files. May be tried again. */
-void death_remove_remains(struct keeper *k, uint32_t index);
+void death_reap(struct keeper *k); /* child processes that have removed files */
+/* What is left of dead sandboxes: control socket, cgroup, files. What cannot be removed yet is tried
+ * again by the next call. */
+void death_remove_remains(struct keeper *k);
 void death_of_all(struct keeper *k); /* and wait until nothing is left */
 
 /* ------------------------------------------------------------------ snapshots.c */

@@ -171,10 +171,12 @@ static bool to_retire(const struct box *b, const struct keeper_retire *args)
 void life_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w)
 {
     struct cove_err gone = { .code = COVE_GONE, .msg = "the sandbox was removed" };
-    struct box *last = NULL;
+    struct box *first =
+        args->id[0] ? boxes_by_id(k, args->id) : boxes_of_project(k, args->tenant, args->project);
+    struct box *b, *last = NULL;
 
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        struct box *b = &k->boxes[i];
+    for (b = first; b; b = args->id[0] ? NULL : LIST_NEXT(b, same_project)) {
+        uint32_t i = (uint32_t)(b - k->boxes);
 
         if (!to_retire(b, args) || b->dead)
             continue;

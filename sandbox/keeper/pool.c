@@ -11,12 +11,13 @@ enum { POOL_RETRY_MS = 1000 };
 int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
                     const struct limits *limits, uint32_t *ret)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box *b = &k->boxes[i];
+    const struct box *b;
 
-        if (b->info.state == state && !b->promised && !b->dead &&
-            strcmp(b->info.template, template_name) == 0 && box_limits_fit(&b->limits, limits)) {
-            *ret = i;
+    TAILQ_FOREACH(b, &k->found.places[state == BOX_WARM ? PLACE_SPARE : PLACE_RAW], in_place)
+    {
+        if (!b->dead && strcmp(b->info.template, template_name) == 0 &&
+            box_limits_fit(&b->limits, limits)) {
+            *ret = (uint32_t)(b - k->boxes);
             return 0;
         }
     }
@@ -38,8 +39,12 @@ void pool_review_one(struct keeper *k, uint32_t i)
 
 void pool_review(struct keeper *k)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        pool_review_one(k, i);
+    struct box *b = TAILQ_FIRST(&k->found.places[PLACE_SPARE]), *next;
+
+    for (; b; b = next) {
+        next = TAILQ_NEXT(b, in_place);
+        pool_review_one(k, (uint32_t)(b - k->boxes));
+    }
 }
 
 /* Disks made ahead make a sandbox that is not from the pool cheaper. As long as there is one, not
@@ -72,17 +77,11 @@ uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next)
 {
     struct cove_err err = { 0 };
     struct limits limits;
-    uint64_t spare = 0;
+    uint64_t spare = k->found.counts[PLACE_SPARE] + k->found.counts[PLACE_RAW];
     uint32_t i;
 
     if (k->stopping)
         return next;
-    for (i = 0; i < state_box_count(k->state); i++) {
-        const struct box *b = &k->boxes[i];
-
-        if ((b->info.state == BOX_WARM || b->info.state == BOX_BUILDING) && !b->promised)
-            spare++;
-    }
     if (spare >= k->config.pool)
         return refill_disks(k, now, next);
     if (spare > 0 && now < k->pool_pause_ms)

@@ -15,8 +15,7 @@ static struct tally count_boxes(const struct keeper *k, const char *tenant, cons
 {
     struct tally t = { 0 };
 
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box *b = &k->boxes[i];
+    for (const struct box *b = boxes_of_tenant(k, tenant); b; b = LIST_NEXT(b, same_tenant)) {
         bool building = b->info.state == BOX_BUILDING && b->promised;
         bool owned = b->info.state == BOX_LIVE || b->info.state == BOX_FROZEN || building;
 
@@ -54,12 +53,9 @@ static uint64_t disk_of(const struct keeper *k, const char *tenant)
     uint64_t sum;
 
     snapshots_count(k, tenant, &sum);
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box_info *b = &k->boxes[i].info;
-
-        if (b->state != BOX_EMPTY && strcmp(b->tenant, tenant) == 0)
-            sum += disk_used(&k->disk, b->id, (pid_t)b->init_pid);
-    }
+    for (const struct box *b = boxes_of_tenant(k, tenant); b; b = LIST_NEXT(b, same_tenant))
+        if (strcmp(b->info.tenant, tenant) == 0)
+            sum += disk_used(&k->disk, b->info.id, (pid_t)b->info.init_pid);
     return sum;
 }
 

@@ -195,9 +195,8 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     if (state_open(path, k->worker_gid, (uint32_t)k->config.max_sandboxes, WORKER_SLOTS,
                    (uint32_t)k->config.threads, &k->state, &kept, e) < 0)
         return -1;
-    k->boxes = calloc(state_box_count(k->state), sizeof(*k->boxes));
-    if (!k->boxes)
-        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (boxes_init(k, e) < 0)
+        return -1;
     snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
     if (meters_make(path, k->worker_gid, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;

@@ -29,7 +29,7 @@
 
 enum {
     TICK_MS = 1000,
-    SWEEPERS_MAX = 2,
+    DROPS_MAX = 2,
     INFO_BYTES_MAX = 2048,
     PASSING_MS = 60000, /* a fork's sandboxes are made within this time */
 };
@@ -356,7 +356,7 @@ uint64_t snapshots_tick(struct keeper *k, uint64_t now, uint64_t next)
     if (now < all->next_ms || all->count == 0)
         return all->count ? earliest_ms(next, all->next_ms) : next;
     all->next_ms = now + TICK_MS;
-    for (uint32_t i = 0; i < all->count && all->sweepers < SWEEPERS_MAX; i++) {
+    for (uint32_t i = 0; i < all->count && all->sweepers < DROPS_MAX; i++) {
         struct snapshot *s = &all->items[i];
 
         if (s->sweeper || !(s->removed || has_passed(s)) || in_use(k, s))

@@ -186,7 +186,7 @@ static void begin(struct fixture *f)
     snprintf(path, sizeof(path), "%s/state", f->run_dir);
     if (state_open(path, getgid(), FIXTURE_BOXES, 2, 2, &k->state, &kept, &e) < 0)
         fail_msg("%s", e.msg);
-    k->boxes = calloc(FIXTURE_BOXES, sizeof(*k->boxes));
+    assert_int_equal(boxes_init(k, &e), 0);
     k->clients = calloc(CLIENTS_MAX, sizeof(*k->clients));
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
                      0);
@@ -211,7 +211,7 @@ static void end(struct fixture *f)
     close(k->state_dir);
     close(k->boxes_dir);
     state_close(k->state);
-    free(k->boxes);
+    boxes_done(k);
     free(k->clients);
 }
 
@@ -317,20 +317,14 @@ struct keeper_box fixture_claimed(struct fixture *f, const char *tenant, const c
     return box;
 }
 
-/* One round of what the event loop would do for a dying sandbox. */
+/* What the event loop would do for a dying sandbox. */
 static bool settle_one(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
     struct pollfd p = { .fd = b->build.pidfd, .events = POLLIN };
 
-    if (b->info.state != BOX_DYING)
-        return false;
-    if (!b->dead && poll(&p, 1, 0) == 1)
+    if (b->info.state == BOX_DYING && !b->dead && poll(&p, 1, 0) == 1)
         death_on_exit(k, i);
-    if (b->dead && !b->sweeper)
-        death_remove_remains(k, i);
-    if (b->sweeper && waitpid(b->sweeper, NULL, WNOHANG) == b->sweeper)
-        death_on_sweeper(k, b->sweeper);
     return b->info.state == BOX_DYING;
 }
 
@@ -341,6 +335,8 @@ void fixture_settle(struct fixture *f)
 
         for (uint32_t i = 0; i < FIXTURE_BOXES; i++)
             dying |= settle_one(&f->k, i);
+        death_remove_remains(&f->k);
+        death_reap(&f->k);
         if (!dying)
             return;
         poll(NULL, 0, 5);

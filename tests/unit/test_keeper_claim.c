@@ -156,10 +156,11 @@ static void a_new_id_base_does_not_cover_ranges_in_use(void **state)
     struct id_range old, *made;
     char project[16];
 
-    fixture_claimed(f, "acme", "old");
+    struct keeper_box box = fixture_claimed(f, "acme", "old");
+
     old = fake.ids[0];
     f->k.config.id_base -= f->k.config.id_count / 2;
-    f->k.next_slot = 0;
+    boxes_file(&f->k, box.index); /* as a restart does, the only time when it can change */
     for (int i = 0; i < 3; i++) {
         snprintf(project, sizeof(project), "p%d", i);
         fixture_claimed(f, "acme", project);

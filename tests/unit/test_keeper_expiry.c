@@ -242,7 +242,7 @@ static void a_slot_is_not_free_before_its_cgroup_is(void **state)
 
     fake.cgroup_busy = true;
     death_begin(&f->k, box.index, END_KILLED, 0);
-    f->k.boxes[box.index].dead = true;
+    death_on_exit(&f->k, box.index);
     for (int i = 0; i < 5; i++) {
         fake.now_ms += 1000;
         expiry_tick(&f->k);
