@@ -10,6 +10,7 @@
 #include "cove/which.h"
 #include "fcgi/basic.h"
 #include "fcgi/caller.h"
+#include "fcgi/console_session.h"
 #include "fcgi/core.h"
 #include "fcgi/port_access.h"
 #include "fcgi/router.h"
@@ -182,6 +183,8 @@ static const char *refusal(const struct dialect *const *dialects, const struct r
     while ((c = next_place(&at)))
         if (*request_param(req, c->param))
             return "this key is not valid here: it is unknown, revoked or expired";
+    if (console_is_meant(req) && strstr(request_param(req, "HTTP_COOKIE"), "cove-console="))
+        return "this session is over, or a page of another host sent this request: sign in again";
     if (*request_param(req, "HTTP_X_ACCESS_TOKEN"))
         return "this token does not open this sandbox";
     return "no key: send one as X-API-Key, or as Authorization: Bearer";
@@ -193,6 +196,8 @@ static void refuse(const struct dialect *const *dialects, struct request *req, s
                    unsigned wait_s)
 {
     bool passwords = req->core && req->core->config->pam_service[0];
+    /* The console's page asks for the password itself: browsers would ask once more for "Basic". */
+    bool offer = passwords && !console_is_meant(req);
     const char *why = refusal(dialects, req, passwords);
     struct cove_err e;
 
@@ -200,7 +205,7 @@ static void refuse(const struct dialect *const *dialects, struct request *req, s
     reply_header(rep, "X-Cove-Why", why);
     core_count(req->core, COUNT_AUTH_FAILURES, 1);
     req->note.cause = cove_code_name(e.code);
-    reply_header(rep, "WWW-Authenticate", passwords ? "Bearer, Basic realm=\"cove\"" : "Bearer");
+    reply_header(rep, "WWW-Authenticate", offer ? "Bearer, Basic realm=\"cove\"" : "Bearer");
     if (wait_s)
         reply_header(rep, "X-Cove-Wait", arena_printf(&req->arena, "%u", wait_s));
     reply_plain_error(req, rep, &e);
@@ -211,6 +216,7 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
 {
     struct live_ref *ref = live_get(keys);
     const struct key *key = ref ? auth_find(dialects, ref->value, req) : NULL;
+    struct console_session session;
     char tenant[COVE_TENANT_MAX];
     unsigned wait_s = 0;
     struct which w;
@@ -223,6 +229,8 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
         admit(req, rep, key->tenant, id_of(req, key));
     else if (find_token(dialects, req, &w))
         admit(req, rep, w.box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));
+    else if (console_sign_in(req, ref ? ref->value : NULL, &session))
+        admit(req, rep, session.tenant, arena_strdup(&req->arena, session.key));
     else if (req->method == OPTIONS || names_no_sandbox(req))
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
     else if (has_own_access(dialects, req))

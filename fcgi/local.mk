@@ -5,7 +5,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/shares.h fcgi/shares.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
-	fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c \
+	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c \
 	fcgi/transfer.h fcgi/transfer.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
@@ -20,6 +20,8 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/e2b_filesystem.h fcgi/dialects/e2b_filesystem.c fcgi/dialects/e2b_entry.c fcgi/dialects/e2b_watch.c \
 	fcgi/dialects/e2b_files.c fcgi/dialects/e2b_upload.c fcgi/dialects/e2b_compose.c fcgi/dialects/e2b_input.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
+	fcgi/dialects/console.h fcgi/dialects/console.c fcgi/dialects/console_events.c fcgi/dialects/console_files.c \
+	fcgi/dialects/console_processes.c fcgi/dialects/console_ports.c fcgi/dialects/console_policy.c \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \
 	fcgi/dialects/executor_procs.c fcgi/dialects/executor_logs.c \

@@ -5,7 +5,7 @@ EXTRA_DIST += tests/clients/README.md tests/clients/package.json tests/clients/p
 
 # Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
 if HAVE_CMOCKA
-FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth \
+FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth tests/unit/test_console_session \
 	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines tests/unit/test_stream tests/unit/test_which tests/unit/test_connect tests/unit/test_multipart
 UNIT_TESTS += $(FCGI_TESTS)
 FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
@@ -24,6 +24,9 @@ tests_unit_test_wire_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_slots_SOURCES = tests/unit/test_slots.c
 tests_unit_test_slots_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_slots_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_console_session_SOURCES = tests/unit/test_console_session.c
+tests_unit_test_console_session_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_console_session_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_auth_SOURCES = tests/unit/test_auth.c
 tests_unit_test_auth_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_auth_LDADD = $(FCGI_TEST_LDADD)

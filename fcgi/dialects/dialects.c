@@ -39,6 +39,7 @@ const struct dialect *const all_dialects[] = {
     &mcp_port_dialect,
     &health_dialect,
     &metrics_dialect,
+    &console_dialect,
     &mcp_dialect,
     &executor_dialect,
     &e2b_dialect,

@@ -9,6 +9,7 @@ int dialect_health(struct request *req, struct reply *rep, struct cove_err *e);
 
 extern const struct dialect health_dialect;
 extern const struct dialect envd_dialect; /* before all that share a path with it */
+extern const struct dialect console_dialect;
 extern const struct dialect executor_dialect;
 extern const struct dialect mcp_dialect, mcp_port_dialect;
 extern const struct dialect e2b_dialect;

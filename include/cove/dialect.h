@@ -15,6 +15,7 @@ enum cove_dialect {
     DIALECT_RELAY,
     DIALECT_AGENT,
     DIALECT_MCP,
+    DIALECT_CONSOLE,
     DIALECT_COUNT
 };
 
@@ -25,7 +26,7 @@ enum cove_dialect {
 static inline const char *dialect_name(uint32_t dialect)
 {
     static const char *const names[] = { "none",  "execute", "executor", "e2b",
-                                         "relay", "agent",   "mcp" };
+                                         "relay", "agent",   "mcp",      "console" };
 
     return dialect < sizeof(names) / sizeof(names[0]) ? names[dialect] : names[0];
 }

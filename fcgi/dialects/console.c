@@ -1,0 +1,403 @@
+/*
+ * The console dialect: what the web console (web/) calls, and whoever wants the same view. Every address
+ * takes a key like all dialects do, or the session of a browser (fcgi/console_session.h). A session
+ * shows the sandboxes of one tenant.
+ */
+#include "fcgi/dialects/console.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/dialect.h"
+#include "cove/keys.h"
+#include "cove/text.h"
+#include "fcgi/caller.h"
+#include "fcgi/check.h"
+#include "fcgi/console_session.h"
+#include "fcgi/dialects/dialects.h"
+#include "fcgi/router.h"
+
+static const struct route console_routes[] = {
+    { GET, "/session", console_session_show, 0 },
+    { POST, "/session", console_session_open, 0 },
+    { DELETE, "/session", console_session_close, 0 },
+    { GET, "/events", console_events, ROUTE_LONG },
+    { GET, "/sandboxes", console_sandboxes, 0 },
+    { POST, "/sandboxes", console_create, ROUTE_LONG },
+    { GET, "/sandboxes/{id}", console_sandbox, 0 },
+    { DELETE, "/sandboxes/{id}", console_kill, 0 },
+    { POST, "/sandboxes/{id}/pause", console_pause, 0 },
+    { POST, "/sandboxes/{id}/resume", console_resume, 0 },
+    { POST, "/sandboxes/{id}/extend", console_extend, 0 },
+    { GET, "/sandboxes/{id}/files", console_files, ROUTE_BOX },
+    { GET, "/sandboxes/{id}/file", console_get_file, ROUTE_LONG },
+    { PUT, "/sandboxes/{id}/file", console_put_file, ROUTE_LONG | ROUTE_RAW },
+    { DELETE, "/sandboxes/{id}/file", console_remove_file, ROUTE_BOX },
+    { POST, "/sandboxes/{id}/directory", console_make_dir, ROUTE_BOX },
+    { POST, "/sandboxes/{id}/rename", console_rename, ROUTE_BOX },
+    { GET, "/sandboxes/{id}/archive", console_archive, ROUTE_LONG },
+    { GET, "/sandboxes/{id}/processes", console_processes, ROUTE_BOX },
+    { POST, "/sandboxes/{id}/processes", console_start, ROUTE_BOX },
+    { DELETE, "/sandboxes/{id}/processes/{process}", console_kill_process, ROUTE_BOX },
+    { GET, "/sandboxes/{id}/processes/{process}/log", console_log, ROUTE_LONG },
+    { GET, "/sandboxes/{id}/ports", console_ports, ROUTE_LONG },
+    { POST, "/sandboxes/{id}/ports", console_port_access, ROUTE_BOX },
+    { POST, "/sandboxes/{id}/ports/link", console_port_link, ROUTE_BOX },
+    { POST, "/policy/test", console_policy_test, 0 },
+};
+
+/* ------------------------------------------------------------------ bad news */
+
+static const struct error_reply error_replies[] = {
+    { COVE_GONE, 404 },
+};
+
+static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    (void)req;
+    rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+    json_open(&rep->json, NULL, '{');
+    json_put_str(&rep->json, "error", e->msg);
+    json_put_str(&rep->json, "code", cove_code_name(e->code));
+    json_close(&rep->json, '}');
+}
+
+struct done {
+    bool ok;
+};
+
+static const struct json_field done_fields[] = {
+    JSON_BOOL(struct done, ok, "ok", JSON_REQUIRED),
+    JSON_END,
+};
+
+int console_reply_ok(struct reply *rep)
+{
+    reply_json(rep, done_fields, &(struct done){ true });
+    return 0;
+}
+
+/* ------------------------------------------------------------------ sessions */
+
+struct session_reply {
+    const char *tenant, *key, *token, *version, *domain;
+    uint64_t until_unix_ms;
+};
+
+static const struct json_field session_fields[] = {
+    JSON_STR(struct session_reply, tenant, "tenant", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct session_reply, key, "key", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct session_reply, token, "token", JSON_OPTIONAL, JSON_ANY),
+    JSON_TIME(struct session_reply, until_unix_ms, "until", JSON_OPTIONAL),
+    JSON_STR(struct session_reply, version, "version", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct session_reply, domain, "domain", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static int reply_session(struct request *req, struct reply *rep, const char *cookie,
+                         uint64_t until_s)
+{
+    const struct caller *caller = req->core->caller;
+    struct session_reply s = {
+        .tenant = req->tenant,
+        .key = caller && caller->key ? caller->key->name : NULL,
+        .version = COVE_VERSION,
+        .domain = request_param(req, "COVE_AUTHORITY"),
+        .until_unix_ms = until_s * 1000,
+    };
+    char token[TOKEN_LEN + 1];
+
+    if (cookie) {
+        console_session_token(req->core->token_secret, cookie, token);
+        s.token = token;
+    }
+    reply_json(rep, session_fields, &s);
+    return 0;
+}
+
+static void set_cookie(struct request *req, struct reply *rep, const char *value, unsigned seconds)
+{
+    const char *name = console_cookie_name(req);
+    bool secure = strncmp(name, "__Host-", 7) == 0;
+
+    reply_header(rep, "Set-Cookie",
+                 arena_printf(&req->arena, "%s=%s; Path=/; HttpOnly; SameSite=Strict; Max-Age=%u%s",
+                              name, value, seconds, secure ? "; Secure" : ""));
+}
+
+int console_session_show(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    const char *cookie = req->core->token_secret ? console_cookie(req) : NULL;
+    struct console_session s;
+
+    (void)e;
+    req->note.operation = "session";
+    if (!cookie ||
+        !console_session_read(req->core->token_secret, cookie, clock_unix_ms() / 1000, &s))
+        return reply_session(req, rep, NULL, 0); /* signed in by a header: nothing to repeat */
+    return reply_session(req, rep, cookie, s.until_s);
+}
+
+/* A browser is signed in by what this request came with: a key, or a name and a password. */
+int console_session_open(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct console_session s = { .until_s = clock_unix_ms() / 1000 + CONSOLE_SESSION_S };
+    char *cookie = arena_alloc(&req->arena, CONSOLE_COOKIE_MAX);
+
+    req->note.operation = "sign-in";
+    if (!req->core->token_secret)
+        return cove_fail(e, COVE_UNSUPPORTED, "this server has no secret to sign sessions with");
+    if (req->core->caller && req->core->caller->only[0])
+        return cove_fail(e, COVE_FORBIDDEN,
+                         "a sandbox's token opens no session: sign in with a key");
+    if (!console_same_origin(req))
+        return cove_fail(e, COVE_FORBIDDEN, "Origin: a session begins on a page of this host");
+    caller_key_id(req->core, s.key);
+    text_copy(s.tenant, sizeof(s.tenant), req->tenant);
+    console_session_make(req->core->token_secret, &s, cookie);
+    set_cookie(req, rep, cookie, CONSOLE_SESSION_S);
+    return reply_session(req, rep, cookie, s.until_s);
+}
+
+int console_session_close(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    (void)e;
+    req->note.operation = "sign-out";
+    set_cookie(req, rep, "", 0);
+    return console_reply_ok(rep);
+}
+
+/* ------------------------------------------------------------------ which sandbox */
+
+int console_find(struct request *req, struct box_info *ret, struct cove_err *e)
+{
+    const char *id = request_capture(req, "id");
+
+    req->note.sandbox = id;
+    return core_sandbox_find(req->core, req->tenant, id, ret, e);
+}
+
+int console_open(struct request *req, struct core_session *ret, struct cove_err *e)
+{
+    struct box_info box;
+
+    if (console_find(req, &box, e) < 0)
+        return -1;
+    if (box.state == BOX_FROZEN)
+        return cove_fail(e, COVE_CONFLICT, "the sandbox %s is paused: resume it first", box.id);
+    return core_session_open_id(req->core, req->tenant, box.id, ret, e);
+}
+
+int console_path(struct request *req, const char **ret, struct cove_err *e)
+{
+    const char *path = request_query(req, "path");
+
+    if (!path || !*path)
+        return cove_fail(e, COVE_INVALID, "path: is missing from the query");
+    if (strlen(path) >= MSG_PATH_MAX)
+        return cove_fail(e, COVE_INVALID, "path: longer than %d bytes", MSG_PATH_MAX - 1);
+    *ret = path;
+    return 0;
+}
+
+int console_with_permit(struct request *req, struct reply *rep, const char *command,
+                        console_verb *verb, struct cove_err *e)
+{
+    struct core_ask ask = {
+        .dialect = DIALECT_CONSOLE,
+        .tenant = req->tenant,
+        .project = request_capture(req, "id"),
+        .commands = &command,
+        .count = 1,
+    };
+    struct core_permit permit;
+    int rc;
+
+    if (core_permit_get(req->core, &ask, &permit, e) < 0)
+        return -1;
+    if (permit.forbidden)
+        rc = cove_fail(e, COVE_FORBIDDEN, "refused by the rule %s: %s", permit.verdict.rule,
+                       permit.verdict.reason);
+    else
+        rc = verb(req, rep, command, &permit.filter, e);
+    core_permit_put(&permit);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ sandboxes */
+
+const struct json_field console_box_fields[] = {
+    JSON_STR(struct console_box, id, "id", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct console_box, project, "project", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct console_box, template, "template", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct console_box, state, "state", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct console_box, dialect, "dialect", JSON_REQUIRED, JSON_ANY),
+    JSON_TIME(struct console_box, created_unix_ms, "created", JSON_REQUIRED),
+    JSON_TIME(struct console_box, ends_unix_ms, "ends", JSON_REQUIRED),
+    JSON_END,
+};
+
+static const char *state_name(const struct box_info *box)
+{
+    switch (box->state) {
+    case BOX_FROZEN:
+        return "paused";
+    case BOX_AGEING:
+        return "ageing";
+    default:
+        return "running";
+    }
+}
+
+struct console_box console_box_of(const struct box_info *box)
+{
+    return (struct console_box){
+        .id = box->id,
+        .project = strcmp(box->project, box->id) == 0 ? NULL : box->project,
+        .template = box->template,
+        .state = state_name(box),
+        .dialect = dialect_name(box->dialect),
+        .created_unix_ms = box->created_unix_ms,
+        .ends_unix_ms = core_sandbox_ends_unix_ms(box),
+    };
+}
+
+static int reply_box(struct reply *rep, const struct box_info *box)
+{
+    struct console_box shown = console_box_of(box);
+
+    reply_json(rep, console_box_fields, &shown);
+    return 0;
+}
+
+static int put_box(void *arg, const struct box_info *box)
+{
+    struct console_box shown = console_box_of(box);
+
+    json_put_object(arg, NULL, console_box_fields, &shown);
+    return 0;
+}
+
+int console_sandboxes(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    (void)e;
+    req->note.operation = "list";
+    json_open(&rep->json, NULL, '{');
+    json_open(&rep->json, "sandboxes", '[');
+    core_sandbox_list(req->core, req->tenant, put_box, &rep->json);
+    json_close(&rep->json, ']');
+    json_close(&rep->json, '}');
+    return 0;
+}
+
+int console_sandbox(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct box_info box;
+
+    req->note.operation = "show";
+    return console_find(req, &box, e) < 0 ? -1 : reply_box(rep, &box);
+}
+
+struct create_args {
+    const char *template;
+    int64_t seconds;
+};
+
+static const struct json_field create_fields[] = {
+    JSON_STR(struct create_args, template, "template", JSON_OPTIONAL, COVE_TEMPLATE_MAX - 1),
+    JSON_INT(struct create_args, seconds, "seconds", JSON_OPTIONAL, 1, TIMEOUT_MAX_S),
+    JSON_END,
+};
+
+int console_create(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct core_attributes attributes = { 0 };
+    struct create_args args = { 0 };
+    struct box_info box;
+
+    req->note.operation = "create";
+    if (request_json(req, create_fields, &args, e) < 0 ||
+        (args.seconds && check_extension(args.seconds, req->core->config, e) < 0))
+        return -1;
+    struct core_new new = {
+        .tenant = req->tenant,
+        .template = args.template && *args.template ? args.template : NULL,
+        .dialect = DIALECT_CONSOLE,
+        .lifetime_ms =
+            args.seconds ? (uint64_t)args.seconds * 1000 : req->core->config->lifetime_ms,
+        .attributes = &attributes,
+    };
+    if (core_sandbox_create(req->core, &new, &box, e) < 0)
+        return -1;
+    rep->status = 201;
+    req->note.sandbox = arena_strdup(&req->arena, box.id);
+    return reply_box(rep, &box);
+}
+
+int console_kill(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct box_info box;
+
+    req->note.operation = "kill";
+    if (console_find(req, &box, e) < 0 || core_sandbox_kill(req->core, &box, e) < 0)
+        return -1;
+    return console_reply_ok(rep);
+}
+
+static int reply_found(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct box_info box;
+
+    return console_find(req, &box, e) < 0 ? -1 : reply_box(rep, &box);
+}
+
+int console_pause(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct box_info box;
+
+    req->note.operation = "pause";
+    if (console_find(req, &box, e) < 0 || core_sandbox_pause(req->core, &box, e) < 0)
+        return -1;
+    return reply_found(req, rep, e);
+}
+
+int console_resume(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct box_info box;
+
+    req->note.operation = "resume";
+    if (console_find(req, &box, e) < 0 ||
+        core_sandbox_resume(req->core, &box, box.lifetime_ms, e) < 0)
+        return -1;
+    return reply_found(req, rep, e);
+}
+
+struct extend_args {
+    int64_t seconds;
+};
+
+static const struct json_field extend_fields[] = {
+    JSON_INT(struct extend_args, seconds, "seconds", JSON_REQUIRED, 1, TIMEOUT_MAX_S),
+    JSON_END,
+};
+
+int console_extend(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct extend_args args = { 0 };
+    struct box_info box;
+
+    req->note.operation = "extend";
+    if (request_json(req, extend_fields, &args, e) < 0 ||
+        check_extension(args.seconds, req->core->config, e) < 0 || console_find(req, &box, e) < 0 ||
+        core_sandbox_extend(req->core, &box, (uint64_t)args.seconds * 1000, false, e) < 0)
+        return -1;
+    return reply_found(req, rep, e);
+}
+
+const struct dialect console_dialect = {
+    .name = "console",
+    .base = CONSOLE_BASE,
+    .routes = console_routes,
+    .route_count = ARRAY_SIZE(console_routes),
+    .on_error = on_error,
+};

@@ -1,0 +1,149 @@
+/*
+ * GET /events: what changes among the tenant's sandboxes, as Server-Sent Events, so that no page has to
+ * ask again and again.
+ *
+ *     event: sandbox   data: a sandbox that is new or has changed (the first ones: all there are)
+ *     event: gone      data: {"id"} of one that has ended
+ *     event: ready     data: {"count"}: from here on it is changes
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/text.h"
+#include "fcgi/dialects/console.h"
+#include "fcgi/stream.h"
+
+enum { LOOK_MS = 1000 };
+
+struct seen { /* a sandbox that was told */
+    char id[24];
+    uint64_t hash; /* of what was told */
+    bool there;    /* in the look at hand */
+};
+
+struct events {
+    struct stream stream;
+    struct seen *seen;
+    size_t count, room;
+    size_t at; /* where the next one is expected: lists come in the same order each time */
+};
+
+static uint64_t hash_of(const struct console_box *b)
+{
+    uint64_t hash = text_hash(TEXT_HASH_START, b->state);
+
+    return hash ^ b->ends_unix_ms * 31 ^ b->created_unix_ms;
+}
+
+static struct seen *find(struct events *ev, const char *id)
+{
+    for (size_t i = 0; i < ev->count; i++) {
+        size_t at = (ev->at + i) % ev->count;
+
+        if (strcmp(ev->seen[at].id, id) == 0) {
+            ev->at = at + 1;
+            return &ev->seen[at];
+        }
+    }
+    return NULL;
+}
+
+static struct seen *add(struct events *ev, const char *id)
+{
+    if (ev->count == ev->room) {
+        size_t room = ev->room ? 2 * ev->room : 64;
+        struct seen *more = reallocarray(ev->seen, room, sizeof(*more));
+
+        if (!more)
+            return NULL;
+        ev->seen = more;
+        ev->room = room;
+    }
+    ev->seen[ev->count] = (struct seen){ 0 };
+    text_copy(ev->seen[ev->count].id, sizeof(ev->seen->id), id);
+    return &ev->seen[ev->count++];
+}
+
+static int look_at(void *arg, const struct box_info *box)
+{
+    struct console_box shown = console_box_of(box);
+    struct events *ev = arg;
+    struct seen *s = find(ev, box->id);
+    bool is_new = !s;
+
+    if (!s && !(s = add(ev, box->id)))
+        return 1;
+    s->there = true;
+    if (!is_new && s->hash == hash_of(&shown))
+        return 0;
+    s->hash = hash_of(&shown);
+    stream_event(&ev->stream, &(struct frame){ .name = "sandbox" }, console_box_fields, &shown);
+    return stream_drain(&ev->stream) != 0;
+}
+
+struct gone {
+    const char *id;
+};
+
+static const struct json_field gone_fields[] = {
+    JSON_STR(struct gone, id, "id", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static void tell_gone(struct events *ev)
+{
+    for (size_t i = 0; i < ev->count;) {
+        if (ev->seen[i].there) {
+            ev->seen[i++].there = false;
+            continue;
+        }
+        stream_event(&ev->stream, &(struct frame){ .name = "gone" }, gone_fields,
+                     &(struct gone){ ev->seen[i].id });
+        ev->seen[i] = ev->seen[--ev->count];
+    }
+}
+
+static void look(struct events *ev, struct request *req)
+{
+    core_sandbox_list(req->core, req->tenant, look_at, ev);
+    tell_gone(ev);
+}
+
+struct ready {
+    int64_t count;
+};
+
+static const struct json_field ready_fields[] = {
+    JSON_INT(struct ready, count, "count", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+/* True until the client or this worker leaves; a browser comes back by itself. */
+static bool wait_a_while(struct events *ev, struct request *req)
+{
+    struct pollfd p = { .fd = req->client_fd, .events = POLLRDHUP };
+    const atomic_bool *leaving = req->core->leaving;
+
+    if (run_poll(&p, req->client_fd >= 0, LOOK_MS) > 0 || (leaving && *leaving))
+        return false;
+    return stream_tick(&ev->stream) == 0;
+}
+
+int console_events(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct events ev = { 0 };
+
+    (void)e;
+    req->note.operation = "events";
+    stream_init(&ev.stream, req, rep, &framing_sse);
+    stream_begin(&ev.stream);
+    look(&ev, req);
+    stream_event(&ev.stream, &(struct frame){ .name = "ready" }, ready_fields,
+                 &(struct ready){ (int64_t)ev.count });
+    while (stream_drain(&ev.stream) == 0 && wait_a_while(&ev, req))
+        look(&ev, req);
+    stream_end(&ev.stream);
+    free(ev.seen);
+    return 0;
+}
