@@ -153,12 +153,22 @@ fill_template() {
         -e "s|@HTTPS_LISTEN@|127.0.0.1:$https_port default_server|" \
         -e "s|@RUN_DIR@|$run|g" -e "s|@DOMAIN@|$domain|g" -e "s|@CERT@|$cert|" -e "s|@CERT_KEY@|$cert_key|" \
         -e "s|@LOG_DIR@|$log|g" -e "s|@BODY_MAX@|$(nginx_body_max)|" -e "s|@SITE@|$conf/nginx-cove.conf|" \
-        -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" \
+        -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" -e "s|@WEB_DIR@|$run/web|g" \
         -e "s|@ADDRESS_RATE@|100000|g" -e "s|@ADDRESS_CONNECTIONS@|10000|" "$1"
+}
+
+# nginx's own user reads the console's pages, and the checkout may be closed to that user.
+copy_web() {
+    rm -rf "$run/web.new"
+    cp -r "$inst/share/cove/web" "$run/web.new"
+    chmod -R u=rwX,go=rX "$run/web.new"
+    rm -rf "$run/web"
+    mv "$run/web.new" "$run/web"
 }
 
 write_nginx_conf() { # true if something changed
     local changed=1 file
+    copy_web
     mkdir -p "$conf/snippets"
     for file in "$nginx_dir"/snippets/*.conf; do
         fill_template "$file" | replace "$conf/snippets/${file##*/}" && changed=0

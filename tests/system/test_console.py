@@ -1,0 +1,315 @@
+"""The console dialect: sessions that only its own pages can use, and a view of one tenant's sandboxes."""
+import glob
+import json
+import re
+import tarfile
+import io
+import threading
+
+import pytest
+import yaml
+
+from cove import TOP, read, wait_for
+
+API = "/console/api"
+
+
+@pytest.fixture
+def console(server):
+    """A sandbox of the console's, and how to ask about it."""
+    box = server.post(f"{API}/sandboxes", {}).json
+    yield Console(server, box["id"])
+    server.request("DELETE", f"{API}/sandboxes/{box['id']}")
+
+
+class Console:
+    def __init__(self, server, box):
+        self.server, self.id = server, box
+
+    def ask(self, method, rest, body=None, **kw):
+        return self.server.request(method, f"{API}/sandboxes/{self.id}{rest}", body, **kw)
+
+
+def origin(server):
+    return f"http://127.0.0.1:{server.http}"
+
+
+def sign_in(server, key=True, headers=None):
+    return server.request("POST", f"{API}/session", {}, key=key, headers={"Origin": origin(server), **(headers or {})})
+
+
+def session(server, **kw):
+    """What a browser keeps: the cookie, and the token that pages read."""
+    reply = sign_in(server, **kw)
+    assert reply.status == 200, reply
+    return reply.headers["Set-Cookie"].split(";")[0], reply.json["token"]
+
+
+def test_the_document_has_every_route_and_no_other():
+    document = {(method.upper(), path) for path, item in yaml.safe_load(read(f"{TOP}/docs/api/console.yaml"))["paths"].items()
+                for method in item if method != "parameters"}
+    assert document == set(re.findall(r'\{ (GET|POST|PUT|DELETE), "([^"]+)"', read(f"{TOP}/fcgi/dialects/console.c")))
+
+
+def test_the_document_has_every_field_and_no_other():
+    text = "".join(read(path) for path in sorted(glob.glob(f"{TOP}/fcgi/dialects/console*.c")))
+    written = set(re.findall(r'JSON_[A-Z]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
+    events = {"count", "time", "stream", "text", "lostBytes", "message"}
+    found = set()
+
+    def walk(schema):
+        if isinstance(schema, dict):
+            found.update(schema.get("properties", {}))
+            for value in schema.values():
+                walk(value)
+        elif isinstance(schema, list):
+            for value in schema:
+                walk(value)
+
+    walk(yaml.safe_load(read(f"{TOP}/docs/api/console.yaml"))["components"]["schemas"])
+    assert found - {"text"} == written - events
+
+
+# --- sessions -------------------------------------------------------------------------------------------------------
+
+def test_the_servers_address_shows_a_page_in_a_browser_and_json_to_programs(server):
+    assert server.request("GET", "/", headers={"Accept": "text/html"}, key=False).headers["Location"] == "/console/"
+    page = server.request("GET", "/console/", key=False)
+    assert page.status == 200 and "text/html" in page.headers["Content-Type"]
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "script-src 'self';" in policy and "frame-ancestors 'none'" in policy
+    assert server.request("GET", "/", key=False).status == 401
+
+
+def test_the_pages_name_no_other_host_and_make_no_markup_from_text():
+    for path in glob.glob(f"{TOP}/web/*.*"):
+        if path.endswith((".js", ".html", ".css")):
+            text = read(path)
+            assert not re.search(r"https?://(?!www\.w3\.org)", text), path
+            assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|localStorage|sessionStorage", text), path
+
+
+def test_a_key_opens_a_session_and_its_cookie_is_for_this_host_alone(server):
+    reply = sign_in(server)
+    cookie = reply.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie and "Domain" not in cookie
+    assert server.key not in cookie
+    assert reply.json["tenant"] == "default"
+
+
+def test_over_https_the_cookie_is_bound_to_the_host_and_secure(server):
+    reply = server.request("POST", f"{API}/session", {}, headers={"Origin": f"https://127.0.0.1:{server.https}"}, tls=True)
+    assert reply.headers["Set-Cookie"].startswith("__Host-cove-console=") and "; Secure" in reply.headers["Set-Cookie"]
+
+
+def test_a_session_reads_without_a_key_and_a_changed_one_does_not(server):
+    cookie, _ = session(server)
+    assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": cookie}, key=False).status == 200
+    for wrong in (cookie[:-1] + ("0" if cookie[-1] != "0" else "1"), cookie.replace("default", "defaulu"), "cove-console=", "cove-console=9.a.b.c"):
+        assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": wrong}, key=False).status == 401, wrong
+
+
+def test_a_session_changes_nothing_without_its_token_and_its_own_origin(server):
+    cookie, token = session(server)
+    good = {"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}
+    create = lambda headers: server.request("POST", f"{API}/sandboxes", {}, headers=headers, key=False)
+    for name, value in [("Origin", None), ("Origin", "http://evil.example"), ("Origin", f"http://8000-{'a' * 20}.cove.localhost:{server.http}"),
+                        ("Origin", f"https://127.0.0.1:{server.http}"), ("X-Console-Token", None), ("X-Console-Token", "0" * 64)]:
+        headers = {k: v for k, v in {**good, name: value}.items() if v is not None}
+        assert create(headers).status == 401, (name, value)
+    made = create(good)
+    assert made.status == 201
+    assert server.request("DELETE", f"{API}/sandboxes/{made.json['id']}", headers=good, key=False).status == 200
+
+
+def test_another_sites_page_cannot_read_with_the_cookie(server):
+    cookie, _ = session(server)
+    assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": cookie, "Origin": "http://evil.example"}, key=False).status == 401
+
+
+def test_a_session_opens_no_other_api(server):
+    cookie, token = session(server)
+    headers = {"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}
+    for method, path, body in [("POST", "/execute", {"projectId": "p", "commands": ["id"]}), ("GET", "/list_processes", None),
+                               ("GET", "/v2/sandboxes", None), ("POST", "/run", {"cmd": "id"})]:
+        assert server.request(method, path, body, headers=headers, key=False).status == 401, path
+
+
+def test_a_session_begins_only_on_a_page_of_this_host(server):
+    assert sign_in(server, headers={"Origin": "http://evil.example"}).status == 403
+    assert "Set-Cookie" not in sign_in(server, headers={"Origin": "http://evil.example"}).headers
+
+
+def test_a_wrong_key_opens_no_session_and_says_so(server):
+    reply = sign_in(server, key="e2b_" + "0" * 40)
+    assert reply.status == 401 and "not valid" in reply.json["error"]
+
+
+def test_a_session_ends_with_its_key(make_server):
+    server = make_server()
+    key = server.add_key("tenant-x")
+    cookie, _ = session(server, key=key)
+    read_list = lambda: server.request("GET", f"{API}/sandboxes", headers={"Cookie": cookie}, key=False).status
+    assert read_list() == 200
+    path = f"{server.dir}/conf/keys"
+    lines = [line for line in read(path).splitlines(True) if " tenant-x " not in line]
+    with open(path, "w") as f:
+        f.writelines(lines)
+    wait_for(lambda: read_list() == 401, what="the session of a revoked key is over")
+
+
+def test_signing_out_takes_the_cookie_away(server):
+    cookie, token = session(server)
+    reply = server.request("DELETE", f"{API}/session", headers={"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}, key=False)
+    assert reply.status == 200 and "Max-Age=0" in reply.headers["Set-Cookie"]
+
+
+# --- sandboxes ------------------------------------------------------------------------------------------------------
+
+def test_a_sandbox_is_made_shown_paused_resumed_extended_and_ended(server):
+    box = server.post(f"{API}/sandboxes", {"seconds": 600}).json
+    path = f"{API}/sandboxes/{box['id']}"
+    assert box["state"] == "running" and box["dialect"] == "console"
+    assert box["id"] in [b["id"] for b in server.request("GET", f"{API}/sandboxes").json["sandboxes"]]
+    assert server.post(f"{path}/pause", {}).json["state"] == "paused"
+    assert server.request("GET", f"{path}/files?path=/").status == 409
+    assert server.post(f"{path}/resume", {}).json["state"] == "running"
+    later = server.post(f"{path}/extend", {"seconds": 1200}).json["ends"]
+    assert later > box["ends"]
+    assert server.request("DELETE", path).status == 200
+    assert server.request("GET", path).status == 404
+
+
+def test_bad_input_is_named(server, console):
+    for path, body, field in [("", {"template": 7}, "template"), ("", {"seconds": -1}, "seconds"), ("", {"template": "nosuch"}, "template")]:
+        reply = server.post(f"{API}/sandboxes{path}", body)
+        assert 400 <= reply.status < 500 and field in reply.json["error"], reply
+    for rest, body, field in [("/extend", {}, "seconds"), ("/directory", {}, "path"), ("/rename", {"from": "/a"}, "to"), ("/processes", {"command": ""}, "command"),
+                              ("/ports", {"port": 0, "access": "public"}, "port"), ("/ports", {"port": 1, "access": "x"}, "access"), ("/ports/link", {"port": "x"}, "port")]:
+        reply = console.ask("POST", rest, body)
+        assert reply.status == 400 and field in reply.json["error"], (rest, reply)
+    assert console.ask("GET", "/files").status == 400
+    assert console.ask("GET", "/files?path=/nosuch").status == 404
+
+
+def test_events_tell_what_is_there_and_what_changes(server, console):
+    seen, done = [], threading.Event()
+    connection = server.connect()
+    connection.request("GET", f"{API}/events", headers={"X-API-Key": server.key})
+    reply = connection.getresponse()
+
+    def listen():
+        kind = ""
+        while line := reply.readline():
+            if line.startswith(b"event: "):
+                kind = line[7:].strip().decode()
+            elif line.startswith(b"data: "):
+                seen.append((kind, json.loads(line[6:])))
+                if done.is_set():
+                    return
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    told = lambda kind, box: any(k == kind and data.get("id") == box for k, data in seen)
+    wait_for(lambda: told("sandbox", console.id) and any(k == "ready" for k, _ in seen), what="what is there is told")
+    other = server.post(f"{API}/sandboxes", {}).json["id"]
+    wait_for(lambda: told("sandbox", other), what="a new sandbox is told")
+    server.post(f"{API}/sandboxes/{other}/pause", {})
+    wait_for(lambda: any(k == "sandbox" and d["id"] == other and d["state"] == "paused" for k, d in seen), what="its pause is told")
+    done.set()
+    server.request("DELETE", f"{API}/sandboxes/{other}")
+    wait_for(lambda: told("gone", other), what="its end is told")
+    connection.close()
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+def test_a_file_is_written_read_listed_renamed_and_removed(console):
+    assert console.ask("PUT", "/file?path=/workspace/a%20b.txt", "text").status == 200
+    names = {entry["name"]: entry for entry in console.ask("GET", "/files?path=/workspace").json["entries"]}
+    assert names["a b.txt"]["kind"] == "file" and names["a b.txt"]["bytes"] == 4
+    reply = console.ask("GET", "/file?path=/workspace/a%20b.txt")
+    assert reply.body == b"text"
+    assert reply.headers["Content-Disposition"] == "attachment" and reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert console.ask("POST", "/rename", {"from": "/workspace/a b.txt", "to": "/workspace/c"}).status == 200
+    assert console.ask("POST", "/directory", {"path": "/workspace/d/e"}).status == 200
+    for path in ("/workspace/c", "/workspace/d"):
+        assert console.ask("DELETE", f"/file?path={path}").status == 200
+        assert console.ask("GET", f"/file?path={path}").status == 404
+
+
+def test_a_save_over_somebody_elses_change_is_refused(console):
+    version = console.ask("PUT", "/file?path=/workspace/shared", "one").json["version"]
+    console.server.request("PUT", f"{API}/sandboxes/{console.id}/file?path=/workspace/shared", "another, longer")
+    reply = console.ask("PUT", "/file?path=/workspace/shared", "mine", headers={"If-Match": version})
+    assert reply.status == 409 and "changed" in reply.json["error"]
+    assert console.ask("GET", "/file?path=/workspace/shared").body == b"another, longer"
+    assert console.ask("PUT", "/file?path=/workspace/shared", "x", headers={"If-None-Match": "*"}).status == 409
+
+
+def test_a_folder_comes_as_an_archive_and_a_missing_one_as_a_cut(console):
+    console.ask("PUT", "/file?path=/workspace/tree/x/y", "deep")
+    reply = console.ask("GET", "/archive?path=/workspace/tree")
+    with tarfile.open(fileobj=io.BytesIO(reply.body)) as tar:
+        assert tar.extractfile("./x/y").read() == b"deep"
+    with pytest.raises(Exception):
+        console.ask("GET", "/archive?path=/nosuch")
+
+
+# --- processes and ports --------------------------------------------------------------------------------------------
+
+def test_a_process_is_started_followed_and_killed(console):
+    started = console.ask("POST", "/processes", {"command": "echo one; echo two >&2; exec sleep 600"}).json
+    listed = lambda: next(p for p in console.ask("GET", "/processes").json["processes"] if p["id"] == started["id"])
+    assert listed()["running"] and listed()["log"]
+    connection = console.server.connect()
+    connection.request("GET", f"{API}/sandboxes/{console.id}/processes/{started['id']}/log", headers={"X-API-Key": console.server.key})
+    reply, lines = connection.getresponse(), {}
+    while len(lines) < 2:
+        line = reply.readline()
+        if line.startswith(b"data: "):
+            event = json.loads(line[6:])
+            lines[event["stream"]] = event["text"]
+    assert lines == {"stdout": "one", "stderr": "two"}
+    assert console.ask("DELETE", f"/processes/{started['id']}").status == 200
+    assert not listed()["running"] and listed()["reason"]
+    connection.close()
+
+
+def test_a_refused_command_names_its_rule(console):
+    reply = console.ask("POST", "/processes", {"command": "rm -rf /"})
+    assert reply.status == 403 and "refused by the rule rm-" in reply.json["error"]
+
+
+def test_a_port_that_listens_is_listed_and_its_link_opens_it(console):
+    console.ask("POST", "/processes", {"command": "cd /workspace && exec python3 -m http.server 8123"})
+    wait_for(lambda: 8123 in [p["port"] for p in console.ask("GET", "/ports").json["ports"]], what="the port is listed")
+    url = console.ask("POST", "/ports/link", {"port": 8123}).json["url"]
+    assert f"8123-{console.id}." in url and "token=" in url
+
+
+# --- policy ---------------------------------------------------------------------------------------------------------
+
+def test_the_test_bench_tells_rule_and_form_and_runs_nothing(server):
+    reply = server.post(f"{API}/policy/test", {"command": "sudo rm  -rf /"}).json
+    assert reply["denied"] and reply["rule"] == "rm-rf" and reply["form"] in ("raw", "words")
+    assert any(form["denied"] for form in reply["forms"])
+    assert not server.post(f"{API}/policy/test", {"command": "ls"}).json["denied"]
+    assert server.post(f"{API}/policy/test", {"command": "ls", "dialect": "nosuch"}).status == 400
+
+
+# --- other tenants --------------------------------------------------------------------------------------------------
+
+def test_every_route_of_another_tenants_sandbox_is_404(server, console):
+    other = server.add_key("console-other")
+    rows = re.findall(r'\{ (GET|POST|PUT|DELETE), "(/sandboxes/\{id\}[^"]*)"', read(f"{TOP}/fcgi/dialects/console.c"))
+    bodies = {"/extend": {"seconds": 60}, "/directory": {"path": "/x"}, "/rename": {"from": "/a", "to": "/b"}, "/processes": {"command": "id"},
+              "/ports": {"port": 80, "access": "public"}, "/ports/link": {"port": 80}}
+    assert len(rows) > 15
+    for method, pattern in rows:
+        path = pattern.replace("{id}", console.id).replace("{process}", "1")
+        body = bodies.get(pattern.removeprefix("/sandboxes/{id}"), {}) if method == "POST" else "x" if method == "PUT" else None
+        query = "?path=/etc/passwd" if re.search(r"/(files?|archive)$", path) else ""
+        reply = server.request(method, f"{API}{path}{query}", body, key=other)
+        assert reply.status == 404, (method, pattern, reply)
+    assert console.id not in [b["id"] for b in server.request("GET", f"{API}/sandboxes", key=other).json["sandboxes"]]

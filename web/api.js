@@ -1,0 +1,76 @@
+// Requests to the console dialect, and its event streams.
+
+const BASE = "/console/api";
+let token = "";
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export function setToken(value) { token = value || ""; }
+
+async function explain(response) {
+  try {
+    const body = await response.json();
+    return new ApiError(response.status, body.code, body.error || body.message || response.statusText);
+  } catch {
+    return new ApiError(response.status, "", `The server answered ${response.status} ${response.statusText}`);
+  }
+}
+
+// The response, or an ApiError. `body` is sent as JSON unless it is a Blob or a string.
+export async function send(method, path, { body, headers = {} } = {}) {
+  const own = { ...headers };
+  if (method !== "GET") own["X-Console-Token"] = token;
+  if (body !== undefined && !(body instanceof Blob) && typeof body !== "string") {
+    own["Content-Type"] = "application/json";
+    body = JSON.stringify(body);
+  }
+  const response = await fetch(BASE + path, { method, headers: own, body, credentials: "same-origin" });
+  if (response.ok) return response;
+  const error = await explain(response);
+  if (response.status === 401) window.dispatchEvent(new CustomEvent("signed-out", { detail: error.message }));
+  throw error;
+}
+
+export const get = async (path) => (await send("GET", path)).json();
+export const post = async (path, body = {}) => (await send("POST", path, { body })).json();
+export const remove = async (path) => (await send("DELETE", path)).json();
+
+// An upload with progress, which fetch() cannot tell.
+export function upload(path, file, onProgress, headers = {}) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("PUT", BASE + path);
+    request.setRequestHeader("X-Console-Token", token);
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+    request.upload.addEventListener("progress", (event) => onProgress(event.loaded, event.total));
+    request.addEventListener("load", () => {
+      let body = {};
+      try { body = JSON.parse(request.responseText); } catch { /* an error page of a proxy */ }
+      if (request.status < 300) resolve(body);
+      else reject(new ApiError(request.status, body.code, body.error || `The server answered ${request.status}`));
+    });
+    request.addEventListener("error", () => reject(new ApiError(0, "", "The connection broke")));
+    request.send(file);
+  });
+}
+
+// events("/events", {sandbox: fn, gone: fn}): a browser comes back by itself after a cut. Returns how to stop it.
+export function events(path, handlers) {
+  const source = new EventSource(BASE + path);
+  for (const [name, handle] of Object.entries(handlers))
+    if (name !== "open" && name !== "error")
+      source.addEventListener(name, (event) => handle(JSON.parse(event.data), source));
+  if (handlers.open) source.addEventListener("open", handlers.open);
+  if (handlers.error) source.addEventListener("error", () => handlers.error(source));
+  return () => source.close();
+}
+
+export const sandboxPath = (id, rest = "") => `/sandboxes/${encodeURIComponent(id)}${rest}`;
+export const fileQuery = (path) => `?path=${encodeURIComponent(path)}`;
+export const base = BASE;

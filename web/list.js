@@ -1,0 +1,81 @@
+// All sandboxes of the tenant, live.
+import { events, post, sandboxPath, send } from "./api.js";
+import { ask, button, failed, h, notice, show, span } from "./ui.js";
+
+const SHOWN_MAX = 2000;
+
+function matches(box, text, state) {
+  if (state && box.state !== state) return false;
+  return !text || [box.id, box.project, box.template, box.dialect].some((field) => field?.includes(text));
+}
+
+function row(box) {
+  const now = Date.now();
+  const left = box.state === "paused" ? "" : span(Date.parse(box.ends) - now);
+  return h("tr", { "data-id": box.id },
+    h("td", {}, h("a", { href: `#/sandbox/${box.id}` }, h("code", {}, box.id))),
+    h("td", {}, h("span", { class: `state ${box.state}` }, box.state)),
+    h("td", {}, box.project || ""),
+    h("td", {}, box.template),
+    h("td", {}, box.dialect),
+    h("td", { class: "number" }, span(now - Date.parse(box.created))),
+    h("td", { class: "number" }, left));
+}
+
+export function listPage(main) {
+  const boxes = new Map();
+  const count = h("p", { class: "quiet", role: "status" }, "Loading…");
+  const body = h("tbody");
+  const search = h("input", { type: "search", placeholder: "Search id, project, template", "aria-label": "Search" });
+  const state = h("select", { "aria-label": "State" },
+    h("option", { value: "" }, "All states"), ...["running", "paused", "ageing"].map((name) => h("option", { value: name }, name)));
+  let due = 0;
+
+  function draw() {
+    due = 0;
+    const found = [...boxes.values()].filter((box) => matches(box, search.value.trim(), state.value));
+    found.sort((a, b) => b.created.localeCompare(a.created));
+    show(body, found.slice(0, SHOWN_MAX).map(row));
+    count.textContent = found.length === boxes.size
+      ? `${boxes.size} sandbox${boxes.size === 1 ? "" : "es"}` : `${found.length} of ${boxes.size} sandboxes`;
+  }
+  // Many changes at once are one drawing.
+  const drawSoon = () => { due ||= setTimeout(draw, 60); };
+
+  async function create() {
+    const template = await ask("New sandbox", { label: "Template (empty: the server's default)", yes: "Create" });
+    if (template === null) return;
+    const box = await post("/sandboxes", template ? { template } : {});
+    location.hash = `#/sandbox/${box.id}`;
+  }
+
+  show(main,
+    h("div", { class: "row" }, h("h1", {}, "Sandboxes"), button("New sandbox", create, { class: "main", id: "create" })),
+    h("div", { class: "row" }, search, state, count),
+    h("div", { class: "scroll" }, h("table", {},
+      h("thead", {}, h("tr", {}, ...["Id", "State", "Project", "Template", "Made by", "Age", "Time left"].map((name) => h("th", { scope: "col" }, name)))),
+      body)));
+  search.addEventListener("input", draw);
+  state.addEventListener("change", draw);
+  const stop = events("/events", {
+    sandbox: (box) => { boxes.set(box.id, box); drawSoon(); },
+    gone: ({ id }) => { boxes.delete(id); drawSoon(); },
+    ready: draw,
+    // After a cut the stream tells everything again: what is not told then is gone.
+    open: () => boxes.clear(),
+  });
+  const clock = setInterval(drawSoon, 15000);
+  return () => { stop(); clearInterval(clock); };
+}
+
+export async function changeLife(id, what, body) {
+  const box = await post(sandboxPath(id, `/${what}`), body);
+  notice(`${what}: ${box.state}`);
+  return box;
+}
+
+export async function end(id) {
+  if (!await ask(`End sandbox ${id}?`, { yes: "End it", danger: true })) return false;
+  try { await send("DELETE", sandboxPath(id)); } catch (error) { failed(error); return false; }
+  return true;
+}

@@ -1,0 +1,42 @@
+// Ports of a sandbox: what listens, links that open it, who may reach it.
+import { get, post, sandboxPath } from "./api.js";
+import { ask, button, failed, h, notice, show } from "./ui.js";
+
+export function portsTab(pane, box) {
+  async function open(port) {
+    const { url } = await post(sandboxPath(box.id, "/ports/link"), { port });
+    window.open(url, "_blank", "noopener,noreferrer");
+  }
+  async function copyLink(port) {
+    const { url } = await post(sandboxPath(box.id, "/ports/link"), { port });
+    await navigator.clipboard.writeText(url);
+    notice("A link that holds for an hour was copied");
+  }
+  async function access(port, word) {
+    await post(sandboxPath(box.id, "/ports"), { port, access: word });
+    notice(`Port ${port} is ${word === "default" ? "as the server's default says" : word} now`);
+  }
+  async function other() {
+    const text = await ask("Another port", { label: "Port", yes: "Open" });
+    if (text) await open(Number(text));
+  }
+  function row({ port, url }) {
+    const select = h("select", { "aria-label": `Who may reach port ${port}` },
+      ...[["", "Access…"], ["private", "private"], ["public", "public"], ["default", "default"]].map(([value, text]) => h("option", { value }, text)));
+    select.addEventListener("change", () => { if (select.value) access(port, select.value).catch(failed); });
+    return h("tr", {}, h("td", { class: "number" }, String(port)), h("td", {}, h("code", {}, url)),
+      h("td", { class: "row end" }, button("Open", () => open(port), { class: "main" }), button("Copy link", () => copyLink(port)), select));
+  }
+  async function list() {
+    const { ports } = await get(sandboxPath(box.id, "/ports"));
+    show(pane,
+      h("p", { class: "row" }, button("Refresh", list), button("Another port", other)),
+      ports.length ? h("div", { class: "scroll" }, h("table", {},
+        h("thead", {}, h("tr", {}, ...["Port", "Address", ""].map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, ports.map(row)))) : h("p", {}, "Nothing listens in this sandbox. Start a server in the terminal, for example ",
+        h("code", {}, "python3 -m http.server 8000"), "."));
+  }
+
+  list().catch(failed);
+  return null;
+}

@@ -1,0 +1,75 @@
+// Background processes: what runs, how the others ended and why, their logs live.
+import { events, get, post, remove, sandboxPath } from "./api.js";
+import { ask, button, bytes, failed, h, notice, show, span } from "./ui.js";
+
+const LOG_LINES_MAX = 5000;
+
+function ending(process) {
+  if (process.running) return "running";
+  return process.reason ? `exit ${process.exitCode}: ${process.reason}` : `exit ${process.exitCode}`;
+}
+
+function logView(pane, box, process, back) {
+  const output = h("pre", { class: "log", tabindex: "0", "aria-label": "Log" });
+  const add = (className, text) => {
+    const follow = output.scrollTop + output.clientHeight >= output.scrollHeight - 4;
+    output.append(h("span", { class: className }, `${text}\n`));
+    while (output.childElementCount > LOG_LINES_MAX) output.firstElementChild.remove();
+    if (follow) output.scrollTop = output.scrollHeight;
+  };
+  const stop = events(sandboxPath(box.id, `/processes/${encodeURIComponent(process.id)}/log`), {
+    line: ({ stream, text }) => add(stream, text),
+    gap: ({ lostBytes }) => add("quiet", `… ${bytes(lostBytes)} were overwritten before they could be read`),
+    end: ({ message }, source) => { source.close(); add("quiet", `— ${message}`); },
+  });
+  show(pane, h("p", { class: "row" }, button("Back", () => { stop(); return back(); }), h("code", {}, process.command || process.id)), output);
+  return stop;
+}
+
+export function processesTab(pane, box) {
+  let stopLog = null, clock = 0;
+
+  async function start() {
+    const command = await ask("Start a process", { label: "Command", yes: "Start" });
+    if (!command) return;
+    const { pid } = await post(sandboxPath(box.id, "/processes"), { command });
+    notice(`started as process ${pid}`);
+    await list();
+  }
+  async function kill(process) {
+    if (!await ask(`Kill ${process.command || process.id}?`, { yes: "Kill", danger: true })) return;
+    await remove(sandboxPath(box.id, `/processes/${encodeURIComponent(process.id)}`));
+    await list();
+  }
+  function showLog(process) {
+    clearInterval(clock);
+    stopLog = logView(pane, box, process, begin);
+  }
+  function row(process) {
+    return h("tr", {},
+      h("td", { class: "number" }, String(process.pid)), h("td", {}, h("code", {}, process.command || process.id)),
+      h("td", { class: process.running || process.exitCode === 0 ? "" : "bad" }, ending(process)),
+      h("td", { class: "number" }, span(Date.now() - Date.parse(process.started))),
+      h("td", { class: "number" }, `${(process.cpuMs / 1000).toFixed(1)} s`),
+      h("td", { class: "number" }, process.memoryBytes ? bytes(process.memoryBytes) : ""),
+      h("td", { class: "row end" },
+        process.log && !process.terminal ? button("Log", () => showLog(process)) : null,
+        process.running ? button("Kill", () => kill(process), { class: "danger" }) : null));
+  }
+  async function list() {
+    const { processes } = await get(sandboxPath(box.id, "/processes"));
+    show(pane,
+      h("p", { class: "row" }, button("Start a process", start, { class: "main" }), button("Refresh", list)),
+      processes.length ? h("div", { class: "scroll" }, h("table", {},
+        h("thead", {}, h("tr", {}, ...["Pid", "Command", "Ended", "Age", "Cpu", "Memory", ""].map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, processes.map(row)))) : h("p", {}, "No background process was started yet."));
+  }
+  function begin() {
+    stopLog = null;
+    clock = setInterval(() => list().catch(() => clearInterval(clock)), 5000);
+    return list();
+  }
+
+  begin().catch(failed);
+  return () => { clearInterval(clock); stopLog?.(); };
+}

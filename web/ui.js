@@ -1,0 +1,83 @@
+// Elements, notices, dialogs, and figures for people.
+
+// h("a", {href: "#/"}, "text", child): text stays text, whatever is in it.
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export function show(where, ...children) {
+  where.replaceChildren(...children.flat().filter(Boolean));
+}
+
+export function notice(text, kind = "good") {
+  const line = h("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : null }, text);
+  document.getElementById("notices").append(line);
+  setTimeout(() => line.remove(), kind === "bad" ? 9000 : 4000);
+}
+
+export function failed(error) {
+  notice(error.message || String(error), "bad");
+}
+
+// A button that cannot be pressed again while its work is under way, and tells when that fails.
+export function button(label, work, attributes = {}) {
+  const element = h("button", { type: "button", ...attributes }, label);
+  element.addEventListener("click", async () => {
+    element.disabled = true;
+    try { await work(); } catch (error) { failed(error); }
+    element.disabled = false;
+  });
+  return element;
+}
+
+// Asks for one line of text, or for a yes; null when the answer is no.
+export function ask(title, { label, value = "", yes = "OK", danger = false } = {}) {
+  return new Promise((resolve) => {
+    const input = label ? h("input", { value, "aria-label": label }) : null;
+    const dialog = h("dialog", { "aria-label": title },
+      h("form", { method: "dialog" },
+        h("h2", {}, title),
+        input ? h("label", {}, label, input) : null,
+        h("p", { class: "row end" },
+          h("button", { type: "submit", value: "no", formnovalidate: true }, "Cancel"),
+          h("button", { type: "submit", value: "yes", class: danger ? "danger" : "main" }, yes))));
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes" ? (input ? input.value : true) : null);
+      dialog.remove();
+    });
+    // Enter in the text field means yes, though "Cancel" is the first button.
+    input?.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") { event.preventDefault(); dialog.close("yes"); }
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    input?.select();
+  });
+}
+
+export function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (n >= 1024 && unit < units.length - 1) { n /= 1024; unit++; }
+  return `${unit === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[unit]}`;
+}
+
+export function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} days`;
+}
+
+export function time(text) {
+  return new Date(text).toLocaleString();
+}
