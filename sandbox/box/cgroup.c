@@ -442,6 +442,33 @@ uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id)
     return at ? strtoull(at + 11, NULL, 10) : 0;
 }
 
+/* The number behind a word at the beginning of a line. */
+static uint64_t number_of(const char *text, const char *word)
+{
+    const char *at = text;
+    size_t len = strlen(word);
+
+    while (at && strncmp(at, word, len) != 0)
+        at = (at = strchr(at, '\n')) ? at + 1 : NULL;
+    return at ? strtoull(at + len, NULL, 10) : 0;
+}
+
+void cgroup_memory_bytes(const struct cgroups *cg, const char *id, uint64_t *ret_used,
+                         uint64_t *ret_cache)
+{
+    bool v2 = cg->on_v2[CGROUP_MEMORY];
+    int dir = v2 ? cg->v2 : cg->v1[CGROUP_MEMORY];
+    char path[128], text[4096];
+
+    *ret_used = *ret_cache = 0;
+    if (box_file(dir, id, v2 ? "memory.current" : "memory.usage_in_bytes", path) == 0 &&
+        read_file_at(dir, path, text, sizeof(text)) > 0)
+        *ret_used = strtoull(text, NULL, 10);
+    if (box_file(dir, id, "memory.stat", path) == 0 &&
+        read_file_at(dir, path, text, sizeof(text)) > 0)
+        *ret_cache = number_of(text, v2 ? "file " : "total_cache ");
+}
+
 void cgroup_close_v1(struct cgroup_doors *doors)
 {
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)

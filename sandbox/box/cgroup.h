@@ -41,6 +41,9 @@ int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgro
                      struct cove_err *e);
 int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, struct cove_err *e);
 uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id); /* used so far */
+/* What it holds in memory, and how much of that is cache of files. */
+void cgroup_memory_bytes(const struct cgroups *cg, const char *id, uint64_t *ret_used,
+                         uint64_t *ret_cache);
 void cgroup_box_close(struct cgroup_box *b);
 /*
  * v1 controllers only: on v2 the process is born in its cgroup. A process that moves another one

@@ -71,5 +71,6 @@ uint64_t expiry_tick(struct keeper *k)
     next = tick_remains(k, now, next);
     cpu_shares_tick(k, now);
     next = snapshots_tick(k, now, next);
+    sampling_tick(k, now);
     return pool_refill(k, now, next);
 }

@@ -140,11 +140,11 @@ int keeper_run(struct keeper *k)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock",   "fcgi.sock",      "state",
-                                         "state.workers", "policy",         "keys",
-                                         "tenants",       "templates",      "meters",
-                                         "auth.sock",     "coved.pid",      "network",
-                                         "disk",          TOKEN_SECRET_FILE };
+    static const char *const names[] = { "keeper.sock",   "fcgi.sock",       "state",
+                                         "state.workers", "policy",          "keys",
+                                         "tenants",       "templates",       "meters",
+                                         "auth.sock",     "coved.pid",       "network",
+                                         "disk",          TOKEN_SECRET_FILE, "samples" };
     char path[256];
     int dir;
 

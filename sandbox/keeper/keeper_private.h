@@ -86,6 +86,7 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     struct limits limits;    /* that hold now; all 0 after a restart of the keeper */
     struct limits wanted;    /* of the project that the sandbox is promised to */
     uint64_t cpu_us;         /* used when cpu_shares.c looked last */
+    uint64_t sampled_ms;     /* when sampling.c looked last; 0 = not yet */
     bool busy;               /* it kept a cpu busy: its weight is lowered */
     bool child;              /* ours to reap; false after a restart of the keeper */
     bool promised;           /* a project waits for it: info.tenant and .project are set */
@@ -147,6 +148,7 @@ struct keeper {
     uint64_t pool_retry_ms;       /* after a failure */
     uint64_t pool_pause_ms;       /* after a claim */
     uint64_t publish_at_ms;       /* 0: nothing to publish */
+    int samples_fd;               /* of sampling.c */
     uint64_t fair_at_ms;          /* the last look at who is busy */
     bool rules_changed;           /* in run_dir, and workers were not told yet; so at the start */
 
@@ -346,6 +348,11 @@ uint32_t box_limits_cpus(const struct limits *l); /* that it sees and runs on; 0
 bool box_limits_fit(const struct limits *has, const struct limits *want);
 int box_limits_apply(struct keeper *k, struct box *b, const struct limits *want,
                      struct cove_err *e);
+
+/* ------------------------------------------------------------------ sampling.c */
+
+int sampling_setup(struct keeper *k, struct cove_err *e);
+void sampling_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ cpu_shares.c */
 

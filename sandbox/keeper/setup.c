@@ -198,7 +198,8 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     if (boxes_init(k, e) < 0)
         return -1;
     snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
-    if (meters_make(path, k->worker_gid, e) < 0 || adopt_boxes(k, kept, e) < 0)
+    if (meters_make(path, k->worker_gid, e) < 0 || sampling_setup(k, e) < 0 ||
+        adopt_boxes(k, kept, e) < 0)
         return -1;
     workers_adopt(k);
     return 0;

@@ -1,0 +1,44 @@
+/*
+ * Samples: what each sandbox has used over its life, in <run_dir>/samples. The keeper takes one every
+ * SAMPLE_EVERY_MS and is the only one who can write the file; workers read it. A sandbox has room for
+ * SAMPLES_MAX of them. When that is full every second one is dropped and from then on half as many are
+ * kept, so the samples always cover the whole life, a long one more coarsely.
+ */
+#ifndef COVE_SAMPLES_H
+#define COVE_SAMPLES_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cove/err.h"
+
+enum { SAMPLE_EVERY_MS = 5000, SAMPLES_MAX = 240 };
+
+struct sample {
+    uint64_t unix_ms;
+    uint64_t cpu_permille; /* of one cpu, since the sample before */
+    uint64_t memory_bytes, cache_bytes, disk_bytes;
+};
+
+struct sample_ring {     /* of one slot of the table of sandboxes; a new file is all zero */
+    uint32_t generation; /* of the slot: whose samples these are */
+    uint32_t count;
+    uint32_t every, skipped; /* one of `every` looks is kept; `skipped` since the last one kept */
+    uint64_t last_cpu_us, last_unix_ms; /* at the last look */
+    struct sample samples[SAMPLES_MAX];
+};
+
+struct sample_look { /* what the keeper sees */
+    uint64_t unix_ms, cpu_us, memory_bytes, cache_bytes, disk_bytes;
+};
+
+/* The keeper's: the file, made if it is not there. */
+int samples_open(const char *path, gid_t worker_gid, uint32_t slots, int *ret_fd,
+                 struct cove_err *e);
+int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_look *look);
+
+/* The samples of that very sandbox; none is no failure. */
+int samples_read(const char *path, uint32_t slot, uint32_t generation, struct sample_ring *ret,
+                 struct cove_err *e);
+
+#endif
