@@ -17,6 +17,10 @@ static const struct json_field fields[] = {
     JSON_STR(struct core_attributes, template_asked, "templateAsked", JSON_OPTIONAL, JSON_ANY),
     JSON_BOOL(struct core_attributes, internet, "internet", JSON_OPTIONAL,
               JSON_HAS(struct core_attributes, internet_given)),
+    JSON_STR_ARRAY(struct core_attributes, allow_out, "allowOut", JSON_OPTIONAL, JSON_ANY,
+                   JSON_ANY),
+    JSON_STR_ARRAY(struct core_attributes, deny_out, "denyOut", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct core_attributes, private_ports, "privatePorts", JSON_OPTIONAL),
     JSON_END,
 };
 
@@ -59,6 +63,12 @@ static void keep(struct arena *a, struct json_map *map)
     }
 }
 
+static void keep_strings(struct arena *a, struct json_strings *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i] = arena_strdup(a, list->items[i]);
+}
+
 void core_attributes_read(struct core *c, struct arena *a, const char *id,
                           struct core_attributes *ret)
 {
@@ -74,5 +84,7 @@ void core_attributes_read(struct core *c, struct arena *a, const char *id,
     keep(a, &ret->env);
     if (ret->template_asked)
         ret->template_asked = arena_strdup(a, ret->template_asked);
+    keep_strings(a, &ret->allow_out);
+    keep_strings(a, &ret->deny_out);
     json_free(tree);
 }

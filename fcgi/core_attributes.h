@@ -17,6 +17,8 @@ struct core_attributes {
     bool auto_resume;              /* a request to it sets it going again when it is paused */
     const char *template_asked;    /* the name by which a template was asked for; NULL = its own */
     bool internet_given, internet; /* allow_internet_access, as asked for at creation */
+    struct json_strings allow_out, deny_out; /* what it may reach, as asked for */
+    bool private_ports; /* its ports want a token, whatever the dialect's default is */
 };
 
 /* As text, at most COVE_ATTRIBUTES_MAX bytes. */

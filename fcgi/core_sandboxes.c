@@ -6,21 +6,28 @@
 #include "fcgi/caller.h"
 #include "fcgi/core_snapshots.h"
 
+enum { WAKE_MIN_MS = 5 * 60 * 1000 };
+
 int core_sandbox_create(struct core *c, const struct core_new *args, struct box_info *ret,
                         struct cove_err *e)
 {
     struct keeper_claim claim = {
-        .flags = CLAIM_OWN_PROJECT | (args->attributes->auto_pause ? CLAIM_END_FREEZES : 0),
+        .flags = (args->once ? 0 : CLAIM_OWN_PROJECT) |
+                 (args->attributes->auto_pause ? CLAIM_END_FREEZES : 0),
         .dialect = args->dialect,
         .key_sandboxes = caller_sandboxes(c),
         .lifetime_ms = args->lifetime_ms,
+        .reuse_ms = args->once ? args->lifetime_ms : 0,
     };
     AUTO_BUF struct buf attributes;
     struct keeper_box box;
 
     buf_init(&attributes, COVE_ATTRIBUTES_MAX);
     caller_key_id(c, claim.key);
-    if (caller_may_project(c, "", e) < 0)
+    if (args->once && !text_copy(claim.project, sizeof(claim.project), args->once))
+        return cove_fail(e, COVE_INVALID, "the name is longer than %zu bytes",
+                         sizeof(claim.project) - 1);
+    if (caller_may_project(c, claim.project, e) < 0)
         return -1;
     if (args->template && !text_copy(claim.template, sizeof(claim.template),
                                      core_template_word(args->tenant, args->template)))
@@ -63,6 +70,27 @@ void core_sandbox_list(struct core *c, const char *tenant,
     }
 }
 
+int core_sandbox_describe(struct core *c, const struct box_info *box,
+                          const struct core_attributes *attributes, struct cove_err *e)
+{
+    struct keeper_which which = { 0 };
+    AUTO_BUF struct buf text;
+
+    buf_init(&text, COVE_ATTRIBUTES_MAX);
+    text_copy(which.tenant, sizeof(which.tenant), box->tenant);
+    text_copy(which.id, sizeof(which.id), box->id);
+    if (core_attributes_write(attributes, &text, e) < 0)
+        return -1;
+    return keeper_attributes(&c->keeper, &which, text.data, text.len, e);
+}
+
+int core_sandbox_wake(struct core *c, const struct box_info *box, struct cove_err *e)
+{
+    uint64_t ms = box->lifetime_ms > WAKE_MIN_MS ? box->lifetime_ms : WAKE_MIN_MS;
+
+    return core_sandbox_resume(c, box, ms, e);
+}
+
 int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e)
 {
     struct keeper_retire args = { 0 };
@@ -86,7 +114,7 @@ int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lif
 {
     struct keeper_extend args = extend_args(box, lifetime_ms);
 
-    args.flags = only_longer ? EXTEND_ONLY_LONGER : 0;
+    args.flags = EXTEND_REUSE | (only_longer ? EXTEND_ONLY_LONGER : 0);
     return keeper_extend(&c->keeper, &args, e);
 }
 

@@ -10,6 +10,7 @@ struct core_new {
     const char *template; /* or a snapshot's name or id; NULL = the configured default */
     uint32_t dialect;     /* enum cove_dialect */
     uint64_t lifetime_ms;
+    const char *once; /* asked for again under this name, the same sandbox is meant; NULL = none */
     const struct core_attributes *attributes;
 };
 
@@ -22,6 +23,11 @@ int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct
 /* All that the caller may see; `each` is called until it returns non-zero. */
 void core_sandbox_list(struct core *c, const char *tenant,
                        int (*each)(void *arg, const struct box_info *box), void *arg);
+/* Other attributes than it was made with. */
+int core_sandbox_describe(struct core *c, const struct box_info *box,
+                          const struct core_attributes *attributes, struct cove_err *e);
+/* Traffic came to one that is paused: it runs again, as long as it was meant to, or five minutes. */
+int core_sandbox_wake(struct core *c, const struct box_info *box, struct cove_err *e);
 int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e);
 
 /* A new end, counted from now. only_longer: an end that is later already stays. */

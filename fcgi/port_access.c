@@ -34,6 +34,8 @@
 #include "cove/state.h"
 #include "cove/text.h"
 #include "fcgi/core.h"
+#include "fcgi/core_attributes.h"
+#include "fcgi/core_sandboxes.h"
 #include "fcgi/http.h"
 
 #define COOKIE "cove-port"
@@ -239,13 +241,14 @@ static void read_cookie(const struct request *req, char *ret, size_t size)
 
 static bool has_token(const struct request *req, const struct place *place)
 {
-    static const char *const headers[] = { "HTTP_X_ACCESS_TOKEN", "HTTP_E2B_TRAFFIC_ACCESS_TOKEN" };
+    const char *own = request_param(req, "HTTP_X_ACCESS_TOKEN");
+    const char *traffic = request_param(req, "HTTP_E2B_TRAFFIC_ACCESS_TOKEN");
     const unsigned char *secret = req->core->token_secret;
     char cookie[PORT_TOKEN_MAX];
 
-    for (size_t i = 0; secret && i < ARRAY_SIZE(headers); i++)
-        if (token_fits(secret, place->id, request_param(req, headers[i])))
-            return true;
+    if (secret && (token_fits(secret, place->id, own) || token_fits(secret, place->id, traffic) ||
+                   traffic_token_fits(secret, place->id, traffic)))
+        return true;
     read_cookie(req, cookie, sizeof(cookie));
     return secret &&
            port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
@@ -253,24 +256,35 @@ static bool has_token(const struct request *req, const struct place *place)
 
 /* ------------------------------------------------------------------ the verdict */
 
-static bool is_public(const struct cove_config *c, uint32_t dialect)
+/* By its dialect's default, unless the sandbox was made to keep its ports to itself. */
+static bool is_public(struct request *req, const struct box_info *box)
 {
+    const struct cove_config *c = req->core->config;
+    uint32_t dialect = box->dialect;
+    struct core_attributes attributes;
     const char *const words[] = {
         [DIALECT_EXECUTE] = c->port_access_execute, [DIALECT_EXECUTOR] = c->port_access_executor,
         [DIALECT_E2B] = c->port_access_e2b,         [DIALECT_RELAY] = c->port_access_relay,
         [DIALECT_AGENT] = c->port_access_agent,
     };
 
-    return dialect < ARRAY_SIZE(words) && words[dialect] && strcmp(words[dialect], "public") == 0;
+    if (dialect >= ARRAY_SIZE(words) || !words[dialect] || strcmp(words[dialect], "public") != 0)
+        return false;
+    core_attributes_read(req->core, &req->arena, box->id, &attributes);
+    return !attributes.private_ports;
 }
 
 /* A frozen sandbox runs again for whoever may use it; for a stranger it is not there. */
 static bool wake(struct request *req, const struct box_info *box)
 {
     struct keeper_extend args = { 0 };
+    struct core_attributes attributes;
 
     if (strcmp(req->core->config->port_wake, "no") == 0)
         return false;
+    core_attributes_read(req->core, &req->arena, box->id, &attributes);
+    if (box->dialect == DIALECT_E2B)
+        return attributes.auto_resume && core_sandbox_wake(req->core, box, NULL) == 0;
     text_copy(args.tenant, sizeof(args.tenant), box->tenant);
     text_copy(args.id, sizeof(args.id), box->id);
     return keeper_thaw(&req->core->keeper, &args, NULL) == 0;
@@ -290,7 +304,7 @@ static const char *judge(struct request *req, const struct place *place, const s
     req->tenant = arena_strdup(&req->arena, box.tenant);
     req->note.sandbox = arena_strdup(&req->arena, box.id);
     if (box.state == BOX_FROZEN) {
-        bool allowed = credentials->owner || is_public(req->core->config, box.dialect);
+        bool allowed = credentials->owner || is_public(req, &box);
 
         if (!allowed || !wake(req, &box)) {
             *reason = credentials->owner ? "the sandbox is paused" : "";
@@ -299,7 +313,7 @@ static const char *judge(struct request *req, const struct place *place, const s
     }
     if (credentials->owner)
         return "owner";
-    if (is_public(req->core->config, box.dialect))
+    if (is_public(req, &box))
         return "anyone";
     return credentials->stranger ? "gone" : "nobody"; /* what is not yours is not there */
 }

@@ -39,6 +39,30 @@ bool token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id, 
     return fits;
 }
 
+/* No id begins like this, so neither token can be taken for the other. */
+static void traffic_name(const char *id, char out[32])
+{
+    snprintf(out, 32, "traffic-%.20s", id);
+}
+
+void traffic_token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
+                        char ret[TOKEN_LEN + 1])
+{
+    char name[32];
+
+    traffic_name(id, name);
+    token_make(secret, name, ret);
+}
+
+bool traffic_token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
+                        const char *given)
+{
+    char name[32];
+
+    traffic_name(id, name);
+    return token_fits(secret, name, given);
+}
+
 int token_read_secret(const char *run_dir, unsigned char ret[TOKEN_SECRET_BYTES],
                       struct cove_err *e)
 {

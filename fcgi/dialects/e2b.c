@@ -17,6 +17,7 @@ static const struct route control_routes[] = {
     { POST, "/sandboxes", e2b_create_v1, 0 },
     { GET, "/v2/sandboxes", e2b_list_v2, 0 },
     { GET, "/sandboxes", e2b_list_v1, 0 },
+    { GET, "/sandboxes/metrics", e2b_metrics_of_many, 0 },
     { GET, "/sandboxes/{id}", e2b_get, 0 },
     { DELETE, "/sandboxes/{id}", e2b_kill, 0 },
     { POST, "/v2/sandboxes/{id}/connect", e2b_connect_v2, 0 },
@@ -25,7 +26,15 @@ static const struct route control_routes[] = {
     { POST, "/sandboxes/{id}/refreshes", e2b_refresh, 0 },
     { POST, "/sandboxes/{id}/pause", e2b_pause, 0 },
     { POST, "/sandboxes/{id}/resume", e2b_resume, 0 },
+    { PUT, "/sandboxes/{id}/network", e2b_network_put, 0 },
+    { GET, "/sandboxes/{id}/metrics", e2b_metrics, 0 },
+    { GET, "/sandboxes/{id}/logs", e2b_logs_v1, ROUTE_LONG },
+    { GET, "/v2/sandboxes/{id}/logs", e2b_logs_v2, ROUTE_LONG },
+    { GET, "/teams", e2b_teams, 0 },
+    { GET, "/api-keys", e2b_api_keys, 0 },
     /* what is not built says so */
+    { POST, "/api-keys", not_built, 0 },
+    { PATCH | DELETE, "/api-keys/{key}", not_built, 0 },
     { GET | POST | DELETE, "/volumes/**", not_built, 0 },
     { GET | POST | PUT | PATCH | DELETE, "/volumecontent/**", not_built, 0 },
     { GET | POST | DELETE, "/secrets/**", not_built, 0 },
@@ -33,12 +42,12 @@ static const struct route control_routes[] = {
 
 static const struct route envd_routes[] = {
     { GET, "/health", envd_health, ROUTE_OPEN },
+    { GET, "/metrics", envd_metrics, ROUTE_OPEN | ROUTE_LONG },
     { GET, "/envs", envd_envs, ROUTE_OPEN },
     { GET, "/files", envd_files_get, ROUTE_OPEN | ROUTE_LONG },
     { POST, "/files", envd_files_post, ROUTE_OPEN | ROUTE_LONG | ROUTE_RAW },
     { POST, "/files/compose", envd_compose, ROUTE_OPEN | ROUTE_LONG },
-    { POST, "/process.Process/StreamInput", envd_stream_input,
-      ROUTE_OPEN | ROUTE_LONG | ROUTE_RAW },
+    { POST, "/process.Process/StreamInput", envd_input, ROUTE_OPEN | ROUTE_LONG | ROUTE_RAW },
     { POST, "/process.Process/{method}", envd_process, ROUTE_OPEN | ROUTE_LONG },
     { POST, "/filesystem.Filesystem/{method}", envd_filesystem, ROUTE_OPEN | ROUTE_LONG },
 };

@@ -27,7 +27,11 @@ typedef int e2b_handler(struct request *req, struct reply *rep, struct cove_err 
 void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e);
 
 e2b_handler e2b_create_v1, e2b_create_v2, e2b_list_v1, e2b_list_v2, e2b_get,
-    e2b_kill; /* e2b_sandboxes.c */
+    e2b_kill;                                               /* e2b_sandboxes.c */
+e2b_handler e2b_metrics, e2b_metrics_of_many, envd_metrics; /* e2b_metrics.c */
+e2b_handler e2b_logs_v1, e2b_logs_v2;                       /* e2b_logs.c */
+e2b_handler e2b_teams, e2b_api_keys;                        /* e2b_account.c */
+e2b_handler e2b_network_put;                                /* e2b_network.c */
 e2b_handler e2b_timeout, e2b_refresh, e2b_connect_v1, e2b_connect_v2, e2b_pause, e2b_resume;
 
 /* ------------------------------------------------------------------ envd (e2b_envd.c) */
@@ -127,7 +131,7 @@ int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *m
 int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_method *m,
                      struct cove_err *e);
 
-e2b_handler envd_stream_input;             /* e2b_input.c */
+e2b_handler envd_input;                    /* e2b_input.c */
 e2b_handler envd_process, envd_filesystem; /* e2b_process.c, e2b_filesystem.c */
 
 #endif

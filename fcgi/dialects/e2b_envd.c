@@ -6,6 +6,7 @@
 #include "cove/keys.h"
 #include "cove/text.h"
 #include "fcgi/caller.h"
+#include "fcgi/core_sandboxes.h"
 #include "fcgi/dialects/e2b.h"
 
 #define WANTS_TOKEN                                                                                \
@@ -44,11 +45,20 @@ static int find(struct envd *d, struct cove_err *e)
 
     addressed(req, id);
     req->note.sandbox = arena_strdup(&req->arena, id);
-    if (!*id || !state_find_id_any(req->core->state, id, &index, &d->box) || !d->box.tenant[0] ||
-        d->box.state == BOX_FROZEN)
+    if (!*id || !state_find_id_any(req->core->state, id, &index, &d->box) || !d->box.tenant[0])
         return cove_fail(e, COVE_GONE, "The sandbox was not found");
     core_attributes_read(req->core, &req->arena, id, &d->attributes);
+    if (d->box.state == BOX_FROZEN && !d->attributes.auto_resume)
+        return cove_fail(e, COVE_GONE, "The sandbox was not found");
     return 0;
+}
+
+/* Whoever may use a paused sandbox that wants to be woken by traffic wakes it. */
+static int wake(struct envd *d, struct cove_err *e)
+{
+    if (d->box.state != BOX_FROZEN || core_sandbox_wake(d->req->core, &d->box, e) == 0)
+        return 0;
+    return e->code == COVE_NOT_FOUND ? cove_fail(e, COVE_GONE, "The sandbox was not found") : -1;
 }
 
 /* ------------------------------------------------------------------ who may */
@@ -62,8 +72,14 @@ static bool is_admitted(const struct envd *d)
 
     if (d->attributes.open || strcmp(req->tenant, d->box.tenant) == 0)
         return true;
-    return strncasecmp(bearer, "Bearer ", 7) == 0 && req->core->token_secret &&
-           token_fits(req->core->token_secret, d->box.id, bearer + 7);
+    if (!req->core->token_secret)
+        return false;
+    if (strncasecmp(bearer, "Bearer ", 7) == 0 &&
+        token_fits(req->core->token_secret, d->box.id, bearer + 7))
+        return true;
+    /* Where nginx lets somebody in by the address, it asks nobody. */
+    return token_fits(req->core->token_secret, d->box.id,
+                      request_param(req, "HTTP_X_ACCESS_TOKEN"));
 }
 
 static int check_credential(const struct envd *d, enum envd_access access, struct cove_err *e)
@@ -90,7 +106,7 @@ int envd_open(struct request *req, struct reply *rep, enum envd_access access, s
               struct cove_err *e)
 {
     *ret = (struct envd){ .req = req, .rep = rep };
-    if (find(ret, e) < 0 || admit(ret, access, e) < 0)
+    if (find(ret, e) < 0 || admit(ret, access, e) < 0 || wake(ret, e) < 0)
         return -1;
     if (core_session_open_id(req->core, req->tenant, ret->box.id, &ret->session, e) < 0) {
         if (e->code == COVE_NOT_FOUND)
@@ -188,6 +204,8 @@ int envd_health(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "health";
     if (find(&d, e) < 0)
         return -1;
+    if (d.box.state == BOX_FROZEN) /* a question whether it runs does not wake it */
+        return cove_fail(e, COVE_GONE, "The sandbox was not found");
     rep->status = 204;
     return 0;
 }

@@ -52,7 +52,7 @@ static int stream_input(struct rpc *r, const ProtobufCMessage *none, struct cove
     return 0;
 }
 
-int envd_stream_input(struct request *req, struct reply *rep, struct cove_err *e)
+int envd_input(struct request *req, struct reply *rep, struct cove_err *e)
 {
     static const struct rpc_method method = {
         .name = "StreamInput",

@@ -1,6 +1,8 @@
 /* Sandboxes: created, looked at, given more time, paused, resumed, killed. Lists are in e2b_list.c. */
 #include "fcgi/dialects/e2b_sandboxes.h"
 
+#include <openssl/sha.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cove/dialect.h"
@@ -18,6 +20,7 @@ enum {
     TIMEOUT_LONGEST_S = 7 * 86400,
     METADATA_MAX = 256,
     METADATA_ITEM_MAX = 8192,
+    ONCE_MAX = 255,
 };
 
 /* ------------------------------------------------------------------ what is told of one */
@@ -29,6 +32,7 @@ static const struct json_field sandbox_fields[] = {
     JSON_STR(struct e2b_sandbox, envd_version, "envdVersion", JSON_REQUIRED, JSON_ANY),
     JSON_STR(struct e2b_sandbox, alias, "alias", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct e2b_sandbox, token, "envdAccessToken", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct e2b_sandbox, traffic_token, "trafficAccessToken", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct e2b_sandbox, domain, "domain", JSON_NULLABLE, JSON_ANY),
     JSON_END,
 };
@@ -72,15 +76,19 @@ static const struct json_field detail_fields[] = {
     JSON_STR(struct e2b_sandbox, domain, "domain", JSON_NULLABLE, JSON_ANY),
     JSON_BOOL(struct e2b_sandbox, internet, "allowInternetAccess", JSON_NULLABLE,
               JSON_HAS(struct e2b_sandbox, internet_given)),
+    JSON_OBJECT(struct e2b_sandbox, network, "network", JSON_OPTIONAL, e2b_network_fields),
     JSON_OBJECT(struct e2b_sandbox, lifecycle, "lifecycle", JSON_REQUIRED, lifecycle_fields),
     JSON_END,
 };
 
-static const char *token_of(struct request *req, const char *id)
+typedef void token_fn(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
+                      char ret[TOKEN_LEN + 1]);
+
+static const char *token_of(struct request *req, token_fn *make, const char *id)
 {
     char *token = arena_alloc(&req->arena, TOKEN_LEN + 1);
 
-    token_make(req->core->token_secret, id, token);
+    make(req->core->token_secret, id, token);
     return token;
 }
 
@@ -101,7 +109,10 @@ void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sa
         .template = arena_strdup(&req->arena, box->template),
         .client = "6532622b", /* a constant in the reference too: nothing reads it any more */
         .envd_version = E2B_ENVD_VERSION,
-        .token = attributes.open ? NULL : token_of(req, box->id),
+        .token = attributes.open ? NULL : token_of(req, token_make, box->id),
+        .traffic_token =
+            attributes.private_ports ? token_of(req, traffic_token_make, box->id) : NULL,
+        .network = e2b_network_told(&req->arena, &attributes),
         .started = box->created_unix_ms,
         .ends = core_sandbox_ends_unix_ms(box),
         .cpus = limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1,
@@ -137,7 +148,19 @@ struct create_args {
     int64_t timeout_s;
     bool auto_pause, secure, internet, internet_given;
     struct auto_resume *auto_resume;
+    bool pause_memory, pause_memory_given;
+    struct e2b_network *network;
     struct json_map metadata, env;
+    struct json_array volumes;
+};
+
+struct volume {
+    const char *name;
+};
+
+static const struct json_field volume_fields[] = {
+    JSON_STR(struct volume, name, "name", JSON_REQUIRED, 128),
+    JSON_END,
 };
 
 static const struct json_field auto_resume_fields[] = {
@@ -153,6 +176,11 @@ static const struct json_field create_fields[] = {
     JSON_BOOL(struct create_args, secure, "secure", JSON_OPTIONAL),
     JSON_BOOL(struct create_args, internet, "allow_internet_access", JSON_OPTIONAL,
               JSON_HAS(struct create_args, internet_given)),
+    JSON_BOOL(struct create_args, pause_memory, "autoPauseMemory", JSON_OPTIONAL,
+              JSON_HAS(struct create_args, pause_memory_given)),
+    JSON_OBJECT(struct create_args, network, "network", JSON_OPTIONAL, e2b_network_fields),
+    JSON_OBJECTS(struct create_args, volumes, struct volume, "volumeMounts", JSON_OPTIONAL,
+                 volume_fields, 100),
     JSON_STR_MAP(struct create_args, metadata, "metadata", JSON_OPTIONAL, METADATA_MAX,
                  METADATA_ITEM_MAX),
     JSON_STR_MAP(struct create_args, env, "envVars", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
@@ -190,12 +218,65 @@ static int name_template(const char *given, struct cove_err *e)
                : -1;
 }
 
-/* From inside nobody reaches anything; a network that the server does not give is none already. */
-static int take_internet(struct request *req, const struct box_info *box, struct cove_err *e)
+/* A project's name is shorter than a key may be, so its hash stands for it. */
+static const char *once_name(struct arena *a, const char *key)
 {
-    struct net_rules none = { .mode = NET_NONE };
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    char hex[33];
 
-    return core_network(req->core, req->tenant, box->id, &none, e);
+    SHA256((const unsigned char *)key, strlen(key), hash);
+    for (size_t i = 0; i < 16; i++)
+        snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    return arena_printf(a, "e2b-idempotency-%s", hex);
+}
+
+/* "Idempotency-Key: KEY": asked for again with that key, the sandbox that was made is meant. */
+static int read_once(struct request *req, const char **ret, struct cove_err *e)
+{
+    const char *key = request_param(req, "HTTP_IDEMPOTENCY_KEY");
+    size_t len = strlen(key);
+
+    *ret = NULL;
+    if (len == 0)
+        return 0;
+    if (len > ONCE_MAX || strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
+        return cove_fail(e, COVE_INVALID,
+                         "Idempotency-Key: must be 1 to %d lower-case letters, digits and hyphens",
+                         ONCE_MAX);
+    *ret = once_name(&req->arena, key);
+    return 0;
+}
+
+static int check_create(const struct create_args *args, struct cove_err *e)
+{
+    if (check_timeout(args->timeout_s, e) < 0)
+        return -1;
+    if (args->volumes.count > 0)
+        return cove_fail(e, COVE_UNSUPPORTED, "volumeMounts: not available on this server");
+    if (args->pause_memory_given && !args->pause_memory &&
+        (!args->auto_pause || (args->auto_resume && args->auto_resume->enabled)))
+        return cove_fail(e, COVE_INVALID,
+                         "autoPauseMemory: false needs autoPause and no autoResume");
+    if (args->network && args->network->public_given && !args->network->public_traffic &&
+        !args->secure)
+        return cove_fail(e, COVE_INVALID,
+                         "network.allowPublicTraffic: false needs a secured sandbox");
+    return 0;
+}
+
+/* The network it was asked for, or the sandbox does not stay. */
+static int set_network(struct request *req, const struct box_info *box,
+                       const struct core_attributes *attributes, struct cove_err *e)
+{
+    struct net_rules rules;
+    bool any;
+
+    if (e2b_network_rules(attributes, &rules, &any, e) < 0)
+        return -1;
+    if (!any || core_network(req->core, req->tenant, box->id, &rules, e) == 0)
+        return 0;
+    core_sandbox_kill(req->core, box, NULL);
+    return -1;
 }
 
 static int create(struct request *req, struct reply *rep, struct create_args *args,
@@ -217,19 +298,20 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
         .attributes = &attributes,
     };
     const char *const *ignored;
+    struct net_rules rules;
     struct box_info box;
+    bool any;
 
-    if (check_timeout(args->timeout_s, e) < 0 ||
-        check_env(&req->arena, &args->env, &ignored, e) < 0 ||
-        template_name(req, args->template, &new.template, e) < 0)
+    if (check_create(args, e) < 0 || check_env(&req->arena, &args->env, &ignored, e) < 0 ||
+        template_name(req, args->template, &new.template, e) < 0 ||
+        read_once(req, &new.once, e) < 0 || e2b_network_take(args->network, &attributes, e) < 0 ||
+        e2b_network_rules(&attributes, &rules, &any, e) < 0)
         return -1;
     if (core_sandbox_create(req->core, &new, &box, e) < 0)
         return name_template(args->template, e);
     req->note.sandbox = arena_strdup(&req->arena, box.id);
-    if (args->internet_given && !args->internet && take_internet(req, &box, e) < 0) {
-        core_sandbox_kill(req->core, &box, NULL);
+    if (set_network(req, &box, &attributes, e) < 0)
         return -1;
-    }
     return reply_sandbox(req, rep, 201, &box);
 }
 
@@ -255,8 +337,7 @@ int e2b_create_v2(struct request *req, struct reply *rep, struct cove_err *e)
 /* ------------------------------------------------------------------ one sandbox */
 
 /* {id}, also in the form ID-CLIENT that old clients send. */
-static int find(struct request *req, const char *operation, struct box_info *ret,
-                struct cove_err *e)
+int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e)
 {
     const char *given = request_capture(req, "id");
     const char *id = arena_strndup(&req->arena, given, strcspn(given, "-"));
@@ -271,7 +352,7 @@ int e2b_get(struct request *req, struct reply *rep, struct cove_err *e)
     struct e2b_sandbox sandbox;
     struct box_info box;
 
-    if (find(req, "get", &box, e) < 0)
+    if (e2b_find(req, "get", &box, e) < 0)
         return -1;
     e2b_describe(req, &box, &sandbox);
     reply_json(rep, detail_fields, &sandbox);
@@ -288,7 +369,7 @@ int e2b_kill(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct box_info box;
 
-    if (find(req, "kill", &box, e) < 0 || core_sandbox_kill(req->core, &box, e) < 0)
+    if (e2b_find(req, "kill", &box, e) < 0 || core_sandbox_kill(req->core, &box, e) < 0)
         return -1;
     return done(rep);
 }
@@ -322,7 +403,7 @@ int e2b_timeout(struct request *req, struct reply *rep, struct cove_err *e)
     struct time_args args = { 0 };
     struct box_info box;
 
-    if (find(req, "timeout", &box, e) < 0 || read_time(req, true, &args, e) < 0)
+    if (e2b_find(req, "timeout", &box, e) < 0 || read_time(req, true, &args, e) < 0)
         return -1;
     if (box.state == BOX_FROZEN)
         return cove_fail(e, COVE_NOT_FOUND, "Sandbox \"%s\" is paused", box.id);
@@ -340,7 +421,7 @@ int e2b_refresh(struct request *req, struct reply *rep, struct cove_err *e)
     struct time_args args = { .duration_s = REFRESH_MIN_S };
     struct box_info box;
 
-    if (find(req, "refresh", &box, e) < 0 || read_time(req, false, &args, e) < 0)
+    if (e2b_find(req, "refresh", &box, e) < 0 || read_time(req, false, &args, e) < 0)
         return -1;
     if (args.duration_s < REFRESH_MIN_S)
         args.duration_s = REFRESH_MIN_S;
@@ -355,7 +436,7 @@ int e2b_pause(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct box_info box;
 
-    if (find(req, "pause", &box, e) < 0 || core_sandbox_pause(req->core, &box, e) < 0)
+    if (e2b_find(req, "pause", &box, e) < 0 || core_sandbox_pause(req->core, &box, e) < 0)
         return -1;
     return done(rep);
 }
@@ -376,7 +457,7 @@ int e2b_resume(struct request *req, struct reply *rep, struct cove_err *e)
     struct time_args args = { .timeout_s = TIMEOUT_RESUME_S };
     struct box_info box;
 
-    if (find(req, "resume", &box, e) < 0 || read_time(req, false, &args, e) < 0 ||
+    if (e2b_find(req, "resume", &box, e) < 0 || read_time(req, false, &args, e) < 0 ||
         check_timeout(args.timeout_s, e) < 0)
         return -1;
     if (box.state != BOX_FROZEN)
@@ -406,7 +487,7 @@ int e2b_connect_v1(struct request *req, struct reply *rep, struct cove_err *e)
     struct time_args args = { 0 };
     struct box_info box;
 
-    if (find(req, "connect", &box, e) < 0 || read_time(req, true, &args, e) < 0)
+    if (e2b_find(req, "connect", &box, e) < 0 || read_time(req, true, &args, e) < 0)
         return -1;
     return connect_to(req, rep, args.timeout_s, &box, e);
 }
@@ -416,7 +497,7 @@ int e2b_connect_v2(struct request *req, struct reply *rep, struct cove_err *e)
     struct time_args args = { .timeout_s = TIMEOUT_V2_S };
     struct box_info box;
 
-    if (find(req, "connect", &box, e) < 0 || read_time(req, false, &args, e) < 0)
+    if (e2b_find(req, "connect", &box, e) < 0 || read_time(req, false, &args, e) < 0)
         return -1;
     return connect_to(req, rep, args.timeout_s, &box, e);
 }

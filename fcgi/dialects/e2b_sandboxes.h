@@ -10,8 +10,22 @@ struct e2b_lifecycle {
     bool auto_resume;
 };
 
+struct e2b_proxy {
+    const char *address;
+};
+
+struct e2b_network { /* as a request has it, and as it is told again */
+    struct json_strings allow_out, deny_out;
+    bool public_traffic, public_given;
+    const char *mask_host;
+    struct e2b_proxy *proxy;
+    bool internet, internet_given; /* of PUT .../network alone */
+};
+
 struct e2b_sandbox {
     const char *id, *template, *client, *alias, *envd_version, *token, *domain, *state;
+    const char *traffic_token;
+    struct e2b_network *network;
     uint64_t started, ends;
     int64_t cpus, memory_mb, disk_mb;
     struct json_map metadata;
@@ -21,5 +35,19 @@ struct e2b_sandbox {
 
 void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sandbox *ret);
 extern const struct json_field e2b_listed_fields[];
+/* The sandbox that {id} names; COVE_NOT_FOUND also when it is another tenant's. */
+int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e);
+
+/* ------------------------------------------------------------------ e2b_network.c */
+
+extern const struct json_field e2b_network_fields[];
+/* What was asked for, into what is kept with the sandbox; NULL: nothing was. */
+int e2b_network_take(const struct e2b_network *from, struct core_attributes *to,
+                     struct cove_err *e);
+/* As rules. *ret_any: there is something to set. COVE_INVALID names the word that is wrong. */
+int e2b_network_rules(const struct core_attributes *from, struct net_rules *ret, bool *ret_any,
+                      struct cove_err *e);
+/* NULL: nothing was ever asked for. */
+struct e2b_network *e2b_network_told(struct arena *a, const struct core_attributes *from);
 
 #endif

@@ -142,6 +142,11 @@ enum { TOKEN_SECRET_BYTES = 32, TOKEN_LEN = 64 };
 
 void token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
                 char ret[TOKEN_LEN + 1]);
+/* The token that opens a sandbox's ports, and nothing else of it. */
+void traffic_token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
+                        char ret[TOKEN_LEN + 1]);
+bool traffic_token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
+                        const char *given);
 bool token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id, const char *given);
 int token_read_secret(const char *run_dir, unsigned char ret[TOKEN_SECRET_BYTES],
                       struct cove_err *e);

@@ -1,0 +1,173 @@
+/* Metrics: the keeper's samples of a sandbox (cove/samples.h), as the control plane and envd tell them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/samples.h"
+#include "cove/text.h"
+#include "fcgi/caller.h"
+#include "fcgi/dialects/e2b_sandboxes.h"
+
+enum { IDS_MAX = 100 };
+
+struct totals { /* what the sandbox may use at most */
+    int64_t cpus, memory, disk;
+};
+
+static struct totals totals_of(struct request *req, const struct box_info *box)
+{
+    struct limits limits;
+
+    caller_limits(req->core, box->tenant, box->template, &limits);
+    return (struct totals){
+        .cpus = limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1,
+        .memory = (int64_t)limits.memory_max_bytes,
+        .disk = (int64_t)limits.disk_max_bytes,
+    };
+}
+
+static int read_samples(struct request *req, const struct box_info *box, struct sample_ring *ret,
+                        struct cove_err *e)
+{
+    struct box_info found;
+    char path[256];
+    uint32_t index;
+
+    ret->count = 0;
+    snprintf(path, sizeof(path), "%s/samples", req->core->config->run_dir);
+    if (!state_find_id_any(req->core->state, box->id, &index, &found))
+        return 0;
+    return samples_read(path, index, found.generation, ret, e);
+}
+
+/* Of all its cpus together, in percent. */
+static double cpu_used(const struct sample *s, const struct totals *t)
+{
+    return (double)s->cpu_permille / 10.0 / (double)t->cpus;
+}
+
+static int64_t memory_used(const struct sample *s)
+{
+    return (int64_t)(s->memory_bytes > s->cache_bytes ? s->memory_bytes - s->cache_bytes : 0);
+}
+
+/* ------------------------------------------------------------------ the control plane */
+
+static void put_sample(struct json_writer *w, const char *name, const struct sample *s,
+                       const struct totals *t)
+{
+    json_open(w, name, '{');
+    json_put_time(w, "timestamp", s->unix_ms);
+    json_put_int(w, "timestampUnix", (int64_t)(s->unix_ms / 1000));
+    json_put_int(w, "cpuCount", t->cpus);
+    json_put_double(w, "cpuUsedPct", cpu_used(s, t));
+    json_put_int(w, "memUsed", memory_used(s));
+    json_put_int(w, "memTotal", t->memory);
+    json_put_int(w, "memCache", (int64_t)s->cache_bytes);
+    json_put_int(w, "diskUsed", (int64_t)s->disk_bytes);
+    json_put_int(w, "diskTotal", t->disk);
+    json_close(w, '}');
+}
+
+/* Unix seconds. */
+static int read_bound(struct request *req, const char *name, uint64_t *ret, struct cove_err *e)
+{
+    const char *text = request_query(req, name);
+
+    if (!text || !*text)
+        return 0;
+    return text_parse_u64(text, ret, e) < 0 ? cove_context(e, "%s", name) : 0;
+}
+
+int e2b_metrics(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    uint64_t start = 0, end = UINT64_MAX / 1000;
+    struct sample_ring *ring = arena_alloc(&req->arena, sizeof(*ring));
+    struct json_writer w;
+    struct box_info box;
+    struct totals totals;
+
+    if (e2b_find(req, "metrics", &box, e) < 0 || read_bound(req, "start", &start, e) < 0 ||
+        read_bound(req, "end", &end, e) < 0)
+        return -1;
+    if (start > end)
+        return cove_fail(e, COVE_INVALID, "start: after end");
+    if (read_samples(req, &box, ring, e) < 0)
+        return -1;
+    totals = totals_of(req, &box);
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '[');
+    for (uint32_t i = 0; i < ring->count; i++)
+        if (ring->samples[i].unix_ms / 1000 >= start && ring->samples[i].unix_ms / 1000 <= end)
+            put_sample(&w, NULL, &ring->samples[i], &totals);
+    json_close(&w, ']');
+    return 0;
+}
+
+/* The last sample of each; sandboxes that are not there are left out. */
+int e2b_metrics_of_many(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    const char *given = request_query(req, "sandbox_ids");
+    struct sample_ring *ring = arena_alloc(&req->arena, sizeof(*ring));
+    char *rest = arena_strdup(&req->arena, given ? given : ""), *id;
+    struct json_writer w;
+    size_t count = 0;
+
+    req->note.operation = "metrics";
+    if (!*rest)
+        return cove_fail(e, COVE_INVALID, "sandbox_ids: is missing");
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '{');
+    json_open(&w, "sandboxes", '{');
+    while ((id = strsep(&rest, ","))) {
+        struct totals totals;
+        struct box_info box;
+
+        if (++count > IDS_MAX)
+            return cove_fail(e, COVE_INVALID, "sandbox_ids: more than %d", IDS_MAX);
+        if (core_sandbox_find(req->core, req->tenant, id, &box, e) < 0 ||
+            read_samples(req, &box, ring, e) < 0 || ring->count == 0)
+            continue;
+        totals = totals_of(req, &box);
+        put_sample(&w, box.id, &ring->samples[ring->count - 1], &totals);
+    }
+    json_close(&w, '}');
+    json_close(&w, '}');
+    return 0;
+}
+
+/* ------------------------------------------------------------------ envd */
+
+int envd_metrics(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct sample_ring *ring = arena_alloc(&req->arena, sizeof(*ring));
+    struct sample none = { 0 }, *s = &none;
+    struct json_writer w;
+    struct totals t;
+    struct envd d;
+    int rc;
+
+    req->note.operation = "metrics";
+    if (envd_open(req, rep, ENVD_TOKEN, &d, e) < 0)
+        return -1;
+    rc = read_samples(req, &d.box, ring, e);
+    t = totals_of(req, &d.box);
+    envd_close(&d);
+    if (rc < 0)
+        return -1;
+    if (ring->count > 0)
+        s = &ring->samples[ring->count - 1];
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '{');
+    json_put_int(&w, "ts", (int64_t)((s->unix_ms ? s->unix_ms : clock_unix_ms()) / 1000));
+    json_put_int(&w, "cpu_count", t.cpus);
+    json_put_double(&w, "cpu_used_pct", cpu_used(s, &t));
+    json_put_int(&w, "mem_total", t.memory);
+    json_put_int(&w, "mem_used", memory_used(s));
+    json_put_int(&w, "mem_cache", (int64_t)s->cache_bytes);
+    json_put_int(&w, "mem_total_mib", t.memory >> 20);
+    json_put_int(&w, "mem_used_mib", memory_used(s) >> 20);
+    json_put_int(&w, "disk_used", (int64_t)s->disk_bytes);
+    json_put_int(&w, "disk_total", t.disk);
+    json_close(&w, '}');
+    return 0;
+}
