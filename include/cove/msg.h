@@ -74,6 +74,7 @@ enum msg_type {
     /* Extended attributes "user.PREFIX.KEY" of a file. MARK: `mode` pairs replace all that it has. */
     BOX_MARK,  /* struct box_file, tail: user, path, prefix, key, value... -> MSG_DONE */
     BOX_MARKS, /* struct box_file, tail: user, path, prefix -> BOX_MARKED */
+    BOX_INPUT,       /* struct box_input, tail: bytes           -> BOX_TAKEN; pipe or pty */
 
     /* --- from init --- */
     BOX_SPAWNED = 200, /* struct box_spawned */
@@ -89,6 +90,7 @@ enum msg_type {
     BOX_KEPT_DIRS,   /* struct box_page, tail: struct box_kept_dir + path + "", repeated */
     BOX_MARKED,      /* no body, tail: key, value, ... */
     BOX_NOTED,       /* no body, tail: the note of a process, "" if it has none or has ended */
+    BOX_TAKEN,       /* struct box_taken */
 
     /* --- worker to keeper --- */
     KEEPER_CLAIM = 300, /* struct keeper_claim (+ attributes) -> KEEPER_BOX */
@@ -221,6 +223,22 @@ struct box_proc {
 struct box_stdin {
     uint32_t proc;
     uint32_t close; /* 1: no more input; the process reads end of file */
+};
+
+/*
+ * Input that init writes itself, as much as there is room for. For the gate, which must never wait: a
+ * descriptor of a terminal can be made to block whoever touches it, by those who hold its other copies.
+ */
+enum { BOX_INPUT_MAX = 32 * 1024 };
+
+struct box_input {
+    uint32_t proc;
+    uint32_t reserved;
+};
+
+struct box_taken {
+    uint32_t proc;
+    uint32_t bytes; /* 0: there is no room now, try again */
 };
 
 struct box_resize {

@@ -17,7 +17,7 @@
 
 #include "cove/err.h"
 
-#define RING_MAGIC 0x474e4952u /* "RING" */
+#define RING_MAGIC 0x324e4952u /* "RIN2": raise the digit when a layout below changes */
 
 enum { RING_HEAD_BYTES = 4096, RING_REC_MAX = 64 * 1024 };
 
@@ -36,6 +36,7 @@ struct ring_rec {
     uint32_t stream;  /* enum ring_stream */
     uint64_t unix_ns; /* when it was captured */
     uint64_t offset;  /* of its first byte in that stream, counted from the start of the process */
+    uint64_t lines;   /* line feeds in that stream before this record */
 };
 
 /* --- writer, in init --- */
@@ -45,6 +46,7 @@ struct ring {
     uint64_t capacity, end; /* what the head said then */
     char *data;
     uint64_t offsets[3]; /* by enum ring_stream */
+    uint64_t lines[3];   /* likewise */
 };
 
 int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e);

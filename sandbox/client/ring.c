@@ -143,6 +143,18 @@ static void append_one(struct ring *r, const struct ring_rec *rec, const void *b
     atomic_store_explicit(&r->head->end, end + record_size(rec->len), memory_order_release);
 }
 
+static uint64_t count_lines(const char *bytes, size_t len)
+{
+    const char *end = bytes + len, *at = bytes;
+    uint64_t lines = 0;
+
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        lines++;
+        at++;
+    }
+    return lines;
+}
+
 void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes,
                  uint32_t len)
 {
@@ -156,10 +168,12 @@ void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, cons
         struct ring_rec rec = { .len = len < most ? len : (uint32_t)most,
                                 .stream = stream,
                                 .unix_ns = unix_ns,
-                                .offset = r->offsets[stream] };
+                                .offset = r->offsets[stream],
+                                .lines = r->lines[stream] };
 
         append_one(r, &rec, from);
         r->offsets[stream] += rec.len;
+        r->lines[stream] += count_lines(from, rec.len);
         from += rec.len;
         len -= rec.len;
     }

@@ -135,6 +135,7 @@ static const struct msg_rule box_answers[] = {
     { BOX_KEPT_DIRS, sizeof(struct box_page), ANY_TAIL, 1, 1 },
     { BOX_MARKED, 0, ANY_TAIL, 0, 0 },
     { BOX_NOTED, 0, ANY_TAIL, 0, 0 },
+    { BOX_TAKEN, sizeof(struct box_taken), 0, 0, 0 },
     { 0 },
 };
 

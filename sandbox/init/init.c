@@ -86,6 +86,7 @@ static const struct verb {
     { { BOX_MARK,        sizeof(struct box_file),        MARKS_TAIL,     0, 0 }, on_mark },
     { { BOX_MARKS,       sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0 }, on_marks },
     { { BOX_NOTE,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_note },
+    { { BOX_INPUT,       sizeof(struct box_input),       BOX_INPUT_MAX,  0, 0 }, on_input },
 };
 /* clang-format on */
 

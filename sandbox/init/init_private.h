@@ -168,6 +168,7 @@ int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
 int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_note(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
+int on_input(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 
 /* --- spawning (spawn.c), and what the child does (init_exec.c) --- */
 struct exec_job { /* all that the child needs, made ready by init: the child allocates nothing */

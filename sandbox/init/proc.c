@@ -462,6 +462,28 @@ int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     return 0;
 }
 
+/* Safe: one write that never waits, and what has no room stays with whoever sent it. */
+int on_input(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
+{
+    const struct box_input *args = m->body;
+    struct box_taken answer = { 0 };
+    struct proc *p;
+    ssize_t n;
+    int fd;
+
+    if (proc_find(in, args->proc, "", &p, e) < 0)
+        return -1;
+    fd = p->pty >= 0 ? p->pty : p->stdin_fd;
+    if (fd < 0)
+        return cove_fail(e, COVE_CONFLICT, "the standard input of process %u is closed", p->number);
+    n = write_at_once(fd, args + 1, m->body_len - sizeof(*args));
+    if (n < 0 && errno != EAGAIN)
+        return cove_fail_errno(e, COVE_CONFLICT, "process %u does not read", p->number);
+    answer = (struct box_taken){ .proc = p->number, .bytes = n > 0 ? (uint32_t)n : 0 };
+    conn_send(c, BOX_TAKEN, m->head.tag, &answer, sizeof(answer));
+    return 0;
+}
+
 int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_resize *args = m->body;

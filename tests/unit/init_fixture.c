@@ -304,6 +304,7 @@ static const struct msg_rule anything[] = {
     { BOX_PROC_LIST, sizeof(struct box_page), MSG_MAX_BYTES, 0, 0 },
     { BOX_LOG_OPENED, sizeof(struct box_log_opened), 0, 1, 1 },
     { BOX_LOG_TICK, sizeof(struct box_log_tick), 0, 0, 0 },
+    { BOX_TAKEN, sizeof(struct box_taken), 0, 0, 0 },
     { BOX_STATED, sizeof(struct box_stat), MSG_PATH_MAX, 0, 1 },
     { BOX_ENTRIES, sizeof(struct box_page), MSG_MAX_BYTES, 0, 0 },
     { BOX_WATCHED, sizeof(struct box_watched), 0, 0, 1 },

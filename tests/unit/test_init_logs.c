@@ -121,6 +121,44 @@ static void a_terminal_can_be_logged(void **state)
     close(ring);
 }
 
+static uint32_t give(uint32_t proc, const char *bytes, size_t len)
+{
+    struct box_input args = { .proc = proc };
+
+    send_on(fx.sock, BOX_INPUT, 1, &args, sizeof(args), bytes, len, NULL, 0);
+    return ((const struct box_taken *)expect(BOX_TAKEN, NULL))->bytes;
+}
+
+static void input_is_written_by_init_as_far_as_there_is_room(void **state)
+{
+    static char much[BOX_INPUT_MAX];
+    struct command cmd = { .argv = { "sh", "-c", "read x; read y; echo got $x $y; sleep 60" },
+                           .flags = SPAWN_STDIN | SPAWN_LOG | SPAWN_RECORD };
+    struct box_spawned s = spawn(&cmd);
+    uint32_t n, total = 0;
+
+    (void)state;
+    assert_int_equal(give(s.proc, "abc\nd", 5), 5);
+    memset(much, 'x', sizeof(much));
+    do { /* a pipe holds 64 KiB, and the shell reads one line of it */
+        n = give(s.proc, much, sizeof(much));
+        total += n;
+    } while (n > 0 && total < 1 << 20);
+    assert_int_equal(n, 0);
+    assert_true(total >= sizeof(much));
+}
+
+static void input_for_a_terminal_is_written_too(void **state)
+{
+    struct command cmd = { .argv = { "sh", "-c", "read x; test $x = abc" },
+                           .flags = SPAWN_PTY | SPAWN_LOG | SPAWN_RECORD };
+    struct box_spawned s = spawn(&cmd);
+
+    (void)state;
+    assert_int_equal(give(s.proc, "abc\n", 4), 4);
+    assert_int_equal(expect_exit(s.proc).exit_code, 0);
+}
+
 /* --------------------------------------------------------------- logs */
 
 static int open_log(uint32_t proc, struct ring_reader *r)
@@ -370,6 +408,8 @@ int main(void)
         PLAIN(stdin_is_handed_out_and_closed),
         PLAIN(a_terminal_has_a_size_that_can_be_changed),
         PLAIN(a_terminal_can_be_logged),
+        PLAIN(input_is_written_by_init_as_far_as_there_is_room),
+        PLAIN(input_for_a_terminal_is_written_too),
         PLAIN(output_is_kept_with_its_streams_and_offsets),
         PLAIN(one_tick_for_each_arming_and_a_last_one_at_the_end),
         PLAIN(a_process_waits_for_the_reader_that_holds_its_log),

@@ -93,6 +93,29 @@ static void records_come_out_as_they_went_in(void **state)
     assert_int_equal(ring_read(&r, &rec, bytes, &gap, NULL), 0);
 }
 
+static void a_record_tells_how_many_lines_came_before_it(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t before;
+    } said[] = { { "one\ntwo", 0 }, { "\n", 1 }, { "\n\n", 2 }, { "end", 4 }, { "\n", 4 } };
+    struct ring_reader r;
+    struct ring_rec rec;
+    uint64_t gap;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(said); i++)
+        say(RING_STDOUT, said[i].text);
+    say(RING_STDERR, "its own count");
+    r = reader_at(0);
+    for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
+        assert_int_equal(ring_read(&r, &rec, bytes, &gap, NULL), 1);
+        assert_int_equal(rec.lines, said[i].before);
+    }
+    assert_int_equal(ring_read(&r, &rec, bytes, &gap, NULL), 1);
+    assert_int_equal(rec.lines, 0);
+}
+
 static void a_reader_comes_back_where_it_left(void **state)
 {
     struct ring_reader r, again;
@@ -165,8 +188,8 @@ static void a_reader_that_was_overtaken_is_told_the_gap_and_goes_on_with_whole_r
         assert_record(&rec, first + seen - 1);
     }
     assert_int_equal(first + seen, 1000);
-    assert_int_equal(total_gap, first * 64); /* 24 + 37, rounded up to 8 */
-    assert_true(seen >= 4096 / 64 - 1);
+    assert_int_equal(total_gap, first * 72); /* 32 + 37, rounded up to 8 */
+    assert_true(seen >= 4096 / 72 - 1);
 }
 
 static void what_is_longer_than_a_record_is_cut_into_several(void **state)
@@ -376,6 +399,7 @@ int main(void)
 #define WITH_RING(t) cmocka_unit_test_setup_teardown(t, make_small_ring, drop_ring)
     const struct CMUnitTest tests[] = {
         WITH_RING(records_come_out_as_they_went_in),
+        WITH_RING(a_record_tells_how_many_lines_came_before_it),
         WITH_RING(a_settled_ring_is_read_as_before),
         WITH_RING(a_reader_comes_back_where_it_left),
         WITH_RING(a_reader_that_keeps_up_sees_everything_across_many_wraps),
