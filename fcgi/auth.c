@@ -6,8 +6,10 @@
 #include <strings.h>
 
 #include "cove/file.h"
+#include "cove/mem.h"
 #include "cove/text.h"
 #include "cove/which.h"
+#include "fcgi/attach.h"
 #include "fcgi/basic.h"
 #include "fcgi/caller.h"
 #include "fcgi/console_session.h"
@@ -50,6 +52,12 @@ const struct live_kind keys_kind = {
 };
 
 /* ------------------------------------------------------------------ the question */
+
+struct auth_ask {
+    const struct dialect *const *dialects;
+    struct live_ref *keys;
+    struct request *req;
+};
 
 /* The next place where any dialect's clients put a key; `at` begins with { dialects, NULL }. */
 struct places {
@@ -136,21 +144,27 @@ static const char *named_sandbox(const struct dialect *const *dialects, const st
     return name;
 }
 
-/* A token opens one sandbox. A sandbox that is nobody's yet has no token. */
+/* A token opens one sandbox, the one of this id. One that is nobody's yet has no token. */
+static bool token_opens(const struct request *req, const char *token, const char *name,
+                        struct which *ret)
+{
+    const struct core *core = req->core;
+
+    return *token && core && core->token_secret && text_is_id(name) &&
+           token_fits(core->token_secret, name, token) &&
+           which_sandbox_id(core->state, NULL, name, ret) == WHICH_HERE;
+}
+
 static bool find_token(const struct dialect *const *dialects, const struct request *req,
                        struct which *ret)
 {
     const char *token = request_param(req, "HTTP_X_ACCESS_TOKEN");
     const char *bearer = request_param(req, "HTTP_AUTHORIZATION");
     const char *addressed = addressed_sandbox(dialects, req);
-    const char *name = addressed ? addressed : named_sandbox(dialects, req);
-    const struct core *core = req->core;
 
     if (!*token && addressed && strncasecmp(bearer, "Bearer ", 7) == 0)
         token = bearer + 7;
-    return *token && core && core->token_secret && text_is_id(name) &&
-           token_fits(core->token_secret, name, token) &&
-           which_sandbox_id(core->state, NULL, name, ret) == WHICH_HERE;
+    return token_opens(req, token, addressed ? addressed : named_sandbox(dialects, req), ret);
 }
 
 /* The router answers such a request with the same words whoever asks. */
@@ -210,6 +224,109 @@ static void refuse(const struct dialect *const *dialects, struct request *req, s
         reply_header(rep, "X-Cove-Wait", arena_printf(&req->arena, "%u", wait_s));
     reply_plain_error(req, rep, &e);
 }
+
+/* ------------------------------------------------------------------ who opens a WebSocket */
+
+/* The sandbox that a WebSocket's address names: in the host name, the query or the last part of the path. */
+static const char *socket_sandbox(const struct request *req)
+{
+    const char *name = req->host_box ? req->host_box : request_query(req, "sandbox");
+
+    if (!name && req->segment_count)
+        name = req->segments[req->segment_count - 1];
+    return name && which_id(name) ? which_id(name) : "";
+}
+
+static const struct key *key_by_protocol(const struct keys *keys, struct request *req)
+{
+    const char *text = attach_protocol(req, "cove.key.");
+    unsigned char hash[KEY_HASH_BYTES];
+    const struct key *key;
+
+    if (!text)
+        return NULL;
+    keys_hash(text, hash);
+    key = keys_find(keys, hash);
+    return key && !key_expired(key, clock_unix_ms() / 1000) ? key : NULL;
+}
+
+static bool by_key(struct auth_ask *ask, struct auth_who *ret)
+{
+    const struct keys *keys = ask->keys ? ask->keys->value : NULL;
+    const struct key *key = keys ? auth_find(ask->dialects, keys, ask->req) : NULL;
+
+    if (!key && keys)
+        key = key_by_protocol(keys, ask->req);
+    if (!key)
+        return false;
+    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, key->tenant), id_of(ask->req, key) };
+    return true;
+}
+
+static bool by_token(struct auth_ask *ask, struct auth_who *ret)
+{
+    const char *header = request_param(ask->req, "HTTP_X_ACCESS_TOKEN");
+    const char *protocol = attach_protocol(ask->req, "cove.token.");
+    const char *id = socket_sandbox(ask->req);
+    struct which w;
+
+    if (!token_opens(ask->req, header, id, &w) &&
+        !token_opens(ask->req, protocol ? protocol : "", id, &w))
+        return false;
+    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, w.box.tenant),
+                              arena_printf(&ask->req->arena, CALLER_BOX "%s", w.box.id) };
+    return true;
+}
+
+static bool by_password(struct auth_ask *ask, struct auth_who *ret)
+{
+    char tenant[COVE_TENANT_MAX];
+    unsigned wait_s = 0;
+
+    if (!basic_sign_in(ask->req, tenant, &wait_s))
+        return false;
+    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, tenant), "" };
+    return true;
+}
+
+/* In this order. What a browser adds by itself counts only for pages of this site. */
+static const struct {
+    bool (*find)(struct auth_ask *ask, struct auth_who *ret);
+    bool ambient;
+} socket_ways[] = {
+    { by_key, false },
+    { by_token, false },
+    { by_password, true },
+};
+
+int auth_socket(const struct dialect *const *dialects, struct live *keys, const char *cors_origins,
+                struct request *req, struct auth_who *ret, struct cove_err *e)
+{
+    struct auth_ask ask = { dialects, live_get(keys), req };
+    int rc = -1;
+
+    for (size_t i = 0; i < ARRAY_SIZE(socket_ways) && rc < 0; i++) {
+        if (!socket_ways[i].find(&ask, ret))
+            continue;
+        if (socket_ways[i].ambient && !attach_origin_fits(req, cors_origins)) {
+            cove_fail(e, COVE_FORBIDDEN, "Origin: a page of %.100s may not use this site's sign-in",
+                      request_param(req, "HTTP_ORIGIN"));
+            break;
+        }
+        rc = 0;
+    }
+    live_put(ask.keys);
+    if (rc < 0 && !e->code) {
+        core_count(req->core, COUNT_AUTH_FAILURES, 1);
+        cove_fail(
+            e, COVE_UNAUTHORIZED,
+            "no valid key: send one as X-API-Key or Authorization: Bearer, a page's script as the "
+            "subprotocol cove.key.KEY or cove.token.TOKEN");
+    }
+    return rc;
+}
+
+/* ------------------------------------------------------------------ nginx's question */
 
 void auth_serve(const struct dialect *const *dialects, struct live *keys, struct request *req,
                 struct reply *rep)

@@ -16,6 +16,14 @@ extern const struct live_kind keys_kind; /* of <run_dir>/keys; the value is a st
 const struct key *auth_find(const struct dialect *const *dialects, const struct keys *k,
                             const struct request *req);
 
+struct auth_who {
+    const char *tenant, *key; /* key: its public name, or another mark for caller_begin() */
+};
+
+/* Who opens a WebSocket. Its address is asked for once, so this is not a request of its own. */
+int auth_socket(const struct dialect *const *dialects, struct live *keys, const char *cors_origins,
+                struct request *req, struct auth_who *ret, struct cove_err *e);
+
 /* The auth_request itself: 204 with X-Cove-Tenant and X-Cove-Key (its public name), or 401. */
 void auth_serve(const struct dialect *const *dialects, struct live *keys, struct request *req,
                 struct reply *rep);

@@ -32,6 +32,15 @@ static const char *find_origin(struct arena *a, const char *origins, const char 
     return NULL;
 }
 
+bool cors_allows(const char *origins, const char *origin)
+{
+    struct arena a = { 0 };
+    bool found = find_origin(&a, origins, origin) != NULL;
+
+    arena_done(&a);
+    return found;
+}
+
 void cors_apply(const struct router *r, struct request *req, struct reply *rep,
                 unsigned preflight_methods)
 {

@@ -61,6 +61,7 @@ struct request {
     struct json_object *json; /* the parsed body, once somebody asked for it */
     size_t json_bytes;        /* what its tree was paid for */
     struct request_note note;
+    const char *failure; /* why it was refused, in plain words; NULL: it was not */
     uint64_t started_ms;
 };
 

@@ -5,7 +5,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/shares.h fcgi/shares.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
-	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c \
+	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c fcgi/attach.h fcgi/attach.c \
 	fcgi/transfer.h fcgi/transfer.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
@@ -25,7 +25,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \
 	fcgi/dialects/executor_procs.c fcgi/dialects/executor_logs.c \
-	fcgi/dialects/executor_ports.c \
+	fcgi/dialects/executor_ports.c fcgi/dialects/executor_sockets.c \
 	fcgi/dialects/agent.h fcgi/dialects/agent.c fcgi/dialects/agent_sandboxes.c fcgi/dialects/agent_run.c \
 	fcgi/dialects/agent_procs.c fcgi/dialects/agent_files.c fcgi/dialects/agent_ports.c \
 	fcgi/dialects/agent_upload.c fcgi/spool.h fcgi/spool.c \

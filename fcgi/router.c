@@ -130,6 +130,7 @@ static void fail(const struct dialect *d, struct request *req, struct reply *rep
         log_error("request failed", e, LOG_S("request_id", req->request_id));
     if (!req->note.cause)
         req->note.cause = cove_code_name(e->code);
+    req->failure = arena_strdup(&req->arena, e->msg);
     rep->failed = true;
     if (rep->streamed)
         return; /* no status can be told any more: the stream is cut (stream_cut_unended) */

@@ -77,5 +77,6 @@ void router_refuse(struct router *r, struct request *req, struct reply *rep,
 /* cors.c: the headers a browser asks for, if the origin is one of the configured. */
 void cors_apply(const struct router *r, struct request *req, struct reply *rep,
                 unsigned preflight_methods);
+bool cors_allows(const char *origins, const char *origin);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cove/log.h"
 #include "cove/meters.h"
 #include "cove/text.h"
+#include "fcgi/attach.h"
 #include "fcgi/auth.h"
 #include "fcgi/caller.h"
 #include "fcgi/port_access.h"
@@ -62,13 +63,12 @@ static void log_request(const struct request *req, int status)
 }
 
 static void serve_api(struct router *router, struct callers *callers, struct request *req,
-                      struct reply *rep)
+                      struct reply *rep, const char *key)
 {
     struct caller caller;
     struct cove_err e;
 
-    if (caller_begin(&caller, callers, req->core, req->tenant, request_param(req, "COVE_KEY"), &e) <
-        0) {
+    if (caller_begin(&caller, callers, req->core, req->tenant, key, &e) < 0) {
         router_refuse(router, req, rep, &e);
     } else {
         rep->body.max =
@@ -77,6 +77,30 @@ static void serve_api(struct router *router, struct callers *callers, struct req
     }
     req->core->caller = NULL;
     caller_end(&caller);
+}
+
+/* A WebSocket on a process: one request does what for others two do, sign-in and the thing itself, because
+ * nginx asks only once before it passes the connection on. */
+static void serve_attach(struct router *router, struct callers *callers, struct request *req,
+                         struct reply *rep)
+{
+    struct cove_err e = { 0 };
+    struct auth_who who;
+
+    if (req->host_box && !port_is_ours(req)) {
+        slots_withdraw(&router->slots, &req->promised);
+        rep->status = 403; /* nginx sends the request on to the port itself */
+        reply_header(rep, "X-Cove-Traffic", "1");
+        return;
+    }
+    if (auth_socket(router->dialects, &callers->keys, router->cors_origins, req, &who, &e) < 0) {
+        router_refuse(router, req, rep, &e);
+    } else {
+        req->tenant = who.tenant;
+        serve_api(router, callers, req, rep, who.key);
+    }
+    if (rep->status != 204)
+        attach_refused(req, rep, req->failure ? req->failure : "the request was refused");
 }
 
 static void route(struct router *router, struct callers *callers, struct request *req,
@@ -89,13 +113,15 @@ static void route(struct router *router, struct callers *callers, struct request
     } else if (strcmp(request_param(req, "COVE_ROLE"), "port") == 0) {
         slots_withdraw(&router->slots, &req->promised);
         port_access_serve(&callers->keys, req, rep);
+    } else if (strcmp(request_param(req, "COVE_ROLE"), "attach") == 0 && !refused) {
+        serve_attach(router, callers, req, rep);
     } else if (refused) {
         router_refuse(router, req, rep, refused);
     } else if (strcmp(request_param(req, "COVE_ROLE"), "open") == 0) {
         slots_withdraw(&router->slots, &req->promised);
         port_access_open(req, rep);
     } else {
-        serve_api(router, callers, req, rep);
+        serve_api(router, callers, req, rep, request_param(req, "COVE_KEY"));
     }
 }
 

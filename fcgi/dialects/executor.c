@@ -41,6 +41,7 @@ static const struct route executor_routes[] = {
     { POST, "/signal_process", executor_signal, ROUTE_BOX }, /* extension */
     { POST, "/process_stdin", executor_stdin, ROUTE_LONG },  /* extension */
     { POST, "/remove_process", executor_remove, ROUTE_BOX }, /* extension */
+    { GET, "/terminal", executor_terminal, ROUTE_BOX },      /* extension: a WebSocket */
     { GET, "/health", dialect_health, ROUTE_OPEN },
     { POST, "/extend_sandbox", executor_extend, 0 }, /* extension: the sandbox lives on */
 };
@@ -61,20 +62,20 @@ static void on_error(struct request *req, struct reply *rep, const struct cove_e
     executor_reply(rep, &(struct executor_result){ .error = e->msg });
 }
 
-static void reply_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
+void executor_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
 {
     req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
+    req->failure = arena_printf(&req->arena,
+                                "🚨 Forbidden command detected: \"%s\". "
+                                "This operation is not allowed for security reasons.",
+                                p->forbidden);
     rep->status = 403;
-    executor_reply(rep,
-                   &(struct executor_result){
-                       .error = arena_printf(&req->arena,
-                                             "🚨 Forbidden command detected: \"%s\". "
-                                             "This operation is not allowed for security reasons.",
-                                             p->forbidden),
-                       .code = 1,
-                       .rule = p->verdict.rule,
-                       .reason = p->verdict.reason,
-                   });
+    executor_reply(rep, &(struct executor_result){
+                            .error = req->failure,
+                            .code = 1,
+                            .rule = p->verdict.rule,
+                            .reason = p->verdict.reason,
+                        });
 }
 
 int executor_fail(struct cove_err *e)
@@ -189,7 +190,7 @@ int executor_with_command(struct request *req, struct reply *rep, executor_verb 
     if (core_permit_get(req->core, &ask, &permit, e) < 0)
         return -1;
     if (permit.forbidden) {
-        reply_forbidden(req, rep, &permit);
+        executor_forbidden(req, rep, &permit);
     } else {
         rc = verb(req, rep, &command, &permit.filter, e);
     }

@@ -116,18 +116,17 @@ static void linger(struct relay *r)
         relay_close(r);
 }
 
-void answer_refusal(struct relay *r, const struct cove_err *why)
+static void answer(struct relay *r, int status, const char *phrase, const char *header,
+                   const struct buf *body)
 {
-    const struct refusal *f = find(why->code);
-    AUTO_BUF struct buf body = BUF(PAGE_MAX), reply = BUF(2 * PAGE_MAX);
+    AUTO_BUF struct buf reply = BUF(2 * PAGE_MAX);
 
-    (r->html ? write_html : write_json)(r, f, &body);
     buf_addf(&reply,
              "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s"
              "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-             f->status, f->phrase, r->html ? "text/html; charset=utf-8" : "application/json",
-             body.len, f->header);
-    buf_add(&reply, body.data, body.len);
+             status, phrase, r->html ? "text/html; charset=utf-8" : "application/json", body->len,
+             header);
+    buf_add(&reply, body->data, body->len);
     /* It is smaller than any socket's buffer, and nothing was sent before. */
     if (send(r->end[CLIENT].fd, reply.data, reply.len, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)reply.len) {
@@ -135,4 +134,29 @@ void answer_refusal(struct relay *r, const struct cove_err *why)
         return;
     }
     linger(r);
+}
+
+void answer_refusal(struct relay *r, const struct cove_err *why)
+{
+    const struct refusal *f = find(why->code);
+    AUTO_BUF struct buf body = BUF(PAGE_MAX);
+
+    (r->html ? write_html : write_json)(r, f, &body);
+    answer(r, f->status, f->phrase, f->header, &body);
+}
+
+void answer_status(struct relay *r, unsigned status, const char *message)
+{
+    const char *header = status == 426                    ? "Upgrade: websocket\r\n"
+                         : status == 429 || status == 503 ? "Retry-After: 1\r\n"
+                                                          : "";
+    AUTO_BUF struct buf body = BUF(PAGE_MAX);
+
+    buf_addf(&body, "{\"code\":%u,\"message\":", status);
+    buf_add_json_str(&body, message, strlen(message));
+    buf_add_str(&body, ",\"error\":");
+    buf_add_json_str(&body, message, strlen(message));
+    buf_add_str(&body, "}\n");
+    r->html = false;
+    answer(r, (int)status, "Refused", header, &body);
 }

@@ -24,11 +24,12 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "helpers/gate/attach.h"
 #include "helpers/gate/gate_private.h"
 #include "process/confine.h"
 #include "process/process.h"
 
-enum { FD_CONTROL = 0, FDS_OTHERWISE = 64 };
+enum { FD_CONTROL = 0, FDS_OTHERWISE = 64, SOCKET_BYTES_MAX = 256 << 20 };
 
 /* ------------------------------------------------------------------ what workers ask */
 
@@ -172,6 +173,7 @@ static void sweep(struct timer *t)
     bindings_sweep(g);
     relays_sweep(g);
     access_sweep(g);
+    attachments_check(g);
     watch_want(&g->hosts, g->full ? 0 : EPOLLIN); /* it may have run out of descriptors */
     timer_start(&g->loop, t, g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS, sweep);
     gate_stop_if_idle(g);
@@ -184,6 +186,7 @@ static void setup_limits(struct gate *g)
     struct rlimit limit;
 
     process_raise_file_limit();
+    g->socket_bytes.max = SOCKET_BYTES_MAX;
     g->relay_max = MAX_RELAYS;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
         limit.rlim_cur < MAX_RELAYS * FDS_PER_RELAY + FDS_OTHERWISE)

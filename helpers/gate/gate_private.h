@@ -74,6 +74,7 @@ enum relay_stage {
     RELAY_ASKING,    /* init was asked to connect */
     RELAY_RETRYING,  /* nothing listens yet in a sandbox that is just starting */
     RELAY_MOVING,    /* bytes */
+    RELAY_SOCKET,    /* the client's end is a WebSocket on a process (attach.h) */
     RELAY_LINGERING, /* an answer was sent; what the client still sends is thrown away */
 };
 
@@ -83,6 +84,7 @@ struct relay { /* one connection: two ends and a target */
     struct gate *gate;
     const struct way_in *way_in;
     struct binding *binding; /* of a bound port; else NULL */
+    struct viewer *viewer;   /* of a WebSocket on a process; else NULL */
     struct target target;
     struct usage *usage; /* NULL until the target is known, and after it was lost */
     enum relay_stage stage;
@@ -103,6 +105,9 @@ LIST_HEAD(relay_list, relay);
  * none, or no room for it. */
 struct relay *relay_accept(struct gate *g, struct watch *listener, const struct way_in *way_in);
 void relay_connect(struct relay *r, const struct target *t);
+/* Count it as a connection of the sandbox. False: there is no such sandbox, or it has its share already, and
+ * the client was told. */
+bool relay_claim(struct relay *r, const struct target *t);
 void relay_close(struct relay *r); /* frees it */
 void relays_close_of(struct gate *g, const struct binding *b);
 void relays_sweep(struct gate *g); /* those of sandboxes that have ended */
@@ -138,6 +143,12 @@ void bindings_sweep(struct gate *g);
 
 int hosts_listen(struct gate *g, int fd, struct cove_err *e);
 
+/* ------------------------------------------------------------------ sockets.c: WebSockets */
+
+/* What nginx's line says about a WebSocket on a process. False: the line is about something else. */
+bool sockets_follow(struct relay *r, const char *line);
+bool sockets_meant(const char *line);
+
 /* ------------------------------------------------------------------ access.c: who may, per port */
 
 struct access_record { /* in the bindings file too; port 0: free */
@@ -153,6 +164,8 @@ void access_sweep(struct gate *g); /* forget those of sandboxes that have ended 
 /* ------------------------------------------------------------------ answer.c */
 
 void answer_refusal(struct relay *r, const struct cove_err *why);
+/* A status and a sentence of a worker's. */
+void answer_status(struct relay *r, unsigned status, const char *message);
 
 /* ------------------------------------------------------------------ handover.c */
 
@@ -175,7 +188,9 @@ struct gate {
     struct watch keeper;  /* off: the keeper is gone */
     LIST_HEAD(binding_list, binding) bindings;
     struct relay_list relays;
-    struct usage *usage; /* by slot of the shared table */
+    LIST_HEAD(attachment_list, attachment) attachments;
+    struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
+    struct usage *usage;        /* by slot of the shared table */
     struct access_record *access;
     SLIST_HEAD(pipe_list, pipe_pair) pipes; /* empty ones, for whoever moves bytes next */
     unsigned binding_count, relay_count, relay_max;

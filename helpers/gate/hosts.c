@@ -10,7 +10,8 @@
  *
  * We take that line away and from then on only move bytes: no HTTP is read here. The words are the
  * verdict (owner, anyone, nobody, gone), the sandbox, the port, the kind of page for bad news, and then,
- * if the caller owns the sandbox, the reason in plain words.
+ * if the caller owns the sandbox, the reason in plain words. A WebSocket on a process has another line
+ * (sockets.c).
  *
  * Safe: only root and nginx's group can connect to this socket, and nginx replaces a Cove-Target that
  * a client sent. The target is looked up again all the same.
@@ -27,7 +28,7 @@
 #include "cove/text.h"
 #include "helpers/gate/gate_private.h"
 
-enum { HEAD_MAX = 64 * 1024, HEAD_MS = 10000, LINE_MAX_BYTES = 256 };
+enum { HEAD_MAX = 64 * 1024, HEAD_MS = 10000, LINE_MAX_BYTES = 512 };
 
 static const struct way_in by_host = { .refused = answer_refusal, .half_close = false };
 
@@ -39,15 +40,10 @@ struct line {
     char reason[120];
 };
 
-static bool parse_line(const char *at, size_t len, struct line *ret)
+static bool parse_line(const char *text, struct line *ret)
 {
-    char text[LINE_MAX_BYTES];
     int read = 0;
 
-    if (len >= sizeof(text))
-        return false;
-    memcpy(text, at, len);
-    text[len] = '\0';
     *ret = (struct line){ 0 };
     if (sscanf(text, "Cove-Target: %7s %23s %5u %7s%n", ret->verdict, ret->id, &ret->port,
                ret->page, &read) != 4 ||
@@ -60,7 +56,7 @@ static bool parse_line(const char *at, size_t len, struct line *ret)
 
 /* 1: the line was there and is cut out of the head; 0: more must be read; -1: that is no head of
  * nginx's. */
-static int cut_line(struct buf *head, struct line *ret)
+static int cut_line(struct buf *head, char ret[LINE_MAX_BYTES])
 {
     char *first = memmem(head->data, head->len, "\r\n", 2), *line, *end;
     size_t left;
@@ -72,8 +68,12 @@ static int cut_line(struct buf *head, struct line *ret)
     end = memmem(line, left, "\r\n", 2);
     if (!end)
         return left < LINE_MAX_BYTES ? 0 : -1;
-    if (!parse_line(line, (size_t)(end - line), ret))
+    if (end - line >= LINE_MAX_BYTES)
         return -1;
+    memcpy(ret, line, (size_t)(end - line));
+    ret[end - line] = '\0';
+    if (sockets_meant(ret) && !memmem(line, left, "\r\n\r\n", 4))
+        return head->len < HEAD_MAX ? 0 : -1;
     memmove(line, end + 2, left - (size_t)(end + 2 - line));
     head->len -= (size_t)(end + 2 - line);
     return 1;
@@ -92,7 +92,7 @@ static bool may_enter(const struct gate *g, const char *verdict, const struct ta
     return word == GATE_ACCESS_PUBLIC;
 }
 
-static void follow(struct relay *r, const struct line *line)
+static void follow_port(struct relay *r, const struct line *line)
 {
     struct target target = { .port = (uint16_t)line->port };
     struct cove_err e;
@@ -112,6 +112,18 @@ static void follow(struct relay *r, const struct line *line)
     }
 }
 
+static bool follow(struct relay *r, const char *text)
+{
+    struct line line;
+
+    if (sockets_follow(r, text))
+        return true;
+    if (!parse_line(text, &line))
+        return false;
+    follow_port(r, &line);
+    return true;
+}
+
 /* ------------------------------------------------------------------ reading it */
 
 static void head_ready(struct watch *w, uint32_t events)
@@ -119,7 +131,7 @@ static void head_ready(struct watch *w, uint32_t events)
     struct relay *r = container_of(w, struct relay, end[CLIENT]);
     char *room = buf_reserve(&r->head, 4096);
     ssize_t n = room ? recv(w->fd, room, 4096, MSG_DONTWAIT) : -1;
-    struct line line;
+    char line[LINE_MAX_BYTES];
     int rc;
 
     (void)events;
@@ -130,15 +142,13 @@ static void head_ready(struct watch *w, uint32_t events)
         return;
     }
     r->head.len += (size_t)n;
-    rc = cut_line(&r->head, &line);
+    rc = cut_line(&r->head, line);
     if (rc == 0)
         return;
     timer_stop(&r->timer);
     watch_want(w, 0); /* the rest stays in the socket until the sandbox is connected */
-    if (rc == 1) {
-        follow(r, &line);
+    if (rc == 1 && follow(r, line))
         return;
-    }
     log_event(LOG_LEVEL_WARN, "a connection to the ports' socket did not begin with nginx's line");
     relay_close(r);
 }

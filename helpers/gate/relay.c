@@ -23,6 +23,7 @@
 #include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "helpers/gate/attach.h"
 #include "helpers/gate/gate_private.h"
 
 enum { SPLICE_BYTES = 1 << 20, RETRY_MS = 50 };
@@ -129,6 +130,8 @@ void relay_close(struct relay *r)
 {
     struct gate *g = r->gate;
 
+    if (r->viewer)
+        viewer_free(take_ptr(r->viewer));
     leave_sandbox(r);
     for (int i = 0; i < 2; i++) {
         watch_close(&r->end[i]);
@@ -170,6 +173,15 @@ void relays_close_of(struct gate *g, const struct binding *b)
     }
 }
 
+/* A WebSocket can say why it ends. */
+static void sandbox_ended(struct relay *r)
+{
+    if (r->viewer)
+        viewer_close(r->viewer, WEBSOCKET_SANDBOX_ENDED, "the sandbox ended");
+    else
+        relay_close(r);
+}
+
 void relays_sweep(struct gate *g)
 {
     struct relay *r = LIST_FIRST(&g->relays);
@@ -180,7 +192,7 @@ void relays_sweep(struct gate *g)
         struct relay *next = LIST_NEXT(r, link);
 
         if (r->usage && !state_find_id_any(g->state, r->target.id, &index, &info))
-            relay_close(r);
+            sandbox_ended(r);
         r = next;
     }
 }
@@ -491,26 +503,41 @@ static int check_share(const struct gate *g, const struct usage *u, struct cove_
     return 0;
 }
 
-void relay_connect(struct relay *r, const struct target *t)
+static bool claim(struct relay *r, const struct target *t, struct box_info *ret_info)
 {
     struct gate *g = r->gate;
     struct cove_err e = { 0 };
-    struct box_info info;
     struct usage *u;
     uint32_t index;
 
     r->target = *t;
-    if (!state_find_id_any(g->state, t->id, &index, &info)) {
+    if (!state_find_id_any(g->state, t->id, &index, ret_info)) {
         refuse_with(r, COVE_GONE, "the sandbox is gone");
-        return;
+        return false;
     }
-    u = usage_of(g, index, &info);
+    u = usage_of(g, index, ret_info);
     if (check_share(g, u, &e) < 0) {
         refuse(r, &e);
-        return;
+        return false;
     }
     r->usage = u;
     u->open++;
-    r->retry_until_ms = info.created_ms + g->config.port_wait_ms;
+    return true;
+}
+
+bool relay_claim(struct relay *r, const struct target *t)
+{
+    struct box_info info;
+
+    return claim(r, t, &info);
+}
+
+void relay_connect(struct relay *r, const struct target *t)
+{
+    struct box_info info;
+
+    if (!claim(r, t, &info))
+        return;
+    r->retry_until_ms = info.created_ms + r->gate->config.port_wait_ms;
     queue(r);
 }

@@ -17,7 +17,7 @@ BODIES = {
     "/bind_port": {"port": 8000}, "/unbind_port": {}, "/start_process": {"cmd": "sleep 5"}, "/list_processes": None,
     "/kill_process": {"id": "x"}, "/process_logs_streaming": {"id": "x"}, "/signal_process": {"id": "x", "signal": "TERM"},
     "/process_stdin": {"id": "x", "data": "x"}, "/remove_process": {"id": "x"}, "/extend_sandbox": {"seconds": 60},
-    "/port_access": {"port": 8000, "access": "private"}, "/port_link": {"port": 8000},
+    "/port_access": {"port": 8000, "access": "private"}, "/port_link": {"port": 8000}, "/terminal": None,
     "/**/execute": EXECUTE, "/**/cleanup": {"projectId": "shared"}, "/**/extend": {"projectId": "shared", "seconds": 60}, "/": {**EXECUTE, "action": "execute"},
     "/worker": {**EXECUTE, "action": "cleanup"},
 }

@@ -193,7 +193,7 @@ def test_configure_names_every_missing_library_with_its_package(tmp_path):
     told = done.stderr[done.stderr.index("apt install"):].split()
     assert done.returncode != 0
     assert {"libfcgi-dev", "libjson-c-dev", "libseccomp-dev", "libpcre2-dev", "libssl-dev", "libnftables-dev", "libpam0g-dev",
-            "libcap-dev", "libprotobuf-c-dev", "zlib1g-dev"} <= set(told), done.stderr
+            "libcap-dev", "libwslay-dev", "libprotobuf-c-dev", "zlib1g-dev"} <= set(told), done.stderr
 
 
 def test_instances_run_side_by_side(make_server):

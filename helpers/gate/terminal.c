@@ -1,0 +1,219 @@
+/*
+ * A terminal over WebSocket. The messages are described in docs/TERMINALS.md, with an example page:
+ *
+ *   client to us   binary: input. Text: {"type":"resize","rows":24,"cols":80} or {"type":"input","data":"ls\n"};
+ *                  with plain_text every text message is input.
+ *   us to client   binary: output. Text (not with plain_text): {"type":"open",...} first, {"type":"gap",...}
+ *                  where output was lost, {"type":"size",...} when the writer's size changes,
+ *                  {"type":"exit",...} last.
+ *
+ * The terminal has the size of whoever wrote last. Places in the output are counted in bytes from the start
+ * of the process, so that a client can come back where it was.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/json.h"
+#include "cove/mem.h"
+#include "helpers/gate/attach.h"
+
+enum { MESSAGE_MAX = 1 << 20, REPLAY_BYTES = 64 * 1024, TEXT_MAX = 1024, SIDE_MAX = 10000 };
+
+static void tell(struct viewer *v, const struct buf *text)
+{
+    if (!v->options.plain_text && !text->overflow)
+        websocket_send(&v->socket, true, text->data, text->len);
+}
+
+/* ------------------------------------------------------------------ output */
+
+static void tell_open(struct viewer *v, uint64_t lost)
+{
+    AUTO_BUF struct buf text = BUF(TEXT_MAX);
+
+    buf_addf(&text,
+             "{\"type\":\"open\",\"sandbox\":\"%s\",\"process\":%u,\"offset\":%llu,\"lost\":%llu,"
+             "\"readOnly\":%s}",
+             v->attachment->id, v->attachment->proc, (unsigned long long)v->offset,
+             (unsigned long long)lost, v->options.read_only ? "true" : "false");
+    tell(v, &text);
+}
+
+/* Without a wish the last screenful; with one, from there, or from the oldest byte that is still there. */
+static int begin(struct viewer *v, struct cove_err *e)
+{
+    static char bytes[RING_REC_MAX];
+    struct ring_reader look = v->reader;
+    uint64_t gap, oldest = 0, end = 0;
+    bool any = false;
+    struct ring_rec rec;
+    int rc;
+
+    while ((rc = ring_read(&look, &rec, bytes, &gap, e)) == 1) {
+        if (!any)
+            oldest = rec.offset;
+        any = true;
+        end = rec.offset + rec.len;
+    }
+    if (rc < 0)
+        return -1;
+    v->offset = end > oldest + REPLAY_BYTES ? end - REPLAY_BYTES : oldest;
+    if (v->options.has_from)
+        v->offset = v->options.from < oldest ? oldest
+                    : v->options.from > end  ? end
+                                             : v->options.from;
+    tell_open(v, v->options.has_from && v->options.from < oldest ? oldest - v->options.from : 0);
+    if (v->options.rows && !v->options.read_only)
+        attachment_resize(v->attachment, v->options.rows, v->options.cols);
+    return 0;
+}
+
+static void tell_gap(struct viewer *v, uint64_t to)
+{
+    AUTO_BUF struct buf text = BUF(TEXT_MAX);
+
+    buf_addf(&text, "{\"type\":\"gap\",\"bytes\":%llu,\"offset\":%llu}",
+             (unsigned long long)(to - v->offset), (unsigned long long)to);
+    tell(v, &text);
+    v->offset = to;
+}
+
+static int more(struct viewer *v, struct cove_err *e)
+{
+    static char bytes[RING_REC_MAX];
+    struct ring_rec rec;
+    uint64_t gap, skip;
+    int rc = ring_read(&v->reader, &rec, bytes, &gap, e);
+
+    if (rc != 1)
+        return rc;
+    if (rec.offset + rec.len <= v->offset)
+        return 1; /* it was seen before */
+    if (rec.offset > v->offset)
+        tell_gap(v, rec.offset);
+    skip = v->offset - rec.offset;
+    websocket_send(&v->socket, false, bytes + skip, rec.len - (size_t)skip);
+    v->offset = rec.offset + rec.len;
+    return 1;
+}
+
+static void ended(struct viewer *v, const struct cove_end *end)
+{
+    AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    char reason[160];
+
+    end_describe(end, reason, sizeof(reason));
+    buf_addf(&text, "{\"type\":\"exit\",\"code\":%d,\"reason\":", end_exit_code(end));
+    buf_add_json_str(&text, reason, strlen(reason));
+    buf_add_str(&text, "}");
+    tell(v, &text);
+}
+
+/* ------------------------------------------------------------------ input */
+
+static void tell_size(struct attachment *a)
+{
+    AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    struct viewer *v;
+
+    buf_addf(&text, "{\"type\":\"size\",\"rows\":%u,\"cols\":%u}", a->rows, a->cols);
+    LIST_FOREACH(v, &a->viewers, link)
+    {
+        if (!v->begun || !websocket_has_room(&v->socket))
+            continue; /* who does not keep up sees the size that holds when it writes itself */
+        tell(v, &text);
+        websocket_flush(&v->socket);
+    }
+}
+
+/* The terminal's size is that of the one who writes. */
+static void becomes_writer(struct viewer *v)
+{
+    struct attachment *a = v->attachment;
+
+    a->writer = v;
+    if (!v->options.rows || (a->rows == v->options.rows && a->cols == v->options.cols))
+        return;
+    attachment_resize(a, v->options.rows, v->options.cols);
+    tell_size(a);
+}
+
+static void input(struct viewer *v, const char *bytes, size_t len)
+{
+    if (v->options.read_only) {
+        viewer_close(v, WEBSOCKET_POLICY, "this connection may only look");
+        return;
+    }
+    becomes_writer(v);
+    attachment_input(v->attachment, bytes, len, NULL, 0);
+}
+
+struct control {
+    const char *type;
+    struct json_text data;
+    int64_t rows, cols;
+};
+
+static const struct json_field control_fields[] = {
+    JSON_STR(struct control, type, "type", JSON_REQUIRED, 32),
+    JSON_TEXT(struct control, data, "data", JSON_OPTIONAL, MESSAGE_MAX),
+    JSON_INT(struct control, rows, "rows", JSON_OPTIONAL, 1, SIDE_MAX),
+    JSON_INT(struct control, cols, "cols", JSON_OPTIONAL, 1, SIDE_MAX),
+    JSON_END,
+};
+
+static int obey(struct viewer *v, const struct control *c, struct cove_err *e)
+{
+    struct attachment *a = v->attachment;
+
+    if (strcmp(c->type, "input") == 0) {
+        input(v, c->data.bytes ? c->data.bytes : "", c->data.bytes ? c->data.len : 0);
+        return 0;
+    }
+    if (strcmp(c->type, "resize") != 0)
+        return cove_fail(e, COVE_INVALID, "type: must be resize or input");
+    if (!c->rows || !c->cols)
+        return cove_fail(e, COVE_INVALID, "resize: rows and cols are missing");
+    v->options.rows = (uint16_t)c->rows;
+    v->options.cols = (uint16_t)c->cols;
+    if (!v->options.read_only && (!a->writer || a->writer == v))
+        becomes_writer(v);
+    return 0;
+}
+
+static int control(struct viewer *v, const char *bytes, size_t len, struct cove_err *e)
+{
+    struct json_object *tree = NULL;
+    struct control c = { 0 };
+    struct arena arena = { 0 };
+    int rc;
+
+    if (json_parse(bytes, len, &tree, e) < 0)
+        return -1;
+    rc = json_read(&arena, tree, control_fields, &c, e) < 0 ? -1 : obey(v, &c, e);
+    arena_done(&arena);
+    json_free(tree);
+    return rc;
+}
+
+static void message(struct websocket *ws, bool text, const char *bytes, size_t len)
+{
+    struct viewer *v = container_of(ws, struct viewer, socket);
+    struct cove_err e = { 0 };
+
+    if (!text || v->options.plain_text)
+        input(v, bytes, len);
+    else if (control(v, bytes, len, &e) < 0)
+        viewer_close(v, WEBSOCKET_POLICY, e.msg);
+}
+
+const struct viewer_kind terminal_kind = {
+    .name = "terminal",
+    .socket = { .message_max = MESSAGE_MAX,
+                .message = message,
+                .room = viewer_room,
+                .gone = viewer_gone },
+    .begin = begin,
+    .more = more,
+    .ended = ended,
+};
