@@ -74,7 +74,7 @@ enum msg_type {
     /* Extended attributes "user.PREFIX.KEY" of a file. MARK: `mode` pairs replace all that it has. */
     BOX_MARK,  /* struct box_file, tail: user, path, prefix, key, value... -> MSG_DONE */
     BOX_MARKS, /* struct box_file, tail: user, path, prefix -> BOX_MARKED */
-    BOX_INPUT,       /* struct box_input, tail: bytes           -> BOX_TAKEN; pipe or pty */
+    BOX_INPUT, /* struct box_input, tail: bytes           -> BOX_TAKEN; pipe or pty */
 
     /* --- from init --- */
     BOX_SPAWNED = 200, /* struct box_spawned */

@@ -91,6 +91,6 @@ def test_it_is_sound():
     assert len(ids) == len(set(ids))
     for where, op in operations().items():
         codes = {str(code)[0] for code in op["responses"]}
-        assert {"2", "4"} <= codes and op["summary"], where
+        assert codes & {"1", "2"} and "4" in codes and op["summary"], where  # 1: a WebSocket
         for response in op["responses"].values():
             assert resolve(response)["description"], where

@@ -13,7 +13,7 @@ import pytest
 
 from cove import TOP, read, wait_for
 from test_front_keys import becomes, create
-from test_front_tenants import has_own_suite, tables
+from test_front_tenants import SOCKETS, has_own_suite, tables
 
 
 def nginx_pid(server):
@@ -168,9 +168,9 @@ def test_a_location_without_sign_in_passes_no_tenant():
     for name, body in to_workers.items():
         tenant = re.findall(r"fastcgi_param COVE_TENANT (\S+);", body)
         assert tenant == (["$cove_tenant"] if "cove-auth.conf" in body else ['""']), name
-        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/open": "open"}.get(name, "api")
+        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/open": "open", "= /.cove/attach": "attach"}.get(name, "api")
         assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == [role], name
-        assert ("internal;" in body) == (role in ("auth", "port")), name
+        assert ("internal;" in body) == (role in ("auth", "port", "attach")), name
 
 
 def test_only_what_runs_or_streams_may_take_long():
@@ -178,7 +178,9 @@ def test_only_what_runs_or_streams_may_take_long():
     short = re.search(r"location ~ (\S+) \{\n(?:.*\n)*?\s+fastcgi_read_timeout 2m;", read(f"{TOP}/nginx/cove.conf")).group(1)
     for file, rows in tables().items():
         for _, path, flags in rows:
-            if "ROUTE_OPEN" not in flags and not has_own_suite(file):
+            if path in SOCKETS:
+                assert "cove-attach.conf" in locations()["= " + path], path
+            elif "ROUTE_OPEN" not in flags and not has_own_suite(file):
                 assert bool(re.search(short, path.replace("/**", ""))) == ("ROUTE_LONG" not in flags), path
 
 

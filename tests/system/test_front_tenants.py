@@ -21,6 +21,8 @@ BODIES = {
     "/**/execute": EXECUTE, "/**/cleanup": {"projectId": "shared"}, "/**/extend": {"projectId": "shared", "seconds": 60}, "/": {**EXECUTE, "action": "execute"},
     "/worker": {**EXECUTE, "action": "cleanup"},
 }
+# These are WebSockets.
+SOCKETS = {"/terminal"}
 # Where the project is in the body and another tenant's name for it is simply a project of its own.
 OF_EXECUTE = {"/**/execute", "/**/cleanup", "/**/extend", "/", "/worker"}
 
@@ -74,6 +76,9 @@ def test_the_sites_locations_are_those_of_the_route_tables():
 def call(server, methods, path, key, headers):
     method = "POST" if "POST" in methods else methods.split(" | ")[0]
     query = "?path=/workspace/secret" if path == "/raw_file" else ""
+    if path in SOCKETS:
+        headers = {**headers, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+                   "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
     return server.request(method, path.replace("/**", "") + query, BODIES[path], key=key, headers=headers)
 
 

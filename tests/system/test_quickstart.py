@@ -187,7 +187,8 @@ def test_a_kernel_without_a_feature_is_told_with_what_to_do(tmp_path, without, w
 
 def test_configure_names_every_missing_library_with_its_package(tmp_path):
     os.mkdir(tmp_path / "no-libraries")
-    done = subprocess.run([f"{TOP}/configure", "ac_cv_header_security_pam_appl_h=no", "ac_cv_header_sys_capability_h=no"],
+    done = subprocess.run([f"{TOP}/configure", "ac_cv_header_security_pam_appl_h=no", "ac_cv_header_sys_capability_h=no",
+                           "ac_cv_header_wslay_wslay_h=no"],
                           cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PKG_CONFIG_LIBDIR": str(tmp_path / "no-libraries"), "PKG_CONFIG_PATH": ""})
     told = done.stderr[done.stderr.index("apt install"):].split()
