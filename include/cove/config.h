@@ -53,7 +53,8 @@ struct cove_config {
     char template[COVE_TEMPLATE_MAX];
     char user[32];          /* who runs commands where a dialect does not say */
     char environment[2048]; /* "K=V K=V": variables of every command */
-    uint64_t pool;          /* sandboxes kept ready */
+    uint64_t pool;          /* sandboxes of the default template that are kept ready */
+    uint64_t pool_max;      /* and of all templates together, when many are asked for */
     uint64_t max_sandboxes;
     uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
     uint64_t reuse_ms, lifetime_ms;

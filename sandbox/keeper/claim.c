@@ -116,6 +116,7 @@ static int find_or_begin(struct keeper *k, const char *template_name,
 {
     if (snapshot)
         return creation_begin(k, template_name, snapshot, limits, ret, e);
+    demand_note(k, template_name);
     if (pool_find_spare(k, BOX_WARM, template_name, limits, ret) == 0)
         return 0;
     if (pool_find_spare(k, BOX_BUILDING, template_name, limits, ret) == 0)

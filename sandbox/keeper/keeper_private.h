@@ -54,6 +54,14 @@ struct boxes { /* how sandboxes are found without looking at all of them */
     uint64_t due_ms;    /* no tenant's sandbox has its end before this */
 };
 
+struct demand {                       /* for sandboxes of one template (pool_demand.c) */
+    char template[COVE_TEMPLATE_MAX]; /* "" = nobody's */
+    double heat;                      /* claims, at the time at_ms */
+    uint64_t at_ms;
+};
+
+enum { DEMANDS = 8 };
+
 enum { SWEEPERS_MAX = 4, SWEEP_BATCH = 64 };
 
 struct snapshot {
@@ -145,12 +153,14 @@ struct keeper {
     struct box *boxes;            /* state_box_count() of them */
     struct boxes found;           /* ways to them */
     pid_t sweepers[SWEEPERS_MAX]; /* child processes that remove dead sandboxes' files; 0: none */
-    uint64_t pool_retry_ms;       /* after a failure */
-    uint64_t pool_pause_ms;       /* after a claim */
-    uint64_t publish_at_ms;       /* 0: nothing to publish */
-    int samples_fd;               /* of sampling.c */
-    uint64_t fair_at_ms;          /* the last look at who is busy */
-    bool rules_changed;           /* in run_dir, and workers were not told yet; so at the start */
+    struct demand demands[DEMANDS];
+    uint64_t pool_shrink_ms; /* not before this */
+    uint64_t pool_retry_ms;  /* after a failure */
+    uint64_t pool_pause_ms;  /* after a claim */
+    uint64_t publish_at_ms;  /* 0: nothing to publish */
+    int samples_fd;          /* of sampling.c */
+    uint64_t fair_at_ms;     /* the last look at who is busy */
+    bool rules_changed;      /* in run_dir, and workers were not told yet; so at the start */
 
     struct helper workers[WORKER_SLOTS];
     struct helper helpers[HELPERS];
@@ -247,6 +257,17 @@ uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next);
 /* After new limits: warm sandboxes that cannot be brought to them make room for others. */
 void pool_review(struct keeper *k);
 void pool_review_one(struct keeper *k, uint32_t index);
+
+/* ------------------------------------------------------------------ pool_demand.c */
+
+void demand_note(struct keeper *k, const char *template_name);   /* somebody claimed a new one */
+void demand_forget(struct keeper *k, const char *template_name); /* none can be made of it */
+uint64_t demand_target(const struct keeper *k, const char *template_name, uint64_t now);
+uint64_t demand_spare(const struct keeper *k, const char *template_name); /* ready or being built */
+/* Of which template one more is to be made; NULL = none. */
+const char *demand_next(const struct keeper *k, uint64_t now);
+/* A warm one that nobody is waiting for any more, or NULL. */
+const struct box *demand_surplus(const struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ life.c */
 

@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libkeeper.a
 libkeeper_a_SOURCES = \
 	sandbox/keeper/keeper_private.h sandbox/keeper/calls.c sandbox/keeper/keeper.c sandbox/keeper/setup.c sandbox/keeper/boxes.c \
-	sandbox/keeper/waiters.c sandbox/keeper/creation.c sandbox/keeper/claim.c sandbox/keeper/pool.c \
+	sandbox/keeper/waiters.c sandbox/keeper/creation.c sandbox/keeper/claim.c sandbox/keeper/pool.c sandbox/keeper/pool_demand.c \
 	sandbox/keeper/life.c sandbox/keeper/attributes.c sandbox/keeper/audit_log.c sandbox/keeper/death.c sandbox/keeper/expiry.c sandbox/keeper/adopt.c \
 	sandbox/keeper/supervisor.h sandbox/keeper/supervisor.c sandbox/keeper/workers.c \
 	sandbox/keeper/helper_judge.c sandbox/keeper/helper_gate.c sandbox/keeper/helper_auth.c \

@@ -3,9 +3,10 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
-enum { POOL_RETRY_MS = 1000 };
+enum { POOL_RETRY_MS = 1000, SHRINK_MS = 1000 };
 
 /* One that nobody has, ready or at least begun, and that can be brought to these limits. */
 int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
@@ -67,6 +68,19 @@ static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
     return now;
 }
 
+/* One at a time and not often: what was wanted a moment ago may be wanted again. */
+static void shrink(struct keeper *k, uint64_t now)
+{
+    const struct box *b;
+
+    if (now < k->pool_shrink_ms)
+        return;
+    k->pool_shrink_ms = now + SHRINK_MS;
+    b = demand_surplus(k, now);
+    if (b)
+        death_begin(k, (uint32_t)(b - k->boxes), END_GONE, 0);
+}
+
 /*
  * One box per call: a request that came in meanwhile is served before the next one is built. And as
  * long as there is a spare one, not right after a claim: building takes a cpu, and moving a process
@@ -75,23 +89,28 @@ static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
  */
 uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next)
 {
+    char name[COVE_TEMPLATE_MAX];
     struct cove_err err = { 0 };
     struct limits limits;
-    uint64_t spare = k->found.counts[PLACE_SPARE] + k->found.counts[PLACE_RAW];
+    const char *wanted;
     uint32_t i;
 
     if (k->stopping)
         return next;
-    if (spare >= k->config.pool)
+    shrink(k, now);
+    wanted = demand_next(k, now);
+    if (!wanted)
         return refill_disks(k, now, next);
-    if (spare > 0 && now < k->pool_pause_ms)
+    if (demand_spare(k, wanted) > 0 && now < k->pool_pause_ms)
         return earliest_ms(next, k->pool_pause_ms);
     if (now < k->pool_retry_ms)
         return earliest_ms(next, k->pool_retry_ms);
-    box_limits_resolve(k, k->config.template, "", &limits);
-    if (creation_begin(k, k->config.template, NULL, &limits, &i, &err) < 0) {
+    text_copy(name, sizeof(name), wanted);
+    box_limits_resolve(k, name, "", &limits);
+    if (creation_begin(k, name, NULL, &limits, &i, &err) < 0) {
         if (err.code != COVE_BUSY)
-            log_error("pool not refilled", &err);
+            log_error("pool not refilled", &err, LOG_S("template", name));
+        demand_forget(k, name);
         k->pool_retry_ms = now + POOL_RETRY_MS;
         return earliest_ms(next, k->pool_retry_ms);
     }

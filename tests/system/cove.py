@@ -96,7 +96,7 @@ class Reply:
 class Server:
     def __init__(self, directory, **settings):
         self.dir = str(directory)
-        self.settings = settings
+        self.settings = {"pool_max": settings["pool"], **settings} if "pool" in settings else settings
         self.http, self.https = free_port(), free_port()
         self.projects = set()
         self.up_output = ""

@@ -173,6 +173,7 @@ static void begin(struct fixture *f)
     snprintf(k->config.state_dir, sizeof(k->config.state_dir), "%s", f->state_dir);
     k->config.max_sandboxes = FIXTURE_BOXES;
     k->config.pool = 0;
+    k->config.pool_max = 0; /* no more than `pool` */
     k->config.tenant_sandboxes = 0;
     k->worker_gid = getgid();
     assert_int_equal(loop_init(&k->loop, &e), 0);

@@ -1,4 +1,5 @@
 /* sandbox/keeper/pool.c: sandboxes made ahead. */
+#include <stdio.h>
 #include <string.h>
 
 #include "keeper_fixture.h"
@@ -114,6 +115,85 @@ static void nothing_is_begun_while_the_keeper_stops(void **state)
     assert_int_equal(fake.built, 0);
 }
 
+/* ------------------------------------------------------------------ by demand */
+
+static void claim_many(struct fixture *f, unsigned count, const char *template_name)
+{
+    static unsigned number;
+
+    for (unsigned i = 0; i < count; i++) {
+        struct keeper_claim args = claim_of("acme", "");
+
+        snprintf(args.project, sizeof(args.project), "burst%u", number++);
+        text_copy(args.template, sizeof(args.template), template_name);
+        fixture_claim(f, &args, -1);
+        fixture_finish_builds(f);
+        assert_int_equal(fixture_answer(f, NULL, NULL), KEEPER_BOX);
+    }
+}
+
+static void let_pass(struct fixture *f, unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds; i++) {
+        fake.now_ms += 1000;
+        fill(f);
+        fixture_settle(f);
+    }
+}
+
+static void a_burst_makes_the_pool_grow_and_idleness_lets_it_shrink(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.pool = 1;
+    f->k.config.pool_max = 3;
+    f->k.config.lifetime_ms = 3600000;
+    claim_many(f, 4, "");
+    let_pass(f, 1);
+    assert_int_equal(fixture_count(f, BOX_WARM), 3);
+    let_pass(f, 60);
+    assert_int_equal(fixture_count(f, BOX_WARM), 1);
+    assert_int_equal(fixture_count(f, BOX_LIVE), 4);
+}
+
+static void a_pool_of_0_stays_empty_whatever_is_asked_for(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.pool_max = 4;
+    claim_many(f, 3, "");
+    let_pass(f, 2);
+    assert_int_equal(fixture_count(f, BOX_WARM), 0);
+}
+
+static void each_template_has_its_own_demand_and_the_default_its_own_share(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.pool = 1;
+    f->k.config.pool_max = 3;
+    claim_many(f, 4, "busy");
+    let_pass(f, 1);
+    assert_int_equal(demand_spare(&f->k, "busy"), 2);
+    assert_int_equal(demand_spare(&f->k, f->k.config.template), 1);
+    let_pass(f, 60);
+    assert_int_equal(demand_spare(&f->k, "busy"), 0);
+    assert_int_equal(demand_spare(&f->k, f->k.config.template), 1);
+}
+
+static void a_template_that_is_gone_is_not_tried_for_ever(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.pool = 1;
+    f->k.config.pool_max = 4;
+    for (int i = 0; i < 4; i++)
+        demand_note(&f->k, "missing");
+    let_pass(f, 3);
+    assert_int_equal(demand_target(&f->k, "missing", fake.now_ms), 0);
+    assert_int_equal(fixture_count(f, BOX_WARM), 1);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -127,6 +207,10 @@ int main(void)
         T(a_sandbox_of_another_size_is_built_for_who_has_other_limits),
         T(after_new_limits_warm_sandboxes_of_the_old_size_go),
         T(nothing_is_begun_while_the_keeper_stops),
+        T(a_burst_makes_the_pool_grow_and_idleness_lets_it_shrink),
+        T(a_pool_of_0_stays_empty_whatever_is_asked_for),
+        T(each_template_has_its_own_demand_and_the_default_its_own_share),
+        T(a_template_that_is_gone_is_not_tried_for_ever),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
