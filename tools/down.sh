@@ -31,10 +31,12 @@ our_cgroups() { find /sys/fs/cgroup -depth -type d -path "*/$cgroup*" 2>/dev/nul
 our_netns() { find /run/netns -maxdepth 1 -name "$cgroup*" 2>/dev/null || true; }
 our_sockets() { awk -v a="$run/" 'index($8, a) == 1 { print $8 }' /proc/net/unix | sort -u; }
 
-left() { # left WHAT LIST: says so if the list is not empty
+left() { # left WHAT LIST: says so if the list is not empty, with a few of its lines
     [ -n "$2" ] || return 1
+    local count
+    count=$(wc -l <<<"$2")
     left_over=yes
-    warn "left behind, cleaning up: $1: $(tr '\n' ' ' <<<"$2")"
+    warn "left behind, cleaning up: $1 ($count): $(head -n 5 <<<"$2" | tr '\n' ' ')$([ "$count" -le 5 ] || printf '...')"
 }
 
 sweep() {
