@@ -204,6 +204,24 @@ static int empty_into_leaf(int base, struct cove_err *e)
     return 0;
 }
 
+/* Huge pages are set aside at boot for some program of this machine and are no part of a sandbox's
+ * memory limit: all sandboxes together get none. A kernel without the controller, or one that has it
+ * on v1, has no such files here. */
+static void forbid_huge_pages(int dir)
+{
+    DIR *files = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    struct dirent *entry;
+
+    while (files && (entry = readdir(files))) {
+        const char *end = strrchr(entry->d_name, '.');
+
+        if (strncmp(entry->d_name, "hugetlb.", 8) == 0 && end && strcmp(end, ".max") == 0)
+            write_file_at(dir, entry->d_name, "0", NULL);
+    }
+    if (files)
+        closedir(files);
+}
+
 static int init_v2(struct cgroups *cg, const char *mount, const char *name, struct cove_err *e)
 {
     char path[1024], own[1024], available[256] = "";
@@ -221,9 +239,12 @@ static int init_v2(struct cgroups *cg, const char *mount, const char *name, stru
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)
         cg->on_v2[c] = has_word(available, controller_names[c], " \n");
     enable_controllers(base, cg->on_v2);
+    if (has_word(available, "hugetlb", " \n"))
+        write_file_at(base, "cgroup.subtree_control", "+hugetlb", NULL);
     if (check_handed_down(base, cg->on_v2, path, e) < 0 || make_dir(base, name, &cg->v2, e) < 0)
         return -1;
     enable_controllers(cg->v2, cg->on_v2);
+    forbid_huge_pages(cg->v2);
     if (faccessat(cg->v2, "cgroup.kill", W_OK, 0) < 0)
         return cove_fail(e, COVE_UNSUPPORTED, "this kernel has no cgroup.kill (5.14 or newer has)");
     return 0;
