@@ -29,7 +29,7 @@ INSIDE = "/workspace/.attempts"
 POLICY = '[*]\nseccomp = default\ndeny nothing words /^cove-no-such-command$/ "never"\n'
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Attempt:
     name: str
     kind: str  # c, sh
@@ -38,6 +38,9 @@ class Attempt:
     users: tuple
     opens_when_weak: bool
     in_internet: bool  # needs the small internet of network.py
+    refused: str  # names of the errors it meets, or "nothing" when it has no word for it; None: not looked at
+    control: str  # where there is no wall and it succeeds (control.py): host, pool
+    needs: str  # a file of the kernel's without which it cannot be tested
 
     @property
     def command(self):
@@ -48,7 +51,8 @@ def load(path):
     name, kind = os.path.basename(path).rsplit(".", 1)
     head = dict(re.findall(r"^(?://|#) (\w+): (.*)$", read(path), re.M))
     return Attempt(name, kind, head["class"], head["promise"], tuple(head.get("as", "root user").split()),
-                   head.get("weak") == "opens", head.get("world") == "internet")
+                   head.get("weak") == "opens", head.get("world") == "internet", head.get("refused"),
+                   head.get("control"), head.get("needs"))
 
 
 def load_all():
@@ -193,6 +197,7 @@ class Result:
     attempt: Attempt
     user: str
     evidence: list
+    out: str = ""  # what it said
 
     def __str__(self):
         return f"{self.attempt.cls}/{self.attempt.name} as {self.user}: {'; '.join(self.evidence)}"
@@ -218,7 +223,7 @@ def run_one(server, world, project, attempt, user):
         evidence.append("it says so: " + (out.strip() or "exit 0")[:200])
     if world.token in out:
         evidence.append("a secret of the host is in its output")
-    return Result(attempt, user, evidence)
+    return Result(attempt, user, evidence, out)
 
 
 def become(server, user):

@@ -4,11 +4,13 @@ import re
 import pytest
 
 from cove import TOP, read
+import control
 import escape
 import network
 from internet import RESOLVER, World
 
 ENOUGH = 80
+WITHOUT_CONTROL = 50  # nobody would run these on a host, or they are about what only a sandbox has: no more of them
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,19 @@ def test_no_attempt_escapes(open_server, attempts, program, capsys):
         print("\n" + escape.summary(results))
     assert len(attempts) >= ENOUGH
     assert not [str(r) for r in results if r.evidence]
+    assert not [wrong for r in results if (wrong := control.expected(r.attempt, r.out))], "refused, but not in the way it should be"
+
+
+def test_attempts_can_succeed_or_are_not_testable_here(open_server, attempts, program, tmp_path, capsys):
+    """An attempt that could never succeed proves nothing: each is seen to get through where there is no wall, or counted apart."""
+    with escape.World(open_server(pool=1)) as world:
+        verdicts = {a: control.verdict(a, world, program, str(tmp_path)) for a in on_the_host(attempts)}
+    names = {word: sorted(a.name for a in verdicts if verdicts[a] == word) for word in ("controlled", "not testable", "without control")}
+    with capsys.disabled():
+        print(f"\nof {len(verdicts)} attempts {len(names['controlled'])} are seen to succeed without a wall, {len(names['not testable'])} are "
+              f"not testable on this kernel ({', '.join(names['not testable'])}), {len(names['without control'])} have no control")
+    assert not [text for text in verdicts.values() if text not in names]
+    assert len(names["without control"]) <= WITHOUT_CONTROL, names["without control"]
 
 
 def test_no_attempt_on_the_network_escapes(open_server, attempts, program, capsys):

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: accounting is not switched
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

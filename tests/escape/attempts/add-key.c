@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no key is put into the kernel
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

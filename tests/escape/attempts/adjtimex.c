@@ -1,5 +1,6 @@
 // class: kernel
 // promise: the clock's speed is not changed
+// refused: EPERM
 #include "attempt.h"
 #include <sys/timex.h>
 

@@ -1,5 +1,6 @@
 # class: files
 # promise: archive members with absolute names and .. stay inside (the runner looks)
+# refused: nothing
 mkdir -p /tmp/a && cd /tmp/a && echo owned > payload
 tar -cPf x.tar --transform "s,payload,$HOST_TARGET," payload
 tar -cPf y.tar --transform "s,payload,../../../../../../..$HOST_TARGET," payload

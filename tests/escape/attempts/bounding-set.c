@@ -1,5 +1,6 @@
 // class: identity
 // promise: the bounding set holds nothing that reaches the kernel
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 #include <linux/capability.h>

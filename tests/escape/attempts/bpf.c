@@ -1,5 +1,7 @@
 // class: kernel
 // promise: no program is loaded into the kernel
+// refused: EPERM
+// control: host
 #include "attempt.h"
 #include <linux/bpf.h>
 

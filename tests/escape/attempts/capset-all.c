@@ -1,5 +1,6 @@
 // class: identity
 // promise: capabilities that were given up do not come back
+// refused: EPERM
 #include "attempt.h"
 #include <linux/capability.h>
 

@@ -1,5 +1,7 @@
 // class: identity
 // promise: a file cannot be given to the host's root
+// refused: EINVAL
+// control: host
 // as: root
 #include "attempt.h"
 

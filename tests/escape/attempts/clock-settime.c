@@ -1,5 +1,6 @@
 // class: kernel
 // promise: the clock is not set
+// refused: EPERM
 #include "attempt.h"
 #include <time.h>
 

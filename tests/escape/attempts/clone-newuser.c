@@ -1,5 +1,6 @@
 // class: namespaces
 // promise: clone makes no user namespace
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

@@ -1,5 +1,6 @@
 // class: namespaces
 // promise: clone3, whose flags a filter cannot see, makes no namespace either
+// refused: ENOSYS
 // weak: opens
 #include "attempt.h"
 #include <linux/sched.h>

@@ -1,3 +1,4 @@
 # class: files
 # promise: neither the keeper's nor a sandbox's socket is there
+# refused: ENOENT
 ls "$RUN_DIR"

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: a crash leaves no core file and runs no program of the host's
+// refused: EFBIG
 #include "attempt.h"
 
 int main(void)

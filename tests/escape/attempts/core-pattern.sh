@@ -1,3 +1,4 @@
 # class: proc
 # promise: core_pattern is not written
+# refused: EROFS
 echo core > /proc/sys/kernel/core_pattern

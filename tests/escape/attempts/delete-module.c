@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no module is unloaded
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: kernel
 // promise: the kernel's log is not read
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

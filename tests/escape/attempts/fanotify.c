@@ -1,5 +1,7 @@
 // class: kernel
 // promise: files of others are not watched
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

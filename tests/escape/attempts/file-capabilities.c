@@ -1,5 +1,6 @@
 // class: identity
 // promise: a file's capabilities give no more than the bounding set
+// refused: EPERM
 // as: root
 #include "attempt.h"
 #include <sys/xattr.h>

@@ -1,5 +1,6 @@
 // class: network
 // promise: abstract sockets of the host are not reached
+// refused: ECONNREFUSED
 // weak: opens
 #include "attempt.h"
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // class: network
 // promise: services on the host's loopback are not reached
+// refused: ECONNREFUSED
 // weak: opens
 #include "attempt.h"
 #include <netinet/in.h>

@@ -1,5 +1,6 @@
 // class: ipc
 // promise: the host's shared memory is not attached
+// refused: ENOENT
 // weak: opens
 #include "attempt.h"
 #include <sys/ipc.h>

@@ -1,5 +1,7 @@
 // class: kernel
 // promise: no module is loaded
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

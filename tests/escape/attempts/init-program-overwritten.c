@@ -1,5 +1,6 @@
 // class: files
 // promise: init's program on the host is not written (the runc attack)
+// refused: EACCES
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: the 32-bit entry point is no way round the filter
+// refused: ENOSYS
 // weak: opens
 #include "attempt.h"
 

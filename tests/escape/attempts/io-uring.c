@@ -1,5 +1,6 @@
 // class: kernel
 // promise: io_uring, which no filter sees into, is closed
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

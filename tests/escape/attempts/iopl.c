@@ -1,5 +1,7 @@
 // class: devices
 // promise: the machine's ports stay closed
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

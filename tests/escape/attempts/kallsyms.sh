@@ -1,4 +1,5 @@
 # class: proc
 # promise: no kernel addresses
+# refused: nothing
 # weak: opens
 grep -q . /proc/kallsyms

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: kernel pointers of two processes are not compared
+// refused: EPERM
 // as: root
 // weak: opens
 #include "attempt.h"

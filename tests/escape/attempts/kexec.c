@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no other kernel is started
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: keyrings, which namespaces do not divide, are closed
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

@@ -1,5 +1,6 @@
 // class: processes
 // promise: no signal reaches a process of the host
+// refused: ESRCH
 #include "attempt.h"
 
 int main(void)

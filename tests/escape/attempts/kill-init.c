@@ -1,5 +1,6 @@
 // class: processes
 // promise: init does not die of a signal from inside
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: kernel
 // promise: no memory that the kernel itself cannot see
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: devices
 // promise: no block device is made
+// refused: EACCES
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: devices
 // promise: no device is made where devices work
+// refused: EACCES
 #include "attempt.h"
 
 int main(void)

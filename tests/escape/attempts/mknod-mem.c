@@ -1,5 +1,7 @@
 // class: devices
 // promise: no /dev/mem is made
+// refused: EACCES
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: devices
 // promise: not even overlayfs's harmless 0:0 is made
+// refused: EACCES
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: mounts
 // promise: no folder is bound over another
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

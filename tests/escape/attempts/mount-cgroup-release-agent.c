@@ -1,5 +1,7 @@
 // class: mounts
 // promise: no cgroup hierarchy whose release_agent the host would run
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

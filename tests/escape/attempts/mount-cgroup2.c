@@ -1,5 +1,6 @@
 // class: mounts
 // promise: the cgroup tree cannot be reached by mounting it
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

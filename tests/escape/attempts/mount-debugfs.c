@@ -1,5 +1,7 @@
 // class: mounts
 // promise: debugfs and tracefs stay closed
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

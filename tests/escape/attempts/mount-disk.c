@@ -1,5 +1,6 @@
 // class: mounts
 // promise: the host's disk is not mounted
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

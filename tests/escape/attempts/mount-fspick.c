@@ -1,5 +1,6 @@
 // class: mounts
 // promise: the new mount API is closed: fspick
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

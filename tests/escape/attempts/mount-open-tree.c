@@ -1,5 +1,6 @@
 // class: mounts
 // promise: the new mount API is closed: open_tree
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

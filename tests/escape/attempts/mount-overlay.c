@@ -1,5 +1,6 @@
 // class: mounts
 // promise: no overlay of one's own is put over host folders
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

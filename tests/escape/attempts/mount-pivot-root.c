@@ -1,5 +1,6 @@
 // class: mounts
 // promise: the root is not exchanged
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

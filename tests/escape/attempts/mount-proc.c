@@ -1,5 +1,6 @@
 // class: mounts
 // promise: there is no second /proc without masks
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

@@ -1,5 +1,6 @@
 // class: mounts
 // promise: /proc/sys stays read-only
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

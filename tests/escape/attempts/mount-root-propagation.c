@@ -1,5 +1,6 @@
 // class: mounts
 // promise: mounts are not made shared with the host again
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

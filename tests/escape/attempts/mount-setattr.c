@@ -1,5 +1,6 @@
 // class: mounts
 // promise: the new mount API is closed: mount_setattr
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: mounts
 // promise: /sys of the host is not mounted
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: mounts
 // promise: no file system is mounted inside
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

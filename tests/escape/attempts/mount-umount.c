@@ -1,5 +1,6 @@
 // class: mounts
 // promise: masks over /proc are not taken off
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no handle of a file is told
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 # class: ipc
 # promise: abstract sockets of another sandbox are not reached
+# refused: ECONNREFUSED
 exec python3 - <<'END'
 import os, socket
 s = socket.socket(socket.AF_UNIX)

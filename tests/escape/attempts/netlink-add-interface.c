@@ -1,5 +1,6 @@
 // class: network
 // promise: no network interface is made
+// refused: EPERM
 // as: root
 // weak: opens
 #include "attempt.h"

@@ -1,5 +1,6 @@
 // class: network
 // promise: the packet filter is not touched
+// refused: EPERM
 // as: root
 #include "attempt.h"
 #include <linux/netlink.h>

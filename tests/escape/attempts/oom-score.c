@@ -1,5 +1,6 @@
 // class: identity
 // promise: no process is made immune against the host's OOM killer
+// refused: EACCES
 #include "attempt.h"
 
 int main(void)

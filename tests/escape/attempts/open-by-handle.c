@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no file is opened by its handle, past all folders (the shocker attack)
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

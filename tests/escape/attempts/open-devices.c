@@ -1,5 +1,7 @@
 // class: devices
 // promise: the host's devices are not there
+// refused: ENOENT
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: kernel
 // promise: no performance counters of others
+// refused: EPERM
+// control: host
 #include "attempt.h"
 #include <linux/perf_event.h>
 

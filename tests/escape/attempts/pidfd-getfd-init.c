@@ -1,5 +1,6 @@
 // class: processes
 // promise: init's descriptors are not copied
+// refused: EPERM
 // as: root
 // weak: opens
 #include "attempt.h"

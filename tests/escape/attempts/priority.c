@@ -1,5 +1,7 @@
 // class: identity
 // promise: no process takes the cpu before all others
+// refused: EACCES
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: processes
 // promise: init's environment and maps are not read
+// refused: EACCES
 // as: root
 // weak: opens
 #include "attempt.h"

@@ -1,5 +1,6 @@
 // class: processes
 // promise: init's descriptors are not opened through /proc
+// refused: ENOENT
 // as: root
 // weak: opens
 #include "attempt.h"

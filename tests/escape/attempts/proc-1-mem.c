@@ -1,5 +1,6 @@
 // class: processes
 // promise: init's memory is not opened
+// refused: EACCES
 // as: root
 // weak: opens
 #include "attempt.h"

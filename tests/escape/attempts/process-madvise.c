@@ -1,5 +1,6 @@
 // class: processes
 // promise: another process's memory is not steered
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: processes
 // promise: init is not traced
+// refused: EPERM
 // as: root
 // weak: opens
 #include "attempt.h"

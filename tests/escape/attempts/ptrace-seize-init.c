@@ -1,5 +1,6 @@
 // class: processes
 // promise: init is not seized
+// refused: EPERM
 // as: root
 // weak: opens
 #include "attempt.h"

@@ -1,5 +1,6 @@
 // class: processes
 // promise: init's memory is not read
+// refused: EPERM
 // as: root
 // weak: opens
 #include "attempt.h"

@@ -1,5 +1,7 @@
 // class: identity
 // promise: no process becomes a real-time one
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

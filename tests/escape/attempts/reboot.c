@@ -1,5 +1,6 @@
 // class: kernel
 // promise: the machine is not restarted
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

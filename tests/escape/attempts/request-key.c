@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no key is asked for, and no helper started for it
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: identity
 // promise: limits are not raised again
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: a process does not put its own listener over the policy's
+// refused: EPERM
 #include "attempt.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

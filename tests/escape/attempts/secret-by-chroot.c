@@ -1,5 +1,7 @@
 // class: files
 // promise: the classic way out of a chroot ends at the sandbox's root
+// refused: ENOENT
+// control: host
 // as: root
 #include "attempt.h"
 

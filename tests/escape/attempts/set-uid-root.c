@@ -1,5 +1,7 @@
 // class: identity
 // promise: a set-uid program reaches the namespace's root and no further
+// refused: ENOENT
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: kernel
 // promise: the host keeps its name
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: namespaces
 // promise: nobody joins init's namespaces by /proc/1/ns
+// refused: EACCES
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: namespaces
 // promise: no descriptor of the host's is left open in a command
+// refused: EBADF
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: namespaces
 // promise: nobody joins namespaces by a pidfd
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: the clock is not set the older way
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: network
 // promise: the kernel's crypto sockets stay closed
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: network
 // promise: no raw packets: nothing to spoof ARP or addresses with
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

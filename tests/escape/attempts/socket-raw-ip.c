@@ -1,5 +1,6 @@
 // class: network
 // promise: no raw IP
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 #include <netinet/in.h>

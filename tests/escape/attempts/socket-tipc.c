@@ -1,5 +1,7 @@
 // class: network
 // promise: other families stay closed: tipc
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

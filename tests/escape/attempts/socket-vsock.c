@@ -1,5 +1,6 @@
 // class: network
 // promise: the hypervisor's sockets stay closed
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no swap is switched
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: namespaces
 // promise: the clock's offsets are not set
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: devices
 // promise: nor with bits above the 32 that the kernel looks at
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

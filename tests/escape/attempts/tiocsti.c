@@ -1,5 +1,7 @@
 // class: devices
 // promise: nothing is typed into a terminal
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: identity
 // promise: the id map is written once, by the keeper
+// refused: EPERM
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: identity
 // promise: ids outside of the sandbox's range cannot be taken
+// refused: EINVAL
+// control: host
 // as: root
 #include "attempt.h"
 

@@ -1,5 +1,7 @@
 // class: namespaces
 // promise: no new namespace: pid
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,7 @@
 // class: namespaces
 // promise: no new namespace: time
+// refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,5 +1,6 @@
 // class: namespaces
 // promise: no new namespace: user
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

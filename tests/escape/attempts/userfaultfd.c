@@ -1,5 +1,6 @@
 // class: kernel
 // promise: no page faults handled by user space
+// refused: EPERM
 // weak: opens
 #include "attempt.h"
 

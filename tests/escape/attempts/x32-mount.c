@@ -1,5 +1,7 @@
 // class: kernel
 // promise: x32 numbers are no way round the filter
+// refused: ENOSYS
+// control: host
 #include "attempt.h"
 
 int main(void)
