@@ -25,6 +25,7 @@ int cli_kill(int argc, char **argv);
 int cli_network(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_token(int argc, char **argv);
+int cli_mcp(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);

@@ -2,13 +2,14 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "status doctor ls top exec logs kill network key token snapshot template policy audit version help" ;;
+    '') echo "status doctor ls top exec logs kill network key token mcp snapshot template policy audit version help" ;;
     status | doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
     exec) echo "--tty --interactive --user --cwd" ;;
     logs) echo "--follow --json" ;;
     kill | token | version) echo "--json" ;;
+    mcp) echo "--url --sandbox --cacert" ;;
     key) echo "create list revoke rotate" ;;
     'key create') echo "--name --expires --dialects --projects --requests --sandboxes --processes --file --json" ;;
     'key list') echo "--tenant --json --file" ;;

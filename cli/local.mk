@@ -2,13 +2,13 @@ bin_PROGRAMS += cove
 cove_SOURCES = cli/cli.h cli/json.h cli/json.c cli/main.c cli/dispatch.c cli/policy_cli.h cli/policy_cmd.c cli/policy_load.c \
 	cli/policy_cases.c cli/policy_diff.c cli/policy_status.c cli/seccomp_cmd.c \
 	cli/audit_cmd.c cli/config_cmd.c cli/key_cmd.c \
-	cli/boxes.h cli/boxes.c cli/usage.h cli/usage.c cli/ls_cmd.c cli/status_cmd.c cli/box_cmd.c cli/exec_cmd.c cli/token_cmd.c cli/network_cmd.c \
+	cli/boxes.h cli/boxes.c cli/usage.h cli/usage.c cli/ls_cmd.c cli/status_cmd.c cli/box_cmd.c cli/exec_cmd.c cli/token_cmd.c cli/network_cmd.c cli/mcp_cmd.c cli/mcp_http.h cli/mcp_http.c \
 	cli/snapshot_cmd.c cli/template.h cli/template_cmd.c cli/template_make.c \
 	cli/doctor.h cli/doctor_cmd.c cli/doctor_host.c cli/doctor_server.c \
 	cli/doctor_files.c cli/doctor_front.c cli/doctor_probe.c cli/doctor_network.c
-cove_CPPFLAGS = $(AM_CPPFLAGS) $(JSONC_CFLAGS)
+cove_CPPFLAGS = $(AM_CPPFLAGS) $(JSONC_CFLAGS) $(CURL_CFLAGS)
 cove_LDADD = liblayer.a libbox.a libclient.a $(POLICY_LIBS) libkeys.a libbase.a $(PCRE2_LIBS) $(SECCOMP_LIBS) $(CRYPTO_LIBS) $(JSONC_LIBS) \
-	$(ARCHIVE_LIBS) \
+	$(ARCHIVE_LIBS) $(CURL_LIBS) \
 	-lpthread
 dist_man_MANS += man/cove.1
 bashcompdir = $(datadir)/bash-completion/completions

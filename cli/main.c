@@ -27,6 +27,7 @@ static const struct cli_command commands[] = {
     { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]" },
     { "key", cli_key, "create|list|revoke|rotate ...", CLI_GROUP },
     { "token", cli_token, "SANDBOX [--json]" },
+    { "mcp", cli_mcp, "[--url URL] [--sandbox NAME] [--cacert FILE]" },
     { "snapshot", cli_snapshot, "make|ls|rm|fork ...", CLI_GROUP },
     { "template", cli_template, "ls|show|add|rm|verify|gc ...", CLI_GROUP },
     { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ...", CLI_GROUP },

@@ -1,11 +1,13 @@
 """The MCP server: both eras of the protocol, its tools, tenants, and what hostile or broken clients send."""
 import json
+import os
+import subprocess
 
 import pytest
 
 from cove import wait_for
 from mcp import META, MODERN, Mcp
-from test_front_keys import cove, create
+from test_front_keys import COVE, cove, create
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_a_session_of_another_tenant_is_not_there(server, old):
     assert old.rpc("ping")["result"] == {}, "and it lives on"
 
 
-@pytest.mark.parametrize("change", ["", "x", "a" * 5000, "2025-11-25.99999999999.abc." + "0" * 32])
+@pytest.mark.parametrize("change", ["", "x", pytest.param("a" * 5000, id="long"), "2025-11-25.99999999999.abc." + "0" * 32])
 def test_a_made_up_session_is_refused(server, change):
     client = Mcp(server)
     client.session = change or " "
@@ -73,7 +75,7 @@ def test_batches_belong_to_one_revision(server):
     assert client.send(body, client.headers("", {})).json["error"]["code"] == -32600
 
 
-@pytest.mark.parametrize("body, code", [
+@pytest.mark.parametrize("body, code", ids=lambda value: str(value)[:40], argvalues=[
     ("", -32700), ("{", -32700), ("nonsense", -32700), ('"text"', -32700), ("[1]", -32600), ("{}", -32600),
     ('{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":1}', -32600),
     ('{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
@@ -371,3 +373,86 @@ def test_the_port_of_a_sandbox_that_the_agent_api_did_not_make_is_its_own(server
     reply = Mcp(server, path="/", host=f"6060-{sandbox}.cove.localhost").post("tools/list")
     assert reply.status == 502 and b"port is not open" in reply.body
 
+
+
+def test_an_agents_sandbox_has_its_server_on_port_6060(server):
+    """mcp_url of the agent API: the sandbox's own host name, by key or by the sandbox's token."""
+    made = server.post("/api/v1/agent/sandboxes/create", {"user_id": "mcp"}).json["data"]
+    sandbox = made["provider_sandbox_id"]
+    host = f"6060-{sandbox}.cove.localhost"
+    assert made["mcp_url"].split("//")[1].startswith(f"6060-{sandbox}.")
+    try:
+        for key in (True, cove(server, "token", sandbox).stdout.strip()):
+            for path in ("/", "/mcp"):
+                assert Mcp(server, key=key, path=path, host=host).ok("sandbox_info")["sandbox_id"] == sandbox
+        assert Mcp(server, key=None, path="/", host=host).post("tools/list").status == 401
+        stranger = Mcp(server, key=server.add_key("mcp-stranger-2"), path="/", host=host)
+        assert stranger.post("tools/list").status == 502, "what is not yours is not there"
+    finally:
+        server.request("DELETE", f"/api/v1/agent/sandboxes/{sandbox}")
+
+
+# --- cove mcp: standard input and output
+
+class Stdio:
+    def __init__(self, server, *args, key=None, url=None):
+        env = {**os.environ, "COVE_URL": url or f"http://127.0.0.1:{server.http}", "COVE_KEY": key or server.key}
+        self.process = subprocess.Popen([COVE, "mcp", *args], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def send(self, method, params=None, id=1):
+        message = {"jsonrpc": "2.0", "method": method, "params": params or {}, **({"id": id} if id is not None else {})}
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self):
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, method, params=None, id=1):
+        self.send(method, params, id)
+        answer = self.receive()
+        assert answer["id"] == id, answer
+        return answer
+
+    def close(self):
+        self.process.stdin.close()
+        assert self.process.wait(timeout=20) == 0
+
+
+INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+@pytest.fixture
+def stdio(server, mcp):
+    client = Stdio(server, "--sandbox", mcp.sandbox)
+    assert "result" in client.ask("initialize", INITIALIZE)
+    client.send("notifications/initialized", id=None)
+    yield client
+    client.close()
+
+
+def test_cove_mcp_forwards_calls_progress_and_cancellations(mcp, stdio):
+    stdio.send("tools/call", {"name": "run_command", "arguments": {"command": "echo one"}, "_meta": {"progressToken": 7}}, id="a")
+    assert stdio.receive()["params"] == {"progressToken": 7, "progress": 4, "message": "one\n"}
+    assert stdio.receive()["result"]["structuredContent"]["stdout"] == "one\n"
+    stdio.send("tools/call", {"name": "run_command", "arguments": {"command": "touch /workspace/on; sleep 4321"}}, id="b")
+    wait_for(lambda: mcp.ok("find_files", name="on")["files"], what="the command's start")
+    stdio.send("notifications/cancelled", {"requestId": "b"}, id=None)
+    wait_for(lambda: mcp.ok("run_command", command="pgrep -x sleep")["exit_code"] == 1, what="the command's end")
+
+
+def test_cove_mcp_forwards_the_stateless_revision_too(mcp, stdio):
+    meta = {"_meta": {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}}
+    assert "supportedVersions" in stdio.ask("server/discover", meta, id=3)["result"]
+    assert "result" in stdio.ask("tools/call", {"name": "sandbox_info", **meta}, id=4)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "{}", "[1]", '{"jsonrpc":"2.0"}', pytest.param('"' + "x" * 100000 + '"', id="long")])
+def test_cove_mcp_lives_on_after_input_that_is_no_message(stdio, text):
+    stdio.process.stdin.write(text + "\n\n")
+    assert stdio.ask("ping", id="after")["result"] == {}
+
+
+def test_cove_mcp_says_why_a_server_does_not_answer(server):
+    for client, says in ((Stdio(server, key="e2b_" + "0" * 40), "401"), (Stdio(server, url="http://127.0.0.1:9"), "connect")):
+        assert says in client.ask("initialize", INITIALIZE)["error"]["message"]
+        client.close()
