@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from cove import Server, new_dir, stop
+from cove import TOP, Server, new_dir, stop
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+COVE = f"{TOP}/.cove/inst/bin/cove"
 SUITES = sorted(os.path.basename(path) for path in glob.glob(f"{HERE}/*.test.mjs"))
 
 
@@ -34,8 +35,8 @@ def workplace(modules, tmp_path_factory):
     """The tests beside the modules they import: node looks for those upwards from a file's real place."""
     place = tmp_path_factory.mktemp("clients")
     os.symlink(modules, place / "node_modules")
-    for name in [*SUITES, "helper.mjs", "package.json"]:
-        shutil.copy(f"{HERE}/{name}", place)
+    for path in [*glob.glob(f"{HERE}/*.mjs"), f"{HERE}/package.json"]:
+        shutil.copy(path, place)
     return place
 
 
@@ -47,6 +48,7 @@ def test_suite(suite, workplace, clients_server):
         "E2B_API_URL": f"http://127.0.0.1:{clients_server.http}",
         "E2B_SANDBOX_URL": f"http://127.0.0.1:{clients_server.http}",
         "COVE_OTHER_KEY": clients_server.other_key,
+        "COVE_PROGRAM": COVE,
         "NO_COLOR": "1",
     }
     done = subprocess.run(["node", "--test", "--test-reporter=spec", suite], cwd=workplace, env=env, timeout=300,
