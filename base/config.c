@@ -9,31 +9,37 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 
-enum key_kind { KEY_TEXT, KEY_NUMBER, KEY_BYTES, KEY_TIME };
+enum key_kind { KEY_TEXT, KEY_NUMBER, KEY_BYTES, KEY_TIME, KEY_WORD };
 
 struct config_key {
     const char *name;
     enum key_kind kind;
     size_t offset, size; /* size: of a text field */
     uint64_t min, max;   /* of a number; of a text, max 0 means it may be empty */
+    const char *words;   /* of a word: those there are, separated by spaces; kept as its number */
 };
 
 #define FIELD(f) offsetof(struct cove_config, f)
 #define TEXT(name, f, may_be_empty)                                                                \
     {                                                                                              \
-        name, KEY_TEXT, FIELD(f), sizeof(((struct cove_config *)0)->f), 0, !(may_be_empty)         \
+        name, KEY_TEXT, FIELD(f), sizeof(((struct cove_config *)0)->f), 0, !(may_be_empty), NULL   \
     }
 #define NUMBER(name, f, min, max)                                                                  \
     {                                                                                              \
-        name, KEY_NUMBER, FIELD(f), 0, min, max                                                    \
+        name, KEY_NUMBER, FIELD(f), 0, min, max, NULL                                              \
     }
 #define BYTES(name, f, min, max)                                                                   \
     {                                                                                              \
-        name, KEY_BYTES, FIELD(f), 0, min, max                                                     \
+        name, KEY_BYTES, FIELD(f), 0, min, max, NULL                                               \
     }
 #define TIME(name, f, min, max)                                                                    \
     {                                                                                              \
-        name, KEY_TIME, FIELD(f), 0, min, max                                                      \
+        name, KEY_TIME, FIELD(f), 0, min, max, NULL                                                \
+    }
+
+#define WORD(name, f, words)                                                                       \
+    {                                                                                              \
+        name, KEY_WORD, FIELD(f), 0, 0, 0, words                                                   \
     }
 
 #define KIB    ((uint64_t)1 << 10)
@@ -86,6 +92,14 @@ static const struct config_key keys[] = {
     TIME("reuse", reuse_ms, 1, 365 * DAY_MS),
     TIME("lifetime", lifetime_ms, 1, 365 * DAY_MS),
     TIME("paused_lifetime", paused_lifetime_ms, 1, 365 * DAY_MS),
+    WORD("pause", pause_way, "freeze save"), /* in the order of enum pause_way */
+    WORD("on_timeout", timeout_way, "kill freeze save"),
+    TIME("save_frozen_after", save_frozen_ms, 0, 3650 * DAY_MS),
+    WORD("save_frozen_e2b", save_frozen_e2b, "no yes"),
+    NUMBER("max_saved", max_saved, 1, 65536),
+    NUMBER("tenant_saved", tenant_saved, 0, 65536),
+    BYTES("tenant_saved_bytes", tenant_saved_bytes, 0, 1024 * 1024 * GIB),
+    TIME("saved_keep", saved_keep_ms, 0, 3650 * DAY_MS),
     TEXT("network", network, false),
     TEXT("network_range", network_range, false),
     TEXT("network_allow", network_allow, true),
@@ -181,6 +195,7 @@ void config_default(struct cove_config *c)
         .reuse_ms = 55 * 60000,
         .lifetime_ms = 3600000,
         .paused_lifetime_ms = DAY_MS,
+        .max_saved = 1024,
         .network = "auto",
         .network_range = "10.201.0.0/16",
         .network_connections = 4096,
@@ -242,13 +257,40 @@ static int set_text(char *field, const struct config_key *k, const char *value, 
     return 0;
 }
 
+/* The n-th word of a list. */
+static const char *word_at(const char *words, uint64_t n, size_t *ret_len)
+{
+    while (n-- > 0 && (words = strchr(words, ' ')))
+        words++;
+    *ret_len = words ? strcspn(words, " ") : 0;
+    return words ? words : "";
+}
+
+static int set_word(uint64_t *field, const struct config_key *k, const char *value,
+                    struct cove_err *e)
+{
+    const char *word;
+    size_t len;
+
+    for (uint64_t n = 0; *(word = word_at(k->words, n, &len)); n++)
+        if (strlen(value) == len && strncmp(word, value, len) == 0) {
+            *field = n;
+            return 0;
+        }
+    return cove_fail(e, COVE_INVALID, "%s: %.40s is none of: %s", k->name, value, k->words);
+}
+
 static int set_number(uint64_t *field, const struct config_key *k, const char *value,
                       struct cove_err *e)
 {
     uint64_t n;
-    int rc = k->kind == KEY_BYTES  ? text_parse_bytes(value, &n, e)
-             : k->kind == KEY_TIME ? text_parse_ms(value, &n, e)
-                                   : text_parse_u64(value, &n, e);
+    int rc;
+
+    if (k->kind == KEY_WORD)
+        return set_word(field, k, value, e);
+    rc = k->kind == KEY_BYTES  ? text_parse_bytes(value, &n, e)
+         : k->kind == KEY_TIME ? text_parse_ms(value, &n, e)
+                               : text_parse_u64(value, &n, e);
 
     if (rc < 0)
         return cove_context(e, "%s", k->name);
@@ -477,6 +519,20 @@ int config_check(const struct cove_config *c, struct cove_err *e)
     return 0;
 }
 
+static void print_number(const struct config_key *k, uint64_t n, struct buf *out)
+{
+    const char *word;
+    size_t len;
+
+    if (k->kind == KEY_WORD) {
+        word = word_at(k->words, n, &len);
+        buf_addf(out, "%s = %.*s\n", k->name, (int)len, word);
+    } else {
+        buf_addf(out, "%s = %llu%s\n", k->name, (unsigned long long)n,
+                 k->kind == KEY_TIME ? "ms" : "");
+    }
+}
+
 int config_print(const struct cove_config *c, struct buf *out)
 {
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
@@ -485,9 +541,7 @@ int config_print(const struct cove_config *c, struct buf *out)
         if (keys[i].kind == KEY_TEXT)
             buf_addf(out, "%s = %s\n", keys[i].name, field);
         else
-            buf_addf(out, "%s = %llu%s\n", keys[i].name,
-                     (unsigned long long)*(const uint64_t *)(const void *)field,
-                     keys[i].kind == KEY_TIME ? "ms" : "");
+            print_number(&keys[i], *(const uint64_t *)(const void *)field, out);
     }
     return out->overflow ? -1 : 0;
 }

@@ -35,6 +35,7 @@ static const struct cause {
     [END_GONE] = { "gone", "the sandbox ended", NULL },
     [END_SERVER] = { "server", "killed because the server restarts", NULL },
     [END_EXPIRED] = { "expired", "lifetime of the sandbox", text_format_ms },
+    [END_SAVED] = { "saved", "ended because its sandbox was paused to storage", NULL },
 };
 
 int end_exit_code(const struct cove_end *end)

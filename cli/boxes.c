@@ -7,8 +7,8 @@
 
 const char *box_state_name(uint32_t state)
 {
-    static const char *const names[] = { "empty",  "building", "warm", "live",
-                                         "ageing", "frozen",   "dying" };
+    static const char *const names[] = { "empty",  "building", "warm",  "live",
+                                         "ageing", "frozen",   "dying", "saved" };
 
     return state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
 }

@@ -62,7 +62,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 /* Sandboxes of the pool belong to nobody yet: only --all shows them. */
 static bool wanted(const struct box_info *b, const struct options *o)
 {
-    bool owned = b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_FROZEN;
+    bool owned = b->state == BOX_LIVE || b->state == BOX_AGEING || box_is_paused(b);
 
     if (o->tenant && strcmp(o->tenant, b->tenant) != 0)
         return false;
@@ -84,19 +84,31 @@ static int by_cpu(const void *a, const void *b)
     return (x->cpu < y->cpu) - (x->cpu > y->cpu);
 }
 
-static struct rows collect(const struct state *s, const struct options *o)
+static void collect_from(const struct state *s, const struct options *o, struct rows *r)
 {
-    struct rows r = { .items = calloc(state_box_count(s), sizeof(*r.items)) };
-
-    for (uint32_t i = 0; r.items && i < state_box_count(s); i++) {
-        struct row *row = &r.items[r.count];
+    for (uint32_t i = 0; i < state_box_count(s); i++) {
+        struct row *row = &r->items[r->count];
 
         state_box_read(s, i, &row->box);
         if (!wanted(&row->box, o))
             continue;
-        usage_of(&row->box, &row->usage);
-        r.count++;
+        if (row->box.state != BOX_SAVED)
+            usage_of(&row->box, &row->usage);
+        r->count++;
     }
+}
+
+static struct rows collect(const struct state *s, const struct options *o)
+{
+    const struct state *saved = state_saved(s);
+    size_t most = state_box_count(s) + (saved ? state_box_count(saved) : 0);
+    struct rows r = { .items = calloc(most + 1, sizeof(*r.items)) };
+
+    if (!r.items)
+        return r;
+    collect_from(s, o, &r);
+    if (saved)
+        collect_from(saved, o, &r);
     if (r.count)
         qsort(r.items, r.count, sizeof(*r.items), by_tenant_and_project);
     return r;

@@ -14,12 +14,13 @@ enum { BEAT_MAX_MS = 10000 };
 struct status {
     bool keeper;              /* the keeper runs */
     uint32_t workers, silent; /* silent: of those, without a heartbeat */
-    uint64_t boxes[BOX_DYING + 1], pool_wanted;
+    uint64_t boxes[BOX_SAVED + 1], pool_wanted;
     uint32_t policy_generation, keys_generation;
 };
 
 static void count(const struct state *s, struct status *ret)
 {
+    const struct state *saved = state_saved(s);
     uint64_t now_ms = clock_boot_ms();
 
     for (uint32_t i = 0; i < state_worker_count(s); i++) {
@@ -35,6 +36,12 @@ static void count(const struct state *s, struct status *ret)
         if (b.state <= BOX_DYING)
             ret->boxes[b.state]++;
     }
+    for (uint32_t i = 0; saved && i < state_box_count(saved); i++) {
+        struct box_info b;
+
+        state_box_read(saved, i, &b);
+        ret->boxes[BOX_SAVED] += b.state == BOX_SAVED;
+    }
     ret->policy_generation = state_policy_generation(s);
     ret->keys_generation = state_keys_generation(s);
 }
@@ -44,10 +51,10 @@ static void show(const struct cove_config *c, const struct status *s)
     printf("cove %s, %s\n", PACKAGE_VERSION, cli_config_path());
     printf("keeper     %s (%s)\n", s->keeper ? "runs" : "does not run", c->run_dir);
     printf("workers    %u%s\n", s->workers, s->silent ? ", some without a heartbeat" : "");
-    printf("sandboxes  %" PRIu64 " live, %" PRIu64 " paused, %" PRIu64 " ageing, %" PRIu64
-           " warm of %" PRIu64 " wanted\n",
-           s->boxes[BOX_LIVE], s->boxes[BOX_FROZEN], s->boxes[BOX_AGEING], s->boxes[BOX_WARM],
-           s->pool_wanted);
+    printf("sandboxes  %" PRIu64 " live, %" PRIu64 " paused, %" PRIu64 " saved, %" PRIu64
+           " ageing, %" PRIu64 " warm of %" PRIu64 " wanted\n",
+           s->boxes[BOX_LIVE], s->boxes[BOX_FROZEN], s->boxes[BOX_SAVED], s->boxes[BOX_AGEING],
+           s->boxes[BOX_WARM], s->pool_wanted);
     printf("policy     generation %u\nkeys       generation %u\n", s->policy_generation,
            s->keys_generation);
 }
@@ -66,7 +73,7 @@ static void show_json(const struct cove_config *c, const struct status *s)
     json_put_int(w, "policy_generation", s->policy_generation);
     json_put_int(w, "keys_generation", s->keys_generation);
     json_open(w, "sandboxes", '{');
-    for (uint32_t i = BOX_BUILDING; i <= BOX_DYING; i++)
+    for (uint32_t i = BOX_BUILDING; i <= BOX_SAVED; i++)
         json_put_int(w, box_state_name(i), (int64_t)s->boxes[i]);
     json_close(w, '}');
     cli_json_end(&json, '}');

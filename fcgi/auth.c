@@ -152,7 +152,7 @@ static bool token_opens(const struct request *req, const char *token, const char
 
     return *token && core && core->token_secret && text_is_id(name) &&
            token_fits(core->token_secret, name, token) &&
-           which_sandbox_id(core->state, NULL, name, ret) == WHICH_HERE;
+           which_sandbox_id(core->state, NULL, name, ret) != WHICH_NONE;
 }
 
 static bool find_token(const struct dialect *const *dialects, const struct request *req,

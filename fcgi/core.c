@@ -90,7 +90,8 @@ void core_audit(struct core *c, const struct keeper_audit_entry *entry)
 /* By its id a sandbox can be used as long as it lives; as a project's it is replaced after a while. */
 static bool is_current(const struct which *w)
 {
-    return w->where == WHICH_HERE && (w->by_id || clock_boot_ms() < w->box.reuse_until_ms);
+    return w->where == WHICH_SAVED ||
+           (w->where == WHICH_HERE && (w->by_id || clock_boot_ms() < w->box.reuse_until_ms));
 }
 
 const char *core_template_of(const struct core *c, const struct which *w)
@@ -155,7 +156,7 @@ int core_retire(struct core *c, const char *tenant, const char *name, struct cov
     struct which w;
 
     text_copy(args.tenant, sizeof(args.tenant), tenant);
-    if (which_sandbox_id(c->state, tenant, name, &w) == WHICH_HERE) {
+    if (which_sandbox_id(c->state, tenant, name, &w) != WHICH_NONE) {
         if (caller_may_box(c, &w.box, e) < 0)
             return -1;
         text_copy(args.id, sizeof(args.id), w.box.id);
@@ -235,9 +236,10 @@ static void explain_gone(const struct core_session *s, struct cove_end *end)
     struct box_info info;
 
     state_box_read(s->core->state, s->box.index, &info);
-    if (info.generation != s->box.generation || info.end_cause != END_EXPIRED)
+    if (info.generation != s->box.generation ||
+        (info.end_cause != END_EXPIRED && info.end_cause != END_SAVED))
         return;
-    end->cause = END_EXPIRED;
+    end->cause = info.end_cause;
     end->limit = info.end_limit;
 }
 
@@ -299,13 +301,39 @@ static int thaw(struct core *c, const struct box_info *box, struct cove_err *e)
     return keeper_thaw(&c->keeper, &args, e);
 }
 
-static int open_known(struct core *c, const char *tenant, const struct which *w,
-                      struct core_session *ret, struct cove_err *e)
+/* A saved sandbox, or one on its way to the store: afterwards it has a slot of its own again. */
+static int wake(struct core *c, struct which *w, struct cove_err *e)
+{
+    struct keeper_extend args = { 0 };
+    struct keeper_box box;
+
+    text_copy(args.tenant, sizeof(args.tenant), w->box.tenant);
+    text_copy(args.id, sizeof(args.id), w->box.id);
+    if (keeper_wake(&c->keeper, &args, &box, e) < 0)
+        return -1;
+    w->where = WHICH_HERE;
+    w->index = box.index;
+    state_box_read(c->state, box.index, &w->box);
+    if (w->box.generation == box.generation)
+        return 0;
+    return cove_fail(e, COVE_GONE, "the sandbox has ended");
+}
+
+static int set_going(struct core *c, struct which *w, struct cove_err *e)
+{
+    if (!box_is_paused(&w->box))
+        return 0;
+    if (w->where == WHICH_SAVED || w->box.flags & BOX_IS_SAVING)
+        return wake(c, w, e);
+    return thaw(c, &w->box, e);
+}
+
+static int open_known(struct core *c, const char *tenant, struct which *w, struct core_session *ret,
+                      struct cove_err *e)
 {
     struct core_session s = { .core = c, .tenant = tenant };
 
-    if (caller_may_box(c, &w->box, e) < 0 ||
-        (w->box.state == BOX_FROZEN && thaw(c, &w->box, e) < 0))
+    if (caller_may_box(c, &w->box, e) < 0 || set_going(c, w, e) < 0)
         return -1;
     take_known(w, &s.box);
     if (connect_box(&s, e) < 0)
@@ -329,7 +357,7 @@ int core_session_open(struct core *c, const char *tenant, const char *name,
     struct core_session s = { .core = c, .tenant = tenant };
     struct which w;
 
-    if (which_sandbox(c->state, tenant, name, &w) == WHICH_HERE && w.by_id)
+    if (which_sandbox(c->state, tenant, name, &w) != WHICH_NONE && w.by_id)
         return open_known(c, tenant, &w, ret, e);
     if (box_for_project(c, tenant, name, &w, &s.box, e) < 0)
         return -1;

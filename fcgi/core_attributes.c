@@ -10,7 +10,6 @@
 
 static const struct json_field fields[] = {
     JSON_STR_MAP(struct core_attributes, metadata, "metadata", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
-    JSON_STR_MAP(struct core_attributes, env, "env", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
     JSON_BOOL(struct core_attributes, open, "open", JSON_OPTIONAL),
     JSON_BOOL(struct core_attributes, auto_pause, "autoPause", JSON_OPTIONAL),
     JSON_BOOL(struct core_attributes, auto_resume, "autoResume", JSON_OPTIONAL),
@@ -24,19 +23,29 @@ static const struct json_field fields[] = {
     JSON_END,
 };
 
+/* What must not outlive the sandbox: the keeper keeps nothing that comes behind a NUL when it saves
+ * one. */
+static const struct json_field secret_fields[] = {
+    JSON_STR_MAP(struct core_attributes, env, "env", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_END,
+};
+
 int core_attributes_write(const struct core_attributes *from, struct buf *out, struct cove_err *e)
 {
     struct json_writer w;
 
     json_writer_init(&w, out);
     json_put_object(&w, NULL, fields, from);
+    buf_add_char(out, '\0');
+    json_writer_init(&w, out);
+    json_put_object(&w, NULL, secret_fields, from);
     if (out->overflow)
         return cove_fail(e, COVE_INVALID, "metadata and envVars: together above %d bytes",
                          COVE_ATTRIBUTES_MAX);
     return 0;
 }
 
-static char *read_file(struct core *c, struct arena *a, const char *id)
+static char *read_file(struct core *c, struct arena *a, const char *id, size_t *ret_len)
 {
     AUTO_CLOSE int fd = -1;
     char path[512], *text;
@@ -51,6 +60,7 @@ static char *read_file(struct core *c, struct arena *a, const char *id)
     if (n < 0)
         return NULL;
     text[n] = '\0';
+    *ret_len = (size_t)n;
     return text;
 }
 
@@ -69,17 +79,15 @@ static void keep_strings(struct arena *a, struct json_strings *list)
         list->items[i] = arena_strdup(a, list->items[i]);
 }
 
-void core_attributes_read(struct core *c, struct arena *a, const char *id,
-                          struct core_attributes *ret)
+static bool read_object(struct arena *a, const char *text, const struct json_field *table,
+                        struct core_attributes *ret)
 {
-    char *text = read_file(c, a, id);
     struct json_object *tree;
+    bool good;
 
-    *ret = (struct core_attributes){ 0 };
-    if (!text || json_parse(text, strlen(text), &tree, NULL) < 0)
-        return;
-    if (json_read(a, tree, fields, ret, NULL) < 0)
-        *ret = (struct core_attributes){ 0 };
+    if (json_parse(text, strlen(text), &tree, NULL) < 0)
+        return false;
+    good = json_read(a, tree, table, ret, NULL) == 0;
     keep(a, &ret->metadata);
     keep(a, &ret->env);
     if (ret->template_asked)
@@ -87,4 +95,20 @@ void core_attributes_read(struct core *c, struct arena *a, const char *id,
     keep_strings(a, &ret->allow_out);
     keep_strings(a, &ret->deny_out);
     json_free(tree);
+    return good;
+}
+
+void core_attributes_read(struct core *c, struct arena *a, const char *id,
+                          struct core_attributes *ret)
+{
+    size_t len = 0, first;
+    char *text = read_file(c, a, id, &len);
+
+    *ret = (struct core_attributes){ 0 };
+    if (!text)
+        return;
+    first = strlen(text);
+    if (!read_object(a, text, fields, ret) ||
+        (first < len && !read_object(a, text + first + 1, secret_fields, ret)))
+        *ret = (struct core_attributes){ 0 };
 }

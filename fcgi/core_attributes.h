@@ -1,7 +1,8 @@
 /*
  * What a dialect keeps with a sandbox from its creation on: the keeper stores it, unread, in
  * <run_dir>/attributes/ID, and workers read it there. It is JSON, so that it can be looked at.
- * Values of `env` may be secrets: they go to no log and no listing.
+ * Values of `env` may be secrets: they go to no log and no listing, and stand behind a NUL, where the
+ * keeper leaves them out when it saves the sandbox.
  */
 #ifndef COVE_FCGI_CORE_ATTRIBUTES_H
 #define COVE_FCGI_CORE_ATTRIBUTES_H

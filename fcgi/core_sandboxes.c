@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cove/text.h"
+#include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/core_snapshots.h"
 
@@ -43,31 +44,42 @@ int core_sandbox_create(struct core *c, const struct core_new *args, struct box_
 int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct box_info *ret,
                       struct cove_err *e)
 {
-    struct box_info box;
-    uint32_t index;
+    struct which w;
 
-    if (!text_is_id(id) || !state_find_id(c->state, tenant, id, &index, &box) ||
-        caller_may_box(c, &box, e) < 0)
+    if (!text_is_id(id) || which_sandbox_id(c->state, tenant, id, &w) == WHICH_NONE ||
+        caller_may_box(c, &w.box, e) < 0)
         return cove_fail(e, COVE_NOT_FOUND,
                          "Sandbox \"%.40s\" doesn't exist or you don't have access to it", id);
-    *ret = box;
+    *ret = w.box;
     return 0;
+}
+
+static bool is_listed(const struct box_info *b)
+{
+    return b->state == BOX_LIVE || b->state == BOX_AGEING || box_is_paused(b);
+}
+
+static bool list_table(struct core *c, const struct state *table, const char *tenant,
+                       int (*each)(void *arg, const struct box_info *box), void *arg)
+{
+    uint32_t count = table ? state_box_count(table) : 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct box_info box;
+
+        state_box_read(table, i, &box);
+        if (is_listed(&box) && strcmp(box.tenant, tenant) == 0 &&
+            caller_may_box(c, &box, NULL) == 0 && each(arg, &box) != 0)
+            return false;
+    }
+    return true;
 }
 
 void core_sandbox_list(struct core *c, const char *tenant,
                        int (*each)(void *arg, const struct box_info *box), void *arg)
 {
-    uint32_t count = state_box_count(c->state);
-
-    for (uint32_t i = 0; i < count; i++) {
-        struct box_info box;
-
-        state_box_read(c->state, i, &box);
-        if ((box.state == BOX_LIVE || box.state == BOX_FROZEN || box.state == BOX_AGEING) &&
-            strcmp(box.tenant, tenant) == 0 && caller_may_box(c, &box, NULL) == 0 &&
-            each(arg, &box) != 0)
-            return;
-    }
+    if (list_table(c, c->state, tenant, each, arg))
+        list_table(c, state_saved(c->state), tenant, each, arg);
 }
 
 int core_sandbox_describe(struct core *c, const struct box_info *box,
@@ -130,23 +142,41 @@ int core_sandbox_schedule(struct core *c, const struct box_info *box, uint64_t l
 int core_sandbox_pause(struct core *c, const struct box_info *box, struct cove_err *e)
 {
     struct keeper_extend args = extend_args(box, 0);
+    struct limits limits;
 
-    if (box->state == BOX_FROZEN)
+    if (box_is_paused(box))
         return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is already paused", box->id);
+    caller_limits(c, box->tenant, box->template, &limits);
+    if (limits.pause_way == PAUSE_SAVES)
+        return core_sandbox_save(c, box, e);
     return keeper_freeze(&c->keeper, &args, e);
+}
+
+int core_sandbox_save(struct core *c, const struct box_info *box, struct cove_err *e)
+{
+    struct keeper_which args = { 0 };
+
+    if (box->state == BOX_SAVED)
+        return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is already paused", box->id);
+    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
+    text_copy(args.id, sizeof(args.id), box->id);
+    return keeper_save(&c->keeper, &args, e);
 }
 
 int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                         struct cove_err *e)
 {
     struct keeper_extend args = extend_args(box, lifetime_ms);
+    struct keeper_box woken;
 
+    if (box->state == BOX_SAVED || box->flags & BOX_IS_SAVING)
+        return keeper_wake(&c->keeper, &args, &woken, e);
     return keeper_thaw(&c->keeper, &args, e);
 }
 
 uint64_t core_sandbox_ends_unix_ms(const struct box_info *box)
 {
-    uint64_t end = box->state == BOX_FROZEN && box->frozen_ms ? box->frozen_ms : box->dies_at_ms;
+    uint64_t end = box_is_paused(box) && box->frozen_ms ? box->frozen_ms : box->dies_at_ms;
 
     return box->created_unix_ms + (end - box->created_ms);
 }

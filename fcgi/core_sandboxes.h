@@ -36,8 +36,24 @@ int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lif
 /* A new end, counted from now, and what happens then: it is paused, or else killed. */
 int core_sandbox_schedule(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                           bool pauses, struct cove_err *e);
-/* COVE_CONFLICT: it is paused already. */
+/*
+ * Two ways to pause; which of them this one is, the configuration says (`pause`), for the tenant and
+ * the template. In memory: frozen where it is (BOX_FROZEN), runs again within milliseconds, costs its
+ * memory. To storage: as below. COVE_CONFLICT: it is paused already.
+ */
 int core_sandbox_pause(struct core *c, const struct box_info *box, struct cove_err *e);
+/*
+ * To storage: its files go into an archive, its processes end, nothing of it is left on this machine
+ * but that archive (BOX_SAVED); environment variables and other secrets of its attributes are not in
+ * it. One that is frozen may be saved. Waits until it is done, which may take minutes: for routes that
+ * are ROUTE_LONG. COVE_CONFLICT: it is saved already, or somebody used it meanwhile and it goes on.
+ */
+int core_sandbox_save(struct core *c, const struct box_info *box, struct cove_err *e);
+/*
+ * A paused one of either kind runs again, under the same id; lifetime_ms 0: the one it was made with.
+ * A saved one has its files, and none of the processes it had. Of several who ask at once all get the
+ * same one. Commands by core_session_open() and _open_id() wake a paused sandbox by themselves.
+ */
 int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                         struct cove_err *e);
 

@@ -95,9 +95,11 @@ static void print_sandboxes(const struct core *core, struct buf *out)
 {
     static const char *const names[] = {
         [BOX_BUILDING] = "building", [BOX_WARM] = "warm",     [BOX_LIVE] = "live",
-        [BOX_AGEING] = "ageing",     [BOX_FROZEN] = "frozen", [BOX_DYING] = "dying"
+        [BOX_AGEING] = "ageing",     [BOX_FROZEN] = "frozen", [BOX_DYING] = "dying",
+        [BOX_SAVED] = "saved"
     };
     uint64_t count[ARRAY_SIZE(names)] = { 0 };
+    const struct state *saved = state_saved(core->state);
 
     for (uint32_t i = 0; i < state_box_count(core->state); i++) {
         struct box_info box;
@@ -105,6 +107,12 @@ static void print_sandboxes(const struct core *core, struct buf *out)
         state_box_read(core->state, i, &box);
         if (box.state < ARRAY_SIZE(names))
             count[box.state]++;
+    }
+    for (uint32_t i = 0; saved && i < state_box_count(saved); i++) {
+        struct box_info box;
+
+        state_box_read(saved, i, &box);
+        count[BOX_SAVED] += box.state == BOX_SAVED;
     }
     head(out, "sandboxes", GAUGE, "Sandboxes by state; warm ones are the pool.");
     for (size_t i = BOX_BUILDING; i < ARRAY_SIZE(names); i++)

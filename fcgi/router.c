@@ -297,7 +297,7 @@ static bool host_lives(const struct router *r, const struct request *req)
     for (const struct dialect *const *d = r->dialects; *d; d++)
         answers = answers || answers_host(*d, req);
     return answers && req->core &&
-           which_sandbox_id(req->core->state, tenant, req->host_box, &w) == WHICH_HERE;
+           which_sandbox_id(req->core->state, tenant, req->host_box, &w) != WHICH_NONE;
 }
 
 static void refuse_host(struct request *req, struct reply *rep)

@@ -29,6 +29,9 @@ static const struct {
     LIMIT("output_max", output_max_bytes),
     LIMIT("executor_timeout", executor_timeout_ms),
     LIMIT("log_max", log_max_bytes),
+    LIMIT("pause", pause_way),
+    LIMIT("on_timeout", timeout_way),
+    LIMIT("save_frozen_after", save_frozen_ms),
 };
 
 static_assert(ARRAY_SIZE(members) * sizeof(uint64_t) == sizeof(struct limits),

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -122,13 +123,35 @@ static const struct call auth_calls[] = {
     ANY(uname), ANY(sysinfo), ANY(time), ANY(clock_getres), END_OF_CALLS
 };
 
+/* A job of the saver that reads a sandbox's files. They are its root directory: there is nothing
+ * else that it could open. */
+static const struct call pack_calls[] = {
+    ANY(getdents64), ANY(stat),        ANY(lstat),      ANY(readlinkat),      ANY(fchdir),
+    ANY(chdir),      ANY(statfs),      ANY(getxattr),   ANY(lgetxattr),       ANY(fgetxattr),
+    ANY(listxattr),  ANY(llistxattr),  ANY(flistxattr), ANY(ioctl),           ANY(dup),
+    ANY(fsync),      ANY(fadvise64),   ANY(access),     ANY(getcwd),          ANY(prlimit64),
+    ANY(dup2),       ANY(sched_yield), ANY(umask),      ANY(set_robust_list), ANY(rseq),
+    END_OF_CALLS
+};
+
+/* A job of the saver that unpacks an archive into a new sandbox's files. */
+static const struct call unpack_calls[] = {
+    ANY(openat),    ANY(mkdir),     ANY(mkdirat),   ANY(mknod),     ANY(mknodat),   ANY(symlink),
+    ANY(symlinkat), ANY(link),      ANY(linkat),    ANY(unlink),    ANY(unlinkat),  ANY(rmdir),
+    ANY(rename),    ANY(renameat),  ANY(chown),     ANY(lchown),    ANY(fchown),    ANY(fchownat),
+    ANY(chmod),     ANY(fchmod),    ANY(fchmodat),  ANY(utimensat), ANY(futimesat), ANY(setxattr),
+    ANY(lsetxattr), ANY(fsetxattr), ANY(ftruncate), ANY(truncate),  ANY(pwrite64),  ANY(utimes),
+    END_OF_CALLS
+};
+
 #define OWN_DIR "" /* stands for the directory that confine() is told */
 
 static const struct confinement {
     const char *name;
-    const struct call *calls[4];
+    const struct call *calls[5];
     int families[5]; /* of sockets; 0 ends them */
     struct confine_paths paths;
+    bool all_files; /* its root directory holds nothing but what it works on: no Landlock */
 } kinds[CONFINE_KINDS] = {
     [CONFINE_WORKER] = { .name = "worker",
                          .calls = { worker_calls, reading_files, jit_memory },
@@ -141,6 +164,12 @@ static const struct confinement {
     [CONFINE_GATE] = { .name = "gate",
                        .calls = { gate_calls, plain_memory },
                        .families = { AF_UNIX, AF_INET } },
+    [CONFINE_PACK] = { .name = "saver that reads",
+                       .calls = { pack_calls, reading_files, plain_memory },
+                       .all_files = true },
+    [CONFINE_UNPACK] = { .name = "saver that unpacks",
+                         .calls = { pack_calls, reading_files, plain_memory, unpack_calls },
+                         .all_files = true },
     [CONFINE_RESOLVER] = { .name = "resolver",
                            .calls = { plain_memory },
                            .families = { AF_INET, AF_INET6 } },
@@ -229,7 +258,7 @@ int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e)
             paths.readable[i] = own_dir;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "prctl");
-    if (confine_files(&paths, e) < 0 || confine_calls(c, e) < 0)
+    if ((!c->all_files && confine_files(&paths, e) < 0) || confine_calls(c, e) < 0)
         return cove_context(e, "confining the %s", c->name);
     return 0;
 }

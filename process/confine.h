@@ -10,6 +10,8 @@ enum confine_kind { /* the rows of the table in confine.c */
                     CONFINE_GATE,
                     CONFINE_RESOLVER,
                     CONFINE_AUTH,
+                    CONFINE_PACK,
+                    CONFINE_UNPACK,
                     CONFINE_KINDS,
 };
 

@@ -169,8 +169,7 @@ static bool fits(struct request *req, const struct query *q, const struct box_in
 {
     struct core_attributes attributes;
 
-    if (!(box->state == BOX_FROZEN ? q->paused : q->running) ||
-        box->created_unix_ms < q->started_after ||
+    if (!(box_is_paused(box) ? q->paused : q->running) || box->created_unix_ms < q->started_after ||
         (q->template && strcmp(q->template, box->template) != 0))
         return false;
     if (q->metadata_count == 0)
@@ -193,7 +192,7 @@ static int take(void *arg, const struct box_info *box)
 
     if (!fits(f->req, f->query, box))
         return 0;
-    f->running += box->state != BOX_FROZEN;
+    f->running += !box_is_paused(box);
     if (f->query->after.id[0] && (f->query->ascending ? order <= 0 : order >= 0))
         return 0;
     if (f->count == f->room) {

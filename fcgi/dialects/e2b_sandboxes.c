@@ -118,7 +118,7 @@ void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sa
         .cpus = limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1,
         .memory_mb = (int64_t)(limits.memory_max_bytes >> 20),
         .disk_mb = (int64_t)(limits.disk_max_bytes >> 20),
-        .state = box->state == BOX_FROZEN ? "paused" : "running",
+        .state = box_is_paused(box) ? "paused" : "running",
         .metadata = attributes.metadata,
         .internet_given = attributes.internet_given,
         .internet = attributes.internet,
@@ -405,7 +405,7 @@ int e2b_timeout(struct request *req, struct reply *rep, struct cove_err *e)
 
     if (e2b_find(req, "timeout", &box, e) < 0 || read_time(req, true, &args, e) < 0)
         return -1;
-    if (box.state == BOX_FROZEN)
+    if (box_is_paused(&box))
         return cove_fail(e, COVE_NOT_FOUND, "Sandbox \"%s\" is paused", box.id);
     if (args.timeout_s > TIMEOUT_LONGEST_S)
         return check_timeout(args.timeout_s, e);
@@ -460,7 +460,7 @@ int e2b_resume(struct request *req, struct reply *rep, struct cove_err *e)
     if (e2b_find(req, "resume", &box, e) < 0 || read_time(req, false, &args, e) < 0 ||
         check_timeout(args.timeout_s, e) < 0)
         return -1;
-    if (box.state != BOX_FROZEN)
+    if (!box_is_paused(&box))
         return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is already running", box.id);
     if (core_sandbox_resume(req->core, &box, (uint64_t)args.timeout_s * 1000, e) < 0)
         return -1;
@@ -471,7 +471,7 @@ int e2b_resume(struct request *req, struct reply *rep, struct cove_err *e)
 static int connect_to(struct request *req, struct reply *rep, int64_t timeout_s,
                       const struct box_info *box, struct cove_err *e)
 {
-    bool paused = box->state == BOX_FROZEN;
+    bool paused = box_is_paused(box);
     uint64_t ms = (uint64_t)timeout_s * 1000;
 
     if (check_timeout(timeout_s, e) < 0)

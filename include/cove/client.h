@@ -41,6 +41,12 @@ int keeper_freeze(struct keeper_link *k, const struct keeper_extend *args, struc
 /* What this sandbox may reach, from now on: replaces what was set before. */
 int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e);
 int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
+/* To the store: returns when its archive was verified and it has ended. Saved already: 0.
+ * COVE_CONFLICT: somebody used it meanwhile, and it goes on. May take minutes. */
+int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
+/* A saved or frozen sandbox runs again, under its id. May take minutes. */
+int keeper_wake(struct keeper_link *k, const struct keeper_extend *args, struct keeper_box *ret,
+                struct cove_err *e);
 
 /* Snapshots (cove/msg.h). Capturing waits until the snapshot is whole; the sandbox stands still
  * meanwhile. Asked twice it makes two. */

@@ -10,6 +10,9 @@
 #include "cove/msg.h"
 #include "cove/netlist.h"
 
+enum pause_way { PAUSE_FREEZES, PAUSE_SAVES };
+enum timeout_way { TIMEOUT_KILLS, TIMEOUT_FREEZES, TIMEOUT_SAVES };
+
 struct cove_config {
     /* where */
     char run_dir[72];         /* sockets, shared memory: gone at reboot */
@@ -59,6 +62,16 @@ struct cove_config {
     uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
     uint64_t reuse_ms, lifetime_ms;
     uint64_t paused_lifetime_ms; /* of a sandbox that was frozen at the end of its lifetime */
+
+    /* pausing; saved sandboxes */
+    uint64_t pause_way;      /* enum pause_way: what a pause means where the request does not say */
+    uint64_t timeout_way;    /* enum timeout_way: likewise the end of a sandbox's lifetime */
+    uint64_t save_frozen_ms; /* a sandbox that was frozen so long is saved; 0 = never */
+    uint64_t save_frozen_e2b; /* 1: also those of e2b, which lose their environment variables */
+    uint64_t max_saved;
+    uint64_t saved_keep_ms;      /* older ones are removed; 0 = never */
+    uint64_t tenant_saved;       /* of one tenant; 0 = no limit */
+    uint64_t tenant_saved_bytes; /* of one tenant's archives; 0 = no limit */
 
     /* network of sandboxes */
     char network[16];                 /* auto, none, egress, allow-list */

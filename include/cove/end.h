@@ -19,6 +19,7 @@ enum end_cause {
     END_GONE,     /* its sandbox ended (killed, or its init died) */
     END_SERVER,   /* the server was restarted and could not wait for it */
     END_EXPIRED,  /* its sandbox reached the end of its lifetime; limit: milliseconds */
+    END_SAVED,    /* its sandbox was paused to storage: files stay, processes end */
     END_CAUSE_COUNT
 };
 
@@ -35,7 +36,7 @@ struct cove_end {
 /* The command did not end by itself nor by a limit of its own: what it ran in was taken away. */
 static inline bool end_was_taken_away(uint32_t cause)
 {
-    return cause == END_GONE || cause == END_SERVER || cause == END_EXPIRED;
+    return cause == END_GONE || cause == END_SERVER || cause == END_EXPIRED || cause == END_SAVED;
 }
 
 /* One number as a shell would show it: the exit code, 128 + signal, 124 for a deadline. */

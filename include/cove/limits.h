@@ -27,6 +27,10 @@ struct limits {
     uint64_t output_max_bytes;
     uint64_t executor_timeout_ms;
     uint64_t log_max_bytes;
+    /* what becomes of it: see cove/config.h */
+    uint64_t pause_way;
+    uint64_t timeout_way;
+    uint64_t save_frozen_ms;
 };
 
 void limits_from_config(const struct cove_config *c, struct limits *ret);

@@ -109,6 +109,8 @@ enum msg_type {
     KEEPER_SNAPSHOTS,       /* struct keeper_snapshots -> KEEPER_SNAPSHOT_LIST, a page of it */
     KEEPER_SNAPSHOT_LIST,   /* struct keeper_snapshot_list */
     KEEPER_SNAPSHOT_REMOVE, /* struct keeper_snapshot_name -> MSG_DONE, or COVE_NOT_FOUND */
+    KEEPER_SAVE,            /* struct keeper_which -> MSG_DONE once it is saved and has ended */
+    KEEPER_WAKE,            /* struct keeper_extend -> KEEPER_BOX once a saved one runs again */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -135,6 +137,11 @@ enum msg_type {
     RESOLVER_RULES = 700, /* struct resolver_rules: these hold now */
     RESOLVER_BOX,         /* struct resolver_box + UDP socket, listening TCP socket */
     RESOLVER_GONE,        /* struct resolver_box */
+
+    /* --- keeper to a job of the saver (cove/saved.h) --- */
+    SAVER_ORDER =
+        800,      /* struct saver_order (+ files of the sandbox) -> SAVER_REPORT or MSG_ERROR */
+    SAVER_REPORT, /* struct saver_report */
 
     /* --- resolver to keeper: all that it can make root do --- */
     RESOLVER_PIN, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */

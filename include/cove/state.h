@@ -35,6 +35,7 @@ enum box_state {
     BOX_AGEING,   /* was a project's; takes no new requests, lives to the end of its time */
     BOX_FROZEN,   /* a project's current sandbox, paused in memory */
     BOX_DYING,    /* being killed and swept */
+    BOX_SAVED,    /* not here: an archive that becomes a sandbox again; only in state_saved() */
 };
 
 enum box_flags {
@@ -42,6 +43,7 @@ enum box_flags {
     BOX_END_FREEZES = 1 << 1,   /* at dies_at_ms it is frozen instead of killed */
     BOX_FROZEN_AT_END = 1 << 2, /* that has happened; dies_at_ms is the frozen one's end */
     BOX_CAPTURED = 1 << 3,      /* a snapshot is being taken: it stands still for that time */
+    BOX_IS_SAVING = 1 << 4,     /* frozen, and on its way to the store; whoever uses it ends that */
 };
 
 struct box_info {
@@ -68,6 +70,12 @@ struct box_info {
     char template[COVE_TEMPLATE_MAX];
     char snapshot[24]; /* that it was made of, above the template; "" = none */
 };
+
+/* In memory or in the store: nothing in it runs. */
+static inline bool box_is_paused(const struct box_info *b)
+{
+    return b->state == BOX_FROZEN || b->state == BOX_SAVED;
+}
 
 enum state_counter {
     COUNT_REQUESTS,
@@ -121,6 +129,15 @@ int state_open(const char *path, gid_t worker_gid, uint32_t boxes, uint32_t work
 /* A worker's (or the CLI's): map what the keeper made. */
 int state_attach(const char *path, struct state **ret, struct cove_err *e);
 void state_close(struct state *s);
+
+/*
+ * Saved sandboxes have a table of their own, <path>.saved, of the same shape: records with the state
+ * BOX_SAVED, found by the functions below. NULL where there is none. The keeper makes it and gives
+ * it to its state; state_attach() attaches both.
+ */
+struct state *state_saved(const struct state *s);
+void state_give_saved(struct state *s, struct state *saved);
+#define STATE_SAVED_SUFFIX ".saved"
 
 uint32_t state_box_count(const struct state *s);
 void state_box_read(const struct state *s, uint32_t index, struct box_info *ret);

@@ -17,6 +17,7 @@
 enum which_where {
     WHICH_NONE, /* no living sandbox has this name */
     WHICH_HERE, /* on this machine: `index` and `box` say where and what */
+    WHICH_SAVED, /* in the store; `box` says what it was, its state is BOX_SAVED. Using it wakes it */
 };
 
 struct which {

@@ -255,7 +255,7 @@ static int remember_layers(const struct template *t, int dir)
 }
 
 /* The sandbox's directory. With a disk limit: the disk in that directory. */
-static int make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e)
+int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e)
 {
     AUTO_CLOSE int dir = -1;
 
@@ -265,6 +265,20 @@ static int make_files(const struct build_args *args, struct disk_files *ret, str
     if (dir < 0 || remember_layers(args->template, dir) < 0)
         return fail_dir(e);
     return disk_make(args->disk, &args->disk_size, args->id, dir, ret, e);
+}
+
+static int take_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e)
+{
+    int dir;
+
+    if (args->filled.dir < 0)
+        return build_make_files(args, ret, e);
+    dir = fcntl(args->filled.dir, F_DUPFD_CLOEXEC, 0);
+    if (dir < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "files of the sandbox");
+    *ret = args->filled;
+    ret->dir = dir;
+    return 0;
 }
 
 /* Workers connect to this socket by path. Inside the sandbox the path does not exist. */
@@ -399,7 +413,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     struct parts p = NO_PARTS;
     struct build b = NO_BUILD;
 
-    if (make_files(args, &p.files, e) < 0 ||
+    if (take_files(args, &p.files, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
             0 ||
         cgroup_open_v1(args->cgroups, args->id, &p.doors, e) < 0 ||

@@ -33,6 +33,9 @@ struct build_args {
     struct id_range ids;
     struct disk *disk;
     struct disk_size disk_size;
+    /* Files that were made and filled before (a saved sandbox's); dir -1: make them. The descriptor
+     * stays the caller's. */
+    struct disk_files filled;
     struct build_network network;
     uint32_t slot; /* spreads sandboxes over the cpus */
     uint32_t cpus; /* what it sees and runs on; 0 = all */
@@ -47,6 +50,9 @@ struct build { /* one that is under way */
 
 #define NO_BUILD ((struct build){ -1, -1, -1, -1 })
 
+/* The directory and the disk of a sandbox, which build_start() makes as well unless `filled` has
+ * them. */
+int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
 /* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
 int build_finish(struct build *b, struct cove_err *e);

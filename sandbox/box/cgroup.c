@@ -531,18 +531,31 @@ void cgroup_kill_box(const struct cgroups *cg, const char *id)
         write_file_at(cg->v2, path, "1", NULL);
 }
 
-int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e)
+int cgroup_freeze_begin(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e)
 {
-    char path[128], events[256];
+    char path[128];
 
     if (box_file(cg->v2, id, "cgroup.freeze", path) < 0 ||
         write_file_at(cg->v2, path, freeze ? "1" : "0", e) < 0)
         return cove_context(e, "sandbox '%s'", id);
-    box_file(cg->v2, id, "cgroup.events", path);
+    return 0;
+}
+
+bool cgroup_is_frozen(const struct cgroups *cg, const char *id)
+{
+    char path[128], events[256];
+
+    return box_file(cg->v2, id, "cgroup.events", path) == 0 &&
+           read_file_at(cg->v2, path, events, sizeof(events)) > 0 &&
+           strstr(events, "frozen 1") != NULL;
+}
+
+int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e)
+{
+    if (cgroup_freeze_begin(cg, id, freeze, e) < 0)
+        return -1;
     for (int i = 0; i < 100; i++) { /* tasks stop at their next return to user space */
-        if (read_file_at(cg->v2, path, events, sizeof(events)) < 0)
-            break;
-        if (strstr(events, freeze ? "frozen 1" : "frozen 0"))
+        if (cgroup_is_frozen(cg, id) == freeze)
             return 0;
         poll(NULL, 0, 5);
     }

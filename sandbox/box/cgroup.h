@@ -59,6 +59,9 @@ int cgroup_enter_v1(const struct cgroup_doors *doors, struct cove_err *e); /* th
 void cgroup_close_v1(struct cgroup_doors *doors);
 void cgroup_kill_box(const struct cgroups *cg, const char *id);
 int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e);
+/* The same without waiting: cgroup_is_frozen() tells when all of it stands still. */
+int cgroup_freeze_begin(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e);
+bool cgroup_is_frozen(const struct cgroups *cg, const char *id);
 /* 0 when nothing is left of it, -1 while processes in it are still ending. */
 int cgroup_remove_box(const struct cgroups *cg, const char *id);
 /* Is this pid in that box? Guards against killing a stranger who got a recycled pid. */

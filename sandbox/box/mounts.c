@@ -133,6 +133,13 @@ static int prepare_files(int files, bool is_mount, int userns_fd, const struct i
     return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "files of the sandbox") : 0;
 }
 
+int mounts_map_files(int files, int userns_fd, bool read_only, int *ret, struct cove_err *e)
+{
+    uint64_t attrs = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+
+    return clone_tree(files, userns_fd, read_only ? attrs | MOUNT_ATTR_RDONLY : attrs, ret, e);
+}
+
 static int prepare_layers(const struct layers *from, int userns_fd, struct layers *to,
                           struct cove_err *e)
 {

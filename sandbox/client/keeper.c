@@ -12,7 +12,8 @@
 
 enum {
     KEEPER_ANSWER_MS = 30000,
-    KEEPER_CAPTURE_MS = 600000, /* where files are copied */
+    KEEPER_CAPTURE_MS = 600000,   /* where files are copied */
+    KEEPER_STORE_MS = 30 * 60000, /* a sandbox goes to the store or comes from there */
     KEEPER_RETRY_MS = 5000,
     AUDIT_COMMAND_BYTES = 4096,
 };
@@ -37,15 +38,16 @@ struct question {
     uint32_t type;
     const void *body;
     size_t len;
-    int fd;        /* rides along; -1 = none */
-    uint32_t want; /* type of the answer */
+    int fd;           /* rides along; -1 = none */
+    uint32_t want;    /* type of the answer */
+    uint64_t wait_ms; /* for it; 0 = KEEPER_ANSWER_MS */
 };
 
 static int keeper_try(struct keeper_link *k, const struct question *q, void *ret, size_t ret_size,
                       struct cove_err *e)
 {
     char buf[1024 + sizeof(struct keeper_snapshot_list)];
-    uint64_t most_ms = q->type == KEEPER_CAPTURE ? KEEPER_CAPTURE_MS : KEEPER_ANSWER_MS;
+    uint64_t most_ms = q->wait_ms ? q->wait_ms : KEEPER_ANSWER_MS;
     struct msg m;
     int rc;
 
@@ -106,7 +108,7 @@ static int ask_until_answered(struct keeper_link *k, const struct question *q, v
 static int keeper_tell(struct keeper_link *k, uint32_t type, const void *body, size_t len,
                        struct cove_err *e)
 {
-    const struct question q = { type, body, len, -1, MSG_DONE };
+    const struct question q = { type, body, len, -1, MSG_DONE, 0 };
 
     return ask_until_answered(k, &q, NULL, 0, e);
 }
@@ -132,7 +134,7 @@ int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, const v
 {
     AUTO_CLOSE int fd = -1;
     struct keeper_box box;
-    struct question q = { KEEPER_CLAIM, args, sizeof(*args), -1, KEEPER_BOX };
+    struct question q = { KEEPER_CLAIM, args, sizeof(*args), -1, KEEPER_BOX, KEEPER_STORE_MS };
 
     if (attributes && seal_attributes(attributes, attributes_len, &fd, e) < 0)
         return -1;
@@ -148,7 +150,7 @@ int keeper_attributes(struct keeper_link *k, const struct keeper_which *args, co
                       size_t len, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
-    struct question q = { KEEPER_ATTRIBUTES, args, sizeof(*args), -1, MSG_DONE };
+    struct question q = { KEEPER_ATTRIBUTES, args, sizeof(*args), -1, MSG_DONE, 0 };
 
     if (seal_attributes(bytes, len, &fd, e) < 0)
         return -1;
@@ -186,7 +188,8 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct 
 int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
                    struct keeper_snapshot *ret, struct cove_err *e)
 {
-    const struct question q = { KEEPER_CAPTURE, args, sizeof(*args), -1, KEEPER_SNAPSHOT };
+    const struct question q = { KEEPER_CAPTURE,   args, sizeof(*args), -1, KEEPER_SNAPSHOT,
+                                KEEPER_CAPTURE_MS };
 
     return ask_until_answered(k, &q, ret, sizeof(*ret), e);
 }
@@ -196,7 +199,9 @@ int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_
 {
     struct keeper_snapshots args = { 0 };
     struct keeper_snapshot_list page;
-    const struct question q = { KEEPER_SNAPSHOTS, &args, sizeof(args), -1, KEEPER_SNAPSHOT_LIST };
+    const struct question q = {
+        KEEPER_SNAPSHOTS, &args, sizeof(args), -1, KEEPER_SNAPSHOT_LIST, 0
+    };
 
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     do {
@@ -217,6 +222,26 @@ int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_n
 }
 
 /* ------------------------------------------------------------------ audit */
+
+int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
+{
+    const struct question q = { KEEPER_SAVE, args, sizeof(*args), -1, MSG_DONE, KEEPER_STORE_MS };
+
+    return ask_until_answered(k, &q, NULL, 0, e);
+}
+
+int keeper_wake(struct keeper_link *k, const struct keeper_extend *args, struct keeper_box *ret,
+                struct cove_err *e)
+{
+    const struct question q = { KEEPER_WAKE, args, sizeof(*args), -1, KEEPER_BOX, KEEPER_STORE_MS };
+    struct keeper_box box;
+
+    if (ask_until_answered(k, &q, &box, sizeof(box), e) < 0)
+        return -1;
+    box.id[sizeof(box.id) - 1] = '\0';
+    *ret = box;
+    return 0;
+}
 
 static void add_str(struct buf *tail, const char *s)
 {

@@ -297,7 +297,7 @@ static int map_workers(struct state *s, const char *path, struct cove_err *e)
     return 0;
 }
 
-int state_attach(const char *path, struct state **ret, struct cove_err *e)
+static int attach_one(const char *path, struct state **ret, struct cove_err *e)
 {
     AUTO_FREE char *path2 = workers_path(path);
     struct state *s = state_new();
@@ -314,10 +314,33 @@ int state_attach(const char *path, struct state **ret, struct cove_err *e)
     return 0;
 }
 
+int state_attach(const char *path, struct state **ret, struct cove_err *e)
+{
+    AUTO_FREE char *saved = NULL;
+
+    if (asprintf(&saved, "%s" STATE_SAVED_SUFFIX, path) < 0)
+        return cove_fail(e, COVE_INTERNAL, "state: out of memory");
+    if (attach_one(path, ret, e) < 0)
+        return -1;
+    attach_one(saved, &(*ret)->saved, NULL); /* a state of a test need not have one */
+    return 0;
+}
+
+struct state *state_saved(const struct state *s)
+{
+    return s->saved;
+}
+
+void state_give_saved(struct state *s, struct state *saved)
+{
+    s->saved = saved;
+}
+
 void state_close(struct state *s)
 {
     if (!s)
         return;
+    state_close(s->saved);
     if (s->box_head)
         munmap(s->box_head, s->box_bytes);
     if (s->worker_head)

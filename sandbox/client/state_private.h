@@ -56,6 +56,8 @@ struct state {
     struct worker_head *worker_head; /* NULL in the keeper, like the two below */
     struct worker_slot *workers;
     struct state_task *tasks;
+
+    struct state *saved; /* the table of saved sandboxes, or NULL */
 };
 
 #endif

@@ -21,29 +21,48 @@ static bool find_id(const struct state *s, const char *tenant, const char *id, s
     return state_find_id_any(s, id, &ret->index, &ret->box) && ret->box.tenant[0];
 }
 
+static bool find_project(const struct state *s, const char *tenant, const char *name,
+                         struct which *ret)
+{
+    return state_find_project(s, tenant, name, &ret->index, &ret->box);
+}
+
+typedef bool (*find_fn)(const struct state *s, const char *tenant, const char *name,
+                        struct which *ret);
+
+/* A sandbox that is woken leaves the saved ones after it has come among the living: who found it
+ * with neither has looked at the living too early. */
+static enum which_where find(const struct state *s, const char *tenant, const char *name,
+                             find_fn find_in, struct which *ret)
+{
+    const struct state *saved = state_saved(s);
+
+    if (find_in(s, tenant, name, ret))
+        return ret->where = WHICH_HERE;
+    if (saved && find_in(saved, tenant, name, ret))
+        return ret->where = WHICH_SAVED;
+    if (saved && find_in(s, tenant, name, ret))
+        return ret->where = WHICH_HERE;
+    ret->box = (struct box_info){ 0 };
+    return ret->where = WHICH_NONE;
+}
+
 enum which_where which_sandbox_id(const struct state *s, const char *tenant, const char *name,
                                   struct which *ret)
 {
     const char *id = which_id(name);
 
     *ret = (struct which){ .where = WHICH_NONE };
-    if (s && id && find_id(s, tenant, id, ret)) {
-        ret->where = WHICH_HERE;
-        ret->by_id = true;
-    } else {
-        ret->box = (struct box_info){ 0 };
-    }
+    if (!s || !id || find(s, tenant, id, find_id, ret) == WHICH_NONE)
+        return WHICH_NONE;
+    ret->by_id = true;
     return ret->where;
 }
 
 enum which_where which_sandbox(const struct state *s, const char *tenant, const char *name,
                                struct which *ret)
 {
-    if (which_sandbox_id(s, tenant, name, ret) == WHICH_HERE || !s || !tenant)
+    if (which_sandbox_id(s, tenant, name, ret) != WHICH_NONE || !s || !tenant)
         return ret->where;
-    if (state_find_project(s, tenant, name, &ret->index, &ret->box))
-        ret->where = WHICH_HERE;
-    else
-        ret->box = (struct box_info){ 0 };
-    return ret->where;
+    return find(s, tenant, name, find_project, ret);
 }

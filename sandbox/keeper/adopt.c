@@ -117,7 +117,7 @@ static void unlink_strays(struct keeper *k, const char *folder)
     snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, folder);
     dir = opendir(path);
     while (dir && (d = readdir(dir)))
-        if (text_is_id(d->d_name) && !is_known(k, d->d_name))
+        if (text_is_id(d->d_name) && !is_known(k, d->d_name) && !saved_knows(k, d->d_name))
             unlinkat(dirfd(dir), d->d_name, 0);
     if (dir)
         closedir(dir);
@@ -128,6 +128,7 @@ int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e)
     unsigned living = adopt_all(k);
 
     (void)e;
+    saved_settle(k);
     state_rebuild_hints(k->state);
     cgroup_each_box(&k->cgroups, end_stray_cgroup, k);
     sweep_strays(k);

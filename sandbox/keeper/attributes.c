@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
@@ -50,4 +51,34 @@ void attributes_remove(const struct keeper *k, const char *id)
     name_of(id, name);
     snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
     unlink(path);
+}
+
+/* A dialect puts what must not be kept behind a NUL: the first string is what is kept. */
+int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e)
+{
+    AUTO_FREE char *bytes = malloc(COVE_ATTRIBUTES_MAX + 1);
+    AUTO_CLOSE int out = -1;
+    char name[64], path[256];
+    ssize_t len;
+
+    name_of(id, name);
+    snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
+    len = bytes ? read_file_at(AT_FDCWD, path, bytes, COVE_ATTRIBUTES_MAX + 1) : -1;
+    if (len < 0)
+        return errno == ENOENT ? 0 : cove_fail_errno(e, COVE_INTERNAL, "attributes of '%s'", id);
+    len = (ssize_t)strnlen(bytes, (size_t)len);
+    out =
+        openat(dir, SAVED_ATTRIBUTES, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (out < 0 || write(out, bytes, (size_t)len) != len || fsync(out) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "attributes of '%s'", id);
+    return 0;
+}
+
+int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = openat(dir, SAVED_ATTRIBUTES, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : cove_fail_errno(e, COVE_INTERNAL, "attributes of '%s'", id);
+    return attributes_copy(k, id, fd, e);
 }

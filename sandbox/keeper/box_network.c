@@ -205,6 +205,43 @@ static bool is_right(const struct net_own *own)
     return true;
 }
 
+static int read_own(int dir, const char *name, struct net_own *ret)
+{
+    AUTO_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct net_own own;
+
+    if (fd < 0 || read(fd, &own, sizeof(own)) != sizeof(own) || !is_right(&own))
+        return -1;
+    *ret = own;
+    return 0;
+}
+
+int network_keep(const struct keeper *k, const char *id, int to_dir, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = open_dir(k, false);
+    AUTO_CLOSE int fd = -1;
+    struct net_own own;
+
+    if (dir < 0 || read_own(dir, id, &own) < 0)
+        return 0;
+    fd = openat(to_dir, SAVED_NETWORK, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || write(fd, &own, sizeof(own)) != sizeof(own) || fsync(fd) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "network settings of '%s'", id);
+    return 0;
+}
+
+/* A file that is there and cannot be used must not open the network wider than it was. */
+int network_restore(struct keeper *k, uint32_t box, int from_dir, struct cove_err *e)
+{
+    struct net_own own;
+
+    if (faccessat(from_dir, SAVED_NETWORK, F_OK, 0) < 0)
+        return 0;
+    if (read_own(from_dir, SAVED_NETWORK, &own) < 0)
+        return cove_fail(e, COVE_INTERNAL, "the saved network settings are not of this version");
+    return put_own(k, box, &own, e);
+}
+
 /* After a restart, before the rules are put in place: what living sandboxes had asked for. */
 void network_adopt(struct keeper *k)
 {
@@ -214,13 +251,11 @@ void network_adopt(struct keeper *k)
     k->net.own = calloc(k->net.slots, sizeof(*k->net.own));
     for (uint32_t i = 0; dir >= 0 && k->net.own && i < k->net.slots; i++) {
         const struct box_info *info = &k->boxes[i].info;
-        AUTO_CLOSE int fd = -1;
         struct net_own own;
 
         if (info->state == BOX_EMPTY || info->state == BOX_DYING)
             continue;
-        fd = openat(dir, info->id, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd >= 0 && read(fd, &own, sizeof(own)) == sizeof(own) && is_right(&own))
+        if (read_own(dir, info->id, &own) == 0)
             net_set_own(&k->net, i, &own, NULL);
     }
 }

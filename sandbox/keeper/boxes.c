@@ -135,8 +135,8 @@ void boxes_file(struct keeper *k, uint32_t i)
         move(k, b, place);
     file_owner(k, b);
     file_ids(k, b);
-    if (place == PLACE_OWNED && b->info.state != BOX_BUILDING && b->info.state != BOX_WARM)
-        k->found.due_ms = earliest_ms(k->found.due_ms, b->info.dies_at_ms);
+    if (place == PLACE_OWNED)
+        k->found.due_ms = earliest_ms(k->found.due_ms, expiry_due_ms(k, b));
 }
 
 struct box *boxes_by_id(const struct keeper *k, const char *id)

@@ -231,6 +231,35 @@ static bool on_thaw(struct keeper *k, const struct msg *m, const struct waiter *
     return freeze_or_thaw(k, m, false, w);
 }
 
+/* Safe: the tenant's own sandbox and no other; an archive of bounded size in the store, within its
+ * tenant's quota; the sandbox ends only after its archive was verified. */
+static bool on_save(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_which args;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    if (saving_ask(k, &args, w, &err) < 0)
+        keeper_answer_error(k, w, &err);
+    return true;
+}
+
+/* Safe: like a claim, for a sandbox that the tenant had before. */
+static bool on_wake(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_extend args;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    if (waking_ask(k, &args, w, &err) < 0)
+        keeper_answer_error(k, w, &err);
+    return true;
+}
+
 /* Safe: it adds a line of bounded length to a file that only root reads, and no more of them than
  * audit_log.c allows. The command comes without its secrets: no pattern runs over it here, its bytes
  * are only written as JSON. A full disk is the caller's to know. */
@@ -277,6 +306,8 @@ static const struct keeper_call calls[] = {
     { { KEEPER_FREEZE, sizeof(struct keeper_extend), 0, 0, 0 }, on_freeze },
     { { KEEPER_THAW, sizeof(struct keeper_extend), 0, 0, 0 }, on_thaw },
     { { KEEPER_ATTRIBUTES, sizeof(struct keeper_which), 0, 1, 1 }, on_attributes },
+    { { KEEPER_SAVE, sizeof(struct keeper_which), 0, 0, 0 }, on_save },
+    { { KEEPER_WAKE, sizeof(struct keeper_extend), 0, 0, 0 }, on_wake },
     { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
     { { KEEPER_CAPTURE, sizeof(struct keeper_capture), 0, 0, 0 }, on_capture },
     { { KEEPER_SNAPSHOTS, sizeof(struct keeper_snapshots), 0, 0, 0 }, on_snapshots },

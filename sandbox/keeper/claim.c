@@ -46,7 +46,8 @@ static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if (box_limits_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
+    if ((!b->waking || waking_prepare(k, i, e) == 0) &&
+        box_limits_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
         return 0;
     log_error("sandbox not given out", e, LOG_S("sandbox", b->info.id));
     waiters_fail(k, i, e);
@@ -67,7 +68,11 @@ void claim_go_live(struct keeper *k, uint32_t i)
     b->info.created_ms = now;
     b->info.reuse_until_ms = now + b->reuse_ms;
     b->info.dies_at_ms = now + b->info.lifetime_ms;
+    if (b->waking)
+        waking_set_times(k, i, now);
     boxes_set_state(k, i, BOX_LIVE);
+    if (b->waking)
+        waking_is_live(k, i);
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_CLAIMED, 1);
     log_event(LOG_LEVEL_INFO, "sandbox claimed", LOG_S("sandbox", b->info.id),
               LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
@@ -154,13 +159,15 @@ static int answer_claim(struct keeper *k, const struct claim *c, const struct wa
 {
     const struct keeper_claim *args = c->args;
     bool own = args->flags & CLAIM_OWN_PROJECT;
-    uint32_t i;
+    uint32_t i, saved;
     bool has = !own && boxes_find_current(k, args->tenant, args->project, &i) == 0;
 
     if (args->lifetime_ms > LIFETIME_MAX_MS || args->reuse_ms > LIFETIME_MAX_MS)
         return cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
     if (has && is_reusable(&k->boxes[i]))
         return join(k, i, w, e);
+    if (!has && !own && saved_find_project(k, args->tenant, args->project, &saved))
+        return waking_begin(k, saved, 0, w, e);
     if (disk_check_room(&k->disk, e) < 0 || quota_check_claim(k, args, e) < 0)
         return -1;
     if (has)

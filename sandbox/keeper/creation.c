@@ -65,43 +65,78 @@ static int enter_network(const void *net, uint32_t slot, struct cove_err *e)
     return net_enter(net, slot, e);
 }
 
-static int start_build(struct keeper *k, uint32_t i, const struct id_range *ids,
-                       const char *template_name, const struct snapshot *snapshot,
-                       struct cove_err *e)
+static struct build_args build_args_of(struct keeper *k, uint32_t i, const struct template *t,
+                                       const struct cgroup_limits *limits)
 {
     struct box *b = &k->boxes[i];
-    struct template template = NO_TEMPLATE;
-    struct cgroup_limits limits = box_limits_cgroup(&b->limits);
-    struct build_args args = {
+
+    return (struct build_args){
         .cgroups = &k->cgroups,
-        .limits = &limits,
-        .template = &template,
+        .limits = limits,
+        .template = t,
         .id = b->info.id,
         .run_dir = k->config.run_dir,
         .boxes_dir = k->boxes_dir,
         .init_exe = k->init_exe,
         .worker_gid = k->worker_gid,
-        .ids = *ids,
+        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
         .disk = &k->disk,
         .disk_size = { b->limits.disk_max_bytes, b->limits.inodes_max },
+        .filled = { .dir = -1 },
         .network = { &k->net, attach_network, enter_network },
         .slot = i,
         .cpus = box_limits_cpus(&b->limits),
     };
+}
+
+/* What it stands on: a snapshot, or its template. */
+static int open_template(struct keeper *k, const struct box_info *b, struct template *ret,
+                         struct cove_err *e)
+{
+    const struct snapshot *snapshot = b->snapshot[0] ? snapshots_of_box(k, b) : NULL;
+
+    if (b->snapshot[0] && !snapshot)
+        return cove_fail(e, COVE_NOT_FOUND, "the snapshot that the sandbox stands on is gone");
+    return snapshot ? snapshots_open(k, snapshot, ret, e)
+                    : template_open(k->state_dir, b->template, ret, e);
+}
+
+static int start_build(struct keeper *k, uint32_t i, const struct disk_files *filled,
+                       struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    struct template template = NO_TEMPLATE;
+    struct cgroup_limits limits = box_limits_cgroup(&b->limits);
+    struct build_args args = build_args_of(k, i, &template, &limits);
     int rc;
 
-    rc = snapshot ? snapshots_open(k, snapshot, &template, e)
-                  : template_open(k->state_dir, template_name, &template, e);
-    if (rc < 0)
+    if (open_template(k, &b->info, &template, e) < 0)
         return -1;
+    if (filled)
+        args.filled = *filled;
     rc = build_start(&args, &b->build, e);
     template_close(&template);
     return rc;
 }
 
-/* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
-int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
-                   const struct limits *limits, uint32_t *ret, struct cove_err *e)
+int creation_make_files(struct keeper *k, uint32_t i, struct disk_files *ret, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    struct template template = NO_TEMPLATE;
+    struct cgroup_limits limits = box_limits_cgroup(&b->limits);
+    struct build_args args = build_args_of(k, i, &template, &limits);
+    int rc;
+
+    if (open_template(k, &b->info, &template, e) < 0)
+        return -1;
+    rc = build_make_files(&args, ret, e);
+    template_close(&template);
+    return rc;
+}
+
+int creation_take_slot(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
+                       const struct limits *limits, const char *id, uint32_t *ret,
+                       struct cove_err *e)
 {
     struct id_range ids;
     struct box *b;
@@ -120,13 +155,22 @@ int creation_begin(struct keeper *k, const char *template_name, const struct sna
         .generation = generation,
         .id_base = ids.base,
     };
-    text_new_id(b->info.id);
+    text_copy(b->info.id, sizeof(b->info.id), id);
     text_copy(b->info.template, sizeof(b->info.template), template_name);
     if (snapshot)
         text_copy(b->info.snapshot, sizeof(b->info.snapshot), snapshot->info.id);
     b->build_began_ms = clock_boot_ms();
     boxes_save(k, i);
-    if (start_build(k, i, &ids, template_name, snapshot, e) < 0 || boxes_watch_exit(k, i, e) < 0 ||
+    *ret = i;
+    return 0;
+}
+
+int creation_build(struct keeper *k, uint32_t i, const struct disk_files *filled,
+                   struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+
+    if (start_build(k, i, filled, e) < 0 || boxes_watch_exit(k, i, e) < 0 ||
         boxes_watch_ready(k, i, e) < 0) {
         death_begin(k, i, END_GONE, 0);
         return -1;
@@ -134,8 +178,19 @@ int creation_begin(struct keeper *k, const char *template_name, const struct sna
     b->info.init_pid = (uint32_t)b->build.pid;
     b->info.init_start = process_start_time(b->build.pid);
     boxes_save(k, i);
-    *ret = i;
     return 0;
+}
+
+/* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
+int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
+                   const struct limits *limits, uint32_t *ret, struct cove_err *e)
+{
+    char id[COVE_ID_LEN + 1];
+
+    text_new_id(id);
+    if (creation_take_slot(k, template_name, snapshot, limits, id, ret, e) < 0)
+        return -1;
+    return creation_build(k, *ret, NULL, e);
 }
 
 void creation_on_ready(struct keeper *k, uint32_t i)

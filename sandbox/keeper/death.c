@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t li
         b->info.end_limit = limit;
     }
     boxes_set_state(k, i, BOX_DYING);
+    waking_on_death(k, i);
     cgroup_kill_box(&k->cgroups, b->info.id);
     capture_kill(k, i);
     if (b->build.ready >= 0) {
@@ -43,7 +45,9 @@ void death_on_exit(struct keeper *k, uint32_t i)
     fdstore_drop_box(&k->fdstore, b->info.id);
     if (b->child)
         waitpid(b->build.pid, NULL, 0);
-    if (b->info.state != BOX_DYING) {
+    if (b->info.state != BOX_DYING && saving_survives(k, i)) {
+        death_begin(k, i, END_SAVED, 0);
+    } else if (b->info.state != BOX_DYING) {
         log_event(LOG_LEVEL_WARN, "sandbox lost: its init died", LOG_S("sandbox", b->info.id),
                   LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
         state_count(k->state, STATE_KEEPER, COUNT_BOXES_LOST, 1);
@@ -54,7 +58,8 @@ void death_on_exit(struct keeper *k, uint32_t i)
     boxes_file(k, i);
     resolver_tell_gone(k, i);
     network_forget(k, i);
-    waiters_answer(k, i, MSG_DONE, NULL, 0);
+    if (!b->saving)
+        waiters_answer(k, i, MSG_DONE, NULL, 0);
 }
 
 static void unlink_control_socket(const struct keeper *k, const char *id)
@@ -68,7 +73,9 @@ static void unlink_control_socket(const struct keeper *k, const char *id)
 static void free_slot(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
+    char id[sizeof(b->info.id)];
 
+    memcpy(id, b->info.id, sizeof(id));
     b->info = (struct box_info){
         .state = BOX_EMPTY,
         .generation = b->info.generation,
@@ -79,16 +86,18 @@ static void free_slot(struct keeper *k, uint32_t i)
     b->dead = false;
     b->promised = false;
     boxes_save(k, i);
+    waking_on_free(k, id);
 }
 
 /* The first steps of what is left, each of which may be tried again. false: not yet. */
 static bool prepare_sweep(struct keeper *k, struct box *b)
 {
-    if (b->capture)
+    if (b->capture || b->saving)
         return false; /* somebody reads its files */
     b->build.files = cove_close(b->build.files);
     unlink_control_socket(k, b->info.id);
-    attributes_remove(k, b->info.id);
+    if (!saved_knows(k, b->info.id))
+        attributes_remove(k, b->info.id);
     cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
     return cgroup_remove_box(&k->cgroups, b->info.id) == 0;
 }

@@ -2,30 +2,79 @@
 #include "cove/log.h"
 #include "sandbox/keeper/keeper_private.h"
 
-enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000 };
+enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000, SAVE_RETRY_MS = 60000 };
 
-static bool freezes_at_end(const struct box_info *b)
+/* e2b says at creation what its end is; the configuration speaks where nobody did. */
+static enum timeout_way way_of_end(const struct keeper *k, const struct box_info *b)
 {
-    return b->flags & BOX_END_FREEZES && b->state == BOX_LIVE;
+    struct limits limits;
+
+    if (b->state != BOX_LIVE)
+        return TIMEOUT_KILLS;
+    box_limits_resolve(k, b->template, b->tenant, &limits);
+    if (b->flags & BOX_END_FREEZES)
+        return limits.pause_way == PAUSE_SAVES ? TIMEOUT_SAVES : TIMEOUT_FREEZES;
+    return b->dialect == DIALECT_E2B ? TIMEOUT_KILLS : (enum timeout_way)limits.timeout_way;
+}
+
+/* True: it is paused, one way or the other. A sandbox that cannot be saved is frozen. */
+static bool pause_at_end(struct keeper *k, uint32_t i, enum timeout_way way)
+{
+    const struct box_info *b = &k->boxes[i].info;
+    struct cove_err err = { 0 };
+
+    if (way == TIMEOUT_SAVES) {
+        log_event(LOG_LEVEL_INFO, "sandbox is saved at the end of its lifetime",
+                  LOG_S("sandbox", b->id), LOG_S("tenant", b->tenant));
+        if (saving_begin(k, i, NULL, &err) == 0)
+            return true;
+        log_error("sandbox could not be saved at its end and is frozen", &err,
+                  LOG_S("sandbox", b->id));
+    } else {
+        log_event(LOG_LEVEL_INFO, "sandbox frozen at the end of its lifetime",
+                  LOG_S("sandbox", b->id), LOG_S("tenant", b->tenant));
+    }
+    if (life_freeze_at_end(k, i, &err) == 0)
+        return true;
+    log_error("sandbox could not be frozen at its end and is killed", &err,
+              LOG_S("sandbox", b->id));
+    return false;
 }
 
 static void expire(struct keeper *k, uint32_t i)
 {
     const struct box_info *b = &k->boxes[i].info;
-    struct cove_err err = { 0 };
+    enum timeout_way way = way_of_end(k, b);
 
-    if (freezes_at_end(b)) {
-        log_event(LOG_LEVEL_INFO, "sandbox frozen at the end of its lifetime",
-                  LOG_S("sandbox", b->id), LOG_S("tenant", b->tenant));
-        if (life_freeze_at_end(k, i, &err) == 0)
-            return;
-        log_error("sandbox could not be frozen at its end and is killed", &err,
-                  LOG_S("sandbox", b->id));
-    }
+    if (way != TIMEOUT_KILLS && pause_at_end(k, i, way))
+        return;
     log_event(LOG_LEVEL_INFO, "sandbox expired", LOG_S("sandbox", b->id),
               LOG_S("tenant", b->tenant), LOG_S("project", b->project));
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_EXPIRED, 1);
     death_begin(k, i, END_EXPIRED, b->dies_at_ms - b->created_ms);
+}
+
+/* A frozen sandbox that nobody wakes gives its memory back. */
+static void look_up_save(const struct keeper *k, struct box *b)
+{
+    struct limits limits;
+
+    box_limits_resolve(k, b->info.template, b->info.tenant, &limits);
+    if (limits.save_frozen_ms && (b->info.dialect != DIALECT_E2B || k->config.save_frozen_e2b))
+        b->save_at_ms = b->info.frozen_ms + limits.save_frozen_ms;
+    else
+        b->save_at_ms = UINT64_MAX;
+}
+
+static void save_frozen(struct keeper *k, uint32_t i, uint64_t now)
+{
+    struct cove_err err = { 0 };
+
+    if (saving_begin(k, i, NULL, &err) == 0)
+        return;
+    log_error("a sandbox that is frozen for long could not be saved", &err,
+              LOG_S("sandbox", k->boxes[i].info.id));
+    k->boxes[i].save_at_ms = now + SAVE_RETRY_MS;
 }
 
 static bool has_end(const struct box_info *b)
@@ -33,8 +82,34 @@ static bool has_end(const struct box_info *b)
     return b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_FROZEN;
 }
 
-/* All are looked at only when the end of one may have come. What it has become may have a time of its
- * own: boxes_file() notes that. */
+uint64_t expiry_due_ms(const struct keeper *k, struct box *b)
+{
+    if (!has_end(&b->info))
+        return UINT64_MAX;
+    if (b->saving)
+        return saving_due_ms(b);
+    if (b->info.state != BOX_FROZEN)
+        return b->info.dies_at_ms;
+    if (!b->save_at_ms)
+        look_up_save(k, b);
+    return earliest_ms(b->info.dies_at_ms, b->save_at_ms);
+}
+
+/* One whose time has come: for saving, for its end. */
+static void meet(struct keeper *k, uint32_t i, uint64_t now)
+{
+    struct box *b = &k->boxes[i];
+
+    if (b->saving)
+        saving_tick(k, i, now);
+    else if (now >= b->info.dies_at_ms)
+        expire(k, i);
+    else
+        save_frozen(k, i, now);
+}
+
+/* All are looked at only when the time of one may have come. What it has become may have a time of its
+ * own. */
 static uint64_t tick_ends(struct keeper *k, uint64_t now)
 {
     struct box *b = TAILQ_FIRST(&k->found.places[PLACE_OWNED]), *next;
@@ -44,12 +119,9 @@ static uint64_t tick_ends(struct keeper *k, uint64_t now)
     k->found.due_ms = UINT64_MAX;
     for (; b; b = next) {
         next = TAILQ_NEXT(b, in_place);
-        if (!has_end(&b->info))
-            continue;
-        if (now < b->info.dies_at_ms)
-            k->found.due_ms = earliest_ms(k->found.due_ms, b->info.dies_at_ms);
-        else
-            expire(k, (uint32_t)(b - k->boxes));
+        if (now >= expiry_due_ms(k, b))
+            meet(k, (uint32_t)(b - k->boxes), now);
+        k->found.due_ms = earliest_ms(k->found.due_ms, expiry_due_ms(k, b));
     }
     return k->found.due_ms;
 }
@@ -69,6 +141,7 @@ uint64_t expiry_tick(struct keeper *k)
 
     next = earliest_ms(next, tick_ends(k, now));
     next = tick_remains(k, now, next);
+    saved_tick(k, now);
     cpu_shares_tick(k, now);
     next = snapshots_tick(k, now, next);
     sampling_tick(k, now);

@@ -38,6 +38,7 @@ static void keep_fixed_settings(struct cove_config *next, const struct cove_conf
     memcpy(next->worker_user, now->worker_user, sizeof(next->worker_user));
     memcpy(next->socket_group, now->socket_group, sizeof(next->socket_group));
     next->max_sandboxes = now->max_sandboxes;
+    next->max_saved = now->max_saved;
     next->threads = now->threads;
     next->id_base = now->id_base;
     next->id_count = now->id_count;
@@ -64,6 +65,8 @@ static void reload(struct keeper *k)
         log_error("no audit log", &err);
     keeper_setup_disk(k);
     network_setup(k);
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        k->boxes[i].save_at_ms = 0; /* save_frozen_after may be another one now */
     pool_review(k);
     helper_end(k, &k->helpers[HELPER_AUTH]);
     /* The old workers finish what they have; new ones read the new configuration. */
@@ -140,11 +143,23 @@ int keeper_run(struct keeper *k)
 
 static void remove_run_files(const struct keeper *k)
 {
-    static const char *const names[] = { "keeper.sock",   "fcgi.sock",       "state",
-                                         "state.workers", "policy",          "keys",
-                                         "tenants",       "templates",       "meters",
-                                         "auth.sock",     "coved.pid",       "network",
-                                         "disk",          TOKEN_SECRET_FILE, "samples" };
+    static const char *const names[] = { "keeper.sock",
+                                         "fcgi.sock",
+                                         "state",
+                                         "state.workers",
+                                         "policy",
+                                         "keys",
+                                         "tenants",
+                                         "templates",
+                                         "meters",
+                                         "auth.sock",
+                                         "coved.pid",
+                                         "network",
+                                         "disk",
+                                         TOKEN_SECRET_FILE,
+                                         "samples",
+                                         "state" STATE_SAVED_SUFFIX,
+                                         "state" STATE_SAVED_SUFFIX ".workers" };
     char path[256];
     int dir;
 

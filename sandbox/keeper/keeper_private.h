@@ -6,7 +6,9 @@
 #include "cove/keys.h"
 #include "cove/loop.h"
 #include "cove/meters.h"
+#include "cove/saved.h"
 #include "cove/state.h"
+#include "sandbox/box/boxed.h"
 #include "sandbox/box/build.h"
 #include "sandbox/box/cgroup.h"
 #include "sandbox/box/disk.h"
@@ -100,6 +102,20 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     bool promised;           /* a project waits for it: info.tenant and .project are set */
     bool dead;               /* init has ended; cgroup and files are left to remove */
     bool named;              /* the resolver knows it */
+    uint64_t save_at_ms;     /* frozen: when it is saved; 0 = to be looked up (expiry.c) */
+    struct saving *saving;   /* on its way to the store (saving.c); NULL: it is not */
+    struct waking *waking;   /* on its way back from there (waking.c); NULL: it is not */
+};
+
+/* A process of the saver at work for one sandbox (saver_run.c). */
+struct saver_run;
+typedef void (*saver_done)(struct keeper *k, uint32_t box, const struct saver_report *report,
+                           struct cove_err *err); /* report NULL: it failed, err says why */
+
+struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
+    struct saved_info info; /* box.state BOX_EMPTY: this place is free */
+    struct waiter *waiters; /* for its old self to be gone, so that it can be woken */
+    uint64_t lifetime_ms;   /* that they asked for */
 };
 
 struct client { /* a connection of a worker's thread; one that watches nothing is free */
@@ -177,6 +193,11 @@ struct keeper {
     uint64_t audit_next_ms, audit_warn_ms;
     struct client *clients;
     bool stopping;
+
+    int saved_dir;       /* <state_dir>/saved */
+    struct saved *saved; /* state_box_count(state_saved()) of them */
+    int saver_exe;
+    uint64_t saved_next_ms; /* when to look for saved sandboxes that are too old */
 };
 
 /* ------------------------------------------------------------------ keeper.c, setup.c */
@@ -228,6 +249,7 @@ void waiters_add(struct box *b, const struct waiter *w);
 void waiters_answer(struct keeper *k, uint32_t index, uint32_t type, const void *body, size_t len);
 void waiters_answer_box(struct keeper *k, uint32_t index, bool created); /* with KEEPER_BOX */
 void waiters_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
+void waiters_move(struct waiter **from, struct box *to);
 void waiters_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ creation.c */
@@ -237,6 +259,77 @@ void waiters_forget_client(struct keeper *k, uint32_t client);
 int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
                    const struct limits *limits, uint32_t *ret, struct cove_err *e);
 void creation_on_ready(struct keeper *k, uint32_t index);
+
+/* A free slot for the sandbox `id`, whose files come from an archive. */
+int creation_take_slot(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
+                       const struct limits *limits, const char *id, uint32_t *ret,
+                       struct cove_err *e);
+int creation_make_files(struct keeper *k, uint32_t index, struct disk_files *ret,
+                        struct cove_err *e);
+/* Begin to build it, on those files. */
+int creation_build(struct keeper *k, uint32_t index, const struct disk_files *filled,
+                   struct cove_err *e);
+
+/* ------------------------------------------------------------------ saver_run.c */
+
+struct saver_task {
+    uint32_t box;
+    struct id_range ids;
+    const struct disk_files *files; /* NULL: none are needed */
+    int in, out;
+    struct saver_order order;
+    saver_done done;
+};
+int saver_run_start(struct keeper *k, const struct saver_task *task, struct saver_run **ret,
+                    struct cove_err *e);
+void saver_run_abandon(
+    struct saver_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+
+/* ------------------------------------------------------------------ saved.c */
+
+int saved_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
+/* After a restart: what is both in the store and among the living is one of the two from now on. */
+void saved_settle(struct keeper *k);
+bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
+bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
+                        uint32_t *ret);
+bool saved_knows(const struct keeper *k, const char *id); /* by its record on disk */
+int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
+int saved_put(struct keeper *k, const struct saved_info *info, struct cove_err *e);
+int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
+void saved_drop(struct keeper *k, uint32_t index); /* its files, its record, its place */
+void saved_retire(struct keeper *k, const struct keeper_retire *args);
+void saved_remove_dir(const struct keeper *k, const char *name); /* in a child process */
+void saved_tick(struct keeper *k, uint64_t now);
+bool saved_stands_on(const struct keeper *k, const char *snapshot); /* one of them does */
+
+/* ------------------------------------------------------------------ saving.c */
+
+/* A running or frozen sandbox goes to the store. The waiter (NULL: nobody) is answered with MSG_DONE
+ * once it is there and the sandbox has ended; until the archive is verified the sandbox lives. */
+int saving_begin(struct keeper *k, uint32_t index, const struct waiter *w, struct cove_err *e);
+int saving_ask(struct keeper *k, const struct keeper_which *args, const struct waiter *w,
+               struct cove_err *e);
+/* It is needed after all: it stays as it is, frozen. Whoever waited hears `why`. */
+void saving_cancel(struct keeper *k, uint32_t index, const char *why);
+/* Its init has died: the files go to the store all the same. False: it is not being saved. */
+bool saving_survives(struct keeper *k, uint32_t index);
+/* While it is not frozen yet it is looked at again and again. */
+uint64_t saving_due_ms(const struct box *b);
+void saving_tick(struct keeper *k, uint32_t index, uint64_t now);
+
+/* ------------------------------------------------------------------ waking.c */
+
+/* A saved sandbox becomes a running one; the waiter is answered with KEEPER_BOX. */
+int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const struct waiter *w,
+                 struct cove_err *e);
+int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
+               struct cove_err *e);
+int waking_prepare(struct keeper *k, uint32_t index, struct cove_err *e); /* before it is live */
+void waking_set_times(struct keeper *k, uint32_t index, uint64_t now);
+void waking_is_live(struct keeper *k, uint32_t index);
+void waking_on_death(struct keeper *k, uint32_t index);
+void waking_on_free(struct keeper *k, const char *id); /* the slot of its old self is free */
 
 /* ------------------------------------------------------------------ claim.c */
 
@@ -280,6 +373,7 @@ int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_froz
 /* Whoever uses a frozen sandbox sets it going again. lifetime_ms 0: its end stays, unless it was
  * frozen at its end: then it gets the lifetime it was claimed with once more. */
 int life_thaw(struct keeper *k, uint32_t index, uint64_t lifetime_ms, struct cove_err *e);
+void life_keep_frozen(struct keeper *k, uint32_t index); /* it is frozen, and its end has come */
 int life_freeze_at_end(struct keeper *k, uint32_t index, struct cove_err *e);
 int life_set_attributes(struct keeper *k, const struct keeper_which *args, int fd,
                         struct cove_err *e);
@@ -334,12 +428,17 @@ void capture_thaw(struct keeper *k, uint32_t index);
 bool attributes_are_sealed(int fd); /* a memfd that nobody can change, and not too large */
 int attributes_copy(struct keeper *k, const char *id, int fd, struct cove_err *e);
 void attributes_remove(const struct keeper *k, const char *id);
+/* Without what must not be kept: see core_attributes.h. To a file of `dir`, and back from there. */
+int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
+int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e);
 
 /* ------------------------------------------------------------------ expiry.c */
 
 /* Expire sandboxes, retry removals, refill the pool. Returns when it wants to be called again, in
  * CLOCK_BOOTTIME ms. */
 uint64_t expiry_tick(struct keeper *k);
+/* When something is due for a tenant's sandbox: its end, or its way to the store. */
+uint64_t expiry_due_ms(const struct keeper *k, struct box *b);
 
 static inline uint64_t earliest_ms(uint64_t a, uint64_t b)
 {
@@ -408,6 +507,9 @@ int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, s
 int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
 void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
+/* What its client had set goes with a saved sandbox, to a file of `dir`, and comes back. */
+int network_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
+int network_restore(struct keeper *k, uint32_t box, int dir, struct cove_err *e);
 
 /* ------------------------------------------------------------------ helper_resolver.c */
 

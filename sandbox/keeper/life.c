@@ -74,6 +74,7 @@ static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err
         return -1;
     }
     b->frozen_ms = freeze ? clock_boot_ms() : 0;
+    k->boxes[i].save_at_ms = 0;
     b->state = freeze ? BOX_FROZEN : BOX_LIVE;
     return 0;
 }
@@ -94,6 +95,7 @@ int life_thaw(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cove_er
 
     if (b->state != BOX_FROZEN)
         return 0;
+    saving_cancel(k, i, "it was used while it was being saved");
     if (set_frozen(k, i, false, e) < 0)
         return -1;
     if (!lifetime_ms && b->flags & BOX_FROZEN_AT_END)
@@ -103,6 +105,13 @@ int life_thaw(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cove_er
         set_end(b, lifetime_ms);
     boxes_save(k, i);
     return 0;
+}
+
+void life_keep_frozen(struct keeper *k, uint32_t i)
+{
+    k->boxes[i].info.flags |= BOX_FROZEN_AT_END;
+    set_end(&k->boxes[i].info, k->config.paused_lifetime_ms);
+    boxes_save(k, i);
 }
 
 int life_freeze_at_end(struct keeper *k, uint32_t i, struct cove_err *e)
@@ -181,6 +190,7 @@ void life_retire(struct keeper *k, const struct keeper_retire *args, const struc
         if (!to_retire(b, args) || b->dead)
             continue;
         if (b->info.state != BOX_DYING) {
+            saving_cancel(k, i, "it was removed while it was being saved");
             waiters_fail(k, i, &gone);
             log_event(LOG_LEVEL_INFO, "sandbox retired", LOG_S("sandbox", b->info.id),
                       LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
@@ -190,6 +200,7 @@ void life_retire(struct keeper *k, const struct keeper_retire *args, const struc
         if (!b->dead)
             last = b;
     }
+    saved_retire(k, args);
     if (last)
         waiters_add(last, w);
     else

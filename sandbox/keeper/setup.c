@@ -21,6 +21,7 @@ void keeper_init(struct keeper *k)
     *k = (struct keeper){
         .loop = { .epoll = -1 },
         .auth_listen = -1,
+        .saved_dir = -1,
         .gate_before = -1,
         .rules_changed = true,
         .disk = { .dir = -1, .pool.boxes = -1 },
@@ -199,7 +200,7 @@ static int setup_state(struct keeper *k, struct cove_err *e)
         return -1;
     snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
     if (meters_make(path, k->worker_gid, e) < 0 || sampling_setup(k, e) < 0 ||
-        adopt_boxes(k, kept, e) < 0)
+        saved_open(k, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;
     workers_adopt(k);
     return 0;
@@ -226,7 +227,8 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
     if (resolve_user(k->config.worker_user, &k->worker_uid, &k->worker_gid, e) < 0 ||
         resolve_group(k->config.socket_group, &k->socket_gid, e) < 0 || setup_dirs(k, e) < 0 ||
         setup_pidfile(k, e) < 0 || loop_init(&k->loop, e) < 0 || setup_signals(k, e) < 0 ||
-        open_exe(k, "cove-init", &k->init_exe, e) < 0 || supervisor_init(k, e) < 0 ||
+        open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
+        open_exe(k, "cove-saver", &k->saver_exe, e) < 0 || supervisor_init(k, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
         template_make_base(k->state_dir, e) < 0 ||
         disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||

@@ -328,7 +328,7 @@ static bool in_use(const struct keeper *k, const struct snapshot *s)
         if (k->boxes[i].info.state != BOX_EMPTY &&
             strcmp(k->boxes[i].info.snapshot, s->info.id) == 0)
             return true;
-    return false;
+    return saved_stands_on(k, s->info.id);
 }
 
 static bool has_passed(const struct snapshot *s)

@@ -40,22 +40,40 @@ void waiters_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
     waiters_answer(k, i, MSG_ERROR, err, sizeof(*err));
 }
 
-void waiters_forget_client(struct keeper *k, uint32_t client)
+void waiters_move(struct waiter **from, struct box *to)
 {
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        struct waiter **at = &k->boxes[i].waiters;
+    while (*from) {
+        struct waiter *w = *from;
 
-        while (*at) {
-            struct waiter *w = *at;
+        *from = w->next;
+        w->next = to->waiters;
+        to->waiters = w;
+    }
+}
 
-            if (w->client == client) {
-                *at = w->next;
-                free(w);
-            } else {
-                at = &w->next;
-            }
+static void forget_in(struct waiter **at, uint32_t client)
+{
+    while (*at) {
+        struct waiter *w = *at;
+
+        if (w->client == client) {
+            *at = w->next;
+            free(w);
+        } else {
+            at = &w->next;
         }
     }
+}
+
+void waiters_forget_client(struct keeper *k, uint32_t client)
+{
+    const struct state *saved = state_saved(k->state);
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        forget_in(&k->boxes[i].waiters, client);
+    for (uint32_t i = 0; saved && i < state_box_count(saved); i++)
+        if (k->saved[i].waiters)
+            forget_in(&k->saved[i].waiters, client);
 }
 
 void waiters_answer_box(struct keeper *k, uint32_t i, bool created)

@@ -67,7 +67,7 @@ def test_the_tarball_holds_every_file_of_the_repository(session_server):
 
 
 def keys_of_config():
-    return re.findall(r'^\s+(?:TEXT|NUMBER|BYTES|TIME)\("(\w+)"', read(f"{TOP}/base/config.c"), re.M)
+    return re.findall(r'^\s+(?:TEXT|NUMBER|BYTES|TIME|WORD)\("(\w+)"', read(f"{TOP}/base/config.c"), re.M)
 
 
 def test_every_key_is_explained_in_the_file_and_in_the_manual():

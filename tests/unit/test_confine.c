@@ -186,28 +186,35 @@ static int trace(void)
 static const struct {
     int (*try)(void);
     const char *what;
-    int want[CONFINE_KINDS]; /* worker, judge, gate, resolver, auth */
+    int want
+        [CONFINE_KINDS]; /* worker, judge, gate, resolver, auth, and the saver that reads, unpacks */
 } tries[] = {
-    { use_memory, "memory", { 0, 0, 0, 0, 0 } },
-    { start_a_thread, "a thread", { 0, EPERM, EPERM, EPERM, 0 } },
-    { make_pipes_and_poll, "pipes", { 0, EPERM, 0, EPERM, 0 } },
-    { open_unix_socket, "a unix socket", { 0, 0, 0, EPERM, 0 } },
-    { open_inet_socket, "an internet socket", { EPERM, EPERM, 0, 0, 0 } },
-    { open_netlink_socket, "a netlink socket", { EPERM, EPERM, EPERM, EPERM, 0 } },
-    { listen_on_a_port, "a listening port", { EPERM, EPERM, 0, EPERM, NOT_TRIED } },
-    { read_own_dir, "reading the directory it was told", { 0, 0, EPERM, EPERM, 0 } },
-    { read_etc, "reading /etc", { 0, EACCES, EPERM, EPERM, 0 } },
-    { read_outside, "reading a file elsewhere", { EACCES, EACCES, EPERM, EPERM, EACCES } },
-    { write_a_file, "writing a file", { EPERM, EPERM, EPERM, EPERM, EACCES } },
-    { make_a_file, "making a file", { EPERM, EPERM, EPERM, EPERM, EACCES } },
-    { get_memory_for_the_jit, "memory to compile patterns into", { 0, 0, EPERM, EPERM, 0 } },
-    { make_memory_executable, "data made code", { EPERM, EPERM, EPERM, EPERM, EPERM } },
-    { run_a_program, "execve", { EPERM, EPERM, EPERM, EPERM, NOT_TRIED } },
-    { fork_a_process, "fork", { EPERM, EPERM, EPERM, EPERM, 0 } },
-    { clone3_a_process, "clone3", { ENOSYS, ENOSYS, ENOSYS, ENOSYS, ENOSYS } },
-    { make_a_user_namespace, "a namespace", { EPERM, EPERM, EPERM, EPERM, EPERM } },
-    { signal_another_process, "a signal to another", { EPERM, EPERM, EPERM, EPERM, NOT_TRIED } },
-    { trace, "ptrace", { EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { use_memory, "memory", { 0, 0, 0, 0, 0, 0, 0 } },
+    { start_a_thread, "a thread", { 0, EPERM, EPERM, EPERM, 0, EPERM, EPERM } },
+    { make_pipes_and_poll, "pipes", { 0, EPERM, 0, EPERM, 0, EPERM, EPERM } },
+    { open_unix_socket, "a unix socket", { 0, 0, 0, EPERM, 0, EPERM, EPERM } },
+    { open_inet_socket, "an internet socket", { EPERM, EPERM, 0, 0, 0, EPERM, EPERM } },
+    { open_netlink_socket, "a netlink socket", { EPERM, EPERM, EPERM, EPERM, 0, EPERM, EPERM } },
+    { listen_on_a_port, "a listening port", { EPERM, EPERM, 0, EPERM, NOT_TRIED, EPERM, EPERM } },
+    { read_own_dir, "reading the directory it was told", { 0, 0, EPERM, EPERM, 0, 0, 0 } },
+    { read_etc, "reading /etc", { 0, EACCES, EPERM, EPERM, 0, 0, 0 } },
+    { read_outside, "reading a file elsewhere", { EACCES, EACCES, EPERM, EPERM, EACCES, 0, 0 } },
+    { write_a_file, "writing a file", { EPERM, EPERM, EPERM, EPERM, EACCES, EPERM, 0 } },
+    { make_a_file, "making a file", { EPERM, EPERM, EPERM, EPERM, EACCES, EPERM, 0 } },
+    { get_memory_for_the_jit,
+      "memory to compile patterns into",
+      { 0, 0, EPERM, EPERM, 0, EPERM, EPERM } },
+    { make_memory_executable,
+      "data made code",
+      { EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { run_a_program, "execve", { EPERM, EPERM, EPERM, EPERM, NOT_TRIED, EPERM, EPERM } },
+    { fork_a_process, "fork", { EPERM, EPERM, EPERM, EPERM, 0, EPERM, EPERM } },
+    { clone3_a_process, "clone3", { ENOSYS, ENOSYS, ENOSYS, ENOSYS, ENOSYS, ENOSYS, ENOSYS } },
+    { make_a_user_namespace, "a namespace", { EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { signal_another_process,
+      "a signal to another",
+      { EPERM, EPERM, EPERM, EPERM, NOT_TRIED, EPERM, EPERM } },
+    { trace, "ptrace", { EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
 };
 
 static int in_a_cage(enum confine_kind kind, int (*try)(void))

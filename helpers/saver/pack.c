@@ -1,0 +1,286 @@
+/*
+ * Packing: the upper layers of a sandbox, which are the root directory of this process, become one
+ * archive, tar in the pax format compressed by zstd. What a tenant made in there can be anything; it
+ * is read by libarchive with the tenant's own ids, and nothing of it is looked up by a path of the
+ * host. Whiteouts are character devices 0:0 and opaque directories have an attribute, as overlayfs
+ * keeps them: there is no name that would mean a deletion, because a tenant can make any name.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "helpers/saver/saver_private.h"
+
+enum { ZEROS = 1 << 20, PATH_BYTES = 64 * 1024 };
+
+const struct saver_part saver_parts[SAVER_PARTS] = { { "up", "root" }, { "usr-up", "usr" } };
+
+struct pack {
+    struct archive *disk, *out;
+    struct archive_entry_linkresolver *links;
+    const struct saver_order *order;
+    int fd;
+    struct sha sha;
+    struct saver_report report;
+    char *zeros;
+};
+
+int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e)
+{
+    const char *why = archive_error_string(a);
+    int number = archive_errno(a);
+    enum cove_code code =
+        number == ENOSPC || number == EDQUOT || number == EFBIG ? COVE_LIMIT : COVE_INVALID;
+
+    return cove_fail(e, code, "%.80s: %.120s", path, why ? why : "cannot be read or written");
+}
+
+/* ------------------------------------------------------------------ out */
+
+static la_ssize_t write_out(struct archive *a, void *arg, const void *bytes, size_t len)
+{
+    struct pack *p = arg;
+    size_t done = 0;
+
+    if (p->sha.bytes + len > p->order->max_bytes) {
+        archive_set_error(a, ENOSPC, "no room for the archive in the store");
+        return -1;
+    }
+    while (done < len) {
+        ssize_t n = write(p->fd, (const char *)bytes + done, len - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            archive_set_error(a, errno, "writing the archive: %s", strerror(errno));
+            return -1;
+        }
+        done += (size_t)n;
+    }
+    sha_add(&p->sha, bytes, len);
+    return (la_ssize_t)len;
+}
+
+static int open_out(struct pack *p, struct cove_err *e)
+{
+    p->out = archive_write_new();
+    if (!p->out || archive_write_set_format_pax(p->out) != ARCHIVE_OK ||
+        archive_write_add_filter_zstd(p->out) != ARCHIVE_OK ||
+        archive_write_set_filter_option(p->out, "zstd", "compression-level", "1") != ARCHIVE_OK)
+        return cove_fail(e, COVE_UNSUPPORTED, "this libarchive cannot write pax with zstd");
+    archive_write_set_bytes_per_block(p->out, 256 * 1024);
+    archive_write_set_bytes_in_last_block(p->out, 1);
+    if (archive_write_open(p->out, p, NULL, write_out, NULL) != ARCHIVE_OK)
+        return saver_fail_archive(p->out, "archive", e);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ one member */
+
+static void rename_member(struct archive_entry *entry, const struct saver_part *part)
+{
+    char name[PATH_BYTES];
+    const char *path = archive_entry_pathname(entry), *link = archive_entry_hardlink(entry);
+    size_t skip = strlen(part->on_disk);
+
+    if (path && strncmp(path, part->on_disk, skip) == 0 &&
+        (size_t)snprintf(name, sizeof(name), "%s%s", part->in_archive, path + skip) < sizeof(name))
+        archive_entry_copy_pathname(entry, name);
+    if (link && strncmp(link, part->on_disk, skip) == 0 &&
+        (size_t)snprintf(name, sizeof(name), "%s%s", part->in_archive, link + skip) < sizeof(name))
+        archive_entry_copy_hardlink(entry, name);
+}
+
+/* The kernel's own notes in a layer (where a file was copied from, ...) mean nothing elsewhere. */
+static void filter_attributes(struct archive_entry *entry)
+{
+    struct archive_entry *old = archive_entry_clone(entry);
+    const char *name;
+    const void *value;
+    size_t size;
+
+    archive_entry_xattr_clear(entry);
+    if (old)
+        archive_entry_xattr_reset(old);
+    while (old && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK)
+        if (strncmp(name, "user.overlay.", 13) != 0 || strcmp(name, SAVER_OPAQUE) == 0)
+            archive_entry_xattr_add_entry(entry, name, value, size);
+    archive_entry_free(old);
+    archive_entry_set_fflags(entry, 0, 0);
+}
+
+static int write_zeros(struct pack *p, uint64_t count)
+{
+    while (count > 0) {
+        size_t n = count < ZEROS ? (size_t)count : ZEROS;
+
+        if (archive_write_data(p->out, p->zeros, n) < 0)
+            return -1;
+        count -= n;
+    }
+    return 0;
+}
+
+/* The writer knows from the entry where holes are: it takes zeros for them and writes none. */
+static int copy_data(struct pack *p, const char *path, struct cove_err *e)
+{
+    const void *block;
+    la_int64_t offset, at = 0;
+    size_t size;
+    int rc;
+
+    while ((rc = archive_read_data_block(p->disk, &block, &size, &offset)) == ARCHIVE_OK) {
+        if (offset > at && write_zeros(p, (uint64_t)(offset - at)) < 0)
+            return saver_fail_archive(p->out, path, e);
+        if (size > 0 && archive_write_data(p->out, block, size) < 0)
+            return saver_fail_archive(p->out, path, e);
+        at = offset + (la_int64_t)size;
+        p->report.content_bytes += size;
+    }
+    return rc == ARCHIVE_EOF ? 0 : saver_fail_archive(p->disk, path, e);
+}
+
+static void count(struct saver_report *r, struct archive_entry *entry)
+{
+    r->entries++;
+    if (archive_entry_hardlink(entry) || archive_entry_filetype(entry) == AE_IFLNK)
+        r->links++;
+    else if (archive_entry_filetype(entry) == AE_IFDIR)
+        r->directories++;
+    else if (archive_entry_filetype(entry) == AE_IFCHR)
+        r->whiteouts++;
+    else
+        r->files++;
+}
+
+static int write_member(struct pack *p, struct archive_entry *entry, struct cove_err *e)
+{
+    const char *path = archive_entry_pathname(entry);
+
+    if (archive_write_header(p->out, entry) < ARCHIVE_WARN)
+        return saver_fail_archive(p->out, path ? path : "?", e);
+    count(&p->report, entry);
+    if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
+        archive_entry_size(entry) > 0 && copy_data(p, path ? path : "?", e) < 0)
+        return -1;
+    return archive_write_finish_entry(p->out) < ARCHIVE_WARN
+               ? saver_fail_archive(p->out, path ? path : "?", e)
+               : 0;
+}
+
+static int pack_member(struct pack *p, struct archive_entry *entry, const struct saver_part *part,
+                       struct cove_err *e)
+{
+    struct archive_entry *spare = NULL;
+
+    if (archive_entry_filetype(entry) == AE_IFSOCK) {
+        p->report.sockets_left_out++;
+        return 0;
+    }
+    filter_attributes(entry);
+    rename_member(entry, part);
+    archive_entry_linkify(p->links, &entry, &spare); /* tar: the first name carries the data */
+    return entry ? write_member(p, entry, e) : 0;
+}
+
+/* ------------------------------------------------------------------ a tree */
+
+static int open_disk(struct pack *p, const char *top, struct cove_err *e)
+{
+    p->disk = archive_read_disk_new();
+    if (!p->disk || archive_read_disk_set_symlink_physical(p->disk) != ARCHIVE_OK ||
+        archive_read_disk_set_behavior(p->disk, ARCHIVE_READDISK_NO_TRAVERSE_MOUNTS |
+                                                    ARCHIVE_READDISK_NO_FFLAGS) != ARCHIVE_OK)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (archive_read_disk_open(p->disk, top) != ARCHIVE_OK)
+        return saver_fail_archive(p->disk, top, e);
+    return 0;
+}
+
+static int pack_part(struct pack *p, const struct saver_part *part, struct cove_err *e)
+{
+    struct archive_entry *entry = archive_entry_new();
+    int rc = entry ? open_disk(p, part->on_disk, e) : -1, got;
+
+    while (rc == 0) {
+        archive_entry_clear(entry);
+        got = archive_read_next_header2(p->disk, entry);
+        if (got == ARCHIVE_EOF)
+            break;
+        if (got < ARCHIVE_WARN)
+            rc = saver_fail_archive(p->disk, part->on_disk, e);
+        else
+            rc = pack_member(p, entry, part, e);
+        if (rc == 0 && archive_read_disk_can_descend(p->disk))
+            archive_read_disk_descend(p->disk);
+    }
+    archive_entry_free(entry);
+    archive_read_free(p->disk);
+    p->disk = NULL;
+    return rc;
+}
+
+static int pack_all(struct pack *p, struct cove_err *e)
+{
+    int rc = open_out(p, e);
+
+    p->links = archive_entry_linkresolver_new();
+    p->zeros = calloc(1, ZEROS);
+    if (!p->links || !p->zeros)
+        rc = cove_fail(e, COVE_INTERNAL, "out of memory");
+    else
+        archive_entry_linkresolver_set_strategy(p->links, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE);
+    for (int i = 0; rc == 0 && i < SAVER_PARTS; i++)
+        rc = pack_part(p, &saver_parts[i], e);
+    if (rc == 0 && archive_write_close(p->out) != ARCHIVE_OK)
+        rc = saver_fail_archive(p->out, "archive", e);
+    archive_write_free(p->out);
+    archive_entry_linkresolver_free(p->links);
+    free(p->zeros);
+    return rc;
+}
+
+/* What was written is read back from the disk, not from memory. A pipe has nothing to read back. */
+static int verify(struct pack *p, struct cove_err *e)
+{
+    char digest[SAVED_DIGEST_TEXT];
+    uint64_t bytes;
+    struct stat st;
+
+    if (fstat(p->fd, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "archive");
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    if (fsync(p->fd) < 0)
+        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "archive");
+    posix_fadvise(p->fd, 0, 0, POSIX_FADV_DONTNEED);
+    if (saver_digest(p->fd, &bytes, digest, e) < 0)
+        return -1;
+    if (bytes != p->report.archive_bytes || strcmp(digest, p->report.digest) != 0)
+        return cove_fail(e, COVE_INTERNAL, "the archive reads differently from what was written");
+    return 0;
+}
+
+int saver_pack(int out, const struct saver_order *order, struct saver_report *ret,
+               struct cove_err *e)
+{
+    struct pack p = { .order = order, .fd = out };
+    int rc;
+
+    if (sha_init(&p.sha, e) < 0)
+        return -1;
+    rc = pack_all(&p, e);
+    p.report.archive_bytes = p.sha.bytes;
+    sha_end(&p.sha, p.report.digest);
+    if (rc < 0 || verify(&p, e) < 0)
+        return -1;
+    *ret = p.report;
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* What the files of the saver share. */
+#ifndef COVE_SAVER_PRIVATE_H
+#define COVE_SAVER_PRIVATE_H
+
+#include <stdint.h>
+
+#include "cove/err.h"
+#include "cove/saved.h"
+
+struct archive;
+
+/* What a sandbox's own files are called on disk, and what they are called in an archive. */
+struct saver_part {
+    const char *on_disk, *in_archive;
+};
+enum { SAVER_PARTS = 2 };
+extern const struct saver_part saver_parts[SAVER_PARTS];
+
+#define SAVER_OPAQUE "user.overlay.opaque"
+
+int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e);
+
+/* pack.c: the root directory of this process into the archive `out`, then read again and compared. */
+int saver_pack(int out, const struct saver_order *order, struct saver_report *ret,
+               struct cove_err *e);
+/* unpack.c: the archive `in`, which must be what the order expects, into the root directory. */
+int saver_unpack(int in, const struct saver_order *order, struct saver_report *ret,
+                 struct cove_err *e);
+/* digest.c */
+int saver_digest(int fd, uint64_t *ret_bytes, char ret[SAVED_DIGEST_TEXT], struct cove_err *e);
+
+struct sha { /* a digest that grows with the bytes that pass */
+    void *ctx;
+    uint64_t bytes;
+};
+int sha_init(struct sha *s, struct cove_err *e);
+void sha_add(struct sha *s, const void *bytes, size_t len);
+void sha_end(struct sha *s, char ret[SAVED_DIGEST_TEXT]); /* and free */
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * Saved sandboxes: what left a sandbox as an archive, and what is needed to make it again.
+ *
+ *   <state_dir>/saved/ID/record           what the keeper needs: "name value" lines
+ *                        manifest.json    the same for people and for other machines
+ *                        archive.tar.zst  the files; .age behind it when it is encrypted
+ *                        attributes       what its dialect keeps with it, without secrets
+ *                        network          the rules that its client had set, if any
+ *   <state_dir>/saved/.new-ID             one that is being written: nobody's yet
+ *   <state_dir>/saved/.old-ID             one that is being removed
+ *
+ * A directory gets its name ID by one rename when all in it is written, synced and verified. That
+ * rename is the moment from which the sandbox is saved.
+ */
+#ifndef COVE_SAVED_H
+#define COVE_SAVED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/err.h"
+#include "cove/state.h"
+
+#define SAVED_DIR        "saved" /* below state_dir */
+#define SAVED_NEW        ".new-"
+#define SAVED_OLD        ".old-"
+#define SAVED_RECORD     "record"
+#define SAVED_MANIFEST   "manifest.json"
+#define SAVED_ARCHIVE    "archive.tar.zst"
+#define SAVED_AGE        SAVED_ARCHIVE ".age"
+#define SAVED_ATTRIBUTES "attributes"
+#define SAVED_NETWORK    "network"
+
+enum { SAVED_DIGEST_TEXT = 65 }; /* SHA-256 in hexadecimal, with its NUL */
+
+struct saver_report { /* what a job of the saver tells the keeper: numbers and nothing else */
+    uint64_t entries; /* members of the archive: files, directories, links, whiteouts, ... */
+    uint64_t files, directories, links, whiteouts, sockets_left_out;
+    uint64_t content_bytes; /* of all files, holes not counted */
+    uint64_t archive_bytes; /* of the archive, as it left the saver */
+    char digest[SAVED_DIGEST_TEXT];
+};
+
+enum saver_work { SAVER_PACK_TREE = 1, SAVER_UNPACK_TREE, SAVER_DIGEST_FILE };
+
+struct saver_order {    /* keeper to a job of the saver, with the sandbox's files beside it */
+    uint32_t work;      /* enum saver_work */
+    uint32_t attach;    /* the files are a mount that can be attached; else only a directory */
+    uint64_t max_bytes; /* PACK: an archive larger than this is given up */
+    struct saver_report expect; /* UNPACK: the archive holds exactly this */
+};
+
+struct saved_info { /* a record */
+    struct box_info box;
+    struct saver_report report;
+    uint64_t saved_unix_ms;
+    uint64_t stored_bytes; /* of the archive as it is stored, and its digest: */
+    char stored_digest[SAVED_DIGEST_TEXT];
+    char template_digest[SAVED_DIGEST_TEXT]; /* of the list of its layers; "" for `base` */
+    bool encrypted;
+    bool remote; /* the archive is in the bucket */
+};
+
+/* The record of the directory `dir`. */
+int saved_read(int dir, struct saved_info *ret, struct cove_err *e);
+struct buf;
+void saved_format(const struct saved_info *s, struct buf *out);
+void saved_format_manifest(const struct saved_info *s, struct buf *out);
+int saved_parse(char *text, struct saved_info *ret, struct cove_err *e);
+const char *saved_archive_name(const struct saved_info *s);
+
+#endif

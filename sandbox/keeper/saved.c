@@ -1,0 +1,303 @@
+/*
+ * The saved sandboxes that the keeper knows: directories below <state_dir>/saved (cove/saved.h), a
+ * table here, and its mirror in shared memory, where workers find them. The directories are the
+ * truth: the table is read from them at every start.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum { LOOK_EVERY_MS = 60000 };
+
+static uint32_t count_places(const struct keeper *k)
+{
+    return state_saved(k->state) ? state_box_count(state_saved(k->state)) : 0;
+}
+
+/* ------------------------------------------------------------------ finding */
+
+bool saved_knows(const struct keeper *k, const char *id)
+{
+    return faccessat(k->saved_dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret)
+{
+    const struct state *s = state_saved(k->state);
+    struct box_info info;
+
+    return s && state_find_id(s, tenant, id, ret, &info);
+}
+
+bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
+                        uint32_t *ret)
+{
+    const struct state *s = state_saved(k->state);
+    struct box_info info;
+
+    return s && state_find_project(s, tenant, project, ret, &info);
+}
+
+int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e)
+{
+    *ret = openat(k->saved_dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "saved sandbox '%s'", id) : 0;
+}
+
+bool saved_stands_on(const struct keeper *k, const char *snapshot)
+{
+    for (uint32_t i = 0; i < count_places(k); i++)
+        if (k->saved[i].info.box.state == BOX_SAVED &&
+            strcmp(k->saved[i].info.box.snapshot, snapshot) == 0)
+            return true;
+    return false;
+}
+
+/* ------------------------------------------------------------------ room */
+
+struct tally {
+    uint64_t count, bytes;
+};
+
+static struct tally tally_of(const struct keeper *k, const char *tenant)
+{
+    struct tally t = { 0 };
+
+    for (uint32_t i = 0; i < count_places(k); i++) {
+        const struct saved_info *s = &k->saved[i].info;
+
+        if (s->box.state != BOX_SAVED || strcmp(s->box.tenant, tenant) != 0)
+            continue;
+        t.count++;
+        t.bytes += s->stored_bytes;
+    }
+    return t;
+}
+
+static int find_place(const struct keeper *k, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < count_places(k); i++)
+        if (k->saved[i].info.box.state == BOX_EMPTY) {
+            *ret = i;
+            return 0;
+        }
+    return -1;
+}
+
+int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e)
+{
+    const struct cove_config *c = &k->config;
+    struct tally t = tally_of(k, tenant);
+    uint32_t place;
+
+    if (c->tenant_saved && t.count >= c->tenant_saved)
+        return cove_fail(e, COVE_QUOTA,
+                         "quota: this tenant has %llu saved sandboxes, and may have no more",
+                         (unsigned long long)t.count);
+    if (c->tenant_saved_bytes && t.bytes >= c->tenant_saved_bytes)
+        return cove_fail(
+            e, COVE_QUOTA, "quota: this tenant's saved sandboxes take %llu MiB, and may take %llu",
+            (unsigned long long)(t.bytes >> 20), (unsigned long long)(c->tenant_saved_bytes >> 20));
+    if (find_place(k, &place) < 0)
+        return cove_fail(e, COVE_BUSY,
+                         "the store holds %llu sandboxes and takes no more (max_saved)",
+                         (unsigned long long)c->max_saved);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ coming and going */
+
+int saved_put(struct keeper *k, const struct saved_info *info, struct cove_err *e)
+{
+    uint32_t i;
+
+    if (find_place(k, &i) < 0)
+        return cove_fail(e, COVE_BUSY, "no room among the saved sandboxes (max_saved)");
+    k->saved[i] = (struct saved){ .info = *info };
+    k->saved[i].info.box.state = BOX_SAVED;
+    /* So that it ends, for people, when it was saved: see core_sandbox_ends_unix_ms(). */
+    k->saved[i].info.box.created_ms = 0;
+    k->saved[i].info.box.frozen_ms = info->saved_unix_ms - info->box.created_unix_ms;
+    state_box_write(state_saved(k->state), i, &k->saved[i].info.box);
+    return 0;
+}
+
+/* By a grandchild, which is nobody's to wait for: an archive of many gigabytes takes its time. */
+void saved_remove_dir(const struct keeper *k, const char *name)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (fork() == 0) {
+            title_set("cove: sweeper");
+            sweep_tree(k->saved_dir, name, NULL);
+        }
+        _exit(0);
+    }
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}
+
+void saved_drop(struct keeper *k, uint32_t i)
+{
+    struct saved *s = &k->saved[i];
+    struct cove_err gone = { .code = COVE_GONE, .msg = "the saved sandbox was removed" };
+    char aside[64];
+
+    snprintf(aside, sizeof(aside), SAVED_OLD "%s", s->info.box.id);
+    sweep_tree(k->saved_dir, aside, NULL);
+    if (renameat(k->saved_dir, s->info.box.id, k->saved_dir, aside) == 0)
+        saved_remove_dir(k, aside);
+    while (s->waiters) {
+        struct waiter *w = s->waiters;
+
+        s->waiters = w->next;
+        keeper_answer_error(k, w, &gone);
+        free(w);
+    }
+    s->info = (struct saved_info){ 0 };
+    state_box_write(state_saved(k->state), i, &s->info.box);
+}
+
+static bool is_meant(const struct saved_info *s, const struct keeper_retire *args)
+{
+    if (s->box.state != BOX_SAVED || strcmp(s->box.tenant, args->tenant) != 0)
+        return false;
+    return args->id[0] ? strcmp(s->box.id, args->id) == 0
+                       : strcmp(s->box.project, args->project) == 0;
+}
+
+static void remove_saved(struct keeper *k, uint32_t i, const char *event)
+{
+    struct saved_info *s = &k->saved[i].info;
+    char id[sizeof(s->box.id)];
+
+    memcpy(id, s->box.id, sizeof(id));
+    log_event(LOG_LEVEL_INFO, event, LOG_S("sandbox", id), LOG_S("tenant", s->box.tenant),
+              LOG_S("project", s->box.project));
+    saved_drop(k, i);
+    attributes_remove(k, id);
+}
+
+void saved_retire(struct keeper *k, const struct keeper_retire *args)
+{
+    for (uint32_t i = 0; i < count_places(k); i++)
+        if (is_meant(&k->saved[i].info, args))
+            remove_saved(k, i, "saved sandbox removed");
+}
+
+/* ------------------------------------------------------------------ by the clock */
+
+void saved_tick(struct keeper *k, uint64_t now)
+{
+    uint64_t now_unix = clock_unix_ms(), keep = k->config.saved_keep_ms;
+
+    if (now < k->saved_next_ms)
+        return;
+    k->saved_next_ms = now + LOOK_EVERY_MS;
+    for (uint32_t i = 0; keep && i < count_places(k); i++) {
+        const struct saved_info *s = &k->saved[i].info;
+
+        if (s->box.state == BOX_SAVED && s->saved_unix_ms + keep < now_unix)
+            remove_saved(k, i, "saved sandbox removed: it is older than saved_keep");
+    }
+}
+
+/* ------------------------------------------------------------------ the start */
+
+static void load_one(struct keeper *k, const char *name)
+{
+    struct saved_info info;
+    struct cove_err err = { 0 };
+    AUTO_CLOSE int dir = -1;
+
+    if (saved_open_dir(k, name, &dir, &err) < 0 || saved_read(dir, &info, &err) < 0 ||
+        (strcmp(info.box.id, name) != 0 &&
+         cove_fail(&err, COVE_INVALID, "the record is of another sandbox") < 0) ||
+        saved_put(k, &info, &err) < 0) {
+        log_error("a saved sandbox cannot be used; `cove store ls` shows it", &err,
+                  LOG_S("directory", name));
+        return;
+    }
+    if (attributes_restore(k, name, dir, &err) < 0)
+        log_error("attributes of a saved sandbox", &err, LOG_S("sandbox", name));
+}
+
+static void load_all(struct keeper *k)
+{
+    int fd = openat(k->saved_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+
+    while (dir && (d = readdir(dir))) {
+        if (strncmp(d->d_name, SAVED_NEW, strlen(SAVED_NEW)) == 0 ||
+            strncmp(d->d_name, SAVED_OLD, strlen(SAVED_OLD)) == 0)
+            sweep_tree(k->saved_dir, d->d_name, NULL);
+        else if (text_is_id(d->d_name))
+            load_one(k, d->d_name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static void clear_table(struct state *s)
+{
+    const struct box_info none = { 0 };
+
+    for (uint32_t i = 0; i < state_box_count(s); i++)
+        state_box_write(s, i, &none);
+    state_rebuild_hints(s);
+}
+
+int saved_open(struct keeper *k, struct cove_err *e)
+{
+    uint32_t places = (uint32_t)k->config.max_saved;
+    struct state *table = NULL;
+    char path[256];
+    bool kept;
+
+    if (mkdirat(k->state_dir, SAVED_DIR, 0700) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INVALID, "directory of saved sandboxes");
+    k->saved_dir = openat(k->state_dir, SAVED_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    k->saved = calloc(places, sizeof(*k->saved));
+    if (k->saved_dir < 0 || !k->saved || fchmod(k->saved_dir, 0700) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "directory of saved sandboxes");
+    snprintf(path, sizeof(path), "%s/state" STATE_SAVED_SUFFIX, k->config.run_dir);
+    if (state_open(path, k->worker_gid, places, 1, 1, &table, &kept, e) < 0)
+        return -1;
+    state_give_saved(k->state, table);
+    clear_table(table);
+    load_all(k);
+    return 0;
+}
+
+/*
+ * Between the rename that makes a sandbox a saved one and its end, it is frozen. Between its return
+ * among the living and the end of its record, it runs. So of two with one id the frozen one goes, and
+ * of a running one the record goes.
+ */
+void saved_settle(struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        const struct box_info *b = &k->boxes[i].info;
+        uint32_t s;
+
+        if (!b->tenant[0] || !saved_find_id(k, b->tenant, b->id, &s))
+            continue;
+        if (b->state == BOX_FROZEN)
+            death_begin(k, i, END_SAVED, 0);
+        else if (b->state == BOX_LIVE || b->state == BOX_AGEING)
+            saved_drop(k, s);
+    }
+}

@@ -1,0 +1,340 @@
+/*
+ * Pausing to storage. The steps, and what is true after each of them if all power fails there:
+ *
+ *   freeze    nothing in the sandbox runs                              it is frozen, as by a pause
+ *   pack      a saver writes <state_dir>/saved/.new-ID and verifies    it is frozen
+ *   commit    record, manifest and attributes beside the archive,
+ *             then .new-ID is renamed to ID                            it is saved
+ *   end       the sandbox is killed and swept like any other           it is saved
+ *
+ * Up to the commit a failure of any kind (no room, a saver that dies) sets the sandbox going again as it
+ * was; so does whoever uses it meanwhile. If its init dies meanwhile, nothing is lost: packing needs
+ * the files only.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/buf.h"
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum { FREEZE_LOOK_MS = 2, FREEZE_MAX_MS = 5000, SAVE_RETRY_MS = 60000 };
+
+enum saving_step { SAVING_FREEZE, SAVING_PACK };
+
+struct saving {
+    enum saving_step step;
+    bool was_live;
+    uint64_t began_ms, look_ms;
+    int dir; /* .new-ID */
+    struct saver_run *run;
+};
+
+static void new_name(const char *id, char out[64])
+{
+    snprintf(out, 64, SAVED_NEW "%s", id);
+}
+
+/* ------------------------------------------------------------------ the end of it, for good or bad */
+
+static void forget(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+
+    saver_run_abandon(b->saving->run);
+    cove_close(b->saving->dir);
+    free(b->saving);
+    b->saving = NULL;
+    b->info.flags &= ~(uint32_t)BOX_IS_SAVING;
+}
+
+static void give_up(struct keeper *k, uint32_t i, const struct cove_err *err)
+{
+    struct box *b = &k->boxes[i];
+    char name[64];
+
+    new_name(b->info.id, name);
+    forget(k, i);
+    saved_remove_dir(k, name);
+    boxes_save(k, i);
+    waiters_fail(k, i, err);
+}
+
+void saving_cancel(struct keeper *k, uint32_t i, const char *why)
+{
+    struct cove_err err = { 0 };
+
+    if (!k->boxes[i].saving)
+        return;
+    log_event(LOG_LEVEL_INFO, "sandbox not saved", LOG_S("sandbox", k->boxes[i].info.id),
+              LOG_S("because", why));
+    cove_fail(&err, COVE_CONFLICT, "the sandbox was not paused: %s", why);
+    give_up(k, i, &err);
+}
+
+/* What ran goes on. A sandbox that has died meanwhile, and whose files cannot be saved, is lost. */
+static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
+{
+    struct box *b = &k->boxes[i];
+    bool was_live = b->saving->was_live;
+
+    log_error(b->dead ? "sandbox lost: its init died, and it could not be saved"
+                      : "sandbox not saved, it stays",
+              err, LOG_S("sandbox", b->info.id), LOG_S("tenant", b->info.tenant));
+    give_up(k, i, err);
+    b->save_at_ms = clock_boot_ms() + SAVE_RETRY_MS;
+    if (b->info.state != BOX_FROZEN)
+        return;
+    if (b->info.dies_at_ms <= clock_boot_ms())
+        life_keep_frozen(k, i); /* it was to be saved at its end */
+    else if (was_live)
+        life_thaw(k, i, 0, NULL);
+}
+
+/* ------------------------------------------------------------------ commit */
+
+static int write_file(int dir, const char *name, const struct buf *text, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (text->overflow || fd < 0 || write(fd, text->data, text->len) != (ssize_t)text->len ||
+        fsync(fd) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "%s of a saved sandbox", name);
+    return 0;
+}
+
+static int write_record(int dir, const struct saved_info *info, struct cove_err *e)
+{
+    AUTO_BUF struct buf record = BUF(8192);
+    AUTO_BUF struct buf manifest = BUF(16384);
+
+    saved_format(info, &record);
+    saved_format_manifest(info, &manifest);
+    if (write_file(dir, SAVED_MANIFEST, &manifest, e) < 0)
+        return -1;
+    return write_file(dir, SAVED_RECORD, &record, e);
+}
+
+/* What lies beside the archive. Twice: at the beginning, because it goes with the sandbox if that dies
+ * meanwhile, and at the end, because it may have changed. */
+static int keep_notes(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    const struct box *b = &k->boxes[i];
+
+    if (b->dead)
+        return 0;
+    if (attributes_keep(k, b->info.id, b->saving->dir, e) < 0)
+        return -1;
+    return network_keep(k, b->info.id, b->saving->dir, e);
+}
+
+static int make_it_so(struct keeper *k, const struct saved_info *info, int dir, struct cove_err *e)
+{
+    char name[64];
+
+    new_name(info->box.id, name);
+    if (fsync(dir) < 0 || renameat(k->saved_dir, name, k->saved_dir, info->box.id) < 0 ||
+        fsync(k->saved_dir) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "putting a sandbox into the store");
+    return 0;
+}
+
+static int commit(struct keeper *k, uint32_t i, const struct saver_report *report,
+                  struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    struct saved_info info = {
+        .box = b->info,
+        .report = *report,
+        .saved_unix_ms = clock_unix_ms(),
+        .stored_bytes = report->archive_bytes,
+    };
+
+    info.box.flags &= ~(uint32_t)(BOX_IS_SAVING | BOX_FROZEN_AT_END);
+    memcpy(info.stored_digest, report->digest, sizeof(info.stored_digest));
+    if (saved_check_room(k, b->info.tenant, e) < 0 || keep_notes(k, i, e) < 0 ||
+        write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, &info, b->saving->dir, e) < 0)
+        return -1;
+    return saved_put(k, &info, e);
+}
+
+static void log_saved(const struct box_info *b, const struct saver_report *r, uint64_t began_ms)
+{
+    log_event(LOG_LEVEL_INFO, "sandbox saved", LOG_S("sandbox", b->id), LOG_S("tenant", b->tenant),
+              LOG_S("project", b->project), LOG_N("entries", r->entries),
+              LOG_N("content_bytes", r->content_bytes), LOG_N("archive_bytes", r->archive_bytes),
+              LOG_N("sockets_left_out", r->sockets_left_out),
+              LOG_N("duration_ms", clock_boot_ms() - began_ms));
+}
+
+static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *report,
+                      struct cove_err *err)
+{
+    struct box *b = &k->boxes[i];
+    AUTO_CLOSE int dir = -1;
+
+    b->saving->run = NULL;
+    if (!report || commit(k, i, report, err) < 0) {
+        fail(k, i, err);
+        return;
+    }
+    log_saved(&b->info, report, b->saving->began_ms);
+    dir = take_fd(&b->saving->dir);
+    forget(k, i);
+    attributes_restore(k, b->info.id, dir, NULL); /* workers no longer see what was not kept */
+    if (b->dead)
+        waiters_answer(k, i, MSG_DONE, NULL, 0);
+    else
+        death_begin(k, i, END_SAVED, 0);
+}
+
+/* ------------------------------------------------------------------ freeze, pack */
+
+static int make_dir(struct keeper *k, uint32_t i, int *ret_archive, struct cove_err *e)
+{
+    struct saving *s = k->boxes[i].saving;
+    char name[64];
+
+    new_name(k->boxes[i].info.id, name);
+    if (sweep_tree(k->saved_dir, name, e) < 0)
+        return -1;
+    if (mkdirat(k->saved_dir, name, 0700) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "directory of a saved sandbox");
+    s->dir = openat(k->saved_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->dir >= 0)
+        *ret_archive = openat(s->dir, SAVED_ARCHIVE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return *ret_archive < 0 ? cove_fail_errno(e, COVE_LIMIT, "archive of a sandbox") : 0;
+}
+
+/* The store leaves the host what disk_reserve says. */
+static uint64_t room_for_archive(const struct keeper *k)
+{
+    const struct disk *d = &k->disk;
+
+    return d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
+}
+
+static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    AUTO_CLOSE int files_fd = -1;
+    AUTO_CLOSE int archive = -1;
+    struct disk_files files = { .dir = b->build.files, .is_mount = true, .is_lost = true };
+    struct saver_task task = {
+        .box = i,
+        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .files = &files,
+        .in = -1,
+        .order = { .work = SAVER_PACK_TREE, .max_bytes = room_for_archive(k) },
+        .done = on_packed,
+    };
+
+    if (files.dir < 0) {
+        if (disk_open_files(&k->disk, b->info.id, &files_fd, e) < 0)
+            return -1;
+        files = (struct disk_files){ .dir = files_fd };
+    }
+    if (make_dir(k, i, &archive, e) < 0 || keep_notes(k, i, e) < 0)
+        return -1;
+    task.out = archive;
+    b->saving->step = SAVING_PACK;
+    return saver_run_start(k, &task, &b->saving->run, e);
+}
+
+uint64_t saving_due_ms(const struct box *b)
+{
+    return b->saving->step == SAVING_FREEZE ? b->saving->look_ms : UINT64_MAX;
+}
+
+void saving_tick(struct keeper *k, uint32_t i, uint64_t now)
+{
+    struct box *b = &k->boxes[i];
+    struct cove_err err = { 0 };
+
+    if (cgroup_is_frozen(&k->cgroups, b->info.id)) {
+        if (pack(k, i, &err) < 0)
+            fail(k, i, &err);
+    } else if (now < b->saving->began_ms + FREEZE_MAX_MS) {
+        b->saving->look_ms = now + FREEZE_LOOK_MS;
+    } else {
+        cove_fail(&err, COVE_TIMEOUT, "sandbox '%s' did not freeze", b->info.id);
+        fail(k, i, &err);
+    }
+}
+
+/* With its init all of its processes have ended: its files stand still. */
+bool saving_survives(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+    struct cove_err err = { 0 };
+
+    if (!b->saving)
+        return false;
+    log_event(LOG_LEVEL_WARN,
+              "the init of a sandbox died while it was being saved: its files are saved",
+              LOG_S("sandbox", b->info.id), LOG_S("tenant", b->info.tenant));
+    if (b->saving->step != SAVING_FREEZE || pack(k, i, &err) == 0)
+        return true;
+    give_up(k, i, &err);
+    return false;
+}
+
+/* ------------------------------------------------------------------ the beginning */
+
+static int check(struct keeper *k, const struct box *b, struct cove_err *e)
+{
+    if (b->info.state == BOX_AGEING)
+        return cove_fail(e, COVE_CONFLICT,
+                         "sandbox '%s' cannot be paused: a newer one has taken its place",
+                         b->info.id);
+    if (b->capture)
+        return cove_fail(e, COVE_BUSY, "a snapshot of sandbox '%s' is being taken", b->info.id);
+    if (saved_check_room(k, b->info.tenant, e) < 0)
+        return -1;
+    return disk_check_room(&k->disk, e);
+}
+
+int saving_begin(struct keeper *k, uint32_t i, const struct waiter *w, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    bool was_live = b->info.state == BOX_LIVE;
+
+    if (!b->saving) {
+        if (check(k, b, e) < 0 ||
+            (was_live && cgroup_freeze_begin(&k->cgroups, b->info.id, true, e) < 0))
+            return -1;
+        b->saving = calloc(1, sizeof(*b->saving));
+        if (!b->saving)
+            return cove_fail(e, COVE_INTERNAL, "out of memory");
+        *b->saving =
+            (struct saving){ .was_live = was_live, .began_ms = clock_boot_ms(), .dir = -1 };
+        b->info.flags |= BOX_IS_SAVING;
+        if (was_live)
+            b->info.frozen_ms = clock_boot_ms();
+        boxes_set_state(k, i, BOX_FROZEN);
+    }
+    if (w)
+        waiters_add(b, w);
+    return 0;
+}
+
+int saving_ask(struct keeper *k, const struct keeper_which *args, const struct waiter *w,
+               struct cove_err *e)
+{
+    uint32_t i;
+
+    if (saved_find_id(k, args->tenant, args->id, &i)) {
+        keeper_answer(k, w, MSG_DONE, NULL, 0);
+        return 0;
+    }
+    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
+        return -1;
+    return saving_begin(k, i, w, e);
+}

@@ -1,0 +1,257 @@
+/*
+ * Waking a saved sandbox. A new one is made under the old id: a slot, a disk, then a saver unpacks the
+ * archive into that disk, then the sandbox is built on it like any other. Its record in the store
+ * goes in the moment in which the new one is live; until then every failure leaves the saved sandbox
+ * as it was, and what was made of the new one is swept.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/keeper/keeper_private.h"
+
+struct waking {
+    uint64_t lifetime_ms; /* 0: as it was claimed with */
+    uint64_t created_unix_ms;
+    struct disk_files files;
+    struct saver_run *run;
+};
+
+static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
+{
+    log_error("saved sandbox not woken, it stays saved", err, LOG_S("sandbox", k->boxes[i].info.id),
+              LOG_S("tenant", k->boxes[i].info.tenant));
+    waiters_fail(k, i, err);
+    death_begin(k, i, END_GONE, 0);
+}
+
+/* ------------------------------------------------------------------ unpacking */
+
+static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report *report,
+                        struct cove_err *err)
+{
+    struct box *b = &k->boxes[i];
+
+    b->waking->run = NULL;
+    if (!report) {
+        cove_context(err, "archive of '%s'", b->info.id);
+        fail(k, i, err);
+    } else if (creation_build(k, i, &b->waking->files, err) < 0) {
+        fail(k, i, err);
+    }
+}
+
+static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    AUTO_CLOSE int dir = -1;
+    AUTO_CLOSE int archive = -1;
+    struct saver_task task = {
+        .box = i,
+        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .files = &b->waking->files,
+        .out = -1,
+        .order = { .work = SAVER_UNPACK_TREE, .expect = s->report },
+        .done = on_unpacked,
+    };
+
+    if (saved_open_dir(k, s->box.id, &dir, e) < 0)
+        return -1;
+    archive = openat(dir, saved_archive_name(s), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (archive < 0)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", s->box.id);
+    task.in = archive;
+    if (creation_make_files(k, i, &b->waking->files, e) < 0)
+        return -1;
+    return saver_run_start(k, &task, &b->waking->run, e);
+}
+
+/* ------------------------------------------------------------------ a slot for it */
+
+static int check_quota(struct keeper *k, const struct saved_info *s, struct cove_err *e)
+{
+    struct keeper_claim claim = { 0 };
+
+    text_copy(claim.tenant, sizeof(claim.tenant), s->box.tenant);
+    text_copy(claim.project, sizeof(claim.project), s->box.project);
+    text_copy(claim.key, sizeof(claim.key), s->box.key);
+    return quota_check_claim(k, &claim, e);
+}
+
+/* It is what it was: whose, of what name, by which key and dialect. */
+static void set_identity(struct keeper *k, uint32_t i, const struct saved_info *s,
+                         const struct limits *limits)
+{
+    struct box *b = &k->boxes[i];
+
+    text_copy(b->info.tenant, sizeof(b->info.tenant), s->box.tenant);
+    text_copy(b->info.project, sizeof(b->info.project), s->box.project);
+    text_copy(b->info.key, sizeof(b->info.key), s->box.key);
+    b->info.flags = s->box.flags;
+    b->info.dialect = s->box.dialect;
+    b->info.lifetime_ms = s->box.lifetime_ms ? s->box.lifetime_ms : k->config.lifetime_ms;
+    b->reuse_ms = k->config.reuse_ms;
+    b->wanted = *limits;
+    b->promised = true;
+    boxes_save(k, i);
+}
+
+static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_t *ret,
+                 struct cove_err *e)
+{
+    const struct saved_info *s = &k->saved[saved].info;
+    struct waking *w;
+    struct limits limits;
+
+    box_limits_resolve(k, s->box.template, s->box.tenant, &limits);
+    if (check_quota(k, s, e) < 0 ||
+        creation_take_slot(k, s->box.template, snapshots_of_box(k, &s->box), &limits, s->box.id,
+                           ret, e) < 0)
+        return -1;
+    set_identity(k, *ret, s, &limits);
+    w = calloc(1, sizeof(*w));
+    if (!w) {
+        death_begin(k, *ret, END_GONE, 0);
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    }
+    *w = (struct waking){ .lifetime_ms = lifetime_ms,
+                          .created_unix_ms = s->box.created_unix_ms,
+                          .files = { .dir = -1 } };
+    k->boxes[*ret].waking = w;
+    if (unpack(k, *ret, s, e) == 0)
+        return 0;
+    log_error("saved sandbox not woken, it stays saved", e, LOG_S("sandbox", s->box.id));
+    death_begin(k, *ret, END_GONE, 0);
+    return -1;
+}
+
+/* ------------------------------------------------------------------ asked for */
+
+static void wait_for_slot(struct saved *s, uint64_t lifetime_ms, const struct waiter *w)
+{
+    struct waiter *copy = malloc(sizeof(*copy));
+
+    if (!copy)
+        return; /* the client runs into its own deadline */
+    *copy = *w;
+    copy->next = s->waiters;
+    s->waiters = copy;
+    s->lifetime_ms = lifetime_ms;
+}
+
+int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const struct waiter *w,
+                 struct cove_err *e)
+{
+    struct saved *s = &k->saved[saved];
+    struct box *old = boxes_by_id(k, s->info.box.id);
+    uint32_t i;
+
+    if (lifetime_ms > LIFETIME_MAX_MS)
+        return cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
+    if (old) {
+        if (old->info.state == BOX_BUILDING)
+            waiters_add(old, w); /* another one has asked already */
+        else
+            wait_for_slot(s, lifetime_ms, w); /* what it was is still being swept */
+        return 0;
+    }
+    if (begin(k, saved, lifetime_ms, &i, e) < 0)
+        return -1;
+    waiters_add(&k->boxes[i], w);
+    return 0;
+}
+
+/* One that is here is woken like any other: whoever asks twice finds what the first time made. */
+int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
+               struct cove_err *e)
+{
+    uint32_t i;
+
+    if (saved_find_id(k, args->tenant, args->id, &i))
+        return waking_begin(k, i, args->lifetime_ms, w, e);
+    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0 ||
+        life_thaw(k, i, args->lifetime_ms, e) < 0)
+        return -1;
+    waiters_add(&k->boxes[i], w);
+    waiters_answer_box(k, i, false);
+    return 0;
+}
+
+void waking_on_free(struct keeper *k, const char *id)
+{
+    const struct state *table = state_saved(k->state);
+    struct cove_err err = { 0 };
+    struct box_info info;
+    uint32_t s, i;
+
+    if (k->stopping || !table || !state_find_id_any(table, id, &s, &info) || !k->saved[s].waiters)
+        return;
+    if (begin(k, s, k->saved[s].lifetime_ms, &i, &err) == 0) {
+        waiters_move(&k->saved[s].waiters, &k->boxes[i]);
+        return;
+    }
+    while (k->saved[s].waiters) {
+        struct waiter *w = k->saved[s].waiters;
+
+        k->saved[s].waiters = w->next;
+        keeper_answer_error(k, w, &err);
+        free(w);
+    }
+}
+
+/* ------------------------------------------------------------------ it lives */
+
+int waking_prepare(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = -1;
+
+    if (saved_open_dir(k, k->boxes[i].info.id, &dir, e) < 0)
+        return -1;
+    return network_restore(k, i, dir, e);
+}
+
+/* Its beginning is its first one: on the other clock, which began anew with the machine, that may lie
+ * before zero, and only differences are ever looked at. */
+void waking_set_times(struct keeper *k, uint32_t i, uint64_t now)
+{
+    struct box *b = &k->boxes[i];
+    uint64_t life = b->waking->lifetime_ms ? b->waking->lifetime_ms : b->info.lifetime_ms;
+
+    b->info.dies_at_ms = now + life;
+    b->info.created_ms = now - (clock_unix_ms() - b->waking->created_unix_ms);
+    b->info.created_unix_ms = b->waking->created_unix_ms;
+    b->info.reuse_until_ms = now + b->reuse_ms;
+    if (b->info.flags & BOX_OWN_PROJECT || b->info.reuse_until_ms > b->info.dies_at_ms)
+        b->info.reuse_until_ms = b->info.dies_at_ms;
+}
+
+void waking_is_live(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+    uint32_t saved;
+
+    log_event(LOG_LEVEL_INFO, "saved sandbox woken", LOG_S("sandbox", b->info.id),
+              LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project),
+              LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
+    cove_close(b->waking->files.dir);
+    free(b->waking);
+    b->waking = NULL;
+    if (saved_find_id(k, b->info.tenant, b->info.id, &saved))
+        saved_drop(k, saved);
+}
+
+void waking_on_death(struct keeper *k, uint32_t i)
+{
+    struct waking *w = k->boxes[i].waking;
+
+    if (!w)
+        return;
+    saver_run_abandon(w->run);
+    cove_close(w->files.dir);
+    free(w);
+    k->boxes[i].waking = NULL;
+}

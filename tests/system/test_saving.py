@@ -1,0 +1,233 @@
+"""Pausing to storage: a sandbox becomes an archive, and the archive the same sandbox again."""
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import threading
+
+from cove import read, wait_for
+from test_pause import BOX, DONE, HEAD, MAGIC, which
+
+SAVE, WAKE = 314, 315
+
+# Everything that a tree can hold, made with fixed times and hashed with all that tar must carry.
+MAKE_TREE = r"""
+mkdir -p /workspace/t && cd /workspace/t &&
+echo one >file && ln file hard && ln -s file soft && ln -s /nowhere/at/all broken && mkfifo pipe && mkdir -p deep/er/still &&
+truncate -s 300M sparse && printf middle | dd of=sparse bs=1 seek=100000000 conv=notrunc status=none &&
+head -c 3000000 /dev/urandom >noise && chmod 000 file && chmod 4755 noise && chown 1000:33 deep && chmod 1777 deep/er &&
+touch -d '2001-02-03 04:05:06.123456789' deep/er/still noise && python3 - <<'P'
+import os, socket
+os.setxattr("noise", "user.note", b"kept\0 as bytes")
+open(b"not utf-8 \xff\xfe", "w").write("x")
+open("line\nfeed \" quote", "w").write("y")
+open("a" * 255, "w").write("z")
+os.makedirs("l" * 200 + "/" + "m" * 200 + "/" + "n" * 200)
+open(".wh.not-a-whiteout", "w").write("w")
+s = socket.socket(socket.AF_UNIX); s.bind("sock")
+P
+rm /etc/hosts /usr/bin/yes && rm -r /var/log && mkdir /var/log && touch /usr/local/added && echo made
+"""
+
+HASH_TREE = r"""python3 - <<'P'
+import hashlib, os, stat
+h = hashlib.sha256()
+def note(*a): h.update(repr(a).encode("utf-8", "surrogateescape"))
+def walk(path):
+    st = os.lstat(path)
+    if stat.S_ISSOCK(st.st_mode) or path == "/etc/resolv.conf":  # written anew whenever a sandbox starts
+        return
+    note(path, st.st_mode, st.st_uid, st.st_gid, st.st_nlink if stat.S_ISREG(st.st_mode) else 0)
+    if not stat.S_ISDIR(st.st_mode):
+        note(st.st_mtime_ns, st.st_size)
+    note(sorted((n, os.getxattr(path, n, follow_symlinks=False)) for n in os.listxattr(path, follow_symlinks=False)))
+    if stat.S_ISLNK(st.st_mode):
+        note(os.readlink(path))
+    elif stat.S_ISREG(st.st_mode):
+        with open(path, "rb") as f:
+            for block in iter(lambda: f.read(1 << 20), b""):
+                h.update(block)
+        note(st.st_blocks < 100000)
+    elif stat.S_ISDIR(st.st_mode):
+        for name in sorted(os.listdir(path)):
+            walk(os.path.join(path, name))
+walk("/workspace"); walk("/etc"); walk("/var"); walk("/usr/local/added")
+note(os.path.exists("/usr/bin/yes"), os.path.exists("/etc/hosts"), os.listdir("/var/log"))
+print(h.hexdigest())
+P"""
+
+
+def ask(server, call, box, tenant="default", ms=0, timeout=60):
+    """True when it was done (or runs again), else the keeper's words; None if the keeper hung up."""
+    body = which(box, tenant) + (struct.pack("=QII", ms, 0, 0) if call == WAKE else b"")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.settimeout(timeout)
+        s.connect(f"{server.run_dir}/keeper.sock")
+        s.send(HEAD.pack(MAGIC, call, HEAD.size + len(body), 1) + body)
+        try:
+            answer = s.recv(4096)
+        except ConnectionResetError:
+            return None
+    if not answer:
+        return None
+    return HEAD.unpack_from(answer)[1] in (DONE, BOX) or answer[HEAD.size + 8:].split(b"\0")[0].decode()
+
+
+def save(server, box, **kw):
+    return ask(server, SAVE, box, **kw)
+
+
+def wake(server, box, **kw):
+    return ask(server, WAKE, box, **kw)
+
+
+def store(server):
+    return f"{server.dir}/state/saved"
+
+
+def saved(server):
+    return {n for n in os.listdir(store(server)) if not n.startswith(".")}
+
+
+def bare(reply):
+    return reply.id.removeprefix("sandbox_")
+
+
+def test_a_saved_sandbox_comes_back_with_every_file_as_it_was(server, project):
+    reply = server.execute(project, MAKE_TREE, timeout=60)
+    assert reply.json["stdout"].endswith("made\n"), reply
+    before, box = server.run(project, HASH_TREE), bare(reply)
+    assert save(server, box) is True
+    assert saved(server) == {box}
+    assert box not in server.inits
+    wait_for(lambda: not os.path.exists(f"{server.dir}/state/boxes/{box}"), what="its files to be swept")
+    again = server.execute(project, HASH_TREE)
+    assert bare(again) == box, "the project found its own sandbox again"
+    assert again.json["stdout"] == before
+    assert saved(server) == set()
+    assert server.run(project, "ls /workspace/t/sock 2>&1; ls /workspace/t/.wh*").splitlines() == \
+        ["ls: cannot access '/workspace/t/sock': No such file or directory", "/workspace/t/.wh.not-a-whiteout"]
+
+
+def test_plain_tools_read_the_archive_and_its_manifest(server, project, tmp_path):
+    box = bare(server.execute(project, "echo kept >/workspace/f; chown 1000:1000 /workspace/f; rm /etc/hosts; touch /usr/local/u"))
+    assert save(server, box) is True
+    here = f"{store(server)}/{box}"
+    manifest = json.loads(read(f"{here}/manifest.json"))
+    assert (manifest["id"], manifest["project"], manifest["template"]) == (box, project, "base")
+    assert manifest["storedSha256"] in subprocess.run(["sha256sum", f"{here}/archive.tar.zst"], stdout=subprocess.PIPE, text=True).stdout
+    listing = subprocess.run(["tar", "--zstd", "-tvf", f"{here}/archive.tar.zst", "--numeric-owner"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert re.search(r"^-rw\S+ 1000/1000 +5 .* root/workspace/f$", listing, re.M), listing
+    assert re.search(r"^c\S+ 0/0 +0,0 .* root/etc/hosts$", listing, re.M), listing
+    assert len(listing.splitlines()) == manifest["entries"]
+    subprocess.run(["tar", "--zstd", "-xf", f"{here}/archive.tar.zst", "-C", tmp_path], check=True)
+    assert read(tmp_path / "root/workspace/f") == "kept\n" and os.path.exists(tmp_path / "usr/local/u")
+    server.cleanup(project)
+    wait_for(lambda: saved(server) == set(), what="the saved sandbox to be removed with its project")
+
+
+def test_its_environment_its_secrets_and_its_token_are_in_none_of_what_is_saved(server):
+    made = server.post("/sandboxes", {"templateID": "base", "timeout": 300, "metadata": {"who": "me"},
+                                      "envVars": {"PASSWORD": "correct-horse-battery"}}).json
+    box = made["sandboxID"]
+    assert save(server, box) is True
+    for name in os.listdir(f"{store(server)}/{box}"):
+        with open(f"{store(server)}/{box}/{name}", "rb") as f:
+            assert b"correct-horse" not in f.read(), name
+    assert "correct-horse" not in read(f"{server.run_dir}/attributes/{box}")
+    listed = [b for b in server.request("GET", "/v2/sandboxes?state=paused").json if b["sandboxID"] == box]
+    assert listed and listed[0]["state"] == "paused" and listed[0]["metadata"] == {"who": "me"}
+    again = server.post(f"/sandboxes/{box}/connect", {"timeout": 60})
+    assert again.status == 201 and again.json["sandboxID"] == box
+    assert server.request("DELETE", f"/sandboxes/{box}").status == 204
+
+
+def test_a_command_that_runs_into_a_pause_is_told_so(server, project):
+    box = bare(server.execute(project, "true"))
+    replies = []
+    thread = threading.Thread(target=lambda: replies.append(server.execute(project, "touch /workspace/began; sleep 100")))
+    thread.start()
+    wait_for(lambda: "began" in server.run(project, "ls /workspace"))
+    assert save(server, box) is True
+    thread.join(20)
+    assert "paused to storage" in replies[0].body.decode(), replies
+
+
+def test_two_who_pause_and_two_who_wake_at_once_are_all_answered(server, project):
+    box = bare(server.execute(project, "head -c 20000000 /dev/urandom >/workspace/noise"))
+    for call, after in ((SAVE, {box}), (WAKE, set())):
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ask(server, call, box))) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert answers == [True] * 4
+        assert saved(server) == after
+
+
+def test_whoever_uses_a_sandbox_while_it_is_being_saved_keeps_it_running(server, project):
+    box = bare(server.execute(project, "head -c 200000000 /dev/urandom >/workspace/noise; sleep 1000 & echo $! >/workspace/pid", timeout=60))
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(save(server, box)))
+    thread.start()
+    wait_for(lambda: os.path.exists(f"{store(server)}/.new-{box}/archive.tar.zst"))
+    assert server.run(project, "kill -0 $(cat /workspace/pid) && echo lives") == "lives\n"
+    thread.join()
+    assert answers == ["the sandbox was not paused: it was used while it was being saved"]
+    wait_for(lambda: os.listdir(store(server)) == [], what="nothing left in the store")
+
+
+def test_deleting_a_sandbox_while_it_is_being_saved_leaves_nothing(server, project):
+    box = bare(server.execute(project, "head -c 200000000 /dev/urandom >/workspace/noise", timeout=60))
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(save(server, box)))
+    thread.start()
+    wait_for(lambda: os.path.exists(f"{store(server)}/.new-{box}/archive.tar.zst"))
+    server.cleanup(project)
+    thread.join()
+    assert "removed" in answers[0]
+    wait_for(lambda: os.listdir(store(server)) == [], what="nothing left in the store")
+
+
+def test_another_tenant_neither_saves_nor_wakes_nor_sees_it(server, project):
+    box = bare(server.execute(project, "true"))
+    assert "no sandbox" in save(server, box, tenant="other")
+    assert save(server, box) is True
+    assert "no sandbox" in wake(server, box, tenant="other")
+    with_other = server.add_key("other")
+    assert server.request("GET", f"/sandboxes/{box}", key=with_other).status == 404
+    assert wake(server, box) is True
+
+
+def corrupt(path, at, flip):
+    with open(path, "r+b") as f:
+        f.seek(at)
+        byte = f.read(1)
+        f.seek(at)
+        f.write(bytes([byte[0] ^ flip]))
+
+
+def test_a_damaged_archive_is_refused_and_stays(server, project):
+    box = bare(server.execute(project, "head -c 100000 /dev/urandom >/workspace/noise; echo fine >/workspace/f"))
+    assert save(server, box) is True
+    archive = f"{store(server)}/{box}/archive.tar.zst"
+    size = os.path.getsize(archive)
+    for n in range(20):
+        at, flip = n * (size - 1) // 19, 1 << (n % 8)
+        corrupt(archive, at, flip)
+        assert "archive of" in wake(server, box), at
+        wait_for(lambda: not os.path.exists(f"{server.dir}/state/boxes/{box}"), what="the half-made sandbox to be swept")
+        corrupt(archive, at, flip)
+    with open(archive, "rb") as f:
+        whole = f.read()
+    for damaged in (whole[:-1], whole[:1000], b"", whole + b"\0"):
+        with open(archive, "wb") as f:
+            f.write(damaged)
+        assert "archive" in wake(server, box), len(damaged)
+        wait_for(lambda: not os.path.exists(f"{server.dir}/state/boxes/{box}"))
+    with open(archive, "wb") as f:
+        f.write(whole)
+    assert server.run(project, "cat /workspace/f") == "fine\n"
