@@ -1,6 +1,12 @@
 dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST.md docs/SECURITY.md docs/TEMPLATES.md docs/template.schema.json docs/BENCHMARKS.md docs/POLICY.md docs/PORTS.md docs/SAVING.md docs/RELIABILITY.md docs/TERMINALS.md docs/terminal.html
 apidir = $(docdir)/api
 dist_api_DATA = docs/api/execute.yaml docs/api/executor.yaml docs/api/console.yaml docs/api/e2b.md docs/api/mcp.md
+# The same files for nginx, which serves them at /openapi/ with a page of links.
+openapidir = $(pkgdatadir)/web/openapi
+openapi_DATA = $(dist_api_DATA) docs/api/index.html
+CLEANFILES += docs/api/index.html
+docs/api/index.html: $(dist_api_DATA) tools/openapi-index.sh
+	$(AM_V_GEN)$(MKDIR_P) docs/api && $(SHELL) $(srcdir)/tools/openapi-index.sh $(srcdir) $(dist_api_DATA) >$@.new && mv $@.new $@
 dist_man_MANS += man/coved.8 man/cove.conf.5
 EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart tools .ci/run \
 	conf/README.md debian/README.md docs/README.md man/README.md systemd/README.md
