@@ -8,7 +8,7 @@
  *   mcp_tools.c      the table of tools, tools/list, tools/call
  *   mcp_schema.c     JSON schemas, written from the tables of fields
  *   mcp_run.c, mcp_procs.c, mcp_files.c, mcp_edit.c, mcp_search.c, mcp_info.c    the tools
- *   mcp_resources.c  files as resources
+ *   mcp_resources.c, mcp_uri.c  files as resources
  *   mcp_watch.c      streams that tell of changed files
  */
 #ifndef COVE_FCGI_MCP_H

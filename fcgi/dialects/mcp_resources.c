@@ -5,43 +5,10 @@
 #include "cove/text.h"
 #include "fcgi/dialects/mcp.h"
 
-#define FILE_SCHEME "file://"
-#define INFO_URI    "cove://sandbox"
-#define LISTED_DIR  "/workspace"
+#define INFO_URI   "cove://sandbox"
+#define LISTED_DIR "/workspace"
 
 enum { LISTED_MAX = 200, READ_MAX = 1024 * 1024 };
-
-/* ------------------------------------------------------------------ URIs */
-
-const char *mcp_uri_path(struct arena *a, const char *uri)
-{
-    const char *path = uri + strlen(FILE_SCHEME);
-
-    if (strncmp(uri, FILE_SCHEME, strlen(FILE_SCHEME)) != 0 || *path != '/' ||
-        strpbrk(path, "?#") || strlen(path) >= MSG_PATH_MAX)
-        return NULL;
-    return http_decode(a, path, strlen(path), 0);
-}
-
-const char *mcp_path_uri(struct arena *a, const char *path)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._~-+@,=";
-    char *out = arena_alloc(a, sizeof(FILE_SCHEME) + 3 * strlen(path)), *at = out;
-
-    at = stpcpy(at, FILE_SCHEME);
-    for (; *path; path++) {
-        if (strchr(plain, *path)) {
-            *at++ = *path;
-        } else {
-            *at++ = '%';
-            text_hex(path, 1, at);
-            at += 2;
-        }
-    }
-    *at = '\0';
-    return out;
-}
 
 /* ------------------------------------------------------------------ resources/list */
 
@@ -105,7 +72,7 @@ int mcp_list_templates(struct mcp_call *c, struct cove_err *e)
     mcp_result_begin(c);
     json_open(c->w, "resourceTemplates", '[');
     json_open(c->w, NULL, '{');
-    json_put_str(c->w, "uriTemplate", FILE_SCHEME "/{+path}");
+    json_put_str(c->w, "uriTemplate", "file:///{+path}");
     json_put_str(c->w, "name", "file");
     json_put_str(c->w, "description",
                  "A file of the sandbox by its absolute path, up to 1 MiB. Subscribe to be told of "

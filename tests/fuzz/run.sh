@@ -16,21 +16,22 @@ build=$(cd "$build" && pwd)
 compile() {
     "$clang" -g -O1 -std=gnu11 -D_GNU_SOURCE -fno-sanitize-recover=undefined -DCOVE_SYSCONFDIR='"/etc/cove"' \
         -DCOVE_DATADIR='"/usr/share/cove"' -DCOVE_RUNDIR='"/run/cove"' -DCOVE_STATEDIR='"/var/lib/cove"' \
-        -DCOVE_LIBEXECDIR='"/usr/libexec/cove"' -I"$build" -I"$src" -I"$src/include" "$@"
+        -DCOVE_LIBEXECDIR='"/usr/libexec/cove"' -DCOVE_VERSION='"0"' -I"$build" -I"$src" -I"$src/include" "$@"
 }
 rm -rf "$build/objects" "$build/parts.a"
 mkdir -p "$build/objects"
 mkdir -p "$build/fcgi/proto"
 (cd "$src" && protoc-c --c_out="$build" fcgi/proto/process.proto fcgi/proto/filesystem.proto)
 for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/audit_send.c" "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" \
-    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$build"/fcgi/proto/*.pb-c.c; do
+    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/dialects/mcp_rpc.c" "$src/fcgi/dialects/mcp_session.c" \
+    "$src/fcgi/dialects/mcp_uri.c" "$src/fcgi/reply.c" "$src/fcgi/stream.c" "$src/fcgi/stream_framing.c" "$src/fcgi/wire.c" "$build"/fcgi/proto/*.pb-c.c; do
     name=${source#"$build"/}
     name=${name#"$src"/}
     compile -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$build/objects/$(echo "$name" | tr / -).o"
 done
 ar rcs "$build/parts.a" "$build"/objects/*.o
 
-targets="lexer policy profile keys config dns client judge connect"
+targets="lexer policy profile keys config dns client judge connect mcp"
 for target in $targets; do
     compile -fsanitize=fuzzer,address,undefined "$src/tests/fuzz/fuzz_$target.c" "$build/parts.a" -o "$build/fuzz_$target" \
         -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lz -lm -lpthread
