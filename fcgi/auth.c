@@ -289,6 +289,17 @@ static bool by_password(struct auth_ask *ask, struct auth_who *ret)
     return true;
 }
 
+static bool by_session(struct auth_ask *ask, struct auth_who *ret)
+{
+    struct console_session session;
+
+    if (!console_sign_in(ask->req, ask->keys ? ask->keys->value : NULL, &session))
+        return false;
+    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, session.tenant),
+                              arena_strdup(&ask->req->arena, session.key) };
+    return true;
+}
+
 /* In this order. What a browser adds by itself counts only for pages of this site. */
 static const struct {
     bool (*find)(struct auth_ask *ask, struct auth_who *ret);
@@ -296,6 +307,7 @@ static const struct {
 } socket_ways[] = {
     { by_key, false },
     { by_token, false },
+    { by_session, true },
     { by_password, true },
 };
 

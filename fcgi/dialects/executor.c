@@ -42,6 +42,7 @@ static const struct route executor_routes[] = {
     { POST, "/process_stdin", executor_stdin, ROUTE_LONG },  /* extension */
     { POST, "/remove_process", executor_remove, ROUTE_BOX }, /* extension */
     { GET, "/terminal", executor_terminal, ROUTE_BOX },      /* extension: a WebSocket */
+    { GET, "/process_lines", executor_lines, ROUTE_BOX },    /* likewise */
     { GET, "/health", dialect_health, ROUTE_OPEN },
     { POST, "/extend_sandbox", executor_extend, 0 }, /* extension: the sandbox lives on */
 };

@@ -1,4 +1,5 @@
-/* WebSockets on a process (extensions): a terminal, new or existing. See fcgi/attach.h. */
+/* WebSockets on a process (extensions): a terminal, new or existing, and the lines of a process that is there.
+ * See fcgi/attach.h. */
 #include <string.h>
 
 #include "cove/dialect.h"
@@ -237,4 +238,33 @@ int executor_terminal(struct request *req, struct reply *rep, struct cove_err *e
         return -1;
     return request_query(req, "process") ? open_terminal(rep, &t, NULL, e)
                                          : new_terminal(rep, &t, e);
+}
+
+/* ------------------------------------------------------------------ /process_lines */
+
+int executor_lines(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    const char *name = request_query(req, "process");
+    struct attach_target target = { .kind = "lines",
+                                    .has_from = request_query(req, "from") != NULL };
+    struct core_session session;
+    struct box_proc p = { 0 };
+    int rc;
+
+    req->note.operation = "process_lines";
+    if (attach_check(req, e) < 0 || query_number(req, "from", 1, INT64_MAX, &target.from, e) < 0 ||
+        query_flag(req, "numbered", &target.numbered, e) < 0 ||
+        query_flag(req, "readonly", &target.read_only, e) < 0)
+        return -1;
+    if (!name)
+        return cove_fail(e, COVE_INVALID, "process: is missing");
+    if (open_session(req, &session, e) < 0)
+        return -1;
+    rc = find_process(&session, name, &p, e);
+    core_session_close(&session);
+    if (rc < 0)
+        return -1;
+    target.id = session.box.id;
+    target.proc = p.proc;
+    return attach_to(req, rep, &target);
 }

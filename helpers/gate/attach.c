@@ -20,6 +20,8 @@ enum {
     INPUT_MAX = 2 << 20, /* one message of the longest size always fits when there is room */
     INPUT_ROOM = 64 * 1024,
     RETRY_MS = 20,
+    HOLD_STEP = 8 * 1024, /* init is told of what was read in steps of this size */
+    ARMED_MAX = 16,
     BLOCKED_MAX_MS =
         30000, /* a process waits no longer than this for a viewer that does not read */
 };
@@ -67,8 +69,8 @@ static uint64_t slowest(const struct attachment *a)
     struct viewer *v;
 
     LIST_FOREACH(v, &a->viewers, link)
-    if (v->begun && v->kind->holds && !v->socket.closing && v->reader.pos < pos)
-        pos = v->reader.pos;
+    if (v->begun && v->kind->holds && !v->socket.closing && v->at.reader.pos < pos)
+        pos = v->at.reader.pos;
     return pos;
 }
 
@@ -82,22 +84,42 @@ static bool someone_holds(const struct attachment *a)
     return false;
 }
 
-/* Ask for one tick, when the log grows beyond what is known. Who holds the process back tells init how
- * far all have read; a tick then comes at once if there is more, which is the price of telling. */
+/* Must init hear how far all have read? In steps, and at once when somebody came late and wants what lies
+ * before. */
+static bool must_tell(const struct attachment *a, uint64_t pos)
+{
+    return !a->holding || pos < a->held_pos || pos - a->held_pos >= HOLD_STEP;
+}
+
+static bool all_caught_up(const struct attachment *a)
+{
+    struct viewer *v;
+
+    LIST_FOREACH(v, &a->viewers, link)
+    if (!v->caught_up && !v->socket.closing)
+        return false;
+    return true;
+}
+
+/* Ask for one tick, when the log grows beyond what is known, and tell init what it must keep. */
 static void arm(struct attachment *a)
 {
     bool holds = someone_holds(a);
     struct box_log_arm body = { .proc = a->proc,
-                                .flags = holds ? LOG_ARM_HOLD : 0,
-                                .pos = holds ? slowest(a) : a->end_pos };
+                                .flags = holds || a->holding ? LOG_ARM_HOLD : 0,
+                                .pos = a->end_pos,
+                                .held = slowest(a) };
     struct box_request r = box_request(BOX_LOG_ARM, BOX_LOG_TICK, &body, sizeof(body));
 
-    if (a->armed || !a->running || !watch_is_on(&a->talk))
+    if (a->ring < 0 || a->drained || !watch_is_on(&a->talk) || a->armed >= ARMED_MAX ||
+        (a->armed && !(holds && must_tell(a, body.held))))
         return;
-    if (holds && body.pos < a->end_pos && body.pos == a->held_pos)
-        return; /* init knows, and viewers must read first */
-    a->held_pos = body.pos;
-    a->armed = say(a, &r, TAG_ARM) == 0;
+    if (!a->running && !all_caught_up(a) && !must_tell(a, body.held))
+        return; /* a tick would come at once, and tell nothing */
+    a->held_pos = body.held;
+    a->holding = a->holding || holds; /* who has begun to hold must go on telling where it is */
+    if (say(a, &r, TAG_ARM) == 0)
+        a->armed++;
 }
 
 void attachment_progress(struct attachment *a)
@@ -105,12 +127,17 @@ void attachment_progress(struct attachment *a)
     arm(a);
 }
 
-static void pump_all(struct attachment *a)
+static void pump_viewers(struct attachment *a)
 {
     struct viewer *v;
 
     LIST_FOREACH(v, &a->viewers, link)
     viewer_pump(v);
+}
+
+static void pump_all(struct attachment *a)
+{
+    pump_viewers(a);
     arm(a);
 }
 
@@ -237,12 +264,21 @@ static void on_opened(struct attachment *a, struct msg *m)
 static void on_tick(struct attachment *a, const struct msg *m)
 {
     struct box_log_tick tick;
+    bool grew;
 
     memcpy(&tick, m->body, sizeof(tick));
-    a->armed = false;
-    a->end_pos = tick.end > a->end_pos ? tick.end : a->end_pos;
+    if (a->armed)
+        a->armed--;
+    grew = tick.end > a->end_pos;
+    a->end_pos = grew ? tick.end : a->end_pos;
     a->running = tick.running;
-    pump_all(a);
+    pump_viewers(a);
+    /* When the process ends, some of its output may have had no room in the ring: it comes when we have
+     * read on. */
+    a->drained = !a->running && (!a->holding || (!grew && all_caught_up(a)));
+    if (a->drained)
+        pump_viewers(a);
+    arm(a);
 }
 
 static void on_exited(struct attachment *a, const struct msg *m)
@@ -264,9 +300,11 @@ static void on_error(struct attachment *a, const struct msg *m)
     cove_err_sanitize(&e);
     if (m->head.tag == TAG_LOG) {
         lose(a, WEBSOCKET_NO_PROCESS, e.msg);
-    } else if (m->head.tag == TAG_INPUT) { /* it takes no input any more; its output goes on */
+    } else if (m->head.tag == TAG_INPUT) { /* its output goes on, for those who only listen */
         a->asked = 0;
         buf_clear(&a->input);
+        if (a->writer && a->running && !a->has_end)
+            viewer_close(a->writer, WEBSOCKET_NO_INPUT, e.msg);
         pause_writers(a);
     } else if (m->head.tag == TAG_RESIZE) {
         a->resizing = false;

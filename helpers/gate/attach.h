@@ -46,6 +46,12 @@ struct viewer_options { /* from nginx's line */
     char accept[32], protocol[32]; /* of the handshake */
 };
 
+struct line_cursor {           /* a place in the output: a byte of a record */
+    struct ring_reader reader; /* the record */
+    uint32_t skip;             /* bytes of it that are behind us */
+    bool lost; /* something between the record before and this one was overwritten */
+};
+
 struct viewer {
     LIST_ENTRY(viewer) link;
     struct relay *relay; /* counts as a connection of its sandbox */
@@ -53,22 +59,21 @@ struct viewer {
     const struct viewer_kind *kind;
     struct viewer_options options;
     struct websocket socket;
-    struct ring_reader reader; /* the record that its next piece begins in */
+    struct line_cursor at; /* what it gets next. A terminal moves by whole records */
     bool begun, told_end;
+    bool caught_up;      /* it has got all there is */
     uint64_t blocked_ms; /* since when it takes nothing, though there is more; 0: it does */
 
     /* a terminal's */
     uint64_t offset; /* of the next byte to send; earlier ones are skipped */
 
-    /* lines: see lines.c */
-    uint32_t skip;            /* bytes of that record that were sent */
-    uint64_t line;            /* number of the line that begins there */
-    bool in_line;             /* of a line, a part was sent already */
-    struct ring_reader ahead; /* how far the line's end was looked for */
-    uint64_t ahead_bytes;
-    uint64_t piece; /* bytes of the message under way that are not sent yet */
-    unsigned char piece_stage;
-    bool piece_ends_line;
+    /* lines */
+    uint64_t line;            /* number of the line at `at`, from 1 on; 0: its beginning was lost */
+    struct line_cursor ahead; /* how far its end was looked for */
+    uint64_t ahead_bytes;     /* from `at` to there */
+    uint64_t left;            /* bytes of the message under way that were not sent yet */
+    bool ends_line;           /* that message is a line's end */
+    unsigned char stage;      /* of that message: its head, its text, its tail */
 };
 
 LIST_HEAD(viewer_list, viewer);
@@ -82,11 +87,14 @@ struct attachment {
     struct timer timer; /* init must answer by then, or input is tried again */
     int ring;           /* -1: not there yet */
     uint64_t end_pos;   /* of the ring, as far as it is known */
-    bool armed, running, has_end;
+    unsigned armed;     /* ticks that init was asked for */
+    bool running, has_end;
+    bool drained; /* nothing more will be written */
     struct cove_end end;
     struct viewer_list viewers;
     struct viewer *writer; /* whose size the terminal has */
-    uint64_t held_pos;     /* what init was told that all have read (kinds that hold) */
+    bool holding;          /* init was told to keep what was not read */
+    uint64_t held_pos;     /* what it was told that all have read */
     struct buf input;      /* on its way to the process */
     size_t asked;          /* bytes of it that init was given and has not taken yet; 0: none */
     uint16_t rows, cols, rows_asked, cols_asked;

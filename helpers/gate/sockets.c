@@ -71,7 +71,7 @@ static const struct way_in by_socket = { .refused = answer_refusal };
 
 static const struct viewer_kind *find_kind(const char *name)
 {
-    static const struct viewer_kind *const kinds[] = { &terminal_kind };
+    static const struct viewer_kind *const kinds[] = { &terminal_kind, &lines_kind };
 
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
         if (strcmp(kinds[i]->name, name) == 0)

@@ -43,7 +43,7 @@ static void tell_open(struct viewer *v, uint64_t lost)
 static int begin(struct viewer *v, struct cove_err *e)
 {
     static char bytes[RING_REC_MAX];
-    struct ring_reader look = v->reader;
+    struct ring_reader look = v->at.reader;
     uint64_t gap, oldest = 0, end = 0;
     bool any = false;
     struct ring_rec rec;
@@ -83,7 +83,7 @@ static int more(struct viewer *v, struct cove_err *e)
     static char bytes[RING_REC_MAX];
     struct ring_rec rec;
     uint64_t gap, skip;
-    int rc = ring_read(&v->reader, &rec, bytes, &gap, e);
+    int rc = ring_read(&v->at.reader, &rec, bytes, &gap, e);
 
     if (rc != 1)
         return rc;

@@ -63,8 +63,11 @@ static int send_pieces(struct viewer *v, struct cove_err *e)
 {
     int rc = 1;
 
-    for (int i = 0; i < TURN_PIECES && rc == 1 && websocket_has_room(&v->socket); i++)
+    for (int i = 0; i < TURN_PIECES && rc == 1 && websocket_has_room(&v->socket); i++) {
         rc = v->kind->more(v, e);
+        if (v->socket.pulling)
+            websocket_flush(&v->socket); /* makes room for the next */
+    }
     return rc;
 }
 
@@ -74,13 +77,14 @@ static int try_pump(struct viewer *v, struct cove_err *e)
     int rc;
 
     if (!v->begun) {
-        if (ring_reader_init(&v->reader, a->ring, 0, e) < 0 || v->kind->begin(v, e) < 0)
+        if (ring_reader_init(&v->at.reader, a->ring, 0, e) < 0 || v->kind->begin(v, e) < 0)
             return -1;
         v->begun = true;
     }
     rc = send_pieces(v, e);
     websocket_want_room(&v->socket, rc == 1);
-    if (rc == 0 && !a->running)
+    v->caught_up = rc == 0;
+    if (rc == 0 && a->drained)
         end_of(v);
     return rc;
 }

@@ -29,6 +29,7 @@ enum websocket_code { /* RFC 6455, and ours from 4000 on (docs/PORTS.md) */
                       WEBSOCKET_TOO_SLOW = 4001,
                       WEBSOCKET_IDLE = 4002,
                       WEBSOCKET_NO_PROCESS = 4004,
+                      WEBSOCKET_NO_INPUT = 4005,
                       WEBSOCKET_REFUSED = 4000, /* and an HTTP status: 4401, 4403, 4404 */
 };
 

@@ -261,7 +261,7 @@ struct box_log_opened {
 };
 
 enum box_log_arm_flags {
-    /* This connection reads everything: until it closes, what lies at `pos` and after it is not
+    /* This connection reads everything: until it closes, what lies at `held` and after it is not
      * overwritten, and the process waits instead. One connection at a time; the last one counts. */
     LOG_ARM_HOLD = 1 << 0,
 };
@@ -269,7 +269,8 @@ enum box_log_arm_flags {
 struct box_log_arm {
     uint32_t proc;
     uint32_t flags; /* enum box_log_arm_flags */
-    uint64_t pos;
+    uint64_t pos;   /* the tick comes when there is more than this */
+    uint64_t held;  /* with LOG_ARM_HOLD */
 };
 
 struct box_log_tick {

@@ -246,7 +246,7 @@ int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log
 
 int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, uint32_t flags, struct cove_err *e)
 {
-    struct box_log_arm body = { .proc = proc, .flags = flags, .pos = pos };
+    struct box_log_arm body = { .proc = proc, .flags = flags, .pos = pos, .held = pos };
     struct box_request r = box_request(BOX_LOG_ARM, BOX_LOG_TICK, &body, sizeof(body));
 
     return box_tell(c, &r, e);

@@ -348,9 +348,9 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
         return -1;
     if (!p->log)
         return cove_fail(e, COVE_INVALID, "process %u keeps no log", p->number);
-    if ((arm->flags & LOG_ARM_HOLD) && arm->pos <= ring_end(&p->log->ring)) {
+    if ((arm->flags & LOG_ARM_HOLD) && arm->held <= ring_end(&p->log->ring)) {
         c->holds = true;
-        set_holder(p, c, arm->pos);
+        set_holder(p, c, arm->held);
         if (!p->running)
             log_drain(p); /* what had no room when the process ended */
         log_settle(p);

@@ -17,12 +17,12 @@ BODIES = {
     "/bind_port": {"port": 8000}, "/unbind_port": {}, "/start_process": {"cmd": "sleep 5"}, "/list_processes": None,
     "/kill_process": {"id": "x"}, "/process_logs_streaming": {"id": "x"}, "/signal_process": {"id": "x", "signal": "TERM"},
     "/process_stdin": {"id": "x", "data": "x"}, "/remove_process": {"id": "x"}, "/extend_sandbox": {"seconds": 60},
-    "/port_access": {"port": 8000, "access": "private"}, "/port_link": {"port": 8000}, "/terminal": None,
+    "/port_access": {"port": 8000, "access": "private"}, "/port_link": {"port": 8000}, "/terminal": None, "/process_lines": None,
     "/**/execute": EXECUTE, "/**/cleanup": {"projectId": "shared"}, "/**/extend": {"projectId": "shared", "seconds": 60}, "/": {**EXECUTE, "action": "execute"},
     "/worker": {**EXECUTE, "action": "cleanup"},
 }
 # These are WebSockets.
-SOCKETS = {"/terminal"}
+SOCKETS = {"/terminal", "/process_lines"}
 # Where the project is in the body and another tenant's name for it is simply a project of its own.
 OF_EXECUTE = {"/**/execute", "/**/cleanup", "/**/extend", "/", "/worker"}
 

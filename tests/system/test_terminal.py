@@ -7,6 +7,7 @@ import pytest
 
 from cove import wait_for
 from executor import Executor
+from test_console import session
 from test_front_cli import cove
 from websocket import BINARY, CLOSE, MORE, PING, PONG, TEXT, Closed, Refused, WebSocket, frame
 
@@ -323,3 +324,14 @@ def test_a_terminal_that_nobody_reads_loses_output_instead_of_memory(make_server
         while not isinstance(message := ws.recv(), str):
             pass
         assert json.loads(message)["type"] == "gap" and json.loads(message)["bytes"] > 0
+
+
+def test_the_consoles_session_opens_a_terminal_for_its_own_pages_alone(terminals):
+    cookie, _ = session(terminals.server)
+    own = f"127.0.0.1:{terminals.server.http}"
+    with terminals.open(SHELL, {"Cookie": cookie, "Origin": f"http://{own}"}, credential=False, host=own) as ws:
+        ws.send(b"exit\n")
+    with WebSocket(terminals.server, f"/terminal?sandbox={terminals.id}",
+                   {"Cookie": cookie, "Origin": "http://elsewhere.example"}, host=own) as ws:
+        assert ws.closed()[1].code == 4401
+    assert terminals.refused(headers={"Cookie": cookie}, credential=False, host=own).status == 401

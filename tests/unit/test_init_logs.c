@@ -269,7 +269,7 @@ static void a_process_waits_for_the_reader_that_holds_its_log(void **state)
             assert_int_equal(rec.offset, bytes);
             bytes += rec.len;
         }
-        args.pos = r.pos;
+        args.pos = args.held = r.pos;
         send_on(fx.sock, BOX_LOG_ARM, 9, &args, sizeof(args), NULL, 0, NULL, 0);
     }
     assert_int_equal(bytes, 300000);
