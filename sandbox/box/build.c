@@ -1,8 +1,9 @@
 /*
  * Building a sandbox: the keeper's half (directories, cgroup, control socket, clone, id maps,
  * detached mounts) and the child's half, which runs inside the new namespaces and ends by becoming
- * init. The two meet once: the child waits until its ids are mapped, and gets the mounts with that
- * word. After it the keeper only waits for the ready pipe.
+ * init. The two meet twice: the child waits until its ids are mapped, and gets the mounts with that
+ * word; then it puts its file systems together while the keeper connects its network, and waits for
+ * that. After it the keeper only waits for the ready pipe.
  */
 #include <assert.h>
 #include <errno.h>
@@ -90,6 +91,18 @@ static int wait_for_go(int sock, struct box_mounts *ret, struct cove_err *e)
     return 0;
 }
 
+/* The keeper has put the sandbox's end of its link into our network namespace. */
+static int wait_for_link(int sock, struct cove_err *e)
+{
+    static const struct msg_rule rules[] = { { MSG_DONE, 0, 0, 0, 0 }, { 0 } };
+    char buf[64];
+    struct msg m;
+
+    if (msg_recv(sock, buf, sizeof(buf), rules, 0, &m, e) != 1)
+        return cove_fail(e, COVE_INTERNAL, "the keeper went away");
+    return 0;
+}
+
 /* From here on we are root of the namespace and nobody on the host. */
 static int setup_identity(struct cove_err *e)
 {
@@ -173,11 +186,12 @@ static void setup_cpus(const struct build_args *args)
     sched_setaffinity(0, sizeof(own), &own);
 }
 
+/* Handlers go with execve; what is ignored stays, and nobody ignores real-time signals for us. */
 static void setup_signals(void)
 {
     sigset_t none;
 
-    for (int sig = 1; sig < NSIG; sig++)
+    for (int sig = 1; sig < SIGRTMIN; sig++)
         signal(sig, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -234,7 +248,8 @@ static void child(const struct parts *p, const struct build_args *args)
     setup_cpus(args);
     if (cgroup_enter_v1(&p->doors, &e) == 0 && wait_for_go(p->go_child, &mounts, &e) == 0 &&
         setup_cgroup_view(&e) == 0 && setup_identity(&e) == 0 && setup_clock() == 0 &&
-        mounts_enter(&mounts, &e) == 0 && setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
+        mounts_enter(&mounts, &e) == 0 && wait_for_link(p->go_child, &e) == 0 &&
+        setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
         become_init(p, args, &e); /* returns only when it failed */
     n = write(p->ready_write, &e, sizeof(e));
     (void)n;
@@ -398,13 +413,14 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     int rc = -1;
 
     reset_oom_score(pid);
-    if (userns_write_maps(pid, &args->ids, e) == 0 && attach_network(args, pid, e) == 0 &&
-        open_userns(pid, &userns, e) == 0 &&
+    if (userns_write_maps(pid, &args->ids, e) == 0 && open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, p->files.dir, p->files.is_mount, userns, &args->ids, &mounts,
                        e) == 0)
         rc = send_go(p->go_keeper, &mounts, e);
     mounts_close(&mounts);
-    return rc;
+    if (rc == 0) /* half of the kernel's work for a sandbox each, on two cpus */
+        rc = attach_network(args, pid, e);
+    return rc < 0 ? -1 : msg_send(p->go_keeper, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, e);
 }
 
 /* On failure whatever was made so far stays for the caller's sweep, which knows the id. */

@@ -109,9 +109,9 @@ static void remove_pair(const char *name)
  * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
  * right is there.
  */
-static int set_manners(const char *name, bool forward, struct cove_err *e)
+static int set_manners(unsigned index, bool forward, struct cove_err *e)
 {
-    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name) };
+    struct ifinfomsg link = { .ifi_index = (int)index };
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
     struct nlattr *spec, *family;
     struct rtnl r;
@@ -129,23 +129,21 @@ static int set_manners(const char *name, bool forward, struct cove_err *e)
     return rtnl_ask(&r, "an interface's settings", e);
 }
 
-static int set_up(const char *name, struct cove_err *e)
+static int set_up(unsigned index, struct cove_err *e)
 {
-    struct ifinfomsg link = { .ifi_index = (int)if_nametoindex(name),
-                              .ifi_flags = IFF_UP,
-                              .ifi_change = IFF_UP };
+    struct ifinfomsg link = { .ifi_index = (int)index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
     struct rtnl r;
 
     rtnl_begin(&r, RTM_NEWLINK, 0, &link, sizeof(link));
     return rtnl_ask(&r, "bringing up an interface", e);
 }
 
-static int set_address(const char *name, struct address addr, struct cove_err *e)
+static int set_address(unsigned index, struct address addr, struct cove_err *e)
 {
     struct ifaddrmsg a = { .ifa_family = (unsigned char)addr.family,
                            .ifa_prefixlen = addr.prefix,
                            .ifa_flags = IFA_F_NODAD,
-                           .ifa_index = if_nametoindex(name) };
+                           .ifa_index = index };
     struct rtnl r;
 
     rtnl_begin(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &a, sizeof(a));
@@ -154,14 +152,13 @@ static int set_address(const char *name, struct address addr, struct cove_err *e
     return rtnl_ask(&r, "address", e);
 }
 
-static int set_route(struct address gateway, struct cove_err *e)
+static int set_route(uint32_t index, struct address gateway, struct cove_err *e)
 {
     struct rtmsg route = { .rtm_family = (unsigned char)gateway.family,
                            .rtm_table = RT_TABLE_MAIN,
                            .rtm_protocol = RTPROT_STATIC,
                            .rtm_scope = RT_SCOPE_UNIVERSE,
                            .rtm_type = RTN_UNICAST };
-    uint32_t index = if_nametoindex("eth0");
     struct rtnl r;
 
     rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
@@ -200,20 +197,22 @@ int net_probe(const struct net *n, struct cove_err *e)
 int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e)
 {
     char name[IFNAMSIZ];
+    unsigned index;
 
     if (n->rules.mode == NET_NONE)
         return 0;
     net_interface(n, slot, name);
     remove_pair(name);
-    if (make_pair(n, name, pid, e) < 0 ||
-        set_address(name, address_of(n, AF_INET, slot, false), e) < 0)
+    if (make_pair(n, name, pid, e) < 0)
         return -1;
-    if (set_manners(name, true, e) < 0 ||
-        (n->ipv6 && set_address(name, address_of(n, AF_INET6, slot, false), e) < 0))
+    index = if_nametoindex(name);
+    if (set_address(index, address_of(n, AF_INET, slot, false), e) < 0 ||
+        set_manners(index, true, e) < 0 ||
+        (n->ipv6 && set_address(index, address_of(n, AF_INET6, slot, false), e) < 0))
         return -1;
     if (n->ipv6)
         force_forwarding6(name);
-    return set_up(name, e);
+    return set_up(index, e);
 }
 
 /* Many templates have a link there, to a service that does not run in a sandbox. */
@@ -242,13 +241,16 @@ static int write_resolv_conf(struct cove_err *e)
 
 int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
 {
+    unsigned index;
+
     if (n->rules.mode == NET_NONE)
         return 0;
-    if (set_manners("eth0", false, e) < 0 ||
-        set_address("eth0", address_of(n, AF_INET, slot, true), e) < 0 ||
-        (n->ipv6 && set_address("eth0", address_of(n, AF_INET6, slot, true), e) < 0) ||
-        set_up("eth0", e) < 0 || set_route(address_of(n, AF_INET, slot, false), e) < 0 ||
-        (n->ipv6 && set_route(address_of(n, AF_INET6, slot, false), e) < 0))
+    index = if_nametoindex("eth0");
+    if (set_manners(index, false, e) < 0 ||
+        set_address(index, address_of(n, AF_INET, slot, true), e) < 0 ||
+        (n->ipv6 && set_address(index, address_of(n, AF_INET6, slot, true), e) < 0) ||
+        set_up(index, e) < 0 || set_route(index, address_of(n, AF_INET, slot, false), e) < 0 ||
+        (n->ipv6 && set_route(index, address_of(n, AF_INET6, slot, false), e) < 0))
         return -1;
     return write_resolv_conf(e);
 }
