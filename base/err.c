@@ -116,6 +116,7 @@ const char *cove_code_name(enum cove_code code)
         [COVE_UNSUPPORTED] = "unsupported",
         [COVE_INTERNAL] = "internal",
         [COVE_QUOTA] = "quota",
+        [COVE_NOT_READY] = "not_ready",
     };
 
     if ((size_t)code >= ARRAY_SIZE(names))

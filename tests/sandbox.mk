@@ -25,6 +25,10 @@ tests_unit_test_cgroup_LDADD = libbox.a libbase.a $(UNIT_LIBS)
 UNIT_TESTS += tests/unit/test_rtnl
 tests_unit_test_rtnl_SOURCES = tests/unit/test_rtnl.c
 tests_unit_test_rtnl_LDADD = libnet.a libbase.a $(MNL_LIBS) $(UNIT_LIBS)
+UNIT_TESTS += tests/unit/test_manifest
+tests_unit_test_manifest_SOURCES = tests/unit/test_manifest.c
+tests_unit_test_manifest_LDADD = libbase.a $(UNIT_LIBS)
+
 UNIT_TESTS += tests/unit/test_netlist tests/unit/test_dns
 tests_unit_test_netlist_SOURCES = tests/unit/test_netlist.c
 tests_unit_test_netlist_LDADD = libbase.a $(UNIT_LIBS)

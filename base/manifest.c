@@ -1,0 +1,436 @@
+/* The flat form of templates' manifests: see cove/manifest.h. */
+#include "cove/manifest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+
+#define LETTERS  "abcdefghijklmnopqrstuvwxyz"
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS   "0123456789"
+
+/* ------------------------------------------------------------------ names */
+
+static bool is_plain_name(const char *name, const char *of, size_t len)
+{
+    return len > 0 && len < 64 && strspn(name, of) >= len && name[0] != '.' && name[0] != '-';
+}
+
+bool manifest_is_name(const char *name)
+{
+    const char *slash = strchr(name, '/'), *last = slash ? slash + 1 : name;
+
+    if (slash && !is_plain_name(name, LETTERS CAPITALS DIGITS "._-", (size_t)(slash - name)))
+        return false;
+    return is_plain_name(last, LETTERS DIGITS "._-", strlen(last));
+}
+
+/* ------------------------------------------------------------------ values */
+
+/* In place. What is left may hold tabs and line ends, but no other control character. */
+static int unescape(char *s, struct cove_err *e)
+{
+    char *to = s;
+
+    for (; *s; s++) {
+        if (*s == '\\' && s[1] == 'n')
+            *to++ = '\n', s++;
+        else if (*s == '\\' && s[1] == '\\')
+            *to++ = '\\', s++;
+        else if (*s == '\\' || ((unsigned char)*s < ' ' && *s != '\t') || *s == 0x7f)
+            return cove_fail(e, COVE_INVALID, "a character that cannot stand here");
+        else
+            *to++ = *s;
+    }
+    *to = '\0';
+    return 0;
+}
+
+static int one_word(const char *value, const char *of, size_t most, struct cove_err *e)
+{
+    if (!*value || value[strspn(value, of)] || strlen(value) > most)
+        return cove_fail(e, COVE_INVALID, "must be 1 to %zu characters of a-z, A-Z, 0-9 and ._-",
+                         most);
+    return 0;
+}
+
+static int set_str(const char **member, const char *value, struct cove_err *e)
+{
+    if (*member)
+        return cove_fail(e, COVE_INVALID, "is given twice");
+    *member = value;
+    return 0;
+}
+
+static int set_name(const char **member, const char *value, struct cove_err *e)
+{
+    if (one_word(value, LETTERS CAPITALS DIGITS "._-", 63, e) < 0)
+        return -1;
+    return set_str(member, value, e);
+}
+
+static int set_user(struct manifest *m, char *value, struct cove_err *e)
+{
+    if (value[0] == '-' || one_word(value, LETTERS CAPITALS DIGITS "._-", 32, e) < 0)
+        return cove_fail(e, COVE_INVALID, "must be a name or a number of at most 32 characters");
+    return set_str(&m->user, value, e);
+}
+
+static int set_workdir(struct manifest *m, char *value, struct cove_err *e)
+{
+    if (value[0] != '/' || strlen(value) >= MSG_PATH_MAX || strpbrk(value, "\n\t"))
+        return cove_fail(e, COVE_INVALID, "must be an absolute path");
+    return set_str(&m->workdir, value, e);
+}
+
+static int check_command(const char *value, struct cove_err *e)
+{
+    if (value[strspn(value, " \t\n")] == '\0')
+        return cove_fail(e, COVE_INVALID, "must not be empty");
+    if (strlen(value) > MANIFEST_COMMAND_MAX)
+        return cove_fail(e, COVE_TOO_LARGE, "is longer than %d bytes", MANIFEST_COMMAND_MAX);
+    return 0;
+}
+
+static int set_start(struct manifest *m, char *value, struct cove_err *e)
+{
+    return check_command(value, e) < 0 ? -1 : set_str(&m->start, value, e);
+}
+
+static int set_ready(struct manifest *m, char *value, struct cove_err *e)
+{
+    return check_command(value, e) < 0 ? -1 : set_str(&m->ready, value, e);
+}
+
+static int set_ready_timeout(struct manifest *m, char *value, struct cove_err *e)
+{
+    uint64_t n;
+
+    if (text_parse_u64(value, &n, e) < 0)
+        return -1;
+    if (n < 1 || n > MANIFEST_READY_MAX_MS)
+        return cove_fail(e, COVE_INVALID, "%s is not within 1 and %d", value,
+                         MANIFEST_READY_MAX_MS);
+    m->ready_timeout_ms = n;
+    return 0;
+}
+
+static bool is_variable(const char *text)
+{
+    size_t len = strspn(text, LETTERS CAPITALS DIGITS "_.-");
+
+    return len > 0 && text[len] == '=' && !strchr(DIGITS, text[0]);
+}
+
+static int set_env(struct manifest *m, char *value, struct cove_err *e)
+{
+    size_t len = strcspn(value, "=");
+
+    if (!is_variable(value))
+        return cove_fail(e, COVE_INVALID, "'%.40s' is not of the form NAME=VALUE", value);
+    for (size_t i = 0; i < m->env_count; i++) {
+        if (strncmp(m->env[i], value, len + 1) == 0) {
+            m->env[i] = value; /* the last one counts */
+            return 0;
+        }
+    }
+    if (m->env_count == MANIFEST_ENV_MAX)
+        return cove_fail(e, COVE_TOO_LARGE, "more than %d variables", MANIFEST_ENV_MAX);
+    m->env[m->env_count++] = value;
+    return 0;
+}
+
+static int read_when(const char *word, bool *ret, struct cove_err *e)
+{
+    *ret = strcmp(word, "first-use") == 0;
+    if (!*ret && strcmp(word, "creation") != 0)
+        return cove_fail(e, COVE_INVALID, "'%.20s' is neither creation nor first-use", word);
+    return 0;
+}
+
+static int set_service(struct manifest *m, char *value, struct cove_err *e)
+{
+    struct manifest_service s = { 0 };
+    char *port = strsep(&value, " "), *when = value ? strsep(&value, " ") : NULL;
+    uint64_t n;
+
+    if (!value)
+        return cove_fail(e, COVE_INVALID, "must be PORT WHEN COMMAND");
+    if (text_parse_u64(port, &n, e) < 0 || read_when(when, &s.on_first_use, e) < 0 ||
+        check_command(value, e) < 0)
+        return -1;
+    if (n < 1 || n > 65535)
+        return cove_fail(e, COVE_INVALID, "port %.20s is not within 1 and 65535", port);
+    if (manifest_service_at(m, (unsigned)n))
+        return cove_fail(e, COVE_INVALID, "two services on port %.20s", port);
+    if (m->service_count == MANIFEST_SERVICES_MAX)
+        return cove_fail(e, COVE_TOO_LARGE, "more than %d services", MANIFEST_SERVICES_MAX);
+    s.port = (uint16_t)n;
+    s.command = value;
+    m->services[m->service_count++] = s;
+    return 0;
+}
+
+/* Its words are judged where limits are known (keys/); here it must stay one line. */
+static int set_settings(struct manifest *m, char *value, struct cove_err *e)
+{
+    if (strpbrk(value, "\n#"))
+        return cove_fail(e, COVE_INVALID, "must be one line");
+    return set_str(&m->settings, value, e);
+}
+
+static int set_policy(struct manifest *m, char *value, struct cove_err *e)
+{
+    return set_name(&m->policy, value, e);
+}
+
+static int set_seccomp(struct manifest *m, char *value, struct cove_err *e)
+{
+    return value[0] == '.' ? cove_fail(e, COVE_INVALID, "must not begin with a dot")
+                           : set_name(&m->seccomp, value, e);
+}
+
+static int set_tenants(struct manifest *m, char *value, struct cove_err *e)
+{
+    if (!*value || value[strspn(value, LETTERS CAPITALS DIGITS "._-,")])
+        return cove_fail(e, COVE_INVALID, "must be names of tenants with commas between them");
+    return set_str(&m->tenants, value, e);
+}
+
+static int set_shell(struct manifest *m, char *value, struct cove_err *e)
+{
+    if (strcmp(value, "sh") != 0)
+        return cove_fail(e, COVE_INVALID, "'%.20s' is not sh", value);
+    m->no_bash = true;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+static const struct {
+    const char *key;
+    int (*set)(struct manifest *m, char *value, struct cove_err *e);
+} keys[] = {
+    { "user", set_user },       { "workdir", set_workdir },
+    { "env", set_env },         { "start", set_start },
+    { "ready", set_ready },     { "ready_timeout_ms", set_ready_timeout },
+    { "service", set_service }, { "settings", set_settings },
+    { "policy", set_policy },   { "seccomp", set_seccomp },
+    { "tenants", set_tenants }, { "shell", set_shell },
+};
+
+static int set_line(struct manifest *m, char *line, struct cove_err *e)
+{
+    char *key = strsep(&line, " ");
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        if (strcmp(keys[i].key, key) != 0)
+            continue;
+        if (!line)
+            return cove_fail(e, COVE_INVALID, "%s: has no value", key);
+        if (unescape(line, e) < 0 || keys[i].set(m, line, e) < 0)
+            return cove_context(e, "%s", key);
+        return 0;
+    }
+    return cove_fail(e, COVE_INVALID, "'%.40s': no such key", key);
+}
+
+int manifest_parse(const char *name, const char *text, struct manifest **ret, struct cove_err *e)
+{
+    struct manifest *m = calloc(1, sizeof(*m));
+    char *rest, *line;
+    int rc = 0;
+
+    if (!m || !(m->text = strdup(text))) {
+        manifest_free(m);
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    }
+    m->ready_timeout_ms = MANIFEST_READY_MS;
+    if (!manifest_is_name(name) || !text_copy(m->name, sizeof(m->name), name))
+        rc = cove_fail(e, COVE_INVALID, "'%.60s' is no name of a template", name);
+    else if (strlen(text) > MANIFEST_TEXT_MAX)
+        rc = cove_fail(e, COVE_TOO_LARGE, "is longer than %d bytes", MANIFEST_TEXT_MAX);
+    for (rest = m->text; rc == 0 && (line = strsep(&rest, "\n"));)
+        if (*line)
+            rc = set_line(m, line, e);
+    if (rc < 0) {
+        manifest_free(m);
+        return -1;
+    }
+    *ret = m;
+    return 0;
+}
+
+void manifest_free(struct manifest *m)
+{
+    if (!m)
+        return;
+    free(m->text);
+    free(m->damaged);
+    free(m);
+}
+
+/* ------------------------------------------------------------------ writing */
+
+static void put_value(struct buf *out, const char *value)
+{
+    for (; *value; value++) {
+        if (*value == '\n')
+            buf_add_str(out, "\\n");
+        else if (*value == '\\')
+            buf_add_str(out, "\\\\");
+        else
+            buf_add_char(out, *value);
+    }
+    buf_add_char(out, '\n');
+}
+
+static void put(struct buf *out, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    buf_addf(out, "%s ", key);
+    put_value(out, value);
+}
+
+void manifest_format(const struct manifest *m, struct buf *out)
+{
+    put(out, "user", m->user);
+    put(out, "workdir", m->workdir);
+    for (size_t i = 0; i < m->env_count; i++)
+        put(out, "env", m->env[i]);
+    put(out, "start", m->start);
+    put(out, "ready", m->ready);
+    if (m->ready_timeout_ms && m->ready_timeout_ms != MANIFEST_READY_MS)
+        buf_addf(out, "ready_timeout_ms %llu\n", (unsigned long long)m->ready_timeout_ms);
+    for (size_t i = 0; i < m->service_count; i++) {
+        const struct manifest_service *s = &m->services[i];
+
+        buf_addf(out, "service %u %s ", s->port, s->on_first_use ? "first-use" : "creation");
+        put_value(out, s->command);
+    }
+    put(out, "settings", m->settings);
+    put(out, "policy", m->policy);
+    put(out, "seccomp", m->seccomp);
+    put(out, "tenants", m->tenants);
+    put(out, "shell", m->no_bash ? "sh" : NULL);
+}
+
+/* ------------------------------------------------------------------ all of them */
+
+int manifests_add(struct manifests *all, struct manifest *m)
+{
+    struct manifest **items = realloc(all->items, (all->count + 1) * sizeof(*items));
+
+    if (!items) {
+        manifest_free(m);
+        return -1;
+    }
+    all->items = items;
+    all->items[all->count++] = m;
+    return 0;
+}
+
+void manifests_done(struct manifests *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        manifest_free(all->items[i]);
+    free(all->items);
+    *all = (struct manifests){ 0 };
+}
+
+/* Each template's lines are cut off at the next line that begins another one. */
+static int parse_next(char **at, struct manifests *all, struct cove_err *e)
+{
+    char *name = *at + strlen("template "), *body = strchr(name, '\n'), *next;
+    struct manifest *m;
+
+    if (strncmp(*at, "template ", strlen("template ")) != 0 || !body)
+        return cove_fail(e, COVE_INVALID, "a line before the first template");
+    *body++ = '\0';
+    next = strncmp(body, "template ", 9) == 0 ? body : strstr(body, "\ntemplate ");
+    *at = next ? (next == body ? next : next + 1) : body + strlen(body);
+    if (next && next != body)
+        *next = '\0';
+    if (manifest_parse(name, next == body ? "" : body, &m, e) < 0)
+        return cove_context(e, "template '%.60s'", name);
+    return manifests_add(all, m) < 0 ? cove_fail(e, COVE_INTERNAL, "out of memory") : 0;
+}
+
+int manifests_parse(const char *text, struct manifests *ret, struct cove_err *e)
+{
+    struct manifests all = { 0 };
+    AUTO_FREE char *copy = strdup(text);
+    char *at = copy;
+
+    if (!copy)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    while (*at) {
+        if (parse_next(&at, &all, e) < 0) {
+            manifests_done(&all);
+            return -1;
+        }
+    }
+    *ret = all;
+    return 0;
+}
+
+const struct manifest *manifests_find(const struct manifests *all, const char *name)
+{
+    for (size_t i = 0; all && i < all->count; i++)
+        if (strcmp(all->items[i]->name, name) == 0)
+            return all->items[i];
+    return NULL;
+}
+
+static bool is_for(const struct manifest *m, const char *tenant)
+{
+    const char *slash = strchr(m->name, '/'), *at = m->tenants;
+    size_t len = strlen(tenant);
+
+    if (slash)
+        return (size_t)(slash - m->name) == len && strncmp(m->name, tenant, len) == 0;
+    if (!at)
+        return true;
+    for (; at && *at; at = strchr(at, ','), at += at != NULL)
+        if (strcspn(at, ",") == len && strncmp(at, tenant, len) == 0)
+            return true;
+    return false;
+}
+
+const struct manifest *manifests_resolve(const struct manifests *all, const char *tenant,
+                                         const char *name)
+{
+    const struct manifest *m = NULL;
+    char own[COVE_TEMPLATE_MAX];
+
+    if (strcmp(name, "default") == 0)
+        name = "base";
+    if (!strchr(name, '/') &&
+        (size_t)snprintf(own, sizeof(own), "%s/%s", tenant, name) < sizeof(own))
+        m = manifests_find(all, own);
+    if (!m)
+        m = manifests_find(all, name);
+    return m && is_for(m, tenant) ? m : NULL;
+}
+
+bool manifest_has_start(const struct manifest *m)
+{
+    if (m->start || m->ready)
+        return true;
+    for (size_t i = 0; i < m->service_count; i++)
+        if (!m->services[i].on_first_use)
+            return true;
+    return false;
+}
+
+const struct manifest_service *manifest_service_at(const struct manifest *m, unsigned port)
+{
+    for (size_t i = 0; i < m->service_count; i++)
+        if (m->services[i].port == port)
+            return &m->services[i];
+    return NULL;
+}
