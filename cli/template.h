@@ -1,9 +1,10 @@
-/* cove template: what template_cmd.c and template_make.c share. */
+/* cove template: what its files share. */
 #ifndef CLI_TEMPLATE_H
 #define CLI_TEMPLATE_H
 
 #include <stdbool.h>
 
+#include "cli/template_doc.h"
 #include "cove/config.h"
 #include "cove/err.h"
 #include "sandbox/box/template.h"
@@ -15,14 +16,49 @@ struct store {     /* where templates and their layers are */
     struct cove_config config;
 };
 
-int store_open(struct store *s, bool to_change, struct cove_err *e);
+enum store_lock {
+    STORE_READS,   /* no lock */
+    STORE_ADDS,    /* makes layers and templates; several may */
+    STORE_REMOVES, /* takes layers away; alone */
+};
+
+int store_open(struct store *s, enum store_lock lock, struct cove_err *e);
 void store_close(struct store *s);
-bool store_is_name(const char *name);
 /* The names of a list of layers, topmost first, from a file `layers` in dir/name. */
 int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
                     unsigned *ret_count, struct cove_err *e);
+int store_put_file(int dir, const char *path, const void *bytes, size_t len, struct cove_err *e);
 
-/* template_make.c: from a directory or an archive to a template that can be seen. */
-int template_make(struct store *s, const char *name, const char *source, struct cove_err *e);
+struct layer_list { /* of a template in the making; the topmost first */
+    char names[LAYERS_MAX][LAYER_NAME_LEN + 1];
+    unsigned count;
+};
+
+/* template_options.c: returns the place of the first word in argv that is no option. */
+int template_options(struct arena *a, int argc, char **argv, struct template_doc *d,
+                     struct cove_err *e);
+extern const char template_options_usage[];
+
+/* template_image.c */
+struct image { /* opened layers of a template, the topmost first */
+    int trees[LAYERS_MAX];
+    unsigned count;
+};
+/* Can its programs run here, and is bash among them? */
+int image_check(const struct image *im, bool *ret_no_bash, struct cove_err *e);
+/* Fill the layer that lies above all others. */
+int image_complete(const struct image *im, int tree, const char *workdir, struct cove_err *e);
+
+/* template_source.c: the layers of a source, and what the source itself says of running it. */
+int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
+                  struct template_doc *ret_found, struct cove_err *e);
+/* One layer from an archive that is read from a descriptor. */
+int source_layer(struct store *s, int archive, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
+
+/* template_make.c: from a source to a template that can be seen. d: what was asked for; d->name and
+ * d->source are set. */
+int template_make(struct store *s, struct arena *a, struct template_doc *d, struct cove_err *e);
+/* A new manifest for a template that is there. */
+int template_change(struct store *s, const struct template_doc *d, struct cove_err *e);
 
 #endif

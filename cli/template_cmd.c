@@ -1,4 +1,4 @@
-/* cove template ls|show|add|rm|verify|gc. */
+/* cove template ls|show|add|set|rm|verify|gc. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,21 +17,16 @@
 
 /* ------------------------------------------------------------------ the store */
 
-bool store_is_name(const char *name)
-{
-    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-");
-
-    return len > 0 && len < 64 && name[len] == '\0' && name[0] != '.' && name[0] != '-';
-}
-
 static int open_dir(int parent, const char *path, int *ret, struct cove_err *e)
 {
     *ret = openat(parent, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
 }
 
-int store_open(struct store *s, bool to_change, struct cove_err *e)
+int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
 {
+    static const enum layers_lock locks[] = { LAYERS_UNLOCKED, LAYERS_SHARED, LAYERS_ALONE };
+
     *s = (struct store){ .state_dir = -1, .templates = -1, .layers = -1 };
     if (geteuid() != 0)
         return cove_fail(e, COVE_INVALID, "templates are root's: run it as root");
@@ -42,7 +37,7 @@ int store_open(struct store *s, bool to_change, struct cove_err *e)
         return cove_fail_errno(e, COVE_INTERNAL, "templates");
     if (open_dir(s->state_dir, "templates", &s->templates, e) < 0)
         return -1;
-    return layers_open(s->state_dir, to_change, &s->layers, e);
+    return layers_open(s->state_dir, locks[lock], &s->layers, e);
 }
 
 void store_close(struct store *s)
@@ -55,7 +50,8 @@ void store_close(struct store *s)
 int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
                     unsigned *ret_count, struct cove_err *e)
 {
-    char path[96], text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text, *line;
+    char path[COVE_TEMPLATE_MAX + 16], text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text,
+                                                                                    *line;
     unsigned count = 0;
 
     snprintf(path, sizeof(path), "%s/layers", name);
@@ -91,52 +87,58 @@ static int each(struct store *s, int dir, bool hidden, each_fn fn, void *arg, st
     return rc;
 }
 
-static int must_exist(struct store *s, const char *name, struct cove_err *e)
+static int must_exist(struct store *s, const char *name, char dir[COVE_TEMPLATE_MAX],
+                      struct cove_err *e)
 {
-    if (!store_is_name(name) || faccessat(s->templates, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+    if (!template_dir_of(name, dir) || faccessat(s->templates, dir, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
     return 0;
 }
 
 static int may_change(const char *name, struct cove_err *e)
 {
-    if (!store_is_name(name))
+    if (!manifest_is_name(name))
         return cove_fail(e, COVE_INVALID,
                          "a template's name is 1 to 63 lower-case letters, digits, '.', '_', '-'");
-    if (strcmp(name, "base") == 0)
-        return cove_fail(e, COVE_INVALID, "'base' is made by coved from the host's /usr");
+    if (strcmp(name, "base") == 0 || strcmp(name, "default") == 0)
+        return cove_fail(e, COVE_INVALID,
+                         "'base', also called 'default', is made by coved from the host's /usr");
     return 0;
 }
 
 /* ------------------------------------------------------------------ ls, show */
 
-static int list_one(struct store *s, const char *name, void *arg, struct cove_err *e)
+static int list_one(struct store *s, const char *dir, void *arg, struct cove_err *e)
 {
-    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1];
+    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1], name[COVE_TEMPLATE_MAX];
     unsigned count = 0;
 
     (void)arg;
     (void)e;
-    if (store_read_list(s->templates, name, layers, &count, NULL) < 0)
+    if (!template_name_of(dir, name))
+        return 0;
+    if (store_read_list(s->templates, dir, layers, &count, NULL) < 0)
         printf("%-24s host's /usr\n", name);
     else
         printf("%-24s %u layers, %.12s\n", name, count, layers[count > 1 ? count - 1 : 0]);
     return 0;
 }
 
-static int run_ls(struct store *s, char **argv, struct cove_err *e)
+static int run_ls(struct store *s, int argc, char **argv, struct cove_err *e)
 {
+    (void)argc;
     (void)argv;
     return each(s, s->templates, false, list_one, NULL, e);
 }
 
-static int run_show(struct store *s, char **argv, struct cove_err *e)
+static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
 {
-    char path[96], text[64 * 1024];
+    char dir[COVE_TEMPLATE_MAX], path[COVE_TEMPLATE_MAX + 16], text[64 * 1024];
 
-    if (must_exist(s, argv[1], e) < 0)
+    (void)argc;
+    if (must_exist(s, argv[1], dir, e) < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/manifest.json", argv[1]);
+    snprintf(path, sizeof(path), "%s/manifest.json", dir);
     if (read_file_at(s->templates, path, text, sizeof(text)) < 0)
         return cove_fail(e, COVE_NOT_FOUND, "'%.60s' has no manifest: coved made it", argv[1]);
     fputs(text, stdout);
@@ -145,22 +147,93 @@ static int run_show(struct store *s, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ add, rm */
 
-static int run_add(struct store *s, char **argv, struct cove_err *e)
+/* NAME, and with words 2 a SOURCE, among options. */
+static int read_words(struct arena *a, int argc, char **argv, int words, struct template_doc *d,
+                      struct cove_err *e)
 {
-    if (may_change(argv[1], e) < 0)
+    int first = template_options(a, argc, argv, d, e);
+
+    if (first < 0)
         return -1;
-    if (template_make(s, argv[1], argv[2], e) < 0)
-        return cove_context(e, "template '%.60s'", argv[1]);
-    printf("template '%s' is there: new sandboxes can be made from it\n", argv[1]);
+    if (argc - first != words)
+        return cove_fail(e, COVE_INVALID, "%s expected, see --help",
+                         words == 2 ? "NAME and SOURCE" : "NAME");
+    d->name = argv[first];
+    d->source = words == 2 ? argv[first + 1] : d->source;
+    return may_change(d->name, e);
+}
+
+static int add(struct store *s, struct arena *a, int argc, char **argv, struct cove_err *e)
+{
+    struct template_doc d = { 0 };
+
+    if (read_words(a, argc, argv, 2, &d, e) < 0)
+        return -1;
+    if (template_make(s, a, &d, e) < 0)
+        return cove_context(e, "template '%.60s'", d.name);
+    if (d.shell)
+        fprintf(stderr, "cove: template '%s' has no bash: sh runs what asks for bash\n", d.name);
+    printf("template '%s' is there: new sandboxes can be made from it\n", d.name);
     return 0;
 }
 
-/* Sandboxes that stand on it go on: its layers stay until nobody needs them (gc). */
-static int run_rm(struct store *s, char **argv, struct cove_err *e)
+static int run_add(struct store *s, int argc, char **argv, struct cove_err *e)
 {
-    if (may_change(argv[1], e) < 0 || must_exist(s, argv[1], e) < 0)
+    struct arena a = { 0 };
+    int rc = add(s, &a, argc, argv, e);
+
+    arena_done(&a);
+    return rc;
+}
+
+/* Options on top of the manifest that is there: same layers, other words. */
+static int set(struct store *s, struct arena *a, int argc, char **argv, struct cove_err *e)
+{
+    struct template_doc d = { 0 }, asked = { 0 };
+    char dir[COVE_TEMPLATE_MAX], path[COVE_TEMPLATE_MAX + 16], text[64 * 1024];
+    char **again = arena_alloc(a, ((size_t)argc + 1) * sizeof(char *));
+    const char *name;
+    ssize_t len;
+
+    for (int i = 0; i < argc; i++)
+        again[i] = arena_strdup(a, argv[i]); /* reading options cuts them up */
+    if (read_words(a, argc, argv, 1, &asked, e) < 0)
         return -1;
-    return sweep_tree(s->templates, argv[1], e);
+    name = asked.name;
+    if (must_exist(s, name, dir, e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/manifest.json", dir);
+    len = read_file_at(s->templates, path, text, sizeof(text));
+    if (len < 0 || doc_read(a, arena_strdup(a, text), (size_t)len, &d, e) < 0)
+        return cove_fail(e, COVE_INVALID, "the manifest of '%.60s' cannot be read", name);
+    if (template_options(a, argc, again, &d, e) < 0)
+        return -1;
+    d.name = name;
+    return template_change(s, &d, e) < 0 ? cove_context(e, "template '%.60s'", name) : 0;
+}
+
+static int run_set(struct store *s, int argc, char **argv, struct cove_err *e)
+{
+    struct arena a = { 0 };
+    int rc = set(s, &a, argc, argv, e);
+
+    arena_done(&a);
+    return rc;
+}
+
+/* Sandboxes that stand on it go on: its layers stay until nobody needs them (gc). */
+static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
+{
+    char dir[COVE_TEMPLATE_MAX], aside[COVE_ID_LEN + 8];
+
+    (void)argc;
+    if (may_change(argv[1], e) < 0 || must_exist(s, argv[1], dir, e) < 0)
+        return -1;
+    memcpy(aside, ".new-", 5); /* gone in one step; what is left of it is gc's */
+    text_new_id(aside + 5);
+    if (renameat(s->templates, dir, s->templates, aside) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "template '%.60s'", argv[1]);
+    return sweep_tree(s->templates, aside, e);
 }
 
 /* ------------------------------------------------------------------ verify */
@@ -197,14 +270,15 @@ static int verify_one(struct store *s, const char *name, void *bad, struct cove_
     return 0;
 }
 
-static int run_verify(struct store *s, char **argv, struct cove_err *e)
+static int run_verify(struct store *s, int argc, char **argv, struct cove_err *e)
 {
+    char dir[COVE_TEMPLATE_MAX];
     bool bad = false;
 
-    if (argv[1]) {
-        if (must_exist(s, argv[1], e) < 0)
+    if (argc > 1) {
+        if (must_exist(s, argv[1], dir, e) < 0)
             return -1;
-        verify_one(s, argv[1], &bad, e);
+        verify_one(s, dir, &bad, e);
     } else if (each(s, s->templates, false, verify_one, &bad, e) < 0) {
         return -1;
     }
@@ -262,10 +336,11 @@ static int collect_half_made(struct store *s, const char *name, void *dir, struc
     return strncmp(name, ".new-", 5) == 0 ? sweep_tree(*(int *)dir, name, e) : 0;
 }
 
-static int run_gc(struct store *s, char **argv, struct cove_err *e)
+static int run_gc(struct store *s, int argc, char **argv, struct cove_err *e)
 {
     unsigned removed = 0;
 
+    (void)argc;
     (void)argv;
     if (each(s, s->layers, true, collect_half_made, &s->layers, e) < 0 ||
         each(s, s->templates, true, collect_half_made, &s->templates, e) < 0 ||
@@ -277,18 +352,21 @@ static int run_gc(struct store *s, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ the command line */
 
+enum { WORDS_MAX = 256 };
+
 static const struct verb {
     const char *name, *usage;
     int min_args, max_args;
-    bool changes;
-    int (*run)(struct store *s, char **argv, struct cove_err *e);
+    enum store_lock lock;
+    int (*run)(struct store *s, int argc, char **argv, struct cove_err *e);
 } verbs[] = {
-    { "ls", "", 0, 0, false, run_ls },
-    { "show", "NAME", 1, 1, false, run_show },
-    { "add", "NAME DIRECTORY|ARCHIVE", 2, 2, true, run_add },
-    { "rm", "NAME", 1, 1, true, run_rm },
-    { "verify", "[NAME]", 0, 1, false, run_verify },
-    { "gc", "", 0, 0, true, run_gc },
+    { "ls", "", 0, 0, STORE_READS, run_ls },
+    { "show", "NAME", 1, 1, STORE_READS, run_show },
+    { "add", "NAME SOURCE [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
+    { "set", "NAME OPTION...", 2, WORDS_MAX, STORE_ADDS, run_set },
+    { "rm", "NAME", 1, 1, STORE_ADDS, run_rm },
+    { "verify", "[NAME]", 0, 1, STORE_READS, run_verify },
+    { "gc", "", 0, 0, STORE_REMOVES, run_gc },
 };
 
 static int usage(FILE *to)
@@ -296,17 +374,18 @@ static int usage(FILE *to)
     fputs("usage:\n", to);
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
         fprintf(to, "  cove template %s %s\n", verbs[i].name, verbs[i].usage);
+    fprintf(to, "SOURCE: a directory, or an archive\nOPTION:\n%s", template_options_usage);
     return to == stdout ? CLI_OK : CLI_ERROR;
 }
 
-static int run(const struct verb *v, char **argv)
+static int run(const struct verb *v, int argc, char **argv)
 {
     struct cove_err err = { 0 };
     struct store store;
-    int rc = store_open(&store, v->changes, &err);
+    int rc = store_open(&store, v->lock, &err);
 
     if (rc == 0)
-        rc = v->run(&store, argv, &err);
+        rc = v->run(&store, argc, argv, &err);
     store_close(&store);
     return rc < 0 ? cli_fail(&err) : CLI_OK;
 }
@@ -320,6 +399,6 @@ int cli_template(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
         if (strcmp(verbs[i].name, argv[1]) == 0 && argc - 2 >= verbs[i].min_args &&
             argc - 2 <= verbs[i].max_args)
-            return run(&verbs[i], argv + 1);
+            return run(&verbs[i], argc - 1, argv + 1);
     return usage(stderr);
 }

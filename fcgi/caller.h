@@ -15,7 +15,7 @@ extern const struct live_kind tenants_kind, templates_kind; /* of <run_dir>/tena
                                                                the value is a struct tenants */
 
 struct callers { /* who may call, kept up to date */
-    struct live keys, tenants, templates;
+    struct live keys, tenants, templates, manifests;
 };
 
 struct caller {

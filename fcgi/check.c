@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cove/config.h"
+#include "cove/manifest.h"
 #include "cove/text.h"
 
 static bool is_control(const char *s, size_t len)
@@ -45,6 +46,14 @@ int check_extension(int64_t seconds, const struct cove_config *config, struct co
     if (seconds > most)
         return cove_fail(e, COVE_INVALID, "seconds: %lld is above %lld", (long long)seconds,
                          (long long)most);
+    return 0;
+}
+
+int check_template(const char *field, const char *name, struct cove_err *e)
+{
+    if (name && !manifest_is_name(name))
+        return cove_fail(e, COVE_INVALID,
+                         "%s: must be 1 to 63 lower-case letters, digits, '.', '_', '-'", field);
     return 0;
 }
 

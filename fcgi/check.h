@@ -16,6 +16,9 @@ enum {
 /* A project is a name that people see in logs and listings, never a path. */
 int check_project(const char *field, const char *name, struct cove_err *e);
 
+/* NULL is fine: as configured. A name that is well-formed may still be nobody's. */
+int check_template(const char *field, const char *name, struct cove_err *e);
+
 /* NULL is fine: the user's home. */
 int check_cwd(const char *cwd, struct cove_err *e);
 

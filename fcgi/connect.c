@@ -244,6 +244,7 @@ const char *connect_code(enum cove_code code)
         [COVE_UNSUPPORTED] = "unimplemented",
         [COVE_INTERNAL] = "internal",
         [COVE_QUOTA] = "resource_exhausted",
+        [COVE_NOT_READY] = "failed_precondition",
     };
 
     return code < COVE_CODE_COUNT && names[code] ? names[code] : "unknown";

@@ -10,6 +10,7 @@
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
+#include "fcgi/core_snapshots.h"
 #include "fcgi/shares.h"
 #include "process/audit_send.h"
 
@@ -25,6 +26,7 @@ void core_task_begin(struct core *c, const char *request_id, const char *what)
     struct state_task *t = c->task;
 
     c->judged_template[0] = '\0';
+    c->template = NULL;
     if (!t)
         return;
     t->box = t->generation = t->proc = 0;
@@ -94,9 +96,16 @@ static bool is_current(const struct which *w)
            (w->where == WHICH_HERE && (w->by_id || clock_boot_ms() < w->box.reuse_until_ms));
 }
 
-const char *core_template_of(const struct core *c, const struct which *w)
+void core_template_of(struct core *c, const char *tenant, const struct which *w,
+                      struct core_template *ret)
 {
-    return is_current(w) && w->box.template[0] ? w->box.template : c->config->template;
+    const char *made = c->template ? c->template : c->config->template;
+    bool known = is_current(w) && w->box.template[0];
+    struct keeper_snapshot snapshot;
+
+    if (!core_template_resolve(c, tenant, known ? w->box.template : made, ret) && !known &&
+        c->template && core_snapshot_find(c, tenant, made, &snapshot, NULL) == 0)
+        core_template_resolve(c, tenant, snapshot.template, ret);
 }
 
 /* By its project's name a sandbox is found until another takes its place; by its id until it dies. */
@@ -129,6 +138,9 @@ static int claim(struct core *c, const char *tenant, const char *project, struct
     if (!text_copy(args.tenant, sizeof(args.tenant), tenant) ||
         !text_copy(args.project, sizeof(args.project), project))
         return cove_fail(e, COVE_INVALID, "project: name too long");
+    if (c->template &&
+        !text_copy(args.template, sizeof(args.template), core_template_word(tenant, c->template)))
+        return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", c->template);
     if (keeper_claim(&c->keeper, &args, NULL, 0, &box, e) < 0)
         return -1;
     *ret = (struct core_box){ .index = box.index, .generation = box.generation };
@@ -277,7 +289,7 @@ static int begin_session(struct core_session *s, struct core_session *ret, struc
 {
     struct state_task *task = s->core->task;
 
-    if (check_judged(s, e) < 0) {
+    if (core_template_check(s, e) < 0 || check_judged(s, e) < 0) {
         box_close(&s->conn);
         shares_release(s->core->box_shares, s->box.id, true);
         return -1;
@@ -288,6 +300,7 @@ static int begin_session(struct core_session *s, struct core_session *ret, struc
     }
     s->conn.buf = take_ptr(s->core->messages);
     caller_limits(s->core, s->tenant, s->box.template, &s->limits);
+    core_template_begin(s);
     *ret = *s;
     return 0;
 }
@@ -376,6 +389,7 @@ void core_session_close(struct core_session *s)
 {
     if (s->conn.unanswered)
         retire_misbehaving(s);
+    core_template_end(s);
     shares_release(s->core->box_shares, s->box.id, true);
     if (s->core->task && s->conn.sock > 0) {
         if (s->core->closing)
@@ -411,9 +425,14 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
 {
     struct run_result result = { 0 };
     struct run_args all = *args;
+    AUTO_FREE const char **argv = NULL;
 
     all.leaving = s->core->leaving;
+    all.user = args->user ? args->user : core_user(s, s->core->config->user);
+    all.cwd = args->cwd ? args->cwd : core_workdir(s);
+    all.base_env = core_base_env(s);
     all.common_env = s->core->config->environment;
+    all.argv = core_argv(s, args->argv, &argv);
     if (run_command(&s->conn, &all, &result, e) < 0) {
         if (result.distrust)
             retire_misbehaving(s);

@@ -16,6 +16,7 @@
 #include "cove/end.h"
 #include "cove/err.h"
 #include "cove/limits.h"
+#include "cove/manifest.h"
 #include "cove/policy.h"
 #include "cove/state.h"
 #include "process/live.h"
@@ -33,6 +34,7 @@ struct core { /* one per thread */
     uint32_t worker;
     struct state_task *task; /* what this thread is at, for `cove top` and for the keeper */
     struct live *policy;
+    struct live *manifests;            /* what templates say; NULL in tests */
     struct meters *meters;             /* NULL in tests: nothing is measured, no pace is kept */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
@@ -45,6 +47,8 @@ struct core { /* one per thread */
     struct keeper_link keeper;
     uint32_t
         dialect; /* enum cove_dialect of the request at hand: a sandbox made for it is marked so */
+    const char
+        *template; /* that the request at hand names for a sandbox that has to be made; NULL = none */
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
     const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
@@ -107,8 +111,19 @@ struct core_box {
     char template[COVE_TEMPLATE_MAX];
 };
 
+/* A template, and what the policy goes by for what runs in its sandboxes (core_template.c). */
+struct core_template {
+    char name[COVE_TEMPLATE_MAX];
+    char policy[COVE_TEMPLATE_MAX]; /* the name that sections of the policy go by */
+    char seccomp[64];               /* a profile instead of the policy's choice; "" = none */
+};
+/* What this tenant means by that name. false: nobody knows it yet, and it is taken as it stands: the
+ * keeper knows. */
+bool core_template_resolve(struct core *c, const char *tenant, const char *name,
+                           struct core_template *ret);
 /* The template of the sandbox that a request for this name would use. */
-const char *core_template_of(const struct core *c, const struct which *w);
+void core_template_of(struct core *c, const char *tenant, const struct which *w,
+                      struct core_template *ret);
 /* What a sandbox of the caller's may reach, from now on; takes away from what the server allows. */
 int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
                  struct cove_err *e);
@@ -125,8 +140,26 @@ struct core_session {
     struct core_box box;
     struct box_conn conn;
     struct limits limits; /* what holds for what runs in it */
-    bool retired;         /* it misbehaved, and the keeper was told to end it */
+    struct live_ref *manifests;
+    const struct manifest *manifest; /* what its template says; NULL: nothing is known of it */
+    bool retired;                    /* it misbehaved, and the keeper was told to end it */
 };
+
+/* What a session's template says (core_template.c). */
+void core_template_begin(struct core_session *s);
+void core_template_end(struct core_session *s);
+int core_template_check(const struct core_session *s,
+                        struct cove_err *e); /* is it the one asked for? */
+const char *core_user(const struct core_session *s, const char *otherwise);
+const char *core_workdir(const struct core_session *s); /* NULL = the user's home */
+const char *const *core_base_env(const struct core_session *s);
+/* What runs in place of argv where there is no bash. free() *ret, which may be NULL. */
+const char *const *core_argv(struct core_session *s, const char *const *argv, const char ***ret);
+
+/* Has the template a service that starts on first use of this port? Asks nobody. */
+bool core_has_service(struct core *c, const char *template, unsigned port);
+/* The template's service of this port, if it has one that starts on first use; waits until it listens. */
+int core_service_start(struct core_session *s, unsigned port, struct cove_err *e);
 
 /* By any name it has (cove/which.h); a project that has no sandbox gets one. */
 int core_session_open(struct core *c, const char *tenant, const char *name,
@@ -149,13 +182,14 @@ typedef int (*run_sink)(void *arg, enum run_stream stream, uint64_t offset, cons
 
 struct run_args {
     const char *const *argv;
-    const char *const *env; /* NULL-terminated "K=V", or NULL */
-    const char *common_env; /* the instance's; core_run() fills it in */
-    const char *user;
-    const char *cwd;           /* NULL = the user's home */
-    uint64_t timeout_ms;       /* 0 = none */
-    uint64_t output_max_bytes; /* of both streams together */
-    uint64_t output_used;      /* of those, what earlier commands of the same request have taken */
+    const char *const *env;      /* NULL-terminated "K=V", or NULL */
+    const char *const *base_env; /* the template's; core_run() fills it in, */
+    const char *common_env;      /* and the instance's */
+    const char *user;            /* NULL = the template's, or as configured */
+    const char *cwd;             /* NULL = the template's, or the user's home */
+    uint64_t timeout_ms;         /* 0 = none */
+    uint64_t output_max_bytes;   /* of both streams together */
+    uint64_t output_used; /* of those, what earlier commands of the same request have taken */
     uint64_t max_open_files, max_file_bytes; /* 0 = as init has them */
     int filter_fd;                           /* seccomp program, -1 = none */
     bool exec_time;                          /* it notifies execve, and the judge is asked */
@@ -238,7 +272,7 @@ int core_port_unbind(struct core *c, const char *tenant, const char *project, st
 struct core_spawn {
     const char *const *argv;
     const char *const *env; /* NULL-terminated "K=V", or NULL */
-    const char *user, *cwd; /* cwd NULL = the user's home */
+    const char *user, *cwd; /* NULL = as with run_args */
     const char *label;      /* its name from now on */
     const char *note;       /* kept while it runs, for box_note(); NULL = none */
     const struct policy_filter *filter;

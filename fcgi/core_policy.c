@@ -67,11 +67,14 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
                                   .tenant = ask->tenant,
                                   .gone = client_is_gone,
                                   .gone_arg = c };
+    struct core_template template;
     struct which w;
 
     which_sandbox(c->state, ask->tenant, ask->project ? ask->project : "", &w);
-    query.template = core_template_of(c, &w);
-    text_copy(c->judged_template, sizeof(c->judged_template), query.template);
+    core_template_of(c, ask->tenant, &w, &template);
+    query.template = template.policy;
+    query.profile = template.seccomp[0] ? template.seccomp : NULL;
+    text_copy(c->judged_template, sizeof(c->judged_template), template.name);
     if (!p.policy)
         return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
     p.forbidden = find_forbidden(policy_set_policy(p.policy->value), &query, ask, &p.verdict);

@@ -15,13 +15,14 @@ enum {
 int core_spawn(struct core_session *s, const struct core_spawn *args, struct box_spawned *ret,
                struct cove_err *e)
 {
+    AUTO_FREE const char **argv = NULL;
     struct spawn_args spawn = {
-        .user = args->user,
-        .cwd = args->cwd,
+        .user = args->user ? args->user : core_user(s, s->core->config->user),
+        .cwd = args->cwd ? args->cwd : core_workdir(s),
         .label = args->label,
         .note = args->note,
-        .argv = args->argv,
         .env = args->env,
+        .base_env = core_base_env(s),
         .common_env = s->core->config->environment,
         .flags = SPAWN_LOG | SPAWN_RECORD | (args->keep_stdin ? SPAWN_STDIN : 0) |
                  (args->pty ? SPAWN_PTY : 0) | (args->filter->exec_time ? SPAWN_NOTIFY : 0),
@@ -40,6 +41,7 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
 
     if (caller_may_spawn(s->core, s->tenant, e) < 0)
         return -1;
+    spawn.argv = core_argv(s, args->argv, &argv);
     if (box_spawn(&s->conn, &spawn, ret, NULL, e) < 0)
         return -1;
     core_count(s->core, COUNT_SPAWNS, 1);

@@ -8,7 +8,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c fcgi/attach.h fcgi/attach.c \
 	fcgi/transfer.h fcgi/transfer.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
-	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_files.c fcgi/core_procs.c \
+	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_template.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c fcgi/core_log_read.c \
 	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/connect.h fcgi/connect.c fcgi/connect_json.c fcgi/multipart.h fcgi/multipart.c \

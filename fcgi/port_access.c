@@ -30,6 +30,7 @@
 #include "cove/config.h"
 #include "cove/dialect.h"
 #include "cove/keys.h"
+#include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/state.h"
 #include "cove/text.h"
@@ -290,6 +291,27 @@ static bool wake(struct request *req, const struct box_info *box)
     return keeper_thaw(&req->core->keeper, &args, NULL) == 0;
 }
 
+/* Whoever may reach the port uses it: a service that starts on first use does so now. That it could not
+ * is in the log; the gate then finds nobody listening. */
+static void start_service(struct request *req, const struct place *place, const char *tenant)
+{
+    struct core_session session;
+    struct cove_err e = { 0 };
+    struct box_info box;
+    uint32_t index;
+
+    if (!state_find_id_any(req->core->state, place->id, &index, &box) ||
+        !core_has_service(req->core, box.template, place->port))
+        return;
+    req->core->dialect = box.dialect;
+    if (core_session_open_id(req->core, tenant, place->id, &session, &e) < 0)
+        return;
+    if (core_service_start(&session, place->port, &e) < 0)
+        log_error("service not started", &e, LOG_S("sandbox", place->id),
+                  LOG_N("port", place->port));
+    core_session_close(&session);
+}
+
 static const char *judge(struct request *req, const struct place *place, const struct keys *keys,
                          struct credentials *credentials, const char **reason)
 {
@@ -329,6 +351,8 @@ void port_access_serve(struct live *keys, struct request *req, struct reply *rep
     rep->status = 204;
     if (read_place(req, &place)) {
         verdict = judge(req, &place, ref ? ref->value : NULL, &credentials, &reason);
+        if (strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0)
+            start_service(req, &place, req->tenant);
         reply_header(rep, "X-Cove-Target",
                      arena_printf(&req->arena, "%s %s %u", verdict, place.id, place.port));
         reply_header(rep, "X-Cove-Strip", arena_strdup(&req->arena, credentials.strip));

@@ -145,7 +145,7 @@ static const struct error_reply usual_errors[] = {
     { COVE_NOT_FOUND, 404 }, { COVE_METHOD, 405 },       { COVE_TIMEOUT, 408 },
     { COVE_CONFLICT, 409 },  { COVE_GONE, 410 },         { COVE_TOO_LARGE, 413 },
     { COVE_LIMIT, 429 },     { COVE_BUSY, 503 },         { COVE_UNSUPPORTED, 501 },
-    { COVE_QUOTA, 429 },
+    { COVE_QUOTA, 429 },     { COVE_NOT_READY, 422 },
 };
 
 static int find_status(const struct error_reply *rows, size_t count, enum cove_code code)

@@ -348,6 +348,7 @@ static int spawn(struct run *r, struct cove_err *e)
         .cwd = a->cwd,
         .argv = a->argv,
         .env = a->env,
+        .base_env = a->base_env,
         .common_env = a->common_env,
         .flags = SPAWN_TIED | (a->exec_time ? SPAWN_NOTIFY : 0),
         .context = a->dialect,

@@ -148,6 +148,7 @@ static void *thread_main(void *arg)
         .worker = w->index,
         .task = state_task(w->state, w->index, index),
         .policy = &w->policy,
+        .manifests = &w->callers.manifests,
         .meters = w->meters,
         .token_secret = w->token_secret,
         .tenant_shares = &w->tenant_shares,

@@ -32,6 +32,7 @@
 #include "fcgi/spool.h"
 #include "fcgi/threads.h"
 #include "process/confine.h"
+#include "process/manifests_live.h"
 #include "process/policy_live.h"
 #include "process/process.h"
 
@@ -82,6 +83,7 @@ static void setup_live(struct worker *w)
     live_init(&w->callers.keys, &keys_kind, w->state, w->config.run_dir, "keys");
     live_init(&w->callers.tenants, &tenants_kind, w->state, w->config.run_dir, "tenants");
     live_init(&w->callers.templates, &templates_kind, w->state, w->config.run_dir, "templates");
+    live_init(&w->callers.manifests, &manifests_kind, w->state, w->config.run_dir, "manifests");
 }
 
 static int setup_router(struct worker *w, struct cove_err *e)
@@ -208,6 +210,7 @@ int main(int argc, char **argv)
     live_done(&worker.callers.keys);
     live_done(&worker.callers.tenants);
     live_done(&worker.callers.templates);
+    live_done(&worker.callers.manifests);
     shares_done(&worker.tenant_shares);
     shares_done(&worker.box_shares);
     meters_close(worker.meters);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cove/manifest.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "keys/keys_private.h"
@@ -121,6 +122,11 @@ static int parse_settings(struct tenant *t, bool quotas, char *at, struct cove_e
     return 0;
 }
 
+static bool is_name(const char *name, bool of_tenant)
+{
+    return keys_is_name(name) || (!of_tenant && manifest_is_name(name));
+}
+
 static int parse_line(void *arg, char *line, struct cove_err *e)
 {
     struct parsing *p = arg;
@@ -128,7 +134,7 @@ static int parse_line(void *arg, char *line, struct cove_err *e)
     char *at = line;
     const char *name = next_word(&at);
 
-    if (!keys_is_name(name) || !text_copy(t.name, sizeof(t.name), name))
+    if (!is_name(name, p->quotas) || !text_copy(t.name, sizeof(t.name), name))
         return cove_fail(e, COVE_INVALID, "%s must be 1 to 63 letters, digits, '.', '_', '-'",
                          p->quotas ? "tenant" : "template");
     items = realloc(p->all.items, (p->all.count + 1) * sizeof(*items));

@@ -89,6 +89,15 @@ static const struct call worker_calls[] = {
     ANY(sched_getaffinity), ANY(rt_sigtimedwait), ANY(prlimit64), END_OF_CALLS
 };
 
+/* A thread for each sandbox that starts. */
+static const struct call starter_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_THREAD),
+                                             ANY(set_robust_list),
+                                             ANY(rseq),
+                                             ANY(sched_yield),
+                                             ANY(sched_getaffinity),
+                                             ANY(prlimit64),
+                                             END_OF_CALLS };
+
 /* The gate listens on proxy ports that it is asked for later, and keeps its bindings in a file that
  * the keeper opened. */
 static const struct call gate_calls[] = { ANY(splice), ANY(tee),     ANY(pipe2),    ANY(bind),
@@ -173,6 +182,10 @@ static const struct confinement {
     [CONFINE_RESOLVER] = { .name = "resolver",
                            .calls = { plain_memory },
                            .families = { AF_INET, AF_INET6 } },
+    [CONFINE_STARTER] = { .name = "starter",
+                          .calls = { starter_calls, reading_files, jit_memory },
+                          .families = { AF_UNIX },
+                          .paths.readable = { OWN_DIR } },
     [CONFINE_AUTH] = { .name = "auth",
                        .calls = { auth_calls, jit_memory },
                        .families = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK },

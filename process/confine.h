@@ -12,6 +12,7 @@ enum confine_kind { /* the rows of the table in confine.c */
                     CONFINE_AUTH,
                     CONFINE_PACK,
                     CONFINE_UNPACK,
+                    CONFINE_STARTER,
                     CONFINE_KINDS,
 };
 

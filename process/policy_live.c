@@ -103,7 +103,7 @@ int policy_set_filter(struct policy_set *set, const struct policy_query *q,
                       struct policy_filter *ret, struct cove_err *e)
 {
     bool exec_time = policy_exec_time(set->policy, q);
-    const char *profile = policy_profile(set->policy, q);
+    const char *profile = q->profile ? q->profile : policy_profile(set->policy, q);
     char name[PROFILE_NAME_MAX];
     int fd;
 

@@ -146,7 +146,7 @@ int envd_user(struct envd *d, const char *given, struct cove_err *e)
     const char *name = given && *given ? given : basic_name(d->req);
     struct core_user user;
 
-    d->user = name ? name : E2B_USER;
+    d->user = name ? name : core_user(&d->session, E2B_USER);
     if (core_users_load(&d->session, &d->req->arena, &d->users, e) < 0 ||
         core_user_find(&d->users, &d->req->arena, d->user, &user, e) < 0)
         return -1;

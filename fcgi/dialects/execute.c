@@ -1,7 +1,7 @@
 /*
  * The execute dialect: shell commands in a project's sandbox, as in shared/spec/execute.md.
  *
- *   POST .../execute {"projectId", "commands": [...], "stopOnError"?, "timeout"?, "cwd"?, "env"?}
+ *   POST .../execute {"projectId", "commands": [...], "stopOnError"?, "timeout"?, "cwd"?, "env"?, "template"?}
  *   POST .../cleanup {"projectId"}
  *   POST .../extend {"projectId", "seconds"}                         an extension of the document
  *   POST / or /worker with "action": "execute", "cleanup" or "extend"
@@ -133,7 +133,6 @@ static void run_all(struct core_session *s, const struct request *req,
     const struct limits *limits = &s->limits;
     uint64_t asked_ms = (uint64_t)args->timeout_s * 1000;
     struct run_args run = {
-        .user = s->core->config->user,
         .cwd = args->cwd,
         .env = args->env_strings,
         .timeout_ms = asked_ms && asked_ms < limits->command_timeout_ms
@@ -259,6 +258,7 @@ static int execute(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "execute";
     if (execute_decode(req, req->core->config, &args, e) < 0)
         return -1;
+    req->core->template = args.template;
     struct core_ask ask = {
         .dialect = DIALECT_EXECUTE,
         .tenant = req->tenant,

@@ -11,6 +11,7 @@ struct cove_config;
 struct execute_args {
     const char *action; /* NULL = not given */
     const char *project;
+    const char *template; /* of the sandbox, if one has to be made; NULL = as configured */
     struct json_strings commands;
     bool stop_on_error;
     int64_t timeout_s; /* 0 = as configured */

@@ -23,6 +23,7 @@ static const struct json_field execute_fields[] = {
     JSON_STR_ARRAY(struct execute_args, commands, "commands", JSON_REQUIRED, ANY_COUNT, SIZE_MAX),
     JSON_BOOL(struct execute_args, stop_on_error, "stopOnError", JSON_OPTIONAL),
     JSON_INT(struct execute_args, timeout_s, "timeout", JSON_OPTIONAL, 1, TIMEOUT_MAX_S),
+    JSON_STR(struct execute_args, template, "template", JSON_OPTIONAL, COVE_TEMPLATE_MAX - 1),
     JSON_STR(struct execute_args, cwd, "cwd", JSON_OPTIONAL, MSG_PATH_MAX - 1),
     JSON_STR_MAP(struct execute_args, env, "env", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
     JSON_END,
@@ -122,7 +123,8 @@ int execute_decode(struct request *req, const struct cove_config *config, struct
 {
     if (execute_decode_project(req, ret, e) < 0 || request_json(req, execute_fields, ret, e) < 0)
         return -1;
-    if (check_cwd(ret->cwd, e) < 0 || check_commands(&ret->commands, config, e) < 0)
+    if (check_template("template", ret->template, e) < 0 || check_cwd(ret->cwd, e) < 0 ||
+        check_commands(&ret->commands, config, e) < 0)
         return -1;
     return check_env(&req->arena, &ret->env, &ret->env_strings, e);
 }

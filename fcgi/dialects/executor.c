@@ -127,13 +127,24 @@ const char *executor_project(struct request *req)
     return req->host_box ? req->host_box : *given ? given : DEFAULT_PROJECT;
 }
 
+/* An extension: the template of a sandbox that has to be made. */
+static int take_template(struct request *req, struct cove_err *e)
+{
+    const char *given = request_param(req, "HTTP_X_TEMPLATE");
+
+    if (!*given)
+        return 0;
+    req->core->template = arena_strdup(&req->arena, given);
+    return check_template("X-Template", given, e);
+}
+
 int executor_open(struct request *req, struct core_session *ret, struct cove_err *e)
 {
     const char *project = executor_project(req);
 
     if (req->host_box)
         return open_by_host(req, req->host_box, ret, e);
-    if (check_project("X-Project-Id", project, e) < 0)
+    if (check_project("X-Project-Id", project, e) < 0 || take_template(req, e) < 0)
         return -1;
     req->note.project = arena_strdup(&req->arena, project);
     if (core_session_open(req->core, req->tenant, project, ret, e) < 0)
@@ -188,7 +199,7 @@ int executor_with_command(struct request *req, struct reply *rep, executor_verb 
         .commands = &command.cmd,
         .count = 1,
     };
-    if (core_permit_get(req->core, &ask, &permit, e) < 0)
+    if (take_template(req, e) < 0 || core_permit_get(req->core, &ask, &permit, e) < 0)
         return -1;
     if (permit.forbidden) {
         executor_forbidden(req, rep, &permit);

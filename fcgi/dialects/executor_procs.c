@@ -67,7 +67,6 @@ static int start(struct request *req, struct reply *rep, const struct executor_c
     struct core_spawn args = {
         .argv = argv,
         .env = c->env_strings,
-        .user = req->core->config->user,
         .cwd = c->cwd,
         .label = id,
         .filter = filter,

@@ -13,7 +13,6 @@ static struct run_args run_args_of(const struct request *req, const struct execu
 {
     return (struct run_args){
         .argv = argv,
-        .user = req->core->config->user,
         .cwd = c->cwd,
         .env = c->env_strings,
         .timeout_ms = (uint64_t)c->timeout_s * 1000,

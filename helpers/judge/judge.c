@@ -31,6 +31,7 @@
 #include "cove/text.h"
 #include "process/audit_send.h"
 #include "process/confine.h"
+#include "process/manifests_live.h"
 #include "process/policy_live.h"
 #include "process/process.h"
 
@@ -55,7 +56,7 @@ struct bench { /* one sandbox's conversation */
 struct judge {
     struct cove_config config;
     struct state *state;
-    struct live policy;
+    struct live policy, manifests;
     struct keeper_link keeper;
     struct loop loop;
     struct watch orders; /* the connection on which the keeper names sandboxes */
@@ -205,6 +206,14 @@ static void read_box(struct judge *j, const struct bench *b, struct box_info *re
     }
 }
 
+/* A template may go by another name in the policy's sections. */
+static const char *policy_name(const struct live_ref *manifests, const char *template)
+{
+    const struct manifest *m = manifests ? manifests_find(manifests->value, template) : NULL;
+
+    return m && m->policy ? m->policy : template;
+}
+
 static void judge_words(struct judge *j, struct bench *b, const struct box_exec_ask *ask,
                         const char *words[], size_t count)
 {
@@ -215,12 +224,13 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
                                .form = POLICY_FORM_LIMIT,
                                .rule = "limit",
                                .reason = "its arguments cannot be read, or are too long" };
-    struct live_ref *policy = live_get(&j->policy);
+    struct live_ref *policy = live_get(&j->policy), *manifests = live_get(&j->manifests);
     struct box_info box;
 
     read_box(j, b, &box);
     if (count > 0 && !ask->truncated) {
-        struct policy_query q = { dialect, box.tenant, box.template };
+        const char *template = policy_name(manifests, box.template);
+        struct policy_query q = { .dialect = dialect, .tenant = box.tenant, .template = template };
 
         check_words(policy_set_policy(policy->value), &q, words, count, &r);
     }
@@ -229,6 +239,7 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
         words[1] = name; /* check_words() may have put the file there */
     if (r.denied && !is_same_try(b, ask->pid, hash_words(words + skip, count - skip)))
         record_denial(j, b, &box, dialect, &r, words + skip, count - skip);
+    live_put(manifests);
     live_put(policy); /* the verdict's words are the policy's */
 }
 
@@ -374,6 +385,7 @@ static int setup_policy(struct judge *j, struct cove_err *e)
 {
     struct live_ref *ref;
 
+    live_init(&j->manifests, &manifests_kind, j->state, j->config.run_dir, "manifests");
     live_init(&j->policy, &policy_kind, j->state, j->config.run_dir, "policy");
     ref = live_get(&j->policy);
     if (!ref)

@@ -105,9 +105,10 @@ struct spawn_args {
     const char *cwd;   /* NULL = the user's home */
     const char *label; /* NULL = none */
     const char *const *argv;
-    const char *const *env; /* NULL-terminated "K=V", or NULL */
-    const char *common_env; /* "K=V K=V": for names that env does not have; NULL = none */
-    const char *note;       /* kept while the process runs, for box_note(); NULL = none */
+    const char *const *env;      /* NULL-terminated "K=V", or NULL */
+    const char *const *base_env; /* the template's: for names that env does not have; NULL = none */
+    const char *common_env;      /* "K=V K=V": for names that neither of them has; NULL = none */
+    const char *note;            /* kept while the process runs, for box_note(); NULL = none */
     uint32_t flags; /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;

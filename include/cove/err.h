@@ -19,6 +19,7 @@ enum cove_code {
     COVE_UNSUPPORTED,  /* this kernel or this build cannot do it */
     COVE_INTERNAL,     /* our fault */
     COVE_QUOTA,        /* a tenant or key has used up its share: 429 in every dialect */
+    COVE_NOT_READY,    /* what a template starts in its sandboxes failed: 422 in every dialect */
     COVE_CODE_COUNT
 };
 

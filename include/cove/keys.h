@@ -75,7 +75,7 @@ bool key_may_project(const struct key *key, const char *project);
 /* ------------------------------------------------------------------ tenants */
 
 struct tenant {
-    char name[COVE_TENANT_MAX];
+    char name[COVE_TEMPLATE_MAX]; /* in a table of templates, a template's */
     struct quota quota;
     unsigned given; /* bit per member of quota that its line sets */
     struct limits limits;

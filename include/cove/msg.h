@@ -145,6 +145,12 @@ enum msg_type {
 
     /* --- resolver to keeper: all that it can make root do --- */
     RESOLVER_PIN, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
+
+    /* --- keeper to starter --- */
+    STARTER_BOX = 800, /* struct starter_box: run what its template says, then STARTER_DONE */
+
+    /* --- starter to keeper: all that it can make root do --- */
+    STARTER_DONE, /* struct starter_done -> MSG_DONE */
 };
 
 /* ------------------------------------------------------------------ processes */
@@ -360,8 +366,8 @@ struct box_exec_answer {
 enum {
     COVE_TENANT_MAX = 64,
     COVE_PROJECT_MAX = 132,
-    COVE_TEMPLATE_MAX = 64
-}; /* sizes, with the NUL */
+    COVE_TEMPLATE_MAX = 128 /* TENANT/NAME */
+};                          /* sizes, with the NUL */
 
 /*
  * Attributes: bytes that a dialect keeps with a sandbox, in a sealed memfd beside the message. The
@@ -508,6 +514,19 @@ struct resolver_rules {
 
 struct resolver_box {
     uint32_t slot, generation;
+};
+
+struct starter_box {
+    char id[24];
+    char template[COVE_TEMPLATE_MAX];
+    uint32_t index, generation;
+    uint64_t log_max_bytes, open_files_max, file_max_bytes; /* of what is started */
+};
+
+struct starter_done {
+    char id[24];
+    uint32_t index, generation;
+    struct cove_err err; /* COVE_OK: the sandbox may be handed out */
 };
 
 struct resolver_pin { /* let this sandbox reach that address, for so long */

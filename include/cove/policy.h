@@ -18,6 +18,7 @@ struct policy_query {
     const char *dialect;
     const char *tenant;
     const char *template;
+    const char *profile; /* a seccomp profile that the template names; NULL: the policy's choice */
     /* Asked every few milliseconds of judging: has whoever wants the verdict left? NULL: never. */
     bool (*gone)(void *arg);
     void *gone_arg;

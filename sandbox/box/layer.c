@@ -34,7 +34,7 @@
 
 enum { TREE_DEPTH_MAX = 512 };
 
-int layers_open(int state_dir, bool lock, int *ret, struct cove_err *e)
+int layers_open(int state_dir, enum layers_lock lock, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
 
@@ -43,7 +43,8 @@ int layers_open(int state_dir, bool lock, int *ret, struct cove_err *e)
     fd = openat(state_dir, "layers", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fchmod(fd, 0700) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "layers");
-    if (lock && flock(fd, LOCK_EX | LOCK_NB) < 0)
+    if (lock != LAYERS_UNLOCKED &&
+        flock(fd, (lock == LAYERS_ALONE ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0)
         return cove_fail(e, COVE_BUSY, "another `cove template` is at work");
     *ret = take_fd(&fd);
     return 0;
@@ -283,7 +284,9 @@ int layer_keep(int layers, const char *name, char digest[LAYER_NAME_LEN + 1], st
         return cove_fail_errno(e, COVE_INTERNAL, "new layer");
     if (faccessat(layers, digest, F_OK, 0) == 0)
         return sweep_tree(layers, name, e);
-    if (renameat(layers, name, layers, digest) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "new layer");
-    return 0;
+    if (renameat2(layers, name, layers, digest, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno == EEXIST) /* another process has made the same one at the same time */
+        return sweep_tree(layers, name, e);
+    return cove_fail_errno(e, COVE_INTERNAL, "new layer");
 }

@@ -14,9 +14,10 @@ struct layer_limits { /* of one layer; what is beyond them is refused */
     uint64_t bytes, entries;
 };
 
-/* state_dir/layers, made if it is not there. One process at a time changes it: the lock is held
- * until the descriptor is closed. */
-int layers_open(int state_dir, bool lock, int *ret, struct cove_err *e);
+/* state_dir/layers, made if it is not there. Several processes may make layers, but none while one takes
+ * layers away: the lock is held until the descriptor is closed. */
+enum layers_lock { LAYERS_UNLOCKED, LAYERS_SHARED, LAYERS_ALONE };
+int layers_open(int state_dir, enum layers_lock lock, int *ret, struct cove_err *e);
 
 /* A new tree beside the layers, which nobody sees until layer_keep(). */
 int layer_begin(int layers, char name[LAYER_NAME_LEN + 1], int *ret_tree, struct cove_err *e);

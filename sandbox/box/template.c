@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cove/manifest.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
@@ -366,14 +367,66 @@ int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cov
     return 0;
 }
 
-int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e)
+static bool swap(const char *name, char from, char to, char ret[COVE_TEMPLATE_MAX])
+{
+    char *at;
+
+    if (!text_copy(ret, COVE_TEMPLATE_MAX, name))
+        return false;
+    at = strchr(ret, from);
+    if (at)
+        *at = to;
+    return true;
+}
+
+bool template_dir_of(const char *name, char ret[COVE_TEMPLATE_MAX])
+{
+    return manifest_is_name(name) && swap(name, '/', '@', ret);
+}
+
+bool template_name_of(const char *dir, char ret[COVE_TEMPLATE_MAX])
+{
+    return !strchr(dir, '/') && swap(dir, '@', '/', ret) && manifest_is_name(ret);
+}
+
+static int open_dir(int state_dir_fd, const char *name)
 {
     AUTO_CLOSE int templates = openat(state_dir_fd, "templates", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int dir = -1;
+    char dir[COVE_TEMPLATE_MAX];
 
-    if (!*name || strchr(name, '/') || name[0] == '.')
-        return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
-    dir = openat(templates, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (!template_dir_of(name, dir))
+        return -1;
+    return openat(templates, dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int template_stat(int state_dir_fd, const char *name, struct stat *ret)
+{
+    AUTO_CLOSE int dir = open_dir(state_dir_fd, name);
+
+    return dir < 0 ? -1 : fstat(dir, ret);
+}
+
+int template_read_manifest(int state_dir_fd, const char *name, char **ret, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = open_dir(state_dir_fd, name);
+    AUTO_FREE char *text = calloc(1, MANIFEST_TEXT_MAX + 2);
+    ssize_t len = dir < 0 || !text ? -1 : read_file_at(dir, "run", text, MANIFEST_TEXT_MAX + 2);
+
+    if (!text || dir < 0 || (len < 0 && errno != ENOENT))
+        return cove_fail_errno(e, COVE_INTERNAL, "manifest of template '%.60s'", name);
+    if (len > MANIFEST_TEXT_MAX)
+        return cove_fail(e, COVE_TOO_LARGE, "its manifest is longer than %d bytes",
+                         MANIFEST_TEXT_MAX);
+    if (len < 0)
+        text[0] = '\0';
+    *ret = take_ptr(text);
+    return 0;
+}
+
+int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = open_dir(state_dir_fd, name);
+
     if (dir < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
     if (template_open_at(state_dir_fd, dir, ret, e) < 0)

@@ -3,8 +3,10 @@
 #define COVE_BOX_TEMPLATE_H
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "cove/err.h"
+#include "cove/msg.h"
 
 /* Make the template `base` below state_dir if it is not there or was made by another version. */
 int template_make_base(int state_dir_fd, struct cove_err *e);
@@ -34,6 +36,13 @@ struct template
     {                                                                                              \
         .list = -1                                                                                 \
     }
+
+/* A template's directory below state_dir/templates: its name, with '@' for the slash of TENANT/NAME. */
+bool template_dir_of(const char *name, char ret[COVE_TEMPLATE_MAX]);
+bool template_name_of(const char *dir, char ret[COVE_TEMPLATE_MAX]);
+int template_stat(int state_dir_fd, const char *name, struct stat *ret); /* its directory */
+/* The file `run` (cove/manifest.h), malloc()ed; "" if there is none. */
+int template_read_manifest(int state_dir_fd, const char *name, char **ret, struct cove_err *e);
 
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
 /* The same from a directory that has the list of layers, or `base`'s own files, in it. */

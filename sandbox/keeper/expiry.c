@@ -142,6 +142,7 @@ uint64_t expiry_tick(struct keeper *k)
     next = earliest_ms(next, tick_ends(k, now));
     next = tick_remains(k, now, next);
     saved_tick(k, now);
+    next = starter_tick(k, now, next);
     cpu_shares_tick(k, now);
     next = snapshots_tick(k, now, next);
     sampling_tick(k, now);

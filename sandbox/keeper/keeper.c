@@ -151,6 +151,7 @@ static void remove_run_files(const struct keeper *k)
                                          "keys",
                                          "tenants",
                                          "templates",
+                                         "manifests",
                                          "meters",
                                          "auth.sock",
                                          "coved.pid",

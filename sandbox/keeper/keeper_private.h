@@ -5,6 +5,7 @@
 #include "cove/audit.h"
 #include "cove/keys.h"
 #include "cove/loop.h"
+#include "cove/manifest.h"
 #include "cove/meters.h"
 #include "cove/saved.h"
 #include "cove/state.h"
@@ -92,19 +93,22 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     uint64_t build_began_ms;
     uint64_t reuse_ms; /* of the project it is promised to while it is being built */
     pid_t sweeper;
-    struct capture *capture; /* that is under way, or NULL */
-    struct limits limits;    /* that hold now; all 0 after a restart of the keeper */
-    struct limits wanted;    /* of the project that the sandbox is promised to */
-    uint64_t cpu_us;         /* used when cpu_shares.c looked last */
-    uint64_t sampled_ms;     /* when sampling.c looked last; 0 = not yet */
-    bool busy;               /* it kept a cpu busy: its weight is lowered */
-    bool child;              /* ours to reap; false after a restart of the keeper */
-    bool promised;           /* a project waits for it: info.tenant and .project are set */
-    bool dead;               /* init has ended; cgroup and files are left to remove */
-    bool named;              /* the resolver knows it */
-    uint64_t save_at_ms;     /* frozen: when it is saved; 0 = to be looked up (expiry.c) */
-    struct saving *saving;   /* on its way to the store (saving.c); NULL: it is not */
-    struct waking *waking;   /* on its way back from there (waking.c); NULL: it is not */
+    struct capture *capture;   /* that is under way, or NULL */
+    struct limits limits;      /* that hold now; all 0 after a restart of the keeper */
+    struct limits wanted;      /* of the project that the sandbox is promised to */
+    uint64_t cpu_us;           /* used when cpu_shares.c looked last */
+    uint64_t sampled_ms;       /* when sampling.c looked last; 0 = not yet */
+    bool busy;                 /* it kept a cpu busy: its weight is lowered */
+    bool child;                /* ours to reap; false after a restart of the keeper */
+    bool promised;             /* a project waits for it: info.tenant and .project are set */
+    bool dead;                 /* init has ended; cgroup and files are left to remove */
+    bool named;                /* the resolver knows it */
+    bool starting;             /* it is built, and what its template starts in it is under way */
+    uint64_t start_by_ms;      /* then that has failed */
+    uint64_t template_version; /* of the template it was made from */
+    uint64_t save_at_ms;       /* frozen: when it is saved; 0 = to be looked up (expiry.c) */
+    struct saving *saving;     /* on its way to the store (saving.c); NULL: it is not */
+    struct waking *waking;     /* on its way back from there (waking.c); NULL: it is not */
 };
 
 /* A process of the saver at work for one sandbox (saver_run.c). */
@@ -161,6 +165,8 @@ struct keeper {
 
     struct state *state;
     struct tenants tenants, templates;
+    struct manifests manifests; /* what templates say */
+    uint64_t start_due_ms; /* when a sandbox that starts may have taken too long; 0: none does */
     struct cgroups cgroups;
     struct disk disk;
     struct net net;
@@ -259,6 +265,28 @@ void waiters_forget_client(struct keeper *k, uint32_t client);
 int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
                    const struct limits *limits, uint32_t *ret, struct cove_err *e);
 void creation_on_ready(struct keeper *k, uint32_t index);
+/* It runs, and so does what its template starts in it: it is warm, or goes to whom it is promised. */
+void creation_hand_out(struct keeper *k, uint32_t index);
+
+/* ------------------------------------------------------------------ templates.c */
+
+/* Read what all templates say, and put it into run_dir. */
+int templates_publish(struct keeper *k, bool *ret_changed, struct cove_err *e);
+void templates_add_settings(const struct keeper *k,
+                            struct buf *out); /* lines for templates_parse() */
+/* The template that this tenant means by the name, as it lies there now. NULL: COVE_NOT_FOUND, or it
+ * cannot be used. */
+const struct manifest *templates_find(struct keeper *k, const char *tenant, const char *name,
+                                      struct cove_err *e);
+bool templates_is_current(const struct keeper *k, const char *name, uint64_t version);
+
+/* ------------------------------------------------------------------ helper_starter.c */
+
+enum { STARTER_RETRY_MS = 1000 };
+/* Has its template something to start? Then it is handed out, or fails, when the starter says so. */
+bool starter_begin(struct keeper *k, uint32_t index, struct cove_err *e);
+void starter_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
+uint64_t starter_tick(struct keeper *k, uint64_t now, uint64_t next);
 
 /* A free slot for the sandbox `id`, whose files come from an archive. */
 int creation_take_slot(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
@@ -545,6 +573,7 @@ void fdstore_done(struct fdstore *s); /* what nobody took is given up */
 
 /* Validate policy, profiles and keys, and put them where workers read them. */
 int publish_all(struct keeper *k, struct cove_err *e);
+int publish_callers(struct keeper *k, struct cove_err *e); /* all but the policy */
 /* One file for workers to read; *ret_changed becomes true if it was another one before. */
 int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
                 bool *ret_changed, struct cove_err *e);

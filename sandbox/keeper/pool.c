@@ -12,12 +12,15 @@ enum { POOL_RETRY_MS = 1000, SHRINK_MS = 1000 };
 int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
                     const struct limits *limits, uint32_t *ret)
 {
+    const struct manifest *m = manifests_find(&k->manifests, template_name);
     const struct box *b;
 
+    if (!m)
+        return -1;
     TAILQ_FOREACH(b, &k->found.places[state == BOX_WARM ? PLACE_SPARE : PLACE_RAW], in_place)
     {
-        if (!b->dead && strcmp(b->info.template, template_name) == 0 &&
-            box_limits_fit(&b->limits, limits)) {
+        if (!b->dead && b->template_version == m->version &&
+            strcmp(b->info.template, template_name) == 0 && box_limits_fit(&b->limits, limits)) {
             *ret = (uint32_t)(b - k->boxes);
             return 0;
         }
@@ -25,7 +28,8 @@ int pool_find_spare(const struct keeper *k, enum box_state state, const char *te
     return -1;
 }
 
-/* A spare one of another size than spares have now is of no use to most. */
+/* A spare one of another size than spares have now is of no use to most, one of a template that was
+ * made anew to nobody. */
 void pool_review_one(struct keeper *k, uint32_t i)
 {
     const struct box *b = &k->boxes[i];
@@ -34,7 +38,8 @@ void pool_review_one(struct keeper *k, uint32_t i)
     if (b->info.state != BOX_WARM)
         return;
     box_limits_resolve(k, b->info.template, "", &limits);
-    if (!box_limits_fit(&b->limits, &limits))
+    if (!box_limits_fit(&b->limits, &limits) ||
+        !templates_is_current(k, b->info.template, b->template_version))
         death_begin(k, i, END_GONE, 0);
 }
 

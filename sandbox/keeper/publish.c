@@ -184,24 +184,34 @@ typedef int (*table_fn)(const char *text, struct tenants *ret, struct cove_err *
 static int publish_table(struct keeper *k, const char *name, const char *path, table_fn parse,
                          struct tenants *into, struct cove_err *e)
 {
+    AUTO_BUF struct buf all = BUF(2 * KEYS_FILE_MAX);
     AUTO_FREE char *text = NULL;
     struct tenants fresh;
     bool there = path[0] && access(path, F_OK) == 0, changed = false;
 
     if (there && read_text(path, &text, e) < 0)
         return -1;
-    if (parse(there ? text : "", &fresh, e) < 0)
+    if (parse(there ? text : "", &fresh, e) < 0) /* by itself, so that the line's number is right */
+        return cove_context(e, "%s", path);
+    if (into == &k->templates)
+        templates_add_settings(k, &all); /* below what the operator's file says */
+    buf_add_str(&all, there ? text : "");
+    tenants_done(&fresh);
+    if (all.overflow || parse(all.data ? all.data : "", &fresh, e) < 0)
         return cove_context(e, "%s", path);
     tenants_done(into);
     *into = fresh;
-    return publish_put(k, name, there ? text : "", there ? strlen(text) : 0, &changed, e);
+    return publish_put(k, name, all.data ? all.data : "", all.len, &changed, e);
 }
 
 /* Each by itself: a mistake in one table must not keep a key from being revoked. */
-static int publish_callers(struct keeper *k, struct cove_err *e)
+int publish_callers(struct keeper *k, struct cove_err *e)
 {
     int rc = publish_keys(k, e);
+    bool changed = false;
 
+    if (templates_publish(k, &changed, rc < 0 ? NULL : e) < 0)
+        rc = -1;
     if (publish_table(k, "tenants", k->config.tenants_file, tenants_parse, &k->tenants,
                       rc < 0 ? NULL : e) < 0)
         rc = -1;
@@ -259,6 +269,8 @@ static void watch_all(struct keeper *k)
         snprintf(path, sizeof(path), "%.*s.d", (int)(dot - policy), policy);
         watch_folder(k, path);
     }
+    snprintf(path, sizeof(path), "%s/templates", k->config.state_dir);
+    watch_folder(k, path);
     profiles_folder(&k->config, path, sizeof(path));
     watch_folder(k, path);
     watch_folder(k, k->config.profile_dir);

@@ -13,7 +13,7 @@ import pytest
 from cove import TOP, read, wait_for
 
 COVE = os.path.join(TOP, ".cove/inst/bin/cove")
-PROGRAMS = ["bash", "cat", "ls", "id", "stat", "rm", "mkdir", "su", "true"]
+PROGRAMS = ["bash", "cat", "ls", "id", "stat", "rm", "mkdir", "su", "true", "sh", "sleep"]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def store(instance):
     wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/boxes"), 15, "the sandboxes' end")
     for name in os.listdir(f"{server.config['state_dir']}/templates"):
         if name != "base" and not name.startswith("."):
-            template("rm", name)
+            template("rm", name.replace("@", "/"))
     template("gc")
     assert server.layers() == []
 
@@ -184,7 +184,7 @@ def test_whiteouts_are_understood_in_both_spellings(store, tmp_path):
         assert os.listxattr(f"{tree}/{name}") == ["user.overlay.opaque"], name
 
 
-@pytest.mark.parametrize("name", ["base", "", ".", "..", "a/b", "UPPER", "-x", ".hidden", "x" * 64, "sp ace"])
+@pytest.mark.parametrize("name", ["base", "", ".", "..", "default", "a/b/c", "/b", "a/", "UPPER", "-x", ".hidden", "x" * 64, "sp ace"])
 def test_odd_names_are_refused(store, tmp_path, name):
     store.template("add", name, pack(tmp_path / "t.tar", ("x", b"x", {})), ok=False)
     assert not store.layers()

@@ -157,6 +157,8 @@ static void not_called(struct watch *w, uint32_t events)
     (void)events;
 }
 
+static const char *const fixture_templates[] = { "templates/base", "templates/busy" };
+
 /* What keeper_setup() does, as far as it can be done here. */
 static void begin(struct fixture *f)
 {
@@ -194,6 +196,10 @@ static void begin(struct fixture *f)
     watch_start(&k->loop, &k->clients[0].watch, pair[0], EPOLLIN, not_called);
     f->sock = pair[1];
     adopt_boxes(k, kept, &e);
+    close(open_dir(f->state_dir, "templates"));
+    for (size_t i = 0; i < ARRAY_SIZE(fixture_templates); i++)
+        close(open_dir(f->state_dir, fixture_templates[i]));
+    templates_publish(k, &kept, &e);
 }
 
 static void end(struct fixture *f)
@@ -212,6 +218,7 @@ static void end(struct fixture *f)
     close(k->state_dir);
     close(k->boxes_dir);
     state_close(k->state);
+    manifests_done(&k->manifests);
     boxes_done(k);
     free(k->clients);
 }

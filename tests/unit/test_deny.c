@@ -594,7 +594,9 @@ static void sections_say_for_whom(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(asks); i++) {
-        struct policy_query q = { asks[i].dialect, asks[i].tenant, asks[i].template };
+        struct policy_query q = {
+            asks[i].dialect, asks[i].tenant, asks[i].template, NULL, NULL, NULL
+        };
         struct policy_result r;
 
         policy_check(p, &q, "x", 1, &r);

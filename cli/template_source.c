@@ -1,0 +1,108 @@
+/* Where templates come from: a directory or an archive becomes one layer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/template.h"
+#include "cove/mem.h"
+#include "sandbox/box/layer.h"
+#include "sandbox/box/sweep.h"
+
+static const struct layer_limits limits = { .bytes = 64ULL << 30, .entries = 8 << 20 };
+
+/* Ids that no sandbox has: the range below the first one's. */
+static struct id_range unpack_ids(const struct cove_config *c)
+{
+    uint32_t below = (uint32_t)c->id_base - 65536;
+
+    return (struct id_range){ c->id_base >= 2 * 65536 ? below : (uint32_t)c->id_base, 65536 };
+}
+
+int source_layer(struct store *s, int archive, char digest[LAYER_NAME_LEN + 1], struct cove_err *e)
+{
+    struct id_range ids = unpack_ids(&s->config);
+    char name[LAYER_NAME_LEN + 1];
+    AUTO_CLOSE int tree = -1;
+
+    if (layer_begin(s->layers, name, &tree, e) < 0)
+        return -1;
+    if (layer_unpack(tree, archive, &ids, &limits, e) < 0 ||
+        layer_keep(s->layers, name, digest, e) < 0) {
+        sweep_tree(s->layers, name, NULL);
+        return -1;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ a directory or an archive */
+
+static pid_t run_tar(const char *dir, int *ret_fd)
+{
+    int pipe_fds[2];
+    pid_t pid;
+
+    if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+        return -1;
+    pid = fork();
+    if (pid == 0) {
+        dup2(pipe_fds[1], STDOUT_FILENO);
+        execlp("tar", "tar", "-C", dir, "--numeric-owner", "--one-file-system", "-cf", "-", ".",
+               (char *)NULL);
+        _exit(127);
+    }
+    close(pipe_fds[1]);
+    if (pid < 0)
+        close(pipe_fds[0]);
+    else
+        *ret_fd = pipe_fds[0];
+    return pid;
+}
+
+/* *ret_pid: of a tar that writes what is read, or 0. */
+static int open_source(const char *source, int *ret_fd, pid_t *ret_pid, struct cove_err *e)
+{
+    struct stat st;
+
+    *ret_pid = 0;
+    if (stat(source, &st) < 0)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "%.160s", source);
+    if (S_ISDIR(st.st_mode)) {
+        *ret_pid = run_tar(source, ret_fd);
+        return *ret_pid < 0 ? cove_fail_errno(e, COVE_INTERNAL, "tar") : 0;
+    }
+    *ret_fd = open(source, O_RDONLY | O_CLOEXEC);
+    return *ret_fd < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%.160s", source) : 0;
+}
+
+static int end_source(pid_t pid, struct cove_err *e)
+{
+    int status = 0;
+
+    if (pid > 0 && (waitpid(pid, &status, 0) < 0 || status != 0))
+        return cove_fail(e, COVE_INTERNAL, "tar could not read all of the directory");
+    return 0;
+}
+
+int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
+                  struct template_doc *ret_found, struct cove_err *e)
+{
+    AUTO_CLOSE int archive = -1;
+    pid_t pid;
+    int rc;
+
+    (void)a;
+    (void)ret_found;
+    if (open_source(source, &archive, &pid, e) < 0)
+        return -1;
+    rc = source_layer(s, archive, ret->names[0], e);
+    archive = cove_close(archive);
+    ret->count = 1;
+    if (rc == 0)
+        return end_source(pid, e);
+    end_source(pid, NULL);
+    return -1;
+}

@@ -1,0 +1,41 @@
+#include "process/manifests_live.h"
+
+#include <stdlib.h>
+
+#include "cove/file.h"
+#include "cove/mem.h"
+#include "cove/state.h"
+
+enum { ALL_MAX = 16 * 1024 * 1024 };
+
+static int load(const char *path, void **ret, struct cove_err *e)
+{
+    AUTO_FREE char *text = NULL;
+    struct manifests *all;
+    size_t len;
+
+    if (file_read(path, ALL_MAX, &text, &len, e) < 0)
+        return -1;
+    all = calloc(1, sizeof(*all));
+    if (!all)
+        abort();
+    if (manifests_parse(text, all, e) < 0) {
+        free(all);
+        return cove_context(e, "%s", path);
+    }
+    *ret = all;
+    return 0;
+}
+
+static void unload(void *value)
+{
+    manifests_done(value);
+    free(value);
+}
+
+const struct live_kind manifests_kind = {
+    .what = "manifests",
+    .load = load,
+    .free = unload,
+    .generation = state_keys_generation, /* published together */
+};

@@ -1,0 +1,10 @@
+/* What templates say about running their sandboxes, as the keeper published it last. */
+#ifndef COVE_PROCESS_MANIFESTS_LIVE_H
+#define COVE_PROCESS_MANIFESTS_LIVE_H
+
+#include "cove/manifest.h"
+#include "process/live.h"
+
+extern const struct live_kind manifests_kind; /* of <run_dir>/manifests; a struct manifests */
+
+#endif
