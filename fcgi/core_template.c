@@ -10,6 +10,7 @@
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/core.h"
+#include "fcgi/core_snapshots.h"
 
 /* ------------------------------------------------------------------ which template */
 
@@ -48,13 +49,16 @@ void core_template_end(struct core_session *s)
 int core_template_check(const struct core_session *s, struct cove_err *e)
 {
     const char *asked = s->core->template;
+    struct keeper_snapshot snapshot;
     struct core_template t;
+    bool known;
 
     if (!asked)
         return 0;
-    if (!core_template_resolve(s->core, s->tenant, asked, &t) ||
-        strcmp(t.name, s->box.template) == 0)
-        return 0; /* or a snapshot's name */
+    known = core_template_resolve(s->core, s->tenant, asked, &t);
+    if (strcmp(t.name, s->box.template) == 0 ||
+        (!known && core_snapshot_find(s->core, s->tenant, asked, &snapshot, NULL) == 0))
+        return 0;
     return cove_fail(
         e, COVE_CONFLICT,
         "template: this project has a sandbox of '%.60s'; end it to get one of '%.60s'",
