@@ -123,6 +123,17 @@ def test_pages_of_other_sites_are_refused_whatever_cors_says(mcp, origin, allowe
     assert (reply.status == 200) == allowed and (allowed or reply.status == 403), reply
 
 
+def test_a_message_that_is_too_large_is_413(mcp):
+    reply = mcp.post("tools/call", {"name": "write_file", "arguments": {"path": "/workspace/x", "content": "x" * 9_000_000}})
+    assert reply.status == 413 and b"error" in reply.body
+
+
+def test_a_page_may_read_the_id_of_its_session(server):
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    reply = server.post("/mcp", message, headers={"Origin": "http://localhost:3000"})
+    assert "Mcp-Session-Id" in reply.headers["Access-Control-Expose-Headers"] and reply.headers["Mcp-Session-Id"]
+
+
 # --- tools
 
 def test_every_tool_has_a_schema_a_title_and_hints(mcp):
