@@ -53,6 +53,7 @@ cove is up.
   key   $key
   logs  $log
   e2b   export E2B_API_KEY=$key E2B_API_URL=http://127.0.0.1:$http_port E2B_SANDBOX_URL=http://127.0.0.1:$http_port
+   or   export E2B_API_KEY=$key E2B_DOMAIN=$domain:$https_port NODE_EXTRA_CA_CERTS=$dir/tls/$domain.crt
   shell . $dir/env        then \`cove\` and its manual pages are about this instance
 
 Paste this:

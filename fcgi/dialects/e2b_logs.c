@@ -123,7 +123,12 @@ static void add_end(struct gather *g, const struct cove_end *end)
 {
     char why[160], text[240];
 
-    end_describe(end, why, sizeof(why));
+    if (end->cause == END_OWN && end->signal)
+        snprintf(why, sizeof(why), "signal %d", (int)end->signal);
+    else if (end->cause == END_OWN)
+        snprintf(why, sizeof(why), "exit status %d", (int)end->exit_code);
+    else
+        end_describe(end, why, sizeof(why));
     snprintf(text, sizeof(text), "process ended: %s", why);
     add(g, end->ended_unix_ms, end->signal || end->exit_code ? LEVEL_WARN : LEVEL_INFO, text,
         strlen(text));

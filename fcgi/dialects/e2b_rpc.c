@@ -123,6 +123,8 @@ int rpc_answer(struct rpc *r, const ProtobufCMessage *m, struct cove_err *e)
     r->rep->content_type = connect_content_type(&r->call);
     if (connect_encode(r->call.codec, m, &r->rep->body) < 0)
         return cove_fail(e, COVE_LIMIT, "the answer is too large");
+    if (r->rep->body.len == 0) /* an empty message of protobuf has a type all the same */
+        reply_header(r->rep, "Content-Type", r->rep->content_type);
     return 0;
 }
 

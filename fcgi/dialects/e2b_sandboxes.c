@@ -137,6 +137,17 @@ static int reply_sandbox(struct request *req, struct reply *rep, int status,
     return 0;
 }
 
+void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct box_info *box,
+                     const char *name)
+{
+    struct e2b_sandbox sandbox;
+
+    e2b_describe(req, box, &sandbox);
+    json_open(w, NULL, '{');
+    json_put_object(w, name, sandbox_fields, &sandbox);
+    json_close(w, '}');
+}
+
 /* ------------------------------------------------------------------ create */
 
 struct auto_resume {
@@ -187,26 +198,13 @@ static const struct json_field create_fields[] = {
     JSON_END,
 };
 
-static int check_timeout(int64_t seconds, struct cove_err *e)
+int e2b_check_timeout(int64_t seconds, struct cove_err *e)
 {
     if (seconds <= 0)
         return cove_fail(e, COVE_INVALID, "Timeout must be greater than 0");
     if (seconds > TIMEOUT_LONGEST_S)
         return cove_fail(e, COVE_INVALID, "Timeout cannot be greater than %d seconds",
                          TIMEOUT_LONGEST_S);
-    return 0;
-}
-
-/* "base:default" is "base": a template has one version here. */
-static int template_name(struct request *req, const char *given, const char **ret,
-                         struct cove_err *e)
-{
-    const char *colon = strchr(given, ':');
-
-    if (colon && strcmp(colon, ":default") != 0)
-        return cove_fail(e, COVE_NOT_FOUND, "tag '%.40s' does not exist for template '%.*s'",
-                         colon + 1, (int)(colon - given), given);
-    *ret = colon ? arena_strndup(&req->arena, given, (size_t)(colon - given)) : given;
     return 0;
 }
 
@@ -249,7 +247,7 @@ static int read_once(struct request *req, const char **ret, struct cove_err *e)
 
 static int check_create(const struct create_args *args, struct cove_err *e)
 {
-    if (check_timeout(args->timeout_s, e) < 0)
+    if (e2b_check_timeout(args->timeout_s, e) < 0)
         return -1;
     if (args->volumes.count > 0)
         return cove_fail(e, COVE_UNSUPPORTED, "volumeMounts: not available on this server");
@@ -303,7 +301,7 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
     bool any;
 
     if (check_create(args, e) < 0 || check_env(&req->arena, &args->env, &ignored, e) < 0 ||
-        template_name(req, args->template, &new.template, e) < 0 ||
+        !(new.template = e2b_template_word(req, args->template, e)) ||
         read_once(req, &new.once, e) < 0 || e2b_network_take(args->network, &attributes, e) < 0 ||
         e2b_network_rules(&attributes, &rules, &any, e) < 0)
         return -1;
@@ -408,7 +406,7 @@ int e2b_timeout(struct request *req, struct reply *rep, struct cove_err *e)
     if (box_is_paused(&box))
         return cove_fail(e, COVE_NOT_FOUND, "Sandbox \"%s\" is paused", box.id);
     if (args.timeout_s > TIMEOUT_LONGEST_S)
-        return check_timeout(args.timeout_s, e);
+        return e2b_check_timeout(args.timeout_s, e);
     if (args.timeout_s <= 0
             ? core_sandbox_kill(req->core, &box, e) < 0
             : core_sandbox_extend(req->core, &box, (uint64_t)args.timeout_s * 1000, false, e) < 0)
@@ -458,7 +456,7 @@ int e2b_resume(struct request *req, struct reply *rep, struct cove_err *e)
     struct box_info box;
 
     if (e2b_find(req, "resume", &box, e) < 0 || read_time(req, false, &args, e) < 0 ||
-        check_timeout(args.timeout_s, e) < 0)
+        e2b_check_timeout(args.timeout_s, e) < 0)
         return -1;
     if (!box_is_paused(&box))
         return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is already running", box.id);
@@ -474,7 +472,7 @@ static int connect_to(struct request *req, struct reply *rep, int64_t timeout_s,
     bool paused = box_is_paused(box);
     uint64_t ms = (uint64_t)timeout_s * 1000;
 
-    if (check_timeout(timeout_s, e) < 0)
+    if (e2b_check_timeout(timeout_s, e) < 0)
         return -1;
     if (paused ? core_sandbox_resume(req->core, box, ms, e) < 0
                : core_sandbox_extend(req->core, box, ms, true, e) < 0)

@@ -38,6 +38,13 @@ extern const struct json_field e2b_listed_fields[];
 /* The sandbox that {id} names; COVE_NOT_FOUND also when it is another tenant's. */
 int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e);
 
+int e2b_check_timeout(int64_t seconds, struct cove_err *e);
+/* {"NAME": what create answers} */
+void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct box_info *box,
+                     const char *name);
+/* "base:default" is "base": a template has one version here. NULL and COVE_NOT_FOUND: another tag. */
+const char *e2b_template_word(struct request *req, const char *given, struct cove_err *e);
+
 /* ------------------------------------------------------------------ e2b_network.c */
 
 extern const struct json_field e2b_network_fields[];

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from cove import TOP, Server, new_dir, stop
+from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COVE = f"{TOP}/.cove/inst/bin/cove"
@@ -19,15 +19,6 @@ def modules():
     if not os.path.isdir(path):
         pytest.skip("the clients are not installed: ./quickstart test --only clients does that")
     return path
-
-
-@pytest.fixture(scope="session")
-def clients_server():
-    server = Server(new_dir(), pool="4", memory_max="512M", disk_max="256M")
-    server.up()
-    server.other_key = server.add_key("other")
-    yield server
-    stop(server)
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +40,10 @@ def test_suite(suite, workplace, clients_server):
         "E2B_SANDBOX_URL": f"http://127.0.0.1:{clients_server.http}",
         "COVE_OTHER_KEY": clients_server.other_key,
         "COVE_PROGRAM": COVE,
+        "COVE_DOMAIN": f"cove.localhost:{clients_server.https}",
+        "COVE_CERT": f"{clients_server.dir}/tls/cove.localhost.crt",
+        "NODE_EXTRA_CA_CERTS": f"{clients_server.dir}/tls/cove.localhost.crt",
+        "NODE_OPTIONS": "--import ./resolve.mjs",
         "NO_COLOR": "1",
     }
     done = subprocess.run(["node", "--test", "--test-reporter=spec", suite], cwd=workplace, env=env, timeout=300,

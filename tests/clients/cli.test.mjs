@@ -1,0 +1,98 @@
+// The official CLI, unchanged: every command that needs no person, and the two that need a terminal, in tmux.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
+import { Sandbox } from 'e2b'
+import { until, withSandbox } from './helper.mjs'
+
+const home = mkdtempSync(join(tmpdir(), 'cove-cli-'))
+const program = join(process.cwd(), 'node_modules/@e2b/cli/dist/index.js')
+const env = { ...process.env, HOME: home, NO_UPDATE_NOTIFIER: '1', FORCE_COLOR: '0', TMUX: '' }
+let sandbox
+
+before(async () => { sandbox = await Sandbox.create({ timeoutMs: 300_000 }) })
+after(async () => {
+  await sandbox.kill()
+  rmSync(home, { recursive: true, force: true })
+})
+
+// Runs the CLI and gives back what came of it.
+function e2b(args, input = '') {
+  return new Promise(resolve => {
+    const child = spawn(process.execPath, [program, ...args], { env, timeout: 60_000 })
+    let stdout = '', stderr = ''
+    child.stdout.on('data', d => { stdout += d })
+    child.stderr.on('data', d => { stderr += d })
+    child.on('close', code => resolve({ code, stdout, stderr }))
+    child.stdin.on('error', () => {}) // a command that reads nothing may have gone
+    child.stdin.end(input)
+  })
+}
+
+test('create, list, info, pause, resume, kill', async () => {
+  const made = await e2b(['sandbox', 'create', '--detach', '--timeout', '120', 'base'])
+  assert.equal(made.code, 0, made.stderr)
+  const id = /[a-z0-9]{20}/.exec(made.stdout)[0]
+  const list = async state => JSON.parse((await e2b(['sandbox', 'list', '--format', 'json', '--state', state])).stdout).map(s => s.sandboxId)
+  assert.ok((await list('running')).includes(id))
+  assert.match((await e2b(['sandbox', 'info', id])).stdout, /State: running/)
+  assert.equal((await e2b(['sandbox', 'pause', id])).code, 0)
+  assert.ok((await list('paused')).includes(id))
+  assert.equal((await e2b(['sandbox', 'resume', id])).code, 0)
+  assert.ok((await list('running')).includes(id))
+  assert.match((await e2b(['sandbox', 'kill', id])).stdout, /has been killed/)
+  assert.match((await e2b(['sandbox', 'kill', id])).stderr, /wasn't found/)
+})
+
+test('exec: input, output, user, directory, variables, exit code', async () => {
+  const id = sandbox.sandboxId
+  const cat = await e2b(['sandbox', 'exec', id, 'cat'], 'line\n'.repeat(50_000))
+  assert.deepEqual([cat.code, cat.stdout.length], [0, 250_000])
+  const run = await e2b(['sandbox', 'exec', '-u', 'root', '-c', '/tmp', '-e', 'A=b', id, '--', 'sh', '-c', 'id -un; pwd; echo $A; echo oops >&2; exit 3'])
+  assert.deepEqual([run.code, run.stdout], [3, 'root\n/tmp\nb\n'])
+  assert.match(run.stderr, /oops/)
+})
+
+test('logs and metrics can be read', withSandbox(async sandbox => {
+  await sandbox.commands.run('echo seen-in-the-log')
+  const logs = await e2b(['sandbox', 'logs', sandbox.sandboxId])
+  assert.equal(logs.code, 0, logs.stderr)
+  assert.match(logs.stdout, /INFO .*seen-in-the-log/)
+  await until(async () => (await sandbox.getMetrics()).length, 'a sample', 30_000)
+  assert.match((await e2b(['sandbox', 'metrics', sandbox.sandboxId])).stdout, /CPU: .* Memory: .* Disk: /)
+}))
+
+test('snapshots and templates', async () => {
+  const made = await e2b(['sandbox', 'snapshot', 'create', sandbox.sandboxId])
+  const id = /snapshot (\S+) from/.exec(made.stdout)[1]
+  assert.ok((await e2b(['sandbox', 'snapshot', 'list'])).stdout.includes(id))
+  assert.equal((await e2b(['sandbox', 'snapshot', 'delete', id])).code, 0)
+  assert.ok(!(await e2b(['sandbox', 'snapshot', 'list'])).stdout.includes(id))
+  assert.match((await e2b(['template', 'list'])).stdout, /base/)
+})
+
+test('connect: a terminal in which one types', async t => {
+  const run = promisify(execFile)
+  const socket = join(home, 'tmux')
+  const tmux = (...args) => run('tmux', ['-S', socket, ...args], { env })
+  try {
+    await run('tmux', ['-V'])
+  } catch {
+    return t.skip('tmux is not installed')
+  }
+  try {
+    await tmux('new-session', '-d', '-x', '120', '-y', '30', process.execPath, program, 'sandbox', 'connect', sandbox.sandboxId)
+    const shows = (text, what) => until(async () => (await tmux('capture-pane', '-p')).stdout.match(text), what, 30_000)
+    await shows(/\$ *$/m, 'the prompt')
+    await tmux('send-keys', 'echo $((6*7)) $(tput cols)x$(tput lines) $(id -un)', 'Enter')
+    await shows(/^42 120x30 user$/m, 'what was typed, in a terminal of that size')
+    await tmux('send-keys', 'exit', 'Enter')
+    await until(async () => (await tmux('list-sessions').catch(() => null)) === null, 'the end of the session', 30_000)
+  } finally {
+    await tmux('kill-server').catch(() => {})
+  }
+})
