@@ -43,7 +43,7 @@ def test_suite(suite, workplace, clients_server):
         "COVE_DOMAIN": f"cove.localhost:{clients_server.https}",
         "COVE_CERT": f"{clients_server.dir}/tls/cove.localhost.crt",
         "NODE_EXTRA_CA_CERTS": f"{clients_server.dir}/tls/cove.localhost.crt",
-        "NODE_OPTIONS": "--import ./resolve.mjs",
+        "NODE_OPTIONS": f"--import {workplace}/resolve.mjs",
         "NO_COLOR": "1",
     }
     done = subprocess.run(["node", "--test", "--test-reporter=spec", suite], cwd=workplace, env=env, timeout=300,
