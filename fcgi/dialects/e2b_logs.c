@@ -183,7 +183,7 @@ static int gather(struct request *req, const struct box_info *box, struct gather
 
     g->arena = &req->arena;
     g->entries = arena_alloc(&req->arena, ENTRIES_MAX * sizeof(*g->entries));
-    if (box->state == BOX_FROZEN)
+    if (box_is_paused(box))
         return 0;
     if (core_session_open_id(req->core, req->tenant, box->id, &s, e) < 0)
         return -1;

@@ -163,7 +163,7 @@ int e2b_network_put(struct request *req, struct reply *rep, struct cove_err *e)
     if (e2b_find(req, "network", &box, e) < 0 ||
         request_json(req, e2b_network_fields, &args, e) < 0)
         return -1;
-    if (box.state == BOX_FROZEN)
+    if (box_is_paused(&box))
         return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is not running", box.id);
     core_attributes_read(req->core, &req->arena, box.id, &attributes);
     attributes.internet = args.internet;

@@ -430,11 +430,29 @@ int e2b_refresh(struct request *req, struct reply *rep, struct cove_err *e)
 
 /* ------------------------------------------------------------------ pause, resume, connect */
 
+struct pause_args {
+    bool memory, memory_given;
+};
+
+static const struct json_field pause_fields[] = {
+    JSON_BOOL(struct pause_args, memory, "memory", JSON_OPTIONAL,
+              JSON_HAS(struct pause_args, memory_given)),
+    JSON_END,
+};
+
+/* {"memory": false}: its files are kept, and none of its processes. */
 int e2b_pause(struct request *req, struct reply *rep, struct cove_err *e)
 {
+    struct pause_args args = { 0 };
     struct box_info box;
 
-    if (e2b_find(req, "pause", &box, e) < 0 || core_sandbox_pause(req->core, &box, e) < 0)
+    if (e2b_find(req, "pause", &box, e) < 0 ||
+        (req->body.len > 0 && request_json(req, pause_fields, &args, e) < 0))
+        return -1;
+    if (box_is_paused(&box))
+        return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is already paused", box.id);
+    if ((args.memory_given && !args.memory ? core_sandbox_save(req->core, &box, e)
+                                           : core_sandbox_pause(req->core, &box, e)) < 0)
         return -1;
     return done(rep);
 }

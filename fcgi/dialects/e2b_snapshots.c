@@ -263,7 +263,7 @@ int e2b_fork(struct request *req, struct reply *rep, struct cove_err *e)
         (req->body.len > 0 && request_json(req, fork_fields, &args, e) < 0) ||
         e2b_check_timeout(args.timeout_s, e) < 0)
         return -1;
-    if (box.state == BOX_FROZEN)
+    if (box_is_paused(&box))
         return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is paused", box.id);
     core_attributes_read(req->core, &req->arena, box.id, &attributes);
     new.lifetime_ms = (uint64_t)args.timeout_s * 1000;

@@ -185,3 +185,18 @@ test('another tenant finds nothing at any endpoint, in the same words as of what
   assert.equal((await envd(sandbox.sandboxId, 'POST', '/process.Process/List', { headers: { 'X-API-Key': otherKey, 'Content-Type': 'application/json' }, body: '{}' })).status, 401)
   assert.equal((await sandbox.commands.run('echo still here')).stdout, 'still here\n')
 }))
+
+test('pause without memory: the files come back, the processes do not; it is listed meanwhile', withSandbox(async sandbox => {
+  await sandbox.files.write('kept', 'yes')
+  await sandbox.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+  const id = sandbox.sandboxId
+  assert.equal((await api('POST', `/sandboxes/${id}/pause`, { body: { memory: false } })).status, 204)
+  assert.equal((await api('POST', `/sandboxes/${id}/pause`, { body: { memory: false } })).status, 409)
+  assert.equal((await (await api('GET', `/sandboxes/${id}`)).json()).state, 'paused')
+  assert.ok((await (await api('GET', '/v2/sandboxes?state=paused')).json()).some(s => s.sandboxID === id))
+  assert.equal((await envd(id, 'GET', '/health')).status, 502)
+  assert.equal((await api('GET', `/sandboxes/${id}`, { key: otherKey })).status, 404)
+  const again = await Sandbox.connect(id)
+  assert.equal(await again.files.read('kept'), 'yes')
+  assert.deepEqual(await again.commands.list(), [])
+}))
