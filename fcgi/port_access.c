@@ -144,6 +144,20 @@ static bool read_place(const struct request *req, struct place *ret)
            text_copy(ret->id, sizeof(ret->id), req->host_box);
 }
 
+/* Where all sandboxes share one address, the headers of the e2b dialect say which port is meant. */
+static bool read_headers(const struct request *req, struct place *ret)
+{
+    const char *id = request_param(req, "HTTP_E2B_SANDBOX_ID");
+    uint64_t port;
+
+    if (req->host_box || !text_is_id(id) ||
+        text_parse_u64(request_param(req, "HTTP_E2B_SANDBOX_PORT"), &port, NULL) < 0 || port < 1 ||
+        port > 65535)
+        return false;
+    ret->port = (unsigned)port;
+    return text_copy(ret->id, sizeof(ret->id), id);
+}
+
 static const struct {
     unsigned port;
     uint32_t dialect; /* DIALECT_NONE: whichever made the sandbox */
@@ -349,7 +363,7 @@ void port_access_serve(struct live *keys, struct request *req, struct reply *rep
 
     req->note.operation = "port";
     rep->status = 204;
-    if (read_place(req, &place)) {
+    if (read_place(req, &place) || read_headers(req, &place)) {
         verdict = judge(req, &place, ref ? ref->value : NULL, &credentials, &reason);
         if (strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0)
             start_service(req, &place, req->tenant);

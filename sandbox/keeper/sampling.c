@@ -33,19 +33,16 @@ static void sample(struct keeper *k, uint32_t i)
 
 void sampling_tick(struct keeper *k, uint64_t now)
 {
+    struct box *b;
+
     if (k->samples_fd <= 0)
         return; /* unit tests have none */
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        struct box *b = &k->boxes[i];
-
-        if (b->dead || !b->info.tenant[0] ||
-            (b->info.state != BOX_LIVE && b->info.state != BOX_AGEING)) {
-            b->sampled_ms = 0;
-            continue;
-        }
-        if (b->sampled_ms && now - b->sampled_ms < SAMPLE_EVERY_MS)
+    TAILQ_FOREACH(b, &k->found.places[PLACE_OWNED], in_place)
+    {
+        if (b->dead || (b->info.state != BOX_LIVE && b->info.state != BOX_AGEING) ||
+            (b->sampled_ms && now - b->sampled_ms < SAMPLE_EVERY_MS))
             continue;
         b->sampled_ms = now;
-        sample(k, i);
+        sample(k, (uint32_t)(b - k->boxes));
     }
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ALL_TRAFFIC, Sandbox, SandboxError, SandboxNotFoundError } from 'e2b'
-import { api, envd, otherKey, rejects, until, withSandbox } from './helper.mjs'
+import { api, apiUrl, envd, otherKey, rejects, until, withSandbox } from './helper.mjs'
 
 test('metrics: samples of cpu, memory and disk, the first within seconds, by time', withSandbox(async sandbox => {
   await sandbox.commands.run('dd if=/dev/urandom of=big bs=1M count=20 2>/dev/null && sync')
@@ -200,3 +200,15 @@ test('pause without memory: the files come back, the processes do not; it is lis
   assert.equal(await again.files.read('kept'), 'yes')
   assert.deepEqual(await again.commands.list(), [])
 }))
+
+test('at one address the headers name any port of the sandbox, and its traffic token opens a private one', withSandbox(async sandbox => {
+  await sandbox.commands.run('mkdir -p www && echo from inside > www/x && cd www && nohup python3 -m http.server 8000 >/dev/null 2>&1 &')
+  const get = (port, headers = {}) => fetch(`${apiUrl}/x`, { headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': String(port), ...headers } })
+  const token = { 'E2b-Traffic-Access-Token': sandbox.trafficAccessToken }
+  await until(async () => (await get(8000, token)).status === 200, 'the server inside')
+  assert.equal(await (await get(8000, token)).text(), 'from inside\n')
+  assert.equal(await (await get(8000, { 'X-Access-Token': sandbox.envdAccessToken })).text(), 'from inside\n')
+  assert.ok([401, 403].includes((await get(8000)).status))
+  assert.ok([401, 403].includes((await get(8000, { 'E2b-Traffic-Access-Token': 'x' })).status))
+  assert.equal((await get(8001, token)).status, 502)
+}, { network: { allowPublicTraffic: false } }))
