@@ -132,6 +132,11 @@ static const struct config_key keys[] = {
     TIME("agent_lifetime", agent_lifetime_ms, 1, 365 * DAY_MS),
     TEXT("agent_end", agent_end, false),
     BYTES("upload_max", upload_max_bytes, KIB, 1024 * GIB),
+    TEXT("fetch_allow", fetch_allow, true),
+    BYTES("fetch_max", fetch_max_bytes, KIB, 1024 * GIB),
+    TIME("fetch_timeout", fetch_timeout_ms, 1, DAY_MS),
+    BYTES("fetch_rate", fetch_rate_bytes, 0, 1024 * GIB),
+    NUMBER("fetch_tenant", fetch_tenant, 1, 64),
     TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
     BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
     TEXT("on_disconnect", on_disconnect, false),
@@ -221,6 +226,9 @@ void config_default(struct cove_config *c)
         .agent_lifetime_ms = 3600000,
         .agent_end = "kill",
         .upload_max_bytes = GIB,
+        .fetch_max_bytes = GIB,
+        .fetch_timeout_ms = 5 * 60000,
+        .fetch_tenant = 4,
         .on_disconnect = "kill",
         .tenant_proxy_ports = 16,
         .tenant_connections = 4096,
@@ -506,6 +514,8 @@ int config_check(const struct cove_config *c, struct cove_err *e)
                          "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')
         return cove_fail(e, COVE_INVALID, "run_dir, state_dir: must be absolute paths");
+    if (net_list_check("fetch_allow", c->fetch_allow, false, e) < 0)
+        return -1;
     if (strcmp(c->agent_end, "kill") != 0 && strcmp(c->agent_end, "pause") != 0)
         return cove_fail(e, COVE_INVALID, "agent_end: must be kill or pause");
     if (strcmp(c->on_disconnect, "kill") != 0 && strcmp(c->on_disconnect, "keep") != 0)

@@ -19,6 +19,7 @@
 #include <seccomp.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -103,6 +104,23 @@ static const struct call starter_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_TH
 static const struct call gate_calls[] = { ANY(splice), ANY(tee),     ANY(pipe2),    ANY(bind),
                                           ANY(listen), ANY(pread64), ANY(pwrite64), END_OF_CALLS };
 
+/* libcurl resolves names in threads, by libc: that reads /etc, asks the kernel for this machine's
+ * addresses, and sends its questions in pairs. */
+static const struct call fetch_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_THREAD),
+                                           IF(socketpair, 0, UINT32_MAX, AF_UNIX),
+                                           ANY(set_robust_list),
+                                           ANY(rseq),
+                                           ANY(sched_yield),
+                                           ANY(sched_getaffinity),
+                                           ANY(prlimit64),
+                                           ANY(bind),
+                                           ANY(getpeername),
+                                           ANY(sendmmsg),
+                                           ANY(pipe2),
+                                           ANY(uname),
+                                           IF(ioctl, 1, UINT32_MAX, FIONREAD),
+                                           END_OF_CALLS };
+
 /*
  * cove-auth runs PAM modules, which the operator chooses, in children of its own. They read and write
  * files (failure counts), talk to directories and syslog, and may run a program of /usr; all of that
@@ -186,6 +204,11 @@ static const struct confinement {
                           .calls = { starter_calls, reading_files, jit_memory },
                           .families = { AF_UNIX },
                           .paths.readable = { OWN_DIR } },
+    [CONFINE_FETCH] = { .name = "fetch",
+                        .calls = { fetch_calls, reading_files, plain_memory },
+                        .families = { AF_INET, AF_INET6, AF_NETLINK },
+                        .paths.readable = { "/etc", "/run/systemd/resolve",
+                                            "/usr/share/ca-certificates" } },
     [CONFINE_AUTH] = { .name = "auth",
                        .calls = { auth_calls, jit_memory },
                        .families = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK },

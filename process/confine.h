@@ -13,6 +13,7 @@ enum confine_kind { /* the rows of the table in confine.c */
                     CONFINE_PACK,
                     CONFINE_UNPACK,
                     CONFINE_STARTER,
+                    CONFINE_FETCH,
                     CONFINE_KINDS,
 };
 

@@ -16,6 +16,7 @@ net      base
 box      base
 layer    box base
 process  client deny shell audit base
+fetch    process base
 keeper   box net client deny shell profile audit keys base
 fcgicore proto process client deny shell profile audit keys base
 '

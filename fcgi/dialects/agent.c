@@ -31,6 +31,8 @@ static const struct route agent_routes[] = {
     { POST, "/write-file", agent_write_file, ROUTE_BOX },
     { POST, "/read-file", agent_read_file, ROUTE_BOX },
     { POST, "/upload-file", agent_upload_file, ROUTE_LONG | ROUTE_RAW },
+    { POST, "/upload-file-from-url", agent_upload_from_url, ROUTE_LONG },
+    { POST, "/download-to-presigned-url", agent_download_to_url, ROUTE_LONG },
     { POST, "/create-directory", agent_create_directory, ROUTE_BOX },
     /* port exposure */
     { POST, "/expose-port", agent_expose_port, ROUTE_BOX },

@@ -35,6 +35,7 @@ agent_handler agent_run_cmd;                                             /* agen
 agent_handler agent_process_logs, agent_processes, agent_kill_process;   /* agent_procs.c */
 agent_handler agent_write_file, agent_read_file, agent_create_directory; /* agent_files.c */
 agent_handler agent_upload_file;                                         /* agent_upload.c */
+agent_handler agent_upload_from_url, agent_download_to_url;              /* agent_fetch.c */
 agent_handler agent_expose_port, agent_unexpose_port;                    /* agent_ports.c */
 
 #endif

@@ -126,7 +126,12 @@ struct cove_config {
     uint64_t agent_lifetime_ms; /* of a sandbox, unless /schedule-timeout says otherwise */
     char agent_end[8];          /* "kill" or "pause": what happens then */
     uint64_t upload_max_bytes;  /* of a file that comes as a form */
-    char on_disconnect[8];      /* "kill" or "keep": a streamed command whose client went away */
+    /* files from and to URLs */
+    char fetch_allow[NET_LIST_MAX]; /* addresses and ranges that are refused otherwise */
+    uint64_t fetch_max_bytes, fetch_timeout_ms;
+    uint64_t fetch_rate_bytes; /* a second, of one fetch; 0 = any */
+    uint64_t fetch_tenant;     /* that one tenant may have under way */
+    char on_disconnect[8];     /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);

@@ -133,6 +133,10 @@ enum msg_type {
     AUTH_ASK = 600, /* tail: user, password, address of the client -> AUTH_VERDICT */
     AUTH_VERDICT,   /* struct auth_verdict */
 
+    /* --- worker to cove-fetch, one fetch a connection --- */
+    FETCH_ASK = 650, /* struct fetch_ask + the file; tail: the URL -> FETCH_DONE */
+    FETCH_DONE,      /* struct fetch_done */
+
     /* --- keeper to resolver --- */
     RESOLVER_RULES = 700, /* struct resolver_rules: these hold now */
     RESOLVER_BOX,         /* struct resolver_box + UDP socket, listening TCP socket */
@@ -437,6 +441,23 @@ struct keeper_network { /* can only take away from what the server allows */
 struct auth_verdict {
     uint32_t yes;
     uint32_t wait_ms; /* of a no: PAM was not asked, there were too many failures; try after this */
+};
+
+enum fetch_verb { FETCH_DOWNLOAD, FETCH_UPLOAD, FETCH_UPLOAD_TEXT };
+enum { FETCH_URL_MAX = 8192 };
+
+struct fetch_ask {
+    char tenant[COVE_TENANT_MAX];
+    uint32_t verb; /* enum fetch_verb */
+    uint32_t reserved;
+    uint64_t most; /* bytes of a download; what the helper is configured with holds too */
+    uint64_t size; /* of the file that is uploaded */
+};
+
+struct fetch_done {
+    uint64_t bytes;
+    uint32_t http_status;
+    uint32_t reserved;
 };
 
 struct judge_box {

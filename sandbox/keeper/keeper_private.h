@@ -189,6 +189,7 @@ struct keeper {
     bool supervised;                /* helpers of the keeper before were looked for */
     uint64_t supervisor_retry_ms;   /* after a failure */
     int auth_listen;                /* <run_dir>/auth.sock; -1: not yet */
+    int fetch_listen;               /* <run_dir>/fetch.sock; -1: not yet */
     int gate_listen, gate_file;     /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
     int gate_hosts;                 /* <run_dir>/ports.sock */
     int gate_before;                /* a connection to the gate of the keeper before, or -1 */

@@ -22,6 +22,7 @@ void keeper_init(struct keeper *k)
         .loop = { .epoll = -1 },
         .auth_listen = -1,
         .saved_dir = -1,
+        .fetch_listen = -1,
         .gate_before = -1,
         .rules_changed = true,
         .disk = { .dir = -1, .pool.boxes = -1 },

@@ -34,7 +34,7 @@ enum { RESTART_PAUSE_MS = 500, QUICK_DEATH_MS = 2000, MESSAGES_AT_ONCE = 64 };
 static const struct helper_kind *const kinds[HELPERS] = {
     [HELPER_JUDGE] = &judge_kind,       [HELPER_AUTH] = &auth_kind,
     [HELPER_RESOLVER] = &resolver_kind, [HELPER_GATE] = &gate_kind,
-    [HELPER_STARTER] = &starter_kind,
+    [HELPER_STARTER] = &starter_kind,   [HELPER_FETCH] = &fetch_kind,
 };
 
 static struct keeper *keeper_of(const struct watch *w)

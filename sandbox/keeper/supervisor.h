@@ -16,7 +16,7 @@ struct helper;
 
 #define HELPERS_DIR "helpers" /* below run_dir: a file with the pid of each */
 
-enum { HELPER_JUDGE, HELPER_AUTH, HELPER_RESOLVER, HELPER_GATE, HELPER_STARTER, HELPERS };
+enum { HELPER_JUDGE, HELPER_AUTH, HELPER_RESOLVER, HELPER_GATE, HELPER_STARTER, HELPER_FETCH, HELPERS };
 enum { HELPER_FDS = 4 };
 
 enum helper_takeover { /* what becomes of it when the keeper dies, or hands over to another one */
@@ -58,7 +58,7 @@ struct helper {
 };
 
 extern const struct helper_kind worker_kind, judge_kind, auth_kind, resolver_kind, gate_kind,
-    starter_kind;
+    starter_kind, fetch_kind;
 
 int supervisor_init(struct keeper *k, struct cove_err *e);
 void supervisor_start(struct keeper *k); /* whatever should run and does not */

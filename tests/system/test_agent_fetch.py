@@ -1,0 +1,213 @@
+"""upload-file-from-url and download-to-presigned-url, in a small internet that the test makes (internet.py, fetch_servers.py)."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.parse
+
+import pytest
+
+from agent import Agent, is_error
+from cove import TOP, read, wait_for
+from internet import HOST, HOST6, METADATA, METADATA6, OTHER_PUBLIC, PRIVATE, PRIVATE6, PUBLIC, PUBLIC6, World
+
+NAMES = "203.0.113.2"  # where names are asked, in the internet
+SITE = f"http://{PUBLIC}:8080"
+
+# Whatever the spelling: each of these answers on port 80 in the test's world, if somebody connects.
+REFUSED = [
+    "http://127.0.0.1/", "http://127.1/", "http://2130706433/", "http://0177.0.0.1/", "http://0x7f.1/", "http://0x7f000001/", "http://0/",
+    "http://0.0.0.0/", "http://[::1]/", "http://[::]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::127.0.0.1]/",
+    "http://localhost/", f"http://{PRIVATE}/", "http://174260225/", f"http://[{PRIVATE6}]/", f"http://[::ffff:{PRIVATE}]/",
+    f"http://{METADATA}/latest/meta-data/", "http://2852039166/", "http://0251.0376.0251.0376/", f"http://[{METADATA6}]/",
+    f"http://[::ffff:{METADATA}]/", "http://100.100.100.200/", "http://168.63.129.16/", "http://[64:ff9b::c633:6407]/", "http://[fe80::1]/",
+    f"http://{HOST}/", f"http://[{HOST6}]/", "http://rebinds.example/", "http://metadata.example/", "http://loopback.example/",
+    "http://mapped.example/", "http://host.example/", "http://alias-inwards.example/",
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("fetch")
+    with World() as world:
+        world.directory = directory
+        world.servers.append(subprocess.Popen(["ip", "netns", "exec", world.internet, sys.executable,
+                                               f"{TOP}/tests/system/fetch_servers.py", NAMES, str(directory)]))
+        (directory / "resolv.conf").write_text(f"nameserver {NAMES}\noptions timeout:2 attempts:2\n")
+        wait_for(lambda: world.run("curl", "-s", f"{SITE}/file?size=3") == "xxx", what="the servers")
+        yield world
+
+
+def keeper_with_names(world):
+    """A keeper whose machine asks the test's name server: a mount namespace with another resolv.conf."""
+    return ["unshare", "--mount", "sh", "-c",
+            f'mount --bind {world.directory}/resolv.conf /etc/resolv.conf && exec {TOP}/.cove/inst/sbin/coved "$@"', "sh"]
+
+
+@pytest.fixture(scope="module")
+def instance(world):
+    from cove import Server, new_dir, stop
+    server = Server(new_dir(), pool=1, workers=1, fetch_max="1M", fetch_timeout="3s", network="none").up()
+    world.move_keeper(server, keeper_with_names(world))
+    yield server
+    stop(server)
+
+
+@pytest.fixture
+def agent(instance):
+    client = Agent(instance)
+    yield client
+    client.done()
+
+
+@pytest.fixture
+def sandbox(agent):
+    return agent.create()
+
+
+def fetch(agent, sandbox, url, path="/workspace/f"):
+    return agent.post("/upload-file-from-url", sandbox_id=sandbox, url=url, file_path=path)
+
+
+def put(agent, sandbox, url, path="/workspace/f", **more):
+    return agent.post("/download-to-presigned-url", sandbox_id=sandbox, sandbox_path=path, presigned_url=url, **more)
+
+
+def test_a_file_comes_from_a_url(agent, sandbox):
+    data = agent.data(fetch(agent, sandbox, f"{SITE}/file?size=100000", "/workspace/deep/data.csv"))
+    assert data == {"success": True, "message": "File downloaded from URL and uploaded to /workspace/deep/data.csv", "bytes": 100000}
+    assert agent.output(sandbox, "stat -c %s /workspace/deep/data.csv; ls -A /workspace/deep") == "100000\ndata.csv\n"
+    assert agent.data(fetch(agent, sandbox, f"{SITE}/file?size=0"))["bytes"] == 0
+    for url in (f"http://[{PUBLIC6}]:8080/file?size=5", "http://public.example:8080/file?size=5", "http://half.example:8080/file?size=5",
+                f"{SITE}/redirect?to=" + urllib.parse.quote("http://other.example:8080/file?size=5")):
+        assert agent.data(fetch(agent, sandbox, url))["bytes"] == 5, url
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_no_spelling_and_no_redirect_leads_inwards(agent, sandbox, url):
+    for way in (url, f"{SITE}/redirect?to={urllib.parse.quote(url)}", f"{SITE}/redirect?status=307&to={urllib.parse.quote(url)}"):
+        reply = fetch(agent, sandbox, way)
+        assert "fetch_allow" in is_error(reply, 403, "SandboxPermissionError"), (way, reply)
+    agent.output(sandbox, "echo secret > /workspace/f")
+    assert "fetch_allow" in is_error(put(agent, sandbox, url), 403, "SandboxPermissionError")
+    assert agent.output(sandbox, "ls -A /workspace; cat /workspace/f") == "f\nsecret\n"
+
+
+def test_the_refused_addresses_do_answer(world):
+    """Otherwise the test above would see nothing."""
+    assert world.run("curl", "-s", f"http://{HOST}/") == world.run("curl", "-s", "http://127.0.0.1/") == "host"
+    for address in (PRIVATE, METADATA, f"[{PRIVATE6}]", f"[{METADATA6}]"):
+        assert world.run("curl", "-gs", f"http://{address}/") == "internet"
+
+
+def test_a_name_that_changes_its_address_is_looked_at_each_time(agent, sandbox):
+    """The first answer is public, the next one loopback: what was checked is what is connected to."""
+    again = urllib.parse.quote("http://changes.example/")
+    seen = {fetch(agent, sandbox, f"http://changes.example:8080/redirect?to={again}").status for _ in range(4)}
+    assert seen == {403}
+    assert agent.output(sandbox, "ls -A /workspace") == ""
+
+
+def test_only_http_is_spoken(agent, sandbox):
+    for url in ("file:///etc/passwd", "ftp://198.51.100.7/x", "gopher://198.51.100.7/", "dict://198.51.100.7/", "//198.51.100.7/", "x", "",
+                "http://", "http://a b/", "javascript:1", "http://" + "a" * 9000, "http://x\n/"):
+        assert "url" in is_error(fetch(agent, sandbox, url), 400, "SandboxValidationError"), url
+    for url in ("file:///etc/passwd", "gopher://198.51.100.7/", "ftp://198.51.100.7/"):
+        is_error(fetch(agent, sandbox, f"{SITE}/redirect?to={urllib.parse.quote(url)}"), 403, "SandboxPermissionError")
+    assert agent.output(sandbox, "ls -A /workspace") == ""
+
+
+def test_bodies_that_are_too_large_too_slow_or_too_short(agent, sandbox):
+    agent.output(sandbox, "echo old > /workspace/f")
+    is_error(fetch(agent, sandbox, f"{SITE}/file?size=1048577"), 413, "SandboxPayloadTooLargeError")
+    is_error(fetch(agent, sandbox, f"{SITE}/endless"), 413, "SandboxPayloadTooLargeError")
+    is_error(fetch(agent, sandbox, f"{SITE}/slow"), 408, "SandboxTimeoutException")
+    is_error(fetch(agent, sandbox, f"{SITE}/short"), 502, "SandboxFetchError")
+    is_error(fetch(agent, sandbox, f"{SITE}/headers"), 502, "SandboxFetchError")
+    is_error(fetch(agent, sandbox, f"{SITE}/loop"), 502, "SandboxFetchError")
+    assert "404" in is_error(fetch(agent, sandbox, f"{SITE}/404"), 502, "SandboxFetchError")
+    is_error(fetch(agent, sandbox, f"http://{PUBLIC}:8081/"), 502, "SandboxFetchError")
+    is_error(fetch(agent, sandbox, "http://nowhere.example/"), 502, "SandboxFetchError")
+    is_error(fetch(agent, sandbox, f"https://{PUBLIC}:8080/"), 502, "SandboxFetchError")
+    assert agent.output(sandbox, "ls -A /workspace; cat /workspace/f") == "f\nold\n", "what failed left nothing"
+    assert agent.data(fetch(agent, sandbox, f"{SITE}/file?size=1048576"))["bytes"] == 1 << 20
+
+
+def test_no_password_goes_to_another_host(agent, sandbox):
+    def seen(url):
+        agent.data(fetch(agent, sandbox, url))
+        return json.loads(agent.output(sandbox, "cat /workspace/f"))
+    assert "authorization" in seen(f"http://me:pass@{PUBLIC}:8080/show")
+    there = f"http://me:pass@{PUBLIC}:8080/redirect?to=" + urllib.parse.quote(f"http://{OTHER_PUBLIC}:8080/show")
+    headers = seen(there)
+    assert "authorization" not in headers and "cookie" not in headers and "referer" not in headers
+    assert set(headers) <= {"host", "accept", "user-agent"}, "and nothing of this server's"
+
+
+def test_a_file_goes_to_a_url(world, agent, sandbox):
+    every = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 1000)"
+    agent.output(sandbox, f"python3 -c '{every}' > /workspace/f")
+    data = agent.data(put(agent, sandbox, f"{SITE}/bucket/key?sig=1", format="binary"))
+    assert data == {"success": True, "message": "File uploaded to presigned URL", "bytes": 256000}
+    assert (world.directory / "put").read_bytes() == bytes(range(256)) * 1000
+    head = json.loads((world.directory / "put.json").read_text())
+    assert head["content-length"] == "256000" and head["content-type"] == "application/octet-stream"
+    assert "transfer-encoding" not in head and "expect" not in head
+    agent.data(put(agent, sandbox, f"{SITE}/bucket/key", format="text"))
+    assert json.loads((world.directory / "put.json").read_text())["content-type"] == "text/plain; charset=utf-8"
+    agent.output(sandbox, ": > /workspace/f")
+    assert agent.data(put(agent, sandbox, f"{SITE}/bucket/empty"))["bytes"] == 0
+    assert (world.directory / "put").read_bytes() == b""
+
+
+def test_an_upload_that_fails_says_why(agent, sandbox):
+    agent.output(sandbox, "echo x > /workspace/f; mkdir /workspace/d; truncate -s 2M /workspace/large")
+    assert "403" in is_error(put(agent, sandbox, f"{SITE}/403"), 502, "SandboxFetchError")
+    is_error(put(agent, sandbox, f"{SITE}/redirect"), 502, "SandboxFetchError")
+    is_error(put(agent, sandbox, f"{SITE}/k", path="/workspace/none"), 404, "FileNotFoundError")
+    is_error(put(agent, sandbox, f"{SITE}/k", path="/workspace/d"), 400, "SandboxValidationError")
+    is_error(put(agent, sandbox, f"{SITE}/k", path="/workspace/large"), 413, "SandboxPayloadTooLargeError")
+    assert "format" in is_error(put(agent, sandbox, f"{SITE}/k", format="zip"), 400, "SandboxValidationError")
+    for missing in ("sandbox_id", "sandbox_path", "presigned_url"):
+        body = {"sandbox_id": sandbox, "sandbox_path": "/workspace/f", "presigned_url": f"{SITE}/k"}
+        assert missing in is_error(agent.post("/download-to-presigned-url", **{k: v for k, v in body.items() if k != missing}), 400,
+                                   "SandboxValidationError")
+
+
+def test_a_tenant_has_its_share_of_fetches(agent, sandbox):
+    """Four that wait, and the fifth is refused at once."""
+    replies = []
+    threads = [threading.Thread(target=lambda i=i: replies.append(fetch(agent, sandbox, f"{SITE}/slow", f"/workspace/{i}"))) for i in range(4)]
+    for t in threads:
+        t.start()
+    wait_for(lambda: fetch(agent, sandbox, f"{SITE}/file?size=1").status == 503, 3, "all four to be under way")
+    for t in threads:
+        t.join()
+    assert {r.status for r in replies} == {408}
+    assert agent.data(fetch(agent, sandbox, f"{SITE}/file?size=1"))["bytes"] == 1
+
+
+def test_the_log_tells_of_fetches_without_their_secrets(instance, agent, sandbox):
+    agent.data(fetch(agent, sandbox, f"{SITE}/file?size=7&X-Amz-Signature=topsecret"))
+    ended = [line for line in instance.log_lines() if line.get("event") == "fetch ended" and line.get("bytes") == 7]
+    assert ended and ended[-1]["host"] == PUBLIC and ended[-1]["status"] == 200
+    for name in os.listdir(f"{instance.dir}/log"):
+        assert "topsecret" not in read(f"{instance.dir}/log/{name}"), name
+
+
+def test_the_helper_knows_no_proxy_and_dies_alone(instance, agent, sandbox):
+    pid = min(instance.titles("cove: fetch"))
+    assert read(f"/proc/{pid}/environ") == "LC_ALL=C.UTF-8\0"
+    os.kill(pid, 9)
+    wait_for(lambda: fetch(agent, sandbox, f"{SITE}/file?size=1").status == 200, what="its successor")
+    assert min(instance.titles("cove: fetch")) != pid
+
+
+def test_fetch_allow_opens_a_range(world, agent, sandbox, instance):
+    instance.change_config(fetch_allow=f"{PRIVATE}/32 127.0.0.1")
+    wait_for(lambda: fetch(agent, sandbox, f"http://{PRIVATE}/").status == 200, what="the new configuration")
+    assert agent.output(sandbox, "cat /workspace/f") == "internet"
+    agent.data(fetch(agent, sandbox, "http://127.0.0.1/"))
+    assert agent.output(sandbox, "cat /workspace/f") == "host"
+    is_error(fetch(agent, sandbox, f"http://{METADATA}/"), 403, "SandboxPermissionError")
