@@ -16,7 +16,15 @@ struct helper;
 
 #define HELPERS_DIR "helpers" /* below run_dir: a file with the pid of each */
 
-enum { HELPER_JUDGE, HELPER_AUTH, HELPER_RESOLVER, HELPER_GATE, HELPER_STARTER, HELPER_FETCH, HELPERS };
+enum {
+    HELPER_JUDGE,
+    HELPER_AUTH,
+    HELPER_RESOLVER,
+    HELPER_GATE,
+    HELPER_STARTER,
+    HELPER_FETCH,
+    HELPERS
+};
 enum { HELPER_FDS = 4 };
 
 enum helper_takeover { /* what becomes of it when the keeper dies, or hands over to another one */
