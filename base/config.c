@@ -151,6 +151,7 @@ static const struct config_key keys[] = {
     TEXT("port_access_agent", port_access_agent, false),
     TEXT("port_wake", port_wake, false),
     TIME("port_wait", port_wait_ms, 0, 10 * 60000),
+    TIME("port_idle", port_idle_ms, 0, UINT64_C(30) * 24 * 3600000),
     NUMBER("port_connections", port_connections, 1, 1000000),
     NUMBER("tenant_connections", tenant_connections, 1, 1000000),
 };

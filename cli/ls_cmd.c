@@ -9,6 +9,7 @@
 #include "cli/boxes.h"
 #include "cli/json.h"
 #include "cli/usage.h"
+#include "cove/client.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
@@ -21,7 +22,8 @@ struct options {
 struct row {
     struct box_info box;
     struct usage usage;
-    double cpu; /* in percent of one cpu */
+    double cpu;                /* in percent of one cpu */
+    struct gate_count traffic; /* of its ports and terminals */
 };
 
 struct rows {
@@ -98,6 +100,8 @@ static void collect_from(const struct state *s, const struct options *o, struct 
     }
 }
 
+static void collect_traffic(struct rows *r);
+
 static struct rows collect(const struct state *s, const struct options *o)
 {
     const struct state *saved = state_saved(s);
@@ -111,7 +115,27 @@ static struct rows collect(const struct state *s, const struct options *o)
         collect_from(saved, o, &r);
     if (r.count)
         qsort(r.items, r.count, sizeof(*r.items), by_tenant_and_project);
+    collect_traffic(&r);
     return r;
+}
+
+/* A server whose gate does not answer has no figures for it. */
+static void add_traffic(void *arg, const struct gate_count *c)
+{
+    struct rows *r = arg;
+
+    for (size_t i = 0; i < r->count; i++)
+        if (strcmp(r->items[i].box.id, c->id) == 0)
+            r->items[i].traffic = *c;
+}
+
+static void collect_traffic(struct rows *r)
+{
+    struct cove_config config;
+    struct cove_err e;
+
+    if (cli_config(&config, &e) == 0)
+        gate_counts(config.run_dir, add_traffic, r, &e);
 }
 
 /* ------------------------------------------------------------------ showing */
@@ -132,16 +156,18 @@ static void show_row(const struct row *r, bool with_cpu)
 {
     const struct box_info *b = &r->box;
     uint64_t now = clock_boot_ms();
-    char age[16] = "-", left[16] = "-", memory[32];
+    char age[16] = "-", left[16] = "-", memory[32], traffic[32];
 
     if (b->created_ms && b->created_ms <= now)
         format_span(now - b->created_ms, age);
     if (b->dies_at_ms > now)
         format_span(b->dies_at_ms - now, left);
     text_format_bytes(r->usage.memory_bytes, memory);
-    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5llu", b->id, box_state_name(b->state),
-           b->tenant[0] ? b->tenant : "-", b->project[0] ? b->project : "-", age, left, memory,
-           (unsigned long long)r->usage.pids);
+    text_format_bytes(r->traffic.bytes_in + r->traffic.bytes_out, traffic);
+    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5llu  %5u  %10s", b->id,
+           box_state_name(b->state), b->tenant[0] ? b->tenant : "-",
+           b->project[0] ? b->project : "-", age, left, memory, (unsigned long long)r->usage.pids,
+           r->traffic.open, traffic);
     if (with_cpu)
         printf("  %6.1f%%", r->cpu);
     printf("\n");
@@ -149,8 +175,9 @@ static void show_row(const struct row *r, bool with_cpu)
 
 static void show_table(const struct rows *rows, bool with_cpu)
 {
-    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5s%s\n", "SANDBOX", "STATE", "TENANT",
-           "PROJECT", "AGE", "LEFT", "MEMORY", "PROCS", with_cpu ? "      CPU" : "");
+    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5s  %5s  %10s%s\n", "SANDBOX", "STATE",
+           "TENANT", "PROJECT", "AGE", "LEFT", "MEMORY", "PROCS", "CONNS", "TRAFFIC",
+           with_cpu ? "      CPU" : "");
     for (size_t i = 0; i < rows->count; i++)
         show_row(&rows->items[i], with_cpu);
 }
@@ -169,6 +196,10 @@ static void put_row(struct json_writer *w, const struct row *r)
     json_put_int(w, "created_unix_ms", (int64_t)box->created_unix_ms);
     json_put_int(w, "memory_bytes", (int64_t)r->usage.memory_bytes);
     json_put_int(w, "processes", (int64_t)r->usage.pids);
+    json_put_int(w, "connections", r->traffic.open);
+    json_put_int(w, "connections_total", (int64_t)r->traffic.connections);
+    json_put_int(w, "bytes_in", (int64_t)r->traffic.bytes_in);
+    json_put_int(w, "bytes_out", (int64_t)r->traffic.bytes_out);
     json_put_int(w, "cpu_us", (int64_t)r->usage.cpu_us);
     json_put_double(w, "cpu_percent", r->cpu);
     json_close(w, '}');

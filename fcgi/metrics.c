@@ -203,6 +203,45 @@ static void print_durations(const struct meters *m, uint32_t d, struct buf *out)
              (unsigned long long)sum);
 }
 
+/* ------------------------------------------------------------------ traffic */
+
+struct traffic {
+    struct gate_count *items;
+    size_t count, room;
+};
+
+static void keep_count(void *arg, const struct gate_count *c)
+{
+    struct traffic *t = arg;
+
+    if (t->count < t->room)
+        t->items[t->count++] = *c;
+}
+
+static void print_traffic(const struct core *core, struct buf *out)
+{
+    struct traffic t = { .room = state_box_count(core->state) };
+    AUTO_FREE struct gate_count *items = calloc(t.room + 1, sizeof(*items));
+
+    t.items = items;
+    if (!items || gate_counts(core->config->run_dir, keep_count, &t, NULL) < 0)
+        return;
+    head(out, "sandbox_connections", GAUGE, "Connections to ports and processes of a sandbox.");
+    for (size_t i = 0; i < t.count; i++)
+        buf_addf(out, "cove_sandbox_connections{sandbox=\"%s\"} %u\n", items[i].id, items[i].open);
+    head(out, "sandbox_connections_total", COUNTER, "The same, since the gate knows the sandbox.");
+    for (size_t i = 0; i < t.count; i++)
+        buf_addf(out, "cove_sandbox_connections_total{sandbox=\"%s\"} %llu\n", items[i].id,
+                 (unsigned long long)items[i].connections);
+    head(out, "sandbox_traffic_bytes_total", COUNTER, "Bytes on them, seen from the sandbox.");
+    for (size_t i = 0; i < t.count; i++)
+        buf_addf(out,
+                 "cove_sandbox_traffic_bytes_total{sandbox=\"%s\",direction=\"in\"} %llu\n"
+                 "cove_sandbox_traffic_bytes_total{sandbox=\"%s\",direction=\"out\"} %llu\n",
+                 items[i].id, (unsigned long long)items[i].bytes_in, items[i].id,
+                 (unsigned long long)items[i].bytes_out);
+}
+
 void metrics_print(const struct core *core, struct buf *out)
 {
     print_requests(core->meters, out);
@@ -214,6 +253,7 @@ void metrics_print(const struct core *core, struct buf *out)
     print_sandboxes(core, out);
     print_workers(core, out);
     print_disk(core, out);
+    print_traffic(core, out);
 }
 
 /* ------------------------------------------------------------------ the route */

@@ -409,6 +409,7 @@ void attach(struct relay *r, const struct viewer_kind *kind, uint32_t proc,
         return;
     }
     v->attachment = a;
+    r->usage->connections++;
     LIST_INSERT_HEAD(&a->viewers, v, link);
     if (viewer_greet(v) < 0) {
         relay_close(r);
@@ -423,6 +424,7 @@ void viewer_free(struct viewer *v)
 {
     struct attachment *a = v->attachment;
 
+    viewer_account(v, false);
     websocket_done(&v->socket);
     if (a) {
         LIST_REMOVE(v, link);

@@ -61,7 +61,8 @@ struct viewer {
     struct websocket socket;
     struct line_cursor at; /* what it gets next. A terminal moves by whole records */
     bool begun, told_end;
-    bool caught_up;      /* it has got all there is */
+    bool caught_up; /* it has got all there is */
+    uint64_t counted_in, counted_out;
     uint64_t blocked_ms; /* since when it takes nothing, though there is more; 0: it does */
 
     /* a terminal's */
@@ -122,6 +123,8 @@ struct viewer *viewer_new(struct relay *r, const struct viewer_kind *kind,
                           const struct viewer_options *options);
 int viewer_greet(struct viewer *v); /* the answer to the handshake */
 void viewer_free(struct viewer *v); /* by relay_close() alone */
+/* What it has moved so far counts for its sandbox; `active`: something was said. */
+void viewer_account(struct viewer *v, bool active);
 /* There may be more to send. */
 void viewer_pump(struct viewer *v);
 void viewer_close(struct viewer *v, unsigned code, const char *reason);

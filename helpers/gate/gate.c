@@ -14,10 +14,12 @@
  * until its last connection ends (handover.c).
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,7 +31,7 @@
 #include "process/confine.h"
 #include "process/process.h"
 
-enum { FD_CONTROL = 0, FDS_OTHERWISE = 64, SOCKET_BYTES_MAX = 256 << 20 };
+enum { FD_CONTROL = 0, FDS_OTHERWISE = 64, SOCKET_BYTES_MAX = 256 << 20, LEAVE_MS = 2000 };
 
 /* ------------------------------------------------------------------ what workers ask */
 
@@ -80,13 +82,41 @@ static int on_access(struct gate *g, int sock, const struct msg *m, struct cove_
                     MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
 }
 
+/* Safe: figures, which name no more than ids. */
+static int on_counts(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
+{
+    static struct gate_count page[GATE_COUNTS_PAGE];
+    struct gate_counted head = { 0 };
+    struct gate_counts_ask ask;
+    uint32_t i;
+
+    (void)e;
+    memcpy(&ask, m->body, sizeof(ask));
+    for (i = ask.first; i < state_box_count(g->state) && head.count < GATE_COUNTS_PAGE; i++) {
+        const struct usage *u = &g->usage[i];
+        struct gate_count *c = &page[head.count];
+
+        if (!u->id[0])
+            continue;
+        *c = (struct gate_count){ .open = u->open,
+                                  .connections = u->connections,
+                                  .bytes_in = u->bytes_in,
+                                  .bytes_out = u->bytes_out };
+        text_copy(c->id, sizeof(c->id), u->id);
+        head.count++;
+    }
+    head.next = i < state_box_count(g->state) ? i : 0;
+    return msg_send(sock, GATE_COUNTED, m->head.tag, &head, sizeof(head), page,
+                    head.count * sizeof(*page), NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+}
+
 /* Everything a worker can ask for. Safe: a worker speaks for tenants anyway, and all it gets here is a
  * port that leads into a sandbox of the tenant it names. */
 static const struct {
     uint32_t type;
     int (*handle)(struct gate *g, int sock, const struct msg *m, struct cove_err *e);
 } calls[] = {
-    { GATE_BIND, on_bind },         { GATE_UNBIND, on_unbind },
+    { GATE_COUNTS, on_counts },     { GATE_BIND, on_bind },       { GATE_UNBIND, on_unbind },
     { GATE_ACCESS, on_access },     { GATE_SUCCEED, on_succeed }, /* by another gate */
     { GATE_LISTENER, on_listener },
 };
@@ -95,6 +125,7 @@ static const struct msg_rule taken[] = {
     { GATE_BIND, sizeof(struct gate_bind), 0, 0, 0 },
     { GATE_UNBIND, sizeof(struct gate_unbind), 0, 0, 0 },
     { GATE_ACCESS, sizeof(struct gate_access), 0, 0, 0 },
+    { GATE_COUNTS, sizeof(struct gate_counts_ask), 0, 0, 0 },
     { GATE_SUCCEED, 0, 0, 0, 0 },
     { GATE_LISTENER, sizeof(struct gate_listener), 0, 0, 0 },
     { 0 },
@@ -162,6 +193,8 @@ void gate_room_changed(struct gate *g)
 
 void gate_stop_if_idle(struct gate *g)
 {
+    if (g->leaving && g->relay_count == 0)
+        loop_stop(&g->loop);
     if (!watch_is_on(&g->keeper) && g->relay_count == 0 && (g->binding_count == 0 || g->superseded))
         loop_stop(&g->loop);
 }
@@ -177,6 +210,52 @@ static void sweep(struct timer *t)
     watch_want(&g->hosts, g->full ? 0 : EPOLLIN); /* it may have run out of descriptors */
     timer_start(&g->loop, t, g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS, sweep);
     gate_stop_if_idle(g);
+}
+
+/* ------------------------------------------------------------------ told to leave */
+
+static void time_is_over(struct timer *t)
+{
+    loop_stop(t->loop);
+}
+
+/* WebSockets hear why and have a moment to read it; all other connections are cut. */
+static void term_ready(struct watch *w, uint32_t events)
+{
+    struct gate *g = container_of(w, struct gate, term);
+    struct relay *r = LIST_FIRST(&g->relays);
+
+    (void)events;
+    watch_close(w);
+    watch_close(&g->control);
+    watch_close(&g->hosts);
+    bindings_unlisten(g);
+    g->leaving = true;
+    while (r) {
+        struct relay *next = LIST_NEXT(r, link);
+
+        if (r->viewer)
+            viewer_close(r->viewer, WEBSOCKET_RESTART, "the server restarts: connect again");
+        else
+            relay_close(r);
+        r = next;
+    }
+    timer_start(&g->loop, &g->turns, LEAVE_MS, time_is_over);
+    gate_stop_if_idle(g);
+}
+
+static int setup_signals(struct gate *g, struct cove_err *e)
+{
+    sigset_t set;
+    int fd;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0 || watch_start(&g->loop, &g->term, fd, EPOLLIN, term_ready) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "signals");
+    return 0;
 }
 
 /* ------------------------------------------------------------------ main */
@@ -210,7 +289,7 @@ static int setup(struct gate *g, struct cove_err *e)
     int hosts = -1;
 
     if (process_start("cove-gate", &g->config, e) < 0 || setup_memory(g, e) < 0 ||
-        loop_init(&g->loop, e) < 0)
+        loop_init(&g->loop, e) < 0 || setup_signals(g, e) < 0)
         return -1;
     setup_limits(g);
     handover_begin(PROCESS_KEEPER_FD, &hosts, &before);

@@ -92,6 +92,7 @@ struct relay { /* one connection: two ends and a target */
     struct watch asking; /* the conversation with init */
     struct timer timer;
     uint64_t retry_until_ms;
+    uint64_t moved_ms; /* when the last byte moved */
     struct direction way[2];
     struct buf head; /* what was read from the client before the sandbox was connected */
     size_t head_sent;
@@ -186,6 +187,7 @@ struct gate {
     struct watch control; /* workers ask here */
     struct watch hosts;   /* nginx connects here */
     struct watch keeper;  /* off: the keeper is gone */
+    struct watch term;    /* SIGTERM */
     LIST_HEAD(binding_list, binding) bindings;
     struct relay_list relays;
     LIST_HEAD(attachment_list, attachment) attachments;
@@ -195,6 +197,7 @@ struct gate {
     SLIST_HEAD(pipe_list, pipe_pair) pipes; /* empty ones, for whoever moves bytes next */
     unsigned binding_count, relay_count, relay_max;
     uint32_t serial;
+    bool leaving;    /* told to stop: WebSockets hear it first */
     bool full;       /* no new connections until one ends */
     bool superseded; /* the next keeper has a gate: no new connections, and the file is not ours */
 };

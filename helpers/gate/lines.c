@@ -295,6 +295,7 @@ static void message(struct websocket *ws, bool text, const char *bytes, size_t l
     bool whole = len > 0 && bytes[len - 1] == '\n';
 
     (void)text;
+    viewer_account(v, true);
     if (v->options.read_only) {
         viewer_close(v, WEBSOCKET_POLICY, "this connection may only listen");
         return;

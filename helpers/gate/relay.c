@@ -182,6 +182,22 @@ static void sandbox_ended(struct relay *r)
         relay_close(r);
 }
 
+static bool is_idle(const struct relay *r)
+{
+    uint64_t most_ms = r->gate->config.port_idle_ms;
+
+    return most_ms && (r->stage == RELAY_MOVING || r->stage == RELAY_SOCKET) &&
+           clock_boot_ms() - r->moved_ms > most_ms;
+}
+
+static void end_idle(struct relay *r)
+{
+    if (r->viewer)
+        viewer_close(r->viewer, WEBSOCKET_IDLE, "nothing was said for too long");
+    else
+        relay_close(r);
+}
+
 void relays_sweep(struct gate *g)
 {
     struct relay *r = LIST_FIRST(&g->relays);
@@ -193,6 +209,8 @@ void relays_sweep(struct gate *g)
 
         if (r->usage && !state_find_id_any(g->state, r->target.id, &index, &info))
             sandbox_ended(r);
+        else if (is_idle(r))
+            end_idle(r);
         r = next;
     }
 }
@@ -218,6 +236,8 @@ static int fill(struct relay *r, int from)
         return -1;
     d->ended = n == 0;
     d->held = n > 0 ? (size_t)n : 0;
+    if (n > 0)
+        r->moved_ms = clock_boot_ms();
     if (n > 0)
         *(from == CLIENT ? &r->usage->bytes_in : &r->usage->bytes_out) += (uint64_t)n;
     return 0;
@@ -324,6 +344,7 @@ static void begin(struct relay *r, int box_fd)
         return;
     }
     r->stage = RELAY_MOVING;
+    r->moved_ms = clock_boot_ms();
     r->end[CLIENT].ready = client_ready;
     r->usage->connections++;
     move(r, 0);

@@ -201,6 +201,7 @@ static void message(struct websocket *ws, bool text, const char *bytes, size_t l
     struct viewer *v = container_of(ws, struct viewer, socket);
     struct cove_err e = { 0 };
 
+    viewer_account(v, true);
     if (!text || v->options.plain_text)
         input(v, bytes, len);
     else if (control(v, bytes, len, &e) < 0)

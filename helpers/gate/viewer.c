@@ -29,6 +29,7 @@ struct viewer *viewer_new(struct relay *r, const struct viewer_kind *kind,
     v->options = *options;
     r->viewer = v;
     r->stage = RELAY_SOCKET;
+    r->moved_ms = clock_boot_ms();
     return v;
 }
 
@@ -65,6 +66,7 @@ static int send_pieces(struct viewer *v, struct cove_err *e)
 
     for (int i = 0; i < TURN_PIECES && rc == 1 && websocket_has_room(&v->socket); i++) {
         rc = v->kind->more(v, e);
+        viewer_account(v, rc == 1);
         if (v->socket.pulling)
             websocket_flush(&v->socket); /* makes room for the next */
     }
@@ -87,6 +89,21 @@ static int try_pump(struct viewer *v, struct cove_err *e)
     if (rc == 0 && a->drained)
         end_of(v);
     return rc;
+}
+
+/* Bytes count for the sandbox. Pings are bytes, and no activity. */
+void viewer_account(struct viewer *v, bool active)
+{
+    struct usage *u = v->relay->usage;
+
+    if (active)
+        v->relay->moved_ms = clock_boot_ms();
+    if (!u)
+        return;
+    u->bytes_in += v->socket.bytes_in - v->counted_in;
+    u->bytes_out += v->socket.bytes_out - v->counted_out;
+    v->counted_in = v->socket.bytes_in;
+    v->counted_out = v->socket.bytes_out;
 }
 
 void viewer_pump(struct viewer *v)

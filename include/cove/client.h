@@ -73,6 +73,9 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
               struct cove_err *e);
 int gate_access(const char *run_dir, const struct gate_access *args, struct cove_err *e);
+/* What has moved to and from each sandbox; those without any traffic are left out. */
+typedef void (*gate_count_fn)(void *arg, const struct gate_count *c);
+int gate_counts(const char *run_dir, gate_count_fn each, void *arg, struct cove_err *e);
 int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e);
 
 /* ------------------------------------------------------------------ a sandbox */

@@ -117,6 +117,7 @@ struct cove_config {
     char port_wake[8];           /* yes: a request wakes a frozen sandbox; no: it does not */
     char port_access_execute[8]; /* public, private: ports of sandboxes that this dialect made */
     char port_access_executor[8], port_access_e2b[8], port_access_relay[8], port_access_agent[8];
+    uint64_t port_idle_ms; /* a connection on which nothing moves is closed after this; 0 = never */
     uint64_t port_wait_ms; /* so long after its start a sandbox's closed port is waited for */
     uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
     uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */

@@ -124,7 +124,9 @@ enum msg_type {
        before it, if there is one */
     GATE_BEFORE,
     GATE_HOSTS,
-    GATE_ACCESS, /* struct gate_access -> MSG_DONE; from a worker */
+    GATE_ACCESS,  /* struct gate_access -> MSG_DONE; from a worker */
+    GATE_COUNTS,  /* struct gate_counts_ask -> GATE_COUNTED; from a worker, or `cove` */
+    GATE_COUNTED, /* struct gate_counted, tail: struct gate_count, repeated */
     /* gate to the one before it, whose keeper is gone: take over. -> MSG_DONE */
     GATE_SUCCEED,
     GATE_LISTENER, /* struct gate_listener -> MSG_DONE with the socket, which is the asker's now */
@@ -579,6 +581,25 @@ struct gate_access { /* who may reach this port by host name, from now on */
     char id[24];
     uint16_t port;
     uint16_t word; /* enum gate_access_word */
+};
+
+/* Traffic of sandboxes since the gate knows them, a page of it: asks for slots of the shared table from
+ * `first` on. */
+enum { GATE_COUNTS_PAGE = 512 };
+
+struct gate_counts_ask {
+    uint32_t first, reserved;
+};
+
+struct gate_counted {
+    uint32_t count; /* entries in the tail */
+    uint32_t next;  /* ask again from here; 0: that was all */
+};
+
+struct gate_count {
+    char id[24];
+    uint32_t open, reserved; /* connections now */
+    uint64_t connections, bytes_in, bytes_out;
 };
 
 struct gate_listener {

@@ -266,6 +266,8 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 
 /* ------------------------------------------------------------------ the gate */
 
+enum { GATE_COUNTS_MS = 1000 };
+
 static const struct msg_rule gate_answers[] = {
     { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
     { MSG_DONE, 0, 0, 0, 0 },
@@ -320,4 +322,51 @@ int gate_access(const char *run_dir, const struct gate_access *args, struct cove
 int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e)
 {
     return gate_ask(run_dir, GATE_UNBIND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
+}
+
+/* One page. -1: no gate, or none that answers so. */
+static int counts_page(int sock, uint32_t first, struct gate_counted *ret_head,
+                       struct gate_count *ret_page, struct cove_err *e)
+{
+    static const struct msg_rule answers[] = { { GATE_COUNTED, sizeof(struct gate_counted),
+                                                 GATE_COUNTS_PAGE * sizeof(struct gate_count), 0,
+                                                 0 },
+                                               { 0 } };
+    struct gate_counts_ask ask = { .first = first };
+    AUTO_FREE char *buf = malloc(64 * 1024);
+    struct msg m;
+
+    if (!buf ||
+        msg_send(sock, GATE_COUNTS, 1, &ask, sizeof(ask), NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+        return -1;
+    if (!client_wait(sock, POLLIN, clock_boot_ms() + GATE_COUNTS_MS) ||
+        msg_recv(sock, buf, 64 * 1024, answers, 0, &m, e) != 1)
+        return cove_fail(e, COVE_BUSY, "the gate does not answer");
+    memcpy(ret_head, m.body, sizeof(*ret_head));
+    if (ret_head->count > GATE_COUNTS_PAGE ||
+        m.body_len != sizeof(*ret_head) + ret_head->count * sizeof(*ret_page))
+        return cove_fail(e, COVE_INTERNAL, "the gate's counts have another size");
+    memcpy(ret_page, (const char *)m.body + sizeof(*ret_head), ret_head->count * sizeof(*ret_page));
+    return 0;
+}
+
+int gate_counts(const char *run_dir, gate_count_fn each, void *arg, struct cove_err *e)
+{
+    AUTO_FREE struct gate_count *page = calloc(GATE_COUNTS_PAGE, sizeof(*page));
+    struct gate_counted head = { 0 };
+    AUTO_CLOSE int sock = -1;
+    uint32_t first;
+
+    if (!page || client_connect(run_dir, "gate.sock", &sock, e) < 0)
+        return -1;
+    do {
+        first = head.next;
+        if (counts_page(sock, first, &head, page, e) < 0)
+            return -1;
+        for (uint32_t i = 0; i < head.count; i++) {
+            page[i].id[sizeof(page[i].id) - 1] = '\0';
+            each(arg, &page[i]);
+        }
+    } while (head.next > first);
+    return 0;
 }

@@ -195,8 +195,11 @@ void keeper_stop(struct keeper *k, int signo)
     k->stopping = true;
     notify_tell(&k->notify, "STOPPING=1");
     log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
-    if (signo != SIGQUIT)
+    if (signo != SIGQUIT) {
+        helper_signal(&k->helpers[HELPER_GATE],
+                      SIGTERM); /* WebSockets hear it before sandboxes end */
         death_of_all(k);
+    }
     supervisor_stop(k, signo == SIGQUIT);
     snapshots_done(k, signo != SIGQUIT);
     disk_done(&k->disk, signo != SIGQUIT);

@@ -289,10 +289,15 @@ static void on_exit_of(struct watch *w, uint32_t events)
     supervisor_start(k);
 }
 
-void helper_kill(struct helper *h)
+void helper_signal(struct helper *h, int signo)
 {
     if (h->pid)
-        pidfd_send_signal(h->exit.fd, SIGKILL, NULL, 0);
+        pidfd_send_signal(h->exit.fd, signo, NULL, 0);
+}
+
+void helper_kill(struct helper *h)
+{
+    helper_signal(h, SIGKILL);
 }
 
 void helper_end(struct keeper *k, struct helper *h)

@@ -76,6 +76,7 @@ int helper_start(struct keeper *k, struct helper *h, struct cove_err *e);
 int helper_watch(struct keeper *k, struct helper *h, pid_t pid, int pidfd, int sock,
                  struct cove_err *e);
 int helper_find_old(const struct keeper *k, const struct helper *h, pid_t *ret_pid);
+void helper_signal(struct helper *h, int signo);
 void helper_kill(struct helper *h);                  /* its end is noticed later */
 void helper_end(struct keeper *k, struct helper *h); /* and wait for it; if it runs */
 /* Never waits. -1: it was not told. */

@@ -491,6 +491,20 @@ def test_a_sandbox_has_its_share_of_connections_and_others_are_unharmed(make_ser
     wait_for(lambda: greedy.get().status == 200, 10, "room again")
 
 
+def test_an_idle_connection_is_cut_and_a_busy_one_is_not(make_server, project):
+    ports = Ports(make_server(port_idle="2s"), project)
+    with websocket(ports) as (idle, _), websocket(ports) as (busy, _):
+        idle.settimeout(0.2)
+        while True:
+            busy.sendall(frame(b"x"))
+            assert read_exactly(busy, 3) == b"\x81\x01x"
+            try:
+                assert idle.recv(1) == b""
+                break
+            except TimeoutError:
+                pass
+
+
 def test_the_end_of_a_sandbox_ends_its_connections(server, project):
     ports = Ports(server, project)
     with websocket(ports) as (s, head):

@@ -2,6 +2,8 @@
 import contextlib
 import hashlib
 import json
+import os
+import signal
 
 import pytest
 
@@ -246,6 +248,43 @@ def test_a_killed_process_says_so(terminals):
         terminals.ok("/kill_process", id=listed[-1]["id"])
         messages, closed = ws.closed()
     assert closed.code == 1000 and json.loads(messages[-1])["code"] == 137, (messages, closed)
+
+
+def test_a_gate_that_is_told_to_leave_says_so_and_the_next_one_serves(terminals):
+    gate = gate_pid(terminals)
+    with terminals.open(SHELL) as ws:
+        process = ws.hello["process"]
+        ws.send(b"echo bef''ore\n")
+        ws.until("before")
+        os.kill(gate, signal.SIGTERM)
+        assert ws.closed()[1].code == 1012
+    wait_for(lambda: set(terminals.server.titles("cove: gate")) - {gate}, 10, "the next gate")
+    with terminals.open(f"&process={process}&offset=0") as ws:
+        ws.until("before")
+
+
+def test_an_idle_connection_is_closed_with_its_own_code(make_server, project):
+    terminals = Terminals(make_server(port_idle="1s"), project)
+    with terminals.open(SHELL) as ws:
+        messages, closed = ws.closed()
+        assert closed.code == 4002 and "too long" in closed.reason
+
+
+def test_connections_and_bytes_are_counted_per_sandbox(terminals):
+    def shown():
+        listed = json.loads(cove(terminals.server, "ls", "--json").stdout)
+        return next(x for x in listed if x["id"] == terminals.id)
+
+    with terminals.open(SHELL) as ws:
+        ws.send(b"head -c 100000 /dev/zero | tr '\\0' x; echo; echo en''d\n")
+        ws.until("end")
+        now = shown()
+        assert now["connections"] == 1 and now["connections_total"] == 1
+        assert now["bytes_in"] > 40 and now["bytes_out"] > 100000
+        metrics = terminals.server.request("GET", "/metrics", key=False).body.decode()
+        assert f'cove_sandbox_connections{{sandbox="{terminals.id}"}} 1\n' in metrics
+        assert f'cove_sandbox_traffic_bytes_total{{sandbox="{terminals.id}",direction="out"}} {now["bytes_out"]}\n' in metrics
+    wait_for(lambda: shown()["connections"] == 0, 5, "the connection's end")
 
 
 # ---------------------------------------------------------------------- frames
