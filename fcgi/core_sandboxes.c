@@ -37,6 +37,8 @@ int core_sandbox_create(struct core *c, const struct core_new *args, struct box_
     if (core_attributes_write(args->attributes, &attributes, e) < 0 ||
         keeper_claim(&c->keeper, &claim, attributes.data, attributes.len, &box, e) < 0)
         return -1;
+    if (args->ret_made)
+        *args->ret_made = box.created;
     state_box_read(c->state, box.index, ret);
     return 0;
 }

@@ -10,6 +10,7 @@ struct core_new {
     const char *template; /* or a snapshot's name or id; NULL = the configured default */
     uint32_t dialect;     /* enum cove_dialect */
     uint64_t lifetime_ms;
+    bool *ret_made;   /* with `once`: false when the sandbox was there already; NULL = not asked */
     const char *once; /* asked for again under this name, the same sandbox is meant; NULL = none */
     const struct core_attributes *attributes;
 };

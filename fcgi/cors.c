@@ -54,7 +54,8 @@ void cors_apply(const struct router *r, struct request *req, struct reply *rep,
         reply_header(rep, "Vary", "Origin"); /* caches must not hand it to another page */
     if (!preflight_methods) {
         reply_header(rep, "Access-Control-Expose-Headers",
-                     "X-Request-Id, Retry-After, Mcp-Session-Id");
+                     "X-Request-Id, Retry-After, Should-Retry, X-Next-Token, X-Total-Running, "
+                     "Mcp-Session-Id");
         return;
     }
     reply_header(rep, "Access-Control-Allow-Methods",

@@ -66,7 +66,8 @@ int envd_open(struct request *req, struct reply *rep, enum envd_access access, s
 void envd_close(struct envd *d);
 /* Who acts: the name in `given`, or in Authorization: Basic when that is NULL, or E2B_USER. */
 int envd_user(struct envd *d, const char *given, struct cove_err *e);
-/* An absolute path, with ~ and .. resolved; relative ones are below the user's home. */
+/* An absolute path, with ~ and .. resolved; relative ones are below the template's work directory, or
+ * else the user's home. */
 int envd_path(const struct envd *d, const char *given, const char **ret, struct cove_err *e);
 
 /* Without empty components, . and ..; always absolute. */

@@ -182,12 +182,12 @@ const char *envd_clean(struct arena *a, const char *path)
 int envd_path(const struct envd *d, const char *given, const char **ret, struct cove_err *e)
 {
     struct arena *a = &d->req->arena;
-    const char *path = given ? given : "";
+    const char *path = given ? given : "", *base = core_workdir(&d->session);
 
     if (*path == '~' && (path[1] == '/' || !path[1]))
         path = arena_printf(a, "%s/%s", d->home, path[1] ? path + 2 : "");
     else if (*path != '/')
-        path = arena_printf(a, "%s/%s", d->home, path);
+        path = arena_printf(a, "%s/%s", base ? base : d->home, path);
     path = envd_clean(a, path);
     if (strlen(path) >= MSG_PATH_MAX)
         return cove_fail(e, COVE_INVALID, "path: longer than %d bytes", MSG_PATH_MAX - 1);

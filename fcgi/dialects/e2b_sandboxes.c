@@ -289,11 +289,13 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
         .internet = args->internet,
         .internet_given = args->internet_given,
     };
+    bool made = true;
     struct core_new new = {
         .tenant = req->tenant,
         .dialect = DIALECT_E2B,
         .lifetime_ms = (uint64_t)args->timeout_s * 1000,
         .attributes = &attributes,
+        .ret_made = &made,
     };
     const char *const *ignored;
     struct net_rules rules;
@@ -308,8 +310,8 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
     if (core_sandbox_create(req->core, &new, &box, e) < 0)
         return name_template(args->template, e);
     req->note.sandbox = arena_strdup(&req->arena, box.id);
-    if (set_network(req, &box, &attributes, e) < 0)
-        return -1;
+    if (made && set_network(req, &box, &attributes, e) < 0)
+        return -1; /* one that was there already has its network, and stays */
     return reply_sandbox(req, rep, 201, &box);
 }
 

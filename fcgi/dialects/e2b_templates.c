@@ -1,7 +1,6 @@
 /*
- * Templates as clients list them: the server's default one, and the tenant's own, which are snapshots
- * with a name. Other templates of the operator's can be used by their names and are not listed. What
- * builds templates is not here: it says so.
+ * Templates as clients list them: the operator's that this tenant may use, and the tenant's own, which
+ * are snapshots with a name. Building templates by this API is not there, and its calls say so.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,16 +74,33 @@ static int take(void *arg, const struct keeper_snapshot *s)
     return 0;
 }
 
+/* The operator's: all that this tenant may use. */
+static void put_manifests(struct listing *l)
+{
+    struct core *c = l->req->core;
+    struct live_ref *ref = c->manifests ? live_get(c->manifests) : NULL;
+    const struct manifests *all = ref ? ref->value : NULL;
+
+    for (size_t i = 0; all && i < all->count; i++) {
+        const struct manifest *m = all->items[i];
+
+        if (manifests_resolve(all, l->req->tenant, m->name) == m)
+            put_template(l, &(struct template){ .id = arena_strdup(&l->req->arena, m->name),
+                                                .name = arena_strdup(&l->req->arena, m->name),
+                                                .public = !strchr(m->name, '/') });
+    }
+    live_put(ref);
+}
+
 int e2b_template_list(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    const char *usual = req->core->config->template;
     struct listing l = { .req = req };
     int rc;
 
     req->note.operation = "templates";
     json_writer_init(&l.w, &rep->body);
     json_open(&l.w, NULL, '[');
-    put_template(&l, &(struct template){ .id = usual, .name = usual, .public = true });
+    put_manifests(&l);
     rc = core_snapshot_list(req->core, req->tenant, take, &l, e);
     json_close(&l.w, ']');
     if (rc < 0)
@@ -96,21 +112,21 @@ int e2b_template_list(struct request *req, struct reply *rep, struct cove_err *e
 int e2b_template_alias(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *given = request_capture(req, "alias"), *word = e2b_template_word(req, given, e);
-    const char *usual = req->core->config->template;
     struct keeper_snapshot found;
+    struct core_template t;
     struct json_writer w;
     bool public;
 
     req->note.operation = "template_alias";
     if (!word)
         return -1;
-    public = strcmp(word, usual) == 0;
+    public = core_template_resolve(req->core, req->tenant, word, &t);
     if (!public && core_snapshot_find(req->core, req->tenant, word, &found, e) < 0)
         return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given);
     json_writer_init(&w, &rep->body);
     json_open(&w, NULL, '{');
-    json_put_str(&w, "templateID", public ? usual : found.id);
-    json_put_bool(&w, "public", public);
+    json_put_str(&w, "templateID", public ? t.name : found.id);
+    json_put_bool(&w, "public", public && !strchr(t.name, '/'));
     json_close(&w, '}');
     return 0;
 }

@@ -153,6 +153,14 @@ test('pause, resume and connect of the old version', async () => {
   }
 })
 
+test('envs: what every process gets, for whoever has the token', withSandbox(async sandbox => {
+  const get = token => envd(sandbox.sandboxId, 'GET', '/envs', { token })
+  const envs = await (await get(sandbox.envdAccessToken)).json()
+  assert.deepEqual([envs.MINE, envs.E2B_SANDBOX, envs.E2B_SANDBOX_ID], ['yes', 'true', sandbox.sandboxId])
+  assert.equal((await sandbox.commands.run('echo $MINE')).stdout, 'yes\n')
+  assert.equal((await get()).status, 401)
+}, { envs: { MINE: 'yes' } }))
+
 test('teams and keys: a tenant is a team, its keys can be seen and not changed', async () => {
   const [team] = await (await api('GET', '/teams')).json()
   assert.ok(team.isDefault && team.name && /^[0-9a-f-]{36}$/.test(team.teamID))

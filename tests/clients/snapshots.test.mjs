@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Sandbox, SandboxError, SandboxNotFoundError } from 'e2b'
+import { Sandbox, SandboxError, SandboxNotFoundError, Template } from 'e2b'
 import { api, otherKey, rejects, until, withSandbox } from './helper.mjs'
 
 const kill = sandboxes => Promise.all(sandboxes.map(s => s.kill().catch(() => {})))
@@ -78,3 +78,18 @@ test('fork: new sandboxes with the files of the moment; the source goes on', wit
   await sandbox.kill()
   await rejects(sandbox.fork(), SandboxNotFoundError)
 }, { metadata: { forked: 'yes' } }))
+
+test('templates: listed, found by their names, and building one says that it is not available', withSandbox(async sandbox => {
+  const name = `listed-${Date.now()}`
+  const { snapshotId } = await sandbox.createSnapshot({ name })
+  const list = async key => (await (await api('GET', '/templates', { key })).json()).flatMap(t => t.names)
+  const mine = await list()
+  assert.ok(mine.includes('base') && mine.some(n => n.endsWith(`/${name}`)))
+  assert.ok(!(await list(otherKey)).some(n => n.endsWith(`/${name}`)))
+  assert.equal(await Template.exists('base'), true)
+  assert.equal(await Template.exists(name), true)
+  assert.equal(await Template.exists('no-such-template'), false)
+  assert.equal((await api('GET', `/templates/aliases/${name}`, { key: otherKey })).status, 404)
+  await assert.rejects(Template.build(Template().fromBaseImage(), 'made-here'), /not available on this server/)
+  await Sandbox.deleteSnapshot(snapshotId)
+}))

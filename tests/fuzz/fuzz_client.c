@@ -114,6 +114,20 @@ static int touch_proc(void *arg, const struct box_proc *p, const char *label, co
     return strlen(label) + strlen(command) > 8192;
 }
 
+static int touch_kept(void *arg, int32_t wd, const char *path)
+{
+    (void)arg;
+    (void)wd;
+    return strlen(path) > 8192;
+}
+
+static void touch_pairs(const struct pair *pairs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strlen(pairs[i].name) + strlen(pairs[i].value) > MSG_MAX_BYTES)
+            abort();
+}
+
 static void read_ring(int fd)
 {
     static char record[RING_REC_MAX];
@@ -140,11 +154,14 @@ static int ask(struct box_conn *c, uint8_t what, struct cove_err *e)
     struct box_log_opened opened;
     struct box_spawned spawned;
     struct box_event event;
+    struct pair pairs[BOX_MARKS_MAX];
     struct box_stat st;
+    const char *note;
+    size_t count = 0;
     int32_t wd;
     int fd = -1, rc;
 
-    switch (what % 12) {
+    switch (what % 15) {
     case 0:
         return box_file_stat(c, "root", "/x", 0, &st, e);
     case 1:
@@ -175,6 +192,16 @@ static int ask(struct box_conn *c, uint8_t what, struct cove_err *e)
         break;
     case 10:
         return box_file_stat_link(c, "root", "/x", &st, target, e);
+    case 11:
+        rc = box_watch_kept(c, "w", touch_kept, NULL, &fd, e);
+        break;
+    case 12:
+        rc = box_marks(c, "/x", "e2b", pairs, &count, e);
+        touch_pairs(pairs, rc == 0 ? count : 0);
+        return rc;
+    case 13:
+        rc = box_note(c, 1, &note, e);
+        return rc == 0 && strlen(note) > MSG_MAX_BYTES ? -1 : rc;
     default:
         return box_file_change(c, BOX_REMOVE, "root", "/x", NULL, &change, e);
     }
