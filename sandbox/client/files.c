@@ -185,7 +185,7 @@ int box_marks(struct box_conn *c, const char *path, const char *prefix,
     box_request_add(&r, prefix);
     if (box_ask(c, &r, &m, e) < 0)
         return -1;
-    at = m.body;
+    at = m.body_len ? m.body : "";
     end = at + m.body_len;
     for (*ret_count = 0; at < end && *ret_count < BOX_MARKS_MAX; ++*ret_count) {
         const char *name = msg_next_str(&at, end);

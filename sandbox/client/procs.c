@@ -164,7 +164,7 @@ int box_note(struct box_conn *c, uint32_t proc, const char **ret, struct cove_er
 
     if (box_ask(c, &r, &m, e) < 0)
         return -1;
-    at = m.body;
+    at = m.body_len ? m.body : "";
     *ret = msg_next_str(&at, at + m.body_len);
     return *ret ? 0 : client_bad_page(e);
 }
