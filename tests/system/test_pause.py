@@ -49,7 +49,7 @@ def sealed(data):
 
 def claim_own(server, flags=0, lifetime_ms=5_000, fds=()):
     """The id of a sandbox that has no project; None if the keeper hung up."""
-    body = struct.pack("=64s132s64s24sIII8xQQ", b"default", b"", b"", b"", OWN_PROJECT | flags, 3, 0, 0, lifetime_ms)
+    body = struct.pack("=64s132s128s24sIII8xQQ", b"default", b"", b"", b"", OWN_PROJECT | flags, 3, 0, 0, lifetime_ms)
     answer = send(server, "CLAIM", body, fds)
     assert answer is None or answer[0] == BOX, answer
     return answer and answer[1][:24].split(b"\0")[0].decode()
