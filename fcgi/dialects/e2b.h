@@ -26,8 +26,8 @@ typedef int e2b_handler(struct request *req, struct reply *rep, struct cove_err 
 /* {"code":404,"message":"..."}, with Should-Retry. */
 void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e);
 
-e2b_handler e2b_create_v1, e2b_create_v2, e2b_list_v1, e2b_list_v2, e2b_get,
-    e2b_kill;                                               /* e2b_sandboxes.c */
+e2b_handler e2b_create_v1, e2b_create_v2;                   /* e2b_create.c */
+e2b_handler e2b_list_v1, e2b_list_v2, e2b_get, e2b_kill;    /* e2b_sandboxes.c */
 e2b_handler e2b_metrics, e2b_metrics_of_many, envd_metrics; /* e2b_metrics.c */
 e2b_handler e2b_logs_v1, e2b_logs_v2;                       /* e2b_logs.c */
 e2b_handler e2b_snapshot_make, e2b_snapshot_list, e2b_template_delete,

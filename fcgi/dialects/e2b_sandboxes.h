@@ -39,7 +39,10 @@ extern const struct json_field e2b_listed_fields[];
 int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e);
 
 int e2b_check_timeout(int64_t seconds, struct cove_err *e);
-/* {"NAME": what create answers} */
+/* What create answers. */
+int e2b_reply_sandbox(struct request *req, struct reply *rep, int status,
+                      const struct box_info *box);
+/* {"NAME": the same} */
 void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct box_info *box,
                      const char *name);
 /* "base:default" is "base": a template has one version here. NULL and COVE_NOT_FOUND: another tag. */
