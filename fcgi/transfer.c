@@ -5,6 +5,7 @@
 
 #include "cove/text.h"
 #include "fcgi/stream.h"
+#include "process/policy_live.h"
 
 enum { CHUNK_BYTES = 64 * 1024 };
 
@@ -54,5 +55,58 @@ int transfer_receive(struct request *req, struct core_file *file, struct cove_er
             return -1;
     if (FCGX_GetError(req->in) || file->written < want)
         return cove_fail(e, COVE_INVALID, "body: ended before its Content-Length");
+    return 0;
+}
+
+static int send_piece(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
+                      size_t len)
+{
+    struct stream *s = arg;
+    struct buf *out;
+
+    (void)offset;
+    if (stream != RUN_STDOUT)
+        return 0;
+    out = stream_open_frame(s, &(struct frame){ 0 });
+    if (!out)
+        return -1;
+    buf_add(out, bytes, len);
+    stream_close_frame(s);
+    return stream_drain(s);
+}
+
+/* A sandbox's files are the most that it can have to tell. */
+static uint64_t most_output(const struct core_session *s)
+{
+    return s->limits.disk_max_bytes ? 2 * s->limits.disk_max_bytes : UINT64_MAX / 2;
+}
+
+int transfer_output(struct request *req, struct reply *rep, struct core_session *s,
+                    const char *const *argv, const struct policy_filter *filter, struct cove_err *e)
+{
+    struct run_result result;
+    struct stream stream;
+    struct run_args args = {
+        .argv = argv,
+        .user = req->core->config->user,
+        .cwd = "/",
+        .timeout_ms = req->core->config->lifetime_ms,
+        .output_max_bytes = most_output(s),
+        .filter_fd = filter->fd,
+        .exec_time = filter->exec_time,
+        .dialect = req->core->dialect,
+        .leaving = req->core->leaving,
+        .client_fd = req->client_fd,
+        .stream = &stream,
+        .sink = send_piece,
+        .sink_arg = &stream,
+    };
+
+    stream_init(&stream, req, rep, &framing_bytes);
+    stream_begin(&stream);
+    if (core_run(s, &args, &result, e) < 0)
+        return -1;
+    if (result.end.cause == END_OWN && end_exit_code(&result.end) == 0)
+        stream_end(&stream);
     return 0;
 }

@@ -13,4 +13,11 @@ void transfer_send(struct request *req, struct reply *rep, int fd, uint64_t byte
 /* The body of a ROUTE_RAW request goes into the file; the caller commits. */
 int transfer_receive(struct request *req, struct core_file *file, struct cove_err *e);
 
+/* What a command in the sandbox writes to its stdout is the reply, after the headers that the reply has
+ * already. The client sees a broken transfer when the command fails. */
+struct policy_filter;
+int transfer_output(struct request *req, struct reply *rep, struct core_session *s,
+                    const char *const *argv, const struct policy_filter *filter,
+                    struct cove_err *e);
+
 #endif

@@ -32,10 +32,15 @@ function signedIn(value) {
   route();
 }
 
+// An address that somebody typed may hold anything.
+function decode(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 function route() {
   if (!session) return;
   leave?.();
-  const [page, id, tab, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [page, id, tab, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decode);
   if (page === "sandbox" && id) leave = sandboxPage(main, id, tab || "terminal", rest.join("/"));
   else if (page === "policy") leave = policyPage(main);
   else leave = listPage(main);

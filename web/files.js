@@ -1,6 +1,6 @@
 // Files of a sandbox: browse, open and edit text, upload, download.
 import { base, fileQuery, get, post, remove, sandboxPath, send, upload } from "./api.js";
-import { ask, button, bytes, failed, h, notice, show, time } from "./ui.js";
+import { ask, button, bytes, failed, h, notice, show, table, time } from "./ui.js";
 
 const EDIT_MAX = 2 * 1024 * 1024;
 const join = (folder, name) => (folder === "/" ? `/${name}` : `${folder}/${name}`);
@@ -127,9 +127,7 @@ export function filesTab(pane, box) {
       h("p", { class: "row" }, button("Up", () => list(parent(folder))), where, button("New file", newFile), button("New folder", newFolder), chooser),
       progress,
       truncated ? h("p", { class: "quiet" }, "Only the first entries are shown.") : null,
-      h("div", { class: "scroll" }, h("table", {},
-        h("thead", {}, h("tr", {}, ...["Name", "Size", "Mode", "Changed", ""].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, entries.map(row)))),
+      table("Files", ["Name", "Size", "Mode", "Changed", "Actions"], entries.map(row)),
       h("p", { class: "quiet" }, "Drop files anywhere here to upload them into this folder."));
   }
 

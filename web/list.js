@@ -1,6 +1,6 @@
 // All sandboxes of the tenant, live.
 import { events, post, sandboxPath, send } from "./api.js";
-import { ask, button, failed, h, notice, show, span } from "./ui.js";
+import { ask, button, failed, h, notice, show, span, table } from "./ui.js";
 
 const SHOWN_MAX = 2000;
 
@@ -52,9 +52,7 @@ export function listPage(main) {
   show(main,
     h("div", { class: "row" }, h("h1", {}, "Sandboxes"), button("New sandbox", create, { class: "main", id: "create" })),
     h("div", { class: "row" }, search, state, count),
-    h("div", { class: "scroll" }, h("table", {},
-      h("thead", {}, h("tr", {}, ...["Id", "State", "Project", "Template", "Made by", "Age", "Time left"].map((name) => h("th", { scope: "col" }, name)))),
-      body)));
+    table("Sandboxes", ["Id", "State", "Project", "Template", "Made by", "Age", "Time left"], body));
   search.addEventListener("input", draw);
   state.addEventListener("change", draw);
   const stop = events("/events", {

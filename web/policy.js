@@ -1,6 +1,6 @@
 // The policy's test bench: type a command, see the verdict, and which rule matched in which form.
 import { post } from "./api.js";
-import { failed, h, show } from "./ui.js";
+import { failed, h, show, table } from "./ui.js";
 
 const DIALECTS = ["execute", "executor", "e2b", "relay", "agent", "console"];
 
@@ -24,9 +24,7 @@ export function policyPage(main) {
     event.preventDefault();
     try {
       const verdict = await post("/policy/test", { command: command.value, dialect: dialect.value });
-      show(result, verdictLine(verdict), h("div", { class: "scroll" }, h("table", {},
-        h("thead", {}, h("tr", {}, ...["What was looked at", "Form", "Verdict", "Reason"].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, verdict.forms.map(formRow)))), h("p", { class: "quiet" }, "Nothing ran. Policy ", h("code", {}, verdict.policy.slice(0, 12)), "."));
+      show(result, verdictLine(verdict), table("Forms of the command", ["What was looked at", "Form", "Verdict", "Reason"], verdict.forms.map(formRow)), h("p", { class: "quiet" }, "Nothing ran. Policy ", h("code", {}, verdict.policy.slice(0, 12)), "."));
     } catch (error) { failed(error); }
   });
   show(main, h("h1", {}, "Policy test bench"), form, result);

@@ -1,6 +1,6 @@
 // Ports of a sandbox: what listens, links that open it, who may reach it.
 import { get, post, sandboxPath } from "./api.js";
-import { ask, button, failed, h, notice, show } from "./ui.js";
+import { ask, button, failed, h, notice, show, table } from "./ui.js";
 
 export function portsTab(pane, box) {
   async function open(port) {
@@ -31,9 +31,7 @@ export function portsTab(pane, box) {
     const { ports } = await get(sandboxPath(box.id, "/ports"));
     show(pane,
       h("p", { class: "row" }, button("Refresh", list), button("Another port", other)),
-      ports.length ? h("div", { class: "scroll" }, h("table", {},
-        h("thead", {}, h("tr", {}, ...["Port", "Address", ""].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, ports.map(row)))) : h("p", {}, "Nothing listens in this sandbox. Start a server in the terminal, for example ",
+      ports.length ? table("Ports", ["Port", "Address", "Actions"], ports.map(row)) : h("p", {}, "Nothing listens in this sandbox. Start a server in the terminal, for example ",
         h("code", {}, "python3 -m http.server 8000"), "."));
   }
 

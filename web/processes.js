@@ -1,6 +1,6 @@
 // Background processes: what runs, how the others ended and why, their logs live.
 import { events, get, post, remove, sandboxPath } from "./api.js";
-import { ask, button, bytes, failed, h, notice, show, span } from "./ui.js";
+import { ask, button, bytes, failed, h, notice, show, span, table } from "./ui.js";
 
 const LOG_LINES_MAX = 5000;
 
@@ -60,9 +60,7 @@ export function processesTab(pane, box) {
     const { processes } = await get(sandboxPath(box.id, "/processes"));
     show(pane,
       h("p", { class: "row" }, button("Start a process", start, { class: "main" }), button("Refresh", list)),
-      processes.length ? h("div", { class: "scroll" }, h("table", {},
-        h("thead", {}, h("tr", {}, ...["Pid", "Command", "Ended", "Age", "Cpu", "Memory", ""].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, processes.map(row)))) : h("p", {}, "No background process was started yet."));
+      processes.length ? table("Processes", ["Pid", "Command", "Ended", "Age", "Cpu", "Memory", "Actions"], processes.map(row)) : h("p", {}, "No background process was started yet."));
   }
   function begin() {
     stopLog = null;

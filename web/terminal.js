@@ -1,5 +1,4 @@
-// A terminal over WebSocket: bytes both ways, sizes as JSON text. After a cut it goes on where it was.
-import { base, sandboxPath } from "./api.js";
+// A terminal over WebSocket (docs/TERMINALS.md): bytes both ways, sizes as JSON text. After a cut it goes on where it was.
 import { button, h, show } from "./ui.js";
 import { FitAddon } from "./vendor/addon-fit.mjs";
 import { Terminal } from "./vendor/xterm.mjs";
@@ -7,9 +6,10 @@ import { Terminal } from "./vendor/xterm.mjs";
 const TRIES_MAX = 8, TRY_AGAIN_MS = 500;
 
 function address(box, { process, offset, rows, cols }) {
-  const query = new URLSearchParams({ rows, cols });
-  if (process) { query.set("process", process); query.set("from", offset); }
-  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${base}${sandboxPath(box.id, "/terminal")}?${query}`;
+  const query = new URLSearchParams({ sandbox: box.id, rows, cols });
+  if (process) query.set("process", process);
+  if (process && offset) query.set("offset", offset);
+  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/terminal?${query}`;
 }
 
 export function terminalTab(pane, box, process) {
@@ -24,7 +24,7 @@ export function terminalTab(pane, box, process) {
   function told(message) {
     if (message.type === "open") { place.process = message.process; place.offset = message.offset; tries = 0; state.textContent = "connected"; }
     else if (message.type === "gap") place.offset = message.offset;
-    else if (message.type === "exit") { ended(message.reason || `the shell ended with ${message.exitCode ?? message.code ?? 0}`); }
+    else if (message.type === "exit") ended(`the terminal's process has ended: ${message.reason}`);
   }
   function ended(text) {
     left = true;

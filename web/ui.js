@@ -63,6 +63,13 @@ export function ask(title, { label, value = "", yes = "OK", danger = false } = {
   });
 }
 
+// A table that scrolls sideways by itself where it is too wide, also by keyboard. `rows` is an array, or a tbody.
+export function table(label, headings, rows) {
+  const body = Array.isArray(rows) ? h("tbody", {}, rows) : rows;
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {},
+    h("thead", {}, h("tr", {}, headings.map((name) => h("th", { scope: "col" }, name)))), body));
+}
+
 export function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;

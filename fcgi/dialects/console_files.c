@@ -5,12 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cove/dialect.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/console.h"
-#include "fcgi/stream.h"
 #include "fcgi/transfer.h"
 
 enum { ENTRIES_MAX = 20000 };
@@ -270,33 +268,14 @@ int console_rename(struct request *req, struct reply *rep, struct cove_err *e)
 
 /* ------------------------------------------------------------------ a folder as an archive */
 
-static int send_piece(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
-                      size_t len)
-{
-    struct stream *s = arg;
-    struct buf *out;
-
-    (void)offset;
-    if (stream != RUN_STDOUT)
-        return 0;
-    out = stream_open_frame(s, &(struct frame){ 0 });
-    if (!out)
-        return -1;
-    buf_add(out, bytes, len);
-    stream_close_frame(s);
-    return stream_drain(s);
-}
-
-/* tar runs in the sandbox, like any command there. Its output is the reply; when it fails, the reply is
- * cut, so that no half archive looks whole. */
+/* tar runs in the sandbox, like any command there. */
 static int send_archive(struct request *req, struct reply *rep, const char *command,
                         const struct policy_filter *filter, struct cove_err *e)
 {
-    const char *path = request_query(req, "path");
-    const char *const argv[] = { "tar", "--create", "--gzip", "--directory", path, ".", NULL };
+    const char *const argv[] = {
+        "tar", "--create", "--gzip", "--directory", request_query(req, "path"), ".", NULL
+    };
     struct core_session session;
-    struct run_result result;
-    struct stream stream;
     int rc;
 
     (void)command;
@@ -304,28 +283,8 @@ static int send_archive(struct request *req, struct reply *rep, const char *comm
         return -1;
     reply_header(rep, "Content-Type", "application/gzip");
     reply_header(rep, "Content-Disposition", "attachment; filename=\"files.tar.gz\"");
-    stream_init(&stream, req, rep, &framing_bytes);
-    stream_begin(&stream);
-    struct run_args args = {
-        .argv = argv,
-        .user = req->core->config->user,
-        .cwd = "/",
-        .timeout_ms = req->core->config->lifetime_ms,
-        .output_max_bytes =
-            session.limits.disk_max_bytes ? session.limits.disk_max_bytes : UINT64_MAX / 2,
-        .filter_fd = filter->fd,
-        .exec_time = filter->exec_time,
-        .dialect = DIALECT_CONSOLE,
-        .leaving = req->core->leaving,
-        .client_fd = req->client_fd,
-        .stream = &stream,
-        .sink = send_piece,
-        .sink_arg = &stream,
-    };
-    rc = core_run(&session, &args, &result, e);
+    rc = transfer_output(req, rep, &session, argv, filter, e);
     core_session_close(&session);
-    if (rc == 0 && result.end.cause == END_OWN && end_exit_code(&result.end) == 0)
-        stream_end(&stream);
     return rc;
 }
 

@@ -1,0 +1,261 @@
+// The web console in a real browser: Debian's headless Chromium, driven by playwright-core.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, beforeEach, test } from "node:test";
+import { chromium } from "playwright-core";
+
+const URL_ = process.env.E2B_API_URL, KEY = process.env.E2B_API_KEY, OTHER_KEY = process.env.COVE_OTHER_KEY;
+const PROGRAM = "/usr/bin/chromium-headless-shell";
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const skip = existsSync(PROGRAM) ? false : `${PROGRAM} is missing: install chromium-headless-shell`;
+const pictures = process.env.COVE_SCREENSHOTS; // a directory: each page is photographed
+let browser, context, page, problems, failures;
+
+const api = async (method, path, body, key = KEY) => {
+  const headers = { "X-API-Key": key };
+  const response = await fetch(`${URL_}/console/api${path}`, { method, headers, body: typeof body === "object" ? JSON.stringify(body) : body });
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${await response.clone().text()}`);
+  return response;
+};
+const newBox = async (key) => (await (await api("POST", "/sandboxes", {}, key)).json()).id;
+const endBox = (id, key) => api("DELETE", `/sandboxes/${id}`, undefined, key);
+const open = (hash) => page.evaluate((to) => { location.hash = to; }, hash);
+const photograph = (name) => pictures && page.screenshot({ path: `${pictures}/console-${name}.png` });
+
+async function signIn(key = KEY) {
+  await page.goto(`${URL_}/console/`);
+  await page.waitForSelector("input[name=key]").catch(async (error) => {
+    throw new Error(`${error.message}\n${failures.join("\n")}\n${problems.join("\n")}\n${await page.content()}`);
+  });
+  await page.fill("input[name=key]", key);
+  await page.click("button[type=submit]");
+  await page.waitForSelector("#create");
+}
+
+// Nothing serious for whoever uses a keyboard or a screen reader. The terminal's own lines are its library's business.
+async function checkAccess() {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run({ exclude: [[".xterm"]] }, { resultTypes: ["violations"] }));
+  const serious = found.violations.filter((violation) => ["serious", "critical"].includes(violation.impact));
+  assert.deepEqual(serious.map((violation) => [violation.id, violation.nodes.map((node) => node.html)]), []);
+}
+
+before(async () => { if (!skip) browser = await chromium.launch({ executablePath: PROGRAM, args: ["--no-sandbox"] }); });
+after(() => browser?.close());
+beforeEach(async () => {
+  if (skip) return;
+  await context?.close();
+  context = await browser.newContext({ viewport: { width: 1200, height: 800 }, acceptDownloads: true });
+  page = await context.newPage();
+  page.setDefaultTimeout(20000);
+  problems = [];
+  failures = [];
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("requestfailed", (request) => failures.push(`${request.url()}: ${request.failure()?.errorText}`));
+});
+
+test("a wrong key is told and the right one opens the list", { skip }, async () => {
+  await page.goto(`${URL_}/`);
+  await page.waitForSelector("input[name=key]");
+  await photograph("sign-in");
+  await checkAccess();
+  await page.fill("input[name=key]", "e2b_wrong");
+  await page.click("button[type=submit]");
+  await page.waitForSelector("form .bad:not(:empty)");
+  assert.match(await page.textContent("form .bad"), /not valid/);
+  await signIn();
+  const cookies = await context.cookies();
+  assert.ok(cookies.every((cookie) => cookie.httpOnly && cookie.sameSite === "Strict"));
+  assert.equal(await page.evaluate(() => document.cookie), "", "scripts see no cookie");
+  assert.equal(await page.evaluate(() => localStorage.length + sessionStorage.length), 0);
+  await page.reload();
+  await page.waitForSelector("#create");
+  await page.click("text=Sign out");
+  await page.waitForSelector("input[name=key]");
+});
+
+test("a sandbox is created, its terminal runs a command, and it ends", { skip }, async () => {
+  await signIn();
+  await page.click("#create");
+  await page.waitForSelector("dialog");
+  await checkAccess();
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("text=connected");
+  await page.keyboard.type("echo sum-$((40+2))\n");
+  await page.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("sum-42"));
+  await photograph("terminal");
+  await checkAccess();
+  const process = await page.evaluate(() => location.hash);
+  // A cut connection goes on where it was.
+  await context.setOffline(true);
+  await context.setOffline(false);
+  await page.keyboard.type("echo after\n");
+  await page.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("after"));
+  await page.click("button.danger");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("#create");
+  assert.match(process, /^#\/sandbox\/[a-z0-9]{20}$/);
+});
+
+test("the terminal follows the size of the window", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/terminal`);
+  await page.waitForSelector("text=connected");
+  await page.setViewportSize({ width: 700, height: 600 });
+  await page.keyboard.type("stty size; echo size-told\n");
+  await page.waitForFunction(() => /\d+ [1-7]\d\s*size-told/.test(document.querySelector(".xterm-rows").textContent.replace(/\u00a0/g, " ")));
+  await endBox(id);
+});
+
+test("a file is uploaded, edited, saved, and a save over somebody else's change asks first", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.setInputFiles("input[type=file]", { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("first") });
+  await page.click("button.link:has-text('notes.txt')");
+  await page.fill("textarea.editor", "second");
+  await page.click("button:has-text('Save')");
+  await page.waitForSelector(".notice:has-text('/workspace/notes.txt saved')");
+  await photograph("editor");
+  await checkAccess();
+  await api("PUT", `/sandboxes/${id}/file?path=/workspace/notes.txt`, "by somebody else");
+  await page.fill("textarea.editor", "third");
+  await page.click("button:has-text('Save')");
+  await page.waitForSelector("dialog:has-text('changed by somebody else')");
+  await page.click("dialog button[value=no]");
+  const content = await (await api("GET", `/sandboxes/${id}/file?path=/workspace/notes.txt`)).text();
+  assert.equal(content, "by somebody else");
+  await page.click("text=Back");
+  await page.waitForSelector("button:has-text('Archive'), td");
+  await photograph("files");
+  await endBox(id);
+});
+
+test("a download has the bytes of the file", { skip }, async () => {
+  const id = await newBox();
+  await api("PUT", `/sandboxes/${id}/file?path=/workspace/page.html`, "<script>document.title='taken over'</script>");
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("button:has-text('Download')")]);
+  assert.equal(readFileSync(await download.path(), "utf8"), "<script>document.title='taken over'</script>");
+  await endBox(id);
+});
+
+test("names and output of a sandbox stay text", { skip }, async () => {
+  const id = await newBox(), trap = "<img src=x onerror=window.taken=1>";
+  await api("PUT", `/sandboxes/${id}/file?path=${encodeURIComponent(`/workspace/${trap}`)}`, "x");
+  await api("POST", `/sandboxes/${id}/processes`, { command: `echo '${trap}'; exec sleep 600` });
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.waitForSelector(`button.link`);
+  assert.equal(await page.textContent("button.link"), trap);
+  await open(`#/sandbox/${id}/processes`);
+  await page.click("button:has-text('Log')");
+  await page.waitForSelector("pre.log .stdout");
+  assert.equal((await page.textContent("pre.log .stdout")).trim(), trap);
+  assert.equal(await page.evaluate(() => window.taken), undefined);
+  assert.equal(await page.locator("main img").count(), 0);
+  await endBox(id);
+});
+
+test("processes are started, followed, killed, and tell how they ended", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/processes`);
+  await page.click("text=Start a process");
+  await page.fill("dialog input", "echo begun; exec sleep 600");
+  await page.click("dialog button[value=yes]");
+  await page.click("button:has-text('Log')");
+  await page.waitForSelector("pre.log:has-text('begun')");
+  await photograph("log");
+  await page.click("text=Back");
+  await page.click("button:has-text('Kill')");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("td.bad");
+  await photograph("processes");
+  await checkAccess();
+  await endBox(id);
+});
+
+test("a pause stops it, a resume lets it go on, live on the page", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/processes`);
+  await page.click("button:has-text('Pause')");
+  await page.waitForSelector("text=This sandbox is paused");
+  await page.click("button:has-text('Resume')");
+  await page.waitForSelector("#state:has-text('running')");
+  await endBox(id);
+  await page.waitForSelector("text=This sandbox has ended");
+});
+
+test("the list is live and filtered, and shows no other tenant's sandboxes", { skip }, async () => {
+  const mine = await newBox(), foreign = await newBox(OTHER_KEY);
+  await signIn();
+  await page.waitForSelector(`tr[data-id="${mine}"]`);
+  const late = await newBox();
+  await page.waitForSelector(`tr[data-id="${late}"]`);
+  await photograph("list");
+  await checkAccess();
+  assert.equal(await page.locator(`tr[data-id="${foreign}"]`).count(), 0);
+  await page.fill("input[type=search]", late);
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+  await open(`#/sandbox/${foreign}`);
+  await page.waitForSelector("text=This sandbox has ended, or it is not yours");
+  await endBox(late);
+  await endBox(mine);
+  await endBox(foreign, OTHER_KEY);
+});
+
+test("a port has a link that opens it in another tab", { skip }, async () => {
+  const id = await newBox();
+  await api("POST", `/sandboxes/${id}/processes`, { command: "cd /workspace && exec python3 -m http.server 8000" });
+  await signIn();
+  await open(`#/sandbox/${id}/ports`);
+  for (let tries = 0; tries < 50 && !await page.locator("td:has-text('8000')").count(); tries++) {
+    await page.click("button:has-text('Refresh')");
+    await page.waitForFunction(() => !document.querySelector("button:disabled"));
+  }
+  await photograph("ports");
+  await checkAccess();
+  assert.match(await page.textContent("td code"), new RegExp(`8000-${id}\\.`));
+  await endBox(id);
+});
+
+test("the policy's test bench tells rule and form", { skip }, async () => {
+  await signIn();
+  await open("#/policy");
+  await page.fill("textarea", "echo ok; rm -rf /");
+  await page.click("button:has-text('Test')");
+  await page.waitForSelector("p.bad");
+  assert.match(await page.textContent("p.bad"), /Refused by the rule rm-/);
+  await photograph("policy");
+  await checkAccess();
+});
+
+test("a session that ended asks for the key again", { skip }, async () => {
+  await signIn();
+  await context.clearCookies();
+  await open("#/policy");
+  await page.fill("textarea", "ls");
+  await page.click("button:has-text('Test')");
+  await page.waitForSelector("input[name=key]");
+});
+
+test("it fits on a phone and in the dark", { skip }, async () => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.emulateMedia({ colorScheme: "dark" });
+  await signIn();
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling");
+  await checkAccess();
+  await photograph("phone-dark");
+});
+
+test("no page throws", { skip }, async () => {
+  await signIn();
+  for (const hash of ["#/", "#/policy", "#/sandbox/nosuch", "#/sandbox/%3Cscript%3E/files", "#/nosuch/%zz"]) await open(hash);
+  await page.waitForFunction(() => document.querySelector("main").childElementCount > 0);
+  assert.deepEqual(problems, []);
+});
