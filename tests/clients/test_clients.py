@@ -6,10 +6,12 @@ import subprocess
 
 import pytest
 
+import apart
 from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COVE = f"{TOP}/.cove/inst/bin/cove"
+IN_A_BROWSER = {"console.test.mjs"}
 SUITES = sorted(os.path.basename(path) for path in glob.glob(f"{HERE}/*.test.mjs"))
 
 
@@ -46,6 +48,9 @@ def test_suite(suite, workplace, clients_server):
         "NODE_OPTIONS": f"--import {workplace}/resolve.mjs",
         "NO_COLOR": "1",
     }
-    done = subprocess.run(["node", "--test", "--test-reporter=spec", suite], cwd=workplace, env=env, timeout=300,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = ["node", "--test", "--test-reporter=spec", suite]
+    if suite in IN_A_BROWSER:
+        done = apart.run(command, clients_server.http, cwd=workplace, env=env, timeout=300)
+    else:
+        done = subprocess.run(command, cwd=workplace, env=env, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
