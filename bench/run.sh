@@ -61,4 +61,6 @@ if [ -x "$build/policy-bench" ]; then
     "$build/policy-bench"
 fi
 cleanup_instances # what follows has its own
+python3 "$top/bench/sandboxes.py"
+echo
 python3 "$top/bench/executor_bench.py"
