@@ -92,6 +92,15 @@ def test_a_full_server_says_so_with_503(make_server):
     wait_for(lambda: server.execute("c", "true").status == 200, 5, "room again")
 
 
+def test_a_burst_makes_the_pool_grow_and_idleness_lets_it_shrink(make_server):
+    server = make_server(pool=1, pool_max=4)
+    for i in range(6):
+        server.run(f"p{i}", "true")
+    wait_for(lambda: len(server.inits) == 6 + 4, 15, "a pool of four")
+    wait_for(lambda: len(server.inits) == 6 + 1, 90, "a pool of one")
+    server.run("one-more", "true")
+
+
 def test_more_first_requests_than_the_pool_holds_are_all_answered(make_server):
     server = make_server(pool=2)
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
