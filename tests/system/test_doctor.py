@@ -85,6 +85,76 @@ def certificate(server, days, names):
     return done.stdout
 
 
+# What the kernel would say on another machine: the variable LIES picks one.
+LIES = r"""
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int told(const char *lie) { const char *l = getenv("LIES"); return l && strcmp(l, lie) == 0; }
+
+int uname(struct utsname *u)
+{
+    int rc = (int)syscall(SYS_uname, u);
+    if (told("kernel"))
+        strcpy(u->release, "5.10.0-old");
+    return rc;
+}
+
+int adjtimex(struct timex *t)
+{
+    memset(t, 0, sizeof(*t));
+    t->status = told("unsynchronised") ? STA_UNSYNC : STA_PLL;
+    return told("unsynchronised") ? TIME_ERROR : TIME_OK;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int rc = (int)syscall(SYS_clock_gettime, clock, t);
+    if (clock == CLOCK_REALTIME && told("1970"))
+        t->tv_sec = 1000;
+    return rc;
+}
+
+int statvfs(const char *path, struct statvfs *fs)
+{
+    memset(fs, 0, sizeof(*fs));
+    fs->f_bsize = fs->f_frsize = 4096;
+    fs->f_blocks = fs->f_files = 1000000;
+    fs->f_bavail = fs->f_bfree = told("full") ? 100 : 900000;
+    fs->f_favail = fs->f_ffree = told("no inodes") ? 100 : 900000;
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def liar(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lies")
+    (folder / "lies.c").write_text(LIES)
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", f"{folder}/lies.so", f"{folder}/lies.c"], check=True)
+    return f"{folder}/lies.so"
+
+
+@pytest.mark.parametrize("lie, check, finding, says", [
+    ("", "kernel", "ok", "Linux"), ("kernel", "kernel", "fail", "5.10.0-old"),
+    ("", "clock", "ok", "synchronised"), ("unsynchronised", "clock", "warn", "nothing keeps the clock right"), ("1970", "clock", "fail", "years behind"),
+    ("full", "disk", "warn", "free"), ("no inodes", "disk", "warn", "inodes")])
+def test_a_kernel_a_clock_and_a_disk_that_will_not_do_are_found(patient, liar, monkeypatch, lie, check, finding, says):
+    monkeypatch.setenv("LD_PRELOAD", liar)
+    monkeypatch.setenv("LIES", lie)
+    done = cove(patient, "doctor", "--json", check=False)
+    found = {d["check"]: d for d in json.loads(done.stdout)}[check]
+    assert found["finding"].startswith(finding) and says in found["what"], found
+    assert bool(found["fix"]) == (finding != "ok")
+
+
 def test_nothing_is_broken_where_all_is_well(patient):
     code, found = findings(patient)
     assert code == 0, {n: d for n, d in found.items() if d["finding"] == "fail"}

@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import datetime
 import re
+import shlex
 import time
 
 import pytest
@@ -465,7 +466,10 @@ def test_pip_installs_into_the_system_python_of_a_sandbox(server, project):
     """PEP 668 keeps pip from the host's Python; a sandbox's is its own."""
     if "no pip" in server.run(project, "python3 -m pip --version >/dev/null 2>&1 || echo no pip"):
         pytest.skip("this machine's Python has no pip")
-    make = ("mkdir -p /tmp/pkg && cd /tmp/pkg && printf 'from setuptools import setup\\nsetup(name=\"covetest\", version=\"1\", "
-            "py_modules=[\"covetest\"])' > setup.py && echo 'word = 42' > covetest.py")
-    reply = server.execute(project, f"{make} && python3 -m pip install --no-index --no-build-isolation --no-deps . 2>&1", timeout=120)
-    assert "externally-managed-environment" not in reply.json["stdout"]
+    wheel = ("import zipfile\nz = zipfile.ZipFile('/tmp/covetest-1-py3-none-any.whl', 'w')\nd = 'covetest-1.dist-info/'\n"
+             "z.writestr('covetest.py', 'word = 42')\nz.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: covetest\\nVersion: 1')\n"
+             "z.writestr(d + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any')\nz.writestr(d + 'RECORD', '')\nz.close()\n")
+    reply = server.execute(project, f"python3 -c {shlex.quote(wheel)} && python3 -m pip install --no-index --no-deps /tmp/covetest-1-py3-none-any.whl 2>&1",
+                           timeout=120)
+    assert "Successfully installed covetest-1" in reply.json["stdout"], reply
+    assert server.run(project, "cd /; python3 -c 'import covetest; print(covetest.word)'") == "42\n"
