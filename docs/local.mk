@@ -1,4 +1,4 @@
-dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST.md docs/SECURITY.md docs/TEMPLATES.md docs/template.schema.json docs/BENCHMARKS.md docs/POLICY.md docs/PORTS.md docs/SAVING.md docs/RELIABILITY.md docs/TERMINALS.md docs/terminal.html
+dist_doc_DATA = docs/ARCHITECTURE.md docs/SPEC.md docs/OPERATING.md docs/VM-TEST.md docs/SECURITY.md docs/TEMPLATES.md docs/template.schema.json docs/BENCHMARKS.md docs/MUTANTS.md docs/POLICY.md docs/PORTS.md docs/SAVING.md docs/RELIABILITY.md docs/TERMINALS.md docs/terminal.html
 apidir = $(docdir)/api
 dist_api_DATA = docs/api/execute.yaml docs/api/executor.yaml docs/api/agent.yaml docs/api/console.yaml docs/api/e2b.md docs/api/mcp.md
 # The same files for nginx, which serves them at /openapi/ with a page of links.
