@@ -55,6 +55,12 @@ int source_unpack(struct store *s, struct arena *a, const char *source, struct l
 /* One layer from an archive that is read from a descriptor. */
 int source_layer(struct store *s, int archive, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
 
+/* template_oci.c: an image that skopeo can fetch. */
+#define OCI_BUILD "build:" /* before the folder of a Dockerfile */
+bool oci_is_source(const char *source);
+int oci_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
+               struct template_doc *ret_found, struct cove_err *e);
+
 /* template_make.c: from a source to a template that can be seen. d: what was asked for; d->name and
  * d->source are set. */
 int template_make(struct store *s, struct arena *a, struct template_doc *d, struct cove_err *e);

@@ -165,10 +165,13 @@ static int read_words(struct arena *a, int argc, char **argv, int words, struct 
 
 static int add(struct store *s, struct arena *a, int argc, char **argv, struct cove_err *e)
 {
+    bool builds = strcmp(argv[0], "build") == 0;
     struct template_doc d = { 0 };
 
     if (read_words(a, argc, argv, 2, &d, e) < 0)
         return -1;
+    if (builds)
+        d.source = arena_printf(a, OCI_BUILD "%s", d.source);
     if (template_make(s, a, &d, e) < 0)
         return cove_context(e, "template '%.60s'", d.name);
     if (d.shell)
@@ -363,6 +366,7 @@ static const struct verb {
     { "ls", "", 0, 0, STORE_READS, run_ls },
     { "show", "NAME", 1, 1, STORE_READS, run_show },
     { "add", "NAME SOURCE [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
+    { "build", "NAME FOLDER [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
     { "set", "NAME OPTION...", 2, WORDS_MAX, STORE_ADDS, run_set },
     { "rm", "NAME", 1, 1, STORE_ADDS, run_rm },
     { "verify", "[NAME]", 0, 1, STORE_READS, run_verify },
@@ -374,7 +378,10 @@ static int usage(FILE *to)
     fputs("usage:\n", to);
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
         fprintf(to, "  cove template %s %s\n", verbs[i].name, verbs[i].usage);
-    fprintf(to, "SOURCE: a directory, or an archive\nOPTION:\n%s", template_options_usage);
+    fprintf(to,
+            "SOURCE: DIRECTORY | ARCHIVE | docker://IMAGE | oci:DIR | oci-archive:FILE |\n    "
+            "docker-archive:FILE | debootstrap:SUITE[,MIRROR]\nOPTION:\n%s",
+            template_options_usage);
     return to == stdout ? CLI_OK : CLI_ERROR;
 }
 

@@ -1,4 +1,5 @@
-/* Where templates come from: a directory or an archive becomes one layer. */
+/* Where templates come from: a directory, an archive or a fresh Debian becomes one layer, an image several
+ * (template_oci.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include "cove/mem.h"
 #include "sandbox/box/layer.h"
 #include "sandbox/box/sweep.h"
+
+#define DEBOOTSTRAP "debootstrap:"
 
 static const struct layer_limits limits = { .bytes = 64ULL << 30, .entries = 8 << 20 };
 
@@ -40,7 +43,8 @@ int source_layer(struct store *s, int archive, char digest[LAYER_NAME_LEN + 1], 
 
 /* ------------------------------------------------------------------ a directory or an archive */
 
-static pid_t run_tar(const char *dir, int *ret_fd)
+/* Starts a program whose output is the archive. */
+static pid_t run_writer(char *const argv[], int *ret_fd)
 {
     int pipe_fds[2];
     pid_t pid;
@@ -50,8 +54,7 @@ static pid_t run_tar(const char *dir, int *ret_fd)
     pid = fork();
     if (pid == 0) {
         dup2(pipe_fds[1], STDOUT_FILENO);
-        execlp("tar", "tar", "-C", dir, "--numeric-owner", "--one-file-system", "-cf", "-", ".",
-               (char *)NULL);
+        execvp(argv[0], argv);
         _exit(127);
     }
     close(pipe_fds[1]);
@@ -62,12 +65,42 @@ static pid_t run_tar(const char *dir, int *ret_fd)
     return pid;
 }
 
+static pid_t run_tar(const char *dir, int *ret_fd)
+{
+    char *const argv[] = {
+        "tar", "-C", (char *)(uintptr_t)dir, "--numeric-owner", "--one-file-system", "-cf", "-",
+        ".",   NULL
+    };
+
+    return run_writer(argv, ret_fd);
+}
+
+/* debootstrap:SUITE[,MIRROR]: a small Debian by mmdebstrap, which needs no directory of its own and writes
+ * an archive. Its sources are the host's unless a mirror is named. */
+static pid_t run_mmdebstrap(const char *suite, int *ret_fd, struct cove_err *e)
+{
+    char name[64], *mirror = strchr(suite, ',');
+    char *const argv[] = { "mmdebstrap", "--variant=minbase",        "--quiet", name,
+                           "-",          mirror ? mirror + 1 : NULL, NULL };
+
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(suite, ","), suite);
+    if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")]) {
+        cove_fail(e, COVE_INVALID, "'%.40s' is no name of a Debian suite", name);
+        return -1;
+    }
+    return run_writer(argv, ret_fd);
+}
+
 /* *ret_pid: of a tar that writes what is read, or 0. */
 static int open_source(const char *source, int *ret_fd, pid_t *ret_pid, struct cove_err *e)
 {
     struct stat st;
 
     *ret_pid = 0;
+    if (strncmp(source, DEBOOTSTRAP, strlen(DEBOOTSTRAP)) == 0) {
+        *ret_pid = run_mmdebstrap(source + strlen(DEBOOTSTRAP), ret_fd, e);
+        return *ret_pid < 0 ? -1 : 0;
+    }
     if (stat(source, &st) < 0)
         return cove_fail_errno(e, COVE_NOT_FOUND, "%.160s", source);
     if (S_ISDIR(st.st_mode)) {
@@ -82,9 +115,14 @@ static int end_source(pid_t pid, struct cove_err *e)
 {
     int status = 0;
 
-    if (pid > 0 && (waitpid(pid, &status, 0) < 0 || status != 0))
-        return cove_fail(e, COVE_INTERNAL, "tar could not read all of the directory");
-    return 0;
+    if (pid <= 0)
+        return 0;
+    if (waitpid(pid, &status, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "waiting for the source");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return cove_fail(e, COVE_UNSUPPORTED,
+                         "mmdebstrap is not installed (apt install mmdebstrap)");
+    return status ? cove_fail(e, COVE_INTERNAL, "the source could not be read whole") : 0;
 }
 
 int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
@@ -94,15 +132,14 @@ int source_unpack(struct store *s, struct arena *a, const char *source, struct l
     pid_t pid;
     int rc;
 
-    (void)a;
-    (void)ret_found;
+    if (oci_is_source(source))
+        return oci_unpack(s, a, source, ret, ret_found, e);
     if (open_source(source, &archive, &pid, e) < 0)
         return -1;
     rc = source_layer(s, archive, ret->names[0], e);
     archive = cove_close(archive);
     ret->count = 1;
-    if (rc == 0)
-        return end_source(pid, e);
-    end_source(pid, NULL);
-    return -1;
+    if (end_source(pid, rc == 0 ? e : NULL) < 0)
+        rc = -1;
+    return rc;
 }

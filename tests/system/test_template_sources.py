@@ -1,0 +1,232 @@
+"""Templates from container images, Dockerfiles and debootstrap, with Debian's own tools; and images that are wrong."""
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from cove import free_port, wait_for
+from test_template import instance, small_root, store  # noqa: F401 (fixtures)
+
+CONFIG = {"architecture": "amd64", "os": "linux", "config": {
+    "User": "www:www", "Env": ["PATH=/usr/bin", "GREETING=it's here"], "WorkingDir": "/srv/app", "Entrypoint": ["bash", "-c"],
+    "Cmd": ["echo it\\'s up > /tmp/up; sleep 1000"], "ExposedPorts": {"8000/tcp": {}}, "Labels": {"maker": "test"}}}
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def tar(*members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        for name, content, more in members:
+            info = tarfile.TarInfo(name)
+            for key, value in more.items():
+                setattr(info, key, value)
+            if isinstance(content, bytes):
+                info.size = len(content)
+            t.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return out.getvalue()
+
+
+class Image:
+    """An OCI directory, made by hand so that it can be wrong."""
+
+    def __init__(self, path):
+        self.path = path
+        os.makedirs(path / "blobs/sha256")
+        (path / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+
+    def blob(self, content, media_type, **wrong):
+        digest = hashlib.sha256(content).hexdigest()
+        (self.path / "blobs/sha256" / digest).write_bytes(content)
+        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content), **wrong}
+
+    def write(self, *layers, config=CONFIG, media_type=LAYER):
+        blobs = [self.blob(gzip.compress(x), media_type) for x in layers]
+        config = dict(config, rootfs={"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(x).hexdigest() for x in layers]})
+        manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": blobs,
+                    "config": self.blob(json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json")}
+        entry = self.blob(json.dumps(manifest).encode(), manifest["mediaType"], annotations={"org.opencontainers.image.ref.name": "image"})
+        (self.path / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+        return f"oci:{self.path}:image"
+
+
+@pytest.fixture(scope="module")
+def base_tar(small_root):
+    return subprocess.run(["tar", "-C", small_root, "--numeric-owner", "-cf", "-", "."], check=True, capture_output=True).stdout
+
+
+TOP = tar(("etc", None, {"type": tarfile.DIRTYPE, "mode": 0o755}), ("etc/second", b"second layer\n", {}), ("etc/.wh.marker", b"", {}),
+          ("opt/.wh..wh..opq", b"", {}), ("opt/new", b"new\n", {}), ("usr/bin/linked", None, {"type": tarfile.LNKTYPE, "linkname": "etc/second"}))
+
+
+@pytest.fixture
+def image(tmp_path, base_tar):
+    return Image(tmp_path / "image").write(base_tar, TOP)
+
+
+def check_runs(store, name="app"):
+    reply = store.execute("p", "cat /etc/second; ls /etc/marker 2>&1; ls /opt; cat /usr/bin/linked; echo $GREETING; id -un; pwd; cat /tmp/up", template=name)
+    assert reply.status == 200, reply
+    out = reply.json["stdout"].split("\n")
+    assert out[0] == "second layer" and "No such file" in out[1] and out[2:] == \
+        ["new", "second layer", "it's here", "www", "/srv/app", "it's up", ""], out
+
+
+def test_an_image_becomes_layers_that_sandboxes_run_on(store, image, tmp_path, base_tar):
+    store.template("add", "app", image, "--ready", "test -s /tmp/up")
+    shown = json.loads(store.template("show", "app"))
+    assert shown["user"] == "www" and shown["workdir"] == "/srv/app" and shown["labels"] == {"maker": "test"}, shown
+    assert len(shown["layers"]) == 3 and shown["architecture"] == "amd64"
+    check_runs(store)
+    other = Image(tmp_path / "other").write(base_tar, tar(("etc/other", b"x", {})))
+    store.template("add", "other", other)
+    again = json.loads(store.template("show", "other"))
+    assert again["layers"][-1] == shown["layers"][-1] and len(store.layers()) == 5, store.layers()  # the lowest layer is stored once
+
+
+@pytest.mark.parametrize("kind", ["oci-archive", "docker-archive"])
+def test_archives_of_images_are_taken(store, image, tmp_path, kind):
+    target = f"{kind}:{tmp_path}/image.tar:app:1"
+    subprocess.run(["skopeo", "copy", "--insecure-policy", "--quiet", image, target], check=True)
+    store.template("add", "app", f"{kind}:{tmp_path}/image.tar", "--ready", "test -s /tmp/up")
+    check_runs(store)
+
+
+def test_an_image_of_a_registry_is_taken(store, image, tmp_path, monkeypatch):
+    port = free_port()
+    (tmp_path / "registry.yml").write_text(f"""
+version: 0.1
+log: {{ level: error }}
+storage: {{ filesystem: {{ rootdirectory: {tmp_path}/registry }} }}
+http: {{ addr: 127.0.0.1:{port} }}
+""")
+    registry = subprocess.Popen(["docker-registry", "serve", tmp_path / "registry.yml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        push = ["skopeo", "copy", "--insecure-policy", "--quiet", "--dest-tls-verify=false", image, f"docker://127.0.0.1:{port}/app:1"]
+        wait_for(lambda: subprocess.run(push, capture_output=True).returncode == 0, 20, "the registry")
+        os.makedirs(tmp_path / ".config/containers")
+        (tmp_path / ".config/containers/registries.conf").write_text(f'[[registry]]\nlocation = "127.0.0.1:{port}"\ninsecure = true\n')
+        monkeypatch.setenv("HOME", str(tmp_path))  # where skopeo looks for whom to trust without TLS
+        store.template("add", "app", f"docker://127.0.0.1:{port}/app:1", "--ready", "test -s /tmp/up")
+        check_runs(store)
+        assert "skopeo has failed" in store.template("add", "none", f"docker://127.0.0.1:{port}/nothing:1", ok=False)
+    finally:
+        registry.terminate()
+        registry.wait()
+
+
+def test_a_dockerfile_becomes_a_template(store, small_root, base_tar, tmp_path):
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "root.tar").write_bytes(base_tar)
+    (context / "Dockerfile").write_text("FROM scratch\nADD root.tar /\nENV GREETING=built\nWORKDIR /srv/app\nRUN id -u > /etc/built-by\n"
+                                        "USER www\nCMD [\"bash\", \"-c\", \"echo up > /tmp/up; sleep 1000\"]\n")
+    store.template("build", "app", context, "--ready", "test -s /tmp/up")
+    reply = store.execute("p", "cat /etc/built-by /tmp/up; echo $GREETING; id -un; pwd", template="app")
+    assert reply.json["stdout"] == "0\nup\nbuilt\nwww\n/srv/app\n", reply
+    (context / "Dockerfile").write_text("FROM scratch\nADD root.tar /\nRUN exit 3\n")
+    assert "buildah has failed" in store.template("build", "bad", context, ok=False)
+    assert "bad" not in store.template("ls")
+    assert [x for x in os.listdir(f"{store.config['state_dir']}/layers") if x.startswith(".")] == []
+
+
+# ------------------------------------------------------------------ images that are wrong
+
+def spoil(image, how):
+    path = image.path
+    index = json.loads((path / "index.json").read_text())
+    entry = index["manifests"][0]
+    blob = lambda d: path / "blobs/sha256" / d["digest"].removeprefix("sha256:")
+    manifest = json.loads(blob(entry).read_text())
+    if how == "no index":
+        os.unlink(path / "index.json")
+    elif how == "no manifest":
+        os.unlink(blob(entry))
+    elif how == "manifest of another digest":
+        blob(entry).write_text(json.dumps(manifest) + " ")
+    elif how == "layer of another digest":
+        with open(blob(manifest["layers"][0]), "r+b") as f:
+            f.seek(100), f.write(b"XXXX")
+    elif how == "layer missing":
+        os.unlink(blob(manifest["layers"][-1]))
+    elif how == "layer cut":
+        os.truncate(blob(manifest["layers"][0]), 1000)
+    elif how == "two images":
+        index["manifests"].append(dict(entry))
+        (path / "index.json").write_text(json.dumps(index))
+    elif how == "index is no JSON":
+        (path / "index.json").write_text("{" * 1000)
+    elif how == "blob is a link":
+        layer = blob(manifest["layers"][-1])
+        os.rename(layer, path / "elsewhere")
+        os.symlink("/etc/shadow", layer)
+
+
+@pytest.mark.parametrize("how", ["no index", "no manifest", "manifest of another digest", "layer of another digest", "layer missing", "layer cut",
+                                 "two images", "index is no JSON", "blob is a link"])
+def test_a_spoilt_image_is_refused_and_leaves_nothing(store, tmp_path, base_tar, how):
+    image = Image(tmp_path / "image")
+    source = image.write(base_tar, TOP)
+    spoil(image, how)
+    store.template("add", "bad", source, ok=False)
+    assert "bad" not in store.template("ls")
+    store.template("gc")
+    assert not os.listdir(f"{store.config['state_dir']}/layers")
+
+
+@pytest.mark.parametrize("layers,options,says", [
+    ([tar(("../evil", b"x", {}))], {}, ".."),
+    ([tar(("/evil", b"x", {}))], {}, "absolute"),
+    ([tar(("evil", None, {"type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}))], {}, "absolute"),
+    ([tar(("ok", b"x", {}))], {"config": dict(CONFIG, architecture="s390x")}, "s390x"),
+    ([tar(("ok", b"x", {}))], {"config": dict(CONFIG, os="windows")}, "windows"),
+    ([tar(("ok", b"x", {}))] * 1 + [tar((f"l{i}", b"x", {})) for i in range(24)], {}, "more than 23 layers"),
+    ([tar(("ok", b"x", {}))], {"config": dict(CONFIG, config={"User": "a b"})}, "user"),
+    ([tar(("ok", b"x", {}))], {"config": dict(CONFIG, config={"WorkingDir": "relative"})}, "workdir"),
+])
+def test_an_image_that_cannot_be_used_is_refused_with_the_reason(store, tmp_path, layers, options, says):
+    out = store.template("add", "bad", Image(tmp_path / "image").write(*layers, **options), ok=False)
+    assert says in out and "bad" not in store.template("ls"), out
+
+
+def test_root_of_an_image_is_nobody_on_the_host(store, tmp_path, base_tar):
+    """A set-uid file of root in a layer is of no use on the host: nosuid, below a directory that only root can enter."""
+    store.template("add", "app", Image(tmp_path / "i").write(base_tar, tar(("usr/bin/gain", b"#!/bin/sh\nid\n", {"mode": 0o4755, "uid": 0}))),
+                   "--user", "root", "--start", "sleep 1000")
+    reply = store.execute("p", "stat -c %a:%u /usr/bin/gain; cat /proc/self/uid_map", template="app")
+    mode, uid_map = reply.json["stdout"].strip().split("\n")
+    assert mode == "4755:0" and int(uid_map.split()[1]) > 65535, reply
+    assert os.stat(f"{store.config['state_dir']}/layers").st_mode & 0o777 == 0o700
+
+
+def test_two_builds_of_one_name_at_once_leave_a_whole_template(store, tmp_path, base_tar):
+    from test_template import COVE
+    sources = [Image(tmp_path / f"i{n}").write(base_tar, tar(("etc/which", b"%d" % n, {}))) for n in range(3)]
+    builds = [subprocess.Popen([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "add", "app", s, "--start", "sleep 1000"], stderr=subprocess.STDOUT,
+                               stdout=subprocess.PIPE, text=True) for s in sources]
+    for b in builds:
+        assert b.wait(60) == 0, b.stdout.read()
+    assert store.run("p", "cat /etc/which", template="app") in ("0", "1", "2")
+    assert "ok" in store.template("verify", "app")
+
+
+def test_a_killed_build_leaves_nothing_that_can_be_seen(store, tmp_path, base_tar):
+    from test_template import COVE
+    image = Image(tmp_path / "i")
+    source = image.write(base_tar, tar(("big", os.urandom(30 << 20), {})))
+    layers = f"{store.config['state_dir']}/layers"
+    build = subprocess.Popen([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "add", "app", source], stderr=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL)
+    wait_for(lambda: os.path.exists(layers) and any(x.startswith(".new-") for x in os.listdir(layers)), 20, "work under way")
+    assert "another" in store.template("gc", ok=False)  # gc takes nothing away from a build
+    build.kill()
+    build.wait()
+    assert "app" not in store.template("ls")
+    wait_for(lambda: "removed" in subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "gc"], capture_output=True, text=True).stdout,
+             20, "gc after the build's children have ended")
+    assert os.listdir(layers) == []
