@@ -23,7 +23,7 @@ _cove_words() { # what may follow the words so far
     'policy seccomp') echo "show diff" ;;
     audit) echo "verify" ;;
     snapshot) echo "make ls rm fork" ;;
-    template) echo "ls show add rm verify gc" ;;
+    template) echo "ls show add build set rm verify gc" ;;
     esac
 }
 

@@ -230,3 +230,32 @@ def test_a_killed_build_leaves_nothing_that_can_be_seen(store, tmp_path, base_ta
     wait_for(lambda: "removed" in subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "gc"], capture_output=True, text=True).stdout,
              20, "gc after the build's children have ended")
     assert os.listdir(layers) == []
+
+
+# ------------------------------------------------------------------ docs/TEMPLATES.md
+
+def commands_of(section):
+    page = open(os.path.join(os.path.dirname(__file__), "../../docs/TEMPLATES.md")).read()
+    block = page.split(f"## {section}\n")[1].split("\n\n")[0]
+    return "\n".join(line[4:] for line in block.split("\n"))
+
+
+def mirror_answers(folder):
+    """A Debian by mmdebstrap, from the machine's own apt sources."""
+    return subprocess.run(["mmdebstrap", "--variant=extract", "--include=base-files", "--quiet", "bookworm", f"{folder}/probe.tar"], timeout=120,
+                          capture_output=True).returncode == 0
+
+
+def test_the_page_takes_a_new_user_from_debootstrap_and_a_dockerfile_to_a_sandbox(store, tmp_path):
+    from test_template import COVE
+    if not mirror_answers(tmp_path):
+        pytest.skip("no Debian mirror answers")
+    os.makedirs(tmp_path / "bin")
+    (tmp_path / "bin/cove").write_text(f"#!/bin/sh\nexec {COVE} -c {store.dir}/conf/cove.conf \"$@\"\n")
+    os.chmod(tmp_path / "bin/cove", 0o755)
+    env = dict(os.environ, **store.env, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    store.projects |= {("first", True), ("second", True)}
+    for section, says in (("From debootstrap", '"stdout":"12.'), ("From a Dockerfile", r'"stdout":"runner\n/srv/app\nhello\nready\n"')):
+        done = subprocess.run(["bash", "-euc", commands_of(section)], cwd=tmp_path, env=env, timeout=240, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        assert done.returncode == 0 and says in done.stdout, done.stdout
