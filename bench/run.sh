@@ -64,3 +64,5 @@ cleanup_instances # what follows has its own
 python3 "$top/bench/sandboxes.py"
 echo
 python3 "$top/bench/executor_bench.py"
+echo
+/usr/bin/python3 "$top/bench/ports_bench.py"

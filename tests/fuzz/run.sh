@@ -22,7 +22,7 @@ rm -rf "$build/objects" "$build/parts.a"
 mkdir -p "$build/objects"
 mkdir -p "$build/fcgi/proto"
 (cd "$src" && protoc-c --c_out="$build" fcgi/proto/process.proto fcgi/proto/filesystem.proto)
-for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/audit_send.c" "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" \
+for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/audit_send.c" "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" "$src/helpers/gate/websocket.c" \
     "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/dialects/mcp_rpc.c" "$src/fcgi/dialects/mcp_session.c" \
     "$src/fcgi/dialects/mcp_uri.c" "$src/fcgi/reply.c" "$src/fcgi/stream.c" "$src/fcgi/stream_framing.c" "$src/fcgi/wire.c" "$build"/fcgi/proto/*.pb-c.c; do
     name=${source#"$build"/}
@@ -31,10 +31,10 @@ for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/
 done
 ar rcs "$build/parts.a" "$build"/objects/*.o
 
-targets="lexer policy profile keys config dns client judge connect mcp json http gate"
+targets="lexer policy profile keys config dns client judge connect mcp json http gate websocket"
 for target in $targets; do
     compile -fsanitize=fuzzer,address,undefined "$src/tests/fuzz/fuzz_$target.c" "$build/parts.a" -o "$build/fuzz_$target" \
-        -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lz -lm -lpthread
+        -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lwslay -lz -lm -lpthread
 done
 # The ring begins behind a page of head, and a script comes before it; the gate reads heads of up to 64 KiB.
 length_of() { case $1 in client) echo 81920 ;; gate) echo 66560 ;; *) echo 4096 ;; esac; }

@@ -151,6 +151,20 @@ def ports(server, project):
 # ---------------------------------------------------------------------- names
 
 
+def test_two_headers_name_a_port_where_all_sandboxes_have_one_address(ports):
+    def ask(path="/", credential=True, id=ports.id, port="8000", host="localhost"):
+        return ports.get(path, host=host, credential=credential, headers={"E2b-Sandbox-Id": id, "E2b-Sandbox-Port": port})
+
+    assert ask().body == b"hello from 8000" and ask(credential=False).status == 401
+    assert ask(id="a" * 20).status == 502 and ask(port="8001").json["port"] == 8001
+    seen = dict(ask("/seen").json["headers"])
+    assert not {"e2b-sandbox-id", "e2b-sandbox-port"} & {k.lower() for k in seen}
+    for port in ("0", "65536", "08000", "x", ""):
+        assert ask("/seen", port=port).status in (401, 404, 502), "never the app"
+    assert ask(port="9", host=ports.host()).body == b"hello from 8000", "a host name comes first"
+
+
+
 def test_a_port_is_reached_by_both_of_its_names(ports):
     for host in (f"8000-{ports.id}.localhost", f"sandbox-{ports.id}-8000.localhost",
                  f"8000-{ports.id.upper()}.LOCALHOST", f"8000-{ports.id}.localhost."):
