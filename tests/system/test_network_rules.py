@@ -140,3 +140,30 @@ def test_one_sandbox_has_a_share_of_the_kernels_connections(world, serve):
     server = serve(network="egress", network_connections=20)
     assert int(server.run("a", f"python3 -c {shlex.quote(OPEN)} {PUBLIC}")) == 20
     assert int(server.run("b", f"python3 -c {shlex.quote(OPEN)} {PUBLIC}")) == 20  # of each sandbox by itself
+
+
+def e2b_sandbox(server, **network):
+    reply = server.request("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 120, **network})
+    assert reply.status == 201, reply
+    return reply.json["sandboxID"]
+
+
+def test_networks_of_the_e2b_dialect_hold_at_creation_and_after_a_change(serve):
+    """What a client of that dialect asked for, and each of them with an address that it leaves open."""
+    server = serve(network="egress")
+    free = e2b_sandbox(server)
+    assert get(server, free, PUBLIC, OTHER_PUBLIC) == {"internet"}
+    none = e2b_sandbox(server, allow_internet_access=False)
+    assert get(server, none, PUBLIC, "public.example") == {""}
+    some = e2b_sandbox(server, network={"denyOut": ["0.0.0.0/0"], "allowOut": [PUBLIC, "other.example"]})
+    assert get(server, some, PUBLIC, "other.example") == {"internet"}
+    assert get(server, some, PUBLIC6) == ""
+    not_one = e2b_sandbox(server, network={"denyOut": [f"{PUBLIC}/32"]})
+    assert (get(server, not_one, PUBLIC), get(server, not_one, OTHER_PUBLIC)) == ("", "internet")
+    changed = server.request("PUT", f"/sandboxes/{not_one}/network", {"denyOut": [f"{OTHER_PUBLIC}/32"]})
+    assert changed.status == 204
+    assert (get(server, not_one, PUBLIC), get(server, not_one, OTHER_PUBLIC)) == ("internet", "")
+    assert server.request("PUT", f"/sandboxes/{not_one}/network", {}).status == 204
+    assert get(server, not_one, PUBLIC, OTHER_PUBLIC) == {"internet"}
+    for sandbox in (free, none, some, not_one):
+        assert server.request("DELETE", f"/sandboxes/{sandbox}").status == 204
