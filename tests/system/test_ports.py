@@ -550,3 +550,82 @@ def test_a_line_that_is_not_nginxs_gets_no_answer(ports):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 s.sendall(text)
                 assert s.recv(100) == b"", text[:40]
+
+
+# ---------------------------------------------------------------------- apps and moments that are no help
+
+RUDE = r"""
+import socket, sys
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+held = []
+while True:
+    c, _ = s.accept()
+    held.append(c)
+    if sys.argv[2] == "headers":  # without end
+        try:
+            c.sendall(b"HTTP/1.1 200 OK\r\n")
+            while True:
+                c.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
+        except OSError:
+            pass
+    elif sys.argv[2] == "early":  # an answer before the body was read
+        c.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nenough"[:-1])
+        c.shutdown(socket.SHUT_WR)
+    # "silent": accepts, and neither reads nor answers
+"""
+
+
+def serve_rude(ports, port, how):
+    ports.ok("/write_file", path="/tmp/rude.py", content=RUDE)
+    ports.ok("/start_process", cmd=f"python3 /tmp/rude.py {port} {how}")
+    ports.wait_listening(port)
+
+
+def test_headers_without_end_are_502_and_the_next_request_is_served(ports):
+    serve_rude(ports, 8001, "headers")
+    assert ports.get(port=8001).status == 502
+    assert ports.get().body == b"hello from 8000"
+
+
+def test_an_answer_that_comes_before_the_body_was_read_arrives(ports):
+    serve_rude(ports, 8001, "early")
+    reply = ports.get(port=8001, method="POST", body=b"x" * 3000)
+    assert (reply.status, reply.body) == (413, b"enoug")
+
+
+def test_an_app_that_neither_reads_nor_answers_holds_up_nobody_else(ports):
+    serve_rude(ports, 8001, "silent")
+    held = []
+    try:
+        for _ in range(20):
+            s = socket.create_connection(("127.0.0.1", ports.server.http), timeout=10)
+            s.sendall(f"POST / HTTP/1.1\r\nHost: {ports.host(8001)}\r\nX-Access-Token: {ports.key}\r\n"
+                      "Content-Length: 1000000000\r\n\r\n".encode() + b"x" * 100000)
+            held.append(s)
+        assert ports.get().body == b"hello from 8000"
+    finally:
+        for s in held:
+            s.close()
+
+
+def test_a_download_goes_on_after_a_pause_of_the_sandbox(ports):
+    size = 64 << 20
+    connection = ports.server.connect()
+    connection.request("GET", f"/bytes/{size}", headers={"Host": ports.host(), "X-Access-Token": ports.key})
+    response = connection.getresponse()
+    got = len(response.read(1 << 20))
+    pause(ports)
+    assert ports.get().status == 200  # traffic wakes it
+    while piece := response.read(1 << 20):
+        got += len(piece)
+    assert got == size
+    connection.close()
+
+
+def test_a_websocket_lives_through_a_reload_of_nginx(ports):
+    with websocket(ports) as (s, _):
+        master = int(open(f"{ports.server.run_dir}/nginx.pid").read())
+        os.kill(master, signal.SIGHUP)
+        wait_for(lambda: ports.get().status == 200, 10, "the new workers")
+        s.sendall(frame(b"still"))
+        assert read_exactly(s, 7) == b"\x81\x05still"
