@@ -161,7 +161,8 @@ static bool freeze_or_thaw(struct keeper *k, const struct msg *m, bool freeze,
     memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
         return false;
-    answer_result(k, w, life_freeze(k, &args, freeze, &err), &err);
+    if (life_freeze(k, &args, freeze, w, &err) < 0)
+        keeper_answer_error(k, w, &err);
     return true;
 }
 

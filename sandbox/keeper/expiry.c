@@ -90,21 +90,29 @@ uint64_t expiry_due_ms(const struct keeper *k, struct box *b)
         return saving_due_ms(b);
     if (b->info.state != BOX_FROZEN)
         return b->info.dies_at_ms;
+    if (b->freeze_began_ms)
+        return b->freeze_look_ms;
     if (!b->save_at_ms)
         look_up_save(k, b);
     return earliest_ms(b->info.dies_at_ms, b->save_at_ms);
 }
 
-/* One whose time has come: for saving, for its end. */
+/* One whose time has come: for a step of its way to the store, for the end of a freeze, for its own end. */
 static void meet(struct keeper *k, uint32_t i, uint64_t now)
 {
     struct box *b = &k->boxes[i];
 
-    if (b->saving)
+    if (b->saving) {
         saving_tick(k, i, now);
-    else if (now >= b->info.dies_at_ms)
+        return;
+    }
+    if (b->info.state == BOX_FROZEN && b->freeze_began_ms)
+        life_freeze_tick(k, i, now);
+    if (b->info.state == BOX_FROZEN && b->freeze_began_ms)
+        return;
+    if (now >= b->info.dies_at_ms)
         expire(k, i);
-    else
+    else if (b->info.state == BOX_FROZEN && b->save_at_ms && now >= b->save_at_ms)
         save_frozen(k, i, now);
 }
 

@@ -198,6 +198,7 @@ void keeper_stop(struct keeper *k, int signo)
     if (signo != SIGQUIT) {
         helper_signal(&k->helpers[HELPER_GATE],
                       SIGTERM); /* WebSockets hear it before sandboxes end */
+        saving_before_stop(k);
         death_of_all(k);
     }
     supervisor_stop(k, signo == SIGQUIT);

@@ -106,9 +106,11 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     bool starting;             /* it is built, and what its template starts in it is under way */
     uint64_t start_by_ms;      /* then that has failed */
     uint64_t template_version; /* of the template it was made from */
-    uint64_t save_at_ms;       /* frozen: when it is saved; 0 = to be looked up (expiry.c) */
-    struct saving *saving;     /* on its way to the store (saving.c); NULL: it is not */
-    struct waking *waking;     /* on its way back from there (waking.c); NULL: it is not */
+    uint64_t freeze_began_ms; /* it is being frozen, and not all of it stands still; 0: it is not */
+    uint64_t freeze_look_ms;  /* then: when to look again */
+    uint64_t save_at_ms;      /* frozen: when it is saved; 0 = to be looked up (expiry.c) */
+    struct saving *saving;    /* on its way to the store (saving.c); NULL: it is not */
+    struct waking *waking;    /* on its way back from there (waking.c); NULL: it is not */
 };
 
 /* A process of the saver at work for one sandbox (saver_run.c). */
@@ -299,6 +301,10 @@ int creation_make_files(struct keeper *k, uint32_t index, struct disk_files *ret
 int creation_build(struct keeper *k, uint32_t index, const struct disk_files *filled,
                    struct cove_err *e);
 
+/* ------------------------------------------------------------------ faults.c */
+
+void fault_point(const char *name); /* where a test may end the keeper */
+
 /* ------------------------------------------------------------------ saver_run.c */
 
 struct saver_task {
@@ -341,6 +347,8 @@ int saving_ask(struct keeper *k, const struct keeper_which *args, const struct w
                struct cove_err *e);
 /* It is needed after all: it stays as it is, frozen. Whoever waited hears `why`. */
 void saving_cancel(struct keeper *k, uint32_t index, const char *why);
+/* The server stops: what is frozen is saved, within save_at_stop. */
+void saving_before_stop(struct keeper *k);
 /* Its init has died: the files go to the store all the same. False: it is not being saved. */
 bool saving_survives(struct keeper *k, uint32_t index);
 /* While it is not frozen yet it is looked at again and again. */
@@ -398,7 +406,8 @@ int life_set_network(struct keeper *k, const struct keeper_network *args, struct
 int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_err *e);
 /* Freeze, or thaw if to_frozen is false. */
 int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_frozen,
-                struct cove_err *e);
+                const struct waiter *w, struct cove_err *e);
+void life_freeze_tick(struct keeper *k, uint32_t index, uint64_t now);
 /* Whoever uses a frozen sandbox sets it going again. lifetime_ms 0: its end stays, unless it was
  * frozen at its end: then it gets the lifetime it was claimed with once more. */
 int life_thaw(struct keeper *k, uint32_t index, uint64_t lifetime_ms, struct cove_err *e);

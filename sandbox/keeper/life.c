@@ -6,6 +6,8 @@
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
+enum { FREEZE_LOOK_MS = 1, FREEZE_MAX_MS = 500 };
+
 /* ------------------------------------------------------------------ its end */
 
 /* A sandbox that is its own project can be used to its end; others are not reused beyond it. */
@@ -62,18 +64,15 @@ int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_
 
 /* ------------------------------------------------------------------ pausing it */
 
-/* After a failure half of the sandbox may stand still: it is set back to what it was. */
+/* Nobody waits here for the kernel: life_freeze_tick() sees when all of it stands still. */
 static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err *e)
 {
     struct box_info *b = &k->boxes[i].info;
 
-    bool held = b->flags & BOX_CAPTURED && !freeze; /* it goes on when its snapshot is taken */
-
-    if (!held && cgroup_freeze_box(&k->cgroups, b->id, freeze, e) < 0) {
-        cgroup_freeze_box(&k->cgroups, b->id, !freeze, NULL);
+    if (cgroup_freeze_begin(&k->cgroups, b->id, freeze, e) < 0)
         return -1;
-    }
     b->frozen_ms = freeze ? clock_boot_ms() : 0;
+    k->boxes[i].freeze_began_ms = b->frozen_ms;
     k->boxes[i].save_at_ms = 0;
     b->state = freeze ? BOX_FROZEN : BOX_LIVE;
     return 0;
@@ -89,13 +88,48 @@ static int freeze(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cov
     return 0;
 }
 
+/* Half of the sandbox may stand still: it is set back to what it was. At the end of its lifetime it
+ * has nothing to go back to. */
+static void give_up_freezing(struct keeper *k, uint32_t i)
+{
+    const struct box_info *b = &k->boxes[i].info;
+
+    k->boxes[i].freeze_began_ms = 0;
+    if (b->flags & BOX_FROZEN_AT_END)
+        death_begin(k, i, END_EXPIRED, b->lifetime_ms);
+    else
+        life_thaw(k, i, 0, NULL);
+}
+
+void life_freeze_tick(struct keeper *k, uint32_t i, uint64_t now)
+{
+    struct box *b = &k->boxes[i];
+    struct cove_err err = { 0 };
+
+    if (cgroup_is_frozen(&k->cgroups, b->info.id)) {
+        b->freeze_began_ms = 0;
+        waiters_answer(k, i, MSG_DONE, NULL, 0);
+    } else if (now < b->freeze_began_ms + FREEZE_MAX_MS) {
+        b->freeze_look_ms = now + FREEZE_LOOK_MS;
+    } else {
+        cove_fail(&err, COVE_TIMEOUT, "sandbox '%s' did not freeze within %d ms", b->info.id,
+                  FREEZE_MAX_MS);
+        log_error("sandbox not frozen, it goes on", &err, LOG_S("tenant", b->info.tenant));
+        waiters_fail(k, i, &err);
+        give_up_freezing(k, i);
+    }
+}
+
 int life_thaw(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cove_err *e)
 {
+    const struct cove_err used = { .code = COVE_CONFLICT,
+                                   .msg = "the sandbox was used while it was being paused" };
     struct box_info *b = &k->boxes[i].info;
 
     if (b->state != BOX_FROZEN)
         return 0;
     saving_cancel(k, i, "it was used while it was being saved");
+    waiters_fail(k, i, &used);
     if (set_frozen(k, i, false, e) < 0)
         return -1;
     if (!lifetime_ms && b->flags & BOX_FROZEN_AT_END)
@@ -123,25 +157,39 @@ int life_freeze_at_end(struct keeper *k, uint32_t i, struct cove_err *e)
     return -1;
 }
 
-int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_frozen,
-                struct cove_err *e)
+static int find_to_freeze(struct keeper *k, const struct keeper_extend *args, uint32_t *ret,
+                          struct cove_err *e)
 {
-    uint32_t i, state;
-
-    if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0 ||
+    if (boxes_find_owned(k, args->tenant, args->id, ret, e) < 0 ||
         check_lifetime(args->lifetime_ms, e) < 0)
         return -1;
-    state = k->boxes[i].info.state;
-    if (state == BOX_AGEING)
+    if (k->boxes[*ret].info.state == BOX_AGEING)
         return cove_fail(e, COVE_CONFLICT,
                          "sandbox '%s' cannot be paused: a newer one has taken its place",
                          args->id);
-    set_end_action(&k->boxes[i].info, args->flags);
-    if (state == (to_frozen ? BOX_FROZEN : BOX_LIVE)) {
-        boxes_save(k, i);
-        return 0;
-    }
-    return to_frozen ? freeze(k, i, args->lifetime_ms, e) : life_thaw(k, i, args->lifetime_ms, e);
+    return 0;
+}
+
+int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_frozen,
+                const struct waiter *w, struct cove_err *e)
+{
+    uint32_t i;
+    struct box *b;
+
+    if (find_to_freeze(k, args, &i, e) < 0)
+        return -1;
+    b = &k->boxes[i];
+    set_end_action(&b->info, args->flags);
+    if (!to_frozen && life_thaw(k, i, args->lifetime_ms, e) < 0)
+        return -1;
+    if (to_frozen && b->info.state == BOX_LIVE && freeze(k, i, args->lifetime_ms, e) < 0)
+        return -1;
+    boxes_save(k, i);
+    if (w && to_frozen && b->freeze_began_ms)
+        waiters_add(b, w);
+    else if (w)
+        keeper_answer(k, w, MSG_DONE, NULL, 0);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ its network and attributes */

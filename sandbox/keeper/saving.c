@@ -140,9 +140,11 @@ static int make_it_so(struct keeper *k, const struct saved_info *info, int dir, 
     char name[64];
 
     new_name(info->box.id, name);
+    fault_point("save-written");
     if (fsync(dir) < 0 || renameat(k->saved_dir, name, k->saved_dir, info->box.id) < 0 ||
         fsync(k->saved_dir) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "putting a sandbox into the store");
+    fault_point("save-renamed");
     return 0;
 }
 
@@ -181,6 +183,7 @@ static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *r
     AUTO_CLOSE int dir = -1;
 
     b->saving->run = NULL;
+    fault_point("save-packed");
     if (!report || commit(k, i, report, err) < 0) {
         fail(k, i, err);
         return;
@@ -189,10 +192,12 @@ static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *r
     dir = take_fd(&b->saving->dir);
     forget(k, i);
     attributes_restore(k, b->info.id, dir, NULL); /* workers no longer see what was not kept */
+    fault_point("save-known");
     if (b->dead)
         waiters_answer(k, i, MSG_DONE, NULL, 0);
     else
         death_begin(k, i, END_SAVED, 0);
+    fault_point("save-dying");
 }
 
 /* ------------------------------------------------------------------ freeze, pack */
@@ -245,7 +250,11 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
         return -1;
     task.out = archive;
     b->saving->step = SAVING_PACK;
-    return saver_run_start(k, &task, &b->saving->run, e);
+    fault_point("save-frozen");
+    if (saver_run_start(k, &task, &b->saving->run, e) < 0)
+        return -1;
+    fault_point("save-packing");
+    return 0;
 }
 
 uint64_t saving_due_ms(const struct box *b)
@@ -316,9 +325,11 @@ int saving_begin(struct keeper *k, uint32_t i, const struct waiter *w, struct co
         *b->saving =
             (struct saving){ .was_live = was_live, .began_ms = clock_boot_ms(), .dir = -1 };
         b->info.flags |= BOX_IS_SAVING;
+        b->freeze_began_ms = 0; /* who waits for that waits for this */
         if (was_live)
             b->info.frozen_ms = clock_boot_ms();
         boxes_set_state(k, i, BOX_FROZEN);
+        fault_point("save-begun");
     }
     if (w)
         waiters_add(b, w);
@@ -337,4 +348,67 @@ int saving_ask(struct keeper *k, const struct keeper_which *args, const struct w
     if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0)
         return -1;
     return saving_begin(k, i, w, e);
+}
+
+/* ------------------------------------------------------------------ the server stops */
+
+static bool outlives_stop(const struct keeper *k, const struct box *b)
+{
+    return b->info.state == BOX_FROZEN && !b->saving &&
+           (b->info.dialect != DIALECT_E2B || k->config.save_frozen_e2b);
+}
+
+static unsigned begin_all(struct keeper *k)
+{
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        struct cove_err err = { 0 };
+
+        if (!outlives_stop(k, &k->boxes[i]))
+            continue;
+        if (saving_begin(k, i, NULL, &err) < 0)
+            log_error("a frozen sandbox could not be saved and ends with the server", &err,
+                      LOG_S("sandbox", k->boxes[i].info.id));
+        else
+            count++;
+    }
+    return count;
+}
+
+static unsigned still_saving(struct keeper *k, uint64_t now)
+{
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        if (k->boxes[i].saving && now >= saving_due_ms(&k->boxes[i]))
+            saving_tick(k, i, now);
+        count += k->boxes[i].saving != NULL;
+    }
+    return count;
+}
+
+static void tell_of_rest(const struct keeper *k)
+{
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        if (k->boxes[i].saving)
+            log_event(
+                LOG_LEVEL_ERROR,
+                "a frozen sandbox was not saved in time (save_at_stop) and ends with the server",
+                LOG_S("sandbox", k->boxes[i].info.id), LOG_S("tenant", k->boxes[i].info.tenant));
+}
+
+void saving_before_stop(struct keeper *k)
+{
+    uint64_t until = clock_boot_ms() + k->config.save_at_stop_ms, now;
+    unsigned count = k->config.save_at_stop_ms ? begin_all(k) : 0;
+
+    if (count)
+        log_event(LOG_LEVEL_INFO, "saving frozen sandboxes before the server stops",
+                  LOG_N("count", count));
+    while ((now = clock_boot_ms()) < until && still_saving(k, now))
+        loop_turn(&k->loop, 10);
+    tell_of_rest(k);
+    for (uint32_t i = 0; i < state_box_count(k->state); i++)
+        saving_cancel(k, i, "the server stops");
 }

@@ -37,6 +37,7 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
     struct box *b = &k->boxes[i];
 
     b->waking->run = NULL;
+    fault_point("wake-unpacked");
     if (!report) {
         cove_context(err, "archive of '%s'", b->info.id);
         fail(k, i, err);
@@ -67,7 +68,11 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
     task.in = archive;
     if (creation_make_files(k, i, &b->waking->files, e) < 0)
         return -1;
-    return saver_run_start(k, &task, &b->waking->run, e);
+    fault_point("wake-files");
+    if (saver_run_start(k, &task, &b->waking->run, e) < 0)
+        return -1;
+    fault_point("wake-unpacking");
+    return 0;
 }
 
 /* ------------------------------------------------------------------ a slot for it */
@@ -122,6 +127,7 @@ static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_
                           .created_unix_ms = s->box.created_unix_ms,
                           .files = { .dir = -1 } };
     k->boxes[*ret].waking = w;
+    fault_point("wake-slot");
     if (unpack(k, *ret, s, e) == 0)
         return 0;
     log_error("saved sandbox not woken, it stays saved", e, LOG_S("sandbox", s->box.id));
@@ -209,6 +215,7 @@ int waking_prepare(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     AUTO_CLOSE int dir = -1;
 
+    fault_point("wake-built");
     if (saved_open_dir(k, k->boxes[i].info.id, &dir, e) < 0)
         return -1;
     return network_restore(k, i, dir, e);
@@ -240,8 +247,10 @@ void waking_is_live(struct keeper *k, uint32_t i)
     cove_close(b->waking->files.dir);
     free(b->waking);
     b->waking = NULL;
+    fault_point("wake-live");
     if (saved_find_id(k, b->info.tenant, b->info.id, &saved))
         saved_drop(k, saved);
+    fault_point("wake-dropped");
 }
 
 void waking_on_death(struct keeper *k, uint32_t i)

@@ -1,11 +1,16 @@
 """Pausing to storage: a sandbox becomes an archive, and the archive the same sandbox again."""
 import json
 import os
+import random
 import re
+import signal
 import socket
 import struct
 import subprocess
 import threading
+import time
+
+import pytest
 
 from cove import read, wait_for
 from test_pause import BOX, DONE, HEAD, MAGIC, which
@@ -231,3 +236,176 @@ def test_a_damaged_archive_is_refused_and_stays(server, project):
     with open(archive, "wb") as f:
         f.write(whole)
     assert server.run(project, "cat /workspace/f") == "fine\n"
+
+
+# --- kill -9 at every step
+
+def kill_keeper(server):
+    os.kill(server.keeper_pid, signal.SIGKILL)
+
+
+def restart(server):
+    """Another keeper takes over."""
+    os.environ.pop("COVE_FAULT", None)
+    server.up()
+
+
+def settled(server, box):
+    """Where the sandbox is: exactly one of the two."""
+    def look():
+        here, there = box in server.inits, box in saved(server)
+        return ("here" if here else "saved") if here != there else None
+    return wait_for(look, 20, "the sandbox to be in one place and no other")
+
+
+def with_fault(server, point):
+    """The keeper dies when it comes to this point."""
+    server.quickstart("down")
+    os.environ["COVE_FAULT"] = point
+    try:
+        server.up()
+    finally:
+        os.environ.pop("COVE_FAULT", None)
+
+
+@pytest.fixture(scope="module")
+def fragile(request):
+    from cove import Server, new_dir, stop
+    server = Server(new_dir(), pool=1, workers=1, command_timeout="20s")
+    server.up()
+    yield server
+    stop(server)
+
+
+@pytest.mark.parametrize("point, where", [
+    ("save-begun", "here"), ("save-frozen", "here"), ("save-packing", "here"), ("save-packed", "here"), ("save-written", "here"),
+    ("save-renamed", "saved"), ("save-known", "saved"), ("save-dying", "saved")])
+def test_a_keeper_killed_while_it_saves_leaves_the_sandbox_running_or_saved(fragile, point, where):
+    with_fault(fragile, point)
+    reply = fragile.execute("p", "echo precious >/workspace/f; head -c 2000000 /dev/urandom >/workspace/noise; md5sum </workspace/noise")
+    box, noise = bare(reply), reply.json["stdout"]
+    assert save(fragile, box) is None, "the keeper was to die"
+    restart(fragile)
+    assert settled(fragile, box) == where
+    assert fragile.run("p", "cat /workspace/f; md5sum </workspace/noise") == "precious\n" + noise
+    assert bare(fragile.execute("p", "true")) == box and saved(fragile) == set()
+    fragile.cleanup("p")
+
+
+@pytest.mark.parametrize("point, where", [
+    ("wake-slot", "saved"), ("wake-files", "saved"), ("wake-unpacking", "saved"), ("wake-unpacked", "saved"), ("wake-built", "saved"),
+    ("wake-live", "here"), ("wake-dropped", "here")])
+def test_a_keeper_killed_while_it_wakes_leaves_the_sandbox_running_or_saved(fragile, point, where):
+    with_fault(fragile, point)
+    reply = fragile.execute("p", "echo precious >/workspace/f; head -c 2000000 /dev/urandom >/workspace/noise; md5sum </workspace/noise")
+    box, noise = bare(reply), reply.json["stdout"]
+    assert save(fragile, box) is True
+    assert wake(fragile, box) is None, "the keeper was to die"
+    restart(fragile)
+    assert settled(fragile, box) == where
+    assert fragile.run("p", "cat /workspace/f; md5sum </workspace/noise") == "precious\n" + noise
+    assert bare(fragile.execute("p", "true")) == box and saved(fragile) == set()
+    fragile.cleanup("p")
+
+
+def savers(server):
+    return [pid for pid in server.pids() if "saver" in read(f"/proc/{pid}/comm")]
+
+
+def start_saving(server, project):
+    """A sandbox with enough in it that one can meet its saver at work; where the answer will be."""
+    box = bare(server.execute(project, "echo precious >/workspace/f; head -c 300000000 /dev/urandom >/workspace/noise", timeout=60))
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(save(server, box)))
+    thread.start()
+    wait_for(lambda: os.path.exists(f"{store(server)}/.new-{box}/archive.tar.zst"))
+    return box, answers, thread
+
+
+def test_a_killed_saver_leaves_the_sandbox_running(server, project):
+    box, answers, thread = start_saving(server, project)
+    pid = wait_for(lambda: savers(server))[0]
+    os.kill(pid, signal.SIGKILL)
+    thread.join()
+    assert answers == ["the saver ended without a word"]
+    assert server.run(project, "cat /workspace/f") == "precious\n" and saved(server) == set()
+
+
+def test_the_files_of_a_sandbox_whose_init_is_killed_while_it_is_being_saved_are_saved(server, project):
+    box, answers, thread = start_saving(server, project)
+    os.kill(server.inits[box], signal.SIGKILL)
+    thread.join()
+    assert answers == [True] and saved(server) == {box}
+    assert server.run(project, "cat /workspace/f; wc -c </workspace/noise") == "precious\n300000000\n"
+
+
+def test_kill_9_at_random_moments_loses_no_sandbox_and_makes_none_twice(fragile):
+    rounds = 200 if os.environ.get("COVE_TEST_LONG") == "yes" else 12
+    reply = fragile.execute("p", "head -c 5000000 /dev/urandom >/workspace/noise; md5sum </workspace/noise")
+    box, noise = bare(reply), reply.json["stdout"]
+    for n in range(rounds):
+        call = SAVE if n % 2 == 0 else WAKE
+        thread = threading.Thread(target=lambda: ask(fragile, call, box))
+        thread.start()
+        victim = random.choice([fragile.keeper_pid, fragile.keeper_pid, *savers(fragile)])
+        time.sleep(random.random() * 0.2)  # the moment is what is random
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        thread.join()
+        fragile.up()
+        settled(fragile, box)
+        assert fragile.run("p", "md5sum </workspace/noise") == noise, n
+        assert bare(fragile.execute("p", "true")) == box, n
+    fragile.cleanup("p")
+
+
+def test_a_full_store_leaves_the_sandbox_running(make_server, project):
+    server = make_server(tenant_saved="1")
+    first, second = (bare(server.execute(p, "echo kept >/workspace/f")) for p in ("one", "two"))
+    assert save(server, first) is True
+    assert "quota" in save(server, second)
+    assert server.run("two", "cat /workspace/f") == "kept\n"
+    server.cleanup("one")
+    server.cleanup("two")
+
+
+def test_a_disk_that_is_full_while_a_sandbox_is_saved_leaves_it_running(tmp_path):
+    from cove import Server
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "cove-test", tmp_path], check=True)
+    server = Server(tmp_path, pool=0, workers=1, disk="tmpfs", disk_reserve="0", memory_max="1G", command_timeout="20s")
+    try:
+        server.up()
+        box = bare(server.execute("p", "head -c 150000000 /dev/urandom >/workspace/noise; sleep 1000 & echo $! >/workspace/pid"))
+        assert "room" in save(server, box) or "space" in save(server, box)
+        assert server.run("p", "kill -0 $(cat /workspace/pid); wc -c </workspace/noise") == "150000000\n"
+        assert server.run("p", "rm /workspace/noise; echo small >/workspace/f") == ""
+        assert save(server, box) is True
+        assert server.run("p", "cat /workspace/f") == "small\n"
+    finally:
+        server.down()
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_what_is_frozen_is_saved_before_the_server_stops_and_comes_back_after_its_start(make_server):
+    server = make_server()
+    box = bare(server.execute("p", "echo kept >/workspace/f"))
+    other = bare(server.execute("q", "true"))
+    from test_pause import ask as ask_pause
+    assert ask_pause(server, "FREEZE", box) is True
+    server.quickstart("down")
+    assert saved(server) == {box}, "the frozen one and not the running one"
+    server.up()
+    again = server.execute("p", "cat /workspace/f")
+    assert (bare(again), again.json["stdout"]) == (box, "kept\n")
+    assert bare(server.execute("q", "true")) != other
+
+
+def test_a_sandbox_is_saved_at_its_end_and_after_a_long_pause_where_the_configuration_says_so(make_server):
+    server = make_server(on_timeout="save", lifetime="2s", reuse="2s", save_frozen_after="1s")
+    box = bare(server.execute("p", "echo kept >/workspace/f"))
+    wait_for(lambda: saved(server) == {box}, 15, "it to be saved at its end")
+    again = server.execute("p", "cat /workspace/f")
+    assert (bare(again), again.json["stdout"]) == (box, "kept\n")
+    server.cleanup("p")

@@ -28,10 +28,10 @@ struct fixture {
 extern struct fake {
     uint64_t now_ms;           /* what clock_boot_ms() says */
     bool builds_fail;          /* build_finish() says no */
-    bool freeze_fails;         /* cgroup_freeze_box() says no */
+    bool freeze_fails;         /* nothing ever stands still */
     bool cgroup_busy;          /* cgroup_remove_box() says "not yet" */
     bool pids_are_elsewhere;   /* cgroup_has_pid() says no */
-    unsigned frozen, thawed;   /* calls of cgroup_freeze_box() */
+    unsigned frozen, thawed;   /* calls of cgroup_freeze_begin() */
     unsigned kills;            /* calls of cgroup_kill_box() */
     char stray[2][ID_BYTES];   /* what cgroup_each_box() finds */
     char removed[8][ID_BYTES]; /* whose cgroups were removed */

@@ -311,7 +311,7 @@ static void frozen_sandboxes_count_for_the_quota(void **state)
 
     f->k.config.tenant_sandboxes = 1;
     text_copy(args.id, sizeof(args.id), box.id);
-    assert_int_equal(life_freeze(&f->k, &args, true, &e), 0);
+    assert_int_equal(life_freeze(&f->k, &args, true, NULL, &e), 0);
     assert_int_equal(claim_for_quota(f, "p2", "", 0, &e), MSG_ERROR);
     assert_int_equal(e.code, COVE_QUOTA);
 }

@@ -61,7 +61,7 @@ static void frozen_and_ageing_sandboxes_end_too(void **state)
     fake.now_ms += f->k.config.reuse_ms + 1;
     new = fixture_claimed(f, "acme", "p1");
     args = life_of(&new, 0, 0);
-    assert_int_equal(life_freeze(&f->k, &args, true, &e), 0);
+    assert_int_equal(life_freeze(&f->k, &args, true, NULL, &e), 0);
     assert_int_equal(info_of(f, &old)->state, BOX_AGEING);
     assert_int_equal(info_of(f, &new)->state, BOX_FROZEN);
     fake.now_ms += f->k.config.lifetime_ms;
@@ -114,7 +114,7 @@ static void a_life_is_neither_0_nor_beyond_all_bounds(void **state)
 
     assert_int_equal(life_extend(&f->k, &none, &e), -1);
     assert_int_equal(life_extend(&f->k, &all, &e), -1);
-    assert_int_equal(life_freeze(&f->k, &all, true, &e), -1);
+    assert_int_equal(life_freeze(&f->k, &all, true, NULL, &e), -1);
     assert_int_equal(info_of(f, &box)->dies_at_ms, fake.now_ms + 10000);
 }
 
@@ -157,6 +157,8 @@ static void what_cannot_be_frozen_at_its_end_is_killed(void **state)
     fake.freeze_fails = true;
     fake.now_ms += 5000;
     expiry_tick(&f->k);
+    fake.now_ms += 501;
+    expiry_tick(&f->k);
     assert_int_equal(info_of(f, &box)->state, BOX_DYING);
     assert_int_equal(info_of(f, &box)->end_cause, END_EXPIRED);
 }
@@ -182,9 +184,9 @@ static void pausing_can_set_the_end_and_going_on_too(void **state)
     struct keeper_extend pause = life_of(&box, 900000, 0), resume = life_of(&box, 7000, 0);
     struct cove_err e;
 
-    assert_int_equal(life_freeze(&f->k, &pause, true, &e), 0);
+    assert_int_equal(life_freeze(&f->k, &pause, true, NULL, &e), 0);
     assert_int_equal(info_of(f, &box)->dies_at_ms, fake.now_ms + 900000);
-    assert_int_equal(life_freeze(&f->k, &resume, false, &e), 0);
+    assert_int_equal(life_freeze(&f->k, &resume, false, NULL, &e), 0);
     assert_int_equal(info_of(f, &box)->dies_at_ms, fake.now_ms + 7000);
     assert_int_equal(fake.frozen, 1);
     assert_int_equal(fake.thawed, 1);
@@ -198,7 +200,9 @@ static void a_failed_freeze_leaves_the_sandbox_running(void **state)
     struct cove_err e;
 
     fake.freeze_fails = true;
-    assert_int_equal(life_freeze(&f->k, &args, true, &e), -1);
+    assert_int_equal(life_freeze(&f->k, &args, true, NULL, &e), 0);
+    fake.now_ms += 501;
+    expiry_tick(&f->k);
     assert_int_equal(info_of(f, &box)->state, BOX_LIVE);
     assert_int_equal(fake.thawed, 1);
 }
@@ -212,7 +216,7 @@ static void nobody_changes_the_life_of_another_tenant_s_sandbox(void **state)
 
     text_copy(args.tenant, sizeof(args.tenant), "other");
     assert_int_equal(life_extend(&f->k, &args, &e), -1);
-    assert_int_equal(life_freeze(&f->k, &args, true, &e), -1);
+    assert_int_equal(life_freeze(&f->k, &args, true, NULL, &e), -1);
     assert_int_equal(info_of(f, &box)->dies_at_ms, fake.now_ms + 5000);
     assert_int_equal(fake.frozen, 0);
 }
