@@ -97,6 +97,8 @@ static const struct config_key keys[] = {
     TIME("save_frozen_after", save_frozen_ms, 0, 3650 * DAY_MS),
     WORD("save_frozen_e2b", save_frozen_e2b, "no yes"),
     TIME("save_at_stop", save_at_stop_ms, 0, 10 * 60000),
+    TEXT("store_recipient", store_recipient, true),
+    TEXT("store_identity", store_identity, true),
     NUMBER("max_saved", max_saved, 1, 65536),
     NUMBER("tenant_saved", tenant_saved, 0, 65536),
     BYTES("tenant_saved_bytes", tenant_saved_bytes, 0, 1024 * 1024 * GIB),

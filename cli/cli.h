@@ -29,6 +29,7 @@ int cli_mcp(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
+int cli_store(int argc, char **argv);
 int cli_template(int argc, char **argv);
 
 /* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the

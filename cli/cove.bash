@@ -2,7 +2,7 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "status doctor ls top exec logs kill network key token mcp snapshot template policy audit version help" ;;
+    '') echo "status doctor ls top exec logs kill network key token mcp snapshot store template policy audit version help" ;;
     status | doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
@@ -23,6 +23,7 @@ _cove_words() { # what may follow the words so far
     'policy seccomp') echo "show diff" ;;
     audit) echo "verify" ;;
     snapshot) echo "make ls rm fork" ;;
+    store) echo "ls show verify restore export rm gc" ;;
     template) echo "ls show add build set rm verify gc" ;;
     esac
 }

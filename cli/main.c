@@ -29,6 +29,7 @@ static const struct cli_command commands[] = {
     { "token", cli_token, "SANDBOX [--json]" },
     { "mcp", cli_mcp, "[--url URL] [--sandbox NAME] [--cacert FILE]" },
     { "snapshot", cli_snapshot, "make|ls|rm|fork ...", CLI_GROUP },
+    { "store", cli_store, "ls|show|verify|restore|export|rm|gc ...", CLI_GROUP },
     { "template", cli_template, "ls|show|add|build|set|rm|verify|gc ...", CLI_GROUP },
     { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ...", CLI_GROUP },
     { "audit", cli_audit, "verify [FILE] [--json]", CLI_GROUP },

@@ -290,7 +290,7 @@ static int run_verify(struct store *s, int argc, char **argv, struct cove_err *e
 
 /* ------------------------------------------------------------------ gc */
 
-struct need { /* is a layer named by a template, a snapshot or a living sandbox? */
+struct need { /* is a layer named by a template, a snapshot, a living or a saved sandbox? */
     int dir;
     const char *layer;
     bool found;
@@ -316,9 +316,10 @@ static int collect_layer(struct store *s, const char *layer, void *removed, stru
     AUTO_CLOSE int boxes = openat(s->state_dir, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int snapshots =
         openat(s->state_dir, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_CLOSE int saved = openat(s->state_dir, "saved", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* A sandbox comes of a template or a snapshot, a snapshot of a sandbox: whatever moves on while
      * we look is seen in one place or the next. */
-    const int users[] = { s->templates, snapshots, boxes, snapshots };
+    const int users[] = { s->templates, snapshots, saved, boxes, snapshots, saved };
     struct need need = { .layer = layer };
 
     for (size_t i = 0; i < ARRAY_SIZE(users); i++) {

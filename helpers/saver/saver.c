@@ -88,6 +88,8 @@ static int work(struct saver_report *ret, struct cove_err *e)
     case SAVER_UNPACK_TREE:
         return saver_unpack(0, &order, ret, e);
     case SAVER_DIGEST_FILE:
+        if (fsync(0) < 0)
+            return cove_fail_errno(e, COVE_LIMIT, "archive");
         return saver_digest(0, &ret->archive_bytes, ret->digest, e);
     default:
         return cove_fail(e, COVE_INVALID, "an order that nobody knows");

@@ -6,6 +6,7 @@
  *                        archive.tar.zst  the files; .age behind it when it is encrypted
  *                        attributes       what its dialect keeps with it, without secrets
  *                        network          the rules that its client had set, if any
+ *                        layers           the layers of its template, which stay as long as it does
  *   <state_dir>/saved/.new-ID             one that is being written: nobody's yet
  *   <state_dir>/saved/.old-ID             one that is being removed
  *
@@ -30,6 +31,7 @@
 #define SAVED_AGE        SAVED_ARCHIVE ".age"
 #define SAVED_ATTRIBUTES "attributes"
 #define SAVED_NETWORK    "network"
+#define SAVED_LAYERS     "layers" /* of its template, as it was then; none for `base` */
 
 enum { SAVED_DIGEST_TEXT = 65 }; /* SHA-256 in hexadecimal, with its NUL */
 

@@ -46,8 +46,7 @@ static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if ((!b->waking || waking_prepare(k, i, e) == 0) &&
-        box_limits_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
+    if (box_limits_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
         return 0;
     log_error("sandbox not given out", e, LOG_S("sandbox", b->info.id));
     waiters_fail(k, i, e);

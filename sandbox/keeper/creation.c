@@ -95,6 +95,8 @@ static int open_template(struct keeper *k, const struct box_info *b, struct temp
 {
     const struct snapshot *snapshot = b->snapshot[0] ? snapshots_of_box(k, b) : NULL;
 
+    if (waking_has_layers(k, b->id))
+        return waking_open_template(k, b->id, ret, e);
     if (b->snapshot[0] && !snapshot)
         return cove_fail(e, COVE_NOT_FOUND, "the snapshot that the sandbox stands on is gone");
     return snapshot ? snapshots_open(k, snapshot, ret, e)
@@ -217,8 +219,13 @@ void creation_on_ready(struct keeper *k, uint32_t i)
     judge_tell(k, i);
     fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
     resolver_tell_box(k, i);
-    if (!starter_begin(k, i, &err))
+    if (b->waking && waking_prepare(k, i, &err) < 0) { /* before anything in it runs */
+        log_error("saved sandbox not woken", &err, LOG_S("sandbox", b->info.id));
+        waiters_fail(k, i, &err);
+        death_begin(k, i, END_GONE, 0);
+    } else if (!starter_begin(k, i, &err)) {
         creation_hand_out(k, i);
+    }
 }
 
 void creation_hand_out(struct keeper *k, uint32_t i)

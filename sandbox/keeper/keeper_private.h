@@ -320,6 +320,21 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct save
 void saver_run_abandon(
     struct saver_run *run); /* it is killed, and nobody hears of it; NULL is fine */
 
+/* ------------------------------------------------------------------ age.c */
+
+struct age_run; /* one process of age */
+typedef void (*age_done)(struct keeper *k, uint32_t box, int exit_code);
+struct age_task {
+    uint32_t box;
+    int in, out;
+    int identity; /* to decrypt by it; -1: encrypt for store_recipient */
+    age_done done;
+};
+int age_start(struct keeper *k, const struct age_task *task, struct age_run **ret,
+              struct cove_err *e);
+void age_abandon(struct age_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e);
+
 /* ------------------------------------------------------------------ saved.c */
 
 int saved_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
@@ -362,6 +377,10 @@ int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const s
                  struct cove_err *e);
 int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
                struct cove_err *e);
+/* A saved sandbox stands on the layers it was made with. */
+bool waking_has_layers(const struct keeper *k, const char *id);
+int waking_open_template(const struct keeper *k, const char *id, struct template *ret,
+                         struct cove_err *e);
 int waking_prepare(struct keeper *k, uint32_t index, struct cove_err *e); /* before it is live */
 void waking_set_times(struct keeper *k, uint32_t index, uint64_t now);
 void waking_is_live(struct keeper *k, uint32_t index);

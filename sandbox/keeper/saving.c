@@ -27,7 +27,7 @@
 
 enum { FREEZE_LOOK_MS = 2, FREEZE_MAX_MS = 5000, SAVE_RETRY_MS = 60000 };
 
-enum saving_step { SAVING_FREEZE, SAVING_PACK };
+enum saving_step { SAVING_FREEZE, SAVING_PACK, SAVING_SEAL };
 
 struct saving {
     enum saving_step step;
@@ -35,6 +35,11 @@ struct saving {
     uint64_t began_ms, look_ms;
     int dir; /* .new-ID */
     struct saver_run *run;
+    /* of an archive that is encrypted: */
+    bool encrypted;
+    struct age_run *age;
+    int archive;                /* to be read again at the end */
+    struct saver_report packed; /* what the saver wrote into age; entries 0: it is at it */
 };
 
 static void new_name(const char *id, char out[64])
@@ -49,6 +54,8 @@ static void forget(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
 
     saver_run_abandon(b->saving->run);
+    age_abandon(b->saving->age);
+    cove_close(b->saving->archive);
     cove_close(b->saving->dir);
     free(b->saving);
     b->saving = NULL;
@@ -124,13 +131,25 @@ static int write_record(int dir, const struct saved_info *info, struct cove_err 
 
 /* What lies beside the archive. Twice: at the beginning, because it goes with the sandbox if that dies
  * meanwhile, and at the end, because it may have changed. */
+/* The list that the sandbox was made with: its template may have been replaced since. */
+static int keep_layers(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    char from[64];
+
+    snprintf(from, sizeof(from), "%s/" SAVED_LAYERS, k->boxes[i].info.id);
+    if (linkat(k->boxes_dir, from, k->boxes[i].saving->dir, SAVED_LAYERS, 0) < 0 &&
+        errno != ENOENT && errno != EEXIST)
+        return cove_fail_errno(e, COVE_INTERNAL, "layers of '%s'", k->boxes[i].info.id);
+    return 0;
+}
+
 static int keep_notes(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     const struct box *b = &k->boxes[i];
 
     if (b->dead)
         return 0;
-    if (attributes_keep(k, b->info.id, b->saving->dir, e) < 0)
+    if (keep_layers(k, i, e) < 0 || attributes_keep(k, b->info.id, b->saving->dir, e) < 0)
         return -1;
     return network_keep(k, b->info.id, b->saving->dir, e);
 }
@@ -149,18 +168,19 @@ static int make_it_so(struct keeper *k, const struct saved_info *info, int dir, 
 }
 
 static int commit(struct keeper *k, uint32_t i, const struct saver_report *report,
-                  struct cove_err *e)
+                  const struct saver_report *stored, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
     struct saved_info info = {
         .box = b->info,
         .report = *report,
         .saved_unix_ms = clock_unix_ms(),
-        .stored_bytes = report->archive_bytes,
+        .stored_bytes = stored->archive_bytes,
+        .encrypted = b->saving->encrypted,
     };
 
     info.box.flags &= ~(uint32_t)(BOX_IS_SAVING | BOX_FROZEN_AT_END);
-    memcpy(info.stored_digest, report->digest, sizeof(info.stored_digest));
+    memcpy(info.stored_digest, stored->digest, sizeof(info.stored_digest));
     if (saved_check_room(k, b->info.tenant, e) < 0 || keep_notes(k, i, e) < 0 ||
         write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, &info, b->saving->dir, e) < 0)
         return -1;
@@ -176,16 +196,15 @@ static void log_saved(const struct box_info *b, const struct saver_report *r, ui
               LOG_N("duration_ms", clock_boot_ms() - began_ms));
 }
 
-static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *report,
-                      struct cove_err *err)
+static void put_away(struct keeper *k, uint32_t i, const struct saver_report *report,
+                     const struct saver_report *stored)
 {
     struct box *b = &k->boxes[i];
+    struct cove_err err = { 0 };
     AUTO_CLOSE int dir = -1;
 
-    b->saving->run = NULL;
-    fault_point("save-packed");
-    if (!report || commit(k, i, report, err) < 0) {
-        fail(k, i, err);
+    if (commit(k, i, report, stored, &err) < 0) {
+        fail(k, i, &err);
         return;
     }
     log_saved(&b->info, report, b->saving->began_ms);
@@ -198,6 +217,73 @@ static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *r
     else
         death_begin(k, i, END_SAVED, 0);
     fault_point("save-dying");
+}
+
+/* ------------------------------------------------------------------ encrypted: read again */
+
+static void on_read_again(struct keeper *k, uint32_t i, const struct saver_report *stored,
+                          struct cove_err *err)
+{
+    struct saving *s = k->boxes[i].saving;
+    const struct saver_report packed = s->packed;
+
+    s->run = NULL;
+    if (stored)
+        put_away(k, i, &packed, stored);
+    else
+        fail(k, i, err);
+}
+
+/* Both the saver and age have ended. What was written is read again, for its digest. */
+static void read_again(struct keeper *k, uint32_t i)
+{
+    struct box *b = &k->boxes[i];
+    struct cove_err err = { 0 };
+    struct saver_task task = {
+        .box = i,
+        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .in = b->saving->archive,
+        .out = -1,
+        .order = { .work = SAVER_DIGEST_FILE },
+        .done = on_read_again,
+    };
+
+    if (saver_run_start(k, &task, &b->saving->run, &err) < 0)
+        fail(k, i, &err);
+}
+
+static void on_age_ended(struct keeper *k, uint32_t i, int exit_code)
+{
+    struct saving *s = k->boxes[i].saving;
+    struct cove_err err = { 0 };
+
+    s->age = NULL;
+    if (exit_code != 0) {
+        cove_fail(&err, exit_code == 127 ? COVE_UNSUPPORTED : COVE_INTERNAL,
+                  exit_code == 127 ? "age is not installed" : "age did not encrypt the archive");
+        fail(k, i, &err);
+    } else if (s->step == SAVING_SEAL) {
+        read_again(k, i);
+    }
+}
+
+static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *report,
+                      struct cove_err *err)
+{
+    struct saving *s = k->boxes[i].saving;
+
+    s->run = NULL;
+    fault_point("save-packed");
+    if (!report) {
+        fail(k, i, err);
+    } else if (!s->encrypted) {
+        put_away(k, i, report, report);
+    } else {
+        s->packed = *report;
+        s->step = SAVING_SEAL;
+        if (!s->age)
+            read_again(k, i);
+    }
 }
 
 /* ------------------------------------------------------------------ freeze, pack */
@@ -214,7 +300,8 @@ static int make_dir(struct keeper *k, uint32_t i, int *ret_archive, struct cove_
         return cove_fail_errno(e, COVE_LIMIT, "directory of a saved sandbox");
     s->dir = openat(k->saved_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->dir >= 0)
-        *ret_archive = openat(s->dir, SAVED_ARCHIVE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        *ret_archive = openat(s->dir, s->encrypted ? SAVED_AGE : SAVED_ARCHIVE,
+                              O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return *ret_archive < 0 ? cove_fail_errno(e, COVE_LIMIT, "archive of a sandbox") : 0;
 }
 
@@ -226,11 +313,29 @@ static uint64_t room_for_archive(const struct keeper *k)
     return d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
 }
 
+/* The saver's output goes through age. */
+static int encrypt(struct keeper *k, uint32_t i, int archive, int *ret_out, struct cove_err *e)
+{
+    struct saving *s = k->boxes[i].saving;
+    struct age_task task = { .box = i, .out = archive, .identity = -1, .done = on_age_ended };
+    int ends[2], rc;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "pipe");
+    task.in = ends[0];
+    rc = age_start(k, &task, &s->age, e);
+    close(ends[0]);
+    *ret_out = ends[1];
+    s->archive = fcntl(archive, F_DUPFD_CLOEXEC, 3);
+    return rc;
+}
+
 static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
     AUTO_CLOSE int files_fd = -1;
     AUTO_CLOSE int archive = -1;
+    AUTO_CLOSE int pipe_end = -1;
     struct disk_files files = { .dir = b->build.files, .is_mount = true, .is_lost = true };
     struct saver_task task = {
         .box = i,
@@ -248,7 +353,9 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
     }
     if (make_dir(k, i, &archive, e) < 0 || keep_notes(k, i, e) < 0)
         return -1;
-    task.out = archive;
+    if (b->saving->encrypted && encrypt(k, i, archive, &pipe_end, e) < 0)
+        return -1;
+    task.out = b->saving->encrypted ? pipe_end : archive;
     b->saving->step = SAVING_PACK;
     fault_point("save-frozen");
     if (saver_run_start(k, &task, &b->saving->run, e) < 0)
@@ -322,8 +429,11 @@ int saving_begin(struct keeper *k, uint32_t i, const struct waiter *w, struct co
         b->saving = calloc(1, sizeof(*b->saving));
         if (!b->saving)
             return cove_fail(e, COVE_INTERNAL, "out of memory");
-        *b->saving =
-            (struct saving){ .was_live = was_live, .began_ms = clock_boot_ms(), .dir = -1 };
+        *b->saving = (struct saving){ .was_live = was_live,
+                                      .began_ms = clock_boot_ms(),
+                                      .encrypted = k->config.store_recipient[0] != 0,
+                                      .archive = -1,
+                                      .dir = -1 };
         b->info.flags |= BOX_IS_SAVING;
         b->freeze_began_ms = 0; /* who waits for that waits for this */
         if (was_live)

@@ -5,6 +5,7 @@
  * as it was, and what was made of the new one is swept.
  */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ struct waking {
     uint64_t created_unix_ms;
     struct disk_files files;
     struct saver_run *run;
+    struct age_run *age; /* of an archive that is encrypted */
 };
 
 static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
@@ -46,11 +48,37 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
     }
 }
 
+static void on_age_ended(struct keeper *k, uint32_t i, int exit_code)
+{
+    (void)exit_code; /* the saver knows by the digest whether all of the archive came */
+    k->boxes[i].waking->age = NULL;
+}
+
+/* The saver's input comes from age. */
+static int decrypt(struct keeper *k, uint32_t i, int archive, int *ret_in, struct cove_err *e)
+{
+    AUTO_CLOSE int identity = -1;
+    struct age_task task = { .box = i, .in = archive, .done = on_age_ended };
+    int ends[2], rc;
+
+    if (age_open_identity(k, &identity, e) < 0)
+        return -1;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "pipe");
+    task.identity = identity;
+    task.out = ends[1];
+    rc = age_start(k, &task, &k->boxes[i].waking->age, e);
+    close(ends[1]);
+    *ret_in = ends[0];
+    return rc;
+}
+
 static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
     AUTO_CLOSE int dir = -1;
     AUTO_CLOSE int archive = -1;
+    AUTO_CLOSE int pipe_end = -1;
     struct saver_task task = {
         .box = i,
         .ids = { b->info.id_base, (uint32_t)k->config.id_count },
@@ -65,9 +93,10 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
     archive = openat(dir, saved_archive_name(s), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (archive < 0)
         return cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", s->box.id);
-    task.in = archive;
-    if (creation_make_files(k, i, &b->waking->files, e) < 0)
+    if (creation_make_files(k, i, &b->waking->files, e) < 0 ||
+        (s->encrypted && decrypt(k, i, archive, &pipe_end, e) < 0))
         return -1;
+    task.in = s->encrypted ? pipe_end : archive;
     fault_point("wake-files");
     if (saver_run_start(k, &task, &b->waking->run, e) < 0)
         return -1;
@@ -76,6 +105,24 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
 }
 
 /* ------------------------------------------------------------------ a slot for it */
+
+bool waking_has_layers(const struct keeper *k, const char *id)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "%s/" SAVED_LAYERS, id);
+    return faccessat(k->saved_dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int waking_open_template(const struct keeper *k, const char *id, struct template *ret,
+                         struct cove_err *e)
+{
+    AUTO_CLOSE int dir = -1;
+
+    if (saved_open_dir(k, id, &dir, e) < 0)
+        return -1;
+    return template_open_at(k->state_dir, dir, ret, e);
+}
 
 static int check_quota(struct keeper *k, const struct saved_info *s, struct cove_err *e)
 {
@@ -244,6 +291,7 @@ void waking_is_live(struct keeper *k, uint32_t i)
     log_event(LOG_LEVEL_INFO, "saved sandbox woken", LOG_S("sandbox", b->info.id),
               LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
+    age_abandon(b->waking->age);
     cove_close(b->waking->files.dir);
     free(b->waking);
     b->waking = NULL;
@@ -260,6 +308,7 @@ void waking_on_death(struct keeper *k, uint32_t i)
     if (!w)
         return;
     saver_run_abandon(w->run);
+    age_abandon(w->age);
     cove_close(w->files.dir);
     free(w);
     k->boxes[i].waking = NULL;

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from cove import read, wait_for
+from cove import TOP, read, wait_for
 from test_pause import BOX, DONE, HEAD, MAGIC, which
 
 SAVE, WAKE = 314, 315
@@ -408,4 +408,68 @@ def test_a_sandbox_is_saved_at_its_end_and_after_a_long_pause_where_the_configur
     wait_for(lambda: saved(server) == {box}, 15, "it to be saved at its end")
     again = server.execute("p", "cat /workspace/f")
     assert (bare(again), again.json["stdout"]) == (box, "kept\n")
+    server.cleanup("p")
+
+
+# --- cove store
+
+def cove_store(server, *args, check=True):
+    done = subprocess.run([f"{TOP}/.cove/inst/bin/cove", "-c", f"{server.dir}/conf/cove.conf", "store", *args], capture_output=True, text=True)
+    assert not check or done.returncode == 0, done
+    return done
+
+
+def test_the_operator_lists_verifies_exports_restores_and_removes_what_is_saved(server, project, tmp_path):
+    box = bare(server.execute(project, "echo kept >/workspace/f"))
+    assert save(server, box) is True
+    listed = [r for r in json.loads(cove_store(server, "ls", "--json").stdout) if r["id"] == box]
+    assert listed and (listed[0]["state"], listed[0]["project"]) == ("saved", project)
+    assert box in cove_store(server, "ls").stdout and json.loads(cove_store(server, "show", box).stdout)["id"] == box
+    assert f"{box}: whole" in cove_store(server, "verify").stdout
+    cove_store(server, "export", box, str(tmp_path / "out.tar.zst"))
+    listing = subprocess.run(["tar", "--zstd", "-tf", tmp_path / "out.tar.zst"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "root/workspace/f" in listing
+    corrupt(f"{store(server)}/{box}/archive.tar.zst", 100, 1)
+    assert cove_store(server, "verify", box, check=False).returncode == 1
+    assert cove_store(server, "export", box, "-", check=False).returncode == 2
+    corrupt(f"{store(server)}/{box}/archive.tar.zst", 100, 1)
+    assert "runs again" in cove_store(server, "restore", box).stdout
+    assert server.run(project, "cat /workspace/f") == "kept\n"
+    assert save(server, box) is True
+    cove_store(server, "rm", box)
+    assert saved(server) == set() and server.execute(project, "true").id != f"sandbox_{box}"
+
+
+def test_what_nobody_can_wake_is_found_and_collected(server, project):
+    orphan = f"{store(server)}/{'a' * 20}"
+    os.mkdir(orphan)
+    assert "damaged" in cove_store(server, "ls").stdout
+    assert "1 removed" in cove_store(server, "gc").stdout and not os.path.exists(orphan)
+    for args in (["nosuch"], ["show"], ["show", "../x"], ["rm", "b" * 20], ["export", "c" * 20, "/x"]):
+        assert cove_store(server, *args, check=False).returncode == 2, args
+
+
+# --- encrypted
+
+def test_an_encrypted_archive_is_read_by_age_alone_and_comes_back(make_server, tmp_path):
+    identity = tmp_path / "identity"
+    made = subprocess.run(["age-keygen", "-o", identity], capture_output=True, text=True, check=True)
+    recipient = re.search(r"age1\w+", made.stderr + made.stdout).group(0)
+    server = make_server(store_recipient=recipient, store_identity=identity)
+    reply = server.execute("p", "echo kept-secret >/workspace/f; head -c 3000000 /dev/urandom >/workspace/n; md5sum </workspace/n")
+    box, noise = bare(reply), reply.json["stdout"]
+    assert save(server, box) is True
+    archive = f"{store(server)}/{box}/archive.tar.zst.age"
+    with open(archive, "rb") as f:
+        assert f.read(21) == b"age-encryption.org/v1"
+    plain = subprocess.run(["age", "-d", "-i", identity, archive], stdout=subprocess.PIPE, check=True).stdout
+    listing = subprocess.run(["tar", "--zstd", "-t"], input=plain, stdout=subprocess.PIPE, check=True).stdout.decode()
+    assert "root/workspace/f" in listing
+    assert f"{box}: whole" in cove_store(server, "verify").stdout
+    corrupt(archive, 200000, 4)
+    assert "archive" in wake(server, box)
+    corrupt(archive, 200000, 4)
+    wait_for(lambda: not os.path.exists(f"{server.dir}/state/boxes/{box}"))
+    assert server.run("p", "cat /workspace/f; md5sum </workspace/n") == "kept-secret\n" + noise
+    assert "AGE-SECRET-KEY" not in read(f"{server.dir}/log/coved.log")
     server.cleanup("p")

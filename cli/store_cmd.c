@@ -1,0 +1,383 @@
+/* cove store ls|show|verify|restore|export|rm|gc: sandboxes that were paused to storage. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cove/client.h"
+#include "cove/mem.h"
+#include "cove/saved.h"
+#include "cove/text.h"
+#include "sandbox/box/sweep.h"
+
+enum { READ_BYTES = 256 * 1024 };
+
+struct place {
+    struct cove_config config;
+    int dir; /* <state_dir>/saved */
+};
+
+struct entry {
+    const char *name; /* of its directory */
+    struct saved_info info;
+    bool whole; /* info was read */
+    struct cove_err why;
+};
+
+static int open_place(struct place *p, struct cove_err *e)
+{
+    char path[640];
+
+    p->dir = -1;
+    if (geteuid() != 0)
+        return cove_fail(e, COVE_INVALID, "saved sandboxes are root's: run it as root");
+    if (cli_config(&p->config, e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/" SAVED_DIR, p->config.state_dir);
+    p->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return p->dir < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
+}
+
+static void read_entry(const struct place *p, const char *name, struct entry *ret)
+{
+    AUTO_CLOSE int dir = openat(p->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    *ret = (struct entry){ .name = name };
+    ret->whole = text_is_id(name) && dir >= 0 && saved_read(dir, &ret->info, &ret->why) == 0;
+}
+
+typedef int (*each_fn)(struct place *p, const struct entry *entry, void *arg, struct cove_err *e);
+
+static int each(struct place *p, each_fn fn, void *arg, struct cove_err *e)
+{
+    int fd = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    DIR *all = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+
+    if (!all)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading the store");
+    while (rc == 0 && (d = readdir(all))) {
+        struct entry entry;
+
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
+        read_entry(p, d->d_name, &entry);
+        rc = fn(p, &entry, arg, e);
+    }
+    closedir(all);
+    return rc;
+}
+
+static int find(struct place *p, const char *id, struct saved_info *ret, struct cove_err *e)
+{
+    struct entry entry;
+
+    if (!text_is_id(id))
+        return cove_fail(e, COVE_INVALID, "'%.40s' is not the id of a sandbox", id);
+    read_entry(p, id, &entry);
+    if (!entry.whole)
+        return cove_fail(e, COVE_NOT_FOUND, "no saved sandbox '%s'%s%s", id,
+                         entry.why.msg[0] ? ": " : "", entry.why.msg);
+    *ret = entry.info;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ ls, show */
+
+static bool starts(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+static const char *state_of(const struct entry *entry)
+{
+    if (starts(entry->name, SAVED_NEW))
+        return "saving";
+    if (starts(entry->name, SAVED_OLD))
+        return "removing";
+    return entry->whole ? "saved" : "damaged";
+}
+
+/* Of one that is being written: as many bytes as there are by now. */
+static uint64_t bytes_of(const struct place *p, const struct entry *entry)
+{
+    char path[320];
+    struct stat st;
+
+    if (entry->whole)
+        return entry->info.stored_bytes;
+    snprintf(path, sizeof(path), "%s/" SAVED_ARCHIVE, entry->name);
+    return fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static int list_one(struct place *p, const struct entry *entry, void *arg, struct cove_err *e)
+{
+    const struct box_info *b = &entry->info.box;
+    uint64_t bytes = bytes_of(p, entry);
+    char amount[32], when[32] = "-";
+
+    (void)e;
+    if (arg) {
+        struct json_writer *w = arg;
+
+        json_open(w, NULL, '{');
+        json_put_str(w, "id", entry->whole ? b->id : entry->name);
+        json_put_str(w, "state", state_of(entry));
+        json_put_str(w, "tenant", b->tenant);
+        json_put_str(w, "project", b->project);
+        json_put_str(w, "template", b->template);
+        json_put_int(w, "saved_unix_ms", (int64_t)entry->info.saved_unix_ms);
+        json_put_int(w, "bytes", (int64_t)bytes);
+        json_close(w, '}');
+        return 0;
+    }
+    text_format_bytes(bytes, amount);
+    if (entry->whole)
+        text_format_time(entry->info.saved_unix_ms, when);
+    printf("%-25s  %-8s  %-12s  %-20s  %10s  %.19s\n", entry->name, state_of(entry),
+           b->tenant[0] ? b->tenant : "-", b->project[0] ? b->project : "-", amount, when);
+    return 0;
+}
+
+static int run_ls(struct place *p, char **argv, struct cove_err *e)
+{
+    struct cli_json json;
+    int rc;
+
+    if (argv[1] && strcmp(argv[1], "--json") != 0)
+        return cove_fail(e, COVE_INVALID, "ls takes --json and nothing else");
+    if (!argv[1]) {
+        printf("%-25s  %-8s  %-12s  %-20s  %10s  %s\n", "SANDBOX", "STATE", "TENANT", "PROJECT",
+               "BYTES", "SAVED");
+        return each(p, list_one, NULL, e);
+    }
+    rc = each(p, list_one, cli_json_begin(&json, '['), e);
+    cli_json_end(&json, ']');
+    return rc;
+}
+
+static int copy_out(int fd, int to, struct cove_err *e)
+{
+    AUTO_FREE char *buf = malloc(READ_BYTES);
+    ssize_t n = -1;
+
+    while (buf && (n = read(fd, buf, READ_BYTES)) > 0)
+        for (ssize_t done = 0, wrote; done < n; done += wrote)
+            if ((wrote = write(to, buf + done, (size_t)(n - done))) < 0)
+                return cove_fail_errno(e, COVE_INTERNAL, "writing");
+    return n < 0 ? cove_fail_errno(e, COVE_INTERNAL, "reading") : 0;
+}
+
+static int open_file(const struct place *p, const char *id, const char *name, int *ret,
+                     struct cove_err *e)
+{
+    char path[320];
+
+    snprintf(path, sizeof(path), "%s/%s", id, name);
+    *ret = openat(p->dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s of '%s'", name, id) : 0;
+}
+
+static int run_show(struct place *p, char **argv, struct cove_err *e)
+{
+    struct saved_info info;
+    AUTO_CLOSE int fd = -1;
+
+    if (find(p, argv[1], &info, e) < 0 || open_file(p, argv[1], SAVED_MANIFEST, &fd, e) < 0)
+        return -1;
+    return copy_out(fd, 1, e);
+}
+
+/* ------------------------------------------------------------------ verify, export */
+
+static int digest(int fd, char ret[SAVED_DIGEST_TEXT], struct cove_err *e)
+{
+    AUTO_FREE char *buf = malloc(READ_BYTES);
+    EVP_MD_CTX *sha = EVP_MD_CTX_new();
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    ssize_t n = -1;
+
+    if (buf && sha && EVP_DigestInit_ex(sha, EVP_sha256(), NULL) == 1)
+        while ((n = read(fd, buf, READ_BYTES)) > 0)
+            EVP_DigestUpdate(sha, buf, (size_t)n);
+    if (n == 0)
+        EVP_DigestFinal_ex(sha, sum, NULL);
+    EVP_MD_CTX_free(sha);
+    if (n < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading the archive");
+    text_hex(sum, 32, ret);
+    return 0;
+}
+
+static int verify_archive(const struct place *p, const struct saved_info *info, struct cove_err *e)
+{
+    char found[SAVED_DIGEST_TEXT];
+    AUTO_CLOSE int fd = -1;
+
+    if (open_file(p, info->box.id, saved_archive_name(info), &fd, e) < 0 ||
+        digest(fd, found, e) < 0)
+        return -1;
+    if (strcmp(found, info->stored_digest) != 0)
+        return cove_fail(e, COVE_INVALID, "its archive is not the one that was saved");
+    return 0;
+}
+
+static int verify_one(struct place *p, const struct entry *entry, void *arg, struct cove_err *e)
+{
+    struct cove_err why = entry->why;
+    unsigned *bad = arg;
+
+    (void)e;
+    if (entry->name[0] == '.')
+        return 0;
+    if (entry->whole && verify_archive(p, &entry->info, &why) == 0) {
+        printf("%s: whole\n", entry->name);
+        return 0;
+    }
+    printf("%s: %s\n", entry->name, why.msg);
+    ++*bad;
+    return 0;
+}
+
+static int run_verify(struct place *p, char **argv, struct cove_err *e)
+{
+    unsigned bad = 0;
+    struct entry one;
+
+    if (argv[1]) {
+        read_entry(p, argv[1], &one);
+        verify_one(p, &one, &bad, e);
+    } else if (each(p, verify_one, &bad, e) < 0) {
+        return -1;
+    }
+    return bad ? cove_fail(e, COVE_INVALID, "%u of the saved sandboxes cannot be woken", bad) : 0;
+}
+
+static int run_export(struct place *p, char **argv, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+    AUTO_CLOSE int out = -1;
+    struct saved_info info;
+
+    if (find(p, argv[1], &info, e) < 0 || verify_archive(p, &info, e) < 0 ||
+        open_file(p, argv[1], saved_archive_name(&info), &fd, e) < 0)
+        return -1;
+    if (strcmp(argv[2], "-") == 0)
+        return copy_out(fd, 1, e);
+    out = open(argv[2], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (out < 0)
+        return cove_fail_errno(e, COVE_CONFLICT, "%s", argv[2]);
+    return copy_out(fd, out, e);
+}
+
+/* ------------------------------------------------------------------ restore, rm, gc */
+
+static int run_restore(struct place *p, char **argv, struct cove_err *e)
+{
+    struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);
+    struct keeper_extend args = { 0 };
+    struct saved_info info;
+    struct keeper_box box;
+    int rc;
+
+    if (find(p, argv[1], &info, e) < 0)
+        return -1;
+    text_copy(args.tenant, sizeof(args.tenant), info.box.tenant);
+    text_copy(args.id, sizeof(args.id), info.box.id);
+    rc = keeper_wake(&keeper, &args, &box, e);
+    keeper_link_done(&keeper);
+    if (rc == 0)
+        printf("%s runs again\n", box.id);
+    return rc;
+}
+
+/* Through the keeper, which knows who is about to wake it; without one, here. */
+static int run_rm(struct place *p, char **argv, struct cove_err *e)
+{
+    struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);
+    struct keeper_retire args = { 0 };
+    struct saved_info info;
+    int rc;
+
+    if (!cli_keeper_runs(&p->config) && text_is_id(argv[1]))
+        return sweep_tree(p->dir, argv[1], e);
+    if (find(p, argv[1], &info, e) < 0)
+        return -1;
+    text_copy(args.tenant, sizeof(args.tenant), info.box.tenant);
+    text_copy(args.id, sizeof(args.id), info.box.id);
+    rc = keeper_retire(&keeper, &args, e);
+    keeper_link_done(&keeper);
+    return rc;
+}
+
+/* What nobody can wake: left half-written or half-removed (a keeper that runs may be at it), and
+ * directories without a record of their own. */
+static int collect(struct place *p, const struct entry *entry, void *arg, struct cove_err *e)
+{
+    bool half = starts(entry->name, SAVED_NEW) || starts(entry->name, SAVED_OLD);
+    bool orphan = !half && (!entry->whole || strcmp(entry->info.box.id, entry->name) != 0);
+    unsigned *removed = arg;
+
+    if ((!half && !orphan) || (half && cli_keeper_runs(&p->config)))
+        return 0;
+    printf("%s: %s\n", entry->name, half ? "not whole" : entry->why.msg);
+    ++*removed;
+    return sweep_tree(p->dir, entry->name, e);
+}
+
+static int run_gc(struct place *p, char **argv, struct cove_err *e)
+{
+    unsigned removed = 0;
+    int rc = each(p, collect, &removed, e);
+
+    (void)argv;
+    printf("%u removed that nobody could wake\n", removed);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the words */
+
+static const struct verb {
+    const char *name, *usage;
+    int least, most; /* arguments */
+    int (*run)(struct place *p, char **argv, struct cove_err *e);
+} verbs[] = {
+    { "ls", "[--json]", 0, 1, run_ls },
+    { "show", "SANDBOX", 1, 1, run_show },
+    { "verify", "[SANDBOX]", 0, 1, run_verify },
+    { "restore", "SANDBOX", 1, 1, run_restore },
+    { "export", "SANDBOX FILE|-", 2, 2, run_export },
+    { "rm", "SANDBOX", 1, 1, run_rm },
+    { "gc", "", 0, 0, run_gc },
+};
+
+int cli_store(int argc, char **argv)
+{
+    struct place place;
+    struct cove_err e = { 0 };
+    int rc;
+
+    for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++) {
+        if (strcmp(argv[1], verbs[i].name) != 0)
+            continue;
+        if (argc - 2 < verbs[i].least || argc - 2 > verbs[i].most)
+            break;
+        rc = open_place(&place, &e);
+        if (rc == 0)
+            rc = verbs[i].run(&place, argv + 1, &e);
+        cove_close(place.dir);
+        if (rc < 0 && e.code == COVE_INVALID && strcmp(argv[1], "verify") == 0) {
+            fprintf(stderr, "cove: %s\n", e.msg);
+            return CLI_NO;
+        }
+        return rc < 0 ? cli_fail(&e) : CLI_OK;
+    }
+    return cli_usage("store ls [--json] | show|restore|rm SANDBOX | verify [SANDBOX] | export "
+                     "SANDBOX FILE|- | gc");
+}
