@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""What pausing to storage costs: save and wake by size, against `tar -C upper -c . | zstd -1` of the same tree.
+
+    bench/saving.py [ROUNDS]        starts and stops an instance of its own
+
+A figure, not a test: it depends on the machine. Prints a Markdown table; the aim is at most 1.3 times tar and zstd.
+"""
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, f"{TOP}/tests/system")
+from cove import Server, new_dir, stop  # noqa: E402
+from test_saving import bare, save, wake  # noqa: E402
+
+TREES = {  # what the row says, and the command that makes it: half of the bytes can be compressed
+    "1 MB": "head -c 500000 /dev/urandom >/workspace/a; yes | head -c 500000 >/workspace/b",
+    "100 MB": "head -c 50000000 /dev/urandom >/workspace/a; yes | head -c 50000000 >/workspace/b",
+    "1 GB": "head -c 500000000 /dev/urandom >/workspace/a; yes | head -c 500000000 >/workspace/b",
+    "10,000 small files": "cd /workspace; for i in $(seq 10000); do echo $i >f$i; done",
+}
+
+
+def seconds(call):
+    begin = time.perf_counter()
+    assert call() in (True, 0)
+    return time.perf_counter() - begin
+
+
+def plain(tree):
+    return subprocess.run(f"tar -C {tree} -c . | zstd -1 -q >{tree}/../plain.zst && sync {tree}/../plain.zst", shell=True).returncode
+
+
+def measure(server, name, command, rounds):
+    box = bare(server.execute("bench", command, timeout=120))
+    tree = f"{server.dir}/plain-tree"
+    saves, wakes, plains = [], [], []
+    for _ in range(rounds):
+        saves.append(seconds(lambda: save(server, box, timeout=600)))
+        subprocess.run(["mkdir", "-p", tree], check=True)
+        subprocess.run(["tar", "--zstd", "-xf", f"{server.dir}/state/saved/{box}/archive.tar.zst", "-C", tree], check=True)
+        plains.append(seconds(lambda: plain(tree)))
+        wakes.append(seconds(lambda: wake(server, box, timeout=600)))
+        subprocess.run(["rm", "-r", tree], check=True)
+    server.cleanup("bench")
+    s, w, p = (statistics.median(v) for v in (saves, wakes, plains))
+    print(f"| {name} | {s * 1e3:.0f} | {w * 1e3:.0f} | {p * 1e3:.0f} | {s / p:.2f} |", flush=True)
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    server = Server(new_dir(), pool=1, workers=1, command_timeout="2m", memory_max="2G").up()
+    try:
+        print("| what | save ms | wake ms | tar and zstd -1 ms | save / tar |\n| --- | --- | --- | --- | --- |")
+        for name, command in TREES.items():
+            measure(server, name, command, rounds)
+    finally:
+        stop(server)
+
+
+if __name__ == "__main__":
+    main()
