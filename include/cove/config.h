@@ -67,8 +67,8 @@ struct cove_config {
     uint64_t pause_way;      /* enum pause_way: what a pause means where the request does not say */
     uint64_t timeout_way;    /* enum timeout_way: likewise the end of a sandbox's lifetime */
     uint64_t save_frozen_ms; /* a sandbox that was frozen so long is saved; 0 = never */
-    uint64_t save_frozen_e2b; /* 1: also those of e2b, which lose their environment variables */
-    uint64_t save_at_stop_ms; /* so long may saving the frozen ones take when the server stops */
+    uint64_t save_frozen_e2b;  /* 1: also those of e2b, which lose their environment variables */
+    uint64_t save_at_stop_ms;  /* so long may saving the frozen ones take when the server stops */
     char store_recipient[256]; /* age encrypts archives for this one; "" = they are not encrypted */
     char store_identity[512];  /* file by which age decrypts them */
     uint64_t max_saved;
