@@ -16,17 +16,15 @@ static const struct route health_routes[] = {
     { GET, "/health", dialect_health, ROUTE_OPEN },
 };
 
-/* What clients of any dialect may use. Those of relay have a header of their own. */
+/* What clients of any dialect may use. */
 static const struct credential common_credentials[] = {
     { "HTTP_AUTHORIZATION", "Bearer " },
-    { "HTTP_X_RELAY_SECRET", "" },
     { NULL, NULL },
 };
 
 const struct dialect health_dialect = {
     .name = "health",
     .credentials = common_credentials,
-    .headers = ", X-Relay-Secret",
     .base = "",
     .routes = health_routes,
     .route_count = ARRAY_SIZE(health_routes),
@@ -37,6 +35,7 @@ const struct dialect health_dialect = {
 const struct dialect *const all_dialects[] = {
     &envd_dialect,
     &mcp_port_dialect,
+    &relay_bridge_dialect,
     &health_dialect,
     &metrics_dialect,
     &console_dialect,
@@ -44,6 +43,7 @@ const struct dialect *const all_dialects[] = {
     &executor_dialect,
     &e2b_dialect,
     &agent_dialect,
+    &relay_dialect,
     &execute_dialect,
     NULL,
 };

@@ -38,8 +38,8 @@ def tables():
 
 def has_own_suite(file):
     """The routes of these dialects are tried as another tenant by tests/clients/sandbox.test.mjs (e2b), test_agent.py,
-    test_mcp.py and test_console.py."""
-    return any(f"/dialects/{name}" in file for name in ("e2b", "agent", "mcp", "console"))
+    test_mcp.py, test_console.py and test_relay.py."""
+    return any(f"/dialects/{name}" in file for name in ("e2b", "agent", "mcp", "console", "relay"))
 
 
 def routes(*, of_execute=True):

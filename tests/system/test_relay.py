@@ -1,0 +1,256 @@
+"""The relay dialect: sandboxes with names of the caller's choice, saved by a pause, with an agent whose lines go over a WebSocket."""
+import base64
+import functools
+import http.server
+import io
+import json
+import os
+import re
+import subprocess
+import tarfile
+import threading
+
+import pytest
+
+from cove import TOP, read, wait_for
+from websocket import Closed, WebSocket
+
+API = "/api/sandboxes"
+ECHO = 'while read -r line; do echo "agent: $line"; done'
+
+
+@pytest.fixture
+def relay(server):
+    """Calls with X-Relay-Secret; what a test made is deleted."""
+    made = set()
+
+    def call(method, path, body=None, **kw):
+        if method == "POST" and re.fullmatch(r"/[\w-]+", path):
+            made.add(path)
+        return server.request(method, API + path, body, key=False, headers={"X-Relay-Secret": server.key}, **kw)
+
+    yield call
+    for path in made:
+        call("DELETE", path)
+
+
+def socket_of(server, name, query=""):
+    return WebSocket(server, f"/ws/sandboxes/{name}{query}", headers={"X-Relay-Secret": server.key})
+
+
+def recv_line(ws):
+    message = ws.recv()
+    return message.decode() if isinstance(message, bytes) else message
+
+
+# --- lifecycle ------------------------------------------------------------------------------------------------------
+
+def test_a_sandbox_is_created_shown_paused_resumed_and_deleted_as_documented(relay):
+    made = relay("POST", "/r-life", {"envVars": {"ANTHROPIC_API_KEY": "sk-test"}})
+    assert made.status == 201
+    assert made.json["id"] == "r-life" and made.json["status"] == "running" and made.json["pi"] == {"running": False}
+    relay("POST", "/r-life/bridge/exec", {"command": "echo kept > /workspace/file"})
+    assert relay("GET", "/r-life/status").json["sandboxId"] == made.json["sandboxId"]
+    assert relay("POST", "/r-life/pause").json["status"] == "paused"
+    assert relay("GET", "/r-life/status").json["status"] == "paused"
+    resumed = relay("POST", "/r-life/resume", {"envVars": {"ANTHROPIC_API_KEY": "sk-test"}})
+    assert resumed.status == 200 and resumed.json["status"] == "running" and resumed.json["sandboxId"] == made.json["sandboxId"]
+    assert relay("POST", "/r-life/bridge/exec", {"command": "cat /workspace/file"}).json["stdout"] == "kept\n"
+    assert relay("DELETE", "/r-life").status == 200
+    for method, path in [("GET", "/r-life/status"), ("POST", "/r-life/pause"), ("POST", "/r-life/resume"), ("DELETE", "/r-life")]:
+        assert relay(method, path).status == 404, path
+
+
+def test_a_second_create_with_the_same_settings_is_the_same_sandbox_and_with_others_a_conflict(relay):
+    first = relay("POST", "/r-twice", {"envVars": {"A": "1"}})
+    again = relay("POST", "/r-twice", {"envVars": {"A": "1"}})
+    assert again.status == 200 and again.json["sandboxId"] == first.json["sandboxId"]
+    assert relay("POST", "/r-twice", {"envVars": {"A": "2"}}).status == 409
+    assert relay("POST", "/r-twice", {"envVars": {"A": "1"}, "repoUrl": "https://example.com/x.git"}).status == 409
+
+
+def test_many_creates_of_one_name_at_once_make_one_sandbox(relay):
+    replies = []
+    threads = [threading.Thread(target=lambda: replies.append(relay("POST", "/r-race", {"envVars": {"PI_COMMAND": "cat"}}))) for _ in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert {r.status for r in replies} <= {200, 201} and len({r.json["sandboxId"] for r in replies}) == 1
+    assert len([r for r in replies if r.status == 201]) == 1
+
+
+def test_a_deleted_paused_sandbox_is_gone_for_good(relay):
+    relay("POST", "/r-gone", {})
+    relay("POST", "/r-gone/pause")
+    assert relay("DELETE", "/r-gone").status == 200
+    assert relay("POST", "/r-gone/resume", {}).status == 404
+
+
+def test_the_list_has_running_and_paused_ones(relay):
+    relay("POST", "/r-list-1", {})
+    relay("POST", "/r-list-2", {})
+    relay("POST", "/r-list-2/pause")
+    found = {box["id"]: box["status"] for box in relay("GET", "").json["sandboxes"]}
+    assert found["r-list-1"] == "running" and found["r-list-2"] == "paused"
+
+
+def test_secrets_are_in_no_log_no_listing_and_not_in_the_saved_state(server, relay):
+    secret = "sk-very-secret-4711"
+    relay("POST", "/r-secret", {"envVars": {"API_KEY": secret, "PI_COMMAND": "cat"}})
+    assert relay("POST", "/r-secret/bridge/exec", {"command": "echo $API_KEY"}).json["stdout"] == f"{secret}\n"
+    assert secret not in relay("GET", "").body.decode() and secret not in relay("GET", "/r-secret/status").body.decode()
+    relay("POST", "/r-secret/pause")
+    found = subprocess.run(["grep", "-rl", secret, f"{server.dir}/log", f"{server.dir}/state", server.run_dir], capture_output=True, text=True)
+    assert found.stdout == ""
+    relay("POST", "/r-secret/resume", {})
+    assert relay("POST", "/r-secret/bridge/exec", {"command": "echo [$API_KEY]"}).json["stdout"] == "[]\n"
+
+
+def test_bad_input_names_the_field(relay):
+    for body, field in [({"envVars": "x"}, "envVars"), ({"envVars": {"A=B": "x"}}, "A=B"), ({"repoUrl": "file:///etc"}, "repoUrl"),
+                        ({"repoUrl": "git@host:x"}, "repoUrl"), ({"repoBranch": "main"}, "repoBranch"), ({"repoUrl": "https://x/y", "repoBranch": "-x"}, "repoBranch"),
+                        ({"template": "nosuch"}, "template")]:
+        reply = relay("POST", "/r-bad", body)
+        assert 400 <= reply.status < 500 and field in reply.json["error"], (body, reply)
+    assert relay("GET", "/r-bad/status").status == 404
+    assert relay("POST", "/r%2fbad", {}).status in (400, 404)
+
+
+def test_another_tenants_sandbox_is_not_there(server, relay):
+    relay("POST", "/r-mine", {})
+    other = server.add_key("relay-other")
+    rows = re.findall(r'\{ (GET|POST|DELETE), "(/api/sandboxes/\{id\}[^"]*)"', read(f"{TOP}/fcgi/dialects/relay.c"))
+    assert len(rows) > 8
+    for method, pattern in rows:
+        if (method, pattern) == ("POST", "/api/sandboxes/{id}"):
+            continue  # a sandbox of its own by that name
+        body = {"command": "id"} if method == "POST" else None
+        assert server.request(method, pattern.replace("{id}", "r-mine"), body, key=other).status == 404, pattern
+    assert server.request("GET", API, key=other).json["sandboxes"] == []
+
+
+# --- the agent ------------------------------------------------------------------------------------------------------
+
+def test_lines_go_to_the_agent_and_its_lines_to_every_client(server, relay):
+    assert relay("POST", "/r-echo", {"envVars": {"PI_COMMAND": ECHO}}).json["pi"]["running"]
+    one, two = socket_of(server, "r-echo"), socket_of(server, "r-echo")
+    one.send("hello")
+    assert recv_line(one) == "agent: hello" and recv_line(two) == "agent: hello"
+    late = socket_of(server, "r-echo")
+    assert recv_line(late) == "agent: hello", "one that comes late gets what it missed"
+    numbered = socket_of(server, "r-echo", "?numbered=1")
+    first = json.loads(recv_line(numbered))
+    assert first["line"] == "agent: hello"
+    one.send("again")
+    assert json.loads(recv_line(numbered)) == {"n": first["n"] + 1, "line": "agent: again"}
+    onward = socket_of(server, "r-echo", f"?from={first['n'] + 1}")
+    assert recv_line(onward) == "agent: again"
+
+
+def test_an_agent_that_ends_is_told_to_its_clients(server, relay):
+    relay("POST", "/r-end", {"envVars": {"PI_COMMAND": "read -r line; exit 3"}})
+    ws = socket_of(server, "r-end")
+    ws.send("x")
+    with pytest.raises(Closed) as closed:
+        while True:
+            ws.recv()
+    assert "3" in closed.value.reason
+    status = wait_for(lambda: (s := relay("GET", "/r-end/status").json["pi"]) and not s["running"] and s, what="the agent has ended")
+    assert status["exitCode"] == 3
+
+
+def test_without_an_agent_the_websocket_says_so(server, relay):
+    relay("POST", "/r-none", {})
+    with pytest.raises(Closed) as closed:
+        socket_of(server, "r-none").recv()
+    assert "PI_COMMAND" in closed.value.reason
+    assert relay("POST", "/r-none/bridge/start-pi").status == 409
+
+
+def test_an_agent_runs_again_after_pause_and_resume(server, relay):
+    relay("POST", "/r-again", {"envVars": {"PI_COMMAND": ECHO}})
+    relay("POST", "/r-again/pause")
+    assert relay("POST", "/r-again/resume", {"envVars": {"PI_COMMAND": ECHO}}).json["pi"]["running"]
+    ws = socket_of(server, "r-again")
+    ws.send("back")
+    assert recv_line(ws) == "agent: back"
+
+
+def test_start_pi_starts_an_ended_agent_again(relay):
+    relay("POST", "/r-start", {"envVars": {"PI_COMMAND": "exit 0"}})
+    wait_for(lambda: not relay("GET", "/r-start/status").json["pi"]["running"], what="the agent has ended")
+    assert relay("POST", "/r-start/bridge/start-pi").status == 200
+
+
+def test_a_refused_agent_command_names_the_rule_and_leaves_no_sandbox(relay):
+    reply = relay("POST", "/r-refused", {"envVars": {"PI_COMMAND": "rm -rf /"}})
+    assert reply.status == 403 and "PI_COMMAND" in reply.json["error"]
+    assert relay("GET", "/r-refused/status").status == 404
+
+
+# --- the bridge -----------------------------------------------------------------------------------------------------
+
+def test_the_bridge_answers_at_its_host_name(server, relay):
+    box = relay("POST", "/r-bridge", {"envVars": {"PI_COMMAND": "cat"}}).json["sandboxId"]
+    host = {"Host": f"4000-{box}.cove.localhost", "X-Relay-Secret": server.key}
+    assert server.request("GET", "/health", key=False, headers=host).json["pi"]["running"]
+    assert server.request("POST", "/exec", {"command": "echo hello"}, key=False, headers=host).json == {"stdout": "hello\n", "stderr": "", "exitCode": 0}
+    assert server.request("POST", "/exec", {"command": "exit 7"}, key=False, headers=host).json["exitCode"] == 7
+    assert server.request("POST", "/exec", {"command": "id"}, key=False, headers={"Host": host["Host"]}).status == 401
+    ws = WebSocket(server, "/any/path", headers={"X-Relay-Secret": server.key}, host=host["Host"])
+    ws.send("through the bridge")
+    assert recv_line(ws) == "through the bridge"
+
+
+def test_what_was_backed_up_can_be_restored_elsewhere(relay):
+    relay("POST", "/r-from", {})
+    relay("POST", "/r-from/bridge/exec", {"command": "echo w > /workspace/w; mkdir -p /data/agent; echo a > /data/agent/a"})
+    archive = relay("POST", "/r-from/bridge/backup").body
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        assert {"workspace/w", "data/agent/a"} <= set(tar.getnames())
+    relay("POST", "/r-to", {})
+    assert relay("POST", "/r-to/bridge/restore", archive).status == 200
+    assert relay("POST", "/r-to/bridge/exec", {"command": "cat /workspace/w /data/agent/a"}).json["stdout"] == "w\na\n"
+
+
+def test_a_damaged_archive_is_refused_and_changes_nothing(relay):
+    relay("POST", "/r-damaged", {})
+    relay("POST", "/r-damaged/bridge/exec", {"command": "echo old > /workspace/w"})
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name in ("workspace/w", "workspace/x"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 100000
+            tar.addfile(entry, io.BytesIO(os.urandom(100000)))
+    for wrong in (b"no tar at all", out.getvalue()[:-5000], b""):
+        reply = relay("POST", "/r-damaged/bridge/restore", wrong)
+        assert reply.status == 400, reply
+        assert relay("POST", "/r-damaged/bridge/exec", {"command": "cat /workspace/w; ls /workspace"}).json["stdout"] == "old\nw\n"
+
+
+def test_an_agent_that_waits_for_restore_starts_with_it(server, relay):
+    relay("POST", "/r-wait", {"envVars": {"PI_COMMAND": "cat /workspace/state; cat", "WAIT_FOR_RESTORE": "true"}})
+    ws = socket_of(server, "r-wait")
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        entry = tarfile.TarInfo("workspace/state")
+        entry.size = 9
+        tar.addfile(entry, io.BytesIO(b"restored\n"))
+    assert relay("POST", "/r-wait/bridge/restore", out.getvalue()).status == 200
+    assert recv_line(ws) == "restored"
+
+
+# --- the document's own commands ------------------------------------------------------------------------------------
+
+def test_the_documents_commands_run_as_they_stand(server):
+    script = """set -e
+    curl -sf "$BASE/health"
+    curl -sf -X POST -H "X-Relay-Secret: $SECRET" -H "Content-Type: application/json" -d '{"envVars":{"ANTHROPIC_API_KEY":"sk-test"}}' "$BASE/api/sandboxes/test-1"
+    curl -sf -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1/status"
+    curl -sf -X POST -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1/pause"
+    curl -sf -X POST -H "X-Relay-Secret: $SECRET" -H "Content-Type: application/json" -d '{"envVars":{"ANTHROPIC_API_KEY":"sk-test"}}' "$BASE/api/sandboxes/test-1/resume"
+    curl -sf -X DELETE -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1"
+    """
+    done = subprocess.run(["bash", "-c", script], env={**os.environ, "BASE": f"http://127.0.0.1:{server.http}", "SECRET": server.key},
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done
+    assert '"status":"paused"' in done.stdout and done.stdout.count('"status":"running"') == 3
