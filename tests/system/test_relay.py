@@ -7,12 +7,14 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
 import threading
 
 import pytest
 
 from cove import TOP, read, wait_for
+from internet import PUBLIC, World
 from websocket import Closed, WebSocket
 
 API = "/api/sandboxes"
@@ -254,3 +256,65 @@ def test_the_documents_commands_run_as_they_stand(server):
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done
     assert '"status":"paused"' in done.stdout and done.stdout.count('"status":"running"') == 3
+
+
+# --- the repository -------------------------------------------------------------------------------------------------
+
+class Git(http.server.SimpleHTTPRequestHandler):
+    """A repository by git's plain HTTP, for whoever knows name and password."""
+    def do_GET(self):
+        if self.headers.get("Authorization") == "Basic " + base64.b64encode(b"bot:pa ss").decode():
+            return super().do_GET()
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", "Basic")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def git_world(make_server, tmp_path):
+    """A server whose sandboxes reach a small internet with a git server in it."""
+    def git(*args, cwd):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.com", *args], cwd=cwd, check=True, capture_output=True)
+
+    work = tmp_path / "work"
+    work.mkdir()
+    git("init", "-q", "-b", "main", cwd=work)
+    for branch in ("main", "topic"):
+        if branch != "main":
+            git("checkout", "-q", "-b", branch, cwd=work)
+        (work / "file").write_text(branch)
+        git("add", ".", cwd=work)
+        git("commit", "-qm", branch, cwd=work)
+    git("clone", "-q", "--bare", str(work), str(tmp_path / "repo.git"), cwd=tmp_path)
+    git("update-server-info", cwd=tmp_path / "repo.git")
+    server = make_server()
+    with World(ipv6=False) as world:
+        serving = subprocess.Popen(["ip", "netns", "exec", world.internet, sys.executable, os.path.abspath(__file__), str(tmp_path)])
+        world.move_keeper(server)
+        yield server
+        serving.kill()
+        serving.wait()
+
+
+def test_a_repository_is_cloned_into_the_workspace_and_its_password_is_kept_nowhere(git_world):
+    server, headers = git_world, {"X-Relay-Secret": git_world.key}
+    call = lambda method, path, body=None: server.request(method, API + path, body, key=False, headers=headers)
+    url = f"http://bot:pa%20ss@{PUBLIC}:8000/repo.git"
+    for branch, expected in ((None, "topic"), ("main", "main")):
+        made = wait_for(lambda: (r := call("POST", f"/r-clone-{branch}", {"repoUrl": url, **({"repoBranch": branch} if branch else {})})).status == 201 and r,
+                        what="the git server answers")
+        shown = call("POST", f"/r-clone-{branch}/bridge/exec", {"command": "cat file; grep -rc 'pa.*ss' .git/config; env"}).json
+        assert shown["stdout"].startswith(expected) and "pa ss" not in shown["stdout"] and "pa%20ss" not in shown["stdout"], (made, shown)
+    logs = subprocess.run(["grep", "-rE", "pa(%20| )ss|Ym90OnBhIHNz", f"{server.dir}/log"], capture_output=True, text=True)
+    assert logs.stdout == ""
+    wrong = call("POST", "/r-clone-wrong", {"repoUrl": f"http://{PUBLIC}:8000/repo.git"})
+    assert wrong.status == 400 and "git clone failed" in wrong.json["error"]
+    assert call("GET", "/r-clone-wrong/status").status == 404
+
+
+if __name__ == "__main__":
+    handler = functools.partial(Git, directory=sys.argv[1])
+    http.server.ThreadingHTTPServer(("0.0.0.0", 8000), handler).serve_forever()
