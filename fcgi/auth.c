@@ -53,6 +53,8 @@ const struct live_kind keys_kind = {
 
 /* ------------------------------------------------------------------ the question */
 
+enum { ENVD_PORT = 49983 };
+
 struct auth_ask {
     const struct dialect *const *dialects;
     struct live_ref *keys;
@@ -110,8 +112,26 @@ static const char *id_of(struct request *req, const struct key *key)
     return id;
 }
 
+bool auth_is_foreign(const struct request *req, const char *tenant)
+{
+    struct which w;
+
+    return req->host_box && req->core && req->host_port != ENVD_PORT &&
+           which_sandbox_id(req->core->state, tenant, req->host_box, &w) == WHICH_NONE;
+}
+
+static void send_to_port(struct reply *rep)
+{
+    rep->status = 403; /* nginx sends the request on to the port itself */
+    reply_header(rep, "X-Cove-Traffic", "1");
+}
+
 static void admit(struct request *req, struct reply *rep, const char *tenant, const char *key)
 {
+    if (auth_is_foreign(req, tenant)) {
+        send_to_port(rep); /* where it is told apart from nothing by nobody */
+        return;
+    }
     rep->status = 204;
     req->tenant = arena_strdup(&req->arena, tenant);
     reply_header(rep, "X-Cove-Tenant", req->tenant);
@@ -352,8 +372,7 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
 
     req->note.operation = "auth";
     if (req->host_box && !port_is_ours(req)) {
-        rep->status = 403; /* nginx sends the request on to the port itself */
-        reply_header(rep, "X-Cove-Traffic", "1");
+        send_to_port(rep);
     } else if (key)
         admit(req, rep, key->tenant, id_of(req, key));
     else if (find_token(dialects, req, &w))

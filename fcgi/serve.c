@@ -85,15 +85,16 @@ static void serve_attach(struct router *router, struct callers *callers, struct 
                          struct reply *rep)
 {
     struct cove_err e = { 0 };
-    struct auth_who who;
+    struct auth_who who = { 0 };
+    int rc = auth_socket(router->dialects, &callers->keys, router->cors_origins, req, &who, &e);
 
-    if (req->host_box && !port_is_ours(req)) {
+    if (req->host_box && (!port_is_ours(req) || (rc == 0 && auth_is_foreign(req, who.tenant)))) {
         slots_withdraw(&router->slots, &req->promised);
         rep->status = 403; /* nginx sends the request on to the port itself */
         reply_header(rep, "X-Cove-Traffic", "1");
         return;
     }
-    if (auth_socket(router->dialects, &callers->keys, router->cors_origins, req, &who, &e) < 0) {
+    if (rc < 0) {
         router_refuse(router, req, rep, &e);
     } else {
         req->tenant = who.tenant;

@@ -203,6 +203,14 @@ def test_unknown_foreign_and_dead_have_one_body(server, project):
     assert dead.body.replace(ports.id.encode(), b"q" * 20) == unknown.body
 
 
+def test_anothers_sandbox_looks_dead_also_where_our_own_api_answers(server, project):
+    ports, stranger = Ports(server, project, app=False), server.add_key("stranger")
+    for method, path, body in (("POST", "/run", {"cmd": "id"}), ("GET", "/nowhere", None), ("GET", "/terminal", None)):
+        theirs, nobodys = (server.request(method, path, body, headers={"Host": f"8080-{id}.localhost", "X-API-Key": stranger}, key=False)
+                           for id in (ports.id, "a" * 20))
+        assert (theirs.status, theirs.body) == (nobodys.status, nobodys.body.replace(b"a" * 20, ports.id.encode())), path
+
+
 def test_names_of_no_port_are_the_api(server):
     assert server.request("GET", "/health", headers={"Host": "api.localhost"}).status == 200
     assert server.request("GET", "/nothing", headers={"Host": "localhost"}).status == 404
