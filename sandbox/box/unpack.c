@@ -30,12 +30,16 @@ struct unpack {
     struct archive *in, *out;
     const struct layer_limits *limits;
     uint64_t bytes, entries;
+    uint64_t declared; /* sizes that members claim: holes in a file are not among the bytes */
 };
 
 static int fail_archive(struct archive *a, const char *path, struct cove_err *e)
 {
     const char *why = archive_error_string(a);
+    int number = archive_errno(a);
 
+    if (number == ENOSPC || number == EDQUOT)
+        return cove_fail(e, COVE_LIMIT, "%.80s: No space left on the server's disk", path);
     return cove_fail(e, COVE_INVALID, "%.80s: %.120s", path, why ? why : "cannot be unpacked");
 }
 
@@ -162,11 +166,25 @@ static int copy_data(struct unpack *u, const char *path, struct cove_err *e)
     return rc == ARCHIVE_EOF ? 0 : fail_archive(u->in, path, e);
 }
 
+static int count_size(struct unpack *u, struct archive_entry *entry, const char *path,
+                      struct cove_err *e)
+{
+    la_int64_t size = archive_entry_hardlink(entry) ? 0 : archive_entry_size(entry);
+
+    if (size < 0 || (uint64_t)size > u->limits->bytes - u->declared)
+        return cove_fail(e, COVE_TOO_LARGE, "%.80s: the layer has more than %llu bytes", path,
+                         (unsigned long long)u->limits->bytes);
+    u->declared += (uint64_t)size;
+    return 0;
+}
+
 static int write_member(struct unpack *u, struct archive_entry *entry, const char *path,
                         struct cove_err *e)
 {
     bool opaque = filter_attributes(entry);
 
+    if (count_size(u, entry, path, e) < 0)
+        return -1;
     if (archive_write_header(u->out, entry) < ARCHIVE_OK)
         return fail_archive(u->out, path, e);
     if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&

@@ -235,3 +235,29 @@ def test_only_one_at_a_time_changes_templates(store, tmp_path):
     os.close(fd)
     store.template("add", "t", archive)  # replaces it
     assert store.template("ls").count("\nt ") + store.template("ls").startswith("t ") == 1
+
+
+# ------------------------------------------------------------------ too much
+
+def test_an_archive_that_would_fill_the_machine_is_refused(store, tmp_path):
+    """A file of 100 GiB that takes no room in the archive."""
+    with open(tmp_path / "huge", "wb") as f:
+        f.truncate(100 << 30)
+    subprocess.run(["tar", "-C", tmp_path, "--sparse", "-czf", tmp_path / "bomb.tgz", "huge"], check=True)
+    assert os.path.getsize(tmp_path / "bomb.tgz") < 1 << 20
+    assert "more than" in store.template("add", "bomb", tmp_path / "bomb.tgz", ok=False)
+    assert "bomb" not in store.template("ls") and not store.layers()
+
+
+def test_a_full_disk_ends_an_add_and_leaves_nothing(store, tmp_path):
+    layers = f"{store.config['state_dir']}/layers"
+    os.makedirs(layers, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", layers], check=True)
+    try:
+        out = store.template("add", "big", pack(tmp_path / "big.tar", ("big", os.urandom(8 << 20), {})), ok=False)
+        assert "No space left" in out, out
+        assert "big" not in store.template("ls") and os.listdir(layers) == []
+        store.template("add", "small", pack(tmp_path / "small.tar", ("x", b"x", {})))
+        store.template("rm", "small")
+    finally:
+        subprocess.run(["umount", layers], check=True)
