@@ -159,10 +159,11 @@ static void become(const struct keeper *k, const struct helper *h, const int fds
     sigprocmask(SIG_SETMASK, &no_signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     setsid();
+    if (place_descriptors(fds) < 0 || drop_privileges(k, h->kind) < 0)
+        _exit(127);
     if (h->kind->takeover == DIES_WITH_KEEPER)
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (place_descriptors(fds) == 0 && drop_privileges(k, h->kind) == 0)
-        execveat(exe, "", argv, env, AT_EMPTY_PATH);
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* last: a change of user id takes it back */
+    execveat(exe, "", argv, env, AT_EMPTY_PATH);
     _exit(127);
 }
 
