@@ -60,7 +60,6 @@ struct saved_info { /* a record */
     char stored_digest[SAVED_DIGEST_TEXT];
     char template_digest[SAVED_DIGEST_TEXT]; /* of the list of its layers; "" for `base` */
     bool encrypted;
-    bool remote; /* the archive is in the bucket */
 };
 
 /* The record of the directory `dir`. */

@@ -48,7 +48,6 @@ static const struct field fields[] = {
     { "storedBytes", FIELD_U64, AT(stored_bytes) },
     { "storedSha256", FIELD_TEXT, AT(stored_digest) },
     { "encrypted", FIELD_BOOL, AT(encrypted) },
-    { "remote", FIELD_BOOL, AT(remote) },
 };
 
 const char *saved_archive_name(const struct saved_info *s)

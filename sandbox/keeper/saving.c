@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "cove/buf.h"
+#include "cove/file.h"
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
@@ -117,6 +119,17 @@ static int write_file(int dir, const char *name, const struct buf *text, struct 
     return 0;
 }
 
+/* What its template was: the digest of the list of layers, each of which is named by its own. */
+static void digest_layers(int dir, char ret[SAVED_DIGEST_TEXT])
+{
+    char text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1];
+    ssize_t len = read_file_at(dir, SAVED_LAYERS, text, sizeof(text));
+    unsigned char sum[EVP_MAX_MD_SIZE];
+
+    if (len > 0 && EVP_Digest(text, (size_t)len, sum, NULL, EVP_sha256(), NULL) == 1)
+        text_hex(sum, 32, ret);
+}
+
 static int write_record(int dir, const struct saved_info *info, struct cove_err *e)
 {
     AUTO_BUF struct buf record = BUF(8192);
@@ -181,6 +194,7 @@ static int commit(struct keeper *k, uint32_t i, const struct saver_report *repor
 
     info.box.flags &= ~(uint32_t)(BOX_IS_SAVING | BOX_FROZEN_AT_END);
     memcpy(info.stored_digest, stored->digest, sizeof(info.stored_digest));
+    digest_layers(b->saving->dir, info.template_digest);
     if (saved_check_room(k, b->info.tenant, e) < 0 || keep_notes(k, i, e) < 0 ||
         write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, &info, b->saving->dir, e) < 0)
         return -1;
