@@ -1,6 +1,6 @@
 // All sandboxes of the tenant, live.
 import { events, post, sandboxPath, send } from "./api.js";
-import { ask, button, failed, h, notice, show, span, table } from "./ui.js";
+import { ask, button, failed, h, isPaused, notice, show, span, table } from "./ui.js";
 
 const SHOWN_MAX = 2000;
 
@@ -11,7 +11,7 @@ function matches(box, text, state) {
 
 function row(box) {
   const now = Date.now();
-  const left = box.state === "paused" ? "" : span(Date.parse(box.ends) - now);
+  const left = isPaused(box) ? "" : span(Date.parse(box.ends) - now);
   return h("tr", { "data-id": box.id },
     h("td", {}, h("a", { href: `#/sandbox/${box.id}` }, h("code", {}, box.id))),
     h("td", {}, h("span", { class: `state ${box.state}` }, box.state)),
@@ -28,7 +28,7 @@ export function listPage(main) {
   const body = h("tbody");
   const search = h("input", { type: "search", placeholder: "Search id, project, template", "aria-label": "Search" });
   const state = h("select", { "aria-label": "State" },
-    h("option", { value: "" }, "All states"), ...["running", "paused", "ageing"].map((name) => h("option", { value: name }, name)));
+    h("option", { value: "" }, "All states"), ...["running", "paused", "saved", "ageing"].map((name) => h("option", { value: name }, name)));
   let due = 0;
 
   function draw() {

@@ -5,14 +5,14 @@ import { changeLife, end } from "./list.js";
 import { portsTab } from "./ports.js";
 import { processesTab } from "./processes.js";
 import { terminalTab } from "./terminal.js";
-import { ask, button, h, show, span, time } from "./ui.js";
+import { ask, button, h, isPaused, show, span, time } from "./ui.js";
 
 const TABS = { terminal: ["Terminal", terminalTab], files: ["Files", filesTab], processes: ["Processes", processesTab], ports: ["Ports", portsTab] };
 
 function facts(box) {
   const rows = [["State", h("span", { class: `state ${box.state}`, id: "state" }, box.state)], ["Project", box.project || "its own"],
     ["Template", box.template], ["Made by", box.dialect], ["Created", time(box.created)],
-    ["Ends", box.state === "paused" ? "paused" : `${time(box.ends)} (in ${span(Date.parse(box.ends) - Date.now())})`]];
+    ["Ends", isPaused(box) ? box.state : `${time(box.ends)} (in ${span(Date.parse(box.ends) - Date.now())})`]];
   return h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
@@ -22,7 +22,7 @@ async function extend(box) {
 }
 
 function controls(box) {
-  const paused = box.state === "paused";
+  const paused = isPaused(box);
   return h("p", { class: "row" },
     paused ? button("Resume", () => changeLife(box.id, "resume"), { class: "main" }) : button("Pause", () => changeLife(box.id, "pause")),
     paused ? null : button("More time", () => extend(box)),
@@ -44,7 +44,7 @@ export function sandboxPage(main, id, tab = "terminal", rest = "") {
     shownState = box.state;
     leaveTab?.();
     leaveTab = null;
-    if (box.state === "paused") show(pane, h("p", {}, "This sandbox is paused: nothing in it runs until it is resumed."));
+    if (isPaused(box)) show(pane, h("p", {}, "This sandbox is paused: nothing in it runs until it is resumed."));
     else leaveTab = TABS[tab][1](pane, box, rest) || null;
   }
   function gone() {

@@ -85,6 +85,9 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} days`;
 }
 
+// In memory or in the store: nothing in it runs.
+export const isPaused = (box) => box.state === "paused" || box.state === "saved";
+
 export function time(text) {
   return new Date(text).toLocaleString();
 }

@@ -26,8 +26,8 @@ static const struct route console_routes[] = {
     { POST, "/sandboxes", console_create, ROUTE_LONG },
     { GET, "/sandboxes/{id}", console_sandbox, 0 },
     { DELETE, "/sandboxes/{id}", console_kill, 0 },
-    { POST, "/sandboxes/{id}/pause", console_pause, 0 },
-    { POST, "/sandboxes/{id}/resume", console_resume, 0 },
+    { POST, "/sandboxes/{id}/pause", console_pause, ROUTE_LONG },
+    { POST, "/sandboxes/{id}/resume", console_resume, ROUTE_LONG },
     { POST, "/sandboxes/{id}/extend", console_extend, 0 },
     { GET, "/sandboxes/{id}/files", console_files, ROUTE_BOX },
     { GET, "/sandboxes/{id}/file", console_get_file, ROUTE_LONG },
@@ -183,7 +183,7 @@ int console_open(struct request *req, struct core_session *ret, struct cove_err 
 
     if (console_find(req, &box, e) < 0)
         return -1;
-    if (box.state == BOX_FROZEN)
+    if (box_is_paused(&box))
         return cove_fail(e, COVE_CONFLICT, "the sandbox %s is paused: resume it first", box.id);
     return core_session_open_id(req->core, req->tenant, box.id, ret, e);
 }
@@ -242,6 +242,8 @@ static const char *state_name(const struct box_info *box)
     switch (box->state) {
     case BOX_FROZEN:
         return "paused";
+    case BOX_SAVED:
+        return "saved";
     case BOX_AGEING:
         return "ageing";
     default:

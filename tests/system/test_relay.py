@@ -12,6 +12,7 @@ import tarfile
 import threading
 
 import pytest
+import yaml
 
 from cove import TOP, read, wait_for
 from internet import PUBLIC, World
@@ -43,6 +44,16 @@ def socket_of(server, name, query=""):
 def recv_line(ws):
     message = ws.recv()
     return message.decode() if isinstance(message, bytes) else message
+
+
+def test_the_document_has_every_route_and_every_field_and_no_other():
+    document = yaml.safe_load(read(f"{TOP}/docs/api/relay.yaml"))
+    routes = read(f"{TOP}/fcgi/dialects/relay.c").split("bridge_routes[] =")[0]
+    assert {(method.upper(), path) for path, item in document["paths"].items() for method in item if method != "parameters"} == \
+        set(re.findall(r'\{ (GET|POST|DELETE), "([^"]+)"', routes))
+    text = "".join(read(f"{TOP}/fcgi/dialects/{name}.c") for name in ("relay", "relay_agent", "relay_bridge"))
+    written = set(re.findall(r'JSON_[A-Z_]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
+    assert {name for schema in document["components"]["schemas"].values() for name in schema.get("properties", {})} == written
 
 
 # --- lifecycle ------------------------------------------------------------------------------------------------------
