@@ -207,7 +207,7 @@ static bool wants_gzip(const struct request *req)
 /* What the packer has ready, until it wants more or has ended. */
 static int send_ready(struct stream *s, z_stream *z, int flush)
 {
-    int rc;
+    int rc = Z_OK;
 
     do {
         struct buf *out = stream_open_frame(s, &(struct frame){ 0 });

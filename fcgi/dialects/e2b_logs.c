@@ -89,9 +89,10 @@ static int add_output(struct core_session *s, uint32_t proc, struct gather *g, s
     if (!bytes)
         return cove_fail(e, COVE_BUSY, "out of memory");
     if (box_log(&s->conn, proc, NULL, &opened, &fd, e) < 0)
+        /* cppcheck-suppress memleak ; bytes frees itself */
         return e->code == COVE_NOT_FOUND ? 0 : -1;
     if (ring_reader_init(&r, fd, 0, e) < 0)
-        return -1;
+        return -1; /* cppcheck-suppress memleak ; bytes frees itself */
     while (!is_full(g) && ring_read(&r, &rec, bytes, &gap, NULL) > 0)
         add_record(g, &rec, bytes);
     return 0;

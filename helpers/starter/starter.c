@@ -52,7 +52,7 @@ struct starter {
     struct live policy, manifests;
     pthread_mutex_t lock; /* of what follows, and of writing to the keeper */
     pthread_cond_t more;
-    STAILQ_HEAD(, order) orders;
+    STAILQ_HEAD(order_queue, order) orders;
     unsigned idle, threads;
 };
 
