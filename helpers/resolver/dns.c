@@ -74,18 +74,19 @@ static bool add_label(char *out, size_t *len, const uint8_t *label, size_t n)
 
 /*
  * A name at r->at, which moves behind it. Pointers lead backwards only, each further back than the
- * one before, so this ends. out may be NULL: the name is only passed over. Returns false if it is
+ * one before, and what they lead to ends before the part that they stand in: so this ends, and no name
+ * runs on into what follows it. out may be NULL: the name is only passed over. Returns false if it is
  * none (r->bad) or none that we deal in.
  */
 static bool take_name(struct reader *r, char *out)
 {
-    size_t at = r->at, behind = 0, low = r->at, len = 0, total = 0;
+    size_t at = r->at, behind = 0, low = r->at, limit = r->len, len = 0, total = 0;
     bool plain = true;
 
     for (int jumps = 0;;) {
         uint8_t n;
 
-        if (at >= r->len)
+        if (at >= limit)
             break;
         n = r->p[at];
         if (n == 0) {
@@ -97,17 +98,18 @@ static bool take_name(struct reader *r, char *out)
         if ((n & POINTER) == POINTER) {
             size_t to;
 
-            if (at + 1 >= r->len || ++jumps > JUMPS_MAX)
+            if (at + 1 >= limit || ++jumps > JUMPS_MAX)
                 break;
             to = (size_t)(n & 0x3F) << 8 | r->p[at + 1];
             if (to >= low || to < HEAD)
                 break;
             behind = behind ? behind : at + 2;
+            limit = low;
             low = at = to;
             continue;
         }
         total += n + 1u;
-        if (n & POINTER || total > 254 || r->len - at <= n)
+        if (n & POINTER || total > 254 || limit - at <= n)
             break;
         if (out && plain)
             plain = add_label(out, &len, r->p + at + 1, n);
