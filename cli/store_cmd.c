@@ -343,41 +343,83 @@ static int run_gc(struct place *p, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ the words */
 
-static const struct verb {
-    const char *name, *usage;
-    int least, most; /* arguments */
-    int (*run)(struct place *p, char **argv, struct cove_err *e);
-} verbs[] = {
-    { "ls", "[--json]", 0, 1, run_ls },
-    { "show", "SANDBOX", 1, 1, run_show },
-    { "verify", "[SANDBOX]", 0, 1, run_verify },
-    { "restore", "SANDBOX", 1, 1, run_restore },
-    { "export", "SANDBOX FILE|-", 2, 2, run_export },
-    { "rm", "SANDBOX", 1, 1, run_rm },
-    { "gc", "", 0, 0, run_gc },
+typedef int (*verb_fn)(struct place *p, char **argv, struct cove_err *e);
+
+static int in_store(verb_fn run, char **argv, struct cove_err *e)
+{
+    struct place place;
+    int rc = open_place(&place, e);
+
+    if (rc == 0)
+        rc = run(&place, argv, e);
+    cove_close(place.dir);
+    return rc;
+}
+
+static int with_store(verb_fn run, char **argv)
+{
+    struct cove_err e = { 0 };
+
+    return in_store(run, argv, &e) < 0 ? cli_fail(&e) : CLI_OK;
+}
+
+static int ls(int argc, char **argv)
+{
+    return argc > 2 ? cli_usage("cove store ls [--json]") : with_store(run_ls, argv);
+}
+
+static int show(int argc, char **argv)
+{
+    return argc != 2 ? cli_usage("cove store show SANDBOX") : with_store(run_show, argv);
+}
+
+/* A damaged archive is an answer, not a failure of the command. */
+static int verify(int argc, char **argv)
+{
+    struct cove_err e = { 0 };
+
+    if (argc > 2)
+        return cli_usage("cove store verify [SANDBOX]");
+    if (in_store(run_verify, argv, &e) == 0)
+        return CLI_OK;
+    if (e.code != COVE_INVALID)
+        return cli_fail(&e);
+    fprintf(stderr, "cove: %s\n", e.msg);
+    return CLI_NO;
+}
+
+static int restore(int argc, char **argv)
+{
+    return argc != 2 ? cli_usage("cove store restore SANDBOX") : with_store(run_restore, argv);
+}
+
+static int export(int argc, char **argv)
+{
+    return argc != 3 ? cli_usage("cove store export SANDBOX FILE|-") : with_store(run_export, argv);
+}
+
+static int rm(int argc, char **argv)
+{
+    return argc != 2 ? cli_usage("cove store rm SANDBOX") : with_store(run_rm, argv);
+}
+
+static int gc(int argc, char **argv)
+{
+    return argc != 1 ? cli_usage("cove store gc") : with_store(run_gc, argv);
+}
+
+static const struct cli_command commands[] = {
+    { "ls", ls, "[--json]" },
+    { "show", show, "SANDBOX" },
+    { "verify", verify, "[SANDBOX]" },
+    { "restore", restore, "SANDBOX" },
+    { "export", export, "SANDBOX FILE|-" },
+    { "rm", rm, "SANDBOX" },
+    { "gc", gc, "" },
+    { NULL },
 };
 
 int cli_store(int argc, char **argv)
 {
-    struct place place;
-    struct cove_err e = { 0 };
-    int rc;
-
-    for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++) {
-        if (strcmp(argv[1], verbs[i].name) != 0)
-            continue;
-        if (argc - 2 < verbs[i].least || argc - 2 > verbs[i].most)
-            break;
-        rc = open_place(&place, &e);
-        if (rc == 0)
-            rc = verbs[i].run(&place, argv + 1, &e);
-        cove_close(place.dir);
-        if (rc < 0 && e.code == COVE_INVALID && strcmp(argv[1], "verify") == 0) {
-            fprintf(stderr, "cove: %s\n", e.msg);
-            return CLI_NO;
-        }
-        return rc < 0 ? cli_fail(&e) : CLI_OK;
-    }
-    return cli_usage("store ls [--json] | show|restore|rm SANDBOX | verify [SANDBOX] | export "
-                     "SANDBOX FILE|- | gc");
+    return cli_dispatch("cove store", commands, argc, argv);
 }
