@@ -70,7 +70,7 @@ static const struct json_field urls_fields[] = {
 
 static const char *status_of(const struct box_info *box)
 {
-    return box->state == BOX_FROZEN ? "paused" : "running";
+    return box_is_paused(box) ? "paused" : "running";
 }
 
 static const char *user_of(const struct core_attributes *attributes)

@@ -101,6 +101,17 @@ def test_a_pause_keeps_what_runs_and_connect_goes_on_with_it(agent, sandbox):
     wait_for(lambda: agent.output(sandbox, "cat /dev/shm/now") != before, what="the loop in the background")
 
 
+def test_where_a_pause_saves_connect_brings_the_files_back(make_server):
+    server, base = make_server(pause="save"), "/api/v1/agent/sandboxes"
+    call = lambda method, path, body=None: server.request(method, base + path, body).json["data"]
+    name = call("POST", "/create", {"user_id": "u"})["sandbox_id"]
+    call("POST", "/write-file", {"sandbox_id": name, "file_path": "/workspace/f", "content": "kept"})
+    call("POST", f"/{name}/pause")
+    assert call("GET", f"/{name}/status")["status"] == "paused"
+    assert call("POST", "/connect", {"sandbox_id": name})["status"] == "running"
+    assert call("POST", "/read-file", {"sandbox_id": name, "file_path": "/workspace/f"})["content"] == "kept"
+
+
 def test_pause_refuses_a_reason_that_is_no_text(agent, sandbox):
     assert "reason" in is_error(agent.ask("POST", f"/{sandbox}/pause?reason=%0A"), 400, "SandboxValidationError")
     assert "reason" in is_error(agent.ask("POST", f"/{sandbox}/pause?reason=" + "x" * 300), 400, "SandboxValidationError")
