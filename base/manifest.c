@@ -345,13 +345,15 @@ void manifests_done(struct manifests *all)
 /* Each template's lines are cut off at the next line that begins another one. */
 static int parse_next(char **at, struct manifests *all, struct cove_err *e)
 {
-    char *name = *at + strlen("template "), *body = strchr(name, '\n'), *next;
+    const size_t word = strlen("template ");
+    char *body = strncmp(*at, "template ", word) == 0 ? strchr(*at, '\n') : NULL;
+    char *name = *at + word, *next;
     struct manifest *m;
 
-    if (strncmp(*at, "template ", strlen("template ")) != 0 || !body)
+    if (!body)
         return cove_fail(e, COVE_INVALID, "a line before the first template");
     *body++ = '\0';
-    next = strncmp(body, "template ", 9) == 0 ? body : strstr(body, "\ntemplate ");
+    next = strncmp(body, "template ", word) == 0 ? body : strstr(body, "\ntemplate ");
     *at = next ? (next == body ? next : next + 1) : body + strlen(body);
     if (next && next != body)
         *next = '\0';
