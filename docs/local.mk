@@ -11,4 +11,4 @@ dist_man_MANS += man/coved.8 man/cove.conf.5
 EXTRA_DIST += LICENSE CONTRIBUTING.md quickstart tools .ci/run \
 	conf/README.md debian/README.md docs/README.md man/README.md systemd/README.md
 # The console, photographed by its own test suite (COVE_SCREENSHOTS).
-EXTRA_DIST += docs/screenshots/console-editor.png docs/screenshots/console-files.png docs/screenshots/console-list.png docs/screenshots/console-log.png docs/screenshots/console-phone-dark.png docs/screenshots/console-policy.png docs/screenshots/console-ports.png docs/screenshots/console-processes.png docs/screenshots/console-sign-in.png docs/screenshots/console-terminal.png
+EXTRA_DIST += docs/screenshots/console-editor.png docs/screenshots/console-files.png docs/screenshots/console-list.png docs/screenshots/console-log.png docs/screenshots/console-phone-dark.png docs/screenshots/console-policy.png docs/screenshots/console-ports.png docs/screenshots/console-processes.png docs/screenshots/console-sign-in.png docs/screenshots/console-terminal.png docs/screenshots/console-usage.png

@@ -1,7 +1,9 @@
 #include "fcgi/core_sandboxes.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "cove/samples.h"
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
@@ -181,4 +183,18 @@ uint64_t core_sandbox_ends_unix_ms(const struct box_info *box)
     uint64_t end = box_is_paused(box) && box->frozen_ms ? box->frozen_ms : box->dies_at_ms;
 
     return box->created_unix_ms + (end - box->created_ms);
+}
+
+int core_sandbox_samples(struct core *c, const struct box_info *box, struct sample_ring *ret,
+                         struct cove_err *e)
+{
+    struct box_info found;
+    char path[256];
+    uint32_t index;
+
+    ret->count = 0;
+    snprintf(path, sizeof(path), "%s/samples", c->config->run_dir);
+    if (!state_find_id_any(c->state, box->id, &index, &found))
+        return 0;
+    return samples_read(path, index, found.generation, ret, e);
 }

@@ -58,6 +58,11 @@ int core_sandbox_save(struct core *c, const struct box_info *box, struct cove_er
 int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                         struct cove_err *e);
 
+/* What it has used over its life; none is no failure. */
+struct sample_ring;
+int core_sandbox_samples(struct core *c, const struct box_info *box, struct sample_ring *ret,
+                         struct cove_err *e);
+
 /* Times for people: of its start, and of its end, or of its pause when it is paused. */
 uint64_t core_sandbox_ends_unix_ms(const struct box_info *box);
 

@@ -5,9 +5,11 @@ import { changeLife, end } from "./list.js";
 import { portsTab } from "./ports.js";
 import { processesTab } from "./processes.js";
 import { terminalTab } from "./terminal.js";
+import { usageTab } from "./usage.js";
 import { ask, button, h, isPaused, show, span, time } from "./ui.js";
 
-const TABS = { terminal: ["Terminal", terminalTab], files: ["Files", filesTab], processes: ["Processes", processesTab], ports: ["Ports", portsTab] };
+const TABS = { terminal: ["Terminal", terminalTab], files: ["Files", filesTab], processes: ["Processes", processesTab], ports: ["Ports", portsTab],
+  usage: ["Usage", usageTab] };
 
 function facts(box) {
   const rows = [["State", h("span", { class: `state ${box.state}`, id: "state" }, box.state)], ["Project", box.project || "its own"],

@@ -14,6 +14,7 @@ console_handler console_session_show, console_session_open, console_session_clos
 console_handler console_sandboxes, console_sandbox, console_create, console_kill;
 console_handler console_pause, console_resume, console_extend;
 console_handler console_events;                                    /* console_events.c */
+console_handler console_usage;                                     /* console_usage.c */
 console_handler console_files, console_get_file, console_put_file; /* console_files.c */
 console_handler console_remove_file, console_make_dir, console_rename, console_archive;
 console_handler console_processes, console_start, console_kill_process; /* console_processes.c */
@@ -42,6 +43,11 @@ typedef int console_verb(struct request *req, struct reply *rep, const char *com
                          const struct policy_filter *filter, struct cove_err *e);
 int console_with_permit(struct request *req, struct reply *rep, const char *command,
                         console_verb *verb, struct cove_err *e);
+
+/* A second of a stream that tells what changes. False: the client or this worker leaves; a browser comes back
+ * by itself. */
+struct stream;
+bool console_wait(struct stream *s, struct request *req);
 
 /* {"ok":true}; returns 0. */
 int console_reply_ok(struct reply *rep);

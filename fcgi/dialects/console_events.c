@@ -119,15 +119,14 @@ static const struct json_field ready_fields[] = {
     JSON_END,
 };
 
-/* True until the client or this worker leaves; a browser comes back by itself. */
-static bool wait_a_while(struct events *ev, struct request *req)
+bool console_wait(struct stream *s, struct request *req)
 {
     struct pollfd p = { .fd = req->client_fd, .events = POLLRDHUP };
     const atomic_bool *leaving = req->core->leaving;
 
     if (run_poll(&p, req->client_fd >= 0, LOOK_MS) > 0 || (leaving && *leaving))
         return false;
-    return stream_tick(&ev->stream) == 0;
+    return stream_tick(s) == 0;
 }
 
 int console_events(struct request *req, struct reply *rep, struct cove_err *e)
@@ -141,7 +140,7 @@ int console_events(struct request *req, struct reply *rep, struct cove_err *e)
     look(&ev, req);
     stream_event(&ev.stream, &(struct frame){ .name = "ready" }, ready_fields,
                  &(struct ready){ (int64_t)ev.count });
-    while (stream_drain(&ev.stream) == 0 && wait_a_while(&ev, req))
+    while (stream_drain(&ev.stream) == 0 && console_wait(&ev.stream, req))
         look(&ev, req);
     stream_end(&ev.stream);
     free(ev.seen);

@@ -25,20 +25,6 @@ static struct totals totals_of(struct request *req, const struct box_info *box)
     };
 }
 
-static int read_samples(struct request *req, const struct box_info *box, struct sample_ring *ret,
-                        struct cove_err *e)
-{
-    struct box_info found;
-    char path[256];
-    uint32_t index;
-
-    ret->count = 0;
-    snprintf(path, sizeof(path), "%s/samples", req->core->config->run_dir);
-    if (!state_find_id_any(req->core->state, box->id, &index, &found))
-        return 0;
-    return samples_read(path, index, found.generation, ret, e);
-}
-
 /* Of all its cpus together, in percent. */
 static double cpu_used(const struct sample *s, const struct totals *t)
 {
@@ -91,7 +77,7 @@ int e2b_metrics(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     if (start > end)
         return cove_fail(e, COVE_INVALID, "start: after end");
-    if (read_samples(req, &box, ring, e) < 0)
+    if (core_sandbox_samples(req->core, &box, ring, e) < 0)
         return -1;
     totals = totals_of(req, &box);
     json_writer_init(&w, &rep->body);
@@ -125,7 +111,7 @@ int e2b_metrics_of_many(struct request *req, struct reply *rep, struct cove_err 
         if (++count > IDS_MAX)
             return cove_fail(e, COVE_INVALID, "sandbox_ids: more than %d", IDS_MAX);
         if (core_sandbox_find(req->core, req->tenant, id, &box, e) < 0 ||
-            read_samples(req, &box, ring, e) < 0 || ring->count == 0)
+            core_sandbox_samples(req->core, &box, ring, e) < 0 || ring->count == 0)
             continue;
         totals = totals_of(req, &box);
         put_sample(&w, box.id, &ring->samples[ring->count - 1], &totals);
@@ -149,7 +135,7 @@ int envd_metrics(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "metrics";
     if (envd_open(req, rep, ENVD_TOKEN, &d, e) < 0)
         return -1;
-    rc = read_samples(req, &d.box, ring, e);
+    rc = core_sandbox_samples(req->core, &d.box, ring, e);
     t = totals_of(req, &d.box);
     envd_close(&d);
     if (rc < 0)

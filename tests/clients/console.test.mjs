@@ -224,6 +224,17 @@ test("a port has a link that opens it in another tab", { skip }, async () => {
   await endBox(id);
 });
 
+test("charts tell what the sandbox uses", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/usage`);
+  await page.waitForSelector("figure:has-text('Memory') strong");
+  assert.match(await page.textContent("figure:has-text('Memory') strong"), /iB of 512 MiB$/);
+  await photograph("usage");
+  await checkAccess();
+  await endBox(id);
+});
+
 test("the policy's test bench tells rule and form", { skip }, async () => {
   await signIn();
   await open("#/policy");

@@ -54,7 +54,7 @@ def test_the_document_has_every_route_and_no_other():
 def test_the_document_has_every_field_and_no_other():
     text = "".join(read(path) for path in sorted(glob.glob(f"{TOP}/fcgi/dialects/console*.c")))
     written = set(re.findall(r'JSON_[A-Z]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
-    events = {"count", "time", "stream", "text", "lostBytes", "message"}
+    events = {"count", "time", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes"}
     found = set()
 
     def walk(schema):
@@ -219,6 +219,22 @@ def test_events_tell_what_is_there_and_what_changes(server, console):
     done.set()
     server.request("DELETE", f"{API}/sandboxes/{other}")
     wait_for(lambda: told("gone", other), what="its end is told")
+    connection.close()
+
+
+def test_usage_tells_limits_and_samples_as_they_come(console):
+    connection = console.server.connect()
+    connection.request("GET", f"{API}/sandboxes/{console.id}/usage", headers={"X-API-Key": console.server.key})
+    reply, seen, kind = connection.getresponse(), {}, ""
+    while "usage" not in seen:
+        line = reply.readline()
+        assert line, "the stream goes on"
+        if line.startswith(b"event: "):
+            kind = line[7:].strip().decode()
+        elif line.startswith(b"data: "):
+            seen[kind] = json.loads(line[6:])
+    assert seen["limits"]["memoryBytes"] > 0
+    assert seen["usage"]["memoryBytes"] > 0 and seen["usage"]["cpuPercent"] >= 0 and "time" in seen["usage"]
     connection.close()
 
 
