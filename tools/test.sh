@@ -109,8 +109,8 @@ run_pytest_again() {
 }
 
 system_stage() { run_pytest_again tests/system --durations=10; }
-escape_stage() { run_pytest tests/escape; }
-hostile_stage() { run_pytest tests/hostile "$@"; }
+escape_stage() { run_pytest_again tests/escape; }
+hostile_stage() { run_pytest_again tests/hostile "$@"; }
 
 # Others' clients, in the versions of the lock file, in a directory of their own that outlives the checkout.
 install_clients() {

@@ -157,6 +157,12 @@ def test_a_large_file_takes_no_memory(make_server, first):
     assert worker_memory(agent.server) - before < 8 << 10, "KiB"
 
 
+def spool_sizes(server):
+    links = ((f"/proc/{pid}/fd/{fd}", os.readlink(f"/proc/{pid}/fd/{fd}")) for pid in server.worker_pids for fd in os.listdir(f"/proc/{pid}/fd")
+             if os.path.lexists(f"/proc/{pid}/fd/{fd}"))
+    return [os.stat(path).st_size for path, target in links if "(deleted)" in target and "/spool/" in target]
+
+
 def test_spool_files_are_shared_fairly_and_leave_nothing(make_server):
     """Two uploads of one tenant whose file comes first wait; a third is refused at once; another tenant has room."""
     server = make_server(workers=1)
@@ -169,11 +175,10 @@ def test_spool_files_are_shared_fairly_and_leave_nothing(make_server):
         for _ in range(2):
             s = stack.enter_context(contextlib.closing(socket.create_connection(("127.0.0.1", server.http))))
             s.sendall(head + body[:500000])
-        wait_for(lambda: agent.upload(body).status == 503, what="both to hold a spool file")
+        wait_for(lambda: len([size for size in spool_sizes(server) if size > 0]) == 2, what="both to hold a spool file")
         is_error(agent.upload(body), 503, "SandboxUnavailableError")
         agent.data(agent.upload(form(*parts(sandbox).values())))
         other.data(other.upload(form(*[parts(theirs)[n] for n in ("file", "sandbox_id", "file_path")])))
     wait_for(lambda: agent.upload(body).status == 200, what="spool files given back")
-    sizes = [os.stat(f"/proc/{pid}/fd/{fd}").st_size for pid in server.worker_pids for fd in os.listdir(f"/proc/{pid}/fd")
-             if "(deleted)" in os.readlink(f"/proc/{pid}/fd/{fd}") and "/spool/" in os.readlink(f"/proc/{pid}/fd/{fd}")]
+    sizes = spool_sizes(server)
     assert len(sizes) == 4 and sum(sizes) == 0, "as many as there were, and empty"

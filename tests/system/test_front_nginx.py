@@ -36,7 +36,7 @@ def edit_site(server, *changes, times=0):
     subprocess.run(["nginx", "-t", "-q", "-c", f"{server.dir}/conf/nginx.conf"], check=True)
     before = workers_of(nginx_pid(server))
     os.kill(nginx_pid(server), signal.SIGHUP)
-    wait_for(lambda: not before & workers_of(nginx_pid(server)), 10, "new nginx workers")
+    wait_for(lambda: not before & workers_of(nginx_pid(server)), 30, "new nginx workers")
 
 
 @contextlib.contextmanager
