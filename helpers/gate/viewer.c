@@ -117,6 +117,7 @@ void viewer_pump(struct viewer *v)
     if (rc < 0)
         websocket_close(&v->socket, WEBSOCKET_INTERNAL, e.msg);
     websocket_flush(&v->socket);
+    viewer_account(v, false); /* after the flush: only what has left is counted */
     if (rc != 1 || websocket_has_room(&v->socket))
         v->blocked_ms = 0;
     else if (!v->blocked_ms)

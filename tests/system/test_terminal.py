@@ -276,9 +276,9 @@ def test_connections_and_bytes_are_counted_per_sandbox(terminals):
         return next(x for x in listed if x["id"] == terminals.id)
 
     with terminals.open(SHELL) as ws:
-        ws.send(b"head -c 20000 /dev/zero | tr '\\0' x; echo; echo en''d\n")
+        ws.send(b"head -c 100000 /dev/zero | tr '\\0' x; echo; echo en''d\n")
         ws.until("end")
-        now = wait_for(lambda: (row := shown())["bytes_out"] > 20000 and row, what="the bytes are counted")
+        now = wait_for(lambda: (row := shown())["bytes_out"] > 100000 and row, what="the bytes are counted")
         assert now["connections"] == 1 and now["connections_total"] == 1 and now["bytes_in"] > 40
         metrics = terminals.server.request("GET", "/metrics", key=False).body.decode()
         assert f'cove_sandbox_connections{{sandbox="{terminals.id}"}} 1\n' in metrics
