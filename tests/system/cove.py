@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import json
 import os
+import random
 import re
 import secrets
 import shutil
@@ -34,9 +35,14 @@ def wait_for(condition, seconds=10, what="the condition"):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nothing uses, below those that the kernel gives to outgoing connections: one of these would be taken by a
+    connection of any process on the machine between this call and the server's bind()."""
+    first_outgoing = int(read("/proc/sys/net/ipv4/ip_local_port_range").split()[0])
+    for _ in range(1000):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("", random.randrange(10240, first_outgoing)))
+            return s.getsockname()[1]
+    raise AssertionError(f"no free port from 10240 to {first_outgoing}")
 
 
 def new_key():
@@ -286,7 +292,7 @@ class Server:
 
     def log_lines(self):
         lines = []
-        for line in read(f"{self.dir}/log/coved.log").split("\n"):
+        for line in read(f"{self.dir}/log/coved.log").split("\n")[:-1]:  # a line that is being written has no end yet
             if line:
                 lines.append(json.loads(line))
         return lines

@@ -34,9 +34,16 @@ def edit_site(server, *changes, times=0):
     with open(path, "w") as f:
         f.write(text)
     subprocess.run(["nginx", "-t", "-q", "-c", f"{server.dir}/conf/nginx.conf"], check=True)
-    before = workers_of(nginx_pid(server))
+    before, log = workers_of(nginx_pid(server)), f"{server.dir}/log/nginx-error.log"
+    known = len(read(log))
     os.kill(nginx_pid(server), signal.SIGHUP)
-    wait_for(lambda: not before & workers_of(nginx_pid(server)), 30, "new nginx workers")
+
+    def reloaded():  # nginx that cannot take the new configuration says so in its log and goes on with its old workers
+        refused = [line for line in read(log)[known:].split("\n") if "[emerg]" in line]
+        assert not refused, refused
+        return not before & workers_of(nginx_pid(server))
+
+    wait_for(reloaded, 10, "new nginx workers")
 
 
 @contextlib.contextmanager
