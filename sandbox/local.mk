@@ -4,4 +4,5 @@ include sandbox/net/local.mk
 include sandbox/box/local.mk
 include sandbox/keeper/local.mk
 include sandbox/init/local.mk
+include sandbox/sudo/local.mk
 EXTRA_DIST += sandbox/README.md

@@ -66,7 +66,7 @@ struct go { /* beside it in the message: files, dev, the layers of root, the lay
     uint32_t root_count, usr_count;
 };
 
-static_assert(2 + LAYERS_MAX + 1 <= MSG_MAX_FDS, "a template's mounts fit into one message");
+static_assert(2 + LAYERS_OPEN_MAX + 1 <= MSG_MAX_FDS, "a template's mounts fit into one message");
 
 static int wait_for_go(int sock, struct box_mounts *ret, struct cove_err *e)
 {
@@ -380,7 +380,7 @@ static int open_userns(pid_t pid, int *ret, struct cove_err *e)
 static int send_go(int sock, const struct box_mounts *m, struct cove_err *e)
 {
     struct go go = { m->root.count, m->usr.count };
-    int fds[2 + 2 * LAYERS_MAX] = { m->files, m->dev };
+    int fds[2 + 2 * LAYERS_OPEN_MAX] = { m->files, m->dev };
 
     memcpy(fds + 2, m->root.fd, go.root_count * sizeof(int));
     memcpy(fds + 2 + go.root_count, m->usr.fd, go.usr_count * sizeof(int));

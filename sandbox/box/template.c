@@ -3,6 +3,10 @@
  * state_dir/templates: `root` becomes /, and if there is a file `usr-from-host`, the host's /usr
  * becomes /usr. `base` is made here, from the host's /usr and a small synthetic /etc, so that the
  * first command runs without any download.
+ *
+ * `base/tools/root` is a layer of cove's own with /usr/bin/sudo in it (sandbox/sudo). It lies over the
+ * host's /usr, whose sudo would miss its settings, and below the layers of every other template,
+ * so that a template's own sudo counts.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +24,10 @@
 #include "sandbox/box/template.h"
 #include "sandbox/box/tools.h"
 
-#define BASE_VERSION "3\n" /* raise when what is made below changes */
+enum { BASE_VERSION = 4, VERSION_LEN = 64 }; /* raise when what is made below changes */
+
+/* The layer that every template gets, as it lies below state_dir/templates. */
+#define TOOLS "base/tools/root"
 
 enum { COPY_DEPTH_MAX = 8 };
 
@@ -31,13 +38,14 @@ static const struct {
     mode_t mode;
     uid_t owner;
 } base_dirs[] = {
-    { "etc", 0755, 0 },       { "proc", 0555, 0 },         { "dev", 0755, 0 },
-    { "sys", 0555, 0 },       { "usr", 0755, 0 },          { "root", 0700, 0 },
-    { "tmp", 01777, 0 },      { "run", 0755, 0 },          { "run/lock", 01777, 0 },
-    { "mnt", 0755, 0 },       { "opt", 0755, 0 },          { "srv", 0755, 0 },
-    { "home", 0755, 0 },      { "home/user", 0755, 1000 }, { "workspace", 0777, 1000 },
-    { "var", 0755, 0 },       { "var/tmp", 01777, 0 },     { "var/log", 0755, 0 },
-    { "var/cache", 0755, 0 }, { "var/lib", 0755, 0 },      { "var/spool", 0755, 0 },
+    { "etc", 0755, 0 },          { "etc/sudoers.d", 0755, 0 }, { "proc", 0555, 0 },
+    { "dev", 0755, 0 },          { "sys", 0555, 0 },           { "usr", 0755, 0 },
+    { "root", 0700, 0 },         { "tmp", 01777, 0 },          { "run", 0755, 0 },
+    { "run/lock", 01777, 0 },    { "mnt", 0755, 0 },           { "opt", 0755, 0 },
+    { "srv", 0755, 0 },          { "home", 0755, 0 },          { "home/user", 0755, 1000 },
+    { "workspace", 0777, 1000 }, { "var", 0755, 0 },           { "var/tmp", 01777, 0 },
+    { "var/log", 0755, 0 },      { "var/cache", 0755, 0 },     { "var/lib", 0755, 0 },
+    { "var/spool", 0755, 0 },
 };
 
 static const struct {
@@ -77,6 +85,8 @@ static const struct {
                            "services: files\nprotocols: files\n" },
     { "etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n" },
     { "etc/profile", "if [ \"$PS1\" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n" },
+    /* For who installs the real sudo inside. */
+    { "etc/sudoers.d/cove", "user ALL=(ALL:ALL) NOPASSWD: ALL\n" },
     { "etc/gitconfig", "[safe]\n\tdirectory = *\n" },
     /* The host's Python says that apt owns it (PEP 668); a sandbox's copy is the sandbox's own. */
     { "etc/pip.conf", "[global]\nbreak-system-packages = true\n" },
@@ -235,12 +245,24 @@ static int fill_base(int root, struct cove_err *e)
     return 0;
 }
 
-static bool base_is_current(int templates)
+/* The version of what is made here, and which program `sudo` is a copy of. */
+static int version_of(int sudo_exe, char ret[VERSION_LEN], struct cove_err *e)
 {
-    char version[16];
+    struct stat st;
 
-    return read_file_at(templates, "base/version", version, sizeof(version)) > 0 &&
-           strcmp(version, BASE_VERSION) == 0;
+    if (fstat(sudo_exe, &st) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "cove-sudo");
+    snprintf(ret, VERSION_LEN, "%d %lld %lld.%09ld\n", BASE_VERSION, (long long)st.st_size,
+             (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    return 0;
+}
+
+static bool base_is_current(int templates, const char *version)
+{
+    char found[VERSION_LEN];
+
+    return read_file_at(templates, "base/version", found, sizeof(found)) > 0 &&
+           strcmp(found, version) == 0;
 }
 
 static int make_dir_at(int parent, const char *name, mode_t mode, int *ret, struct cove_err *e)
@@ -249,6 +271,26 @@ static int make_dir_at(int parent, const char *name, mode_t mode, int *ret, stru
         return cove_fail_errno(e, COVE_INTERNAL, "mkdir %s", name);
     *ret = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%s", name) : 0;
+}
+
+/*
+ * The file is set-uid. In a sandbox that means the sandbox's root; on the host it would mean the
+ * host's, so nobody but root can search the folder that the layer lies in. (A sandbox gets a mount
+ * of the layer itself.)
+ */
+static int make_tools(int base, int sudo_exe, struct cove_err *e)
+{
+    static const char *const dirs[] = { "tools", "tools/root", "tools/root/usr",
+                                        "tools/root/usr/bin" };
+    AUTO_CLOSE int file = -1;
+
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+        if (mkdirat(base, dirs[i], i == 0 ? 0700 : 0755) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "folder %s", dirs[i]);
+    file = openat(base, "tools/root/usr/bin/sudo", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    if (file < 0 || copy_bytes(sudo_exe, file) < 0 || fchmod(file, 04755) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "copying cove-sudo");
+    return 0;
 }
 
 /* Sandboxes that live on from before may stand on the old one: it steps aside, and is swept at a
@@ -278,20 +320,22 @@ void template_sweep_old(int state_dir_fd)
 }
 
 /* Made whole as base.new, then renamed: a template is never seen half-made. */
-int template_make_base(int state_dir_fd, struct cove_err *e)
+int template_make_base(int state_dir_fd, int sudo_exe, struct cove_err *e)
 {
     AUTO_CLOSE int templates = -1, fresh = -1, root = -1;
+    char version[VERSION_LEN];
 
-    if (make_dir_at(state_dir_fd, "templates", 0755, &templates, e) < 0)
+    if (make_dir_at(state_dir_fd, "templates", 0755, &templates, e) < 0 ||
+        version_of(sudo_exe, version, e) < 0)
         return -1;
-    if (base_is_current(templates))
+    if (base_is_current(templates, version))
         return 0;
     if (sweep_tree(templates, "base.new", e) < 0 || put_aside(templates, e) < 0)
         return -1;
     if (make_dir_at(templates, "base.new", 0755, &fresh, e) < 0 ||
         make_dir_at(fresh, "root", 0755, &root, e) < 0 || fill_base(root, e) < 0 ||
-        put_text(fresh, "usr-from-host", "", e) < 0 ||
-        put_text(fresh, "version", BASE_VERSION, e) < 0)
+        make_tools(fresh, sudo_exe, e) < 0 || put_text(fresh, "usr-from-host", "", e) < 0 ||
+        put_text(fresh, "version", version, e) < 0)
         return cove_context(e, "template 'base'");
     if (renameat(templates, "base.new", templates, "base") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template 'base'");
@@ -307,7 +351,7 @@ bool layer_is_name(const char *name)
 
 int layers_add(struct layers *l, int fd, struct cove_err *e)
 {
-    if (l->count == LAYERS_MAX) {
+    if (l->count == LAYERS_OPEN_MAX) {
         cove_close(fd);
         return cove_fail(e, COVE_LIMIT, "more than %d layers", LAYERS_MAX);
     }
@@ -348,11 +392,14 @@ static int add_layers(struct layers *l, int state_dir, int template_dir, struct 
 static int open_layers(struct template *t, int state_dir, int dir, struct cove_err *e)
 {
     t->list = openat(dir, "layers", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (t->list >= 0)
-        return add_layers(&t->root, state_dir, dir, e);
-    if (add_dir(&t->root, dir, "root", e) < 0)
+    if (t->list >= 0 ? add_layers(&t->root, state_dir, dir, e) < 0
+                     : add_dir(&t->root, dir, "root", e) < 0)
         return -1;
-    return faccessat(dir, "usr-from-host", F_OK, 0) == 0 ? add_dir(&t->usr, dir, "/usr", e) : 0;
+    if (t->list >= 0 || faccessat(dir, "usr-from-host", F_OK, 0) < 0)
+        return add_dir(&t->root, state_dir, "templates/" TOOLS, e);
+    if (add_dir(&t->usr, state_dir, "templates/" TOOLS "/usr", e) < 0)
+        return -1;
+    return add_dir(&t->usr, dir, "/usr", e);
 }
 
 int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cove_err *e)

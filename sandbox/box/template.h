@@ -8,17 +8,21 @@
 #include "cove/err.h"
 #include "cove/msg.h"
 
-/* Make the template `base` below state_dir if it is not there or was made by another version. */
-int template_make_base(int state_dir_fd, struct cove_err *e);
+/* Make the template `base`, and beside it the layer that every template gets (`sudo`), below state_dir
+   if it is not there or was made by another version. */
+int template_make_base(int state_dir_fd, int sudo_exe, struct cove_err *e);
 void template_sweep_old(int state_dir_fd); /* while no sandbox lives */
 
 enum { LAYER_NAME_LEN = 64 }; /* a layer's name: SHA-256 in hexadecimal (layer.h) */
 bool layer_is_name(const char *name);
 
-enum { LAYERS_MAX = 24 }; /* of one template: two lists of them fit into one message */
+enum {
+    LAYERS_MAX = 24,                  /* of one template */
+    LAYERS_OPEN_MAX = LAYERS_MAX + 1, /* with the one that every template gets */
+};
 
 struct layers { /* directories that lie on each other, the topmost first */
-    int fd[LAYERS_MAX];
+    int fd[LAYERS_OPEN_MAX];
     unsigned count;
 };
 

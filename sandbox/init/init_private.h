@@ -113,6 +113,7 @@ struct user {
 };
 
 int user_find(const char *name_or_number, struct user *ret, struct cove_err *e);
+int group_find(const char *name_or_number, gid_t *ret); /* for cove-sudo */
 /* An absolute path as it is, a relative one below the user's home. */
 int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], struct cove_err *e);
 /* Between these two, file access is checked as that user's; root keeps what root may. */

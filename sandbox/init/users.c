@@ -102,6 +102,26 @@ static void find_groups(struct user *u)
     }
 }
 
+int group_find(const char *name, gid_t *ret)
+{
+    AUTO_FREE char *text = read_small("/etc/group");
+    char *rest = text, *line;
+    uint32_t gid;
+
+    while (rest && (line = strsep(&rest, "\n"))) {
+        char *f[4];
+
+        if (split(line, f, 4) == 4 && parse_id(f[2], &gid) && strcmp(f[0], name) == 0) {
+            *ret = gid;
+            return 0;
+        }
+    }
+    if (!parse_id(name, &gid))
+        return -1;
+    *ret = gid; /* a number needs no line */
+    return 0;
+}
+
 static bool find_passwd(const char *name, const uint32_t *uid, struct user *ret)
 {
     AUTO_FREE char *text = read_small("/etc/passwd");

@@ -25,7 +25,7 @@ enum {
     SNAPSHOTS_MAX = 65536,
 };
 
-_Static_assert(2 + 2 * (1 + CHAIN_MAX) <= MSG_MAX_FDS && (int)CHAIN_MAX <= (int)DISK_BELOW_MAX,
+_Static_assert(2 + 2 * (1 + CHAIN_MAX) + 1 <= MSG_MAX_FDS && (int)CHAIN_MAX <= (int)DISK_BELOW_MAX,
                "the layers of `base` and a whole chain fit into one message");
 
 struct capture { /* one that is under way; belongs to its box */

@@ -164,12 +164,13 @@ static int setup_pidfile(struct keeper *k, struct cove_err *e)
     return 0; /* stays open */
 }
 
-static int open_exe(const struct keeper *k, const char *name, int *ret, struct cove_err *e)
+static int open_exe(const struct keeper *k, const char *name, int flags, int *ret,
+                    struct cove_err *e)
 {
     char path[640];
 
     snprintf(path, sizeof(path), "%s/%s", k->config.libexec_dir, name);
-    *ret = open(path, O_PATH | O_CLOEXEC);
+    *ret = open(path, flags | O_CLOEXEC);
     return *ret < 0 ? cove_fail_errno(e, COVE_INVALID, "%s", path) : 0;
 }
 
@@ -218,6 +219,15 @@ static void raise_file_limit(void)
     }
 }
 
+static int setup_base(struct keeper *k, struct cove_err *e)
+{
+    AUTO_CLOSE int sudo_exe = -1;
+
+    if (open_exe(k, "cove-sudo", O_RDONLY, &sudo_exe, e) < 0)
+        return -1;
+    return template_make_base(k->state_dir, sudo_exe, e);
+}
+
 int keeper_setup(struct keeper *k, struct cove_err *e)
 {
     if (geteuid() != 0)
@@ -228,10 +238,9 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
     if (resolve_user(k->config.worker_user, &k->worker_uid, &k->worker_gid, e) < 0 ||
         resolve_group(k->config.socket_group, &k->socket_gid, e) < 0 || setup_dirs(k, e) < 0 ||
         setup_pidfile(k, e) < 0 || loop_init(&k->loop, e) < 0 || setup_signals(k, e) < 0 ||
-        open_exe(k, "cove-init", &k->init_exe, e) < 0 ||
-        open_exe(k, "cove-saver", &k->saver_exe, e) < 0 || supervisor_init(k, e) < 0 ||
-        cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 ||
-        template_make_base(k->state_dir, e) < 0 ||
+        open_exe(k, "cove-init", O_PATH, &k->init_exe, e) < 0 ||
+        open_exe(k, "cove-saver", O_PATH, &k->saver_exe, e) < 0 || supervisor_init(k, e) < 0 ||
+        cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 || setup_base(k, e) < 0 ||
         disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||
         publish_all(k, e) < 0 || publish_secret(k, e) < 0 || audit_log_open(k, e) < 0 ||
         setup_socket(k, e) < 0 || workers_listen(k, e) < 0 || gate_listen(k, e) < 0)

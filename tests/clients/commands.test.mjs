@@ -145,3 +145,22 @@ test('thirty commands at once', withSandbox(async sandbox => {
   const results = await Promise.all(Array.from({ length: 30 }, (_, i) => sandbox.commands.run(`echo ${i}`)))
   assert.deepEqual(results.map(r => r.stdout), Array.from({ length: 30 }, (_, i) => `${i}\n`))
 }))
+
+test('sudo: user becomes root without a password; input, output, exit code, a terminal', withSandbox(async sandbox => {
+  assert.equal((await sandbox.commands.run('sudo -n true && sudo id -u && sudo -u www-data id -un && id -un')).stdout, '0\nwww-data\nuser\n')
+  assert.equal((await rejects(sandbox.commands.run('sudo sh -c "exit 9"'), CommandExitError)).exitCode, 9)
+  await sandbox.files.write('/root/by-root', 'for root only', { user: 'root' })
+  await sandbox.commands.run('chmod 600 /root/by-root', { user: 'root' })
+  assert.equal((await sandbox.commands.run('cat /root/by-root 2>&1 || sudo cat /root/by-root')).stdout.split('\n').at(-1), 'for root only')
+  const command = await sandbox.commands.run('sudo sh -c "trap \\"echo bye; exit 5\\" TERM; echo ready; sleep 1000 & wait"', { background: true, stdin: true })
+  await until(() => command.stdout === 'ready\n', 'the trap')
+  await sandbox.commands.run('sudo pkill -TERM -f "trap.*ready"', {}).catch(() => {})
+  assert.equal((await rejects(command.wait(), CommandExitError)).exitCode, 5)
+  let seen = ''
+  const terminal = await sandbox.pty.create({ cols: 80, rows: 24, onData: bytes => { seen += new TextDecoder().decode(bytes) } })
+  await sandbox.pty.sendInput(terminal.pid, new TextEncoder().encode('sudo sh -c "tty >/dev/null && echo on-a-\\"\\"terminal; sleep 1000"\n'))
+  await until(() => seen.includes('on-a-terminal'), 'a terminal')
+  await sandbox.pty.sendInput(terminal.pid, new TextEncoder().encode('\x03'))
+  await sandbox.pty.sendInput(terminal.pid, new TextEncoder().encode('echo "ended:$?"\n'))
+  await until(() => seen.includes('ended:130'), 'the interrupt')
+}))

@@ -102,9 +102,20 @@ def test_a_directory_becomes_a_template_that_sandboxes_run_on(store, small_root)
     assert store.run("p", "cat /etc/marker; stat -c %u:%g /opt/tool /workspace; id -u user") == "from the template\n33:33\n1000:1000\n1000\n"
     assert store.run("p", "echo mine > /etc/marker; rm /usr/bin/cat; mkdir /usr/new; ls /usr/new /usr/bin/cat 2>&1 | true; echo done") == "done\n"
     assert store.run("q", "cat /etc/marker") == "from the template\n"  # another sandbox, the same layers
+    assert store.run("q", "sudo -u user sudo id -u") == "0\n"  # it has no sudo of its own: it gets cove's
     assert store.execute("p", "ls /proc/self/fd /dev/null").json["exitCode"] == 0
     folder = f"{store.config['state_dir']}/layers"
     assert os.stat(folder).st_mode & 0o777 == 0o700 and os.stat(folder).st_uid == 0
+
+
+def test_a_template_s_own_sudo_counts(store, small_root, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(small_root, root, symlinks=True)
+    (root / "usr/bin/sudo").write_text("#!/bin/sh\necho the template\\'s own\n")
+    os.chmod(root / "usr/bin/sudo", 0o755)
+    store.template("add", "with-sudo", root)
+    use(store, "with-sudo")
+    assert store.run("p", "sudo anything") == "the template's own\n"
 
 
 @pytest.mark.parametrize("compression", ["", "gz", "xz", "bz2", "zst"])
