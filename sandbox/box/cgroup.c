@@ -26,6 +26,8 @@ static const char *const controller_names[CGROUP_CONTROLLERS] = {
     [CGROUP_CPU] = "cpu",
 };
 
+enum { CORNER_WEIGHT = 800 }; /* of all sandboxes together; 100 is one process of the machine */
+
 /* ------------------------------------------------------------------ finding the hierarchies */
 
 static bool has_word(const char *list, const char *word, const char *separators)
@@ -222,7 +224,38 @@ static void forbid_huge_pages(int dir)
         closedir(files);
 }
 
-static int init_v2(struct cgroups *cg, const char *mount, const char *name, struct cove_err *e)
+static int set_number(int dir, const char *file, uint64_t n, struct cove_err *e)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
+    return write_file_at(dir, file, text, e);
+}
+
+/* 100 is everybody's weight on v2, 1024 on v1, where 2 is the least. */
+static uint64_t shares_of(uint64_t weight)
+{
+    uint64_t shares = weight * 1024 / 100;
+
+    return shares < 2 ? 2 : shares;
+}
+
+/*
+ * At the top of a hierarchy our corner competes with single processes of the machine, each of which weighs as much
+ * as a cgroup. With the usual weight all sandboxes together would get the cpu time of one worker thread, and a command
+ * would wait a tenth of a second for its turn behind the requests that started other commands. Beside a service of
+ * systemd's the weights are the units' (CPUWeight=), and are left alone.
+ */
+static void weigh_corner(const struct cgroups *cg)
+{
+    if (cg->on_v2[CGROUP_CPU])
+        set_number(cg->v2, "cpu.weight", CORNER_WEIGHT, NULL);
+    else if (cg->v1[CGROUP_CPU] >= 0)
+        set_number(cg->v1[CGROUP_CPU], "cpu.shares", shares_of(CORNER_WEIGHT), NULL);
+}
+
+static int init_v2(struct cgroups *cg, const char *mount, const char *name,
+                   enum cgroup_place *ret_place, struct cove_err *e)
 {
     char path[1024], own[1024], available[256] = "";
     AUTO_CLOSE int base = -1;
@@ -247,15 +280,17 @@ static int init_v2(struct cgroups *cg, const char *mount, const char *name, stru
     forbid_huge_pages(cg->v2);
     if (faccessat(cg->v2, "cgroup.kill", W_OK, 0) < 0)
         return cove_fail(e, COVE_UNSUPPORTED, "this kernel has no cgroup.kill (5.14 or newer has)");
+    *ret_place = place;
     return 0;
 }
 
 int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
 {
     struct hierarchies h = { 0 };
+    enum cgroup_place place = CGROUP_AT_ROOT;
 
     *cg = (struct cgroups){ .v2 = -1, .v1 = { -1, -1, -1 } };
-    if (find_hierarchies(&h, e) < 0 || init_v2(cg, h.v2, name, e) < 0)
+    if (find_hierarchies(&h, e) < 0 || init_v2(cg, h.v2, name, &place, e) < 0)
         return -1;
     for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
         AUTO_CLOSE int mount = -1;
@@ -270,18 +305,12 @@ int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
         if (!cg->on_v2[c] && cg->v1[c] < 0)
             return cove_fail(e, COVE_UNSUPPORTED, "this kernel offers no %s cgroup controller",
                              controller_names[c]);
+    if (place == CGROUP_AT_ROOT)
+        weigh_corner(cg);
     return 0;
 }
 
 /* ------------------------------------------------------------------ one sandbox */
-
-static int set_number(int dir, const char *file, uint64_t n, struct cove_err *e)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
-    return write_file_at(dir, file, text, e);
-}
 
 static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
                          const struct cgroup_limits *l, struct cove_err *e)
@@ -313,14 +342,6 @@ static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
     }
     set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
     return 0;
-}
-
-/* 100 is everybody's weight on v2, 1024 on v1, where 2 is the least. */
-static uint64_t shares_of(uint64_t weight)
-{
-    uint64_t shares = weight * 1024 / 100;
-
-    return shares > 2 ? shares : 2;
 }
 
 static int set_cpu_v1(int dir, const struct cgroup_limits *l, struct cove_err *e)

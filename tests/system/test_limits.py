@@ -154,3 +154,10 @@ def test_proc_of_the_host_is_read_only_or_hidden(server, project):
     before = read("/proc/sys/kernel/hostname")
     server.execute(project, "echo hacked > /proc/sys/kernel/hostname; hostname hacked")
     assert read("/proc/sys/kernel/hostname") == before
+
+
+def test_all_sandboxes_together_weigh_more_than_one_process_of_the_machine(session_server):
+    """Else a command waits a tenth of a second behind the requests that start others."""
+    found = [int(read(f"{d}/{name}")) / usual for d in session_server.cgroups()
+             for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100)) if os.path.exists(f"{d}/{name}")]
+    assert found and all(weight == 8 for weight in found), found
