@@ -138,6 +138,16 @@ static void admit(struct request *req, struct reply *rep, const char *tenant, co
     reply_header(rep, "X-Cove-Key", key);
 }
 
+/* nginx may keep this answer for a second (nginx/cove.conf says for which requests). Nothing is lost by that: the
+ * worker that gets the request itself looks the key up again by its public name (caller.c), so a key that was
+ * revoked or has expired meanwhile is refused there. */
+static void admit_key(struct request *req, struct reply *rep, const struct key *key)
+{
+    admit(req, rep, key->tenant, id_of(req, key));
+    if (rep->status == 204)
+        reply_header(rep, "X-Accel-Expires", "1");
+}
+
 /* The sandbox that a dialect's own address names, whose token comes as a bearer then; NULL: none. */
 static const char *addressed_sandbox(const struct dialect *const *dialects,
                                      const struct request *req)
@@ -371,10 +381,10 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
     struct which w;
 
     req->note.operation = "auth";
-    if (req->host_box && !port_is_ours(req)) {
+    if (req->host_box && !port_is_ours(req))
         send_to_port(rep);
-    } else if (key)
-        admit(req, rep, key->tenant, id_of(req, key));
+    else if (key)
+        admit_key(req, rep, key);
     else if (find_token(dialects, req, &w))
         admit(req, rep, w.box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));
     else if (console_sign_in(req, ref ? ref->value : NULL, &session))

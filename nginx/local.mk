@@ -3,5 +3,6 @@ nginxdir = $(pkgdatadir)/nginx
 dist_nginx_DATA = nginx/cove.conf nginx/nginx-private.conf
 nginxsnippetsdir = $(nginxdir)/snippets
 dist_nginxsnippets_DATA = nginx/snippets/cove-auth.conf nginx/snippets/cove-error.conf \
-	nginx/snippets/cove-fastcgi.conf nginx/snippets/cove-attach.conf
+	nginx/snippets/cove-fastcgi.conf nginx/snippets/cove-attach.conf nginx/snippets/cove-api.conf \
+	nginx/snippets/cove-unbuffered.conf
 EXTRA_DIST += nginx/README.md

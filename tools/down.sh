@@ -86,7 +86,7 @@ cmd_down() {
     sweep
     [ "$left_over" = no ] || sweep
     [ "$left_over" = no ] || die "could not clean up all of it (above)."
-    rm -rf "$run"
+    rm -rf "$run" "$memory"
     rm -f "$dir/settings" "$dir/env"
     say "cove is down; nothing of it is left running."
 }

@@ -9,6 +9,7 @@ name_instance() { # fills dir, run, id and all that follows from them
     dir=$(cd "$dir" && pwd -P)
     id=$(printf '%s\n%s\n' "$top" "$dir" | sha256sum | cut -c 1-8)
     run=/run/cove-$id
+    memory=/dev/shm/cove-$id # what nginx keeps in memory
     cgroup=cove-$id
     conf=$dir/conf
     log=$dir/log
@@ -67,6 +68,7 @@ check_port() {
 
 make_dirs() {
     mkdir -p "$conf" "$log" "$dir/tls" "$dir/state" "$run" "$run/nginx"
+    mkdir -m 755 "$memory" 2>/dev/null || true # everybody may write to /dev/shm: auth_zone looks whose it is
     chmod 755 "$run" "$run/nginx"
     chmod 700 "$conf" "$dir/tls" "$log"
     chmod 711 "$dir/state"
@@ -148,12 +150,22 @@ nginx_body_max() {
     printf '%dm' $((size + 1))
 }
 
+# nginx remembers whose a key is only where no disk and nobody else gets to see it.
+auth_zone() {
+    if [ ! -L "$memory" ] && [ "$(stat -c %u "$memory")" = 0 ] && [ "$(stat -f -c %T "$memory")" = tmpfs ]; then
+        echo cove_auth
+    else
+        echo off
+    fi
+}
+
 fill_template() {
     sed -e "s|@HTTP_LISTEN@|127.0.0.1:$http_port default_server|" \
         -e "s|@HTTPS_LISTEN@|127.0.0.1:$https_port default_server|" \
         -e "s|@RUN_DIR@|$run|g" -e "s|@DOMAIN@|$domain|g" -e "s|@CERT@|$cert|" -e "s|@CERT_KEY@|$cert_key|" \
         -e "s|@LOG_DIR@|$log|g" -e "s|@BODY_MAX@|$(nginx_body_max)|" -e "s|@SITE@|$conf/nginx-cove.conf|" \
-        -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" -e "s|@WEB_DIR@|$run/web|g" \
+        -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" \
+        -e "s|@AUTH_CACHE@|$memory/auth|" -e "s|@AUTH_ZONE@|$(auth_zone)|" -e "s|@WEB_DIR@|$run/web|g" \
         -e "s|@ADDRESS_RATE@|100000|g" -e "s|@ADDRESS_CONNECTIONS@|10000|" "$1"
 }
 

@@ -199,3 +199,50 @@ def test_a_keys_own_pace_does_not_slow_its_tenant(make_server):
     becomes(server, key, 200)
     wait_for(lambda: try_key(server, key).status == 429, 3, "429")
     assert [try_key(server, server.key).status for _ in range(5)] == [200] * 5
+
+
+# --- what nginx remembers of the answers about keys
+
+def asked(server):
+    """How often workers were asked whose key it is."""
+    return len(re.findall(r'"operation":"auth"', read(f"{server.dir}/log/coved.log")))
+
+
+def ask_often(server, **headers):
+    for _ in range(30):
+        assert server.request("GET", "/list_processes", headers={"X-Project-Id": "keys", **headers}).status == 200
+
+
+def test_nginx_asks_about_a_key_once_a_second_and_about_anything_else_each_time(make_server):
+    server = make_server(log_level="debug")
+    server.run("keys", "true")
+    ask_often(server)
+    known = asked(server)
+    assert known < 25
+    for more in ({"Origin": "http://elsewhere.example"}, {"Cookie": "a=b"}, {"X-Access-Token": "t"}, {"X-Relay-Secret": "s"},
+                 {"Authorization": "Bearer nothing"}):
+        ask_often(server, **more)
+        known = wait_for(lambda: asked(server) >= known + 30 and asked(server), what=f"30 questions with {more}")
+
+
+def test_an_answer_about_one_key_is_no_answer_about_another(make_server):
+    server = make_server()
+    server.run("keys", "true")
+    other = create(server, "other", "--name", "o")
+    for _ in range(10):
+        assert server.request("GET", "/list_processes", headers={"X-Project-Id": "keys"}).json["processes"] == []
+        assert try_key(server, other, "theirs").status == 200
+        assert try_key(server, other[:-1]).status == 401
+        assert try_key(server, server.key + "0").status == 401
+
+
+def test_what_nginx_remembers_is_in_memory_and_for_nginx_alone(make_server):
+    server = make_server()
+    server.run("keys", "true")
+    where = re.search(r"^fastcgi_cache_path (\S+) ", read(f"{server.dir}/conf/nginx-cove.conf"), re.M).group(1)
+    kind = subprocess.run(["stat", "-f", "-c", "%T", where], capture_output=True, text=True).stdout.strip()
+    owner = subprocess.run(["stat", "-c", "%U %a", where], capture_output=True, text=True).stdout.strip()
+    assert (kind, owner) == ("tmpfs", "www-data 700")
+    server.down()
+    assert not os.path.exists(where), "keys of a server that is down"
+    server.up()
