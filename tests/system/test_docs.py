@@ -97,3 +97,10 @@ def test_files_that_the_architecture_names_exist():
     text = read(f"{TOP}/docs/ARCHITECTURE.md")
     for path in re.findall(r"`((?:auth|base|fcgi|keys|policy|sandbox|nginx|include|cli)/[\w./-]+\.\w+)`", text):
         assert os.path.exists(f"{TOP}/{path}"), path
+
+
+def test_every_mutant_still_applies():
+    """A patch that no longer applies shows nothing, and only five are tried a day."""
+    stale = [m for m in sorted(glob.glob(f"{TOP}/tests/mutants/*.patch"))
+             if subprocess.run(["git", "apply", "--check", m], cwd=TOP, capture_output=True).returncode]
+    assert not stale
