@@ -217,14 +217,6 @@ int connect_envelope_read(const char *bytes, size_t len, size_t max, struct conn
     return 1;
 }
 
-int connect_end_add(const struct cove_err *e, const char *code, struct buf *out)
-{
-    buf_add_str(out, e ? "{\"error\":" : "{");
-    if (e)
-        connect_error_add(code, e, out);
-    return buf_add_char(out, '}');
-}
-
 /* ------------------------------------------------------------------ bad news */
 
 const char *connect_code(enum cove_code code)
@@ -269,9 +261,32 @@ int connect_http_status(const char *code)
     return 500; /* unknown, internal, data_loss */
 }
 
+static void put_error(struct json_writer *w, const char *name, const char *code,
+                      const struct cove_err *e)
+{
+    json_open(w, name, '{');
+    json_put_str(w, "code", code);
+    json_put_str(w, "message", e->msg);
+    json_close(w, '}');
+}
+
 int connect_error_add(const char *code, const struct cove_err *e, struct buf *out)
 {
-    buf_addf(out, "{\"code\":\"%s\",\"message\":", code);
-    buf_add_json_str(out, e->msg, strlen(e->msg));
-    return buf_add_char(out, '}');
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    put_error(&w, NULL, code, e);
+    return out->overflow ? -1 : 0;
+}
+
+int connect_end_add(const struct cove_err *e, const char *code, struct buf *out)
+{
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    json_open(&w, NULL, '{');
+    if (e)
+        put_error(&w, "error", code, e);
+    json_close(&w, '}');
+    return out->overflow ? -1 : 0;
 }

@@ -87,9 +87,10 @@ void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e)
     (void)req;
     rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
     reply_header(rep, "Should-Retry", may_retry(rep->status) ? "true" : "false");
-    buf_addf(&rep->body, "{\"code\":%d,\"message\":", rep->status);
-    buf_add_json_str(&rep->body, e->msg, strlen(e->msg));
-    buf_add_char(&rep->body, '}');
+    json_open(&rep->json, NULL, '{');
+    json_put_int(&rep->json, "code", rep->status);
+    json_put_str(&rep->json, "message", e->msg);
+    json_close(&rep->json, '}');
 }
 
 /* Whoever speaks to a sandbox that is not there gets what the reference's proxy says: 502. */
@@ -101,17 +102,12 @@ static void envd_error(struct request *req, struct reply *rep, const struct cove
     };
 
     rep->status = reply_error_status(rows, ARRAY_SIZE(rows), e->code);
-    buf_add_char(&rep->body, '{');
-    if (rep->status == 502) {
-        const char *id = req->note.sandbox ? req->note.sandbox : "";
-
-        buf_add_str(&rep->body, "\"sandboxId\":");
-        buf_add_json_str(&rep->body, id, strlen(id));
-        buf_add_char(&rep->body, ',');
-    }
-    buf_add_str(&rep->body, "\"message\":");
-    buf_add_json_str(&rep->body, e->msg, strlen(e->msg));
-    buf_addf(&rep->body, ",\"code\":%d}", rep->status);
+    json_open(&rep->json, NULL, '{');
+    if (rep->status == 502)
+        json_put_str(&rep->json, "sandboxId", req->note.sandbox ? req->note.sandbox : "");
+    json_put_str(&rep->json, "message", e->msg);
+    json_put_int(&rep->json, "code", rep->status);
+    json_close(&rep->json, '}');
 }
 
 static bool is_control(const struct request *req)
