@@ -235,4 +235,5 @@ void creation_hand_out(struct keeper *k, uint32_t i)
     else
         boxes_set_state(k, i, BOX_WARM);
     pool_review_one(k, i);
+    net_settle(&k->net, i);
 }

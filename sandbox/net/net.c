@@ -1,11 +1,17 @@
 /*
- * A sandbox's network: a veth pair, one end on the host, the other its eth0, and two addresses of
- * each family by the number of its slot. What may pass is decided by rules that hold for all of
- * them (netfilter.c), so making one touches no rule.
+ * A sandbox's network: a veth pair, one end on the host, the other its eth0, and an address of each
+ * family by the number of its slot, with a gateway beside it. What may pass is decided by rules that
+ * hold for all of them (netfilter.c), so making one touches no rule.
  *
  * The keeper makes the pair when the child has its namespace, under a name that belongs to the
  * slot; the child gives its end address and route. When the namespace dies, the kernel takes the
  * pair away.
+ *
+ * The host's end has a route to the sandbox and no address of its own. Some of what the kernel does
+ * when a link comes up goes through all addresses and all IPv6 routes of the host, so that each of
+ * them makes every creation slower: with 5,000 sandboxes it was most of what a creation cost. The two
+ * ends have the same hardware address and do not ask for one another's (IFF_NOARP): the gateway of a
+ * sandbox's routes belongs to nobody.
  *
  * Names are answered on an address of the sandbox's own loopback, by sockets that the keeper makes
  * in its namespace and hands to the resolver (names.c): whose question it is follows from the
@@ -14,12 +20,16 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/ethtool.h>
 #include <linux/if_link.h>
+#include <linux/sockios.h>
 #include <linux/veth.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,6 +49,8 @@ struct address {
     unsigned char len, prefix;
     uint8_t bytes[16];
 };
+
+enum { MAC_LEN = 6 };
 
 void net_interface(const struct net *n, uint32_t slot, char out[IFNAMSIZ])
 {
@@ -67,20 +79,32 @@ static struct address address_of(const struct net *n, int family, uint32_t slot,
 
 /* ------------------------------------------------------------------ steps */
 
+/* An address of our own making (bit 1 of the first byte), to one station (bit 0). */
+static void new_mac(uint8_t mac[MAC_LEN])
+{
+    if (getrandom(mac, MAC_LEN, 0) != MAC_LEN)
+        memset(mac, 0, MAC_LEN);
+    mac[0] = (uint8_t)((mac[0] & 0xfc) | 2);
+}
+
 static int make_pair(const struct net *n, const char *name, pid_t pid, struct cove_err *e)
 {
-    struct ifinfomsg none = { 0 };
+    struct ifinfomsg end = { .ifi_flags = IFF_NOARP, .ifi_change = IFF_NOARP };
     uint32_t ns = (uint32_t)pid;
     struct nlattr *info, *data, *peer;
+    uint8_t mac[MAC_LEN];
     struct rtnl r;
 
-    rtnl_begin(&r, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &none, sizeof(none));
+    new_mac(mac);
+    rtnl_begin(&r, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &end, sizeof(end));
     rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    rtnl_add(&r, IFLA_ADDRESS, mac, MAC_LEN);
     rtnl_add(&r, IFLA_GROUP, &n->group, sizeof(n->group));
     info = rtnl_nest(&r, IFLA_LINKINFO);
     rtnl_add(&r, IFLA_INFO_KIND, "veth", 4);
     data = rtnl_nest(&r, IFLA_INFO_DATA);
-    peer = rtnl_nest_with(&r, VETH_INFO_PEER, &none, sizeof(none));
+    peer = rtnl_nest_with(&r, VETH_INFO_PEER, &end, sizeof(end));
+    rtnl_add(&r, IFLA_ADDRESS, mac, MAC_LEN);
     if (pid > 0) {
         rtnl_add(&r, IFLA_IFNAME, "eth0", 5);
         rtnl_add(&r, IFLA_NET_NS_PID, &ns, sizeof(ns));
@@ -104,21 +128,27 @@ static void remove_pair(const char *name)
     rtnl_ask(&r, name, NULL);
 }
 
+static bool has_ipv6(void)
+{
+    return access("/proc/sys/net/ipv6", F_OK) == 0;
+}
+
 /*
  * No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
  * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
  * right is there.
  */
-static int set_manners(unsigned index, bool forward, struct cove_err *e)
+static int set_manners(unsigned index, bool forward, bool up, struct cove_err *e)
 {
-    struct ifinfomsg link = { .ifi_index = (int)index };
+    unsigned flags = up ? IFF_UP : 0;
+    struct ifinfomsg link = { .ifi_index = (int)index, .ifi_flags = flags, .ifi_change = flags };
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
     struct nlattr *spec, *family;
     struct rtnl r;
 
     rtnl_begin(&r, RTM_SETLINK, 0, &link, sizeof(link));
     spec = rtnl_nest(&r, IFLA_AF_SPEC);
-    if (access("/proc/sys/net/ipv6", F_OK) == 0) {
+    if (has_ipv6()) {
         family = rtnl_nest(&r, AF_INET6);
         rtnl_add(&r, IFLA_INET6_ADDR_GEN_MODE, &none, sizeof(none));
         rtnl_end_nest(&r, family);
@@ -167,13 +197,36 @@ static int set_route(uint32_t index, struct address gateway, struct cove_err *e)
     return rtnl_ask(&r, "route", e);
 }
 
-/* IPv6 is forwarded for all interfaces or none, but on newer kernels by this switch. */
-static void force_forwarding6(const char *name)
+/* The host's way to the one address that is behind this interface. */
+static int set_way_in(uint32_t index, struct address inside, struct cove_err *e)
+{
+    struct rtmsg route = { .rtm_family = (unsigned char)inside.family,
+                           .rtm_dst_len = (unsigned char)(inside.len * 8),
+                           .rtm_table = RT_TABLE_MAIN,
+                           .rtm_protocol = RTPROT_STATIC,
+                           .rtm_scope = RT_SCOPE_LINK,
+                           .rtm_type = RTN_UNICAST };
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &route, sizeof(route));
+    rtnl_add(&r, RTA_DST, inside.bytes, inside.len);
+    rtnl_add(&r, RTA_OIF, &index, sizeof(index));
+    return rtnl_ask(&r, "route to the sandbox", e);
+}
+
+static void set_switch6(const char *name, const char *which)
 {
     char path[96];
 
-    snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/%s/force_forwarding", name);
+    snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/%s/%s", name, which);
     write_file_at(AT_FDCWD, path, "1", NULL);
+}
+
+/* IPv6 is forwarded for all interfaces or none, but on newer kernels by a switch of each. Where the
+ * host has no way out by IPv6, its end of the pair does without. */
+static void set_ipv6(const struct net *n, const char *name)
+{
+    set_switch6(name, n->ipv6 ? "force_forwarding" : "disable_ipv6");
 }
 
 /* ------------------------------------------------------------------ both halves */
@@ -206,13 +259,43 @@ int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e
     if (make_pair(n, name, pid, e) < 0)
         return -1;
     index = if_nametoindex(name);
-    if (set_address(index, address_of(n, AF_INET, slot, false), e) < 0 ||
-        set_manners(index, true, e) < 0 ||
-        (n->ipv6 && set_address(index, address_of(n, AF_INET6, slot, false), e) < 0))
+    if (has_ipv6())
+        set_ipv6(n, name);
+    if (set_manners(index, true, true, e) < 0 ||
+        set_way_in(index, address_of(n, AF_INET, slot, true), e) < 0)
         return -1;
-    if (n->ipv6)
-        force_forwarding6(name);
-    return set_up(index, e);
+    return n->ipv6 ? set_way_in(index, address_of(n, AF_INET6, slot, true), e) : 0;
+}
+
+/*
+ * With a link that is up the kernel adds a route for multicast, one more in a list that it reads
+ * from its beginning for each of the next ones. Nothing on the host's end needs it. The kernel may
+ * come to it later than we do: asking for the link's state makes it come now.
+ */
+void net_settle(const struct net *n, uint32_t slot)
+{
+    static const uint8_t multicast[16] = { 0xff };
+    struct rtmsg route = { .rtm_family = AF_INET6,
+                           .rtm_dst_len = 8,
+                           .rtm_table = RT_TABLE_LOCAL,
+                           .rtm_type = RTN_MULTICAST };
+    struct ethtool_value state = { .cmd = ETHTOOL_GLINK };
+    struct ifreq ask = { .ifr_data = (char *)&state };
+    AUTO_CLOSE int sock = -1;
+    uint32_t index;
+    struct rtnl r;
+
+    if (n->rules.mode == NET_NONE || !n->ipv6)
+        return;
+    sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    net_interface(n, slot, ask.ifr_name);
+    if (sock < 0 || ioctl(sock, SIOCETHTOOL, &ask) < 0 || ioctl(sock, SIOCGIFINDEX, &ask) < 0)
+        return;
+    index = (uint32_t)ask.ifr_ifindex;
+    rtnl_begin(&r, RTM_DELROUTE, 0, &route, sizeof(route));
+    rtnl_add(&r, RTA_DST, multicast, sizeof(multicast));
+    rtnl_add(&r, RTA_OIF, &index, sizeof(index));
+    rtnl_ask(&r, "multicast", NULL);
 }
 
 /* Many templates have a link there, to a service that does not run in a sandbox. */
@@ -246,7 +329,7 @@ int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
     if (n->rules.mode == NET_NONE)
         return 0;
     index = if_nametoindex("eth0");
-    if (set_manners(index, false, e) < 0 ||
+    if (set_manners(index, false, false, e) < 0 ||
         set_address(index, address_of(n, AF_INET, slot, true), e) < 0 ||
         (n->ipv6 && set_address(index, address_of(n, AF_INET6, slot, true), e) < 0) ||
         set_up(index, e) < 0 || set_route(index, address_of(n, AF_INET, slot, false), e) < 0 ||

@@ -57,7 +57,8 @@ int net_restore(struct net *n, struct cove_err *e); /* the same rules again */
 int net_probe(const struct net *n, struct cove_err *e);
 void net_interface(const struct net *n, uint32_t slot, char out[16]);
 int net_attach(const struct net *n, uint32_t slot, pid_t pid,
-               struct cove_err *e);                                    /* the keeper's half */
+               struct cove_err *e);                  /* the keeper's half */
+void net_settle(const struct net *n, uint32_t slot); /* once the link is up; may be left out */
 int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
 /* Where names are asked in a sandbox: a UDP socket and a listening TCP one. owner: of its user
  * namespace. */
