@@ -312,8 +312,15 @@ int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
 
 /* ------------------------------------------------------------------ one sandbox */
 
+/* The kernel goes through all cpu cgroups of the machine when a quota is written. A new cgroup has
+ * none, so "none" needs no writing there. */
+static bool needs_quota(const struct cgroup_limits *l, bool fresh)
+{
+    return l->cpu_percent || !fresh;
+}
+
 static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
-                         const struct cgroup_limits *l, struct cove_err *e)
+                         const struct cgroup_limits *l, bool fresh, struct cove_err *e)
 {
     char quota[48];
 
@@ -327,7 +334,8 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     if (!on_v2[CGROUP_CPU])
         return 0;
     snprintf(quota, sizeof(quota), "%llu 100000", (unsigned long long)l->cpu_percent * 1000);
-    if (write_file_at(dir, "cpu.max", l->cpu_percent ? quota : "max 100000", e) < 0)
+    if (needs_quota(l, fresh) &&
+        write_file_at(dir, "cpu.max", l->cpu_percent ? quota : "max 100000", e) < 0)
         return -1;
     return l->cpu_weight ? set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
 }
@@ -344,18 +352,19 @@ static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
     return 0;
 }
 
-static int set_cpu_v1(int dir, const struct cgroup_limits *l, struct cove_err *e)
+static int set_cpu_v1(int dir, const struct cgroup_limits *l, bool fresh, struct cove_err *e)
 {
     char quota[32];
 
     snprintf(quota, sizeof(quota), "%llu", (unsigned long long)l->cpu_percent * 1000);
-    if (write_file_at(dir, "cpu.cfs_quota_us", l->cpu_percent ? quota : "-1", e) < 0)
+    if (needs_quota(l, fresh) &&
+        write_file_at(dir, "cpu.cfs_quota_us", l->cpu_percent ? quota : "-1", e) < 0)
         return -1;
     return l->cpu_weight ? set_number(dir, "cpu.shares", shares_of(l->cpu_weight), e) : 0;
 }
 
 static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_limits *l,
-                        struct cove_err *e)
+                        bool fresh, struct cove_err *e)
 {
     switch (c) {
     case CGROUP_MEMORY:
@@ -364,7 +373,7 @@ static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_l
     case CGROUP_PIDS:
         return l->pids ? set_number(dir, "pids.max", l->pids, e) : 0;
     case CGROUP_CPU:
-        return set_cpu_v1(dir, l, e);
+        return set_cpu_v1(dir, l, fresh, e);
     default:
         return 0;
     }
@@ -417,11 +426,12 @@ int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgr
 
     if (make_dir(cg->v2, id, &b.v2, e) < 0)
         return -1;
-    if (set_limits_v2(b.v2, cg->on_v2, limits, e) < 0 || delegate_to(b.v2, root_uid, e) < 0)
+    if (set_limits_v2(b.v2, cg->on_v2, limits, true, e) < 0 || delegate_to(b.v2, root_uid, e) < 0)
         rc = -1;
     for (int c = 0; rc == 0 && c < CGROUP_CONTROLLERS; c++)
-        if (cg->v1[c] >= 0 && (make_dir(cg->v1[c], id, &dirs[c], e) < 0 ||
-                               set_limit_v1(dirs[c], (enum cgroup_controller)c, limits, e) < 0))
+        if (cg->v1[c] >= 0 &&
+            (make_dir(cg->v1[c], id, &dirs[c], e) < 0 ||
+             set_limit_v1(dirs[c], (enum cgroup_controller)c, limits, true, e) < 0))
             rc = -1;
     b.memory = dirs[CGROUP_MEMORY] >= 0 ? dirs[CGROUP_MEMORY] : dup(b.v2);
     b.pids = dirs[CGROUP_PIDS] >= 0 ? dirs[CGROUP_PIDS] : dup(b.v2);
@@ -447,14 +457,14 @@ int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgro
 
     if (v2 < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "cgroup of sandbox '%s'", id);
-    if (set_limits_v2(v2, cg->on_v2, limits, e) < 0)
+    if (set_limits_v2(v2, cg->on_v2, limits, false, e) < 0)
         return -1;
     for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
         AUTO_CLOSE int dir =
             cg->v1[c] < 0 ? -1 : openat(cg->v1[c], id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (cg->v1[c] >= 0 &&
-            (dir < 0 || set_limit_v1(dir, (enum cgroup_controller)c, limits, e) < 0))
+            (dir < 0 || set_limit_v1(dir, (enum cgroup_controller)c, limits, false, e) < 0))
             return -1;
     }
     return 0;
@@ -472,16 +482,27 @@ int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, 
 }
 
 /* The v2 hierarchy tells this whether it has the cpu controller or not. */
-uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id)
+static uint64_t cpu_usec_in(const struct cgroups *cg, const char *path)
 {
-    char path[128], text[512];
+    char text[512];
     const char *at;
 
-    if (box_file(cg->v2, id, "cpu.stat", path) < 0 ||
-        read_file_at(cg->v2, path, text, sizeof(text)) <= 0)
+    if (read_file_at(cg->v2, path, text, sizeof(text)) <= 0)
         return 0;
     at = strstr(text, "usage_usec ");
     return at ? strtoull(at + 11, NULL, 10) : 0;
+}
+
+uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id)
+{
+    char path[128];
+
+    return box_file(cg->v2, id, "cpu.stat", path) < 0 ? 0 : cpu_usec_in(cg, path);
+}
+
+uint64_t cgroup_all_cpu_usec(const struct cgroups *cg)
+{
+    return cpu_usec_in(cg, "cpu.stat");
 }
 
 /* The number behind a word at the beginning of a line. */

@@ -41,6 +41,7 @@ int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgro
                      struct cove_err *e);
 int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, struct cove_err *e);
 uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id); /* used so far */
+uint64_t cgroup_all_cpu_usec(const struct cgroups *cg);             /* by all sandboxes */
 /* What it holds in memory, and how much of that is cache of files. */
 void cgroup_memory_bytes(const struct cgroups *cg, const char *id, uint64_t *ret_used,
                          uint64_t *ret_cache);
