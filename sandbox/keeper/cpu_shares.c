@@ -4,11 +4,15 @@
  * cpu busy for a while steps back: its weight falls to a tenth, and whoever has been quiet comes
  * first. Several busy ones still share equally, and alone on the machine a busy one loses nothing.
  * When it has calmed down it gets its weight back.
+ *
+ * Nobody is looked at as long as all sandboxes together use less than one would have to. Otherwise the
+ * keeper looks at some of them at a time, so that nobody else waits for it.
  */
 #include "sandbox/keeper/keeper_private.h"
 
 enum {
     LOOK_EVERY_MS = 1000,
+    LOOK_AT_ONCE = 256,
     BUSY_PERMILLE = 200, /* of one cpu, since the last look */
     CALM_PERMILLE = 100,
     STEP_BACK = 10,
@@ -19,15 +23,17 @@ static bool is_running(const struct box *b)
     return !b->dead && (b->info.state == BOX_LIVE || b->info.state == BOX_AGEING);
 }
 
-static void look_at(struct keeper *k, struct box *b, uint64_t elapsed_ms)
+static void look_at(struct keeper *k, struct box *b, uint64_t now)
 {
-    uint64_t before = b->cpu_us, permille, weight = b->limits.cpu_weight;
+    uint64_t before = b->cpu_us, elapsed_ms = now - b->looked_ms, permille;
+    uint64_t weight = b->limits.cpu_weight;
     bool busy;
 
     b->cpu_us = cgroup_cpu_usec(&k->cgroups, b->info.id);
-    if (before == 0 || b->cpu_us < before || weight == 0)
-        return; /* the first look, or one that an earlier keeper made */
-    permille = (b->cpu_us - before) / elapsed_ms;
+    b->looked_ms = now;
+    if (before == 0 || b->cpu_us < before || weight == 0 || elapsed_ms > 2 * LOOK_EVERY_MS)
+        return; /* the first look, the first for a while, or one that an earlier keeper made */
+    permille = (b->cpu_us - before) / (elapsed_ms ? elapsed_ms : 1);
     busy = permille >= (b->busy ? CALM_PERMILLE : BUSY_PERMILLE);
     if (busy == b->busy)
         return;
@@ -36,14 +42,40 @@ static void look_at(struct keeper *k, struct box *b, uint64_t elapsed_ms)
         b->busy = busy;
 }
 
-void cpu_shares_tick(struct keeper *k, uint64_t now)
+/* Has anybody been busy, or could anybody have been since the last round? */
+static bool is_worth_a_round(struct keeper *k, uint64_t elapsed_ms)
 {
-    uint64_t elapsed_ms = now - k->fair_at_ms;
+    uint64_t before = k->fair.all_us;
+
+    k->fair.all_us = cgroup_all_cpu_usec(&k->cgroups);
+    return k->fair.any_busy || k->fair.all_us < before ||
+           (k->fair.all_us - before) / elapsed_ms >= BUSY_PERMILLE;
+}
+
+static void begin_round(struct keeper *k, uint64_t now)
+{
+    uint64_t elapsed_ms = now - k->fair.began_ms;
 
     if (elapsed_ms < LOOK_EVERY_MS)
         return;
-    k->fair_at_ms = now;
-    for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        if (is_running(&k->boxes[i]))
-            look_at(k, &k->boxes[i], elapsed_ms);
+    k->fair.began_ms = now;
+    k->fair.left = is_worth_a_round(k, elapsed_ms) ? state_box_count(k->state) : 0;
+    k->fair.any_busy = false;
+}
+
+/* When to come again: at once while a round is going on. */
+uint64_t cpu_shares_tick(struct keeper *k, uint64_t now, uint64_t next)
+{
+    if (k->fair.left == 0)
+        begin_round(k, now);
+    for (unsigned looks = 0; k->fair.left > 0 && looks < LOOK_AT_ONCE;) {
+        struct box *b = &k->boxes[--k->fair.left];
+
+        if (!is_running(b))
+            continue;
+        look_at(k, b, now);
+        k->fair.any_busy |= b->busy;
+        looks++;
+    }
+    return k->fair.left > 0 ? now : next;
 }

@@ -151,7 +151,7 @@ uint64_t expiry_tick(struct keeper *k)
     next = tick_remains(k, now, next);
     saved_tick(k, now);
     next = starter_tick(k, now, next);
-    cpu_shares_tick(k, now);
+    next = cpu_shares_tick(k, now, next);
     next = snapshots_tick(k, now, next);
     sampling_tick(k, now);
     return pool_refill(k, now, next);

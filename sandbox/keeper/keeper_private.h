@@ -7,6 +7,7 @@
 #include "cove/loop.h"
 #include "cove/manifest.h"
 #include "cove/meters.h"
+#include "cove/samples.h"
 #include "cove/saved.h"
 #include "cove/state.h"
 #include "sandbox/box/boxed.h"
@@ -97,7 +98,10 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     struct limits limits;      /* that hold now; all 0 after a restart of the keeper */
     struct limits wanted;      /* of the project that the sandbox is promised to */
     uint64_t cpu_us;           /* used when cpu_shares.c looked last */
+    uint64_t looked_ms;        /* when that was */
     uint64_t sampled_ms;       /* when sampling.c looked last; 0 = not yet */
+    struct sample_look look;   /* what it saw */
+    unsigned idle_looks;       /* in a row: no cpu time was used in between */
     bool busy;                 /* it kept a cpu busy: its weight is lowered */
     bool child;                /* ours to reap; false after a restart of the keeper */
     bool promised;             /* a project waits for it: info.tenant and .project are set */
@@ -183,8 +187,14 @@ struct keeper {
     uint64_t pool_pause_ms;  /* after a claim */
     uint64_t publish_at_ms;  /* 0: nothing to publish */
     int samples_fd;          /* of sampling.c */
-    uint64_t fair_at_ms;     /* the last look at who is busy */
-    bool rules_changed;      /* in run_dir, and workers were not told yet; so at the start */
+    uint64_t sampling_ms;    /* when it last looked for sandboxes whose time has come */
+    struct {                 /* of cpu_shares.c */
+        uint64_t began_ms;   /* the last round of looks at who is busy */
+        uint64_t all_us;     /* what all sandboxes had used by then */
+        uint32_t left;       /* slots to look at in this round */
+        bool any_busy;       /* somebody in this round */
+    } fair;
+    bool rules_changed; /* in run_dir, and workers were not told yet; so at the start */
 
     struct helper workers[WORKER_SLOTS];
     struct helper helpers[HELPERS];
@@ -533,7 +543,7 @@ void sampling_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ cpu_shares.c */
 
-void cpu_shares_tick(struct keeper *k, uint64_t now);
+uint64_t cpu_shares_tick(struct keeper *k, uint64_t now, uint64_t next);
 
 /* ------------------------------------------------------------------ adopt.c */
 

@@ -10,6 +10,8 @@
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
+enum { SEARCH_EVERY_MS = 100, IDLE_AFTER = 3, IDLE_ONE_OF = 6 };
+
 int sampling_setup(struct keeper *k, struct cove_err *e)
 {
     char path[256];
@@ -18,31 +20,41 @@ int sampling_setup(struct keeper *k, struct cove_err *e)
     return samples_open(path, k->worker_gid, state_box_count(k->state), &k->samples_fd, e);
 }
 
-static void sample(struct keeper *k, uint32_t i)
+/* Without a process that runs hardly anything changes. Files that a client is uploading do, and a disk
+ * tells its usage late: so the first looks at an idle sandbox are whole ones, and then one of some. */
+static bool is_whole_look(const struct box *b)
 {
-    const struct box_info *info = &k->boxes[i].info;
-    struct sample_look look = {
-        .unix_ms = clock_unix_ms(),
-        .cpu_us = cgroup_cpu_usec(&k->cgroups, info->id),
-        .disk_bytes = disk_used(&k->disk, info->id, (pid_t)info->init_pid),
-    };
+    return b->idle_looks < IDLE_AFTER || b->idle_looks % IDLE_ONE_OF == 0;
+}
 
-    cgroup_memory_bytes(&k->cgroups, info->id, &look.memory_bytes, &look.cache_bytes);
-    samples_add(k->samples_fd, i, info->generation, &look); /* without it a sample is missing */
+static void look_at(struct keeper *k, struct box *b)
+{
+    uint64_t cpu_us = cgroup_cpu_usec(&k->cgroups, b->info.id);
+
+    b->idle_looks = b->sampled_ms && cpu_us == b->look.cpu_us ? b->idle_looks + 1 : 0;
+    b->look.unix_ms = clock_unix_ms();
+    b->look.cpu_us = cpu_us;
+    if (!is_whole_look(b))
+        return;
+    b->look.disk_bytes = disk_used(&k->disk, b->info.id, (pid_t)b->info.init_pid);
+    cgroup_memory_bytes(&k->cgroups, b->info.id, &b->look.memory_bytes, &b->look.cache_bytes);
 }
 
 void sampling_tick(struct keeper *k, uint64_t now)
 {
     struct box *b;
 
-    if (k->samples_fd <= 0)
+    if (k->samples_fd <= 0 || now - k->sampling_ms < SEARCH_EVERY_MS)
         return; /* unit tests have none */
+    k->sampling_ms = now;
     TAILQ_FOREACH(b, &k->found.places[PLACE_OWNED], in_place)
     {
         if (b->dead || (b->info.state != BOX_LIVE && b->info.state != BOX_AGEING) ||
             (b->sampled_ms && now - b->sampled_ms < SAMPLE_EVERY_MS))
             continue;
+        look_at(k, b);
         b->sampled_ms = now;
-        sample(k, (uint32_t)(b - k->boxes));
+        /* If it fails a sample is missing. */
+        samples_add(k->samples_fd, (uint32_t)(b - k->boxes), b->info.generation, &b->look);
     }
 }
