@@ -242,6 +242,27 @@ void text_hex(const void *bytes, size_t len, char *out)
     out[2 * len] = '\0';
 }
 
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool text_unhex(const char *hex, void *out, size_t len)
+{
+    unsigned char *b = out;
+
+    if (strlen(hex) != 2 * len)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        int high = digit_of(hex[2 * i]), low = digit_of(hex[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        b[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
+
 uint64_t text_hash(uint64_t hash, const char *s)
 {
     for (; *s; s++)

@@ -101,19 +101,6 @@ int keys_set(struct key *key, const char *setting, const char *value, struct cov
 
 /* ------------------------------------------------------------------ lines */
 
-static bool parse_hash(const char *hex, unsigned char ret[KEY_HASH_BYTES])
-{
-    if (strlen(hex) != 2 * KEY_HASH_BYTES || strspn(hex, "0123456789abcdef") != strlen(hex))
-        return false;
-    for (size_t i = 0; i < KEY_HASH_BYTES; i++) {
-        unsigned byte;
-
-        sscanf(hex + 2 * i, "%2x", &byte);
-        ret[i] = (unsigned char)byte;
-    }
-    return true;
-}
-
 static int parse_settings(struct key *key, char *at, struct cove_err *e)
 {
     char *word;
@@ -138,7 +125,7 @@ static int parse_line(void *arg, char *line, struct cove_err *e)
     struct key key = { 0 };
     struct key *items;
 
-    if (!parse_hash(hash, key.hash))
+    if (!text_unhex(hash, key.hash, KEY_HASH_BYTES))
         return cove_fail(e, COVE_INVALID, "must begin with 64 hex digits");
     if (!tenant || !keys_is_name(tenant) || !text_copy(key.tenant, sizeof(key.tenant), tenant))
         return cove_fail(e, COVE_INVALID, "tenant must be 1 to 63 letters, digits, '.', '_', '-'");

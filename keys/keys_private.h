@@ -13,6 +13,13 @@ void quota_format(const struct quota *q, struct buf *out);
 typedef int (*line_fn)(void *arg, char *line, struct cove_err *e);
 int lines_parse(const char *text, line_fn line, void *arg, struct cove_err *e);
 
+/* The whole file; one that is not there is empty. *ret is malloc()ed. */
+int lines_read(const char *path, char **ret, struct cove_err *e);
+/* The lock of whoever edits this file, or -1. Closing it gives it back. */
+int lines_lock(const char *path, struct cove_err *e);
+/* These bytes become the file: one rename, whole or not at all. */
+int lines_replace(const char *path, const struct buf *b, struct cove_err *e);
+
 /* The next word of a line, or NULL; *at moves on. */
 char *next_word(char **at);
 

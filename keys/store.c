@@ -1,5 +1,5 @@
 /*
- * Editing the file of keys. The lock is on a file beside it, because the file itself is replaced by
+ * Editing the files of keys and operators. The lock is on a file beside each, because the file itself is replaced by
  * rename: whoever waits for a lock on the old inode would edit what nobody reads any more.
  */
 #include <errno.h>
@@ -16,8 +16,7 @@
 #include "cove/text.h"
 #include "keys/keys_private.h"
 
-/* A file that is not there is empty. */
-static int read_all(const char *path, char **ret, struct cove_err *e)
+int lines_read(const char *path, char **ret, struct cove_err *e)
 {
     struct cove_err why;
     size_t len;
@@ -31,11 +30,23 @@ static int read_all(const char *path, char **ret, struct cove_err *e)
     return -1;
 }
 
+int lines_lock(const char *path, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = -1;
+    char lock[520];
+
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0)
+        return cove_fail_errno(e, COVE_INVALID, "%s", lock);
+    return take_fd(&fd);
+}
+
 int keys_load(const char *path, struct keys *ret, struct cove_err *e)
 {
     AUTO_FREE char *text = NULL;
 
-    if (read_all(path, &text, e) < 0)
+    if (lines_read(path, &text, e) < 0)
         return -1;
     return keys_parse(text, ret, e) < 0 ? cove_context(e, "%s", path) : 0;
 }
@@ -43,18 +54,13 @@ int keys_load(const char *path, struct keys *ret, struct cove_err *e)
 int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e)
 {
     struct keys_edit edit = { .lock_fd = -1 };
-    char lock[520];
 
     if (!text_copy(edit.path, sizeof(edit.path), path))
         return cove_fail(e, COVE_INVALID, "path too long");
-    snprintf(lock, sizeof(lock), "%s.lock", path);
-    edit.lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (edit.lock_fd < 0 || flock(edit.lock_fd, LOCK_EX) < 0) {
-        cove_fail_errno(e, COVE_INVALID, "%s", lock);
-        keys_edit_done(&edit);
+    edit.lock_fd = lines_lock(path, e);
+    if (edit.lock_fd < 0)
         return -1;
-    }
-    if (read_all(path, &edit.text, e) < 0 || keys_parse(edit.text, &edit.keys, e) < 0) {
+    if (lines_read(path, &edit.text, e) < 0 || keys_parse(edit.text, &edit.keys, e) < 0) {
         keys_edit_done(&edit);
         return cove_context(e, "%s", path);
     }
@@ -103,29 +109,32 @@ static int write_aside(const char *path, const char *aside, const struct buf *b,
     return 0;
 }
 
+int lines_replace(const char *path, const struct buf *b, struct cove_err *e)
+{
+    char aside[520];
+    int rc = 0;
+
+    snprintf(aside, sizeof(aside), "%s.new", path);
+    if (b->overflow)
+        return cove_fail(e, COVE_TOO_LARGE, "%s: would be too large", path);
+    if (write_aside(path, aside, b, e) < 0)
+        rc = -1;
+    else if (rename(aside, path) < 0)
+        rc = cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    if (rc < 0)
+        unlink(aside);
+    return rc;
+}
+
 int keys_edit_commit(struct keys_edit *edit, const struct key *drop, const struct key *add,
                      size_t add_count, struct cove_err *e)
 {
-    char aside[520];
-    struct buf b;
-    int rc = 0;
+    AUTO_BUF struct buf b = BUF(KEYS_FILE_MAX);
 
-    buf_init(&b, KEYS_FILE_MAX);
     copy_lines(edit->text, drop, &b);
     for (size_t i = 0; i < add_count; i++)
         keys_format(&add[i], &b);
-    snprintf(aside, sizeof(aside), "%s.new", edit->path);
-    if (b.overflow)
-        rc = cove_fail(e, COVE_TOO_LARGE, "%s: would be larger than %d bytes", edit->path,
-                       (int)KEYS_FILE_MAX);
-    else if (write_aside(edit->path, aside, &b, e) < 0)
-        rc = -1;
-    else if (rename(aside, edit->path) < 0)
-        rc = cove_fail_errno(e, COVE_INTERNAL, "%s", edit->path);
-    if (rc < 0)
-        unlink(aside);
-    buf_done(&b);
-    return rc;
+    return lines_replace(edit->path, &b, e);
 }
 
 void keys_new(char ret_text[KEY_TEXT_LEN + 1], struct key *ret)

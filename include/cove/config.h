@@ -18,6 +18,7 @@ struct cove_config {
     char run_dir[72];         /* sockets, shared memory: gone at reboot */
     char state_dir[512];      /* sandboxes' files, templates */
     char keys_file[512];      /* hashed keys and their tenants */
+    char operators_file[512]; /* who may sign requests of operators; need not be there */
     char tenants_file[512];   /* quotas and limits of single tenants; need not be there */
     char templates_file[512]; /* limits of single templates; likewise */
     char policy_file[512];    /* the deny-list */

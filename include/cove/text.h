@@ -47,6 +47,8 @@ void text_format_time(uint64_t unix_ms, char out[32]);
 int text_parse_time(const char *s, uint64_t *ret_unix_ms);
 
 void text_hex(const void *bytes, size_t len, char *out /* 2*len+1 */);
+/* The way back: exactly 2*len lower-case digits. */
+bool text_unhex(const char *hex, void *out, size_t len);
 
 /* FNV-1a, 64 bits: for tables and names, not against an attacker. Hash several strings one after the
  * other with a border between them: text_hash(text_hash(text_hash(TEXT_HASH_START, a), "\xff"), b). */
