@@ -59,6 +59,12 @@ int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_
 int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,
                            struct cove_err *e);
 
+/* A nonce for an operator's request, and the request itself (cove/operators.h): *ret_fd is a file of
+ * ret->bytes bytes with what the command has printed. */
+int keeper_operator_nonce(struct keeper_link *k, struct keeper_nonce *ret, struct cove_err *e);
+int keeper_operator(struct keeper_link *k, const struct keeper_operator *ask, const char *text,
+                    struct keeper_output *ret, int *ret_fd, struct cove_err *e);
+
 struct keeper_audit_entry { /* NULL = "" */
     const char *event;      /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *key, *project, *sandbox, *rule, *form;

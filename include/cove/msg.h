@@ -111,6 +111,10 @@ enum msg_type {
     KEEPER_SNAPSHOT_REMOVE, /* struct keeper_snapshot_name -> MSG_DONE, or COVE_NOT_FOUND */
     KEEPER_SAVE,            /* struct keeper_which -> MSG_DONE once it is saved and has ended */
     KEEPER_WAKE,            /* struct keeper_extend -> KEEPER_BOX once a saved one runs again */
+    KEEPER_OPERATOR_NONCE,  /* no body -> KEEPER_NONCE, for an operator's next request */
+    KEEPER_NONCE,           /* struct keeper_nonce */
+    KEEPER_OPERATOR,        /* struct keeper_operator, tail: text -> KEEPER_OUTPUT */
+    KEEPER_OUTPUT,          /* struct keeper_output + a sealed file with what `cove` printed */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -513,6 +517,24 @@ struct keeper_snapshot_list {
 struct keeper_snapshot_name {
     char tenant[COVE_TENANT_MAX];
     char name[COVE_TEMPLATE_MAX]; /* or id */
+};
+
+/* A request that an operator has signed (cove/operators.h); the tail is the text that was signed. */
+enum { KEEPER_NONCE_MAX = 128 };
+
+struct keeper_nonce {
+    char nonce[KEEPER_NONCE_MAX];
+};
+
+struct keeper_operator {
+    char name[64];
+    unsigned char signature[64];
+};
+
+struct keeper_output {
+    uint32_t exit; /* 0, or 1: the answer is no (a broken chain, a failed check) */
+    uint32_t reserved;
+    uint64_t bytes;
 };
 
 struct keeper_box {

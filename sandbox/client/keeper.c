@@ -15,6 +15,7 @@ enum {
     KEEPER_CAPTURE_MS = 600000,   /* where files are copied */
     KEEPER_STORE_MS = 30 * 60000, /* a sandbox goes to the store or comes from there */
     KEEPER_RETRY_MS = 5000,
+    KEEPER_COMMAND_MS = 90000, /* an operator's command */
     AUDIT_COMMAND_BYTES = 4096,
 };
 
@@ -31,6 +32,8 @@ static const struct msg_rule keeper_answers[] = {
     { KEEPER_BOX, sizeof(struct keeper_box), 0, 0, 0 },
     { KEEPER_SNAPSHOT, sizeof(struct keeper_snapshot), 0, 0, 0 },
     { KEEPER_SNAPSHOT_LIST, sizeof(struct keeper_snapshot_list), 0, 0, 0 },
+    { KEEPER_NONCE, sizeof(struct keeper_nonce), 0, 0, 0 },
+    { KEEPER_OUTPUT, sizeof(struct keeper_output), 0, 1, 1 },
     { 0 },
 };
 
@@ -41,6 +44,7 @@ struct question {
     int fd;           /* rides along; -1 = none */
     uint32_t want;    /* type of the answer */
     uint64_t wait_ms; /* for it; 0 = KEEPER_ANSWER_MS */
+    int *ret_fd;      /* a file comes with the answer; NULL: none does */
 };
 
 static int keeper_try(struct keeper_link *k, const struct question *q, void *ret, size_t ret_size,
@@ -67,8 +71,12 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
         client_raise(&m, e);
         return 1; /* an answer all the same: the link is fine */
     }
-    if (m.head.type != q->want || m.head.tag != k->tag)
+    if (m.head.type != q->want || m.head.tag != k->tag) {
+        msg_close_fds(&m);
         return cove_fail(e, COVE_INTERNAL, "the keeper gave an answer of another kind");
+    }
+    if (q->ret_fd)
+        *q->ret_fd = m.fds[0];
     if (ret)
         memcpy(ret, m.body, ret_size);
     return 0;
@@ -108,7 +116,7 @@ static int ask_until_answered(struct keeper_link *k, const struct question *q, v
 static int keeper_tell(struct keeper_link *k, uint32_t type, const void *body, size_t len,
                        struct cove_err *e)
 {
-    const struct question q = { type, body, len, -1, MSG_DONE, 0 };
+    const struct question q = { type, body, len, -1, MSG_DONE, 0, NULL };
 
     return ask_until_answered(k, &q, NULL, 0, e);
 }
@@ -134,7 +142,9 @@ int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, const v
 {
     AUTO_CLOSE int fd = -1;
     struct keeper_box box;
-    struct question q = { KEEPER_CLAIM, args, sizeof(*args), -1, KEEPER_BOX, KEEPER_STORE_MS };
+    struct question q = {
+        KEEPER_CLAIM, args, sizeof(*args), -1, KEEPER_BOX, KEEPER_STORE_MS, NULL
+    };
 
     if (attributes && seal_attributes(attributes, attributes_len, &fd, e) < 0)
         return -1;
@@ -150,7 +160,7 @@ int keeper_attributes(struct keeper_link *k, const struct keeper_which *args, co
                       size_t len, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
-    struct question q = { KEEPER_ATTRIBUTES, args, sizeof(*args), -1, MSG_DONE, 0 };
+    struct question q = { KEEPER_ATTRIBUTES, args, sizeof(*args), -1, MSG_DONE, 0, NULL };
 
     if (seal_attributes(bytes, len, &fd, e) < 0)
         return -1;
@@ -188,8 +198,8 @@ int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct 
 int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
                    struct keeper_snapshot *ret, struct cove_err *e)
 {
-    const struct question q = { KEEPER_CAPTURE,   args, sizeof(*args), -1, KEEPER_SNAPSHOT,
-                                KEEPER_CAPTURE_MS };
+    const struct question q = { KEEPER_CAPTURE,    args, sizeof(*args), -1, KEEPER_SNAPSHOT,
+                                KEEPER_CAPTURE_MS, NULL };
 
     return ask_until_answered(k, &q, ret, sizeof(*ret), e);
 }
@@ -199,9 +209,8 @@ int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_
 {
     struct keeper_snapshots args = { 0 };
     struct keeper_snapshot_list page;
-    const struct question q = {
-        KEEPER_SNAPSHOTS, &args, sizeof(args), -1, KEEPER_SNAPSHOT_LIST, 0
-    };
+    const struct question q = { KEEPER_SNAPSHOTS,     &args, sizeof(args), -1,
+                                KEEPER_SNAPSHOT_LIST, 0,     NULL };
 
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     do {
@@ -221,11 +230,39 @@ int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_n
     return keeper_tell(k, KEEPER_SNAPSHOT_REMOVE, args, sizeof(*args), e);
 }
 
+/* ------------------------------------------------------------------ operators */
+
+int keeper_operator_nonce(struct keeper_link *k, struct keeper_nonce *ret, struct cove_err *e)
+{
+    const struct question q = { KEEPER_OPERATOR_NONCE, NULL, 0, -1, KEEPER_NONCE, 0, NULL };
+    struct keeper_nonce nonce;
+
+    if (ask_until_answered(k, &q, &nonce, sizeof(nonce), e) < 0)
+        return -1;
+    nonce.nonce[sizeof(nonce.nonce) - 1] = '\0';
+    *ret = nonce;
+    return 0;
+}
+
+int keeper_operator(struct keeper_link *k, const struct keeper_operator *ask, const char *text,
+                    struct keeper_output *ret, int *ret_fd, struct cove_err *e)
+{
+    AUTO_BUF struct buf body = BUF(8192);
+    struct question q = { KEEPER_OPERATOR, NULL, 0, -1, KEEPER_OUTPUT, KEEPER_COMMAND_MS, ret_fd };
+
+    buf_add(&body, ask, sizeof(*ask));
+    buf_add(&body, text, strlen(text) + 1);
+    q.body = body.data;
+    q.len = body.len;
+    return ask_until_answered(k, &q, ret, sizeof(*ret), e);
+}
+
 /* ------------------------------------------------------------------ audit */
 
 int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
 {
-    const struct question q = { KEEPER_SAVE, args, sizeof(*args), -1, MSG_DONE, KEEPER_STORE_MS };
+    const struct question q = { KEEPER_SAVE,     args, sizeof(*args), -1, MSG_DONE,
+                                KEEPER_STORE_MS, NULL };
 
     return ask_until_answered(k, &q, NULL, 0, e);
 }
@@ -233,7 +270,8 @@ int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct c
 int keeper_wake(struct keeper_link *k, const struct keeper_extend *args, struct keeper_box *ret,
                 struct cove_err *e)
 {
-    const struct question q = { KEEPER_WAKE, args, sizeof(*args), -1, KEEPER_BOX, KEEPER_STORE_MS };
+    const struct question q = { KEEPER_WAKE,     args, sizeof(*args), -1, KEEPER_BOX,
+                                KEEPER_STORE_MS, NULL };
     struct keeper_box box;
 
     if (ask_until_answered(k, &q, &box, sizeof(box), e) < 0)

@@ -6,6 +6,8 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/operators.h"
+#include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
 /* ------------------------------------------------------------------ clients: threads of workers */
@@ -16,8 +18,8 @@ static void client_close(struct keeper *k, struct client *c)
     waiters_forget_client(k, (uint32_t)(c - k->clients));
 }
 
-void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
-                   size_t len)
+void keeper_answer_file(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                        size_t len, int fd)
 {
     struct client *c = &k->clients[w->client];
     struct cove_err err;
@@ -25,8 +27,15 @@ void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, cons
     if (!watch_is_on(&c->watch) || c->generation != w->client_generation)
         return;
     /* A worker that does not read its answers loses the connection, nobody else waits for it. */
-    if (msg_send(c->watch.fd, type, w->tag, body, len, NULL, 0, NULL, 0, MSG_DONTWAIT, &err) < 0)
+    if (msg_send(c->watch.fd, type, w->tag, body, len, NULL, 0, &fd, fd >= 0, MSG_DONTWAIT, &err) <
+        0)
         shutdown(c->watch.fd, SHUT_RDWR);
+}
+
+void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                   size_t len)
+{
+    keeper_answer_file(k, w, type, body, len, -1);
 }
 
 void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err)
@@ -294,6 +303,35 @@ static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter 
     return true;
 }
 
+/* Safe: a nonce is nothing without an operator's signature. */
+static bool on_operator_nonce(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_nonce nonce;
+
+    (void)m;
+    operator_nonce(k, &nonce);
+    keeper_answer(k, w, KEEPER_NONCE, &nonce, sizeof(nonce));
+    return true;
+}
+
+/* Safe: nothing is done that an operator has not signed for this very moment. Until the signature was
+ * checked the text is bytes of a bounded length that only a hash is made of. The worker cannot sign, and
+ * cannot use a signed request a second time. It sees the answer, which holds no key: new keys are made
+ * in the operator's browser, and only their hashes come here. */
+static bool on_operator(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    const char *at = (const char *)m->body + sizeof(struct keeper_operator);
+    const char *text = msg_next_str(&at, (const char *)m->body + m->body_len);
+    char copy[OPERATOR_TEXT_MAX];
+    struct keeper_operator args;
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.name, false) || !text || !text_copy(copy, sizeof(copy), text))
+        return false;
+    operator_ask(k, &args, copy, w);
+    return true;
+}
+
 struct keeper_call {
     struct msg_rule rule;
     bool (*handle)(struct keeper *k, const struct msg *m, const struct waiter *w);
@@ -315,6 +353,8 @@ static const struct keeper_call calls[] = {
     { { KEEPER_SNAPSHOT_REMOVE, sizeof(struct keeper_snapshot_name), 0, 0, 0 },
       on_snapshot_remove },
     { { KEEPER_AUDIT, sizeof(struct keeper_audit), 8192, 0, 0 }, on_audit },
+    { { KEEPER_OPERATOR_NONCE, 0, 0, 0, 0 }, on_operator_nonce },
+    { { KEEPER_OPERATOR, sizeof(struct keeper_operator), OPERATOR_TEXT_MAX, 0, 0 }, on_operator },
 };
 
 static const struct keeper_call *find_call(uint32_t type)

@@ -216,7 +216,8 @@ struct keeper {
     int saved_dir;       /* <state_dir>/saved */
     struct saved *saved; /* state_box_count(state_saved()) of them */
     int saver_exe;
-    uint64_t saved_next_ms; /* when to look for saved sandboxes that are too old */
+    uint64_t saved_next_ms;          /* when to look for saved sandboxes that are too old */
+    struct operator_desk *operators; /* of operator.c; NULL: nobody has asked yet */
 };
 
 /* ------------------------------------------------------------------ keeper.c, setup.c */
@@ -237,6 +238,9 @@ int calls_listen(struct keeper *k, int sock, struct cove_err *e); /* the socket 
 /* Answer a waiter, if its client is still there. */
 void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
                    size_t len);
+/* The same with an open file, which stays the caller's. */
+void keeper_answer_file(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,
+                        size_t len, int fd);
 void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct cove_err *err);
 
 /* ------------------------------------------------------------------ boxes.c */
@@ -491,6 +495,13 @@ void capture_thaw(struct keeper *k, uint32_t index);
 /* ------------------------------------------------------------------ attributes.c */
 
 #define ATTRIBUTES_DIR "attributes" /* below run_dir */
+
+/* ------------------------------------------------------------------ operator.c */
+
+void operator_nonce(struct keeper *k, struct keeper_nonce *ret);
+/* Answers now, or when the command has ended. Cuts the text up. */
+void operator_ask(struct keeper *k, const struct keeper_operator *ask, char *text,
+                  const struct waiter *w);
 
 bool attributes_are_sealed(int fd); /* a memfd that nobody can change, and not too large */
 int attributes_copy(struct keeper *k, const char *id, int fd, struct cove_err *e);

@@ -18,6 +18,7 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/operators.h"
 #include "cove/policy.h"
 #include "sandbox/keeper/keeper_private.h"
 
@@ -177,6 +178,23 @@ static int publish_keys(struct keeper *k, struct cove_err *e)
     return publish_put(k, "keys", text, strlen(text), &changed, e);
 }
 
+/* Who may sign requests: for workers, which refuse others early, and for operator.c. A file that is not
+ * there is an empty copy. */
+static int publish_operators(struct keeper *k, struct cove_err *e)
+{
+    const char *path = k->config.operators_file;
+    bool there = path[0] && access(path, F_OK) == 0, changed = false;
+    struct operators operators;
+    AUTO_FREE char *text = NULL;
+
+    if (there && read_text(path, &text, e) < 0)
+        return -1;
+    if (operators_parse(there ? text : "", &operators, e) < 0)
+        return cove_context(e, "%s", path);
+    operators_done(&operators);
+    return publish_put(k, OPERATORS_FILE, there ? text : "", there ? strlen(text) : 0, &changed, e);
+}
+
 typedef int (*table_fn)(const char *text, struct tenants *ret, struct cove_err *e);
 
 /* Quotas and limits are the keeper's own too: it counts sandboxes and makes them. Neither file need
@@ -210,6 +228,8 @@ int publish_callers(struct keeper *k, struct cove_err *e)
     int rc = publish_keys(k, e);
     bool changed = false;
 
+    if (publish_operators(k, rc < 0 ? NULL : e) < 0)
+        rc = -1;
     if (templates_publish(k, &changed, rc < 0 ? NULL : e) < 0)
         rc = -1;
     if (publish_table(k, "tenants", k->config.tenants_file, tenants_parse, &k->tenants,
@@ -263,6 +283,8 @@ static void watch_all(struct keeper *k)
     watch_folder_of(k, k->config.keys_file);
     if (k->config.tenants_file[0])
         watch_folder_of(k, k->config.tenants_file);
+    if (k->config.operators_file[0])
+        watch_folder_of(k, k->config.operators_file);
     if (k->config.templates_file[0])
         watch_folder_of(k, k->config.templates_file);
     if (dot && strcmp(dot, ".conf") == 0) {
