@@ -17,6 +17,8 @@ enum cli_exit {
 int cli_policy(int argc, char **argv);
 int cli_audit(int argc, char **argv);
 int cli_key(int argc, char **argv);
+int cli_operator(int argc, char **argv);
+int cli_tenant(int argc, char **argv);
 int cli_ls(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_exec(int argc, char **argv);

@@ -2,7 +2,7 @@
 
 _cove_words() { # what may follow the words so far
     case "$1" in
-    '') echo "status doctor ls top exec logs kill network key token mcp snapshot store template policy audit version help" ;;
+    '') echo "status doctor ls top exec logs kill network key operator tenant token mcp snapshot store template policy audit version help" ;;
     status | doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
@@ -11,10 +11,13 @@ _cove_words() { # what may follow the words so far
     kill | token | version) echo "--json" ;;
     mcp) echo "--url --sandbox --cacert" ;;
     key) echo "create list revoke rotate" ;;
-    'key create') echo "--name --expires --dialects --projects --requests --sandboxes --processes --file --json" ;;
+    'key create') echo "--name --expires --dialects --projects --requests --sandboxes --processes --hash --file --json" ;;
     'key list') echo "--tenant --json --file" ;;
-    'key rotate') echo "--grace --file --json" ;;
-    'key revoke') echo "--file" ;;
+    'key rotate') echo "--grace --hash --file --json" ;;
+    'key revoke') echo "--file --json" ;;
+    operator) echo "add list remove" ;;
+    'operator add' | 'operator list' | 'operator remove' | 'tenant list') echo "--json" ;;
+    tenant) echo "list" ;;
     policy) echo "check test explain diff status log seccomp" ;;
     'policy check') echo "--strict --json" ;;
     'policy test' | 'policy explain') echo "--dialect --tenant --template --file --cases --argv --json" ;;

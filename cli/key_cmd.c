@@ -19,6 +19,7 @@ struct options {
     const char *tenant; /* list: only of this one */
     const char *grace;  /* rotate: how long the old one goes on */
     struct key key;     /* what create was told */
+    const char *hash;   /* of a key that somebody else has made; NULL: make one */
     bool json;
     bool served; /* the file is that of a server which runs */
     struct cove_config config;
@@ -76,6 +77,7 @@ static const struct option longs[] = {
     { "processes", required_argument, NULL, 's' },
     { "tenant", required_argument, NULL, 't' },
     { "grace", required_argument, NULL, 'g' },
+    { "hash", required_argument, NULL, 'h' },
     { "json", no_argument, NULL, 'j' },
     { 0 },
 };
@@ -101,6 +103,8 @@ static int parse_options(int argc, char **argv, struct options *o)
             o->tenant = optarg;
         else if (c == 'g')
             o->grace = optarg;
+        else if (c == 'h')
+            o->hash = optarg;
         else if (c == 'j')
             o->json = true;
         else
@@ -113,6 +117,19 @@ static int parse_options(int argc, char **argv, struct options *o)
         o->served = rc == 0 && cli_keeper_runs(&o->config);
     }
     return rc < 0 ? cli_fail(&e) : 0;
+}
+
+/* A new key in *ret, and its text. With --hash the text is known to its maker alone: "". */
+static int new_key(const struct options *o, char text[KEY_TEXT_LEN + 1], struct key *ret,
+                   struct cove_err *e)
+{
+    keys_new(text, ret);
+    if (!o->hash)
+        return 0;
+    text[0] = '\0';
+    if (!text_unhex(o->hash, ret->hash, KEY_HASH_BYTES))
+        return cove_fail(e, COVE_INVALID, "--hash: must be the 64 hex digits of a key's SHA-256");
+    return 0;
 }
 
 /* ------------------------------------------------------------------ showing */
@@ -128,11 +145,16 @@ static void show_new(const struct options *o, const char *text, const struct key
         struct cli_json json;
         struct json_writer *w = cli_json_begin(&json, '{');
 
-        json_put_str(w, "key", text);
+        if (*text)
+            json_put_str(w, "key", text);
         json_put_str(w, "id", id);
         json_put_str(w, "tenant", key->tenant);
         json_put_str(w, "name", key->name);
         cli_json_end(&json, '}');
+        return;
+    }
+    if (!*text) {
+        printf("key %s of tenant %s\n", id, key->tenant);
         return;
     }
     printf("%s\n", text);
@@ -258,10 +280,10 @@ static int create(int argc, char **argv)
         !text_copy(o.key.tenant, sizeof(o.key.tenant), argv[optind]))
         return cli_usage(
             "cove key create TENANT [--name NAME] [--expires 90d|2027-01-31] [--dialects "
-            "D,D] [--projects GLOB,GLOB] [--requests N] [--sandboxes N] [--processes N]");
-    if (keys_edit_begin(o.file, &edit, &e) < 0)
+            "D,D] [--projects GLOB,GLOB] [--requests N] [--sandboxes N] [--processes N] [--hash "
+            "SHA256] [--json]");
+    if (new_key(&o, text, &o.key, &e) < 0 || keys_edit_begin(o.file, &edit, &e) < 0)
         return cli_fail(&e);
-    keys_new(text, &o.key);
     generation = keys_generation(&o);
     rc = keys_edit_commit(&edit, NULL, &o.key, 1, &e);
     keys_edit_done(&edit);
@@ -329,6 +351,23 @@ static int find(const struct keys *keys, const char *word, const struct key **re
     return 0;
 }
 
+static void show_revoked(const struct options *o, const char *word, const struct key *old)
+{
+    char id[KEY_ID_LEN + 1];
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!o->json) {
+        fprintf(stderr, "revoked: %s of tenant %s\n", word, old->tenant);
+        return;
+    }
+    keys_id(old, id);
+    w = cli_json_begin(&json, '{');
+    json_put_str(w, "revoked", id);
+    json_put_str(w, "tenant", old->tenant);
+    cli_json_end(&json, '}');
+}
+
 static int revoke_key(int argc, char **argv)
 {
     const struct key *key = NULL;
@@ -342,7 +381,7 @@ static int revoke_key(int argc, char **argv)
     if (parse_options(argc, argv, &o) != 0)
         return CLI_ERROR;
     if (argc - optind != 1)
-        return cli_usage("cove key revoke ID|NAME");
+        return cli_usage("cove key revoke ID|NAME [--json]");
     if (keys_edit_begin(o.file, &edit, &e) < 0)
         return cli_fail(&e);
     generation = keys_generation(&o);
@@ -355,19 +394,21 @@ static int revoke_key(int argc, char **argv)
     if (rc < 0)
         return cli_fail(&e);
     wait_for_workers(&o, generation, NULL, &old);
-    fprintf(stderr, "revoked: %s of tenant %s\n", argv[optind], old.tenant);
+    show_revoked(&o, argv[optind], &old);
     return CLI_OK;
 }
 
 /* The new key has the old one's scopes. With --grace the old one is written again with an earlier
  * end. */
-static int replace(struct keys_edit *edit, const struct key *old, const char *grace,
+static int replace(struct keys_edit *edit, const struct key *old, const struct options *o,
                    char text[KEY_TEXT_LEN + 1], struct key *ret, struct cove_err *e)
 {
+    const char *grace = o->grace;
     struct key add[2] = { *old, *old };
     uint64_t end_s = 0;
 
-    keys_new(text, &add[0]);
+    if (new_key(o, text, &add[0], e) < 0)
+        return -1;
     if (grace && keys_parse_time(grace, clock_unix_ms() / 1000, &end_s, e) < 0)
         return cove_context(e, "--grace");
     if (!add[1].expires_s || add[1].expires_s > end_s)
@@ -389,13 +430,13 @@ static int rotate(int argc, char **argv)
     if (parse_options(argc, argv, &o) != 0)
         return CLI_ERROR;
     if (argc - optind != 1)
-        return cli_usage("cove key rotate ID|NAME [--grace 1h]");
+        return cli_usage("cove key rotate ID|NAME [--grace 1h] [--hash SHA256] [--json]");
     if (keys_edit_begin(o.file, &edit, &e) < 0)
         return cli_fail(&e);
     generation = keys_generation(&o);
     rc = find(&edit.keys, argv[optind], &old, &e);
     if (rc == 0)
-        rc = replace(&edit, old, o.grace, text, &o.key, &e);
+        rc = replace(&edit, old, &o, text, &o.key, &e);
     keys_edit_done(&edit);
     if (rc < 0)
         return cli_fail(&e);
@@ -407,8 +448,8 @@ static int rotate(int argc, char **argv)
 static const struct cli_command commands[] = {
     { "create", create, "TENANT [--name N] [--expires T] [--dialects D,D] [--projects G,G] ..." },
     { "list", list, "[--tenant T] [--json]" },
-    { "revoke", revoke_key, "ID|NAME" },
-    { "rotate", rotate, "ID|NAME [--grace 1h]" },
+    { "revoke", revoke_key, "ID|NAME [--json]" },
+    { "rotate", rotate, "ID|NAME [--grace 1h] [--json]" },
     { NULL },
 };
 

@@ -26,6 +26,8 @@ static const struct cli_command commands[] = {
     { "kill", cli_kill, "SANDBOX... [--json]" },
     { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]" },
     { "key", cli_key, "create|list|revoke|rotate ...", CLI_GROUP },
+    { "operator", cli_operator, "add|list|remove ...", CLI_GROUP },
+    { "tenant", cli_tenant, "list [--json]", CLI_GROUP },
     { "token", cli_token, "SANDBOX [--json]" },
     { "mcp", cli_mcp, "[--url URL] [--sandbox NAME] [--cacert FILE]" },
     { "snapshot", cli_snapshot, "make|ls|rm|fork ...", CLI_GROUP },

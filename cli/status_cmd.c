@@ -3,7 +3,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "cli/boxes.h"
 #include "cli/json.h"
@@ -59,6 +63,41 @@ static void show(const struct cove_config *c, const struct status *s)
            s->keys_generation);
 }
 
+static uint64_t memory_available(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
+/* The machine: how busy, how full. */
+static void put_node(struct json_writer *w, const char *state_dir)
+{
+    struct statvfs disk = { 0 };
+    struct sysinfo node = { 0 };
+    double load = 0;
+
+    sysinfo(&node);
+    statvfs(state_dir, &disk);
+    getloadavg(&load, 1);
+    json_open(w, "node", '{');
+    json_put_int(w, "cpus", sysconf(_SC_NPROCESSORS_ONLN));
+    json_put_double(w, "load", load);
+    json_put_int(w, "uptime_s", node.uptime);
+    json_put_int(w, "memory_bytes", (int64_t)(node.totalram * node.mem_unit));
+    json_put_int(w, "memory_available_bytes", (int64_t)memory_available());
+    json_put_int(w, "disk_bytes", (int64_t)(disk.f_blocks * disk.f_frsize));
+    json_put_int(w, "disk_free_bytes", (int64_t)(disk.f_bavail * disk.f_frsize));
+    json_close(w, '}');
+}
+
 static void show_json(const struct cove_config *c, const struct status *s)
 {
     struct cli_json json;
@@ -76,6 +115,7 @@ static void show_json(const struct cove_config *c, const struct status *s)
     for (uint32_t i = BOX_BUILDING; i <= BOX_SAVED; i++)
         json_put_int(w, box_state_name(i), (int64_t)s->boxes[i]);
     json_close(w, '}');
+    put_node(w, c->state_dir);
     cli_json_end(&json, '}');
 }
 

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/template.h"
+#include "cove/file.h"
+#include "cove/keys.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/box/layer.h"
@@ -108,16 +111,67 @@ static int may_change(const char *name, struct cove_err *e)
 
 /* ------------------------------------------------------------------ ls, show */
 
+/* How many sandboxes stand on the template now. */
+static int64_t count_users(const struct cove_config *c, const char *name)
+{
+    struct state *s = NULL;
+    int64_t users = 0;
+
+    if (cli_state(c, &s, NULL) < 0)
+        return 0;
+    for (uint32_t i = 0; i < state_box_count(s); i++) {
+        struct box_info b;
+
+        state_box_read(s, i, &b);
+        users += b.tenant[0] && b.state >= BOX_LIVE && b.state < BOX_DYING &&
+                 strcmp(b.template, name) == 0;
+    }
+    state_close(s);
+    return users;
+}
+
+/* The settings of its own that the server has read for the template, as they stand in its line. */
+static void put_limits(struct json_writer *w, const struct cove_config *c, const char *name)
+{
+    AUTO_FREE char *text = NULL;
+    char path[320], *rest, *line;
+    size_t len, words = strlen(name);
+
+    snprintf(path, sizeof(path), "%s/templates", c->run_dir);
+    if (file_read(path, KEYS_FILE_MAX, &text, &len, NULL) < 0)
+        return;
+    for (rest = text; (line = strsep(&rest, "\n"));)
+        if (strncmp(line, name, words) == 0 && line[words] == ' ')
+            json_put_str(w, "limits", line + words + 1);
+}
+
+static void put_template(struct json_writer *w, const struct cove_config *c, const char *name,
+                         unsigned layers, const char *top)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, "name", name);
+    json_put_int(w, "layers", layers);
+    json_put_str(w, "digest", top);
+    json_put_int(w, "sandboxes", count_users(c, name));
+    put_limits(w, c, name);
+    json_close(w, '}');
+}
+
 static int list_one(struct store *s, const char *dir, void *arg, struct cove_err *e)
 {
     char layers[LAYERS_MAX][LAYER_NAME_LEN + 1], name[COVE_TEMPLATE_MAX];
+    struct json_writer *json = arg;
     unsigned count = 0;
+    int known;
 
-    (void)arg;
     (void)e;
     if (!template_name_of(dir, name))
         return 0;
-    if (store_read_list(s->templates, dir, layers, &count, NULL) < 0)
+    known = store_read_list(s->templates, dir, layers, &count, NULL);
+    if (json)
+        put_template(json, &s->config, name, count,
+                     known < 0 ? "" : layers[count > 1 ? count - 1 : 0]);
+    else if (known < 0)
         printf("%-24s host's /usr\n", name);
     else
         printf("%-24s %u layers, %.12s\n", name, count, layers[count > 1 ? count - 1 : 0]);
@@ -126,9 +180,18 @@ static int list_one(struct store *s, const char *dir, void *arg, struct cove_err
 
 static int run_ls(struct store *s, int argc, char **argv, struct cove_err *e)
 {
-    (void)argc;
-    (void)argv;
-    return each(s, s->templates, false, list_one, NULL, e);
+    struct cli_json json;
+    struct json_writer *w;
+    int rc;
+
+    if (argc == 1)
+        return each(s, s->templates, false, list_one, NULL, e);
+    if (strcmp(argv[1], "--json") != 0)
+        return cove_fail(e, COVE_INVALID, "'%.40s' is no option of ls: it takes --json", argv[1]);
+    w = cli_json_begin(&json, '[');
+    rc = each(s, s->templates, false, list_one, w, e);
+    cli_json_end(&json, ']');
+    return rc;
 }
 
 static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
@@ -364,7 +427,7 @@ static const struct verb {
     enum store_lock lock;
     int (*run)(struct store *s, int argc, char **argv, struct cove_err *e);
 } verbs[] = {
-    { "ls", "", 0, 0, STORE_READS, run_ls },
+    { "ls", "[--json]", 0, 1, STORE_READS, run_ls },
     { "show", "NAME", 1, 1, STORE_READS, run_show },
     { "add", "NAME SOURCE [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
     { "build", "NAME FOLDER [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },

@@ -1,0 +1,207 @@
+/* cove tenant list: who has keys or sandboxes here, what they use and what they may use. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/usage.h"
+#include "cove/file.h"
+#include "cove/keys.h"
+#include "cove/mem.h"
+#include "cove/samples.h"
+#include "cove/text.h"
+
+struct row {
+    char name[COVE_TENANT_MAX];
+    uint64_t keys, live, paused, saved;
+    uint64_t memory_bytes, pids, disk_bytes, cpu_us;
+    struct quota quota;
+};
+
+struct rows {
+    struct row *items;
+    size_t count;
+};
+
+static struct row *row_of(struct rows *all, const char *name)
+{
+    struct row *more;
+
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->items[i].name, name) == 0)
+            return &all->items[i];
+    more = reallocarray(all->items, all->count + 1, sizeof(*more));
+    if (!more)
+        abort();
+    all->items = more;
+    all->items[all->count] = (struct row){ 0 };
+    text_copy(all->items[all->count].name, sizeof(more->name), name);
+    return &all->items[all->count++];
+}
+
+/* The keeper's last look at the sandbox's disk. */
+static uint64_t disk_of(const char *run_dir, uint32_t slot, const struct box_info *b)
+{
+    AUTO_FREE struct sample_ring *ring = calloc(1, sizeof(*ring));
+    char path[320];
+
+    snprintf(path, sizeof(path), "%s/samples", run_dir);
+    if (!ring || samples_read(path, slot, b->generation, ring, NULL) < 0 || ring->count == 0)
+        return 0;
+    return ring->samples[(ring->count < SAMPLES_MAX ? ring->count : SAMPLES_MAX) - 1].disk_bytes;
+}
+
+static void add_box(struct rows *all, const char *run_dir, uint32_t slot, const struct box_info *b)
+{
+    struct usage usage = { 0 };
+    struct row *row;
+
+    if (!b->tenant[0] || b->state < BOX_LIVE || b->state == BOX_DYING)
+        return;
+    row = row_of(all, b->tenant);
+    if (b->state == BOX_SAVED) {
+        row->saved++;
+        return;
+    }
+    row->live += b->state != BOX_FROZEN;
+    row->paused += b->state == BOX_FROZEN;
+    row->disk_bytes += disk_of(run_dir, slot, b);
+    if (usage_of(b, &usage)) {
+        row->memory_bytes += usage.memory_bytes;
+        row->pids += usage.pids;
+        row->cpu_us += usage.cpu_us;
+    }
+}
+
+static void add_boxes(struct rows *all, const char *run_dir, const struct state *s)
+{
+    for (uint32_t i = 0; s && i < state_box_count(s); i++) {
+        struct box_info b;
+
+        state_box_read(s, i, &b);
+        add_box(all, run_dir, i, &b);
+    }
+}
+
+static void add_keys(struct rows *all, const struct cove_config *c)
+{
+    struct keys keys;
+
+    if (keys_load(c->keys_file, &keys, NULL) < 0)
+        return;
+    for (size_t i = 0; i < keys.count; i++)
+        row_of(all, keys.items[i].tenant)->keys++;
+    keys_done(&keys);
+}
+
+/* Quotas as the keeper has found them good; without a keeper, the configuration's. */
+static void add_quotas(struct rows *all, const struct cove_config *c)
+{
+    const struct quota defaults = { c->tenant_requests, c->tenant_sandboxes, c->tenant_processes,
+                                    c->tenant_disk_bytes };
+    AUTO_FREE char *text = NULL;
+    struct tenants tenants = { 0 };
+    char path[320];
+    size_t len;
+
+    snprintf(path, sizeof(path), "%s/tenants", c->run_dir);
+    if (file_read(path, KEYS_FILE_MAX, &text, &len, NULL) == 0)
+        tenants_parse(text, &tenants, NULL);
+    for (size_t i = 0; i < tenants.count; i++)
+        row_of(all, tenants.items[i].name);
+    for (size_t i = 0; i < all->count; i++)
+        all->items[i].quota = tenants_quota(&tenants, all->items[i].name, &defaults);
+    tenants_done(&tenants);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct row *)a)->name, ((const struct row *)b)->name);
+}
+
+static void put_row(struct json_writer *w, const struct row *r)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, "tenant", r->name);
+    json_put_int(w, "keys", (int64_t)r->keys);
+    json_put_int(w, "sandboxes", (int64_t)r->live);
+    json_put_int(w, "paused", (int64_t)r->paused);
+    json_put_int(w, "saved", (int64_t)r->saved);
+    json_put_int(w, "memory_bytes", (int64_t)r->memory_bytes);
+    json_put_int(w, "processes", (int64_t)r->pids);
+    json_put_int(w, "disk_bytes", (int64_t)r->disk_bytes);
+    json_put_int(w, "cpu_ms", (int64_t)(r->cpu_us / 1000));
+    json_open(w, "quota", '{'); /* 0 = none */
+    json_put_int(w, "requests", (int64_t)r->quota.requests);
+    json_put_int(w, "sandboxes", (int64_t)r->quota.sandboxes);
+    json_put_int(w, "processes", (int64_t)r->quota.processes);
+    json_put_int(w, "disk_bytes", (int64_t)r->quota.disk);
+    json_close(w, '}');
+    json_close(w, '}');
+}
+
+static void show_json(const struct rows *all)
+{
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '[');
+
+    for (size_t i = 0; i < all->count; i++)
+        put_row(w, &all->items[i]);
+    cli_json_end(&json, ']');
+}
+
+static void show(const struct rows *all)
+{
+    printf("%-24s %5s %9s %7s %6s %10s %10s\n", "TENANT", "KEYS", "SANDBOXES", "PAUSED", "SAVED",
+           "MEMORY", "DISK");
+    for (size_t i = 0; i < all->count; i++) {
+        const struct row *r = &all->items[i];
+        char memory[32], disk[32];
+
+        text_format_bytes(r->memory_bytes, memory);
+        text_format_bytes(r->disk_bytes, disk);
+        printf("%-24s %5llu %9llu %7llu %6llu %10s %10s\n", r->name, (unsigned long long)r->keys,
+               (unsigned long long)r->live, (unsigned long long)r->paused,
+               (unsigned long long)r->saved, memory, disk);
+    }
+}
+
+static int list(int argc, char **argv)
+{
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    struct rows all = { 0 };
+    struct cove_config config;
+    struct state *s = NULL;
+    struct cove_err e;
+
+    if (argc > 1 && !json)
+        return cli_usage("cove tenant list [--json]");
+    if (cli_config(&config, &e) < 0)
+        return cli_fail(&e);
+    add_keys(&all, &config);
+    if (cli_state(&config, &s, NULL) == 0) {
+        add_boxes(&all, config.run_dir, s);
+        add_boxes(&all, config.run_dir, state_saved(s));
+        state_close(s);
+    }
+    add_quotas(&all, &config);
+    if (all.count > 0)
+        qsort(all.items, all.count, sizeof(*all.items), by_name);
+    if (json)
+        show_json(&all);
+    else
+        show(&all);
+    free(all.items);
+    return CLI_OK;
+}
+
+static const struct cli_command commands[] = {
+    { "list", list, "[--json]" },
+    { NULL },
+};
+
+int cli_tenant(int argc, char **argv)
+{
+    return cli_dispatch("cove tenant", commands, argc, argv);
+}
