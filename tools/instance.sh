@@ -84,6 +84,14 @@ make_key() {
         printf '%s\n' "$key" >"$conf/key")
 }
 
+# Who may sign requests on the console's Operator page: the one who started it.
+make_operator() {
+    [ ! -s "$conf/operator" ] || return 0
+    (umask 077
+        "$inst/bin/cove" -c "$conf/cove.conf" operator add quickstart >"$conf/operator" 2>/dev/null ||
+            die "cove operator add could not write $conf/operators.")
+}
+
 # The operator's own from now on: edited in place, and never overwritten.
 make_policy() {
     [ -s "$conf/policy.conf" ] || cp "$inst/etc/cove/policy.conf" "$conf/policy.conf"
@@ -124,6 +132,7 @@ print_cove_conf() {
 run_dir = $run
 state_dir = $dir/state
 keys_file = $conf/keys
+operators_file = $conf/operators
 tenants_file = $conf/tenants
 templates_file = $conf/templates
 policy_file = $conf/policy.conf

@@ -28,6 +28,7 @@ cmd_up() {
     make_certificate
     check_settings
     print_cove_conf | replace "$conf/cove.conf" && conf_changed=yes
+    make_operator
     write_nginx_conf && nginx_changed=yes
     say "      $conf/cove.conf"
     step "start"
@@ -51,6 +52,7 @@ print_welcome() {
 cove is up.
   URL   http://127.0.0.1:$http_port   https://127.0.0.1:$https_port (self-signed, also *.$domain)
   key   $key
+  open  http://127.0.0.1:$http_port/ in a browser and sign in with the key (operators' pages: the key in $conf/operator)
   logs  $log
   e2b   export E2B_API_KEY=$key E2B_API_URL=http://127.0.0.1:$http_port E2B_SANDBOX_URL=http://127.0.0.1:$http_port
    or   export E2B_API_KEY=$key E2B_DOMAIN=$domain:$https_port NODE_EXTRA_CA_CERTS=$dir/tls/$domain.crt

@@ -63,6 +63,22 @@ export function ask(title, { label, value = "", yes = "OK", danger = false } = {
   });
 }
 
+// Several lines of text at once: fields are [name, label]. An object of the answers, or null.
+export function form(title, fields, yes = "OK") {
+  return new Promise((resolve) => {
+    const inputs = fields.map(([name, label]) => h("label", {}, label, h("input", { name, autocomplete: "off" })));
+    const element = h("form", { method: "dialog" }, h("h2", {}, title), inputs, h("p", { class: "row end" },
+      h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel"), h("button", { type: "submit", value: "yes", class: "main" }, yes)));
+    const dialog = h("dialog", { "aria-label": title }, element);
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes" ? Object.fromEntries(fields.map(([name]) => [name, element.elements[name].value.trim()])) : null);
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 // A table that scrolls sideways by itself where it is too wide, also by keyboard. `rows` is an array, or a tbody.
 export function table(label, headings, rows) {
   const body = Array.isArray(rows) ? h("tbody", {}, rows) : rows;

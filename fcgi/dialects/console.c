@@ -45,6 +45,8 @@ static const struct route console_routes[] = {
     { POST, "/sandboxes/{id}/ports", console_port_access, ROUTE_BOX },
     { POST, "/sandboxes/{id}/ports/link", console_port_link, ROUTE_BOX },
     { POST, "/policy/test", console_policy_test, 0 },
+    { GET, "/operator/nonce", console_operator_nonce, 0 },
+    { POST, "/operator/run", console_operator_run, ROUTE_LONG },
 };
 
 /* ------------------------------------------------------------------ bad news */

@@ -11,7 +11,6 @@ from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COVE = f"{TOP}/.cove/inst/bin/cove"
-IN_A_BROWSER = {"console.test.mjs"}
 SUITES = sorted(os.path.basename(path) for path in glob.glob(f"{HERE}/*.test.mjs"))
 
 
@@ -42,6 +41,7 @@ def test_suite(suite, workplace, clients_server):
         "E2B_SANDBOX_URL": f"http://127.0.0.1:{clients_server.http}",
         "COVE_OTHER_KEY": clients_server.other_key,
         "COVE_PROGRAM": COVE,
+        "COVE_CONFIG": f"{clients_server.dir}/conf/cove.conf",
         "COVE_DOMAIN": f"cove.localhost:{clients_server.https}",
         "COVE_CERT": f"{clients_server.dir}/tls/cove.localhost.crt",
         "NODE_EXTRA_CA_CERTS": f"{clients_server.dir}/tls/cove.localhost.crt",
@@ -49,7 +49,7 @@ def test_suite(suite, workplace, clients_server):
         "NO_COLOR": "1",
     }
     command = ["node", "--test", "--test-reporter=spec", suite]
-    if suite in IN_A_BROWSER:
+    if suite.startswith("console"):  # in a browser
         done = apart.run(command, clients_server.http, cwd=workplace, env=env, timeout=300)
     else:
         done = subprocess.run(command, cwd=workplace, env=env, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

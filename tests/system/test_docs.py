@@ -82,7 +82,7 @@ def test_the_values_in_the_file_are_the_defaults(session_server):  # so that cov
     show = lambda *args: subprocess.run([coved, *args, "--show-config"], capture_output=True, text=True).stdout
     ours = dict(re.findall(r"^(\w+) = (.*)$", show("-c", f"{TOP}/conf/cove.conf"), re.M))
     defaults = dict(re.findall(r"^(\w+) = (.*)$", show("-c", "/dev/null"), re.M))
-    paths = {"run_dir", "state_dir", "keys_file", "tenants_file", "templates_file", "policy_file", "profile_dir", "audit_file", "libexec_dir"}  # by --prefix
+    paths = {"run_dir", "state_dir", "keys_file", "operators_file", "tenants_file", "templates_file", "policy_file", "profile_dir", "audit_file", "libexec_dir"}  # by --prefix
     assert ours.keys() == set(keys_of_config())
     assert {k: v for k, v in ours.items() if k not in paths} == {k: v for k, v in defaults.items() if k not in paths}
 
