@@ -11,6 +11,22 @@
 
 enum { WAKE_MIN_MS = 5 * 60 * 1000 };
 
+/* The keeper knows that the sandbox of this name has ended: what there is to tell of it. */
+static int find_once(struct core *c, const struct core_new *args, struct box_info *ret,
+                     struct cove_err *e)
+{
+    const struct state *ended = state_ended(c->state);
+    uint32_t index;
+
+    if (e->code != COVE_CONFLICT || !args->once || !ended ||
+        !state_find_project(ended, args->tenant, args->once, &index, ret) ||
+        caller_may_box(c, ret, e) < 0)
+        return -1;
+    if (args->ret_made)
+        *args->ret_made = false;
+    return 0;
+}
+
 int core_sandbox_create(struct core *c, const struct core_new *args, struct box_info *ret,
                         struct cove_err *e)
 {
@@ -21,6 +37,7 @@ int core_sandbox_create(struct core *c, const struct core_new *args, struct box_
         .key_sandboxes = caller_sandboxes(c),
         .lifetime_ms = args->lifetime_ms,
         .reuse_ms = args->once ? args->lifetime_ms : 0,
+        .keep_ended_s = args->keep_ended_s,
     };
     AUTO_BUF struct buf attributes;
     struct keeper_box box;
@@ -36,9 +53,10 @@ int core_sandbox_create(struct core *c, const struct core_new *args, struct box_
                                      core_template_word(args->tenant, args->template)))
         return cove_fail(e, COVE_NOT_FOUND, "template '%.60s…' not found", args->template);
     text_copy(claim.tenant, sizeof(claim.tenant), args->tenant);
-    if (core_attributes_write(args->attributes, &attributes, e) < 0 ||
-        keeper_claim(&c->keeper, &claim, attributes.data, attributes.len, &box, e) < 0)
+    if (core_attributes_write(args->attributes, &attributes, e) < 0)
         return -1;
+    if (keeper_claim(&c->keeper, &claim, attributes.data, attributes.len, &box, e) < 0)
+        return find_once(c, args, ret, e);
     if (args->ret_made)
         *args->ret_made = box.created;
     state_box_read(c->state, box.index, ret);
@@ -60,7 +78,8 @@ int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct
 
 static bool is_listed(const struct box_info *b)
 {
-    return b->state == BOX_LIVE || b->state == BOX_AGEING || box_is_paused(b);
+    return b->state == BOX_LIVE || b->state == BOX_AGEING || b->state == BOX_ENDED ||
+           box_is_paused(b);
 }
 
 static bool list_table(struct core *c, const struct state *table, const char *tenant,
@@ -84,6 +103,25 @@ void core_sandbox_list(struct core *c, const char *tenant,
 {
     if (list_table(c, c->state, tenant, each, arg))
         list_table(c, state_saved(c->state), tenant, each, arg);
+}
+
+void core_sandbox_list_ended(struct core *c, const char *tenant,
+                             int (*each)(void *arg, const struct box_info *box), void *arg)
+{
+    list_table(c, state_ended(c->state), tenant, each, arg);
+}
+
+int core_sandbox_find_ended(struct core *c, const char *tenant, const char *name,
+                            struct box_info *ret, struct cove_err *e)
+{
+    const struct state *ended = state_ended(c->state);
+    const char *id = which_id(name);
+    uint32_t index;
+
+    if (!id || !ended || !state_find_id(ended, tenant, id, &index, ret) ||
+        caller_may_box(c, ret, e) < 0)
+        return cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' not found", name);
+    return 0;
 }
 
 int core_sandbox_describe(struct core *c, const struct box_info *box,

@@ -12,6 +12,9 @@ struct core_new {
     uint64_t lifetime_ms;
     bool *ret_made;   /* with `once`: false when the sandbox was there already; NULL = not asked */
     const char *once; /* asked for again under this name, the same sandbox is meant; NULL = none */
+    uint32_t
+        keep_ended_s; /* a record of it is kept so long after its end. With `once` the name then
+                              still stands for that sandbox, whose record (BOX_ENDED) is returned */
     const struct core_attributes *attributes;
 };
 
@@ -24,6 +27,11 @@ int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct
 /* All that the caller may see; `each` is called until it returns non-zero. */
 void core_sandbox_list(struct core *c, const char *tenant,
                        int (*each)(void *arg, const struct box_info *box), void *arg);
+/* The records of those that have ended; of one, by its id in any form: COVE_NOT_FOUND. */
+void core_sandbox_list_ended(struct core *c, const char *tenant,
+                             int (*each)(void *arg, const struct box_info *box), void *arg);
+int core_sandbox_find_ended(struct core *c, const char *tenant, const char *name,
+                            struct box_info *ret, struct cove_err *e);
 /* Other attributes than it was made with. */
 int core_sandbox_describe(struct core *c, const struct box_info *box,
                           const struct core_attributes *attributes, struct cove_err *e);

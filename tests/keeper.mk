@@ -7,10 +7,13 @@ KEEPER_TEST_WRAPS = -Wl,--wrap=clock_boot_ms -Wl,--wrap=build_start -Wl,--wrap=b
 	-Wl,--wrap=disk_wants_more
 if HAVE_CMOCKA
 UNIT_TESTS += tests/unit/test_keeper_boxes tests/unit/test_keeper_claim tests/unit/test_keeper_expiry tests/unit/test_keeper_adopt \
-	tests/unit/test_keeper_pool tests/unit/test_keeper_publish
+	tests/unit/test_keeper_pool tests/unit/test_keeper_publish tests/unit/test_keeper_ended
 tests_unit_test_keeper_boxes_SOURCES = tests/unit/test_keeper_boxes.c $(KEEPER_TEST_SOURCES)
 tests_unit_test_keeper_boxes_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
 tests_unit_test_keeper_boxes_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
+tests_unit_test_keeper_ended_SOURCES = tests/unit/test_keeper_ended.c $(KEEPER_TEST_SOURCES)
+tests_unit_test_keeper_ended_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
+tests_unit_test_keeper_ended_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
 tests_unit_test_keeper_claim_SOURCES = tests/unit/test_keeper_claim.c $(KEEPER_TEST_SOURCES)
 tests_unit_test_keeper_claim_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
 tests_unit_test_keeper_claim_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)

@@ -136,7 +136,9 @@ int agent_find(struct request *req, const char *name, struct box_info *ret, stru
 
     if (which_sandbox(req->core->state, req->tenant, name, &w) == WHICH_NONE ||
         caller_may_box(req->core, &w.box, e) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' not found", name);
+        return core_sandbox_find_ended(req->core, req->tenant, name, &w.box, e) < 0
+                   ? -1
+                   : cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' has stopped", name);
     req->note.sandbox = arena_strdup(&req->arena, w.box.id);
     *ret = w.box;
     return 0;

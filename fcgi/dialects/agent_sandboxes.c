@@ -70,7 +70,7 @@ static const struct json_field urls_fields[] = {
 
 static const char *status_of(const struct box_info *box)
 {
-    return box_is_paused(box) ? "paused" : "running";
+    return box->state == BOX_ENDED ? "stopped" : box_is_paused(box) ? "paused" : "running";
 }
 
 static const char *user_of(const struct core_attributes *attributes)
@@ -103,11 +103,22 @@ static void describe(struct request *req, const struct box_info *box, struct san
     };
 }
 
+/* Also one that has stopped, while there is a record of it. */
+static int find_any(struct request *req, const char *name, struct box_info *ret, struct cove_err *e)
+{
+    if (agent_find(req, name, ret, NULL) == 0)
+        return 0;
+    if (core_sandbox_find_ended(req->core, req->tenant, name, ret, e) < 0)
+        return -1;
+    req->note.sandbox = arena_strdup(&req->arena, ret->id);
+    return 0;
+}
+
 static int find_and_describe(struct request *req, struct sandbox *ret, struct cove_err *e)
 {
     struct box_info box;
 
-    if (agent_find(req, request_capture(req, "sandbox_id"), &box, e) < 0)
+    if (find_any(req, request_capture(req, "sandbox_id"), &box, e) < 0)
         return -1;
     describe(req, &box, ret);
     return 0;
@@ -146,6 +157,7 @@ static int make(struct request *req, const struct create_args *args, struct box_
         .template = is_default ? BASE_TEMPLATE : args->template,
         .dialect = DIALECT_AGENT,
         .lifetime_ms = req->core->config->agent_lifetime_ms,
+        .keep_ended_s = (uint32_t)(req->core->config->agent_keep_stopped_ms / 1000),
         .attributes = &attributes,
     };
 
@@ -232,10 +244,12 @@ int agent_info(struct request *req, struct reply *rep, struct cove_err *e)
 int agent_urls(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct sandbox sandbox;
+    struct box_info box;
 
     req->note.operation = "urls";
-    if (find_and_describe(req, &sandbox, e) < 0)
+    if (agent_find(req, request_capture(req, "sandbox_id"), &box, e) < 0)
         return -1;
+    describe(req, &box, &sandbox);
     sandbox.vscode_link =
         port_link(req, sandbox.id, (unsigned)req->core->config->agent_code_port, CODE_LINK_S, NULL);
     return agent_reply(rep, urls_fields, &sandbox);
@@ -281,7 +295,7 @@ int agent_delete(struct request *req, struct reply *rep, struct cove_err *e)
     struct box_info box;
 
     req->note.operation = "delete";
-    if (agent_find(req, request_capture(req, "sandbox_id"), &box, e) < 0 ||
+    if (find_any(req, request_capture(req, "sandbox_id"), &box, e) < 0 ||
         core_sandbox_kill(req->core, &box, e) < 0)
         return -1;
     return agent_reply_done(rep, "Sandbox deleted successfully");
@@ -345,9 +359,13 @@ int agent_list(struct request *req, struct reply *rep, struct cove_err *e)
     };
 
     req->note.operation = "list";
-    if (l.status && strcmp(l.status, "running") != 0 && strcmp(l.status, "paused") != 0)
-        return cove_fail(e, COVE_INVALID, "status: must be running or paused");
-    core_sandbox_list(req->core, req->tenant, take, &l);
+    if (l.status && strcmp(l.status, "running") != 0 && strcmp(l.status, "paused") != 0 &&
+        strcmp(l.status, "stopped") != 0)
+        return cove_fail(e, COVE_INVALID, "status: must be running, paused or stopped");
+    if (l.status && strcmp(l.status, "stopped") == 0)
+        core_sandbox_list_ended(req->core, req->tenant, take, &l);
+    else
+        core_sandbox_list(req->core, req->tenant, take, &l);
     return agent_reply(rep, list_fields, &(struct sandbox_list){ true, { l.items, l.count } });
 }
 

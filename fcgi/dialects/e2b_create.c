@@ -14,6 +14,7 @@ enum {
     METADATA_MAX = 256,
     METADATA_ITEM_MAX = 8192,
     ONCE_MAX = 255,
+    ONCE_S = 86400, /* an Idempotency-Key stands for its sandbox so long after the sandbox's end */
 };
 
 /* ------------------------------------------------------------------ what is asked for */
@@ -165,6 +166,7 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
         read_once(req, &new.once, e) < 0 || e2b_network_take(args->network, &attributes, e) < 0 ||
         e2b_network_rules(&attributes, &rules, &any, e) < 0)
         return -1;
+    new.keep_ended_s = new.once ? ONCE_S : 0;
     if (core_sandbox_create(req->core, &new, &box, e) < 0)
         return name_template(args->template, e);
     req->note.sandbox = arena_strdup(&req->arena, box.id);

@@ -126,11 +126,12 @@ struct cove_config {
     uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
     uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */
     /* the agent dialect */
-    uint64_t agent_mcp_port;    /* of mcp_url: PORT-ID.DOMAIN */
-    uint64_t agent_code_port;   /* of vscode_url */
-    uint64_t agent_lifetime_ms; /* of a sandbox, unless /schedule-timeout says otherwise */
-    char agent_end[8];          /* "kill" or "pause": what happens then */
-    uint64_t upload_max_bytes;  /* of a file that comes as a form */
+    uint64_t agent_mcp_port;        /* of mcp_url: PORT-ID.DOMAIN */
+    uint64_t agent_code_port;       /* of vscode_url */
+    uint64_t agent_lifetime_ms;     /* of a sandbox, unless /schedule-timeout says otherwise */
+    char agent_end[8];              /* "kill" or "pause": what happens then */
+    uint64_t agent_keep_stopped_ms; /* a sandbox that has ended is told of as `stopped` so long */
+    uint64_t upload_max_bytes;      /* of a file that comes as a form */
     /* files from and to URLs */
     char fetch_allow[NET_LIST_MAX]; /* addresses and ranges that are refused otherwise */
     uint64_t fetch_max_bytes, fetch_timeout_ms;

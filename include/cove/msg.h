@@ -403,7 +403,8 @@ struct keeper_claim {
     uint32_t flags;                   /* enum keeper_claim_flags */
     uint32_t dialect;                 /* enum cove_dialect of the caller */
     uint32_t key_sandboxes;           /* how many sandboxes the key may have; 0 = as the tenant */
-    uint32_t reserved[2];
+    uint32_t keep_ended_s; /* a record of the sandbox is kept so long after its end; 0 = none */
+    uint32_t reserved;
     uint64_t reuse_ms;    /* 0 = as configured */
     uint64_t lifetime_ms; /* 0 = as configured */
 };

@@ -36,6 +36,7 @@ enum box_state {
     BOX_FROZEN,   /* a project's current sandbox, paused in memory */
     BOX_DYING,    /* being killed and swept */
     BOX_SAVED,    /* not here: an archive that becomes a sandbox again; only in state_saved() */
+    BOX_ENDED,    /* the record of one that is no more; only in state_ended() */
 };
 
 enum box_flags {
@@ -62,7 +63,7 @@ struct box_info {
     uint32_t end_cause;   /* enum end_cause: why it was ended; stays until the slot is used again */
     uint32_t flags;       /* enum box_flags */
     uint32_t dialect;     /* enum cove_dialect that claimed it */
-    uint32_t reserved;
+    uint32_t keep_ended_s;     /* how long a record of it is kept after its end */
     char key[COVE_KEY_ID_MAX]; /* public name of the key it was claimed with, "" = none */
     char id[24];
     char tenant[COVE_TENANT_MAX];
@@ -138,6 +139,10 @@ void state_close(struct state *s);
 struct state *state_saved(const struct state *s);
 void state_give_saved(struct state *s, struct state *saved);
 #define STATE_SAVED_SUFFIX ".saved"
+/* Likewise the records of ended sandboxes: BOX_ENDED, their end is dies_at_ms. */
+struct state *state_ended(const struct state *s);
+void state_give_ended(struct state *s, struct state *ended);
+#define STATE_ENDED_SUFFIX ".ended"
 
 uint32_t state_box_count(const struct state *s);
 void state_box_read(const struct state *s, uint32_t index, struct box_info *ret);

@@ -34,6 +34,7 @@ static const struct field fields[] = {
     { "dialect", FIELD_U32, AT(box.dialect) },
     { "flags", FIELD_U32, AT(box.flags) },
     { "lifetimeMs", FIELD_U64, AT(box.lifetime_ms) },
+    { "keepEndedS", FIELD_U32, AT(box.keep_ended_s) },
     { "createdUnixMs", FIELD_U64, AT(box.created_unix_ms) },
     { "savedUnixMs", FIELD_U64, AT(saved_unix_ms) },
     { "entries", FIELD_U64, AT(report.entries) },

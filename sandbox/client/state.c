@@ -316,13 +316,15 @@ static int attach_one(const char *path, struct state **ret, struct cove_err *e)
 
 int state_attach(const char *path, struct state **ret, struct cove_err *e)
 {
-    AUTO_FREE char *saved = NULL;
+    AUTO_FREE char *saved = NULL, *ended = NULL;
 
-    if (asprintf(&saved, "%s" STATE_SAVED_SUFFIX, path) < 0)
+    if (asprintf(&saved, "%s" STATE_SAVED_SUFFIX, path) < 0 ||
+        asprintf(&ended, "%s" STATE_ENDED_SUFFIX, path) < 0)
         return cove_fail(e, COVE_INTERNAL, "state: out of memory");
     if (attach_one(path, ret, e) < 0)
         return -1;
-    attach_one(saved, &(*ret)->saved, NULL); /* a state of a test need not have one */
+    attach_one(saved, &(*ret)->saved, NULL); /* a state of a test need not have them */
+    attach_one(ended, &(*ret)->ended, NULL);
     return 0;
 }
 
@@ -336,11 +338,22 @@ void state_give_saved(struct state *s, struct state *saved)
     s->saved = saved;
 }
 
+struct state *state_ended(const struct state *s)
+{
+    return s->ended;
+}
+
+void state_give_ended(struct state *s, struct state *ended)
+{
+    s->ended = ended;
+}
+
 void state_close(struct state *s)
 {
     if (!s)
         return;
     state_close(s->saved);
+    state_close(s->ended);
     if (s->box_head)
         munmap(s->box_head, s->box_bytes);
     if (s->worker_head)

@@ -78,7 +78,8 @@ static void hint_remove(const struct state *s, _Atomic uint32_t *hints, uint32_t
 
 static bool has_project(const struct box_info *b)
 {
-    return b->state == BOX_LIVE || b->state == BOX_FROZEN || b->state == BOX_SAVED;
+    return b->state == BOX_LIVE || b->state == BOX_FROZEN || b->state == BOX_SAVED ||
+           b->state == BOX_ENDED;
 }
 
 static bool has_id(const struct box_info *b)

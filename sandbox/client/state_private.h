@@ -58,6 +58,7 @@ struct state {
     struct state_task *tasks;
 
     struct state *saved; /* the table of saved sandboxes, or NULL */
+    struct state *ended; /* likewise the records of ended ones */
 };
 
 #endif

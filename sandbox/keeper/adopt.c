@@ -117,7 +117,8 @@ static void unlink_strays(struct keeper *k, const char *folder)
     snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, folder);
     dir = opendir(path);
     while (dir && (d = readdir(dir)))
-        if (text_is_id(d->d_name) && !is_known(k, d->d_name) && !saved_knows(k, d->d_name))
+        if (text_is_id(d->d_name) && !is_known(k, d->d_name) && !saved_knows(k, d->d_name) &&
+            !ended_knows(k, d->d_name))
             unlinkat(dirfd(dir), d->d_name, 0);
     if (dir)
         closedir(dir);

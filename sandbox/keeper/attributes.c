@@ -14,7 +14,7 @@
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
-enum { SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW };
+enum { SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW, ENDED_ATTRIBUTES_MAX = 4096 };
 
 /* Only a memfd has seals. With these three nobody can change it, and reading it never waits. */
 bool attributes_are_sealed(int fd)
@@ -51,6 +51,22 @@ void attributes_remove(const struct keeper *k, const char *id)
     name_of(id, name);
     snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
     unlink(path);
+}
+
+void attributes_shorten(struct keeper *k, const char *id)
+{
+    char name[64], path[256], bytes[ENDED_ATTRIBUTES_MAX + 2];
+    bool changed;
+    ssize_t len;
+
+    name_of(id, name);
+    snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
+    len = read_file_at(AT_FDCWD, path, bytes, sizeof(bytes));
+    if (len > 0)
+        len = (ssize_t)strnlen(bytes, (size_t)len);
+    if (len < 0 || len > ENDED_ATTRIBUTES_MAX ||
+        publish_put(k, name, bytes, (size_t)len, &changed, NULL) < 0)
+        unlink(path);
 }
 
 /* A dialect puts what must not be kept behind a NUL: the first string is what is kept. */

@@ -31,6 +31,7 @@ static int give_to(struct keeper *k, uint32_t i, const struct claim *c, const st
     text_copy(b->info.key, sizeof(b->info.key), args->key);
     b->info.flags = box_flags(args->flags);
     b->info.dialect = args->dialect;
+    b->info.keep_ended_s = args->keep_ended_s;
     b->info.lifetime_ms = args->lifetime_ms ? args->lifetime_ms : k->config.lifetime_ms;
     b->reuse_ms = args->reuse_ms ? args->reuse_ms : k->config.reuse_ms;
     if (own || b->reuse_ms > b->info.lifetime_ms)
@@ -169,6 +170,8 @@ static int answer_claim(struct keeper *k, const struct claim *c, const struct wa
         return join(k, i, w, e);
     if (!has && !own && saved_find_project(k, args->tenant, args->project, &saved))
         return waking_begin(k, saved, 0, w, e);
+    if (!has && !own && ended_knows_project(k, args->tenant, args->project))
+        return cove_fail(e, COVE_CONFLICT, "the sandbox of this name has ended");
     if (disk_check_room(&k->disk, e) < 0 || quota_check_claim(k, args, e) < 0)
         return -1;
     if (has)

@@ -19,6 +19,8 @@ void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t li
     if (b->info.state != BOX_DYING) {
         b->info.end_cause = cause;
         b->info.end_limit = limit;
+        if (b->info.state != BOX_BUILDING)
+            ended_put(k, &b->info, cause);
     }
     boxes_set_state(k, i, BOX_DYING);
     waking_on_death(k, i);
@@ -96,7 +98,7 @@ static bool prepare_sweep(struct keeper *k, struct box *b)
         return false; /* somebody reads its files */
     b->build.files = cove_close(b->build.files);
     unlink_control_socket(k, b->info.id);
-    if (!saved_knows(k, b->info.id))
+    if (!saved_knows(k, b->info.id) && !ended_knows(k, b->info.id))
         attributes_remove(k, b->info.id);
     cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
     return cgroup_remove_box(&k->cgroups, b->info.id) == 0;

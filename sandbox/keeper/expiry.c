@@ -150,6 +150,7 @@ uint64_t expiry_tick(struct keeper *k)
     next = earliest_ms(next, tick_ends(k, now));
     next = tick_remains(k, now, next);
     saved_tick(k, now);
+    ended_tick(k, now);
     next = starter_tick(k, now, next);
     next = cpu_shares_tick(k, now, next);
     next = snapshots_tick(k, now, next);

@@ -172,7 +172,9 @@ static void remove_run_files(const struct keeper *k)
                                          TOKEN_SECRET_FILE,
                                          "samples",
                                          "state" STATE_SAVED_SUFFIX,
-                                         "state" STATE_SAVED_SUFFIX ".workers" };
+                                         "state" STATE_SAVED_SUFFIX ".workers",
+                                         "state" STATE_ENDED_SUFFIX,
+                                         "state" STATE_ENDED_SUFFIX ".workers" };
     char path[256];
     int dir;
 

@@ -218,6 +218,8 @@ struct keeper {
     int saver_exe;
     uint64_t saved_next_ms;          /* when to look for saved sandboxes that are too old */
     struct operator_desk *operators; /* of operator.c; NULL: nobody has asked yet */
+    struct ended *ended;             /* places of ended.c */
+    uint64_t ended_next_ms;          /* when to look for records that are too old */
 };
 
 /* ------------------------------------------------------------------ keeper.c, setup.c */
@@ -367,6 +369,16 @@ void saved_remove_dir(const struct keeper *k, const char *name); /* in a child p
 void saved_tick(struct keeper *k, uint64_t now);
 bool saved_stands_on(const struct keeper *k, const char *snapshot); /* one of them does */
 
+/* ------------------------------------------------------------------ ended.c */
+
+int ended_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
+/* Keep a record of it, if it is one of which a record is kept. */
+bool ended_put(struct keeper *k, const struct box_info *box, enum end_cause cause);
+bool ended_knows(const struct keeper *k, const char *id);
+bool ended_knows_project(const struct keeper *k, const char *tenant, const char *project);
+void ended_retire(struct keeper *k, const struct keeper_retire *args);
+void ended_tick(struct keeper *k, uint64_t now);
+
 /* ------------------------------------------------------------------ saving.c */
 
 /* A running or frozen sandbox goes to the store. The waiter (NULL: nobody) is answered with MSG_DONE
@@ -506,6 +518,8 @@ void operator_ask(struct keeper *k, const struct keeper_operator *ask, char *tex
 bool attributes_are_sealed(int fd); /* a memfd that nobody can change, and not too large */
 int attributes_copy(struct keeper *k, const char *id, int fd, struct cove_err *e);
 void attributes_remove(const struct keeper *k, const char *id);
+/* It has ended: what must not be kept goes; all of it goes when the rest is long. */
+void attributes_shorten(struct keeper *k, const char *id);
 /* Without what must not be kept: see core_attributes.h. To a file of `dir`, and back from there. */
 int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
 int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e);

@@ -249,6 +249,7 @@ void life_retire(struct keeper *k, const struct keeper_retire *args, const struc
             last = b;
     }
     saved_retire(k, args);
+    ended_retire(k, args);
     if (last)
         waiters_add(last, w);
     else

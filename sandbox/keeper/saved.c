@@ -178,23 +178,22 @@ static bool is_meant(const struct saved_info *s, const struct keeper_retire *arg
                        : strcmp(s->box.project, args->project) == 0;
 }
 
-static void remove_saved(struct keeper *k, uint32_t i, const char *event)
+static void remove_saved(struct keeper *k, uint32_t i, enum end_cause cause, const char *event)
 {
-    struct saved_info *s = &k->saved[i].info;
-    char id[sizeof(s->box.id)];
+    struct box_info box = k->saved[i].info.box;
 
-    memcpy(id, s->box.id, sizeof(id));
-    log_event(LOG_LEVEL_INFO, event, LOG_S("sandbox", id), LOG_S("tenant", s->box.tenant),
-              LOG_S("project", s->box.project));
+    log_event(LOG_LEVEL_INFO, event, LOG_S("sandbox", box.id), LOG_S("tenant", box.tenant),
+              LOG_S("project", box.project));
     saved_drop(k, i);
-    attributes_remove(k, id);
+    if (!ended_put(k, &box, cause))
+        attributes_remove(k, box.id);
 }
 
 void saved_retire(struct keeper *k, const struct keeper_retire *args)
 {
     for (uint32_t i = 0; i < count_places(k); i++)
         if (is_meant(&k->saved[i].info, args))
-            remove_saved(k, i, "saved sandbox removed");
+            remove_saved(k, i, END_KILLED, "saved sandbox removed");
 }
 
 /* ------------------------------------------------------------------ by the clock */
@@ -210,7 +209,7 @@ void saved_tick(struct keeper *k, uint64_t now)
         const struct saved_info *s = &k->saved[i].info;
 
         if (s->box.state == BOX_SAVED && s->saved_unix_ms + keep < now_unix)
-            remove_saved(k, i, "saved sandbox removed: it is older than saved_keep");
+            remove_saved(k, i, END_EXPIRED, "saved sandbox removed: it is older than saved_keep");
     }
 }
 

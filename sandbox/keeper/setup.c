@@ -202,7 +202,7 @@ static int setup_state(struct keeper *k, struct cove_err *e)
         return -1;
     snprintf(path, sizeof(path), "%s/meters", k->config.run_dir);
     if (meters_make(path, k->worker_gid, e) < 0 || sampling_setup(k, e) < 0 ||
-        saved_open(k, e) < 0 || adopt_boxes(k, kept, e) < 0)
+        saved_open(k, e) < 0 || ended_open(k, e) < 0 || adopt_boxes(k, kept, e) < 0)
         return -1;
     workers_adopt(k);
     return 0;

@@ -65,9 +65,12 @@ test('Idempotency-Key: the same key is the same sandbox, also at the same moment
   } finally {
     for (const id of ids) await api('DELETE', `/sandboxes/${id}`)
   }
-  const fresh = await (await create(key)).json()
-  assert.ok(!ids.has(fresh.sandboxID), 'a sandbox that has ended does not come back')
-  await api('DELETE', `/sandboxes/${fresh.sandboxID}`)
+  const before = (await (await api('GET', '/v2/sandboxes')).json()).length
+  const again = await create(key)
+  assert.equal(again.status, 201)
+  assert.deepEqual(await again.json(), made[0], 'the answer of the first call, though the sandbox has ended')
+  assert.equal((await api('GET', `/sandboxes/${made[0].sandboxID}`)).status, 404)
+  assert.equal((await (await api('GET', '/v2/sandboxes')).json()).length, before, 'and no second sandbox')
 })
 
 test('errors say whether trying again helps', withSandbox(async sandbox => {

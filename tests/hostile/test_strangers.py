@@ -107,7 +107,7 @@ def test_workers_write_only_what_is_theirs(target, attempt):
     server = target(disk="image", disk_max="64M")
     server.execute("strangers", "true")
     os.chmod(server.dir, 0o755)
-    theirs = {"state.workers", "state.saved.workers", "meters"}  # where workers count and leave their hints
+    theirs = {"state.workers", "state.saved.workers", "state.ended.workers", "meters"}  # where workers count and leave their hints
     for path in private_files(server):
         if os.path.basename(path) not in theirs:
             attempt(f"a worker writes {os.path.basename(path)}", as_worker(server, writes, path))

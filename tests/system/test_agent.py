@@ -2,12 +2,13 @@
 import base64
 import os
 import re
+import signal
 import subprocess
 
 import pytest
 
 from agent import BASE, Agent, form, is_error, routes
-from cove import TOP, read, wait_for
+from cove import TOP, alive, read, wait_for
 
 NOBODY = "sandbox-" + "a" * 20
 
@@ -157,6 +158,46 @@ def test_what_happens_at_a_sandboxs_end_is_configuration(make_server):
     wait_for(lambda: agent.data(agent.ask("GET", f"/{sandbox}/status"))["status"] == "paused", what="a pause at its end")
     assert agent.data(agent.post("/connect", sandbox_id=sandbox))["status"] == "running"
     assert agent.output(sandbox, "cat /workspace/x") == "kept\n"
+
+
+def test_one_whose_life_is_over_is_stopped_as_long_as_its_record_is_kept(make_server):
+    server = make_server(agent_keep_stopped="1h")
+    agent, other = Agent(server), Agent(server, server.add_key("other"))
+    ended, deleted = agent.create(user_id="ann"), agent.create(user_id="bob")
+    status = lambda who, sandbox: who.ask("GET", f"/{sandbox}/status")
+    stopped = lambda who: [s["sandbox_id"] for s in who.data(who.ask("GET", "?status=stopped"))["sandboxes"]]
+    agent.data(agent.ask("DELETE", f"/{deleted}"))
+    agent.data(agent.post("/schedule-timeout", sandbox_id=ended, timeout_seconds=1))
+    wait_for(lambda: agent.data(status(agent, ended))["status"] == "stopped", what="its end")
+    old = server.keeper_pid
+    os.kill(old, signal.SIGKILL)
+    wait_for(lambda: not alive(old), 5, "the keeper's death")
+    server.up()  # the record outlives the keeper
+    info = agent.data(agent.ask("GET", f"/{ended}/info"))
+    assert info["status"] == "stopped" and info["user_id"] == "ann" and info["created_at"] < info["expires_at"]
+    assert stopped(agent) == [ended] and stopped(other) == []
+    assert ended not in [s["sandbox_id"] for s in agent.data(agent.ask("GET", ""))["sandboxes"]]
+    is_error(status(other, ended), 404, "SandboxNotFoundException")
+    for reply in (agent.run(ended, "true"), agent.post("/connect", sandbox_id=ended), agent.ask("POST", f"/{ended}/pause"),
+                  agent.ask("GET", f"/{ended}/urls")):
+        assert "has stopped" in is_error(reply, 404, "SandboxNotFoundException")
+    is_error(other.ask("DELETE", f"/{ended}"), 404, "SandboxNotFoundException")
+    agent.data(agent.ask("DELETE", f"/{ended}"))
+    for gone in (ended, deleted):
+        is_error(status(agent, gone), 404, "SandboxNotFoundException")
+
+
+def test_a_record_of_a_stopped_one_is_kept_no_longer_than_configured(make_server):
+    agent = Agent(make_server(agent_keep_stopped="3s"))
+    sandbox, seen = agent.create(), set()
+    agent.data(agent.post("/schedule-timeout", sandbox_id=sandbox, timeout_seconds=1))
+
+    def is_unknown():
+        reply = agent.ask("GET", f"/{sandbox}/status")
+        seen.add(reply.json["data"]["status"] if reply.status == 200 else reply.status)
+        return reply.status == 404
+    wait_for(is_unknown, 20, "the end of the record")
+    assert seen == {"running", "stopped", 404}
 
 
 # ---------------------------------------------------------------- commands
