@@ -428,7 +428,7 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
     AUTO_FREE const char **argv = NULL;
 
     all.leaving = s->core->leaving;
-    all.user = args->user ? args->user : core_user(s, s->core->config->user);
+    all.user = args->user ? args->user : core_default_user(s);
     all.cwd = args->cwd ? args->cwd : core_workdir(s);
     all.base_env = core_base_env(s);
     all.common_env = s->core->config->environment;

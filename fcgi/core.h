@@ -151,6 +151,8 @@ void core_template_end(struct core_session *s);
 int core_template_check(const struct core_session *s,
                         struct cove_err *e); /* is it the one asked for? */
 const char *core_user(const struct core_session *s, const char *otherwise);
+/* Who does what a client names nobody for: the template's user, else `user` of the configuration. */
+const char *core_default_user(const struct core_session *s);
 const char *core_workdir(const struct core_session *s); /* NULL = the user's home */
 const char *const *core_base_env(const struct core_session *s);
 /* What runs in place of argv where there is no bash. free() *ret, which may be NULL. */

@@ -17,7 +17,7 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
 {
     AUTO_FREE const char **argv = NULL;
     struct spawn_args spawn = {
-        .user = args->user ? args->user : core_user(s, s->core->config->user),
+        .user = args->user ? args->user : core_default_user(s),
         .cwd = args->cwd ? args->cwd : core_workdir(s),
         .label = args->label,
         .note = args->note,

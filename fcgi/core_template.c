@@ -72,6 +72,11 @@ const char *core_user(const struct core_session *s, const char *otherwise)
     return s->manifest && s->manifest->user ? s->manifest->user : otherwise;
 }
 
+const char *core_default_user(const struct core_session *s)
+{
+    return core_user(s, s->core->config->user);
+}
+
 const char *core_workdir(const struct core_session *s)
 {
     return s->manifest ? s->manifest->workdir : NULL;

@@ -88,7 +88,6 @@ int transfer_output(struct request *req, struct reply *rep, struct core_session 
     struct stream stream;
     struct run_args args = {
         .argv = argv,
-        .user = req->core->config->user,
         .cwd = "/",
         .timeout_ms = req->core->config->lifetime_ms,
         .output_max_bytes = most_output(s),

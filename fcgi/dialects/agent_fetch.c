@@ -90,7 +90,7 @@ int agent_upload_from_url(struct request *req, struct reply *rep, struct cove_er
         return cove_fail(e, COVE_INVALID, "file_path: must not be empty");
     if (agent_open(req, args.sandbox, &session, e) < 0)
         return -1;
-    if (core_file_create(&session, req->core->config->user, args.path, true, &file, e) < 0) {
+    if (core_file_create(&session, core_default_user(&session), args.path, true, &file, e) < 0) {
         rc = agent_fail_file(req, rep, e);
     } else {
         rc = download(req, rep, &args, &file, e);
@@ -130,7 +130,7 @@ int agent_download_to_url(struct request *req, struct reply *rep, struct cove_er
         return cove_fail(e, COVE_INVALID, "sandbox_path: must not be empty");
     if (agent_open(req, args.sandbox, &session, e) < 0)
         return -1;
-    rc = core_file_open(&session, req->core->config->user, args.path, &fd, &st, e);
+    rc = core_file_open(&session, core_default_user(&session), args.path, &fd, &st, e);
     core_session_close(&session);
     if (rc < 0)
         return agent_fail_file(req, rep, e);

@@ -63,7 +63,7 @@ static int write_whole(struct core_session *s, const struct file_args *args, str
     struct core_file file;
     int rc;
 
-    if (core_file_create(s, s->core->config->user, args->path, true, &file, e) < 0)
+    if (core_file_create(s, core_default_user(s), args->path, true, &file, e) < 0)
         return -1;
     rc = core_file_write(&file, args->content.bytes, args->content.len, e) < 0 ||
                  core_file_commit(&file, e) < 0
@@ -122,7 +122,7 @@ int agent_read_file(struct request *req, struct reply *rep, struct cove_err *e)
     if (decode_path(req, &args, e) < 0 || agent_open(req, args.sandbox, &session, e) < 0)
         return -1;
     buf_init_within(&content, session.limits.output_max_bytes, req->core->bytes);
-    rc = core_file_read(&session, req->core->config->user, args.path, &content, e);
+    rc = core_file_read(&session, core_default_user(&session), args.path, &content, e);
     core_session_close(&session);
     if (rc == 0)
         agent_reply(rep, is_base64(&args) ? content_base64_fields : content_fields,
@@ -164,7 +164,7 @@ static int decode_dir(struct request *req, struct dir_args *ret, struct cove_err
 /* Whether something is there is asked before: init's verb takes an existing directory as done. */
 static int make_dir(struct core_session *s, const struct dir_args *args, struct cove_err *e)
 {
-    const char *user = s->core->config->user;
+    const char *user = core_default_user(s);
     struct box_stat st;
 
     if (box_file_stat(&s->conn, user, args->path, 0, &st, e) == 0) {

@@ -146,7 +146,6 @@ static int run(struct request *req, struct reply *rep, const struct run_body *bo
     struct run_args args = {
         .argv = argv,
         .env = body->env_strings,
-        .user = req->core->config->user,
         .cwd = body->cwd,
         .timeout_ms = timeout_ms(body, &s->limits),
         .output_max_bytes = s->limits.output_max_bytes,
@@ -179,7 +178,6 @@ static int start(struct request *req, struct reply *rep, const struct run_body *
     struct core_spawn args = {
         .argv = argv,
         .env = body->env_strings,
-        .user = req->core->config->user,
         .cwd = body->cwd,
         .label = id,
         .filter = filter,

@@ -49,8 +49,8 @@ static int open_file(struct upload *u, struct cove_err *e)
         return -1;
     u->in_session = true;
     u->of_sandbox = true;
-    if (core_file_create(&u->session, u->req->core->config->user, u->path.data, true, &u->file, e) <
-        0)
+    if (core_file_create(&u->session, core_default_user(&u->session), u->path.data, true, &u->file,
+                         e) < 0)
         return -1;
     u->open = true;
     return 0;

@@ -87,7 +87,7 @@ int console_files(struct request *req, struct reply *rep, struct cove_err *e)
     json_open(&rep->json, NULL, '{');
     json_put_str(&rep->json, "path", path);
     json_open(&rep->json, "entries", '[');
-    rc = box_list(&session.conn, req->core->config->user, path, put_entry, &l, e);
+    rc = box_list(&session.conn, core_default_user(&session), path, put_entry, &l, e);
     core_session_close(&session);
     rep->json.drain = drain;
     json_close(&rep->json, ']');
@@ -118,7 +118,7 @@ int console_get_file(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "read-file";
     if (console_path(req, &path, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
-    rc = core_file_open(&session, req->core->config->user, path, &fd, &st, e);
+    rc = core_file_open(&session, core_default_user(&session), path, &fd, &st, e);
     core_session_close(&session);
     if (rc < 0)
         return -1;
@@ -137,7 +137,7 @@ static int check_version(struct core_session *s, struct request *req, const char
 {
     const char *match = request_param(req, "HTTP_IF_MATCH");
     const char *none = request_param(req, "HTTP_IF_NONE_MATCH");
-    const char *user = req->core->config->user;
+    const char *user = core_default_user(s);
     struct box_stat st;
     bool there;
 
@@ -170,7 +170,7 @@ static const struct json_field written_fields[] = {
 static int write_file(struct core_session *s, struct request *req, const char *path,
                       struct box_stat *ret, struct cove_err *e)
 {
-    const char *user = req->core->config->user;
+    const char *user = core_default_user(s);
     struct core_file file;
     int rc;
 
@@ -206,7 +206,7 @@ int console_put_file(struct request *req, struct reply *rep, struct cove_err *e)
 
 int console_remove_file(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    const char *user = req->core->config->user, *path;
+    const char *user, *path;
     struct core_session session;
     struct box_stat st;
     int rc;
@@ -214,6 +214,7 @@ int console_remove_file(struct request *req, struct reply *rep, struct cove_err 
     req->note.operation = "remove-file";
     if (console_path(req, &path, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
+    user = core_default_user(&session);
     rc = box_file_stat(&session.conn, user, path, FILE_NOFOLLOW, &st, e);
     if (rc == 0)
         rc = core_remove(&session, user, path, S_ISDIR(st.mode) ? FILE_DIR | FILE_RECURSIVE : 0, e);
@@ -245,7 +246,7 @@ int console_make_dir(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "make-directory";
     if (request_json(req, directory_fields, &args, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
-    rc = core_make_dir(&session, req->core->config->user, args.path, e);
+    rc = core_make_dir(&session, core_default_user(&session), args.path, e);
     core_session_close(&session);
     return rc < 0 ? -1 : console_reply_ok(rep);
 }
@@ -260,7 +261,7 @@ int console_rename(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "rename";
     if (request_json(req, rename_fields, &args, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
-    rc = box_file_change(&session.conn, BOX_RENAME, req->core->config->user, args.path, args.to,
+    rc = box_file_change(&session.conn, BOX_RENAME, core_default_user(&session), args.path, args.to,
                          &flags, e);
     core_session_close(&session);
     return rc < 0 ? -1 : console_reply_ok(rep);

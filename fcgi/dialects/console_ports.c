@@ -74,7 +74,6 @@ static int find_ports(struct request *req, struct core_session *s,
     AUTO_BUF struct buf table;
     struct run_args args = {
         .argv = argv,
-        .user = req->core->config->user,
         .cwd = "/",
         .timeout_ms = TABLE_MS,
         .output_max_bytes = TABLE_MAX,

@@ -121,7 +121,6 @@ static int start(struct request *req, struct reply *rep, const char *command,
     char id[COVE_UUID_LEN + 1];
     struct core_spawn args = {
         .argv = argv,
-        .user = req->core->config->user,
         .label = id,
         .filter = filter,
         .dialect = DIALECT_CONSOLE,

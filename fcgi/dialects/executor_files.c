@@ -73,8 +73,7 @@ static int write_whole(struct core_session *s, const struct file_args *args, str
     struct core_file file;
     int rc;
 
-    if (core_file_create(s, core_user(s, s->core->config->user), args->path, args->parents, &file,
-                         e) < 0)
+    if (core_file_create(s, core_default_user(s), args->path, args->parents, &file, e) < 0)
         return -1;
     rc = core_file_write(&file, args->content.bytes, args->content.len, e) < 0 ||
                  core_file_commit(&file, e) < 0
@@ -130,8 +129,7 @@ int executor_read_file(struct request *req, struct reply *rep, struct cove_err *
     if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
     buf_init_within(&content, session.limits.output_max_bytes, req->core->bytes);
-    rc = core_file_read(&session, core_user(&session, req->core->config->user), args.path, &content,
-                        e);
+    rc = core_file_read(&session, core_default_user(&session), args.path, &content, e);
     core_session_close(&session);
     if (rc == 0)
         reply_json(rep, is_base64(&args) ? content_base64_fields : content_fields,
@@ -168,7 +166,7 @@ static int change(struct request *req, struct reply *rep,
 
     if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
-    rc = verb(&session, core_user(&session, req->core->config->user), args.path, e);
+    rc = verb(&session, core_default_user(&session), args.path, e);
     core_session_close(&session);
     return rc < 0 ? executor_fail(e) : reply_success(rep);
 }
@@ -243,8 +241,7 @@ int executor_list_dir(struct request *req, struct reply *rep, struct cove_err *e
     req->note.operation = "list_dir";
     if (decode_path(req, &args, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
-    rc = box_list(&session.conn, core_user(&session, req->core->config->user), args.path, add_name,
-                  &names, e);
+    rc = box_list(&session.conn, core_default_user(&session), args.path, add_name, &names, e);
     core_session_close(&session);
     if (rc == 0) {
         if (names.list.count > 0)

@@ -31,7 +31,7 @@ int executor_get_raw(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "raw_file";
     if (decode_path(req, &path, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
-    rc = core_file_open(&session, core_user(&session, req->core->config->user), path, &fd, &st, e);
+    rc = core_file_open(&session, core_default_user(&session), path, &fd, &st, e);
     core_session_close(&session);
     if (rc < 0)
         return executor_fail(e);
@@ -52,7 +52,7 @@ int executor_put_raw(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "raw_file";
     if (decode_path(req, &path, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
-    rc = core_file_create(&session, core_user(&session, req->core->config->user), path,
+    rc = core_file_create(&session, core_default_user(&session), path,
                           request_query(req, "parents") != NULL, &file, e);
     if (rc == 0) {
         rc = transfer_receive(req, &file, e) < 0 || core_file_commit(&file, e) < 0 ? -1 : 0;

@@ -129,7 +129,7 @@ static int read_terminal(struct request *req, struct terminal *t, struct cove_er
     const char *text = request_query(req, "text"), *command = request_query(req, "cmd");
 
     *t = (struct terminal){ .req = req,
-                            .user = user && *user ? user : req->core->config->user,
+                            .user = user && *user ? user : NULL,
                             .cwd = cwd && *cwd ? cwd : NULL,
                             .command = command && *command ? command : SHELL,
                             .target.kind = "terminal",

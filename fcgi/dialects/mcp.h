@@ -176,7 +176,7 @@ extern const struct mcp_tool mcp_tool_read, mcp_tool_write, mcp_tool_list, /* mc
 extern const struct mcp_tool mcp_tool_edit;                  /* mcp_edit.c */
 extern const struct mcp_tool mcp_tool_search, mcp_tool_find; /* mcp_search.c */
 extern const struct mcp_tool mcp_tool_info, mcp_tool_expose; /* mcp_info.c */
-void mcp_put_info(struct mcp_call *c, const struct core_session *s, struct json_writer *w);
+void mcp_put_info(const struct core_session *s, struct json_writer *w);
 
 /* {"type":"object","properties":...} of a table. strict: no other fields may be there. */
 void mcp_put_schema(struct json_writer *w, const char *name, const struct json_field *fields,

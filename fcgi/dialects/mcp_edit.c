@@ -100,7 +100,7 @@ static int write_back(struct core_session *s, const char *user, const char *path
 static int edit_in(struct mcp_call *c, struct core_session *s, const struct args *a,
                    struct result *ret, struct cove_err *e)
 {
-    const char *user = c->req->core->config->user;
+    const char *user = core_default_user(s);
     AUTO_BUF struct buf before = BUF(0);
     AUTO_BUF struct buf after = BUF(0);
 

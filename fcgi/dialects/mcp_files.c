@@ -45,11 +45,6 @@ static const struct mcp_about about[] = {
     { NULL, NULL },
 };
 
-static const char *user_of(const struct mcp_call *c)
-{
-    return c->req->core->config->user;
-}
-
 bool mcp_is_text(const char *bytes, size_t len)
 {
     return !memchr(bytes, '\0', len) && text_is_utf8(bytes, len);
@@ -209,7 +204,7 @@ static int read_file(struct mcp_call *c, const void *args, struct cove_err *e)
 
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    rc = core_file_open(&s, user_of(c), a->path, &fd, &st, e);
+    rc = core_file_open(&s, core_default_user(&s), a->path, &fd, &st, e);
     core_session_close(&s);
     return rc < 0 ? -1 : read_opened(c, a, fd, &st, e);
 }
@@ -255,7 +250,7 @@ static int write_file(struct mcp_call *c, const void *args, struct cove_err *e)
 
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    rc = core_file_create(&s, user_of(c), a->path, true, &f, e);
+    rc = core_file_create(&s, core_default_user(&s), a->path, true, &f, e);
     if (rc == 0) {
         rc = core_file_write(&f, a->content.bytes, a->content.len, e) < 0 ||
                      core_file_commit(&f, e) < 0
@@ -355,7 +350,7 @@ static int list_files(struct mcp_call *c, const void *args, struct cove_err *e)
     all.list.items = all.items = arena_alloc(all.arena, ENTRIES_MAX * sizeof(*all.items));
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    rc = box_list(&s.conn, user_of(c), a->path, add_entry, &all, e);
+    rc = box_list(&s.conn, core_default_user(&s), a->path, add_entry, &all, e);
     core_session_close(&s);
     if (rc < 0)
         return -1;
@@ -389,8 +384,7 @@ static const struct json_field changed_fields[] = {
     JSON_END,
 };
 
-typedef int change(struct mcp_call *c, struct core_session *s, const struct file_args *a,
-                   struct cove_err *e);
+typedef int change(struct core_session *s, const struct file_args *a, struct cove_err *e);
 
 static int make_change(struct mcp_call *c, const struct file_args *a, change *verb,
                        const char *done, const char *path, struct cove_err *e)
@@ -400,7 +394,7 @@ static int make_change(struct mcp_call *c, const struct file_args *a, change *ve
 
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    rc = verb(c, &s, a, e);
+    rc = verb(&s, a, e);
     core_session_close(&s);
     if (rc < 0)
         return -1;
@@ -408,10 +402,9 @@ static int make_change(struct mcp_call *c, const struct file_args *a, change *ve
                       path);
 }
 
-static int do_mkdir(struct mcp_call *c, struct core_session *s, const struct file_args *a,
-                    struct cove_err *e)
+static int do_mkdir(struct core_session *s, const struct file_args *a, struct cove_err *e)
 {
-    return core_make_dir(s, user_of(c), a->path, e);
+    return core_make_dir(s, core_default_user(s), a->path, e);
 }
 
 static int make_directory(struct mcp_call *c, const void *args, struct cove_err *e)
@@ -439,12 +432,11 @@ static const struct json_field move_fields[] = {
     JSON_END,
 };
 
-static int do_move(struct mcp_call *c, struct core_session *s, const struct file_args *a,
-                   struct cove_err *e)
+static int do_move(struct core_session *s, const struct file_args *a, struct cove_err *e)
 {
     struct box_file args = { .flags = a->overwrite ? 0 : FILE_NOREPLACE };
 
-    if (box_file_change(&s->conn, BOX_RENAME, user_of(c), a->path, a->to, &args, e) == 0)
+    if (box_file_change(&s->conn, BOX_RENAME, core_default_user(s), a->path, a->to, &args, e) == 0)
         return 0;
     if (e->code == COVE_CONFLICT)
         return cove_fail(e, COVE_CONFLICT,
@@ -475,20 +467,19 @@ static const struct json_field delete_fields[] = {
     JSON_END,
 };
 
-static int do_delete(struct mcp_call *c, struct core_session *s, const struct file_args *a,
-                     struct cove_err *e)
+static int do_delete(struct core_session *s, const struct file_args *a, struct cove_err *e)
 {
     struct box_stat st;
 
-    if (box_file_stat(&s->conn, user_of(c), a->path, FILE_NOFOLLOW, &st, e) < 0)
+    if (box_file_stat(&s->conn, core_default_user(s), a->path, FILE_NOFOLLOW, &st, e) < 0)
         return -1;
     if (!S_ISDIR(st.mode))
-        return core_remove(s, user_of(c), a->path, 0, e);
+        return core_remove(s, core_default_user(s), a->path, 0, e);
     if (!a->recursive)
         return cove_fail(
             e, COVE_INVALID,
             "'%.120s' is a directory; set recursive to delete it with all that is in it", a->path);
-    return core_remove(s, user_of(c), a->path, FILE_DIR | FILE_RECURSIVE, e);
+    return core_remove(s, core_default_user(s), a->path, FILE_DIR | FILE_RECURSIVE, e);
 }
 
 static int delete (struct mcp_call *c, const void *args, struct cove_err *e)

@@ -49,12 +49,12 @@ static const struct mcp_about about[] = {
     { NULL, NULL },
 };
 
-static void read_info(const struct mcp_call *c, const struct core_session *s, struct info *ret)
+static void read_info(const struct core_session *s, struct info *ret)
 {
     *ret = (struct info){
         .id = s->box.id,
         .template = s->box.template,
-        .user = c->req->core->config->user,
+        .user = core_default_user(s),
         .workspace = "/workspace",
         .created_unix_ms = s->box.created_unix_ms,
         .expires_unix_ms = s->box.expires_unix_ms,
@@ -65,11 +65,11 @@ static void read_info(const struct mcp_call *c, const struct core_session *s, st
     };
 }
 
-void mcp_put_info(struct mcp_call *c, const struct core_session *s, struct json_writer *w)
+void mcp_put_info(const struct core_session *s, struct json_writer *w)
 {
     struct info info;
 
-    read_info(c, s, &info);
+    read_info(s, &info);
     json_put_object(w, NULL, info_fields, &info);
 }
 
@@ -84,7 +84,7 @@ static int info(struct mcp_call *c, const void *args, struct cove_err *e)
     if (mcp_open(c, &s, e) < 0)
         return -1;
     core_session_close(&s);
-    read_info(c, &s, &info);
+    read_info(&s, &info);
     json_writer_init(&w, &text);
     json_put_object(&w, NULL, info_fields, &info);
     return mcp_reply(c, text.data, text.len, info_fields, &info);

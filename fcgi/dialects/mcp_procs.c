@@ -87,7 +87,6 @@ static int spawn(struct mcp_call *c, const struct start_args *a, const char *con
     struct core_spawn args = {
         .argv = argv,
         .env = env,
-        .user = c->req->core->config->user,
         .cwd = a->cwd,
         .label = id,
         .filter = filter,

@@ -51,7 +51,7 @@ int mcp_list_resources(struct mcp_call *c, struct cove_err *e)
         return mcp_refuse(c, MCP_PARAMS, "cursor: there is only one page");
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    box_list(&s.conn, c->req->core->config->user, LISTED_DIR, add_file, &f, &missing);
+    box_list(&s.conn, core_default_user(&s), LISTED_DIR, add_file, &f, &missing);
     core_session_close(&s);
     mcp_result_begin(c);
     json_open(c->w, "resources", '[');
@@ -121,7 +121,7 @@ static int read_info(struct mcp_call *c, struct cove_err *e)
         return -1;
     core_session_close(&s);
     json_writer_init(&w, &text);
-    mcp_put_info(c, &s, &w);
+    mcp_put_info(&s, &w);
     put_contents(c, text.data, text.len, "application/json");
     return 0;
 }
@@ -143,7 +143,7 @@ int mcp_read(struct mcp_call *c, struct cove_err *e)
     if (mcp_open(c, &s, e) < 0)
         return -1;
     buf_init_within(&content, READ_MAX, c->req->core->bytes);
-    rc = core_file_read(&s, c->req->core->config->user, path, &content, e);
+    rc = core_file_read(&s, core_default_user(&s), path, &content, e);
     core_session_close(&s);
     if (rc < 0)
         return e->code == COVE_NOT_FOUND || e->code == COVE_INVALID || e->code == COVE_TOO_LARGE

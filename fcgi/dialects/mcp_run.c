@@ -252,7 +252,6 @@ static int run_in(struct run *r, struct core_session *s, const struct args *a,
     struct mcp_call *c = r->call;
     struct run_args args = {
         .argv = argv,
-        .user = c->req->core->config->user,
         .cwd = a->cwd,
         .env = env,
         .timeout_ms = timeout_ms(a, &s->limits),

@@ -213,7 +213,6 @@ static int run_search(struct mcp_call *c, struct core_session *session, struct s
 {
     struct run_args run = {
         .argv = argv,
-        .user = c->req->core->config->user,
         .cwd = "/",
         .timeout_ms = SEARCH_MS,
         .output_max_bytes = OUTPUT_MAX,

@@ -66,8 +66,7 @@ static bool is_directory(struct watcher *w, const char *path)
     struct box_stat st;
     struct cove_err e;
 
-    return box_file_stat(&w->session.conn, w->call->req->core->config->user, path, 0, &st, &e) ==
-               0 &&
+    return box_file_stat(&w->session.conn, core_default_user(&w->session), path, 0, &st, &e) == 0 &&
            S_ISDIR(st.mode);
 }
 
@@ -88,7 +87,7 @@ static int add_watch(struct watcher *w, const char *uri, struct cove_err *e)
         item.name = slash + 1;
         path = slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
     }
-    if (box_watch(&w->session.conn, w->call->req->core->config->user, path, WATCHED, w->inotify,
+    if (box_watch(&w->session.conn, core_default_user(&w->session), path, WATCHED, w->inotify,
                   &item.wd, &w->inotify, e) < 0)
         return -1;
     w->items[w->count++] = item;

@@ -41,7 +41,7 @@ const char *relay_agent_command(const struct json_map *env);
 int relay_agent_start(struct request *req, struct core_session *s, const struct json_map *env,
                       struct cove_err *e);
 /* With WAIT_FOR_RESTORE the agent waits for this, for a minute at most. */
-int relay_agent_release(struct request *req, struct core_session *s, struct cove_err *e);
+int relay_agent_release(struct core_session *s, struct cove_err *e);
 /* The repository, cloned into /workspace before the agent starts. */
 int relay_clone(struct request *req, struct core_session *s, const char *url, const char *branch,
                 struct cove_err *e);

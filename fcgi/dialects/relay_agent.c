@@ -117,7 +117,6 @@ static int spawn(struct request *req, struct core_session *s, const struct json_
     const char *const argv[] = { "/bin/sh", "-c", waits(env) ? waiting : command, NULL };
     struct core_spawn args = {
         .argv = argv,
-        .user = req->core->config->user,
         .cwd = "/workspace",
         .label = RELAY_AGENT,
         .filter = filter,
@@ -159,12 +158,12 @@ int relay_agent_start(struct request *req, struct core_session *s, const struct 
     return rc;
 }
 
-int relay_agent_release(struct request *req, struct core_session *s, struct cove_err *e)
+int relay_agent_release(struct core_session *s, struct cove_err *e)
 {
     struct core_file mark;
     int rc;
 
-    if (core_file_create(s, req->core->config->user, RELEASED, true, &mark, e) < 0)
+    if (core_file_create(s, core_default_user(s), RELEASED, true, &mark, e) < 0)
         return -1;
     rc = core_file_commit(&mark, e);
     core_file_done(&mark);
@@ -277,7 +276,6 @@ static int run_clone(struct request *req, struct core_session *s, const char *co
     struct run_args args = {
         .argv = argv,
         .env = env,
-        .user = req->core->config->user,
         .cwd = "/workspace",
         .timeout_ms = CLONE_MS,
         .output_max_bytes = UINT32_MAX,

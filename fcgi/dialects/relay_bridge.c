@@ -63,7 +63,7 @@ int relay_start_pi(struct request *req, struct reply *rep, struct cove_err *e)
     if (!relay_agent_command(&attributes.env))
         rc = cove_fail(e, COVE_CONFLICT, "this sandbox has no agent: give PI_COMMAND in envVars");
     else
-        rc = relay_agent_release(req, &session, e) < 0 ||
+        rc = relay_agent_release(&session, e) < 0 ||
                      relay_agent_start(req, &session, &attributes.env, e) < 0
                  ? -1
                  : reply_health(req, rep, &session, e);
@@ -169,7 +169,6 @@ static int run(struct request *req, struct core_session *s, const char *command,
     struct run_result result;
     struct run_args args = {
         .argv = argv,
-        .user = req->core->config->user,
         .cwd = "/workspace",
         .timeout_ms = s->limits.command_timeout_ms,
         .output_max_bytes = s->limits.output_max_bytes,
@@ -228,7 +227,7 @@ static int backup(struct request *req, struct reply *rep, struct core_session *s
                                         "workspace", "data/agent", NULL };
 
     (void)command;
-    if (core_make_dir(s, req->core->config->user, "/data/agent", e) < 0)
+    if (core_make_dir(s, core_default_user(s), "/data/agent", e) < 0)
         return -1;
     reply_header(rep, "Content-Type", "application/x-tar");
     return transfer_output(req, rep, s, argv, filter, e);
@@ -247,7 +246,7 @@ static int spool(struct request *req, struct core_session *s, struct cove_err *e
     struct core_file file;
     int rc;
 
-    if (core_file_create(s, req->core->config->user, SPOOL, true, &file, e) < 0)
+    if (core_file_create(s, core_default_user(s), SPOOL, true, &file, e) < 0)
         return -1;
     rc = transfer_receive(req, &file, e) < 0 || core_file_commit(&file, e) < 0 ? -1 : 0;
     core_file_done(&file);
@@ -279,7 +278,7 @@ static int restore(struct request *req, struct reply *rep, struct core_session *
                        o.streams[RUN_STDERR].len ? o.streams[RUN_STDERR].data : "it is damaged");
     for (size_t i = 0; i < ARRAY_SIZE(o.streams); i++)
         buf_done(&o.streams[i]);
-    if (rc < 0 || relay_agent_release(req, s, e) < 0)
+    if (rc < 0 || relay_agent_release(s, e) < 0)
         return -1;
     return reply_health(req, rep, s, e);
 }

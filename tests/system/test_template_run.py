@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cove import read, wait_for
+from mcp import Mcp
 from test_template import COVE, instance, pack, small_root, store  # noqa: F401 (fixtures)
 
 SERVER = r"""
@@ -64,6 +65,18 @@ def test_user_directory_and_variables_hold_in_every_dialect(store, root):
     assert use(store, "echo $A; pwd", env={"A": "mine"}, cwd="/").json["stdout"] == "mine\n/\n"  # what a client says goes first
     made = store.post("/sandboxes", {"templateID": "app"})
     assert made.status == 201 and made.json["templateID"] == "app", made
+    id = made.json["sandboxID"]
+    ran = store.post("/api/v1/agent/sandboxes/run-cmd", {"sandbox_id": id, "command": "id -un; pwd; echo $A"})
+    assert ran.json["data"]["output"] == "www\n/srv/app\nfrom template\n", ran
+    assert store.post("/api/v1/agent/sandboxes/write-file", {"sandbox_id": id, "file_path": "/tmp/agent", "content": "a"}).status == 200
+    started = store.post(f"/console/api/sandboxes/{id}/processes", {"command": ": > /tmp/console"})
+    assert started.status in (200, 201), started
+    mcp = Mcp(store, path=f"/mcp/{id}")
+    mcp.ok("write_file", path="/tmp/mcp", content="m")
+    mcp.ok("run_command", command=": > /tmp/mcp-command")
+    own = {"sandbox_id": id, "command": "for f in agent console mcp mcp-command; do test -O /tmp/$f && echo $f; done"}
+    wait_for(lambda: store.post("/api/v1/agent/sandboxes/run-cmd", own).json["data"]["output"].split() ==
+             ["agent", "console", "mcp", "mcp-command"], what="files of all dialects that are the template's user's own")
     assert store.request("DELETE", f"/sandboxes/{made.json['sandboxID']}").status == 204
 
 
