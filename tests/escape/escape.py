@@ -19,7 +19,7 @@ import subprocess
 import time
 
 from box import Box
-from cove import TOP, alive, read, wait_for
+from cove import TOP, alive, read, status_field, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,7 +40,8 @@ class Attempt:
     in_internet: bool  # needs the small internet of network.py
     refused: str  # names of the errors it meets, or "nothing" when it has no word for it; None: not looked at
     control: str  # where there is no wall and it succeeds (control.py): host, pool
-    needs: str  # a file of the kernel's without which it cannot be tested
+    needs: str  # a file of the kernel's, or a capability, without which it cannot be tested
+    trace: str  # a file that shows in a control that it got through
 
     @property
     def command(self):
@@ -52,7 +53,7 @@ def load(path):
     head = dict(re.findall(r"^(?://|#) (\w+): (.*)$", read(path), re.M))
     return Attempt(name, kind, head["class"], head["promise"], tuple(head.get("as", "root user").split()),
                    head.get("weak") == "opens", head.get("world") == "internet", head.get("refused"),
-                   head.get("control"), head.get("needs"))
+                   head.get("control"), head.get("needs"), head.get("trace"))
 
 
 def load_all():

@@ -1,6 +1,7 @@
 // class: kernel
 // promise: accounting is not switched
 // refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

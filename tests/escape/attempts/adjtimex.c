@@ -1,6 +1,7 @@
 // class: kernel
 // promise: the clock's speed is not changed
 // refused: EPERM
+// control: host
 #include "attempt.h"
 #include <sys/timex.h>
 

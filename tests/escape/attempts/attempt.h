@@ -45,6 +45,18 @@ static inline int verdict(long rc, const char *what)
 
 #define TRY(call) verdict((long)(call), #call)
 
+/* The same for a call that asks who may before it looks at its arguments: one of these errors means that it was allowed, and only what
+ * was asked for cannot be done. */
+static inline int verdict_past(long rc, const char *what, const int *past)
+{
+    for (int why = errno; rc < 0 && *past; past++)
+        if (why == *past)
+            return verdict(0, what);
+    return verdict(rc, what);
+}
+
+#define PAST(call, ...) verdict_past((long)(call), #call, (const int[]){ __VA_ARGS__, 0 })
+
 /* What the runner tells: SECRET, HOST_PORT, ... */
 static inline const char *world(const char *name)
 {

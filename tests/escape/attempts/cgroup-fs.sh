@@ -1,4 +1,8 @@
 # class: proc
 # promise: there is no cgroup tree to write to
 # refused: ENOENT
-echo $$ > /sys/fs/cgroup/cgroup.procs || echo $$ > /sys/fs/cgroup/unified/cgroup.procs
+# control: host
+for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/unified/cgroup.procs /sys/fs/cgroup/pids/cgroup.procs; do
+    echo $$ > $f && exit 0
+done
+exit 1

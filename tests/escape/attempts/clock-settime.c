@@ -1,6 +1,7 @@
 // class: kernel
 // promise: the clock is not set
 // refused: EPERM
+// control: host
 #include "attempt.h"
 #include <time.h>
 

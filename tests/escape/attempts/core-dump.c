@@ -1,6 +1,7 @@
 // class: kernel
 // promise: a crash leaves no core file and runs no program of the host's
 // refused: EFBIG
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,4 +1,6 @@
 # class: proc
 # promise: core_pattern is not written
 # refused: EROFS
-echo core > /proc/sys/kernel/core_pattern
+# control: host
+pattern=$(cat /proc/sys/kernel/core_pattern)
+echo "$pattern" > /proc/sys/kernel/core_pattern # as it is: the control writes it on the host

@@ -1,4 +1,5 @@
 # class: proc
 # promise: processes of the host are not seen
 # refused: nothing
-grep -lz coved /proc/[0-9]*/cmdline
+# control: host pids
+[ -n "$(grep -lsz "[c]oved" /proc/[0-9]*/cmdline)" ]

@@ -1,4 +1,6 @@
 # class: proc
 # promise: interrupts are not steered
 # refused: EROFS
-echo 1 > /proc/irq/default_smp_affinity
+# control: host
+mask=$(cat /proc/irq/default_smp_affinity)
+echo "${mask:-1}" > /proc/irq/default_smp_affinity # as it is: the control writes it on the host

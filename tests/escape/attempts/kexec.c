@@ -1,6 +1,7 @@
 // class: kernel
 // promise: no other kernel is started
 // refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,6 +1,7 @@
 // class: processes
 // promise: no signal reaches a process of the host
 // refused: ESRCH
+// control: host pids
 #include "attempt.h"
 
 int main(void)

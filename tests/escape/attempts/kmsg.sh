@@ -1,4 +1,5 @@
 # class: proc
 # promise: the kernel's log is not read through /proc
 # refused: nothing
-timeout 1 head -c 64 /proc/kmsg | grep -q .
+# control: host
+[ ! -c /proc/kmsg ] && exec 3< /proc/kmsg # masked, it is /dev/null

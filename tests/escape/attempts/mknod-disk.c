@@ -1,6 +1,7 @@
 // class: devices
 // promise: no block device is made
 // refused: EACCES
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -2,4 +2,8 @@
 # promise: memory types are not set
 # refused: nothing
 # needs: /proc/mtrr
-[ -w /proc/mtrr ] && [ ! -c /proc/mtrr ] && echo nonsense > /proc/mtrr
+# control: host
+[ -w /proc/mtrr ] && [ ! -c /proc/mtrr ] || exit 1
+said=$( { echo nonsense > /proc/mtrr; } 2>&1) && exit 0
+case $said in *Invalid*) exit 0 ;; esac # it was read
+exit 1

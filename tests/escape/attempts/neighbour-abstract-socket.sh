@@ -1,6 +1,7 @@
 # class: ipc
 # promise: abstract sockets of another sandbox are not reached
 # refused: ECONNREFUSED
+# control: neighbour
 exec python3 - <<'END'
 import os, socket
 s = socket.socket(socket.AF_UNIX)

@@ -1,6 +1,7 @@
 // class: network
 // promise: no route is made
 // world: internet
+// control: host
 #include "attempt.h"
 #include <arpa/inet.h>
 #include <net/route.h>

@@ -1,6 +1,7 @@
 // class: network
 // promise: the neighbour table is not written: nothing to redirect packets with
 // world: internet
+// control: host
 #include "attempt.h"
 #include <arpa/inet.h>
 #include <net/if_arp.h>

@@ -1,6 +1,7 @@
 // class: network
 // promise: the interface does not listen to what is not for it
 // world: internet
+// control: host
 #include "attempt.h"
 #include <net/if.h>
 

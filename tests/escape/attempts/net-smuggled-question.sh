@@ -1,6 +1,7 @@
 # class: network
 # promise: no shape of a question gets an unlisted name past the list
 # world: internet
+# control: egress
 exec python3 - <<'END'
 import socket, struct, sys
 def name(text): return b"".join(bytes([len(p)]) + p.encode() for p in text.split(".")) + b"\0"

@@ -1,6 +1,7 @@
 // class: network
 // promise: an interface is given no other address
 // world: internet
+// control: host
 #include "attempt.h"
 #include <arpa/inet.h>
 #include <net/if.h>

@@ -2,6 +2,7 @@
 // promise: the packet filter is not touched
 // refused: EPERM
 // as: root
+// control: host
 #include "attempt.h"
 #include <linux/netlink.h>
 
@@ -11,8 +12,8 @@ int main(void)
         struct nlmsghdr h;
         unsigned char family, version;
         unsigned short res;
-    } get = { { sizeof(get), 10 << 8 | 10 /* NFT_MSG_GETGEN... */, NLM_F_REQUEST | NLM_F_ACK, 1,
-                0 },
+    } get = { { sizeof(get), 10 << 8 | 16 /* NFT_MSG_GETGEN of nftables */,
+                NLM_F_REQUEST | NLM_F_ACK, 1, 0 },
               1,
               0,
               0 };

@@ -1,6 +1,8 @@
 // class: identity
 // promise: no process is made immune against the host's OOM killer
 // refused: EACCES
+// control: host
+// needs: CAP_SYS_RESOURCE
 #include "attempt.h"
 
 int main(void)

@@ -1,4 +1,6 @@
 # class: proc
 # promise: sysctls are not written
 # refused: EROFS
-echo 0 > /proc/sys/kernel/printk_delay
+# control: host
+delay=$(cat /proc/sys/kernel/printk_delay)
+echo "${delay:-0}" > /proc/sys/kernel/printk_delay # as it is: the control writes it on the host

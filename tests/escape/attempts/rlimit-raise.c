@@ -1,6 +1,8 @@
 // class: identity
 // promise: limits are not raised again
 // refused: EPERM
+// control: host
+// needs: CAP_SYS_RESOURCE
 #include "attempt.h"
 
 int main(void)

@@ -1,4 +1,5 @@
 # class: files
 # promise: what mountinfo names is not there
 # refused: nothing
-for f in $(grep -o "/tmp/[a-z/-]*" /proc/self/mountinfo); do ls "$f" 2>/dev/null && exit 0; done; exit 1
+# control: host
+for f in $(grep -o "/tmp/[^ ,:]*" /proc/self/mountinfo); do ls "$f" 2>/dev/null && exit 0; done; exit 1

@@ -1,6 +1,7 @@
 // class: namespaces
 // promise: no descriptor of the host's is left open in a command
 // refused: EBADF
+// control: host
 #include "attempt.h"
 
 int main(void)

@@ -1,6 +1,7 @@
 // class: kernel
 // promise: the clock is not set the older way
 // refused: EPERM
+// control: host
 #include "attempt.h"
 
 int main(void)

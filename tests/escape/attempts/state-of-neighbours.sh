@@ -1,4 +1,5 @@
 # class: files
 # promise: files of another sandbox are not there
 # refused: ENOENT
-ls /workspace/neighbour-* /tmp/neighbour-* /dev/shm/neighbour-*
+# control: neighbour
+ls /workspace/neighbour-* || ls /tmp/neighbour-* || ls /dev/shm/neighbour-*
