@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cove import all_pids, namespace, read, status_field, wait_for
+from cove import namespace, read, status_field, wait_for
 
 
 def rest_of(reply):
@@ -97,7 +97,7 @@ def test_a_fork_bomb_hurts_only_its_own_sandbox(server, project):
     assert time.monotonic() - began < 20
     assert reply.status in (200, 500) and reply.json["success"] is False, reply
     assert server.run(project + "-other", "echo fine") == "fine\n"
-    assert len(all_pids()) < 1000
+    assert len(server.pids()) < 1000
     # What it left running goes with the sandbox; until then there are no more of them than pids_max.
     init = server.init_of(server.execute(project + "-bomb", "true"))
     assert len(server.inside(init)) <= 128
