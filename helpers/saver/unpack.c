@@ -61,10 +61,15 @@ static la_ssize_t read_in(struct archive *a, void *arg, const void **ret)
 
 static bool climbs(const char *path)
 {
-    for (const char *at = path; at; at = strchr(at, '/'), at += at != NULL)
+    const char *slash;
+
+    for (const char *at = path;; at = slash + 1) {
         if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || at[2] == '\0'))
             return true;
-    return false;
+        slash = strchr(at, '/');
+        if (!slash)
+            return false;
+    }
 }
 
 /* "root/etc/x" is "up/etc/x" here. The name of a part alone is that part's top directory. */
@@ -169,15 +174,14 @@ static int write_member(struct unpack *u, struct archive_entry *entry, struct co
     return 0;
 }
 
-static int make_whiteout(struct archive_entry *entry, struct cove_err *e)
+/* Made by libarchive like every other member, so that no link on the way to it is followed. */
+static int write_whiteout(struct unpack *u, struct archive_entry *entry, struct cove_err *e)
 {
-    const char *path = archive_entry_pathname(entry);
-
     if (archive_entry_rdev(entry) != makedev(0, 0))
-        return cove_fail(e, COVE_INVALID, "%.120s: a device", path);
-    if (mknod(path, S_IFCHR | 0000, makedev(0, 0)) < 0)
-        return cove_fail_errno(e, COVE_INVALID, "whiteout %.120s", path);
-    return 0;
+        return cove_fail(e, COVE_INVALID, "%.120s: a device", archive_entry_pathname(entry));
+    archive_entry_xattr_clear(entry);
+    archive_entry_acl_clear(entry);
+    return write_member(u, entry, e);
 }
 
 static int unpack_member(struct unpack *u, struct archive_entry *entry, struct cove_err *e)
@@ -190,7 +194,7 @@ static int unpack_member(struct unpack *u, struct archive_entry *entry, struct c
         return write_member(u, entry, e);
     switch (archive_entry_filetype(entry)) {
     case AE_IFCHR:
-        return make_whiteout(entry, e);
+        return write_whiteout(u, entry, e);
     case AE_IFREG:
     case AE_IFDIR:
     case AE_IFLNK:
