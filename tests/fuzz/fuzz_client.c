@@ -14,89 +14,9 @@
 
 #include "cove/client.h"
 #include "cove/ring.h"
+#include "tests/fuzz/packets.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct script {
-    const uint8_t *at, *end;
-};
-
-static uint8_t next(struct script *s)
-{
-    return s->at < s->end ? *s->at++ : 0;
-}
-
-/* ------------------------------------------------------------------ init's side */
-
-enum { WRONG_TAG = 1, WRONG_MAGIC = 2, WRONG_SIZE = 4, FDS_SHIFT = 3, KIND_SHIFT = 6 };
-
-/* A memory file with bytes of the script in it: a ring, perhaps. */
-static int memory_file(struct script *s)
-{
-    int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    size_t left = (size_t)(s->end - s->at);
-
-    if (write(fd, s->at, left) != (ssize_t)left || ftruncate(fd, RING_HEAD_BYTES + 65536) < 0)
-        abort();
-    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
-    return fd;
-}
-
-static int descriptor(unsigned kind, struct script *s)
-{
-    int ends[2];
-
-    switch (kind) {
-    case 0:
-        return open("/dev/zero", O_RDONLY | O_CLOEXEC);
-    case 1:
-        if (pipe(ends) < 0)
-            abort();
-        close(ends[1]);
-        return ends[0];
-    case 2:
-        return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    default:
-        return memory_file(s);
-    }
-}
-
-/* flags, type, length in two bytes, body */
-static void send_packet(int sock, struct script *s)
-{
-    uint8_t flags = next(s), type = next(s);
-    size_t len = (size_t)next(s) << 8, count = flags >> FDS_SHIFT & 7, left;
-    struct msg_head head = { MSG_MAGIC, type < 8 ? type : 192u + type % 32, 0, 1 };
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(8 * sizeof(int))];
-    } space = { 0 };
-    struct iovec iov[2] = { { &head, sizeof(head) } };
-    struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
-    int fds[8];
-
-    len |= next(s);
-    left = (size_t)(s->end - s->at);
-    len = len < left ? len : left;
-    iov[1] = (struct iovec){ (void *)(uintptr_t)s->at, len };
-    s->at += len;
-    head.size = (uint32_t)(sizeof(head) + len + (flags & WRONG_SIZE ? 64 : 0));
-    head.tag += flags & WRONG_TAG ? 7 : 0;
-    head.magic ^= flags & WRONG_MAGIC ? 1 : 0;
-    for (size_t i = 0; i < count; i++)
-        fds[i] = descriptor((unsigned)flags >> KIND_SHIFT, s);
-    if (count) {
-        mh.msg_control = space.bytes;
-        mh.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        *CMSG_FIRSTHDR(&mh) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof(int)),
-                                                .cmsg_level = SOL_SOCKET,
-                                                .cmsg_type = SCM_RIGHTS };
-        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&mh)), fds, count * sizeof(int));
-    }
-    sendmsg(sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
-    for (size_t i = 0; i < count; i++)
-        close(fds[i]);
-}
 
 /* ------------------------------------------------------------------ our side */
 
@@ -210,14 +130,6 @@ static int ask(struct box_conn *c, uint8_t what, struct cove_err *e)
     return rc;
 }
 
-static int lowest_free(void)
-{
-    int fd = dup(0);
-
-    close(fd);
-    return fd;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct script s = { data, data + size };
@@ -229,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         abort();
     for (int i = 0; i < 8 && s.at < s.end; i++)
-        send_packet(pair[1], &s);
+        send_packet(pair[1], 192, 32, &s);
     shutdown(pair[1], SHUT_WR); /* then it is gone: nobody waits for the deadline */
     c.sock = pair[0];
     if (ask(&c, what, &e) < 0 && memchr(e.msg, '\0', sizeof(e.msg)) == NULL)

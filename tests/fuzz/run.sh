@@ -23,7 +23,7 @@ mkdir -p "$build/objects"
 mkdir -p "$build/fcgi/proto"
 (cd "$src" && protoc-c --c_out="$build" fcgi/proto/process.proto fcgi/proto/filesystem.proto)
 for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/audit_send.c" "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" "$src/helpers/gate/websocket.c" \
-    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/dialects/mcp_rpc.c" "$src/fcgi/dialects/mcp_session.c" \
+    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/multipart.c" "$src/helpers/saver/digest.c" "$src/helpers/saver/pack.c" "$src/helpers/saver/unpack.c" "$src/fcgi/dialects/mcp_rpc.c" "$src/fcgi/dialects/mcp_session.c" \
     "$src/fcgi/dialects/mcp_uri.c" "$src/fcgi/reply.c" "$src/fcgi/stream.c" "$src/fcgi/stream_framing.c" "$src/fcgi/wire.c" "$build"/fcgi/proto/*.pb-c.c; do
     name=${source#"$build"/}
     name=${name#"$src"/}
@@ -31,13 +31,13 @@ for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/
 done
 ar rcs "$build/parts.a" "$build"/objects/*.o
 
-targets="lexer policy profile keys config dns client judge connect mcp json http gate websocket"
+targets="lexer policy profile keys config dns client judge connect mcp json http gate websocket keeper multipart saver"
 for target in $targets; do
     compile -fsanitize=fuzzer,address,undefined "$src/tests/fuzz/fuzz_$target.c" "$build/parts.a" -o "$build/fuzz_$target" \
-        -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lwslay -lz -lm -lpthread
+        -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lwslay -larchive -lz -lm -lpthread
 done
 # The ring begins behind a page of head, and a script comes before it; the gate reads heads of up to 64 KiB.
-length_of() { case $1 in client) echo 81920 ;; gate) echo 66560 ;; *) echo 4096 ;; esac; }
+length_of() { case $1 in client) echo 81920 ;; gate) echo 66560 ;; keeper) echo 16384 ;; *) echo 4096 ;; esac; }
 for target in $targets; do
     mkdir -p "$build/corpus-$target"
     echo "== $target, $seconds s"
