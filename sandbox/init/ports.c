@@ -14,13 +14,13 @@
 
 enum { CONNECT_MS = 5000 };
 
-struct connecting { /* even on loopback the kernel answers a moment after connect() has returned */
+struct
+    connecting { /* a connect that was not answered at once, because the program's queue is full */
     LIST_ENTRY(connecting) link;
     struct watch watch;
     struct conn *conn;
     uint32_t tag;
     uint16_t port;
-    bool tried_v4;
     uint64_t deadline_ms;
 };
 
@@ -32,7 +32,9 @@ static void connecting_free(struct init *in, struct connecting *w)
     free(w);
 }
 
-static int start_connect(int family, uint16_t port)
+/* A socket that is connected, or connecting; -1 and errno when that failed at once. On loopback the answer
+ * is there when connect() returns, though it says EINPROGRESS; a second call tells. */
+static int start_connect(int family, uint16_t port, bool *ret_connected)
 {
     struct sockaddr_in v4 = { .sin_family = AF_INET,
                               .sin_port = htons(port),
@@ -43,23 +45,22 @@ static int start_connect(int family, uint16_t port)
     const struct sockaddr *addr = family == AF_INET ? (void *)&v4 : (void *)&v6;
     socklen_t len = family == AF_INET ? sizeof(v4) : sizeof(v6);
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int rc = fd < 0 ? -1 : connect(fd, addr, len);
 
-    if (fd >= 0 && connect(fd, addr, len) < 0 && errno != EINPROGRESS)
-        fd = cove_close(fd);
-    return fd;
+    if (rc < 0 && fd >= 0 && errno == EINPROGRESS)
+        rc = connect(fd, addr, len);
+    *ret_connected = rc == 0;
+    return rc == 0 || (fd >= 0 && errno == EALREADY) ? fd : cove_close(fd);
 }
 
 static void connecting_ready(struct watch *watch, uint32_t events);
 
-/* Begin with one loopback address; false and errno when that failed at once. */
-static bool attempt(struct init *in, struct connecting *w, int family)
+/* Some programs listen on ::1 only. */
+static int start_either(uint16_t port, bool *ret_connected)
 {
-    AUTO_CLOSE int fd = start_connect(family, w->port);
+    int fd = start_connect(AF_INET, port, ret_connected);
 
-    if (fd < 0 || init_watch(in, &w->watch, fd, EPOLLOUT, connecting_ready, NULL) < 0)
-        return false;
-    take_fd(&fd);
-    return true;
+    return fd < 0 && errno == ECONNREFUSED ? start_connect(AF_INET6, port, ret_connected) : fd;
 }
 
 /* --------------------------------------------------------------- the outcome */
@@ -74,6 +75,12 @@ static int fail_connect(struct cove_err *e, int errnum, uint16_t port)
     return cove_fail_errno(e, COVE_INVALID, "port %u", port);
 }
 
+static void send_socket(struct conn *c, uint32_t tag, int fd)
+{
+    fcntl(fd, F_SETFL, 0); /* O_NONBLOCK was for us */
+    conn_send_fd(c, MSG_DONE, tag, NULL, 0, fd);
+}
+
 static void finish(struct init *in, struct connecting *w, int errnum)
 {
     struct cove_err e;
@@ -82,28 +89,20 @@ static void finish(struct init *in, struct connecting *w, int errnum)
         fail_connect(&e, errnum, w->port);
         conn_send_error(w->conn, w->tag, &e);
     } else {
-        fcntl(w->watch.fd, F_SETFL, 0); /* O_NONBLOCK was for us */
-        conn_send_fd(w->conn, MSG_DONE, w->tag, NULL, 0, w->watch.fd);
+        send_socket(w->conn, w->tag, w->watch.fd);
     }
     connecting_free(in, w);
 }
 
 static void connecting_ready(struct watch *watch, uint32_t events)
 {
-    struct init *in = init_of(watch);
     struct connecting *w = container_of(watch, struct connecting, watch);
     int errnum = 0;
     socklen_t len = sizeof(errnum);
 
     (void)events;
     getsockopt(watch->fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
-    if (errnum == ECONNREFUSED && !w->tried_v4) { /* some listen on ::1 only */
-        w->tried_v4 = true;
-        watch_close(watch);
-        if (attempt(in, w, AF_INET6))
-            return;
-    }
-    finish(in, w, errnum);
+    finish(init_of(watch), w, errnum);
 }
 
 void ports_expire(struct init *in, uint64_t now_ms)
@@ -132,29 +131,43 @@ void ports_conn_closed(struct init *in, struct conn *c)
     }
 }
 
+static int wait_connected(struct init *in, struct conn *c, uint32_t tag, uint16_t port, int fd,
+                          struct cove_err *e)
+{
+    struct connecting *w = in->connect_count < MAX_CONNECTS ? calloc(1, sizeof(*w)) : NULL;
+
+    if (!w)
+        return cove_fail(e, COVE_BUSY, "port %u: too many connections are waiting", port);
+    *w = (struct connecting){
+        .conn = c, .tag = tag, .port = port, .deadline_ms = clock_boot_ms() + CONNECT_MS
+    };
+    if (init_watch(in, &w->watch, fd, EPOLLOUT, connecting_ready, e) < 0) {
+        free(w);
+        return -1;
+    }
+    LIST_INSERT_HEAD(&in->connects, w, link);
+    in->connect_count++;
+    return 0;
+}
+
 /* Safe: the sandbox's own loopback, and nothing else can be named. */
 int on_connect(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_connect *args = m->body;
-    struct connecting *w;
+    AUTO_CLOSE int fd = -1;
+    bool connected;
 
     if (args->port == 0)
         return cove_fail(e, COVE_INVALID, "port 0");
-    w = in->connect_count < MAX_CONNECTS ? calloc(1, sizeof(*w)) : NULL;
-    if (!w)
-        return cove_fail(e, COVE_BUSY, "port %u: too many connections are waiting", args->port);
-    *w = (struct connecting){ .watch.fd = -1,
-                              .conn = c,
-                              .tag = m->head.tag,
-                              .port = args->port,
-                              .deadline_ms = clock_boot_ms() + CONNECT_MS };
-    LIST_INSERT_HEAD(&in->connects, w, link);
-    in->connect_count++;
-    if (!attempt(in, w, AF_INET)) {
-        int errnum = errno;
-
-        connecting_free(in, w);
-        return fail_connect(e, errnum, args->port);
+    fd = start_either(args->port, &connected);
+    if (fd < 0)
+        return fail_connect(e, errno, args->port);
+    if (connected) {
+        send_socket(c, m->head.tag, fd);
+        return 0;
     }
+    if (wait_connected(in, c, m->head.tag, args->port, fd, e) < 0)
+        return -1;
+    take_fd(&fd);
     return 0;
 }
