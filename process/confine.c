@@ -101,8 +101,8 @@ static const struct call starter_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_TH
 
 /* The gate listens on proxy ports that it is asked for later, and keeps its bindings in a file that
  * the keeper opened. */
-static const struct call gate_calls[] = { ANY(splice), ANY(tee),     ANY(pipe2),    ANY(bind),
-                                          ANY(listen), ANY(pread64), ANY(pwrite64), END_OF_CALLS };
+static const struct call gate_calls[] = { ANY(bind), ANY(listen), ANY(pread64), ANY(pwrite64),
+                                          END_OF_CALLS };
 
 /* libcurl resolves names in threads, by libc: that reads /etc, asks the kernel for this machine's
  * addresses, and sends its questions in pairs. */

@@ -31,7 +31,12 @@
 #include "process/confine.h"
 #include "process/process.h"
 
-enum { FD_CONTROL = 0, FDS_OTHERWISE = 64, SOCKET_BYTES_MAX = 256 << 20, LEAVE_MS = 2000 };
+enum {
+    FD_CONTROL = 0,
+    FDS_OTHERWISE = 64 + KEPT_MAX,
+    SOCKET_BYTES_MAX = 256 << 20,
+    LEAVE_MS = 2000
+};
 
 /* ------------------------------------------------------------------ what workers ask */
 
@@ -206,6 +211,7 @@ static void sweep(struct timer *t)
     bindings_sweep(g);
     relays_sweep(g);
     access_sweep(g);
+    connect_sweep(g);
     attachments_check(g);
     watch_want(&g->hosts, g->full ? 0 : EPOLLIN); /* it may have run out of descriptors */
     timer_start(&g->loop, t, g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS, sweep);

@@ -1,5 +1,5 @@
 /*
- * What the gate's files share. Reading order: gate.c, relay.c, the ways in (bindings.c, hosts.c),
+ * What the gate's files share. Reading order: gate.c, relay.c, connect.c, the ways in (bindings.c, hosts.c),
  * answer.c, handover.c.
  */
 #ifndef GATE_PRIVATE_H
@@ -20,8 +20,10 @@
 enum {
     MAX_BINDINGS = 1024,
     MAX_RELAYS = 16384,
-    FDS_PER_RELAY = 3, /* two ends, and the question to init; pipes are held only by moving bytes */
+    FDS_PER_RELAY = 3,   /* two ends, and the question to init */
     MAX_CONNECTING = 32, /* questions to one init at a time: it takes no more than 64 */
+    KEPT_PER_INIT = 4,   /* sockets to an init that wait for the next question */
+    KEPT_MAX = 256,
     CONNECT_MS = 10000,
     SWEEP_MS = 1000,
     SUPERSEDED_SWEEP_MS = 100, /* by then the file alone tells what was unbound */
@@ -37,11 +39,6 @@ struct target { /* where a connection leads */
     uint16_t port;
 };
 
-struct pipe_pair {
-    SLIST_ENTRY(pipe_pair) link;
-    int end[2];
-};
-
 /* What one sandbox uses. One record per slot of the shared table; ids tell whose it is. */
 struct usage {
     char id[24];
@@ -50,13 +47,16 @@ struct usage {
     unsigned connecting;                       /* questions that init has not answered yet */
     TAILQ_HEAD(relay_queue, relay) waiting;    /* for their turn to ask */
     uint64_t connections, bytes_in, bytes_out; /* since the sandbox is known here */
+    LIST_HEAD(asker_list, asker) kept;         /* sockets to init, on which nothing is asked now */
+    unsigned kept_count;
+    bool kept_used; /* since the last sweep */
 };
 
 struct direction {
-    struct pipe_pair *pipe; /* only while it holds bytes */
-    size_t held;            /* bytes in the pipe */
-    bool ended;             /* end of file was read */
-    bool shut;              /* and told to the other side */
+    char *held;                 /* bytes that the other end had no room for; else NULL */
+    size_t held_len, held_sent; /* how many they were, and how many have left since */
+    bool ended;                 /* end of file was read */
+    bool shut;                  /* and told to the other side */
 };
 
 /* A way in. The gate has two: bound ports and host names. */
@@ -89,7 +89,7 @@ struct relay { /* one connection: two ends and a target */
     struct usage *usage; /* NULL until the target is known, and after it was lost */
     enum relay_stage stage;
     struct watch end[2];
-    struct watch asking; /* the conversation with init */
+    struct asker *asker; /* the question to init, while it is open (connect.c) */
     struct timer timer;
     uint64_t retry_until_ms;
     uint64_t moved_ms; /* when the last byte moved */
@@ -105,15 +105,25 @@ LIST_HEAD(relay_list, relay);
 /* The next client that waits at a listening socket; its end is kept, and not yet watched. NULL: there is
  * none, or no room for it. */
 struct relay *relay_accept(struct gate *g, struct watch *listener, const struct way_in *way_in);
+void relay_begin(struct relay *r, int box_fd); /* the sandbox's end is there: move bytes */
+/* The sandbox cannot be reached: the client is told so, as its way in does that. */
+void relay_refuse(struct relay *r, const struct cove_err *why);
+void relay_refuse_with(struct relay *r, enum cove_code code, const char *text);
+void relay_close(struct relay *r); /* frees it */
+void relays_close_of(struct gate *g, const struct binding *b);
+void relays_sweep(struct gate *g); /* those of sandboxes that have ended */
+bool relays_have_room(const struct gate *g);
+
+/* ------------------------------------------------------------------ connect.c */
+
 void relay_connect(struct relay *r, const struct target *t);
 /* Count it as a connection of the sandbox. False: there is no such sandbox, or it has its share already, and
  * the client was told. */
 bool relay_claim(struct relay *r, const struct target *t);
-void relay_close(struct relay *r); /* frees it */
-void relays_close_of(struct gate *g, const struct binding *b);
-void relays_sweep(struct gate *g); /* those of sandboxes that have ended */
-void relays_take_turns(struct timer *t);
-bool relays_have_room(const struct gate *g);
+void connect_stop(struct relay *r); /* no longer wait for a turn or for init's answer */
+void connect_take_turns(struct timer *t);
+void connect_sweep(struct gate *g);
+void connect_forget(struct gate *g, struct usage *u);
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
 
@@ -194,7 +204,8 @@ struct gate {
     struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
     struct usage *usage;        /* by slot of the shared table */
     struct access_record *access;
-    SLIST_HEAD(pipe_list, pipe_pair) pipes; /* empty ones, for whoever moves bytes next */
+    size_t held_bytes;   /* of all connections */
+    unsigned kept_count; /* sockets to inits, of all sandboxes */
     unsigned binding_count, relay_count, relay_max;
     uint32_t serial;
     bool leaving;    /* told to stop: WebSockets hear it first */

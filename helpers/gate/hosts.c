@@ -126,6 +126,13 @@ static bool follow(struct relay *r, const char *text)
 
 /* ------------------------------------------------------------------ reading it */
 
+/* More has come while the sandbox is not connected yet: it stays in the socket. */
+static void more_ready(struct watch *w, uint32_t events)
+{
+    (void)events;
+    watch_want(w, 0);
+}
+
 static void head_ready(struct watch *w, uint32_t events)
 {
     struct relay *r = container_of(w, struct relay, end[CLIENT]);
@@ -146,7 +153,7 @@ static void head_ready(struct watch *w, uint32_t events)
     if (rc == 0)
         return;
     timer_stop(&r->timer);
-    watch_want(w, 0); /* the rest stays in the socket until the sandbox is connected */
+    w->ready = more_ready; /* most requests are whole by now */
     if (rc == 1 && follow(r, line))
         return;
     log_event(LOG_LEVEL_WARN, "a connection to the ports' socket did not begin with nginx's line");

@@ -1,5 +1,5 @@
 pkglibexec_PROGRAMS += cove-gate
-cove_gate_SOURCES = helpers/gate/gate_private.h helpers/gate/gate.c helpers/gate/relay.c helpers/gate/bindings.c \
+cove_gate_SOURCES = helpers/gate/gate_private.h helpers/gate/gate.c helpers/gate/relay.c helpers/gate/connect.c helpers/gate/bindings.c \
 	helpers/gate/hosts.c helpers/gate/access.c helpers/gate/answer.c helpers/gate/handover.c \
 	helpers/gate/websocket.h helpers/gate/websocket.c helpers/gate/attach.h helpers/gate/attach.c \
 	helpers/gate/viewer.c helpers/gate/terminal.c helpers/gate/lines.c \

@@ -1,13 +1,15 @@
 /*
  * One connection: a client's socket, the sandbox's socket, and a target.
  *
- * Bytes go socket - pipe - socket by splice() and never through our memory. A direction is filled only
- * when its pipe is empty, so what we wait for is always clear: input when it is empty, room at the
- * other end when it is not. An idle connection holds no pipe at all: pipes come from a common store
- * while bytes are on their way, because the kernel limits the pages that all pipes of a user may have.
+ * Bytes are read into one buffer that all connections share and are sent on at once. What the other end has
+ * no room for is kept with the connection, and until it has left nothing more is read: so what we wait
+ * for is always clear. An idle connection holds two sockets and no buffer.
  *
- * How the sandbox's socket comes about: its init is asked to connect (BOX_CONNECT). Questions to one
- * init are limited; further connections wait for their turn. Nothing here waits in a system call.
+ * Every call says MSG_DONTWAIT. The sandbox's init has made the socket and may keep a copy: with fcntl() it
+ * could make the socket a waiting one again under our hands. splice() would then wait, and with it the
+ * whole gate; whether a socket waits is for splice() a matter of that shared flag alone.
+ *
+ * How the sandbox's socket comes about is in connect.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,39 +28,11 @@
 #include "helpers/gate/attach.h"
 #include "helpers/gate/gate_private.h"
 
-enum { SPLICE_BYTES = 1 << 20, RETRY_MS = 50 };
-
-/* ------------------------------------------------------------------ pipes */
-
-static struct pipe_pair *take_pipe(struct gate *g)
-{
-    struct pipe_pair *p = SLIST_FIRST(&g->pipes);
-
-    if (p) {
-        SLIST_REMOVE_HEAD(&g->pipes, link);
-        return p;
-    }
-    p = calloc(1, sizeof(*p));
-    if (p && pipe2(p->end, O_CLOEXEC | O_NONBLOCK) < 0) {
-        free(p);
-        return NULL;
-    }
-    return p;
-}
-
-static void give_pipe(struct gate *g, struct direction *d)
-{
-    if (!d->pipe)
-        return;
-    if (d->held) { /* bytes that nobody will fetch */
-        close(d->pipe->end[0]);
-        close(d->pipe->end[1]);
-        free(d->pipe);
-    } else {
-        SLIST_INSERT_HEAD(&g->pipes, d->pipe, link);
-    }
-    d->pipe = NULL;
-}
+enum {
+    CARRY_BYTES = 128 << 10,
+    HELD_ROOM = 64 << 20, /* of all connections: above it only little is read at a time */
+    CARRY_LITTLE = 4 << 10,
+};
 
 /* ------------------------------------------------------------------ one life */
 
@@ -100,13 +74,15 @@ struct relay *relay_accept(struct gate *g, struct watch *listener, const struct 
     return NULL;
 }
 
-static void stop_asking(struct relay *r)
+/* With SO_LINGER, which init could have set, close() would wait for a program that does not read. */
+static void close_box_end(struct relay *r)
 {
-    if (r->stage == RELAY_WAITING)
-        TAILQ_REMOVE(&r->usage->waiting, r, turn);
-    if (watch_is_on(&r->asking))
-        r->usage->connecting--;
-    watch_close(&r->asking);
+    static const struct linger none;
+
+    if (!watch_is_on(&r->end[BOX]))
+        return;
+    setsockopt(r->end[BOX].fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+    watch_close(&r->end[BOX]);
 }
 
 /* From here on the relay has nothing to do with any sandbox. */
@@ -117,13 +93,21 @@ static void leave_sandbox(struct relay *r)
     timer_stop(&r->timer);
     if (!u)
         return;
-    stop_asking(r);
-    watch_close(&r->end[BOX]);
+    connect_stop(r);
+    close_box_end(r);
     u->open--;
     r->usage = NULL;
     r->stage = RELAY_NEW;
     if (!TAILQ_EMPTY(&u->waiting) && !r->gate->turns.set)
-        timer_start(&r->gate->loop, &r->gate->turns, 0, relays_take_turns);
+        timer_start(&r->gate->loop, &r->gate->turns, 0, connect_take_turns);
+}
+
+static void drop_held(struct gate *g, struct direction *d)
+{
+    g->held_bytes -= d->held_len;
+    free(d->held);
+    d->held = NULL;
+    d->held_len = d->held_sent = 0;
 }
 
 void relay_close(struct relay *r)
@@ -133,10 +117,9 @@ void relay_close(struct relay *r)
     if (r->viewer)
         viewer_free(take_ptr(r->viewer));
     leave_sandbox(r);
-    for (int i = 0; i < 2; i++) {
-        watch_close(&r->end[i]);
-        give_pipe(g, &r->way[i]);
-    }
+    watch_close(&r->end[CLIENT]);
+    for (int i = 0; i < 2; i++)
+        drop_held(g, &r->way[i]);
     buf_done(&r->head);
     LIST_REMOVE(r, link);
     g->relay_count--;
@@ -146,18 +129,18 @@ void relay_close(struct relay *r)
 }
 
 /* The sandbox cannot be reached: what the client is told depends on its way in. */
-static void refuse(struct relay *r, const struct cove_err *why)
+void relay_refuse(struct relay *r, const struct cove_err *why)
 {
     leave_sandbox(r);
     r->way_in->refused(r, why);
 }
 
-static void refuse_with(struct relay *r, enum cove_code code, const char *text)
+void relay_refuse_with(struct relay *r, enum cove_code code, const char *text)
 {
     struct cove_err e;
 
     cove_fail(&e, code, "%s", text);
-    refuse(r, &e);
+    relay_refuse(r, &e);
 }
 
 void relays_close_of(struct gate *g, const struct binding *b)
@@ -222,39 +205,36 @@ static bool would_block(ssize_t n)
     return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* -1: the connection is broken. */
-static int fill(struct relay *r, int from)
+static int hold(struct gate *g, struct direction *d, const char *bytes, size_t len)
 {
-    struct direction *d = &r->way[from];
-    ssize_t n;
-
-    if (!d->pipe && !(d->pipe = take_pipe(r->gate)))
+    d->held = malloc(len);
+    if (!d->held)
         return -1;
-    n = splice(r->end[from].fd, NULL, d->pipe->end[1], NULL, SPLICE_BYTES,
-               SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-    if (n < 0 && !would_block(n))
-        return -1;
-    d->ended = n == 0;
-    d->held = n > 0 ? (size_t)n : 0;
-    if (n > 0)
-        r->moved_ms = clock_boot_ms();
-    if (n > 0)
-        *(from == CLIENT ? &r->usage->bytes_in : &r->usage->bytes_out) += (uint64_t)n;
+    memcpy(d->held, bytes, len);
+    d->held_len = len;
+    g->held_bytes += len;
     return 0;
 }
 
-/* 1: all of it is on its way, 0: the other end has no room, -1: broken. */
-static int drain(struct direction *d, int out)
+/* As much as there is room for: how much it was, or -1 if the connection is broken. */
+static ssize_t send_some(int fd, const char *bytes, size_t len)
 {
-    while (d->held > 0) {
-        ssize_t n =
-            splice(d->pipe->end[0], NULL, out, NULL, d->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
-        if (would_block(n))
-            return 0;
+    return would_block(n) ? 0 : n;
+}
+
+/* 1: nothing is held any more, 0: the other end has no room, -1: broken. */
+static int send_held(struct gate *g, struct direction *d, int out)
+{
+    while (d->held) {
+        ssize_t n = send_some(out, d->held + d->held_sent, d->held_len - d->held_sent);
+
         if (n <= 0)
-            return -1;
-        d->held -= (size_t)n;
+            return (int)n;
+        d->held_sent += (size_t)n;
+        if (d->held_sent == d->held_len)
+            drop_held(g, d);
     }
     return 1;
 }
@@ -263,13 +243,11 @@ static int drain(struct direction *d, int out)
 static int send_head(struct relay *r)
 {
     while (r->head_sent < r->head.len) {
-        ssize_t n = send(r->end[BOX].fd, r->head.data + r->head_sent, r->head.len - r->head_sent,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n =
+            send_some(r->end[BOX].fd, r->head.data + r->head_sent, r->head.len - r->head_sent);
 
-        if (would_block(n))
-            return 0;
-        if (n < 0)
-            return -1;
+        if (n <= 0)
+            return (int)n;
         r->head_sent += (size_t)n;
     }
     buf_done(&r->head);
@@ -277,18 +255,37 @@ static int send_head(struct relay *r)
     return 1;
 }
 
+/* One piece from one end to the other. -1: the connection is broken. */
+static int carry(struct relay *r, int from)
+{
+    static char buffer[CARRY_BYTES]; /* the gate has one thread */
+    struct gate *g = r->gate;
+    struct direction *d = &r->way[from];
+    size_t most = g->held_bytes < HELD_ROOM ? sizeof(buffer) : CARRY_LITTLE;
+    ssize_t n = recv(r->end[from].fd, buffer, most, MSG_DONTWAIT), sent;
+
+    if (n <= 0) {
+        d->ended = n == 0;
+        return n == 0 || would_block(n) ? 0 : -1;
+    }
+    r->moved_ms = clock_boot_ms();
+    *(from == CLIENT ? &r->usage->bytes_in : &r->usage->bytes_out) += (uint64_t)n;
+    sent = send_some(r->end[!from].fd, buffer, (size_t)n);
+    if (sent < 0)
+        return -1;
+    return sent < n ? hold(g, d, buffer + sent, (size_t)(n - sent)) : 0;
+}
+
+/* -1: the connection is broken, or over. */
 static int pump(struct relay *r, int from)
 {
     struct direction *d = &r->way[from];
-    int rc = from == CLIENT ? send_head(r) : 1;
+    bool head = from == CLIENT && r->head.len > 0;
+    int rc = head ? send_head(r) : send_held(r->gate, d, r->end[!from].fd);
 
-    if (rc == 1 && d->held == 0 && !d->ended)
-        rc = fill(r, from) < 0 ? -1 : 1;
-    if (rc == 1)
-        rc = drain(d, r->end[!from].fd);
-    if (d->held == 0)
-        give_pipe(r->gate, d);
-    if (rc == 1 && d->ended && !d->shut) {
+    if (rc == 1 && !head && !d->ended)
+        rc = carry(r, from) < 0 ? -1 : 1;
+    if (rc == 1 && !d->held && d->ended && !d->shut) {
         if (from == CLIENT && !r->way_in->half_close)
             return -1; /* the client has left */
         shutdown(r->end[!from].fd, SHUT_WR);
@@ -300,19 +297,22 @@ static int pump(struct relay *r, int from)
 static uint32_t wanted(const struct relay *r, int end)
 {
     const struct direction *reads = &r->way[end], *writes = &r->way[!end];
-    bool head = r->head.len > 0, writing = writes->held > 0 || (end == BOX && head);
-    bool reading = reads->held == 0 && !reads->ended && !(end == CLIENT && head);
+    bool head = r->head.len > 0, writing = writes->held || (end == BOX && head);
+    bool reading = !reads->held && !reads->ended && !(end == CLIENT && head);
 
     return (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0);
 }
 
-static void move(struct relay *r, uint32_t events)
+/* Something happened at one end: bytes have come there, or there is room for more. */
+static void move(struct relay *r, int end, uint32_t events)
 {
-    bool broken = events & EPOLLERR;
+    bool over = events & EPOLLERR;
 
-    for (int i = 0; i < 2; i++)
-        broken = pump(r, i) < 0 || broken;
-    if (broken || (r->way[0].shut && r->way[1].shut)) {
+    if (events & (EPOLLIN | EPOLLHUP))
+        over = pump(r, end) < 0 || over;
+    if (events & EPOLLOUT)
+        over = pump(r, !end) < 0 || over;
+    if (over || (r->way[0].shut && r->way[1].shut)) {
         relay_close(r);
         return;
     }
@@ -322,243 +322,30 @@ static void move(struct relay *r, uint32_t events)
 
 static void client_ready(struct watch *w, uint32_t events)
 {
-    move(container_of(w, struct relay, end[CLIENT]), events);
+    move(container_of(w, struct relay, end[CLIENT]), CLIENT, events);
 }
 
 static void box_ready(struct watch *w, uint32_t events)
 {
-    move(container_of(w, struct relay, end[BOX]), events);
+    move(container_of(w, struct relay, end[BOX]), BOX, events);
 }
 
-static void begin(struct relay *r, int box_fd)
+void relay_begin(struct relay *r, int box_fd)
 {
     int one = 1;
 
     timer_stop(&r->timer);
-    fcntl(box_fd, F_SETFL, O_NONBLOCK);
     setsockopt(box_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    setsockopt(r->end[CLIENT].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (watch_start(&r->gate->loop, &r->end[BOX], box_fd, EPOLLIN, box_ready) < 0) {
+    if (r->binding) /* nginx comes by a unix socket */
+        setsockopt(r->end[CLIENT].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (watch_start(&r->gate->loop, &r->end[BOX], box_fd, 0, box_ready) < 0) {
         close(box_fd);
-        refuse_with(r, COVE_BUSY, "out of memory");
+        relay_refuse_with(r, COVE_BUSY, "out of memory");
         return;
     }
     r->stage = RELAY_MOVING;
     r->moved_ms = clock_boot_ms();
     r->end[CLIENT].ready = client_ready;
     r->usage->connections++;
-    move(r, 0);
-}
-
-/* ------------------------------------------------------------------ asking init */
-
-static bool is_socket(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
-}
-
-static void timer_fired(struct timer *t);
-static void next_turn(struct usage *u);
-
-/* In a sandbox that is just starting nothing listens yet: then it is asked again in a moment. */
-static void on_error(struct relay *r, const struct cove_err *e)
-{
-    if (e->code == COVE_NOT_FOUND && clock_boot_ms() < r->retry_until_ms) {
-        r->stage = RELAY_RETRYING;
-        timer_start(&r->gate->loop, &r->timer, RETRY_MS, timer_fired);
-        return;
-    }
-    refuse(r, e);
-}
-
-/* What init sends is bytes from inside a sandbox: one answer of a known shape, or the connection
- * ends. */
-static void answer_ready(struct watch *w, uint32_t events)
-{
-    static const struct msg_rule answers[] = { { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
-                                               { MSG_DONE, 0, 0, 1, 1 },
-                                               { 0 } };
-    struct relay *r = container_of(w, struct relay, asking);
-    struct usage *u = r->usage;
-    struct cove_err e = { 0 };
-    char buf[1024];
-    struct msg m;
-    int rc = msg_recv(w->fd, buf, sizeof(buf), answers, MSG_DONTWAIT, &m, &e);
-
-    (void)events;
-    if (rc < 0 && e.code == COVE_BUSY)
-        return;
-    stop_asking(r);
-    r->stage = RELAY_NEW;
-    if (rc != 1) {
-        refuse_with(r, COVE_GONE, "the sandbox ended");
-    } else if (m.head.type == MSG_ERROR) {
-        memcpy(&e, m.body, sizeof(e));
-        cove_err_sanitize(&e);
-        on_error(r, &e);
-    } else if (is_socket(m.fds[0])) {
-        begin(r, take_fd(&m.fds[0]));
-    } else {
-        msg_close_fds(&m);
-        refuse_with(r, COVE_GONE, "the sandbox did not hand out a socket");
-    }
-    next_turn(u);
-}
-
-static void ask_box(struct relay *r)
-{
-    struct box_connect ask = { .port = r->target.port };
-    char path[160];
-    AUTO_CLOSE int sock = -1;
-
-    snprintf(path, sizeof(path), "%s/boxes/%s", r->gate->config.run_dir, r->target.id);
-    sock = unix_connect(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
-    if (sock < 0 ||
-        msg_send(sock, BOX_CONNECT, 1, &ask, sizeof(ask), NULL, 0, NULL, 0,
-                 MSG_DONTWAIT | MSG_NOSIGNAL, NULL) < 0 ||
-        watch_start(&r->gate->loop, &r->asking, sock, EPOLLIN, answer_ready) < 0) {
-        r->stage = RELAY_NEW;
-        refuse_with(r, COVE_GONE, "the sandbox cannot be reached");
-        return;
-    }
-    take_fd(&sock);
-    r->stage = RELAY_ASKING;
-    r->usage->connecting++;
-    timer_start(&r->gate->loop, &r->timer, CONNECT_MS, timer_fired);
-}
-
-static void next_turn(struct usage *u)
-{
-    struct relay *r;
-
-    while (u->connecting < MAX_CONNECTING && (r = TAILQ_FIRST(&u->waiting))) {
-        TAILQ_REMOVE(&u->waiting, r, turn);
-        r->stage = RELAY_NEW;
-        ask_box(r);
-    }
-}
-
-/* A relay that ends makes room for one that waits. That one is not started from within the end of the
- * other, because whoever ends several walks a list of them. */
-void relays_take_turns(struct timer *t)
-{
-    struct gate *g = container_of(t, struct gate, turns);
-
-    for (uint32_t i = 0; i < state_box_count(g->state); i++)
-        if (g->usage[i].id[0])
-            next_turn(&g->usage[i]);
-}
-
-/* Ask now, or wait for a turn. */
-static void queue(struct relay *r)
-{
-    if (r->usage->connecting < MAX_CONNECTING) {
-        ask_box(r);
-        return;
-    }
-    r->stage = RELAY_WAITING;
-    TAILQ_INSERT_TAIL(&r->usage->waiting, r, turn);
-    timer_start(&r->gate->loop, &r->timer, CONNECT_MS, timer_fired);
-}
-
-static void timer_fired(struct timer *t)
-{
-    struct relay *r = container_of(t, struct relay, timer);
-
-    if (r->stage == RELAY_RETRYING)
-        queue(r);
-    else
-        refuse_with(r, COVE_TIMEOUT, "the sandbox does not answer");
-}
-
-/* ------------------------------------------------------------------ the target's share */
-
-static void close_all_of(struct gate *g, struct usage *u)
-{
-    struct relay *r = LIST_FIRST(&g->relays);
-
-    while (r) {
-        struct relay *next = LIST_NEXT(r, link);
-
-        if (r->usage == u)
-            relay_close(r);
-        r = next;
-    }
-}
-
-/* The slot may have had another sandbox, whose connections the next sweep would have ended. */
-static struct usage *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
-{
-    struct usage *u = &g->usage[index];
-
-    if (strcmp(u->id, info->id) != 0) {
-        close_all_of(g, u);
-        *u = (struct usage){ 0 };
-        TAILQ_INIT(&u->waiting);
-        text_copy(u->id, sizeof(u->id), info->id);
-        text_copy(u->tenant, sizeof(u->tenant), info->tenant);
-    }
-    return u;
-}
-
-static unsigned open_of_tenant(const struct gate *g, const char *tenant)
-{
-    unsigned open = 0;
-
-    for (uint32_t i = 0; i < state_box_count(g->state); i++)
-        if (g->usage[i].open && strcmp(g->usage[i].tenant, tenant) == 0)
-            open += g->usage[i].open;
-    return open;
-}
-
-static int check_share(const struct gate *g, const struct usage *u, struct cove_err *e)
-{
-    if (u->open >= g->config.port_connections)
-        return cove_fail(e, COVE_QUOTA, "this sandbox has %llu connections, which is the limit",
-                         (unsigned long long)g->config.port_connections);
-    if (open_of_tenant(g, u->tenant) >= g->config.tenant_connections)
-        return cove_fail(e, COVE_QUOTA, "this tenant has %llu connections, which is the limit",
-                         (unsigned long long)g->config.tenant_connections);
-    return 0;
-}
-
-static bool claim(struct relay *r, const struct target *t, struct box_info *ret_info)
-{
-    struct gate *g = r->gate;
-    struct cove_err e = { 0 };
-    struct usage *u;
-    uint32_t index;
-
-    r->target = *t;
-    if (!state_find_id_any(g->state, t->id, &index, ret_info)) {
-        refuse_with(r, COVE_GONE, "the sandbox is gone");
-        return false;
-    }
-    u = usage_of(g, index, ret_info);
-    if (check_share(g, u, &e) < 0) {
-        refuse(r, &e);
-        return false;
-    }
-    r->usage = u;
-    u->open++;
-    return true;
-}
-
-bool relay_claim(struct relay *r, const struct target *t)
-{
-    struct box_info info;
-
-    return claim(r, t, &info);
-}
-
-void relay_connect(struct relay *r, const struct target *t)
-{
-    struct box_info info;
-
-    if (!claim(r, t, &info))
-        return;
-    r->retry_until_ms = info.created_ms + r->gate->config.port_wait_ms;
-    queue(r);
+    move(r, BOX, EPOLLOUT);
 }

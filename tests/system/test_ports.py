@@ -1,10 +1,15 @@
 """Every port of a sandbox has a host name: PORT-ID.DOMAIN, through nginx and the gate."""
+import collections
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
+import resource
 import signal
 import socket
+import stat
+import struct
 import subprocess
 import threading
 
@@ -513,6 +518,52 @@ def test_a_sandbox_has_its_share_of_connections_and_others_are_unharmed(make_ser
     wait_for(lambda: greedy.get().status == 200, 10, "room again")
 
 
+# Takes every WebSocket, and says nothing.
+HOLDS = r"""
+import asyncio
+async def hold(reader, writer):
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+    await reader.read()
+async def main():
+    await (await asyncio.start_server(hold, "127.0.0.1", 8000, backlog=4096)).serve_forever()
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def many_files():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[1], 16384), max(before[1], 16384)))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_of_ten_thousand_connections_to_one_sandbox_its_share_is_served(make_server):
+    server = make_server(port_connections=2000)
+    greedy, modest = Ports(server, "greedy", app=False), Ports(server, "modest")
+    greedy.ok("/write_file", path="/tmp/holds.py", content=HOLDS)
+    greedy.ok("/start_process", cmd="python3 /tmp/holds.py")
+    greedy.wait_listening(8000)
+    ask = (f"GET / HTTP/1.1\r\nHost: {greedy.host()}\r\nX-Access-Token: {greedy.key}\r\nUpgrade: websocket\r\n"
+           "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n").encode()
+    answers = collections.Counter()
+    with many_files(), contextlib.ExitStack() as stack:
+        for _ in range(20):
+            batch = [stack.enter_context(socket.create_connection(("127.0.0.1", server.http), timeout=60)) for _ in range(500)]
+            for s in batch:
+                s.sendall(ask)
+            answers.update(s.recv(12) for s in batch)
+            assert modest.get().body == b"hello from 8000"
+        assert answers == {b"HTTP/1.1 101": 2000, b"HTTP/1.1 503": 8000}
+        refused = greedy.get()
+        assert refused.status == 503 and "Too many connections" in refused.json["message"] and refused.headers["Retry-After"]
+        assert server.execute("third", "echo fine").json["stdout"] == "fine\n"
+    wait_for(lambda: greedy.get(headers={"Upgrade": "websocket"}).status == 101, 20, "room again")
+
+
 def test_an_idle_connection_is_cut_and_a_busy_one_is_not(make_server, project):
     ports = Ports(make_server(port_idle="2s"), project)
     with websocket(ports) as (idle, _), websocket(ports) as (busy, _):
@@ -576,6 +627,9 @@ while True:
                 c.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
         except OSError:
             pass
+    elif sys.argv[2] == "close":  # without an answer
+        c.recv(65536)
+        c.close()
     elif sys.argv[2] == "early":  # an answer before the body was read
         c.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nenough"[:-1])
         c.shutdown(socket.SHUT_WR)
@@ -593,6 +647,54 @@ def test_headers_without_end_are_502_and_the_next_request_is_served(ports):
     serve_rude(ports, 8001, "headers")
     assert ports.get(port=8001).status == 502
     assert ports.get().body == b"hello from 8000"
+
+
+def test_an_app_that_closes_without_an_answer_is_502_and_named(ports):
+    serve_rude(ports, 8001, "close")
+    reply = ports.get(port=8001)
+    assert reply.status == 502 and reply.json["sandboxId"] == ports.id and reply.json["port"] == 8001, reply
+    assert reply.json["code"] == 502 and "closed the connection" in reply.json["message"]
+    page = ports.get(port=8001, headers={"Accept": "text/html"})
+    assert page.status == 502 and page.headers["Content-Type"].startswith("text/html") and ports.id.encode() in page.body
+
+
+def copies_of_sockets(pid):
+    """Copies of a process's TCP sockets, as an init has them that keeps one of what it hands out."""
+    libc, process = ctypes.CDLL(None, use_errno=True), os.pidfd_open(pid)
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            fd = libc.syscall(438, process, int(name), 0)  # pidfd_getfd
+            if fd < 0 or not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                continue
+            s = socket.socket(fileno=fd)
+            if s.family in (socket.AF_INET, socket.AF_INET6) and s.type == socket.SOCK_STREAM:
+                yield s
+    finally:
+        os.close(process)
+
+
+def test_an_init_that_keeps_a_copy_of_a_socket_holds_up_nobody_else(server, project):
+    """It could make the socket a waiting one under the gate's hands: the gate must wait for no socket, whatever its flags say."""
+    hostile, other = Ports(server, project), Ports(server, project + "-other")
+    serve_rude(hostile, 8001, "silent")
+    gate, = server.titles("cove: gate")
+    with contextlib.ExitStack() as stack:
+        s = stack.enter_context(socket.create_connection(("127.0.0.1", server.http), timeout=10))
+        s.sendall(f"POST / HTTP/1.1\r\nHost: {hostile.host(8001)}\r\nX-Access-Token: {hostile.key}\r\n"
+                  "Content-Length: 1000000000\r\n\r\n".encode())
+        copies = wait_for(lambda: list(copies_of_sockets(gate)), 10, "the connection inside")
+        for copy in copies:
+            stack.enter_context(copy)
+            os.set_blocking(copy.fileno(), True)
+            copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
+        s.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):  # until nobody has room for more
+            while True:
+                s.sendall(b"x" * (1 << 20))
+        assert other.get().body == b"hello from 8000", "while one waits for room"
+        for copy in copies:
+            copy.close()
+    assert other.get().body == b"hello from 8000", "when it has been closed"
 
 
 def test_an_answer_that_comes_before_the_body_was_read_arrives(ports):

@@ -1,0 +1,352 @@
+/*
+ * How a connection gets its end in the sandbox: the sandbox's share is looked at, then its init is asked to
+ * connect to the port inside (BOX_CONNECT). Questions to one init are limited, and further connections wait
+ * for their turn. Nothing here waits in a system call.
+ *
+ * A socket on which init has answered properly is kept for the next question to the same init, for a second or
+ * two: connecting to init costs both sides more than the question itself.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cove/file.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "helpers/gate/gate_private.h"
+
+enum { RETRY_MS = 50 };
+
+static void timer_fired(struct timer *t);
+static void next_turn(struct usage *u);
+static void answer_ready(struct watch *w, uint32_t events);
+
+/* ------------------------------------------------------------------ sockets to init */
+
+struct asker {              /* a socket to an init, on which at most one question is open */
+    LIST_ENTRY(asker) link; /* while nothing is asked */
+    struct watch watch;
+    struct usage *usage;
+    struct relay *relay; /* whose question it is; NULL: none is open */
+};
+
+static void asker_free(struct asker *a)
+{
+    watch_close(&a->watch);
+    free(a);
+}
+
+static struct asker *asker_new(struct relay *r)
+{
+    struct asker *a = calloc(1, sizeof(*a));
+    char path[160];
+    int sock;
+
+    snprintf(path, sizeof(path), "%s/boxes/%s", r->gate->config.run_dir, r->target.id);
+    sock = unix_connect(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
+    if (!a || sock < 0 || watch_start(&r->gate->loop, &a->watch, sock, EPOLLIN, answer_ready) < 0) {
+        cove_close(sock);
+        free(a);
+        return NULL;
+    }
+    a->usage = r->usage;
+    return a;
+}
+
+static void asker_keep(struct gate *g, struct asker *a)
+{
+    struct usage *u = a->usage;
+
+    a->relay = NULL;
+    if (u->kept_count == KEPT_PER_INIT || g->kept_count == KEPT_MAX) {
+        asker_free(a);
+        return;
+    }
+    LIST_INSERT_HEAD(&u->kept, a, link);
+    u->kept_count++;
+    g->kept_count++;
+}
+
+static struct asker *asker_take(struct gate *g, struct usage *u)
+{
+    struct asker *a = LIST_FIRST(&u->kept);
+
+    u->kept_used = true;
+    if (a) {
+        LIST_REMOVE(a, link);
+        u->kept_count--;
+        g->kept_count--;
+    }
+    return a;
+}
+
+void connect_forget(struct gate *g, struct usage *u)
+{
+    struct asker *a;
+
+    while ((a = asker_take(g, u)))
+        asker_free(a);
+}
+
+/* Sockets that nobody has asked for since the last sweep are not needed. */
+void connect_sweep(struct gate *g)
+{
+    for (uint32_t i = 0; g->kept_count && i < state_box_count(g->state); i++) {
+        struct usage *u = &g->usage[i];
+
+        if (u->id[0] && !u->kept_used)
+            connect_forget(g, u);
+        u->kept_used = false;
+    }
+}
+
+/* The question ends here, answered or not; only a socket with a proper answer is of further use. */
+static void stop_asking(struct relay *r, bool answered)
+{
+    struct asker *a = take_ptr(r->asker);
+
+    if (r->stage == RELAY_WAITING)
+        TAILQ_REMOVE(&r->usage->waiting, r, turn);
+    if (!a)
+        return;
+    r->usage->connecting--;
+    if (answered)
+        asker_keep(r->gate, a);
+    else
+        asker_free(a);
+}
+
+void connect_stop(struct relay *r)
+{
+    stop_asking(r, false);
+}
+
+/* ------------------------------------------------------------------ asking init */
+
+static bool is_socket(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+/* In a sandbox that is just starting nothing listens yet: then it is asked again in a moment. */
+static void on_error(struct relay *r, const struct cove_err *e)
+{
+    if (e->code == COVE_NOT_FOUND && clock_boot_ms() < r->retry_until_ms) {
+        r->stage = RELAY_RETRYING;
+        timer_start(&r->gate->loop, &r->timer, RETRY_MS, timer_fired);
+        return;
+    }
+    relay_refuse(r, e);
+}
+
+/* What init sends is bytes from inside a sandbox: one answer of a known shape, or the connection
+ * ends. */
+static void answer_ready(struct watch *w, uint32_t events)
+{
+    static const struct msg_rule answers[] = { { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
+                                               { MSG_DONE, 0, 0, 1, 1 },
+                                               { 0 } };
+    struct asker *a = container_of(w, struct asker, watch);
+    struct relay *r = a->relay;
+    struct usage *u = a->usage;
+    struct cove_err e = { 0 };
+    char buf[1024];
+    struct msg m;
+    int rc = msg_recv(w->fd, buf, sizeof(buf), answers, MSG_DONTWAIT, &m, &e);
+
+    (void)events;
+    if (rc < 0 && e.code == COVE_BUSY)
+        return;
+    if (!r) { /* nothing was asked: the sandbox has ended, or its init is up to something */
+        if (rc == 1)
+            msg_close_fds(&m);
+        connect_forget(container_of(w->loop, struct gate, loop), u);
+        return;
+    }
+    stop_asking(r, rc == 1);
+    r->stage = RELAY_NEW;
+    if (rc != 1) {
+        relay_refuse_with(r, COVE_GONE, "the sandbox ended");
+    } else if (m.head.type == MSG_ERROR) {
+        memcpy(&e, m.body, sizeof(e));
+        cove_err_sanitize(&e);
+        on_error(r, &e);
+    } else if (is_socket(m.fds[0])) {
+        relay_begin(r, take_fd(&m.fds[0]));
+    } else {
+        msg_close_fds(&m);
+        relay_refuse_with(r, COVE_GONE, "the sandbox did not hand out a socket");
+    }
+    next_turn(u);
+}
+
+/* False: it could not be asked, and is gone. */
+static bool ask_on(struct asker *a, struct relay *r)
+{
+    struct box_connect ask = { .port = r->target.port };
+
+    if (!a)
+        return false;
+    if (msg_send(a->watch.fd, BOX_CONNECT, 1, &ask, sizeof(ask), NULL, 0, NULL, 0,
+                 MSG_DONTWAIT | MSG_NOSIGNAL, NULL) < 0) {
+        asker_free(a);
+        return false;
+    }
+    a->relay = r;
+    r->asker = a;
+    return true;
+}
+
+static void ask_box(struct relay *r)
+{
+    if (!ask_on(asker_take(r->gate, r->usage), r) && !ask_on(asker_new(r), r)) {
+        r->stage = RELAY_NEW;
+        relay_refuse_with(r, COVE_GONE, "the sandbox cannot be reached");
+        return;
+    }
+    r->stage = RELAY_ASKING;
+    r->usage->connecting++;
+    timer_start(&r->gate->loop, &r->timer, CONNECT_MS, timer_fired);
+}
+
+static void next_turn(struct usage *u)
+{
+    struct relay *r;
+
+    while (u->connecting < MAX_CONNECTING && (r = TAILQ_FIRST(&u->waiting))) {
+        TAILQ_REMOVE(&u->waiting, r, turn);
+        r->stage = RELAY_NEW;
+        ask_box(r);
+    }
+}
+
+/* A relay that ends makes room for one that waits. That one is not started from within the end of the
+ * other, because whoever ends several walks a list of them. */
+void connect_take_turns(struct timer *t)
+{
+    struct gate *g = container_of(t, struct gate, turns);
+
+    for (uint32_t i = 0; i < state_box_count(g->state); i++)
+        if (g->usage[i].id[0])
+            next_turn(&g->usage[i]);
+}
+
+/* Ask now, or wait for a turn. */
+static void queue(struct relay *r)
+{
+    if (r->usage->connecting < MAX_CONNECTING) {
+        ask_box(r);
+        return;
+    }
+    r->stage = RELAY_WAITING;
+    TAILQ_INSERT_TAIL(&r->usage->waiting, r, turn);
+    timer_start(&r->gate->loop, &r->timer, CONNECT_MS, timer_fired);
+}
+
+static void timer_fired(struct timer *t)
+{
+    struct relay *r = container_of(t, struct relay, timer);
+
+    if (r->stage == RELAY_RETRYING)
+        queue(r);
+    else
+        relay_refuse_with(r, COVE_TIMEOUT, "the sandbox does not answer");
+}
+
+/* ------------------------------------------------------------------ the target's share */
+
+static void close_all_of(struct gate *g, struct usage *u)
+{
+    struct relay *r = LIST_FIRST(&g->relays);
+
+    while (r) {
+        struct relay *next = LIST_NEXT(r, link);
+
+        if (r->usage == u)
+            relay_close(r);
+        r = next;
+    }
+}
+
+/* The slot may have had another sandbox, whose connections the next sweep would have ended. */
+static struct usage *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
+{
+    struct usage *u = &g->usage[index];
+
+    if (strcmp(u->id, info->id) != 0) {
+        close_all_of(g, u);
+        connect_forget(g, u);
+        *u = (struct usage){ 0 };
+        TAILQ_INIT(&u->waiting);
+        LIST_INIT(&u->kept);
+        text_copy(u->id, sizeof(u->id), info->id);
+        text_copy(u->tenant, sizeof(u->tenant), info->tenant);
+    }
+    return u;
+}
+
+static unsigned open_of_tenant(const struct gate *g, const char *tenant)
+{
+    unsigned open = 0;
+
+    for (uint32_t i = 0; i < state_box_count(g->state); i++)
+        if (g->usage[i].open && strcmp(g->usage[i].tenant, tenant) == 0)
+            open += g->usage[i].open;
+    return open;
+}
+
+static int check_share(const struct gate *g, const struct usage *u, struct cove_err *e)
+{
+    if (u->open >= g->config.port_connections)
+        return cove_fail(e, COVE_QUOTA, "this sandbox has %llu connections, which is the limit",
+                         (unsigned long long)g->config.port_connections);
+    if (open_of_tenant(g, u->tenant) >= g->config.tenant_connections)
+        return cove_fail(e, COVE_QUOTA, "this tenant has %llu connections, which is the limit",
+                         (unsigned long long)g->config.tenant_connections);
+    return 0;
+}
+
+static bool claim(struct relay *r, const struct target *t, struct box_info *ret_info)
+{
+    struct gate *g = r->gate;
+    struct cove_err e = { 0 };
+    struct usage *u;
+    uint32_t index;
+
+    r->target = *t;
+    if (!state_find_id_any(g->state, t->id, &index, ret_info)) {
+        relay_refuse_with(r, COVE_GONE, "the sandbox is gone");
+        return false;
+    }
+    u = usage_of(g, index, ret_info);
+    if (check_share(g, u, &e) < 0) {
+        relay_refuse(r, &e);
+        return false;
+    }
+    r->usage = u;
+    u->open++;
+    return true;
+}
+
+bool relay_claim(struct relay *r, const struct target *t)
+{
+    struct box_info info;
+
+    return claim(r, t, &info);
+}
+
+void relay_connect(struct relay *r, const struct target *t)
+{
+    struct box_info info;
+
+    if (!claim(r, t, &info))
+        return;
+    r->retry_until_ms = info.created_ms + r->gate->config.port_wait_ms;
+    queue(r);
+}
