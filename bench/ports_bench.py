@@ -24,6 +24,7 @@ from websocket import BINARY, WebSocket, frame  # noqa: E402
 
 GIGABYTE = 1 << 30
 IDLE = 5000
+ROUNDS = 3  # of requests, in turns; the median of each figure counts
 
 # Node without packages: 1 KB, a stream of any size, a body that is counted, and an echo of short WebSocket frames.
 APP = r"""
@@ -72,11 +73,16 @@ proxy_set_header Connection $way; proxy_buffering off; proxy_request_buffering o
 """
 
 
+def children_of(pids):
+    parents = {str(pid) for pid in pids}
+    return [pid for pid in all_pids() if status_field(pid, "PPid") in parents]
+
+
 class Side:
     """One of the two ways to the app."""
 
-    def __init__(self, name, port, host, token=None):
-        self.name, self.http, self.host, self.token = name, port, host, token
+    def __init__(self, name, port, host, token=None, places=None):
+        self.name, self.http, self.host, self.token, self.places = name, port, host, token, places
 
     @property
     def headers(self):
@@ -107,7 +113,7 @@ def plain_side():
         try:
             for p in (app, port):
                 wait_for(lambda p=p: socket.socket().connect_ex(("127.0.0.1", p)) == 0, 20, f"port {p}")
-            yield Side("plain nginx", port, "127.0.0.1")
+            yield Side("plain nginx", port, "127.0.0.1", places={"nginx": lambda: children_of([nginx.pid])})
         finally:
             nginx.terminate()
             node.terminate()
@@ -117,14 +123,17 @@ def plain_side():
 
 @contextlib.contextmanager
 def sandbox_side():
-    server = Server(new_dir(), pool=1, memory_max="1G", port_connections=20000, tenant_connections=20000).up("--set", "lifetime=2h")
+    server = Server(new_dir(), pool=1, memory_max="1G", open_files_max=16384, port_connections=20000, tenant_connections=20000).up("--set", "lifetime=2h")
     try:
         box = Executor(server, "bench")
         box.ok("/write_file", path="/tmp/app.cjs", content=APP)
         box.ok("/start_process", cmd="node /tmp/app.cjs 8000")
         wait_for(lambda: ":1F40" in box.sh("cat /proc/net/tcp"), 20, "the app")
         id = server.execute("bench", "true").id
-        yield Side("sandbox", server.http, f"8000-{id}.localhost", server.key), server, id
+        places = {"nginx": lambda: children_of(pid for pid in all_pids() if "nginx" in title(pid) and server.dir in title(pid)),
+                  "gate": lambda: server.titles("cove: gate"),
+                  "init": lambda: [pid for pid in server.titles("cove: init") if id in title(pid)]}
+        yield Side("sandbox", server.http, f"8000-{id}.localhost", server.key, places), server, id
     finally:
         stop(server)
 
@@ -151,22 +160,32 @@ def round_trip(side, seconds):
     return times[len(times) // 2], times[len(times) * 99 // 100]
 
 
-def memory(server):
-    """Proportional memory of the instance's gate and nginx, in KiB."""
-    masters = {str(pid) for pid in all_pids() if "nginx" in title(pid) and server.dir in title(pid)}
-    pids = [pid for pid in all_pids() if status_field(pid, "PPid") in masters] + list(server.titles("cove: gate"))
+def pss(pids):
+    """Proportional memory of processes, in KiB."""
     return sum(int(x) for pid in pids for x in re.findall(r"^Pss:\s+(\d+)", read(f"/proc/{pid}/smaps_rollup"), re.M))
 
 
-def idle_sockets(side, server, count):
-    before, held = memory(server), []
+def kernel_memory():
+    """What the kernel holds for sockets and files, of the whole machine, in KiB: all ends of all connections, the client's included."""
+    kinds = ("TCP", "UNIX", "sock_inode_cache", "filp", "eventpoll_epi")
+    rows = [line.split() for line in read("/proc/slabinfo").split("\n") if line.split(" ")[0] in kinds]
+    return sum(int(row[1]) * int(row[3]) for row in rows) / 1024
+
+
+def memory(side):
+    """KiB by place."""
+    return {**{name: pss(pids()) for name, pids in side.places.items()}, "kernel": kernel_memory()}
+
+
+def idle_sockets(side, count):
+    before, held = memory(side), []
     try:
         for _ in range(count):
             held.append(side.socket())
-        after = memory(server)
+        after = memory(side)
         begin = time.perf_counter()
         side.curl(side.url("/"))
-        return (after - before) / count, (time.perf_counter() - begin) * 1e3
+        return {place: (after[place] - before[place]) / count for place in after}, (time.perf_counter() - begin) * 1e3
     finally:
         for ws in held:
             ws.close()
@@ -187,11 +206,16 @@ def main():
     size = GIGABYTE if seconds >= 5 else GIGABYTE >> 6
     with plain_side() as plain, sandbox_side() as (inside, server, id):
         sides = (plain, inside)
-        rows = {s.name: wrk(s, seconds) for s in sides}
+        rows = {s.name: [] for s in sides}
+        for _ in range(ROUNDS):
+            for s in sides:
+                rows[s.name].append(wrk(s, seconds))
+        rows = {name: [sorted(column)[ROUNDS // 2] for column in zip(*row)] for name, row in rows.items()}
         print("| 1 KB, 16 connections | per s | p50 ms | p99 ms |\n| --- | --- | --- | --- |")
         for name, row in rows.items():
             print(f"| {name} | {row[0]:.0f} | {row[1]:.2f} | {row[2]:.2f} |")
-        print(f"| ratio | {rows['sandbox'][0] / rows['plain nginx'][0]:.2f} | {rows['sandbox'][1] / rows['plain nginx'][1]:.2f} | |\n")
+        print(f"| ratio | {rows['sandbox'][0] / rows['plain nginx'][0]:.2f} | {rows['sandbox'][1] / rows['plain nginx'][1]:.2f} | "
+              f"{rows['sandbox'][2] / rows['plain nginx'][2]:.2f} |\n")
         print(f"| {size >> 20} MB | plain nginx MB/s | sandbox MB/s | ratio |\n| --- | --- | --- | --- |")
         down = [size / float(s.curl(s.url(f"/bytes/{size}"))) / 1e6 for s in sides]
         with tempfile.NamedTemporaryFile() as f:
@@ -205,9 +229,11 @@ def main():
             print(f"| {s.name} | {trip[0]:.3f} | {trip[1]:.3f} |")
         print(f"| ratio | {trips[1][0] / trips[0][0]:.2f} | |\n")
         count = IDLE if seconds >= 5 else 200
-        each, other = idle_sockets(inside, server, count)
-        print("| | |\n| --- | --- |")
-        print(f"| {count} idle WebSockets to one sandbox, memory of nginx and gate for each | {each:.1f} KiB |")
+        print(f"| {count} idle WebSockets, KiB for each | nginx | gate | init | kernel, all ends | all |\n| --- | --- | --- | --- | --- | --- |")
+        for s in sides:
+            each, other = idle_sockets(s, count)
+            print(f"| {s.name} | " + " | ".join(f"{each.get(x, 0):.1f}" for x in ("nginx", "gate", "init", "kernel")) + f" | {sum(each.values()):.1f} |")
+        print("\n| | |\n| --- | --- |")
         print(f"| a request beside them | {other:.1f} ms |")
         print(f"| first answer of a paused sandbox, p50 | {first_answer(inside, server, id):.1f} ms |")
 
