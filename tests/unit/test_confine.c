@@ -191,7 +191,7 @@ static const struct {
 } tries[] = {
     { use_memory, "memory", { 0, 0, 0, 0, 0, 0, 0, 0, 0 } },
     { start_a_thread, "a thread", { 0, EPERM, EPERM, EPERM, 0, EPERM, EPERM, 0, 0 } },
-    { make_pipes_and_poll, "pipes", { 0, EPERM, 0, EPERM, 0, EPERM, EPERM, EPERM, 0 } },
+    { make_pipes_and_poll, "pipes", { 0, EPERM, EPERM, EPERM, 0, EPERM, EPERM, EPERM, 0 } },
     { open_unix_socket, "a unix socket", { 0, 0, 0, EPERM, 0, EPERM, EPERM, 0, EPERM } },
     { open_inet_socket, "an internet socket", { EPERM, EPERM, 0, 0, 0, EPERM, EPERM, EPERM, 0 } },
     { open_netlink_socket,
