@@ -121,6 +121,14 @@ static int check_create(const struct create_args *args, struct cove_err *e)
     return 0;
 }
 
+static int refuse_unbuilt(struct request *req, struct cove_err *e)
+{
+    if (e2b_refuse_unbuilt(req, "iam", "tokens", e) < 0 ||
+        e2b_refuse_unbuilt(req, "network", "rules", e) < 0)
+        return -1;
+    return e2b_refuse_unbuilt(req, "network", "httpsPorts", e);
+}
+
 /* The network it was asked for, or the sandbox does not stay. */
 static int set_network(struct request *req, const struct box_info *box,
                        const struct core_attributes *attributes, struct cove_err *e)
@@ -161,7 +169,8 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
     struct box_info box;
     bool any;
 
-    if (check_create(args, e) < 0 || check_env(&req->arena, &args->env, &ignored, e) < 0 ||
+    if (refuse_unbuilt(req, e) < 0 || check_create(args, e) < 0 ||
+        check_env(&req->arena, &args->env, &ignored, e) < 0 ||
         !(new.template = e2b_template_word(req, args->template, e)) ||
         read_once(req, &new.once, e) < 0 || e2b_network_take(args->network, &attributes, e) < 0 ||
         e2b_network_rules(&attributes, &rules, &any, e) < 0)

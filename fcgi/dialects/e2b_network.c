@@ -2,6 +2,7 @@
  * What a sandbox may reach, and who may reach its ports: `network` of a new sandbox, and PUT
  * .../network. Words of the document are turned into rules of ours here; allow beats deny in both.
  */
+#include <json-c/json.h>
 #include <string.h>
 
 #include "cove/netlist.h"
@@ -27,6 +28,35 @@ const struct json_field e2b_network_fields[] = {
               JSON_HAS(struct e2b_network, internet_given)),
     JSON_END,
 };
+
+/* ------------------------------------------------------------------ what is not built */
+
+static bool has_content(struct json_object *value)
+{
+    switch (json_object_get_type(value)) {
+    case json_type_object:
+        return json_object_object_length(value) > 0;
+    case json_type_array:
+        return json_object_array_length(value) > 0;
+    default:
+        return value != NULL;
+    }
+}
+
+/* Whoever asks for something that would be missing must hear of it: a sandbox without it is not what was
+   asked for. Empty lists and objects, which clients send along, ask for nothing. */
+int e2b_refuse_unbuilt(struct request *req, const char *parent, const char *name,
+                       struct cove_err *e)
+{
+    struct json_object *from = req->json, *value = NULL;
+
+    if (*parent && !json_object_object_get_ex(from, parent, &from))
+        return 0;
+    if (!json_object_object_get_ex(from, name, &value) || !has_content(value))
+        return 0;
+    return cove_fail(e, COVE_UNSUPPORTED, "%s%s%s: not available on this server", parent,
+                     *parent ? "." : "", name);
+}
 
 /* ------------------------------------------------------------------ taking */
 
@@ -161,7 +191,8 @@ int e2b_network_put(struct request *req, struct reply *rep, struct cove_err *e)
     bool any;
 
     if (e2b_find(req, "network", &box, e) < 0 ||
-        request_json(req, e2b_network_fields, &args, e) < 0)
+        request_json(req, e2b_network_fields, &args, e) < 0 ||
+        e2b_refuse_unbuilt(req, "", "rules", e) < 0)
         return -1;
     if (box_is_paused(&box))
         return cove_fail(e, COVE_CONFLICT, "Sandbox \"%s\" is not running", box.id);

@@ -22,6 +22,10 @@ struct e2b_network { /* as a request has it, and as it is told again */
     bool internet, internet_given; /* of PUT .../network alone */
 };
 
+/* COVE_UNSUPPORTED if the body has something in `parent`.`name` (parent "": at the top). */
+int e2b_refuse_unbuilt(struct request *req, const char *parent, const char *name,
+                       struct cove_err *e);
+
 struct e2b_sandbox {
     const char *id, *template, *client, *alias, *envd_version, *token, *domain, *state;
     const char *traffic_token;

@@ -191,6 +191,37 @@ test('what is not built says so', async () => {
   }
 })
 
+test('what is not built is refused by its name where a sandbox asks for it, and nothing is made', async () => {
+  const count = async () => (await (await api('GET', '/v2/sandboxes')).json()).length
+  const before = await count()
+  const asked = {
+    'iam.tokens': { iam: { tokens: { t: { audience: 'a', tokenType: 'JWT-SVID' } } } },
+    'network.rules': { network: { rules: { 'example.com': [{ transform: { headers: { A: 'b' } } }] } } },
+    'network.httpsPorts': { network: { httpsPorts: [8443] } },
+    'network.egressProxy': { network: { egressProxy: { address: 'proxy:1080' } } },
+    'network.maskRequestHost': { network: { maskRequestHost: 'localhost:${PORT}' } },
+    volumeMounts: { volumeMounts: [{ name: 'v', path: '/v' }] },
+  }
+  for (const [name, body] of Object.entries(asked))
+    for (const path of ['/v2/sandboxes', '/sandboxes']) {
+      const reply = await api('POST', path, { body: { templateID: 'base', ...body } })
+      assert.equal(reply.status, 501, name)
+      assert.match((await reply.json()).message, new RegExp(`^${name}: not available`))
+    }
+  assert.equal(await count(), before)
+  const sandbox = await Sandbox.create()
+  try {
+    const put = body => api('PUT', `/sandboxes/${sandbox.sandboxId}/network`, { body })
+    assert.equal((await put(asked['network.rules'].network)).status, 501)
+    assert.equal((await put({ rules: {} })).status, 204)
+  } finally {
+    await sandbox.kill()
+  }
+  const empty = await api('POST', '/v2/sandboxes', { body: { templateID: 'base', mcp: {}, iam: { tokens: {} }, network: { rules: {}, httpsPorts: [] }, volumeMounts: [] } })
+  assert.equal(empty.status, 201)
+  await api('DELETE', `/sandboxes/${(await empty.json()).sandboxID}`)
+})
+
 test('the files of a sandbox that never was are not found', async () => {
   const gone = await Sandbox.create()
   await gone.kill()
