@@ -10,6 +10,7 @@ import apart
 from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LONG = os.environ.get("COVE_TEST_LONG") == "yes"
 COVE = f"{TOP}/.cove/inst/bin/cove"
 SUITES = sorted(os.path.basename(path) for path in glob.glob(f"{HERE}/*.test.mjs"))
 
@@ -32,6 +33,11 @@ def workplace(modules, tmp_path_factory):
     return place
 
 
+def memory_of(pids):
+    """A command that prints the anonymous memory of these processes in KiB."""
+    return "awk '/^RssAnon/ { sum += $2 } END { print sum }' " + " ".join(f"/proc/{pid}/status" for pid in pids)
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_suite(suite, workplace, clients_server):
     env = {
@@ -40,6 +46,9 @@ def test_suite(suite, workplace, clients_server):
         "E2B_API_URL": f"http://127.0.0.1:{clients_server.http}",
         "E2B_SANDBOX_URL": f"http://127.0.0.1:{clients_server.http}",
         "COVE_OTHER_KEY": clients_server.other_key,
+        **clients_server.limited,
+        "COVE_MEMORY": memory_of(clients_server.worker_pids),
+        **({"COVE_LONG": "1"} if LONG else {}),
         "COVE_PROGRAM": COVE,
         "COVE_CONFIG": f"{clients_server.dir}/conf/cove.conf",
         "COVE_DOMAIN": f"cove.localhost:{clients_server.https}",
