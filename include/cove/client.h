@@ -65,6 +65,10 @@ int keeper_operator_nonce(struct keeper_link *k, struct keeper_nonce *ret, struc
 int keeper_operator(struct keeper_link *k, const struct keeper_operator *ask, const char *text,
                     struct keeper_output *ret, int *ret_fd, struct cove_err *e);
 
+/* What was refused in a sandbox lately; none is no failure. */
+int keeper_refusals(struct keeper_link *k, const struct keeper_which *args,
+                    struct keeper_refusal_list *ret, struct cove_err *e);
+
 struct keeper_audit_entry { /* NULL = "" */
     const char *event;      /* "refused", "exec-denied", "ran" */
     const char *dialect, *tenant, *key, *project, *sandbox, *rule, *form;

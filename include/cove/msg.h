@@ -115,6 +115,8 @@ enum msg_type {
     KEEPER_NONCE,           /* struct keeper_nonce */
     KEEPER_OPERATOR,        /* struct keeper_operator, tail: text -> KEEPER_OUTPUT */
     KEEPER_OUTPUT,          /* struct keeper_output + a sealed file with what `cove` printed */
+    KEEPER_REFUSALS,        /* struct keeper_which -> KEEPER_REFUSAL_LIST */
+    KEEPER_REFUSAL_LIST,    /* struct keeper_refusal_list */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -518,6 +520,21 @@ struct keeper_snapshot_list {
 struct keeper_snapshot_name {
     char tenant[COVE_TENANT_MAX];
     char name[COVE_TEMPLATE_MAX]; /* or id */
+};
+
+/* The last commands that were refused in one sandbox, the newest first. */
+enum { KEEPER_REFUSALS_MAX = 8 };
+
+struct keeper_refusal {
+    uint64_t unix_ms;
+    char event[16]; /* "refused", "exec-denied" */
+    char rule[64], form[24];
+    char command[144]; /* its beginning, without secrets */
+};
+
+struct keeper_refusal_list {
+    uint32_t count, reserved;
+    struct keeper_refusal items[KEEPER_REFUSALS_MAX];
 };
 
 /* A request that an operator has signed (cove/operators.h); the tail is the text that was signed. */

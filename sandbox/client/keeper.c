@@ -33,6 +33,7 @@ static const struct msg_rule keeper_answers[] = {
     { KEEPER_SNAPSHOT, sizeof(struct keeper_snapshot), 0, 0, 0 },
     { KEEPER_SNAPSHOT_LIST, sizeof(struct keeper_snapshot_list), 0, 0, 0 },
     { KEEPER_NONCE, sizeof(struct keeper_nonce), 0, 0, 0 },
+    { KEEPER_REFUSAL_LIST, sizeof(struct keeper_refusal_list), 0, 0, 0 },
     { KEEPER_OUTPUT, sizeof(struct keeper_output), 0, 1, 1 },
     { 0 },
 };
@@ -258,6 +259,18 @@ int keeper_operator(struct keeper_link *k, const struct keeper_operator *ask, co
 }
 
 /* ------------------------------------------------------------------ audit */
+
+int keeper_refusals(struct keeper_link *k, const struct keeper_which *args,
+                    struct keeper_refusal_list *ret, struct cove_err *e)
+{
+    const struct question q = { KEEPER_REFUSALS,     args, sizeof(*args), -1,
+                                KEEPER_REFUSAL_LIST, 0,    NULL };
+
+    if (ask_until_answered(k, &q, ret, sizeof(*ret), e) < 0)
+        return -1;
+    ret->count = ret->count < KEEPER_REFUSALS_MAX ? ret->count : KEEPER_REFUSALS_MAX;
+    return 0;
+}
 
 int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)
 {

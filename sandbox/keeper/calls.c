@@ -299,7 +299,22 @@ static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter 
         .command_bytes = head.command_bytes,
         .always = strcmp(field[0], "ran") == 0, /* with `audit = all` nothing runs unseen */
     };
+    refusals_note(k, &entry);
     answer_result(k, w, k->audit ? audit_append(k->audit, &entry, &err) : 0, &err);
+    return true;
+}
+
+/* Safe: it tells what workers have told before, of the tenant's own sandbox. */
+static bool on_refusals(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_refusal_list list;
+    struct keeper_which args;
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    refusals_list(k, args.tenant, args.id, &list);
+    keeper_answer(k, w, KEEPER_REFUSAL_LIST, &list, sizeof(list));
     return true;
 }
 
@@ -353,6 +368,7 @@ static const struct keeper_call calls[] = {
     { { KEEPER_SNAPSHOT_REMOVE, sizeof(struct keeper_snapshot_name), 0, 0, 0 },
       on_snapshot_remove },
     { { KEEPER_AUDIT, sizeof(struct keeper_audit), 8192, 0, 0 }, on_audit },
+    { { KEEPER_REFUSALS, sizeof(struct keeper_which), 0, 0, 0 }, on_refusals },
     { { KEEPER_OPERATOR_NONCE, 0, 0, 0, 0 }, on_operator_nonce },
     { { KEEPER_OPERATOR, sizeof(struct keeper_operator), OPERATOR_TEXT_MAX, 0, 0 }, on_operator },
 };

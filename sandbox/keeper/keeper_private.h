@@ -216,7 +216,8 @@ struct keeper {
     int saved_dir;       /* <state_dir>/saved */
     struct saved *saved; /* state_box_count(state_saved()) of them */
     int saver_exe;
-    uint64_t saved_next_ms;          /* when to look for saved sandboxes that are too old */
+    uint64_t saved_next_ms;        /* when to look for saved sandboxes that are too old */
+    struct refusal_ring *refusals; /* of refusals.c, one for each slot; NULL: none was needed yet */
     struct operator_desk *operators; /* of operator.c; NULL: nobody has asked yet */
     struct ended *ended;             /* places of ended.c */
     uint64_t ended_next_ms;          /* when to look for records that are too old */
@@ -507,6 +508,12 @@ void capture_thaw(struct keeper *k, uint32_t index);
 /* ------------------------------------------------------------------ attributes.c */
 
 #define ATTRIBUTES_DIR "attributes" /* below run_dir */
+
+/* ------------------------------------------------------------------ refusals.c */
+
+void refusals_note(struct keeper *k, const struct audit_entry *entry); /* others are passed over */
+void refusals_list(struct keeper *k, const char *tenant, const char *id,
+                   struct keeper_refusal_list *ret);
 
 /* ------------------------------------------------------------------ operator.c */
 
