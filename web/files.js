@@ -49,6 +49,20 @@ function editor(pane, box, path, file, back) {
   area.focus();
 }
 
+const named = (files) => [...files].map((file) => [file.name, file]);
+
+// All files below what was dropped, with their paths.
+async function walk(entry, above) {
+  const path = above + entry.name;
+  if (entry.isFile) return [[path, await new Promise((resolve, reject) => { entry.file(resolve, reject); })]];
+  const reader = entry.createReader(), found = [];
+  for (;;) {
+    const some = await new Promise((resolve, reject) => { reader.readEntries(resolve, reject); }); // a hundred at a time
+    if (!some.length) return found;
+    for (const child of some) found.push(...await walk(child, `${path}/`));
+  }
+}
+
 export function filesTab(pane, box) {
   const progress = h("div", { role: "status" });
   let folder = "/workspace";
@@ -63,17 +77,21 @@ export function filesTab(pane, box) {
     return null;
   }
 
-  async function put(files) {
-    for (const file of files) {
-      const bar = h("progress", { max: "1", value: "0", "aria-label": `Upload of ${file.name}` });
-      const line = h("p", {}, `${file.name} `, bar);
-      progress.append(line);
+  // entries: [[path below this folder, File], ...]. One bar for all bytes; folders are made on the way by the server.
+  async function put(entries, what = `${entries.length} files`) {
+    const all = entries.reduce((sum, [, file]) => sum + file.size, 0) || 1, target = folder;
+    const bar = h("progress", { max: "1", value: "0", "aria-label": "Upload" }), text = h("span", {}), line = h("p", { class: "row" }, text, bar);
+    let before = 0, broken = 0;
+    progress.append(line);
+    for (const [index, [path, file]] of entries.entries()) {
+      text.textContent = `${path} (${index + 1} of ${entries.length})`;
       try {
-        await upload(sandboxPath(box.id, "/file") + fileQuery(join(folder, file.name)), file, (done, all) => { bar.value = done / all; });
-        notice(`${file.name} uploaded`);
-      } catch (error) { failed(error); }
-      line.remove();
+        await upload(sandboxPath(box.id, "/file") + fileQuery(join(target, path)), file, (done) => { bar.value = (before + done) / all; });
+      } catch (error) { broken++; failed(error); }
+      before += file.size;
     }
+    line.remove();
+    if (broken < entries.length) notice(`${entries.length === 1 ? entries[0][0] : what} uploaded${broken ? `, ${broken} failed` : ""}`);
     await list(folder);
   }
 
@@ -120,19 +138,28 @@ export function filesTab(pane, box) {
     folder = path;
     entries.sort((a, b) => (b.kind === "directory") - (a.kind === "directory") || a.name.localeCompare(b.name));
     const chooser = h("input", { type: "file", multiple: true, "aria-label": "Upload files" });
-    chooser.addEventListener("change", () => put([...chooser.files]).catch(failed));
+    chooser.addEventListener("change", () => put(named(chooser.files)).catch(failed));
+    const folders = h("input", { type: "file", webkitdirectory: true, "aria-label": "Upload a folder", title: "Upload a folder" });
+    folders.addEventListener("change", () => put([...folders.files].map((file) => [file.webkitRelativePath || file.name, file]), "folder").catch(failed));
     const where = h("input", { class: "path", value: path, "aria-label": "Folder" });
     where.addEventListener("change", () => list(where.value).catch(failed));
     show(pane,
-      h("p", { class: "row" }, button("Up", () => list(parent(folder))), where, button("New file", newFile), button("New folder", newFolder), chooser),
+      h("p", { class: "row" }, button("Up", () => list(parent(folder))), where, button("New file", newFile), button("New folder", newFolder),
+        button("Download all", () => download(box.id, `/archive${fileQuery(folder)}`, `${folder.split("/").pop() || "root"}.tar.gz`))),
+      h("p", { class: "row" }, h("label", {}, "Files", chooser), h("label", {}, "A folder", folders)),
       progress,
       truncated ? h("p", { class: "quiet" }, "Only the first entries are shown.") : null,
       table("Files", ["Name", "Size", "Mode", "Changed", "Actions"], entries.map(row)),
-      h("p", { class: "quiet" }, "Drop files anywhere here to upload them into this folder."));
+      h("p", { class: "quiet" }, "Drop files and folders anywhere here to upload them into this folder."));
   }
 
   const allow = (event) => event.preventDefault();
-  const dropped = (event) => { event.preventDefault(); put([...event.dataTransfer.files]).catch(failed); };
+  async function dropped(event) {
+    event.preventDefault();
+    const roots = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    const plain = named(event.dataTransfer.files); // gone after the first await
+    try { await put(roots.length ? (await Promise.all(roots.map((root) => walk(root, "")))).flat() : plain); } catch (error) { failed(error); }
+  }
   pane.addEventListener("dragover", allow);
   pane.addEventListener("drop", dropped);
   list(folder).catch((error) => { failed(error); return list("/").catch(failed); });

@@ -29,7 +29,7 @@ export function listPage(main) {
   const search = h("input", { type: "search", placeholder: "Search id, project, template", "aria-label": "Search" });
   const state = h("select", { "aria-label": "State" },
     h("option", { value: "" }, "All states"), ...["running", "paused", "saved", "ageing"].map((name) => h("option", { value: name }, name)));
-  let due = 0;
+  let due = 0, complete = false; // the stream begins with all there are: they are drawn once
 
   function draw() {
     due = 0;
@@ -40,7 +40,7 @@ export function listPage(main) {
       ? `${boxes.size} sandbox${boxes.size === 1 ? "" : "es"}` : `${found.length} of ${boxes.size} sandboxes`;
   }
   // Many changes at once are one drawing.
-  const drawSoon = () => { due ||= setTimeout(draw, 60); };
+  const drawSoon = () => { if (complete) due ||= setTimeout(draw, 60); };
 
   async function create() {
     const template = await ask("New sandbox", { label: "Template (empty: the server's default)", yes: "Create" });
@@ -58,9 +58,9 @@ export function listPage(main) {
   const stop = events("/events", {
     sandbox: (box) => { boxes.set(box.id, box); drawSoon(); },
     gone: ({ id }) => { boxes.delete(id); drawSoon(); },
-    ready: draw,
+    ready: () => { complete = true; draw(); },
     // After a cut the stream tells everything again: what is not told then is gone.
-    open: () => boxes.clear(),
+    open: () => { complete = false; boxes.clear(); },
   });
   const clock = setInterval(drawSoon, 15000);
   return () => { stop(); clearInterval(clock); };

@@ -4,12 +4,14 @@ import { filesTab } from "./files.js";
 import { changeLife, end } from "./list.js";
 import { portsTab } from "./ports.js";
 import { processesTab } from "./processes.js";
+import { refusalsTab } from "./refusals.js";
+import { snapshotsTab } from "./snapshots.js";
 import { terminalTab } from "./terminal.js";
 import { usageTab } from "./usage.js";
 import { ask, button, h, isPaused, show, span, time } from "./ui.js";
 
 const TABS = { terminal: ["Terminal", terminalTab], files: ["Files", filesTab], processes: ["Processes", processesTab], ports: ["Ports", portsTab],
-  usage: ["Usage", usageTab] };
+  usage: ["Usage", usageTab], snapshots: ["Snapshots", snapshotsTab], refused: ["Refused", refusalsTab] };
 
 function facts(box) {
   const rows = [["State", h("span", { class: `state ${box.state}`, id: "state" }, box.state)], ["Project", box.project || "its own"],

@@ -44,6 +44,11 @@ static const struct route console_routes[] = {
     { GET, "/sandboxes/{id}/ports", console_ports, ROUTE_LONG },
     { POST, "/sandboxes/{id}/ports", console_port_access, ROUTE_BOX },
     { POST, "/sandboxes/{id}/ports/link", console_port_link, ROUTE_BOX },
+    { GET, "/snapshots", console_snapshots, 0 },
+    { DELETE, "/snapshots/{snapshot}", console_snapshot_remove, 0 },
+    { POST, "/sandboxes/{id}/snapshots", console_snapshot_make, ROUTE_LONG },
+    { POST, "/sandboxes/{id}/fork", console_fork, ROUTE_LONG },
+    { GET, "/sandboxes/{id}/refusals", console_refusals, 0 },
     { POST, "/policy/test", console_policy_test, 0 },
     { GET, "/operator/nonce", console_operator_nonce, 0 },
     { POST, "/operator/run", console_operator_run, ROUTE_LONG },
@@ -267,7 +272,7 @@ struct console_box console_box_of(const struct box_info *box)
     };
 }
 
-static int reply_box(struct reply *rep, const struct box_info *box)
+int console_reply_box(struct reply *rep, const struct box_info *box)
 {
     struct console_box shown = console_box_of(box);
 
@@ -300,7 +305,7 @@ int console_sandbox(struct request *req, struct reply *rep, struct cove_err *e)
     struct box_info box;
 
     req->note.operation = "show";
-    return console_find(req, &box, e) < 0 ? -1 : reply_box(rep, &box);
+    return console_find(req, &box, e) < 0 ? -1 : console_reply_box(rep, &box);
 }
 
 struct create_args {
@@ -336,7 +341,7 @@ int console_create(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     rep->status = 201;
     req->note.sandbox = arena_strdup(&req->arena, box.id);
-    return reply_box(rep, &box);
+    return console_reply_box(rep, &box);
 }
 
 int console_kill(struct request *req, struct reply *rep, struct cove_err *e)
@@ -353,7 +358,7 @@ static int reply_found(struct request *req, struct reply *rep, struct cove_err *
 {
     struct box_info box;
 
-    return console_find(req, &box, e) < 0 ? -1 : reply_box(rep, &box);
+    return console_find(req, &box, e) < 0 ? -1 : console_reply_box(rep, &box);
 }
 
 int console_pause(struct request *req, struct reply *rep, struct cove_err *e)

@@ -21,7 +21,9 @@ console_handler console_processes, console_start, console_kill_process; /* conso
 console_handler console_log;
 console_handler console_ports, console_port_access, console_port_link; /* console_ports.c */
 console_handler console_policy_test;                                   /* console_policy.c */
-console_handler console_operator_nonce, console_operator_run;          /* console_operator.c */
+console_handler console_snapshots, console_snapshot_make;              /* console_snapshots.c */
+console_handler console_snapshot_remove, console_fork, console_refusals;
+console_handler console_operator_nonce, console_operator_run; /* console_operator.c */
 
 /* A sandbox as the console shows it, in lists, replies and events. */
 struct console_box {
@@ -50,6 +52,7 @@ int console_with_permit(struct request *req, struct reply *rep, const char *comm
 struct stream;
 bool console_wait(struct stream *s, struct request *req);
 
+int console_reply_box(struct reply *rep, const struct box_info *box); /* returns 0 */
 /* {"ok":true}; returns 0. */
 int console_reply_ok(struct reply *rep);
 

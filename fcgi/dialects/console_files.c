@@ -283,7 +283,7 @@ static int send_archive(struct request *req, struct reply *rep, const char *comm
     if (console_open(req, &session, e) < 0)
         return -1;
     reply_header(rep, "Content-Type", "application/gzip");
-    reply_header(rep, "Content-Disposition", "attachment; filename=\"files.tar.gz\"");
+    reply_header(rep, "Content-Disposition", "attachment"); /* the page names it */
     rc = transfer_output(req, rep, &session, argv, filter, e);
     core_session_close(&session);
     return rc;

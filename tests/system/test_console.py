@@ -54,7 +54,7 @@ def test_the_document_has_every_route_and_no_other():
 def test_the_document_has_every_field_and_no_other():
     text = "".join(read(path) for path in sorted(glob.glob(f"{TOP}/fcgi/dialects/console*.c")))
     written = set(re.findall(r'JSON_[A-Z_]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
-    events = {"count", "time", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes"}
+    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes"}
     found = set()
 
     def walk(schema):
@@ -315,6 +315,31 @@ def test_the_test_bench_tells_rule_and_form_and_runs_nothing(server):
 
 
 # --- other tenants --------------------------------------------------------------------------------------------------
+
+def test_snapshots_and_forks_carry_the_files(server, console):
+    console.ask("PUT", "/file?path=/workspace/f", "kept")
+    made = console.ask("POST", "/snapshots", {"name": "kept"})
+    assert made.status == 201 and made.json["name"] == "kept" and made.json["sandbox"] == console.id, made
+    assert made.json["id"] in [one["id"] for one in server.request("GET", f"{API}/snapshots").json["snapshots"]]
+    for reply in (console.ask("POST", "/fork", {}), server.post(f"{API}/sandboxes", {"template": "kept"})):
+        assert reply.status == 201 and reply.json["id"] != console.id, reply
+        assert server.request("GET", f"{API}/sandboxes/{reply.json['id']}/file?path=/workspace/f").body == b"kept"
+        server.request("DELETE", f"{API}/sandboxes/{reply.json['id']}")
+    other = server.add_key("console-snapshots")
+    assert server.request("GET", f"{API}/snapshots", key=other).json["snapshots"] == []
+    assert server.request("DELETE", f"{API}/snapshots/{made.json['id']}", key=other).status == 404
+    assert server.request("DELETE", f"{API}/snapshots/kept").status == 200
+    assert server.request("DELETE", f"{API}/snapshots/kept").status == 404
+
+
+def test_refused_commands_are_told_with_their_rule(server, console):
+    assert console.ask("GET", "/refusals").json["refusals"] == []
+    for i in range(9):
+        assert console.ask("POST", "/processes", {"command": f"echo {i}; rm -rf /"}).status == 403
+    seen = console.ask("GET", "/refusals").json["refusals"]
+    assert len(seen) == 8 and all(one["rule"] for one in seen), seen
+    assert [one["command"] for one in seen] == [f"echo {i}; rm -rf /" for i in range(8, 0, -1)]
+
 
 def test_every_route_of_another_tenants_sandbox_is_404(server, console):
     other = server.add_key("console-other")
