@@ -60,6 +60,7 @@ struct cli_command {
     int (*run)(int argc, char **argv);
     const char *usage; /* what may follow the name */
     enum cli_kind kind;
+    const char *help; /* a sentence, and examples, a line each; NULL: the usage says it all */
 };
 
 /* Find argv[1] in a table that ends with a NULL name, and run it with argv moved on. */

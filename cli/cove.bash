@@ -15,6 +15,7 @@ _cove_words() { # what may follow the words so far
     'key list') echo "--tenant --json --file" ;;
     'key rotate') echo "--grace --hash --file --json" ;;
     'key revoke') echo "--file --json" ;;
+    'template ls') echo "--json" ;;
     operator) echo "add list remove" ;;
     'operator add' | 'operator list' | 'operator remove' | 'tenant list') echo "--json" ;;
     tenant) echo "list" ;;
@@ -49,6 +50,10 @@ _cove() {
         list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
     esac
     case "$path:$current" in
+    "operator remove:"*) list+=" $(cove operator list 2>/dev/null | awk '{ print $1 }')" ;;
+    "template show:"* | "template set:"* | "template rm:"* | "template verify:"*) list+=" $(cove template ls 2>/dev/null | awk '{ print $1 }')" ;;
+    "snapshot make:"*) list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    "store show:"* | "store verify:"* | "store restore:"* | "store export:"* | "store rm:"*) list+=" $(cove ls --all 2>/dev/null | awk '$2 == "saved" { print $1 }')" ;;
     "key revoke:"* | "key rotate:"*) list+=" $(cove key list 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$list" -- "$current")

@@ -3,13 +3,38 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/table.h"
 #include "cove/text.h"
+
+static const char *bold(void)
+{
+    return *paint_off() ? "\033[1m" : "";
+}
+
+/* Below the list of all commands: what somebody does first. */
+static void show_start(void)
+{
+    fputs("\nexamples:\n"
+          "  cove status                              is it running, and how much of it\n"
+          "  cove ls                                  the sandboxes there are\n"
+          "  cove exec -it SANDBOX bash               a shell in one of them\n"
+          "  cove key create acme --expires 90d       a key for a tenant, shown once\n"
+          "  cove policy test \"rm -rf /\"             would this be refused, and by which rule\n"
+          "  cove doctor                              what is wrong with this server, and how to "
+          "mend it\n"
+          "\n`cove COMMAND --help` tells more. Another instance: `cove -c FILE ...`, or "
+          "$COVE_CONFIG.\n",
+          stdout);
+}
 
 static int show_usage(FILE *out, const char *whose, const struct cli_command *commands)
 {
     fprintf(out, "usage:\n");
     for (; commands->name; commands++)
-        fprintf(out, "  %s %s %s\n", whose, commands->name, commands->usage);
+        fprintf(out, "  %s %s%s%s %s\n", whose, out == stdout ? bold() : "", commands->name,
+                out == stdout ? paint_off() : "", commands->usage);
+    if (out == stdout && strcmp(whose, "cove") == 0)
+        show_start();
     return out == stdout ? CLI_OK : CLI_ERROR;
 }
 
@@ -51,6 +76,8 @@ static int run(const char *whose, const struct cli_command *c, int argc, char **
 {
     if (c->kind != CLI_GROUP && has_word(c, argc, argv, "--help")) {
         printf("usage: %s %s %s\n", whose, c->name, c->usage);
+        if (c->help)
+            printf("%s", c->help);
         return CLI_OK;
     }
     if (c->kind != CLI_GROUP && has_word(c, argc, argv, "--version"))

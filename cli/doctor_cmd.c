@@ -7,6 +7,7 @@
 
 #include "cli/doctor.h"
 #include "cli/json.h"
+#include "cli/table.h"
 #include "cove/mem.h"
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)
@@ -34,7 +35,10 @@ static const char *const words[] = {
 
 static void show(const char *name, const struct diagnosis *d)
 {
-    printf("%-4s  %-11s  %s\n", words[d->finding], name, d->what);
+    static const enum table_paint paints[] = { PAINT_GOOD, PAINT_NONE, PAINT_BAD };
+
+    printf("%s%-4s%s  %-11s  %s\n", paint_on(paints[d->finding]), words[d->finding], paint_off(),
+           name, d->what);
     if (d->fix[0])
         printf("                   -> %s\n", d->fix);
 }

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/table.h"
 #include "cove/dialect.h"
 #include "cove/json.h"
 #include "cove/keys.h"
@@ -173,18 +174,22 @@ static void format_day(uint64_t at_s, const char *otherwise, char out[32])
         text_copy(out, 32, otherwise);
 }
 
-static void show_row(const struct key *k)
+static void add_row(struct table *t, const struct key *k)
 {
     char id[KEY_ID_LEN + 1], created[32], expires[32];
+    bool is_over = key_expired(k, clock_unix_ms() / 1000);
 
     keys_id(k, id);
     format_day(k->created_s, "-", created);
     format_day(k->expires_s, "never", expires);
-    if (key_expired(k, clock_unix_ms() / 1000))
-        text_copy(expires, sizeof(expires), "EXPIRED");
-    printf("%-16s  %-16s  %-16s  %-16s  %-16s  %-16s  %s\n", id, k->tenant,
-           k->name[0] ? k->name : "-", created, expires, k->dialects[0] ? k->dialects : "all",
-           k->projects[0] ? k->projects : "all");
+    table_add(t, "%s", id);
+    table_add(t, "%s", k->tenant);
+    table_add(t, "%s", k->name[0] ? k->name : "-");
+    table_add(t, "%s", created);
+    table_add(t, "%s", is_over ? "EXPIRED" : expires);
+    table_paint(t, is_over ? PAINT_BAD : PAINT_NONE);
+    table_add(t, "%s", k->dialects[0] ? k->dialects : "all");
+    table_add(t, "%s", k->projects[0] ? k->projects : "all");
 }
 
 static void put_row(struct json_writer *w, const struct key *k)
@@ -296,6 +301,9 @@ static int create(int argc, char **argv)
 
 static int list(int argc, char **argv)
 {
+    static const char *const heads[] = { "KEY",     "TENANT",   "NAME",     "CREATED",
+                                         "EXPIRES", "DIALECTS", "PROJECTS", NULL };
+    struct table table = { 0 };
     struct keys keys;
     struct options o;
     struct json_writer *w = NULL;
@@ -311,8 +319,7 @@ static int list(int argc, char **argv)
     if (o.json)
         w = cli_json_begin(&json, '[');
     else
-        printf("%-16s  %-16s  %-16s  %-16s  %-16s  %-16s  %s\n", "KEY", "TENANT", "NAME", "CREATED",
-               "EXPIRES", "DIALECTS", "PROJECTS");
+        table_begin(&table, heads);
     for (size_t i = 0; i < keys.count; i++) {
         const struct key *k = &keys.items[i];
 
@@ -321,10 +328,12 @@ static int list(int argc, char **argv)
         if (o.json)
             put_row(w, k);
         else
-            show_row(k);
+            add_row(&table, k);
     }
     if (o.json)
         cli_json_end(&json, ']');
+    else
+        table_end(&table);
     keys_done(&keys);
     return CLI_OK;
 }

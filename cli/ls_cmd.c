@@ -8,6 +8,7 @@
 
 #include "cli/boxes.h"
 #include "cli/json.h"
+#include "cli/table.h"
 #include "cli/usage.h"
 #include "cove/client.h"
 #include "cove/mem.h"
@@ -152,7 +153,12 @@ static void format_span(uint64_t ms, char out[16])
         snprintf(out, 16, "%uh", (unsigned)(s / 3600));
 }
 
-static void show_row(const struct row *r, bool with_cpu)
+static enum table_paint paint_of(uint32_t state)
+{
+    return state == BOX_LIVE ? PAINT_GOOD : state == BOX_DYING ? PAINT_BAD : PAINT_QUIET;
+}
+
+static void add_row(struct table *t, const struct row *r, bool with_cpu)
 {
     const struct box_info *b = &r->box;
     uint64_t now = clock_boot_ms();
@@ -164,22 +170,33 @@ static void show_row(const struct row *r, bool with_cpu)
         format_span(b->dies_at_ms - now, left);
     text_format_bytes(r->usage.memory_bytes, memory);
     text_format_bytes(r->traffic.bytes_in + r->traffic.bytes_out, traffic);
-    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5llu  %5u  %10s", b->id,
-           box_state_name(b->state), b->tenant[0] ? b->tenant : "-",
-           b->project[0] ? b->project : "-", age, left, memory, (unsigned long long)r->usage.pids,
-           r->traffic.open, traffic);
+    table_add(t, "%s", b->id);
+    table_add(t, "%s", box_state_name(b->state));
+    table_paint(t, paint_of(b->state));
+    table_add(t, "%s", b->tenant[0] ? b->tenant : "-");
+    table_add(t, "%s", b->project[0] ? b->project : "-");
+    table_add(t, "%s", age);
+    table_add(t, "%s", left);
+    table_add(t, "%s", memory);
+    table_add(t, "%llu", (unsigned long long)r->usage.pids);
+    table_add(t, "%u", r->traffic.open);
+    table_add(t, "%s", traffic);
     if (with_cpu)
-        printf("  %6.1f%%", r->cpu);
-    printf("\n");
+        table_add(t, "%.1f%%", r->cpu);
 }
 
 static void show_table(const struct rows *rows, bool with_cpu)
 {
-    printf("%-20s  %-8s  %-12s  %-20s  %5s  %5s  %10s  %5s  %5s  %10s%s\n", "SANDBOX", "STATE",
-           "TENANT", "PROJECT", "AGE", "LEFT", "MEMORY", "PROCS", "CONNS", "TRAFFIC",
-           with_cpu ? "      CPU" : "");
+    static const char *const all[] = { "SANDBOX", "STATE",  "TENANT", "PROJECT",  ">AGE", ">LEFT",
+                                       ">MEMORY", ">PROCS", ">CONNS", ">TRAFFIC", ">CPU", NULL };
+    static const char *const plain[] = { "SANDBOX", "STATE",  "TENANT", "PROJECT",  ">AGE", ">LEFT",
+                                         ">MEMORY", ">PROCS", ">CONNS", ">TRAFFIC", NULL };
+    struct table t;
+
+    table_begin(&t, with_cpu ? all : plain);
     for (size_t i = 0; i < rows->count; i++)
-        show_row(&rows->items[i], with_cpu);
+        add_row(&t, &rows->items[i], with_cpu);
+    table_end(&t);
 }
 
 static void put_row(struct json_writer *w, const struct row *r)

@@ -17,19 +17,37 @@ int cli_version(int argc, char **argv)
 }
 
 static const struct cli_command commands[] = {
-    { "status", cli_status, "[--json]" },
-    { "doctor", cli_doctor, "[--json]" },
-    { "ls", cli_ls, "[--all] [--tenant T] [--json]" },
-    { "top", cli_top, "[--count N] [--interval 1s] [--tenant T] [--json]" },
-    { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...", CLI_PROGRAM },
-    { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]] [--json]" },
-    { "kill", cli_kill, "SANDBOX... [--json]" },
-    { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]" },
+    { "status", cli_status, "[--json]", CLI_PLAIN,
+      "Says whether keeper and workers run, and how many sandboxes there are. Exit status 0: all "
+      "is well.\n" },
+    { "doctor", cli_doctor, "[--json]", CLI_PLAIN,
+      "Looks at the machine, the configuration, the files and the front door, and tries a sandbox. "
+      "Each finding says how to mend it.\n" },
+    { "ls", cli_ls, "[--all] [--tenant T] [--json]", CLI_PLAIN,
+      "example: cove ls --tenant acme\nexample: cove ls --json | jq -r '.[].id'\n" },
+    { "top", cli_top, "[--count N] [--interval 1s] [--tenant T] [--json]", CLI_PLAIN,
+      "On a terminal it goes on until ^C.\nexample: cove top --interval 5s --tenant acme\n" },
+    { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...", CLI_PROGRAM,
+      "SANDBOX is an id, the beginning of one, a project, or TENANT/PROJECT.\nexample: cove exec "
+      "-it demo bash\nexample: cove exec demo cat /etc/hostname\n" },
+    { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]] [--json]", CLI_PLAIN,
+      "Without PROC: the background processes that have a log.\nexample: cove logs demo\nexample: "
+      "cove logs demo server --follow\n" },
+    { "kill", cli_kill, "SANDBOX... [--json]", CLI_PLAIN,
+      "Ends sandboxes, with everything in them.\nexample: cove kill demo\n" },
+    { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]",
+      CLI_PLAIN,
+      "What one sandbox may reach, from now on.\nexample: cove network demo allow-list "
+      "allow=pypi.org,*.pythonhosted.org\n" },
     { "key", cli_key, "create|list|revoke|rotate ...", CLI_GROUP },
     { "operator", cli_operator, "add|list|remove ...", CLI_GROUP },
     { "tenant", cli_tenant, "list [--json]", CLI_GROUP },
-    { "token", cli_token, "SANDBOX [--json]" },
-    { "mcp", cli_mcp, "[--url URL] [--sandbox NAME] [--cacert FILE]" },
+    { "token", cli_token, "SANDBOX [--json]", CLI_PLAIN,
+      "Prints what opens this one sandbox, as X-Access-Token.\nexample: curl -H \"X-Access-Token: "
+      "$(cove token demo)\" ...\n" },
+    { "mcp", cli_mcp, "[--url URL] [--sandbox NAME] [--cacert FILE]", CLI_PLAIN,
+      "A program for desktop clients of the Model Context Protocol; it needs $COVE_URL and "
+      "$COVE_KEY.\nexample: cove mcp --sandbox desktop\n" },
     { "snapshot", cli_snapshot, "make|ls|rm|fork ...", CLI_GROUP },
     { "store", cli_store, "ls|show|verify|restore|export|rm|gc ...", CLI_GROUP },
     { "template", cli_template, "ls|show|add|build|set|rm|verify|gc ...", CLI_GROUP },

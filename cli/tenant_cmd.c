@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/table.h"
 #include "cli/usage.h"
 #include "cove/file.h"
 #include "cove/keys.h"
@@ -153,18 +154,26 @@ static void show_json(const struct rows *all)
 
 static void show(const struct rows *all)
 {
-    printf("%-24s %5s %9s %7s %6s %10s %10s\n", "TENANT", "KEYS", "SANDBOXES", "PAUSED", "SAVED",
-           "MEMORY", "DISK");
+    static const char *const heads[] = { "TENANT", ">KEYS",   ">SANDBOXES", ">PAUSED",
+                                         ">SAVED", ">MEMORY", ">DISK",      NULL };
+    struct table t;
+
+    table_begin(&t, heads);
     for (size_t i = 0; i < all->count; i++) {
         const struct row *r = &all->items[i];
         char memory[32], disk[32];
 
         text_format_bytes(r->memory_bytes, memory);
         text_format_bytes(r->disk_bytes, disk);
-        printf("%-24s %5llu %9llu %7llu %6llu %10s %10s\n", r->name, (unsigned long long)r->keys,
-               (unsigned long long)r->live, (unsigned long long)r->paused,
-               (unsigned long long)r->saved, memory, disk);
+        table_add(&t, "%s", r->name);
+        table_add(&t, "%llu", (unsigned long long)r->keys);
+        table_add(&t, "%llu", (unsigned long long)r->live);
+        table_add(&t, "%llu", (unsigned long long)r->paused);
+        table_add(&t, "%llu", (unsigned long long)r->saved);
+        table_add(&t, "%s", memory);
+        table_add(&t, "%s", disk);
     }
+    table_end(&t);
 }
 
 static int list(int argc, char **argv)

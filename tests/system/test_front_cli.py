@@ -2,6 +2,7 @@
 import fcntl
 import json
 import os
+import pty
 import re
 import select
 import signal
@@ -255,7 +256,7 @@ def test_wrong_usage_is_told(server, args):
 def all_commands():
     """["ls"], ["key", "create"], ...: as `cove --help` and its groups list them."""
     usage = lambda *words: subprocess.run([COVE, *words, "--help"], text=True, capture_output=True, check=True).stdout
-    for line in usage().split("\n")[1:-1]:
+    for line in re.findall(r"^  cove .*", usage().split("examples:")[0], re.M):
         name = line.split()[1]
         inner = [x.split()[2:] for x in usage(name).split("\n") if x.startswith("  cove ")]
         yield from ([name, words[0]] for words in inner) if inner else [[name]]
@@ -349,7 +350,7 @@ def test_doctor_finds_nothing_wrong_here_and_says_how_to_mend_what_is(server, tm
 
 def test_every_command_is_in_the_manual_and_in_the_completion():
     usage = subprocess.run([COVE, "help"], text=True, capture_output=True).stdout
-    commands = [line.split()[1] for line in usage.splitlines()[1:]]
+    commands = [line.split()[1] for line in re.findall(r"^  cove .*", usage.split("examples:")[0], re.M)]
     assert {"doctor", "ls", "top", "exec", "logs", "kill", "key", "policy", "version"} <= set(commands)
     manual, completion = read(f"{TOP}/man/cove.1"), read(f"{TOP}/cli/cove.bash")
     for command in commands:
@@ -376,12 +377,13 @@ def test_completion_knows_the_sandboxes_there_are(server, project, tmp_path):
     (tmp_path / "cove").chmod(0o755)
     for command in ("exec", "logs", "kill", "token"):
         assert complete(f"cove {command} {reply.id[:6]}", tmp_path) == reply.id, command
+    assert complete("cove template show ba", tmp_path) == "base"
 
 
 def test_every_option_of_the_usage_is_in_the_manual_and_in_the_completion():
     usage = subprocess.run([COVE, "help"], text=True, capture_output=True).stdout
     manual, completion = read(f"{TOP}/man/cove.1"), read(f"{TOP}/cli/cove.bash")
-    for line in usage.splitlines()[1:]:
+    for line in usage.split("examples:")[0].splitlines()[1:]:
         for option in re.findall(r"--([a-z]+)", line):
             assert f"Fl -{option}" in manual and f"--{option}" in completion, (line, option)
 
@@ -390,3 +392,41 @@ def test_every_option_of_the_usage_is_in_the_manual_and_in_the_completion():
                                   ["policy", "check"], ["audit", "verify"]])
 def test_every_listing_has_json_for_scripts(server, args):
     json.loads(cove(server, *args, "--json", check=False).stdout)
+
+
+def on_a_terminal(columns, *words, env=None):
+    """What a person sees in a terminal of that many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen([COVE, *words], stdout=theirs, stderr=theirs, env={**os.environ, **(env or {})})
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    child.wait()
+    os.close(ours)
+    return seen.decode()
+
+
+def test_tables_fit_the_terminal_and_have_colours_there_alone(server, project):
+    server.run(project, "true")
+    conf = ["-c", f"{server.dir}/conf/cove.conf"]
+    wide = cove(server, "ls").stdout
+    assert project in wide and "\033" not in wide
+    seen = on_a_terminal(100, *conf, "ls")
+    plain = re.sub(r"\033\[\d*m", "", seen).splitlines()
+    assert "\033[1mSANDBOX" in seen and all(len(line) <= 100 for line in plain), seen
+    assert plain[0].split()[:2] == ["SANDBOX", "STATE"] and any("…" in line for line in plain)
+    assert "\033" not in on_a_terminal(100, *conf, "ls", env={"NO_COLOR": "1"})
+
+
+def test_help_shows_examples():
+    text = subprocess.run([COVE, "--help"], text=True, capture_output=True).stdout
+    assert "examples:" in text and "cove exec -it SANDBOX bash" in text
+    assert "example: cove ls --tenant acme" in subprocess.run([COVE, "ls", "--help"], text=True, capture_output=True).stdout

@@ -1,0 +1,37 @@
+/*
+ * Tables for people: columns as wide as what is in them, on a terminal no wider than it, with a bold head and
+ * coloured words. Into a pipe the same without colours, and nothing is cut.
+ */
+#ifndef CLI_TABLE_H
+#define CLI_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { TABLE_COLUMNS_MAX = 12 };
+
+enum table_paint { PAINT_NONE, PAINT_GOOD, PAINT_BAD, PAINT_QUIET };
+
+struct table_cell {
+    char *text;
+    enum table_paint paint;
+};
+
+struct table {
+    const char *const *heads; /* NULL-terminated; one that begins with '>' is a column of numbers */
+    size_t columns;
+    struct table_cell *cells;
+    size_t count;
+};
+
+void table_begin(struct table *t, const char *const *heads);
+/* Cells come row by row. What is not printable becomes '?'. */
+void table_add(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void table_paint(struct table *t, enum table_paint paint); /* the cell that was added last */
+void table_end(struct table *t);                           /* prints it */
+
+/* A word in colour, if standard output is a terminal and NO_COLOR is not set. Both are "" otherwise. */
+const char *paint_on(enum table_paint paint);
+const char *paint_off(void);
+
+#endif
