@@ -1,10 +1,12 @@
 #!/bin/bash
 # The Debian package: built from a clean copy, looked into, and (as root, with debootstrap) installed, upgraded, removed and purged
-# in a chroot. `tests/deb/run.sh [WORK-DIR]`; what was built stays in WORK-DIR.
+# in a chroot. `tests/deb/run.sh [--build-only] [WORK-DIR]`; what was built stays in WORK-DIR.
 set -euo pipefail
 export LC_ALL=C
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+only_build=no
+[ "${1-}" != --build-only ] || { only_build=yes; shift; }
 work=${1:-$top/.cove/deb}
 root=$work/root
 say() { printf '%s\n' "== $*"; }
@@ -104,6 +106,7 @@ check_removal() {
 mkdir -p "$work"
 build
 look_inside
+[ "$only_build" = no ] || exit 0
 if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then
     make_root
     install_it
