@@ -1,5 +1,7 @@
-"""One server for all clients."""
+"""One server for all clients, with an account of its own that may sign in with a password."""
 import os
+import secrets
+import subprocess
 
 import pytest
 
@@ -10,12 +12,30 @@ TENANTS = "poor sandboxes=2\nslow requests=2\nmany sandboxes=2000\n"
 
 
 @pytest.fixture(scope="session")
-def clients_server():
-    server = Server(new_dir(), pool="4", memory_max="512M", disk_max="6G" if LONG else "256M", max_sandboxes="1100")
+def account():
+    """(name, password) of an account that exists while the tests run."""
+    name, password = "covetest" + secrets.token_hex(3), secrets.token_hex(8)
+    subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
+    try:
+        subprocess.run(["chpasswd"], input=f"{name}:{password}\n", text=True, check=True)
+        yield name, password
+    finally:
+        subprocess.run(["userdel", name], check=True)
+
+
+@pytest.fixture(scope="session")
+def clients_server(account, tmp_path_factory):
+    stacks = tmp_path_factory.mktemp("pam")
+    stacks.chmod(0o755)
+    stacks.parent.chmod(0o755)
+    (stacks / "unix").write_text("auth required pam_unix.so\naccount required pam_unix.so\n")
+    server = Server(new_dir(), pool="4", memory_max="512M", disk_max="6G" if LONG else "256M", max_sandboxes="1100",
+                    pam_dir=str(stacks), pam_service="unix")
     server.up()
     with open(f"{server.dir}/conf/tenants", "a") as f:
         f.write(TENANTS)
     server.other_key = server.add_key("other")
     server.limited = {f"COVE_{tenant.upper()}_KEY": server.add_key(tenant) for tenant in ("poor", "slow", "many")}
+    server.account = account
     yield server
     stop(server)

@@ -1,6 +1,8 @@
 // The web console in a real browser.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { createHmac } from "node:crypto";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { test } from "node:test";
 import { api, checkAccess, context, endBox, newBox, open, OTHER_KEY, page, photograph, problems, signIn, skip, URL_ } from "./console_browser.mjs";
 
@@ -87,7 +89,7 @@ test("a download has the bytes of the file", { skip }, async () => {
   await api("PUT", `/sandboxes/${id}/file?path=/workspace/page.html`, "<script>document.title='taken over'</script>");
   await signIn();
   await open(`#/sandbox/${id}/files`);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.click("button:has-text('Download')")]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("tr button:has-text('Download')")]);
   assert.equal(readFileSync(await download.path(), "utf8"), "<script>document.title='taken over'</script>");
   await endBox(id);
 });
@@ -158,6 +160,119 @@ test("the list is live and filtered, and shows no other tenant's sandboxes", { s
   await endBox(foreign, OTHER_KEY);
 });
 
+test("a name and a password of this machine open the console, a wrong one does not", { skip }, async () => {
+  const [name, password] = process.env.COVE_ACCOUNT.split(":");
+  await page.goto(`${URL_}/`);
+  await page.click("summary");
+  await checkAccess();
+  for (const [given, wanted] of [["wrong", "form .bad:not(:empty)"], [password, "#create"]]) {
+    await page.fill("input[name=user]", name);
+    await page.fill("input[name=password]", given);
+    await page.click("button[type=submit]");
+    await page.waitForSelector(wanted);
+  }
+  assert.match(await page.textContent("header"), new RegExp(`user-${name}`));
+  await page.click("#create");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("text=connected");
+  await page.click("button.danger");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("#create");
+});
+
+test("a session that runs out while the page is open asks to sign in again", { skip }, async () => {
+  const secret = readFileSync(`${process.env.COVE_RUN_DIR}/token-secret`);
+  const text = `${Math.floor(Date.now() / 1000) + 3}.-.default`;
+  const mac = createHmac("sha256", secret).update(`console session ${text}`).digest("hex");
+  await context.addCookies([{ name: "cove-console", value: `${text}.${mac}`, url: URL_ }]);
+  await page.goto(`${URL_}/console/`);
+  await page.waitForSelector("#create");
+  await open("#/policy");
+  await page.fill("textarea", "ls");
+  while (!await page.locator("input[name=key]").count()) { // waits for the server's clock, and gives up with the test
+    await page.click("button:has-text('Test')", { timeout: 2000 }).catch(() => {});
+  }
+  assert.match(await page.textContent("form .bad"), /session is over/);
+});
+
+test("a snapshot is taken, a sandbox is made of it, another is forked, and it is deleted", { skip }, async () => {
+  const id = await newBox();
+  await api("PUT", `/sandboxes/${id}/file?path=/workspace/kept.txt`, "kept");
+  await signIn();
+  await open(`#/sandbox/${id}/snapshots`);
+  await page.click("button:has-text('Take a snapshot')");
+  await page.fill("dialog input", "by-browser");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("tr:has-text('by-browser')");
+  await photograph("snapshots");
+  await checkAccess();
+  const here = async () => (await page.evaluate(() => location.hash)).split("/")[2];
+  const kept = async (box) => (await api("GET", `/sandboxes/${box}/file?path=/workspace/kept.txt`)).text();
+  const made = [];
+  for (const label of ["New sandbox", "Fork"]) {
+    await open(`#/sandbox/${id}/snapshots`);
+    await page.click(`section button:has-text('${label}')`);
+    await page.waitForFunction((old) => !location.hash.includes(old), id);
+    made.push(await here());
+    assert.equal(await kept(made.at(-1)), "kept");
+  }
+  await open(`#/sandbox/${id}/snapshots`);
+  await page.click("tr:has-text('by-browser') button:has-text('Delete')");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("tr:has-text('by-browser')", { state: "detached" });
+  for (const box of [id, ...made]) await endBox(box);
+});
+
+test("refused commands are shown with their rule, and why", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/processes`);
+  await page.click("text=Start a process");
+  await page.fill("dialog input", "echo '<b>x</b>'; rm -rf /");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector(".notice.bad:has-text('refused by the rule')");
+  await open(`#/sandbox/${id}/refused`);
+  await page.waitForSelector("td code:has-text('<b>x</b>')");
+  await page.click("button:has-text('Why?')");
+  await page.waitForSelector("td:has-text('not allowed')");
+  await photograph("refused");
+  await checkAccess();
+  await endBox(id);
+});
+
+test("a folder is uploaded whole, and comes back as an archive", { skip }, async () => {
+  const id = await newBox(), folder = mkdtempSync(`${tmpdir()}/site-`);
+  mkdirSync(`${folder}/deep/er`, { recursive: true });
+  writeFileSync(`${folder}/index.html`, "index");
+  writeFileSync(`${folder}/deep/er/<i>odd`, "odd");
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.setInputFiles("input[webkitdirectory]", folder);
+  await page.waitForSelector(".notice:has-text('folder uploaded')");
+  const name = folder.split("/").pop();
+  assert.equal(await (await api("GET", `/sandboxes/${id}/file?path=${encodeURIComponent(`/workspace/${name}/deep/er/<i>odd`)}`)).text(), "odd");
+  await page.waitForSelector(`tr:has-text('${name}')`);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("button:has-text('Download all')")]);
+  assert.equal(download.suggestedFilename(), "workspace.tar.gz");
+  assert.deepEqual([...readFileSync(await download.path()).subarray(0, 2)], [0x1f, 0x8b]);
+  await endBox(id);
+});
+
+test("a thousand sandboxes are listed, searched and filtered", { skip }, async () => {
+  const many = Array.from({ length: 1000 }, (_, i) => ({ id: `fake${String(i).padStart(16, "0")}`, project: `project-${i}`, template: "base",
+    state: i % 10 ? "running" : "paused", dialect: "execute", created: new Date(Date.now() - i * 1000).toISOString(), ends: new Date(Date.now() + 3600e3).toISOString() }));
+  const body = [...many.map((box) => `event: sandbox\ndata: ${JSON.stringify(box)}\n`), `event: ready\ndata: {"count":1000}\n`].join("\n") + "\n";
+  await page.route("**/console/api/events", (route) => route.fulfill({ contentType: "text/event-stream", body }));
+  await signIn();
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1000);
+  await page.fill("input[type=search]", "project-99");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 11);
+  await page.fill("input[type=search]", "");
+  await page.selectOption("select[aria-label=State]", "paused");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 100);
+  await checkAccess();
+});
+
 test("a port has a link that opens it in another tab", { skip }, async () => {
   const id = await newBox();
   await api("POST", `/sandboxes/${id}/processes`, { command: "cd /workspace && exec python3 -m http.server 8000" });
@@ -215,7 +330,7 @@ test("it fits on a phone and in the dark", { skip }, async () => {
 
 test("no page throws", { skip }, async () => {
   await signIn();
-  for (const hash of ["#/", "#/policy", "#/sandbox/nosuch", "#/sandbox/%3Cscript%3E/files", "#/nosuch/%zz"]) await open(hash);
+  for (const hash of ["#/", "#/policy", "#/operator", "#/operator/nosuch", "#/sandbox/nosuch", "#/sandbox/%3Cscript%3E/files", "#/nosuch/%zz"]) await open(hash);
   await page.waitForFunction(() => document.querySelector("main").childElementCount > 0);
   assert.deepEqual(problems, []);
 });

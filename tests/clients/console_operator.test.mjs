@@ -107,8 +107,8 @@ test("the signing key is gone with the page", { skip }, async () => {
   await unlock();
   assert.equal(await page.evaluate(() => localStorage.length + sessionStorage.length), 0);
   await page.reload();
-  await page.waitForSelector("input[name=secret]");
-  await unlock();
+  await page.fill("input[name=secret]", secret);
+  await page.click("button:has-text('Unlock')");
   await page.click("button:has-text('Lock')");
   await page.waitForSelector("input[name=secret]");
   assert.equal((await context.cookies()).some((cookie) => cookie.value.includes("coveop")), false);

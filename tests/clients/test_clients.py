@@ -50,6 +50,8 @@ def test_suite(suite, workplace, clients_server):
         "COVE_MEMORY": memory_of(clients_server.worker_pids),
         **({"COVE_LONG": "1"} if LONG else {}),
         "COVE_PROGRAM": COVE,
+        "COVE_RUN_DIR": clients_server.run_dir,
+        "COVE_ACCOUNT": ":".join(clients_server.account),
         "COVE_CONFIG": f"{clients_server.dir}/conf/cove.conf",
         "COVE_DOMAIN": f"cove.localhost:{clients_server.https}",
         "COVE_CERT": f"{clients_server.dir}/tls/cove.localhost.crt",
