@@ -165,7 +165,6 @@ static const struct {
     { 49983, DIALECT_NONE }, /* envd */
     { 8080, DIALECT_EXECUTOR },
     { 4000, DIALECT_RELAY },
-    { 6060, DIALECT_AGENT },
 };
 
 bool port_is_ours(const struct request *req)
@@ -177,6 +176,8 @@ bool port_is_ours(const struct request *req)
     if (!req->core || !read_place(req, &place) ||
         !state_find_id_any(req->core->state, place.id, &index, &box))
         return false;
+    if (place.port == req->core->config->agent_mcp_port && box.dialect == DIALECT_AGENT)
+        return true;
     for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
         if (ours[i].port == place.port &&
             (ours[i].dialect == DIALECT_NONE || ours[i].dialect == box.dialect))

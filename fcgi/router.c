@@ -109,7 +109,8 @@ static bool answers_host(const struct dialect *d, const struct request *req)
 {
     if (d->is_meant && !d->is_meant(req))
         return false;
-    return !req->host_box || (req->host_port && d->host_port == req->host_port);
+    return !req->host_box || d->host_port == HOST_PORT_MEANT ||
+           (req->host_port && d->host_port == req->host_port);
 }
 
 void router_match(const struct dialect *const *dialects, struct request *req,

@@ -34,6 +34,8 @@ struct credential {     /* where clients of a dialect put their key */
     const char *prefix; /* in front of the key, "" = nothing */
 };
 
+enum { HOST_PORT_MEANT = 65536 }; /* no port: a dialect's port is configuration */
+
 struct dialect {
     const char *name;
     const char *base; /* what all its patterns begin with, "" for none; literal segments only */
@@ -42,7 +44,8 @@ struct dialect {
     const struct credential *credentials; /* ends with a NULL param; NULL: as all have */
     const char
         *headers; /* of its own that pages of other sites may send, ", X-A, X-B"; NULL: none */
-    unsigned host_port; /* it answers on a sandbox's own host names with this port; 0 = on none */
+    /* It answers on a sandbox's own host names with this port; 0 = on none, HOST_PORT_MEANT = is_meant() knows. */
+    unsigned host_port;
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
     bool (*is_meant)(const struct request *req); /* NULL = by every request */
     const char *sandbox_param; /* a header that names the sandbox; NULL: there is none */

@@ -175,7 +175,7 @@ fill_template() {
         -e "s|@LOG_DIR@|$log|g" -e "s|@BODY_MAX@|$(nginx_body_max)|" -e "s|@SITE@|$conf/nginx-cove.conf|" \
         -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" \
         -e "s|@AUTH_CACHE@|$memory/auth|" -e "s|@AUTH_ZONE@|$(auth_zone)|" -e "s|@WEB_DIR@|$run/web|g" \
-        -e "s|@ADDRESS_RATE@|100000|g" -e "s|@ADDRESS_CONNECTIONS@|10000|" "$1"
+        -e "s|@MCP_PORT@|$(setting agent_mcp_port 6060)|" -e "s|@ADDRESS_RATE@|100000|g" -e "s|@ADDRESS_CONNECTIONS@|10000|" "$1"
 }
 
 # nginx's own user reads the console's pages, and the checkout may be closed to that user.

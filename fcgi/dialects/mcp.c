@@ -1,6 +1,6 @@
 /*
  * The Model Context Protocol over HTTP: one address for the stateless revision and for the older ones with
- * sessions. /mcp and /mcp/SANDBOX on the main host, and 6060-ID.DOMAIN for sandboxes of the agent dialect.
+ * sessions. /mcp and /mcp/SANDBOX on the main host, and 6060-ID.DOMAIN (agent_mcp_port) for sandboxes of the agent dialect.
  */
 #include "fcgi/dialects/mcp.h"
 
@@ -43,11 +43,16 @@ static const struct route mcp_port_routes[] = {
 
 /* ------------------------------------------------------------------ which sandbox */
 
+static bool is_port(const struct request *req)
+{
+    return req->host_box && req->core && req->host_port == req->core->config->agent_mcp_port;
+}
+
 /* 6060-ID.DOMAIN, or /mcp/NAME. */
 static const char *addressed(const struct request *req)
 {
     if (req->host_box)
-        return req->host_port == MCP_PORT ? req->host_box : NULL;
+        return is_port(req) ? req->host_box : NULL;
     return req->segment_count == 2 && strcmp(req->segments[0], "mcp") == 0 ? req->segments[1]
                                                                            : NULL;
 }
@@ -289,11 +294,6 @@ static void on_error(struct request *req, struct reply *rep, const struct cove_e
     req->note.cause = cove_code_name(e->code);
 }
 
-static bool is_port(const struct request *req)
-{
-    return req->host_box && req->host_port == MCP_PORT;
-}
-
 #define MCP_REQUEST_HEADERS                                                                        \
     ", Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID, X-Sandbox-Id"
 
@@ -312,7 +312,7 @@ const struct dialect mcp_port_dialect = {
     .base = "",
     .routes = mcp_port_routes,
     .route_count = ARRAY_SIZE(mcp_port_routes),
-    .host_port = MCP_PORT,
+    .host_port = HOST_PORT_MEANT,
     .is_meant = is_port,
     .on_error = on_error,
 };

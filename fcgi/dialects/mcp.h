@@ -22,7 +22,7 @@
 #define MCP_MODERN "2026-07-28" /* every request for itself: no handshake and no session */
 #define MCP_LATEST "2025-11-25" /* the newest revision that has sessions */
 
-enum { MCP_PORT = 6060, MCP_ID_MAX = 128, MCP_URI_MAX = 2048 };
+enum { MCP_ID_MAX = 128, MCP_URI_MAX = 2048 };
 
 /* Error codes of JSON-RPC and of the protocol. */
 enum mcp_code {

@@ -403,6 +403,16 @@ def test_an_agents_sandbox_has_its_server_on_port_6060(server):
         server.request("DELETE", f"/api/v1/agent/sandboxes/{sandbox}")
 
 
+def test_another_port_is_where_the_server_answers_and_6060_is_the_sandboxs_own(make_server):
+    server = make_server(agent_mcp_port=7070)
+    made = server.post("/api/v1/agent/sandboxes/create", {"user_id": "mcp"}).json["data"]
+    sandbox = made["provider_sandbox_id"]
+    assert made["mcp_url"].split("//")[1].startswith(f"7070-{sandbox}.")
+    assert Mcp(server, path="/", host=f"7070-{sandbox}.cove.localhost").ok("sandbox_info")["sandbox_id"] == sandbox
+    reply = Mcp(server, path="/", host=f"6060-{sandbox}.cove.localhost").post("tools/list")
+    assert reply.status == 502 and b"port is not open" in reply.body, reply
+
+
 # --- cove mcp: standard input and output
 
 class Stdio:
