@@ -327,10 +327,96 @@ def test_a_malformed_frame_closes_that_socket_alone(terminals, what, frames, cod
         other.until("still-here")
 
 
-def test_a_close_is_answered_with_its_code(terminals):
+# No conformance suite could be installed (Autobahn's is for Python 2): these are the cases of RFC 6455 that its chapters are about.
+
+def with_bits(bits, data):
+    return bytes([bits]) + data[1:]
+
+
+@pytest.mark.parametrize("bits", [0x40, 0x20, 0x10, 0x50, 0x70])
+@pytest.mark.parametrize("opcode", [TEXT, BINARY, PING, CLOSE])
+def test_each_reserved_bit_is_refused(terminals, bits, opcode):
     with terminals.open(SHELL) as ws:
-        ws.raw(frame(CLOSE, b"\x03\xe8bye"))
-        assert ws.closed()[1].code == 1000
+        ws.raw(with_bits(0x80 | bits | opcode, frame(opcode, b"")))
+        assert ws.closed()[1].code in (1002, 1005, 1006)
+
+
+@pytest.mark.parametrize("opcode", [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
+def test_each_reserved_opcode_is_refused(terminals, opcode):
+    with terminals.open(SHELL) as ws:
+        ws.raw(frame(opcode, b""))
+        assert ws.closed()[1].code in (1002, 1005, 1006)
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 128, 65535, 65536, 65537])
+def test_every_way_to_tell_a_length_is_read(terminals, size):
+    with terminals.open(f"&cmd=stty+raw+-echo;echo+ready;head+-c+{size}+|+wc+-c;echo+done") as ws:
+        ws.until("ready")
+        ws.send(b"x" * size)
+        assert b"%d" % size in ws.until("done")
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 7, 64])
+def test_a_message_in_any_number_of_fragments_is_one(terminals, pieces):
+    data = b"stty -echo; echo " + b"y" * 100 + b"-''end\n"
+    step = len(data) // pieces + 1
+    parts = [data[i:i + step] for i in range(0, len(data), step)]
+    frames = [frame(BINARY if i == 0 else MORE, part, fin=i == len(parts) - 1) for i, part in enumerate(parts)]
+    with terminals.open(SHELL) as ws:
+        for one in frames:
+            ws.raw(one, frame(PING, b"between"))
+        ws.until(b"y" * 100 + b"-end")
+
+
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_frames_that_come_byte_by_byte_are_frames(terminals, step):
+    data = frame(BINARY, b"echo slow''ly\n")
+    with terminals.open(SHELL) as ws:
+        for i in range(0, len(data), step):
+            ws.raw(data[i:i + step])
+        ws.until("slowly")
+
+
+GOOD_TEXT = '{"type":"input","data":"echo κόσμε-\U0001f600-\uffff\\n"}'.encode()
+
+
+@pytest.mark.parametrize("at", range(20, len(GOOD_TEXT) - 4))
+def test_text_may_be_split_within_a_character(terminals, at):
+    with terminals.open(SHELL) as ws:
+        ws.raw(frame(TEXT, GOOD_TEXT[:at], fin=False), frame(MORE, GOOD_TEXT[at:]))
+        ws.until("κόσμε")
+
+
+@pytest.mark.parametrize("bad", [b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"\x80", b"\xe2\x82", b"\xfe"],
+                         ids=["overlong", "surrogate", "above 10FFFF", "five bytes", "a tail alone", "cut short", "no byte of UTF-8"])
+@pytest.mark.parametrize("split", [0, 1, 2])
+def test_text_that_is_not_utf8_is_1007_wherever_it_is_split(terminals, bad, split):
+    data = b'{"type":"input","data":"' + bad
+    at = len(data) - len(bad) + min(split, len(bad))
+    with terminals.open(SHELL) as ws:
+        with contextlib.suppress(ConnectionError, BrokenPipeError):
+            ws.raw(frame(TEXT, data[:at], fin=False), frame(MORE, data[at:]))
+        assert ws.closed()[1].code == 1007
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999])
+def test_a_close_is_answered_with_its_code(terminals, code):
+    with terminals.open(SHELL) as ws:
+        ws.raw(frame(CLOSE, code.to_bytes(2, "big") + b"bye"))
+        assert ws.closed()[1].code == code
+
+
+@pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535])
+def test_a_close_code_that_must_not_travel_is_not_sent_back(terminals, code):
+    with terminals.open(SHELL) as ws:
+        ws.raw(frame(CLOSE, code.to_bytes(2, "big")))
+        assert ws.closed()[1].code in (1002, 1005, 1006)
+
+
+def test_a_close_whose_reason_is_not_utf8_is_1007(terminals):
+    with terminals.open(SHELL) as ws:
+        ws.raw(frame(CLOSE, b"\x03\xe8\xff"))
+        assert ws.closed()[1].code == 1007
 
 
 def test_whoever_floods_pings_and_never_reads_is_not_buffered_for(terminals):
