@@ -2,9 +2,9 @@
 // burst; files; many commands at once. Every round takes one sample of each contestant: the SDK against this server, the SDK against
 // a canned server that does nothing (its own cost), bubblewrap and a bare spawn. Prints Markdown.
 //
-//   E2B_API_KEY=... E2B_API_URL=... E2B_SANDBOX_URL=... node bench/e2b_bench.mjs [--rounds 100] [--burst 100] [--mb 100] [--commands 1000]
+//   bench/e2b.sh [--rounds 100] [--burst 100] [--mb 100] [--commands 1000]
 //
-// Run it beside a node_modules that has `e2b` (./quickstart test --only clients installs it).
+// e2b.sh starts a server and puts this file beside a node_modules that has `e2b`.
 import { spawn } from 'node:child_process'
 import http from 'node:http'
 import { parseArgs } from 'node:util'

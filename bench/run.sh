@@ -66,3 +66,5 @@ echo
 python3 "$top/bench/executor_bench.py"
 echo
 /usr/bin/python3 "$top/bench/ports_bench.py"
+echo
+bash "$top/bench/e2b.sh" || { [ $? = 77 ] && echo "The e2b SDK is not installed: its part was left out."; }

@@ -5,6 +5,7 @@
 cmd_bench() {
     [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" bubblewrap python3
     build_all
+    [ "$install" = no ] || ! install_clients || export COVE_CLIENTS_MODULES=$modules/node_modules
     exec bash "$top/bench/run.sh" "$build" ${rest[@]+"${rest[@]}"}
 }
 
