@@ -1,10 +1,12 @@
 """Servers in the internet of a test (internet.py) for what cove-fetch may meet: redirects, bodies without an end, names whose
-address changes. `fetch_servers.py ADDRESS DIRECTORY` listens on port 8080 of all addresses, and on port 53 of ADDRESS."""
+address changes. `fetch_servers.py ADDRESS DIRECTORY` listens on port 8080 of all addresses, with TLS (DIRECTORY/cert.pem, key.pem) on 8443,
+and on port 53 of ADDRESS."""
 import http.server
 import itertools
 import json
 import os
 import socketserver
+import ssl
 import sys
 import threading
 import urllib.parse
@@ -96,6 +98,15 @@ class Server(socketserver.ThreadingUDPServer):
     daemon_threads = True
 
 
+def secure():
+    server = internet.Both(("::", 8443), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(f"{sys.argv[2]}/cert.pem", f"{sys.argv[2]}/key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    return server
+
+
 if __name__ == "__main__":
+    threading.Thread(target=secure().serve_forever, daemon=True).start()
     threading.Thread(target=Server((sys.argv[1], 53), Names).serve_forever, daemon=True).start()
     internet.Both(("::", 8080), Handler).serve_forever()

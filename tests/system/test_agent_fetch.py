@@ -1,4 +1,7 @@
 """upload-file-from-url and download-to-presigned-url, in a small internet that the test makes (internet.py, fetch_servers.py)."""
+import datetime
+import hashlib
+import hmac
 import json
 import os
 import subprocess
@@ -14,6 +17,7 @@ from internet import HOST, HOST6, METADATA, METADATA6, OTHER_PUBLIC, PRIVATE, PR
 
 NAMES = "203.0.113.2"  # where names are asked, in the internet
 SITE = f"http://{PUBLIC}:8080"
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 # Whatever the spelling: each of these answers on port 80 in the test's world, if somebody connects.
 REFUSED = [
@@ -30,6 +34,9 @@ REFUSED = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     directory = tmp_path_factory.mktemp("fetch")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=fetch", "-days", "2", "-addext",
+                    f"subjectAltName=IP:{PUBLIC},DNS:public.example", "-keyout", directory / "key.pem", "-out", directory / "cert.pem"],
+                   check=True, capture_output=True)
     with World() as world:
         world.directory = directory
         world.servers.append(subprocess.Popen(["ip", "netns", "exec", world.internet, sys.executable,
@@ -40,9 +47,10 @@ def world(tmp_path_factory):
 
 
 def keeper_with_names(world):
-    """A keeper whose machine asks the test's name server: a mount namespace with another resolv.conf."""
+    """A keeper whose machine asks the test's name server and trusts the test's certificate: a mount namespace with two other files."""
     return ["unshare", "--mount", "sh", "-c",
-            f'mount --bind {world.directory}/resolv.conf /etc/resolv.conf && exec {TOP}/.cove/inst/sbin/coved "$@"', "sh"]
+            f"mount --bind {world.directory}/resolv.conf /etc/resolv.conf && mount --bind {world.directory}/cert.pem {CERTIFICATES} && "
+            f'exec {TOP}/.cove/inst/sbin/coved "$@"', "sh"]
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +226,64 @@ def test_fetch_allow_opens_a_range(world, agent, sandbox, instance):
     agent.data(fetch(agent, sandbox, "http://127.0.0.1/"))
     assert agent.output(sandbox, "cat /workspace/f") == "host"
     is_error(fetch(agent, sandbox, f"http://{METADATA}/"), 403, "SandboxPermissionError")
+
+
+# ---------------------------------------------------------------- TLS
+
+def test_https_goes_both_ways_where_the_certificate_is_trusted_and_is_that_hosts(world, agent, sandbox):
+    for host in (PUBLIC, "public.example"):
+        assert agent.data(fetch(agent, sandbox, f"https://{host}:8443/file?size=7"))["bytes"] == 7
+    assert agent.data(put(agent, sandbox, f"https://{PUBLIC}:8443/bucket/tls"))["bytes"] == 7
+    assert (world.directory / "put").read_bytes() == b"x" * 7
+    for wrong in ("https://other.example:8443/file?size=7", f"https://{PUBLIC}:8080/file?size=7"):  # another name; no TLS there
+        is_error(fetch(agent, sandbox, wrong), 502, "SandboxFetchError")
+    assert agent.output(sandbox, "stat -c %s /workspace/f") == "7\n"
+
+
+# ---------------------------------------------------------------- a store that checks signatures
+
+S3 = f"{PUBLIC}:9000"
+S3RVER = """const S3rver = require(process.argv[1]);
+new S3rver({ address: process.argv[2], port: 9000, silent: true, directory: process.argv[3], configureBuckets: [{ name: "bucket" }] })
+  .run().then(() => console.log("ready"))"""
+
+
+def presigned(method, key, expires=60, date=None, secret="S3RVER"):
+    """The URL by which whoever has it may do this one thing (AWS Signature Version 4, by query)."""
+    date = date or datetime.datetime.now(datetime.timezone.utc)
+    stamp, day = date.strftime("%Y%m%dT%H%M%SZ"), date.strftime("%Y%m%d")
+    scope = f"{day}/us-east-1/s3/aws4_request"
+    query = urllib.parse.urlencode(sorted({"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": f"S3RVER/{scope}", "X-Amz-Date": stamp,
+                                           "X-Amz-Expires": expires, "X-Amz-SignedHeaders": "host"}.items()), quote_via=urllib.parse.quote, safe="")
+    request = f"{method}\n/bucket/{key}\n{query}\nhost:{S3}\n\nhost\nUNSIGNED-PAYLOAD"
+    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    signer = f"AWS4{secret}".encode()
+    for part in (day, "us-east-1", "s3", "aws4_request"):
+        signer = hmac.digest(signer, part.encode(), "sha256")
+    return f"http://{S3}/bucket/{key}?{query}&X-Amz-Signature={hmac.digest(signer, text.encode(), 'sha256').hex()}"
+
+
+@pytest.fixture(scope="module")
+def store(world):
+    lock = hashlib.sha256(open(f"{TOP}/tests/clients/package-lock.json", "rb").read()).hexdigest()[:16]
+    cache = os.environ.get("COVE_CLIENTS_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cove")
+    package = f"{cache}/clients-{lock}/node_modules/@20minutes/s3rver"
+    if not os.path.isdir(package):
+        pytest.skip("s3rver is not installed: ./quickstart test --only clients does that")
+    server = subprocess.Popen(["ip", "netns", "exec", world.internet, "node", "-e", S3RVER, package, PUBLIC, world.directory / "s3"],
+                              stdout=subprocess.PIPE, text=True)
+    assert server.stdout.readline() == "ready\n"
+    yield
+    server.kill()
+    server.wait()
+
+
+def test_a_presigned_url_of_a_store_that_checks_signatures(store, agent, sandbox):
+    agent.output(sandbox, "head -c 300000 /dev/urandom > /workspace/f; sha256sum < /workspace/f > /workspace/sum")
+    assert agent.data(put(agent, sandbox, presigned("PUT", "out.bin"), format="binary"))["bytes"] == 300000
+    assert agent.data(fetch(agent, sandbox, presigned("GET", "out.bin"), "/workspace/back"))["bytes"] == 300000
+    assert agent.output(sandbox, "sha256sum < /workspace/back | cmp - /workspace/sum && echo same") == "same\n"
+    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    for refused in (presigned("PUT", "out.bin", secret="wrong"), presigned("PUT", "out.bin", date=yesterday), presigned("GET", "out.bin"),
+                    presigned("PUT", "out.bin").replace("out.bin", "other.bin")):
+        assert "403" in is_error(put(agent, sandbox, refused), 502, "SandboxFetchError"), refused
