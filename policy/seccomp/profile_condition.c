@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 
 #include "cove/mem.h"
@@ -54,6 +56,9 @@ static const struct {
     { "NETLINK_GENERIC", NETLINK_GENERIC },
     { "RLIMIT_CORE", RLIMIT_CORE },
     { "F_SETPIPE_SZ", F_SETPIPE_SZ },
+    { "MAP_HUGETLB", MAP_HUGETLB },
+    { "MFD_HUGETLB", MFD_HUGETLB },
+    { "SHM_HUGETLB", SHM_HUGETLB },
     { "CLONE_NEWNS", CLONE_NEWNS },
     { "CLONE_NEWCGROUP", CLONE_NEWCGROUP },
     { "CLONE_NEWUTS", CLONE_NEWUTS },

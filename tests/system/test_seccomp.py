@@ -89,6 +89,8 @@ PROGRAM = textwrap.dedent("""
     #include <stdio.h>
     #include <string.h>
     #include <sys/ioctl.h>
+    #include <sys/mman.h>
+    #include <sys/shm.h>
     #include <sys/resource.h>
     #include <sys/socket.h>
     #include <sys/syscall.h>
