@@ -74,7 +74,7 @@ def beside(client, command):
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else f"{TOP}/.cove"
     with open(f"{directory}/env") as f:
-        client = Client(dict(line.strip().split("=", 1) for line in f if "=" in line))
+        client = Client(dict(line.removeprefix("export ").strip().split("=", 1) for line in f if line.startswith("export ")))
     latencies(client)  # warm up
     measured = {name: [] for name in LOADS}
     for _ in range(PASSES):  # in turns, so that whatever else the machine does hits all alike

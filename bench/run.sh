@@ -61,9 +61,9 @@ if [ -x "$build/policy-bench" ]; then
     "$build/policy-bench"
 fi
 cleanup_instances # what follows has its own
-python3 "$top/bench/sandboxes.py"
+/usr/bin/python3 "$top/bench/sandboxes.py"
 echo
-python3 "$top/bench/executor_bench.py"
+/usr/bin/python3 "$top/bench/executor_bench.py"
 echo
 /usr/bin/python3 "$top/bench/ports_bench.py"
 echo

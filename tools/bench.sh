@@ -3,7 +3,7 @@
 # Measuring, and testing in a virtual machine.
 
 cmd_bench() {
-    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" bubblewrap python3
+    [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" bubblewrap nftables python3 wrk
     build_all
     [ "$install" = no ] || ! install_clients || export COVE_CLIENTS_MODULES=$modules/node_modules
     exec bash "$top/bench/run.sh" "$build" ${rest[@]+"${rest[@]}"}
