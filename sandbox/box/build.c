@@ -11,6 +11,7 @@
 #include <grp.h>
 #include <linux/sched.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -235,12 +236,34 @@ static int become_init(const struct parts *p, const struct build_args *args, str
     return cove_fail_errno(e, COVE_INTERNAL, "executing cove-init");
 }
 
+/*
+ * The child begins with the keeper's own table of descriptors. It takes a copy of the table's lower
+ * part, where everything for the child is, and tells the keeper, which waits for that before it
+ * closes anything of it. The upper part has a pidfd for each sandbox: copying these and closing them
+ * at execve cost 3 ms with 5,000 sandboxes.
+ */
+static int setup_own_table(const struct parts *p, int init_exe)
+{
+    const int own[] = { p->cgroup.v2,   p->cgroup.memory, p->cgroup.pids, p->doors.fd[0],
+                        p->doors.fd[1], p->doors.fd[2],   p->listen,      p->ready_write,
+                        p->go_keeper,   p->go_child,      init_exe };
+    int from = BUILD_HIGH_FD;
+
+    for (size_t i = 0; i < ARRAY_SIZE(own); i++) /* should the lower part have been full */
+        from = own[i] < from ? from : own[i] + 1;
+    if (close_range((unsigned)from, ~0U, CLOSE_RANGE_UNSHARE) < 0 && unshare(CLONE_FILES) < 0)
+        return -1;
+    return msg_send(p->go_child, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL);
+}
+
 static void child(const struct parts *p, const struct build_args *args)
 {
     struct box_mounts mounts = NO_MOUNTS;
     struct cove_err e = { 0 };
     ssize_t n;
 
+    if (setup_own_table(p, args->init_exe) < 0)
+        _exit(1);        /* nothing is closed here: the table is the keeper's */
     close(p->go_keeper); /* so that a dead keeper reads as one */
     setsid();
     umask(022);
@@ -353,7 +376,7 @@ static int clone_child(const struct parts *p, const struct build_args *args, str
                        struct cove_err *e)
 {
     struct clone_args clone = {
-        .flags = namespaces() | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .flags = namespaces() | CLONE_FILES | CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uint64_t)(uintptr_t)&b->pidfd,
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)p->cgroup.v2,
@@ -365,6 +388,7 @@ static int clone_child(const struct parts *p, const struct build_args *args, str
     if (pid == 0)
         child(p, args);
     b->pid = (pid_t)pid;
+    b->pidfd = fd_raise(b->pidfd, BUILD_HIGH_FD);
     return 0;
 }
 
@@ -405,11 +429,27 @@ static int attach_network(const struct build_args *args, pid_t pid, struct cove_
     return args->network.attach(args->network.arg, args->slot, pid, e);
 }
 
-static int equip_child(const struct parts *p, const struct build_args *args, pid_t pid,
+/* The child has its own table of descriptors (setup_own_table()), or is dead. */
+static int wait_for_own_table(const struct parts *p, int pidfd, struct cove_err *e)
+{
+    struct pollfd either[] = { { .fd = p->go_keeper, .events = POLLIN },
+                               { .fd = pidfd, .events = POLLIN } };
+    char word[64];
+
+    while (poll(either, ARRAY_SIZE(either), -1) < 0)
+        if (errno != EINTR)
+            return cove_fail_errno(e, COVE_INTERNAL, "waiting for the sandbox's set-up");
+    if (!either[0].revents || recv(p->go_keeper, word, sizeof(word), MSG_DONTWAIT) <= 0)
+        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without a word");
+    return 0;
+}
+
+static int equip_child(const struct parts *p, const struct build_args *args, const struct build *b,
                        struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
     AUTO_CLOSE int userns = -1;
+    pid_t pid = b->pid;
     int rc = -1;
 
     reset_oom_score(pid);
@@ -420,6 +460,8 @@ static int equip_child(const struct parts *p, const struct build_args *args, pid
     mounts_close(&mounts);
     if (rc == 0) /* half of the kernel's work for a sandbox each, on two cpus */
         rc = attach_network(args, pid, e);
+    if (rc == 0) /* by now it has long happened */
+        rc = wait_for_own_table(p, b->pidfd, e);
     return rc < 0 ? -1 : msg_send(p->go_keeper, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, e);
 }
 
@@ -438,7 +480,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
         parts_close(&p);
         return -1;
     }
-    if (equip_child(&p, args, b.pid, e) < 0) {
+    if (equip_child(&p, args, &b, e) < 0) {
         kill(b.pid, SIGKILL);
         waitpid(b.pid, NULL, 0);
         close(b.pidfd);

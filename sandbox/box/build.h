@@ -48,6 +48,10 @@ struct build { /* one that is under way */
     int files; /* of a sandbox whose files only a descriptor leads to (tmpfs); else -1 */
 };
 
+/* Descriptors from here on are not for sandboxes' set-up: pidfds, of which there is one for each
+ * sandbox (fd_raise()). */
+enum { BUILD_HIGH_FD = 1024 };
+
 #define NO_BUILD ((struct build){ -1, -1, -1, -1 })
 
 /* The directory and the disk of a sandbox, which build_start() makes as well unless `filled` has

@@ -67,6 +67,16 @@ int resolve_group(const char *name, gid_t *ret, struct cove_err *e)
     return 0;
 }
 
+int fd_raise(int fd, int least)
+{
+    int high = fd < least ? fcntl(fd, F_DUPFD_CLOEXEC, least) : -1;
+
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
 /* ------------------------------------------------------------------ the name in ps */
 
 static char *title_area;

@@ -39,6 +39,7 @@ static int adopt_box(struct keeper *k, uint32_t i)
             fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
         }
     }
+    b->build.pidfd = fd_raise(b->build.pidfd, BUILD_HIGH_FD);
     if (!lives(k, &b->info)) {
         fdstore_drop_box(&k->fdstore, b->info.id);
         b->build.pidfd = cove_close(b->build.pidfd);
