@@ -91,7 +91,7 @@ def density(where, count):
     create_many(server, 1, 101)
     disk_100 = used_by(f"{server.dir}/state") - disk
     create_many(server, 101, count)
-    time.sleep(3)  # what creation left behind is freed
+    time.sleep(25)  # what creation left behind is freed, and processes made ahead for a next command end after 20 s
     each = (memory - available()) / (count - 1)
     many = probe(server, "many")
     seconds, done = timed(server.down)

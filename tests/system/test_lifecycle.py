@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cove import alive, namespace, read, wait_for
+from cove import alive, all_pids, namespace, read, wait_for
 
 TICKER = "(while :; do echo >> /workspace/ticks; sleep 0.05; done) > /dev/null 2>&1 & echo"
 
@@ -46,6 +46,20 @@ def test_at_the_end_of_its_life_a_sandbox_is_gone_with_all_that_runs_in_it(make_
     assert inside
     wait_for(lambda: not alive(init) and not any(map(alive, inside)), 20, "the end")
     assert server.execute("p", "true").id != reply.id
+
+
+def test_an_idle_sandbox_is_one_process(make_server):
+    """The process that init makes ahead for the next command ends when no command comes."""
+    server = make_server()
+    init = server.init_of(server.execute("p", "true"))
+
+    def processes():
+        return [p for p in all_pids() if namespace(p, "pid") == namespace(init, "pid") and alive(p)]
+
+    wait_for(lambda: len(processes()) == 2, 10, "the process made ahead")
+    wait_for(lambda: processes() == [init], 60, "its end")
+    assert server.run("p", "echo again") == "again\n"
+    wait_for(lambda: len(processes()) == 2, 10, "the next one")
 
 
 def test_a_command_that_outlives_its_sandbox_is_answered(make_server):
