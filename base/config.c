@@ -100,6 +100,15 @@ static const struct config_key keys[] = {
     TIME("save_at_stop", save_at_stop_ms, 0, 10 * 60000),
     TEXT("store_recipient", store_recipient, true),
     TEXT("store_identity", store_identity, true),
+    TEXT("store_bucket", store_bucket, true),
+    TEXT("store_endpoint", store_endpoint, true),
+    TEXT("store_region", store_region, false),
+    TEXT("store_prefix", store_prefix, true),
+    WORD("store_path_style", store_path_style, "no yes"),
+    TEXT("store_credentials", store_credentials, true),
+    BYTES("store_part", store_part_bytes, 5 * MIB, 5 * GIB),
+    TIME("store_stall", store_stall_ms, 1000, 3600000),
+    WORD("relay_restart", relay_restart, "no yes"),
     NUMBER("max_saved", max_saved, 1, 65536),
     NUMBER("tenant_saved", tenant_saved, 0, 65536),
     BYTES("tenant_saved_bytes", tenant_saved_bytes, 0, 1024 * 1024 * GIB),
@@ -208,6 +217,10 @@ void config_default(struct cove_config *c)
         .lifetime_ms = 3600000,
         .paused_lifetime_ms = DAY_MS,
         .save_at_stop_ms = 20000,
+        .store_region = "us-east-1",
+        .store_path_style = 1,
+        .store_part_bytes = 16 * MIB,
+        .store_stall_ms = 30000,
         .max_saved = 1024,
         .network = "auto",
         .network_range = "10.201.0.0/16",
@@ -505,11 +518,46 @@ static int check_environment(const char *list, struct cove_err *e)
     return 0;
 }
 
+static bool has_only(const char *text, const char *more)
+{
+    for (; *text; text++)
+        if (!isalnum((unsigned char)*text) && !strchr(more, *text))
+            return false;
+    return true;
+}
+
+/* These become parts of URLs that are signed as they stand: nothing in them needs an escape. */
+static int check_store(const struct cove_config *c, struct cove_err *e)
+{
+    const char *prefix = c->store_prefix;
+    size_t len = strlen(prefix);
+
+    if (!c->store_bucket[0])
+        return 0;
+    if (strncmp(c->store_endpoint, "https://", 8) != 0 &&
+        strncmp(c->store_endpoint, "http://", 7) != 0)
+        return cove_fail(e, COVE_INVALID,
+                         "store_endpoint: must begin with https:// (or http://) when there is a "
+                         "store_bucket");
+    if (!has_only(strstr(c->store_endpoint, "://") + 3, ".-:[]") ||
+        !has_only(c->store_bucket, ".-") || !has_only(c->store_region, "-"))
+        return cove_fail(e, COVE_INVALID,
+                         "store_endpoint, store_bucket, store_region: only letters, digits, dots, "
+                         "dashes and, of an endpoint, a port");
+    if (!has_only(prefix, "-_./") || (len && (prefix[0] == '/' || prefix[len - 1] == '/')) ||
+        strstr(prefix, "//") || strstr(prefix, ".."))
+        return cove_fail(e, COVE_INVALID,
+                         "store_prefix: letters, digits, dots and dashes, with single slashes "
+                         "between them");
+    return 0;
+}
+
 int config_check(const struct cove_config *c, struct cove_err *e)
 {
     static const char *const disks[] = { "auto", "btrfs", "image", "tmpfs", NULL };
 
-    if (check_network(c, e) < 0 || check_environment(c->environment, e) < 0)
+    if (check_network(c, e) < 0 || check_environment(c->environment, e) < 0 ||
+        check_store(c, e) < 0)
         return -1;
     if (c->short_threads >= c->threads)
         return cove_fail(e, COVE_INVALID, "short_threads: must be below threads (%llu)",

@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/store.h"
 #include "cove/client.h"
 #include "cove/mem.h"
 #include "cove/saved.h"
@@ -18,15 +19,11 @@
 
 enum { READ_BYTES = 256 * 1024 };
 
-struct place {
-    struct cove_config config;
-    int dir; /* <state_dir>/saved */
-};
-
 struct entry {
     const char *name; /* of its directory */
     struct saved_info info;
     bool whole; /* info was read */
+    enum saved_place place;
     struct cove_err why;
 };
 
@@ -34,11 +31,12 @@ static int open_place(struct place *p, struct cove_err *e)
 {
     char path[640];
 
-    p->dir = -1;
+    p->dir = p->state_dir = -1;
     if (geteuid() != 0)
         return cove_fail(e, COVE_INVALID, "saved sandboxes are root's: run it as root");
     if (cli_config(&p->config, e) < 0)
         return -1;
+    p->state_dir = open(p->config.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     snprintf(path, sizeof(path), "%s/" SAVED_DIR, p->config.state_dir);
     p->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return p->dir < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
@@ -49,6 +47,7 @@ static void read_entry(const struct place *p, const char *name, struct entry *re
     AUTO_CLOSE int dir = openat(p->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     *ret = (struct entry){ .name = name };
+    ret->place = dir >= 0 ? saved_place_of(dir) : SAVED_IS_HERE;
     ret->whole = text_is_id(name) && dir >= 0 && saved_read(dir, &ret->info, &ret->why) == 0;
 }
 
@@ -65,7 +64,8 @@ static int each(struct place *p, each_fn fn, void *arg, struct cove_err *e)
     while (rc == 0 && (d = readdir(all))) {
         struct entry entry;
 
-        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
+            strncmp(d->d_name, SAVED_GONE, strlen(SAVED_GONE)) == 0) /* the keeper's to do */
             continue;
         read_entry(p, d->d_name, &entry);
         rc = fn(p, &entry, arg, e);
@@ -104,6 +104,13 @@ static const char *state_of(const struct entry *entry)
     return entry->whole ? "saved" : "damaged";
 }
 
+static const char *where_is(const struct entry *entry)
+{
+    static const char *const words[] = { "here", "leaving", "bucket", "bucket" };
+
+    return words[entry->place];
+}
+
 /* Of one that is being written: as many bytes as there are by now. */
 static uint64_t bytes_of(const struct place *p, const struct entry *entry)
 {
@@ -129,6 +136,7 @@ static int list_one(struct place *p, const struct entry *entry, void *arg, struc
         json_open(w, NULL, '{');
         json_put_str(w, "id", entry->whole ? b->id : entry->name);
         json_put_str(w, "state", state_of(entry));
+        json_put_str(w, "where", where_is(entry));
         json_put_str(w, "tenant", b->tenant);
         json_put_str(w, "project", b->project);
         json_put_str(w, "template", b->template);
@@ -140,8 +148,9 @@ static int list_one(struct place *p, const struct entry *entry, void *arg, struc
     text_format_bytes(bytes, amount);
     if (entry->whole)
         text_format_time(entry->info.saved_unix_ms, when);
-    printf("%-25s  %-8s  %-12s  %-20s  %10s  %.19s\n", entry->name, state_of(entry),
-           b->tenant[0] ? b->tenant : "-", b->project[0] ? b->project : "-", amount, when);
+    printf("%-25s  %-8s  %-7s  %-12s  %-20s  %10s  %.19s\n", entry->name, state_of(entry),
+           where_is(entry), b->tenant[0] ? b->tenant : "-", b->project[0] ? b->project : "-",
+           amount, when);
     return 0;
 }
 
@@ -150,11 +159,13 @@ static int run_ls(struct place *p, char **argv, struct cove_err *e)
     struct cli_json json;
     int rc;
 
+    if (argv[1] && strcmp(argv[1], "--bucket") == 0)
+        return store_bucket_ls(p, e);
     if (argv[1] && strcmp(argv[1], "--json") != 0)
-        return cove_fail(e, COVE_INVALID, "ls takes --json and nothing else");
+        return cove_fail(e, COVE_INVALID, "ls takes --json or --bucket and nothing else");
     if (!argv[1]) {
-        printf("%-25s  %-8s  %-12s  %-20s  %10s  %s\n", "SANDBOX", "STATE", "TENANT", "PROJECT",
-               "BYTES", "SAVED");
+        printf("%-25s  %-8s  %-7s  %-12s  %-20s  %10s  %s\n", "SANDBOX", "STATE", "WHERE", "TENANT",
+               "PROJECT", "BYTES", "SAVED");
         return each(p, list_one, NULL, e);
     }
     rc = each(p, list_one, cli_json_begin(&json, '['), e);
@@ -184,11 +195,20 @@ static int open_file(const struct place *p, const char *id, const char *name, in
     return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s of '%s'", name, id) : 0;
 }
 
+/* Another machine may have put it there. */
+static bool only_in_bucket(const struct place *p, const char *id)
+{
+    return p->config.store_bucket[0] && text_is_id(id) &&
+           faccessat(p->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
 static int run_show(struct place *p, char **argv, struct cove_err *e)
 {
     struct saved_info info;
     AUTO_CLOSE int fd = -1;
 
+    if (only_in_bucket(p, argv[1]))
+        return store_bucket_show(p, argv[1], e);
     if (find(p, argv[1], &info, e) < 0 || open_file(p, argv[1], SAVED_MANIFEST, &fd, e) < 0)
         return -1;
     return copy_out(fd, 1, e);
@@ -215,11 +235,21 @@ static int digest(int fd, char ret[SAVED_DIGEST_TEXT], struct cove_err *e)
     return 0;
 }
 
-static int verify_archive(const struct place *p, const struct saved_info *info, struct cove_err *e)
+static bool is_in_bucket(const struct place *p, const char *id)
+{
+    struct entry entry;
+
+    read_entry(p, id, &entry);
+    return entry.place >= SAVED_IS_OURS;
+}
+
+static int verify_archive(struct place *p, const struct saved_info *info, struct cove_err *e)
 {
     char found[SAVED_DIGEST_TEXT];
     AUTO_CLOSE int fd = -1;
 
+    if (is_in_bucket(p, info->box.id))
+        return store_bucket_get(p, info, -1, e);
     if (open_file(p, info->box.id, saved_archive_name(info), &fd, e) < 0 ||
         digest(fd, found, e) < 0)
         return -1;
@@ -262,18 +292,18 @@ static int run_verify(struct place *p, char **argv, struct cove_err *e)
 static int run_export(struct place *p, char **argv, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
+    bool to_stdout = strcmp(argv[2], "-") == 0, there = is_in_bucket(p, argv[1]);
     AUTO_CLOSE int out = -1;
     struct saved_info info;
 
-    if (find(p, argv[1], &info, e) < 0 || verify_archive(p, &info, e) < 0 ||
-        open_file(p, argv[1], saved_archive_name(&info), &fd, e) < 0)
+    if (find(p, argv[1], &info, e) < 0 || (!there && verify_archive(p, &info, e) < 0) ||
+        (!there && open_file(p, argv[1], saved_archive_name(&info), &fd, e) < 0))
         return -1;
-    if (strcmp(argv[2], "-") == 0)
-        return copy_out(fd, 1, e);
-    out = open(argv[2], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    out = to_stdout ? fcntl(1, F_DUPFD_CLOEXEC, 3)
+                    : open(argv[2], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (out < 0)
         return cove_fail_errno(e, COVE_CONFLICT, "%s", argv[2]);
-    return copy_out(fd, out, e);
+    return there ? store_bucket_get(p, &info, out, e) : copy_out(fd, out, e);
 }
 
 /* ------------------------------------------------------------------ restore, rm, gc */
@@ -286,6 +316,8 @@ static int run_restore(struct place *p, char **argv, struct cove_err *e)
     struct keeper_box box;
     int rc;
 
+    if (only_in_bucket(p, argv[1]) && store_bucket_adopt(p, argv[1], argv[2] != NULL, e) < 0)
+        return -1;
     if (find(p, argv[1], &info, e) < 0)
         return -1;
     text_copy(args.tenant, sizeof(args.tenant), info.box.tenant);
@@ -305,8 +337,13 @@ static int run_rm(struct place *p, char **argv, struct cove_err *e)
     struct saved_info info;
     int rc;
 
-    if (!cli_keeper_runs(&p->config) && text_is_id(argv[1]))
+    if (only_in_bucket(p, argv[1]))
+        return store_bucket_rm(p, argv[1], e);
+    if (!cli_keeper_runs(&p->config) && text_is_id(argv[1])) {
+        if (is_in_bucket(p, argv[1]) && store_bucket_rm(p, argv[1], e) < 0)
+            return -1;
         return sweep_tree(p->dir, argv[1], e);
+    }
     if (find(p, argv[1], &info, e) < 0)
         return -1;
     text_copy(args.tenant, sizeof(args.tenant), info.box.tenant);
@@ -338,7 +375,7 @@ static int run_gc(struct place *p, char **argv, struct cove_err *e)
 
     (void)argv;
     printf("%u removed that nobody could wake\n", removed);
-    return rc;
+    return rc < 0 || !p->config.store_bucket[0] ? rc : store_bucket_gc(p, e);
 }
 
 /* ------------------------------------------------------------------ the words */
@@ -353,6 +390,7 @@ static int in_store(verb_fn run, char **argv, struct cove_err *e)
     if (rc == 0)
         rc = run(&place, argv, e);
     cove_close(place.dir);
+    cove_close(place.state_dir);
     return rc;
 }
 
@@ -365,7 +403,7 @@ static int with_store(verb_fn run, char **argv)
 
 static int ls(int argc, char **argv)
 {
-    return argc > 2 ? cli_usage("cove store ls [--json]") : with_store(run_ls, argv);
+    return argc > 2 ? cli_usage("cove store ls [--json|--bucket]") : with_store(run_ls, argv);
 }
 
 static int show(int argc, char **argv)
@@ -390,7 +428,9 @@ static int verify(int argc, char **argv)
 
 static int restore(int argc, char **argv)
 {
-    return argc != 2 ? cli_usage("cove store restore SANDBOX") : with_store(run_restore, argv);
+    return argc < 2 || argc > 3 || (argc == 3 && strcmp(argv[2], "--force") != 0)
+               ? cli_usage("cove store restore SANDBOX [--force]")
+               : with_store(run_restore, argv);
 }
 
 static int export(int argc, char **argv)
@@ -409,10 +449,10 @@ static int gc(int argc, char **argv)
 }
 
 static const struct cli_command commands[] = {
-    { "ls", ls, "[--json]" },
+    { "ls", ls, "[--json|--bucket]" },
     { "show", show, "SANDBOX" },
     { "verify", verify, "[SANDBOX]" },
-    { "restore", restore, "SANDBOX" },
+    { "restore", restore, "SANDBOX [--force]" },
     { "export", export, "SANDBOX FILE|-" },
     { "rm", rm, "SANDBOX" },
     { "gc", gc, "" },

@@ -14,6 +14,7 @@ enum confine_kind { /* the rows of the table in confine.c */
                     CONFINE_UNPACK,
                     CONFINE_STARTER,
                     CONFINE_FETCH,
+                    CONFINE_BUCKET,
                     CONFINE_KINDS,
 };
 

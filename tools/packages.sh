@@ -7,7 +7,7 @@ readonly BUILD_PACKAGES=(autoconf automake gcc libc6-dev make pkg-config xz-util
     libwslay-dev protobuf-c-compiler zlib1g-dev libcurl4-openssl-dev)
 readonly RUN_PACKAGES=(btrfs-progs curl e2fsprogs iproute2 nginx openssl)
 readonly TEST_PACKAGES=(age bubblewrap buildah bzip2 checksec clang clang-format cppcheck libclang-rt-14-dev mandoc
-    chromium-headless-shell docker-registry git jq mmdebstrap nftables nodejs procps python3 python3-h2 python3-httpx python3-pytest python3-requests python3-yaml shellcheck skopeo stress-ng systemd tmux wrk zstd)
+    chromium-headless-shell docker-registry git jq mmdebstrap nftables nodejs procps python3 python3-h2 python3-httpx python3-pytest python3-requests python3-yaml s3cmd shellcheck skopeo stress-ng systemd tmux wrk zstd)
 # Node's own packages, for tests; npm itself comes from Debian where nodejs does not bring it along.
 readonly NPM_PACKAGES=(@redocly/openapi-core@1.34.5)
 

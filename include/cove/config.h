@@ -72,6 +72,12 @@ struct cove_config {
     uint64_t save_at_stop_ms;  /* so long may saving the frozen ones take when the server stops */
     char store_recipient[256]; /* age encrypts archives for this one; "" = they are not encrypted */
     char store_identity[512];  /* file by which age decrypts them */
+    char store_bucket[64];     /* S3-compatible; "" = saved sandboxes stay on this machine */
+    char store_endpoint[256], store_region[64], store_prefix[128];
+    char store_credentials[512]; /* file; "" = the environment */
+    uint64_t store_path_style;   /* 1: the bucket stands in the path, 0: in the host's name */
+    uint64_t store_part_bytes, store_stall_ms;
+    uint64_t relay_restart; /* 1: an agent that has ended starts again with the next client */
     uint64_t max_saved;
     uint64_t saved_keep_ms;      /* older ones are removed; 0 = never */
     uint64_t tenant_saved;       /* of one tenant; 0 = no limit */

@@ -155,8 +155,13 @@ enum msg_type {
         800,      /* struct saver_order (+ files of the sandbox) -> SAVER_REPORT or MSG_ERROR */
     SAVER_REPORT, /* struct saver_report */
 
+    /* --- keeper, or `cove store`, to cove-bucket (cove/bucket.h) --- */
+    BUCKET_ORDER =
+        850,       /* struct bucket_order + credentials (+ notes) -> BUCKET_REPORT or MSG_ERROR */
+    BUCKET_REPORT, /* struct bucket_report */
+
     /* --- resolver to keeper: all that it can make root do --- */
-    RESOLVER_PIN, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
+    RESOLVER_PIN = 802, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
 
     /* --- keeper to starter --- */
     STARTER_BOX = 800, /* struct starter_box: run what its template says, then STARTER_DONE */

@@ -7,6 +7,7 @@
  *                        attributes       what its dialect keeps with it, without secrets
  *                        network          the rules that its client had set, if any
  *                        layers           the layers of its template, which stay as long as it does
+ *                        seal, uploading, uploaded, bucket    on its way to a bucket: below
  *   <state_dir>/saved/.new-ID             one that is being written: nobody's yet
  *   <state_dir>/saved/.old-ID             one that is being removed
  *
@@ -32,6 +33,13 @@
 #define SAVED_ATTRIBUTES "attributes"
 #define SAVED_NETWORK    "network"
 #define SAVED_LAYERS     "layers" /* of its template, as it was then; none for `base` */
+#define SAVED_SEAL       "seal" /* proves the other small files to machines with the same secret */
+
+/* Empty files that tell how far it has come on its way to the bucket (cove/bucket.h). */
+#define SAVED_UPLOADING "uploading" /* something of it may be there */
+#define SAVED_UPLOADED  "uploaded"  /* all of it is there, and this machine has taken it */
+#define SAVED_BUCKET    "bucket"    /* all of it is there, for whoever takes it */
+#define SAVED_GONE      ".gone-"    /* saved/.gone-ID-MS: to be removed from the bucket */
 
 enum { SAVED_DIGEST_TEXT = 65 }; /* SHA-256 in hexadecimal, with its NUL */
 
@@ -62,6 +70,12 @@ struct saved_info { /* a record */
     bool encrypted;
 };
 
+enum saved_place { SAVED_IS_HERE, SAVED_IS_LEAVING, SAVED_IS_OURS, SAVED_IS_THERE };
+extern const char *const saved_marks[]; /* by enum saved_place; NULL for the first */
+enum saved_place saved_place_of(int dir);
+/* HMAC of record, attributes, network and layers. */
+int saved_seal(int dir, const void *secret, size_t secret_len, char ret[SAVED_DIGEST_TEXT],
+               struct cove_err *e);
 /* The record of the directory `dir`. */
 int saved_read(int dir, struct saved_info *ret, struct cove_err *e);
 struct buf;

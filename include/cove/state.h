@@ -45,6 +45,8 @@ enum box_flags {
     BOX_FROZEN_AT_END = 1 << 2, /* that has happened; dies_at_ms is the frozen one's end */
     BOX_CAPTURED = 1 << 3,      /* a snapshot is being taken: it stands still for that time */
     BOX_IS_SAVING = 1 << 4,     /* frozen, and on its way to the store; whoever uses it ends that */
+    BOX_IS_WAKING = 1 << 5,     /* saved, and on its way back */
+    BOX_WAKE_FAILED = 1 << 6,   /* saved: the last one who woke it had no success */
 };
 
 struct box_info {

@@ -6,5 +6,5 @@ libclient_a_SOURCES = \
 	sandbox/client/keeper.c sandbox/client/procs.c \
 	sandbox/client/files.c sandbox/client/state_private.h sandbox/client/state.c \
 	sandbox/client/state_boxes.c sandbox/client/state_workers.c sandbox/client/ring.c sandbox/client/meters.c sandbox/client/samples.c sandbox/client/notes.c \
-	sandbox/client/which.c sandbox/client/saved.c include/cove/saved.h
+	sandbox/client/which.c sandbox/client/saved.c include/cove/saved.h include/cove/bucket.h
 EXTRA_DIST += sandbox/client/README.md

@@ -2,14 +2,28 @@
 #include "cove/saved.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cove/bucket.h"
 #include "cove/buf.h"
 #include "cove/file.h"
 #include "cove/json.h"
 #include "cove/mem.h"
+
+const char *const bucket_notes[BUCKET_NOTES] = {
+    SAVED_RECORD, SAVED_ATTRIBUTES, SAVED_NETWORK, SAVED_LAYERS, SAVED_SEAL, SAVED_MANIFEST,
+};
+
+const char *const saved_marks[] = {
+    [SAVED_IS_LEAVING] = SAVED_UPLOADING,
+    [SAVED_IS_OURS] = SAVED_UPLOADED,
+    [SAVED_IS_THERE] = SAVED_BUCKET,
+};
 
 #define RECORD_HEAD "cove-saved 1"
 
@@ -161,6 +175,37 @@ int saved_parse(char *text, struct saved_info *ret, struct cove_err *e)
         !is_digest(s.report.digest) || !is_digest(s.stored_digest))
         return cove_fail(e, COVE_INVALID, "the record is not whole");
     *ret = s;
+    return 0;
+}
+
+enum saved_place saved_place_of(int dir)
+{
+    for (enum saved_place p = SAVED_IS_THERE; p > SAVED_IS_HERE; p--)
+        if (faccessat(dir, saved_marks[p], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return p;
+    return SAVED_IS_HERE;
+}
+
+/* A file that is not there counts as an empty one. Lengths stand between them, so that bytes cannot move
+ * from one to the next. */
+int saved_seal(int dir, const void *secret, size_t secret_len, char ret[SAVED_DIGEST_TEXT],
+               struct cove_err *e)
+{
+    AUTO_FREE char *bytes = malloc(BUCKET_NOTE_MAX);
+    AUTO_BUF struct buf all = BUF((size_t)BUCKET_NOTE_MAX * BUCKET_NOTES);
+    unsigned char sum[EVP_MAX_MD_SIZE];
+
+    for (unsigned i = 0; bytes && strcmp(bucket_notes[i], SAVED_SEAL) != 0; i++) {
+        ssize_t len = read_file_at(dir, bucket_notes[i], bytes, BUCKET_NOTE_MAX);
+
+        buf_addf(&all, "%s %zd\n", bucket_notes[i], len < 0 ? 0 : len);
+        buf_add(&all, bytes, len < 0 ? 0 : (size_t)len);
+    }
+    if (!bytes || all.overflow ||
+        !HMAC(EVP_sha256(), secret, (int)secret_len, (const unsigned char *)all.data, all.len, sum,
+              NULL))
+        return cove_fail(e, COVE_INTERNAL, "seal of a saved sandbox");
+    text_hex(sum, 32, ret);
     return 0;
 }
 

@@ -24,8 +24,7 @@
 enum { IDENTITY_FD = 3, IDENTITY_MAX = 64 * 1024 };
 
 struct age_run {
-    struct watch exit; /* its pidfd */
-    pid_t pid;
+    struct job job;
     uint32_t box;
     age_done done; /* NULL: nobody wants to know */
 };
@@ -64,15 +63,13 @@ static void child(const struct keeper *k, const struct age_task *task)
 
 static void on_exit_of(struct watch *w, uint32_t events)
 {
-    struct age_run *run = container_of(w, struct age_run, exit);
+    struct age_run *run = container_of(w, struct age_run, job.exit);
     struct keeper *k = container_of(w->loop, struct keeper, loop);
     age_done done = run->done;
     uint32_t box = run->box;
-    int status = -1;
+    int status = job_reap(&run->job);
 
     (void)events;
-    watch_close(&run->exit);
-    waitpid(run->pid, &status, 0);
     free(run);
     if (done)
         done(k, box, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
@@ -82,23 +79,21 @@ int age_start(struct keeper *k, const struct age_task *task, struct age_run **re
               struct cove_err *e)
 {
     struct age_run *run = calloc(1, sizeof(*run));
-    int pidfd;
+    struct boxed b = { .sock = -1 };
 
     if (!run)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    *run = (struct age_run){ .box = task->box, .done = task->done, .pid = fork() };
-    if (run->pid == 0)
+    *run = (struct age_run){ .box = task->box, .done = task->done };
+    b.pid = fork();
+    if (b.pid == 0)
         child(k, task);
-    pidfd = run->pid > 0 ? pidfd_open(run->pid, 0) : -1;
-    if (pidfd >= 0)
-        fcntl(pidfd, F_SETFD, FD_CLOEXEC);
-    if (pidfd < 0 || watch_start(&k->loop, &run->exit, pidfd, EPOLLIN, on_exit_of) < 0) {
-        cove_fail_errno(e, COVE_INTERNAL, "starting age");
-        if (run->pid > 0) {
-            kill(run->pid, SIGKILL);
-            waitpid(run->pid, NULL, 0);
-        }
-        cove_close(pidfd);
+    b.pidfd = b.pid > 0 ? pidfd_open(b.pid, 0) : -1;
+    if (b.pidfd < 0) {
+        free(run); /* a process without a pidfd ends with its input, and with the keeper */
+        return cove_fail_errno(e, COVE_INTERNAL, "starting age");
+    }
+    fcntl(b.pidfd, F_SETFD, FD_CLOEXEC);
+    if (job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
         free(run);
         return -1;
     }
@@ -111,7 +106,7 @@ void age_abandon(struct age_run *run)
     if (!run)
         return;
     run->done = NULL;
-    pidfd_send_signal(run->exit.fd, SIGKILL, NULL, 0);
+    job_kill(&run->job);
 }
 
 /* The operator's file is root's; the copy is for one process. */

@@ -3,6 +3,7 @@
 #define COVE_KEEPER_PRIVATE_H
 
 #include "cove/audit.h"
+#include "cove/bucket.h"
 #include "cove/keys.h"
 #include "cove/loop.h"
 #include "cove/manifest.h"
@@ -11,6 +12,7 @@
 #include "cove/saved.h"
 #include "cove/state.h"
 #include "sandbox/box/boxed.h"
+#include "sandbox/box/bucket_start.h"
 #include "sandbox/box/build.h"
 #include "sandbox/box/cgroup.h"
 #include "sandbox/box/disk.h"
@@ -122,10 +124,16 @@ struct saver_run;
 typedef void (*saver_done)(struct keeper *k, uint32_t box, const struct saver_report *report,
                            struct cove_err *err); /* report NULL: it failed, err says why */
 
+struct bucket_run; /* a process of cove-bucket (bucket.c) */
+
 struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
     struct saved_info info; /* box.state BOX_EMPTY: this place is free */
     struct waiter *waiters; /* for its old self to be gone, so that it can be woken */
     uint64_t lifetime_ms;   /* that they asked for */
+    enum saved_place place; /* of its archive: here, in the bucket, on its way */
+    struct bucket_run *job; /* that brings it there, or NULL */
+    uint64_t began_ms, try_at_ms;
+    unsigned tries; /* that failed in a row */
 };
 
 struct client { /* a connection of a worker's thread; one that watches nothing is free */
@@ -215,7 +223,16 @@ struct keeper {
 
     int saved_dir;       /* <state_dir>/saved */
     struct saved *saved; /* state_box_count(state_saved()) of them */
-    int saver_exe;
+    int saver_exe, bucket_exe;
+    struct {                        /* bucket.c */
+        uint64_t due_ms;            /* when to look for the next step of any */
+        unsigned jobs;              /* under way */
+        bool gone;                  /* there may be files saved/.gone-* */
+        struct bucket_run *removal; /* of one of these, and its name: */
+        char removing[96];
+        uint64_t gone_at_ms;
+        unsigned gone_tries;
+    } bucket;
     uint64_t saved_next_ms;        /* when to look for saved sandboxes that are too old */
     struct refusal_ring *refusals; /* of refusals.c, one for each slot; NULL: none was needed yet */
     struct operator_desk *operators; /* of operator.c; NULL: nobody has asked yet */
@@ -322,6 +339,42 @@ int creation_build(struct keeper *k, uint32_t index, const struct disk_files *fi
 
 void fault_point(const char *name); /* where a test may end the keeper */
 
+/* ------------------------------------------------------------------ job.c */
+
+struct job {           /* embedded in whatever runs one */
+    struct watch exit; /* its pidfd */
+    int sock;
+    pid_t pid;
+};
+/* Whether it succeeds or not, the process's descriptors are the job's from here on. */
+int job_watch(struct keeper *k, struct job *j, const struct boxed *b, watch_fn ended,
+              struct cove_err *e);
+int job_reap(struct job *j); /* of one that has ended; returns waitpid()'s status */
+void job_kill(struct job *j);
+
+/* ------------------------------------------------------------------ bucket.c */
+
+typedef void (*bucket_done)(struct keeper *k, uint32_t index, const struct bucket_report *report,
+                            struct cove_err *err); /* report NULL: it failed, err says why */
+struct bucket_task {
+    uint32_t index; /* done() is told */
+    int in, out;
+    struct bucket_order order;
+    const int *notes;
+    bucket_done done;
+};
+int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bucket_run **ret,
+                     struct cove_err *e);
+void bucket_run_abandon(struct bucket_run *run); /* killed, and nobody hears of it; NULL is fine */
+/* The next steps of all that is on its way there or to be removed there. */
+uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
+void bucket_forget(struct keeper *k, struct saved *s); /* what is under way for it ends */
+void bucket_gone(struct keeper *k,
+                 const struct saved_info *info); /* remove its objects, some time */
+/* The archive comes to how->out, after it was taken from all other machines. */
+int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
+                 struct bucket_run **ret, struct cove_err *e);
+
 /* ------------------------------------------------------------------ saver_run.c */
 
 struct saver_task {
@@ -362,7 +415,12 @@ bool saved_find_project(const struct keeper *k, const char *tenant, const char *
                         uint32_t *ret);
 bool saved_knows(const struct keeper *k, const char *id); /* by its record on disk */
 int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
-int saved_put(struct keeper *k, const struct saved_info *info, struct cove_err *e);
+int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
+              struct cove_err *e);
+/* What workers see of a saved one: BOX_IS_WAKING, BOX_WAKE_FAILED. */
+void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
+/* A directory that `cove store` has brought here since the start. */
+bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
 void saved_drop(struct keeper *k, uint32_t index); /* its files, its record, its place */
 void saved_retire(struct keeper *k, const struct keeper_retire *args);

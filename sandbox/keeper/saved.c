@@ -49,6 +49,18 @@ bool saved_find_project(const struct keeper *k, const char *tenant, const char *
     return s && state_find_project(s, tenant, project, ret, &info);
 }
 
+void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add)
+{
+    struct state *table = state_saved(k->state);
+    struct box_info info;
+    uint32_t i;
+
+    if (!table || !state_find_id_any(table, id, &i, &info))
+        return;
+    k->saved[i].info.box.flags = (k->saved[i].info.box.flags & ~take) | add;
+    state_box_write(table, i, &k->saved[i].info.box);
+}
+
 int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e)
 {
     *ret = openat(k->saved_dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -118,18 +130,20 @@ int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e)
 
 /* ------------------------------------------------------------------ coming and going */
 
-int saved_put(struct keeper *k, const struct saved_info *info, struct cove_err *e)
+int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
+              struct cove_err *e)
 {
     uint32_t i;
 
     if (find_place(k, &i) < 0)
         return cove_fail(e, COVE_BUSY, "no room among the saved sandboxes (max_saved)");
-    k->saved[i] = (struct saved){ .info = *info };
+    k->saved[i] = (struct saved){ .info = *info, .place = place };
     k->saved[i].info.box.state = BOX_SAVED;
     /* So that it ends, for people, when it was saved: see core_sandbox_ends_unix_ms(). */
     k->saved[i].info.box.created_ms = 0;
     k->saved[i].info.box.frozen_ms = info->saved_unix_ms - info->box.created_unix_ms;
     state_box_write(state_saved(k->state), i, &k->saved[i].info.box);
+    k->bucket.due_ms = 0;
     return 0;
 }
 
@@ -157,8 +171,12 @@ void saved_drop(struct keeper *k, uint32_t i)
 
     snprintf(aside, sizeof(aside), SAVED_OLD "%s", s->info.box.id);
     sweep_tree(k->saved_dir, aside, NULL);
-    if (renameat(k->saved_dir, s->info.box.id, k->saved_dir, aside) == 0)
+    bucket_forget(k, s);
+    if (renameat(k->saved_dir, s->info.box.id, k->saved_dir, aside) == 0) {
+        if (s->place != SAVED_IS_HERE)
+            bucket_gone(k, &s->info);
         saved_remove_dir(k, aside);
+    }
     while (s->waiters) {
         struct waiter *w = s->waiters;
 
@@ -224,13 +242,35 @@ static void load_one(struct keeper *k, const char *name)
     if (saved_open_dir(k, name, &dir, &err) < 0 || saved_read(dir, &info, &err) < 0 ||
         (strcmp(info.box.id, name) != 0 &&
          cove_fail(&err, COVE_INVALID, "the record is of another sandbox") < 0) ||
-        saved_put(k, &info, &err) < 0) {
+        saved_put(k, &info, saved_place_of(dir), &err) < 0) {
         log_error("a saved sandbox cannot be used; `cove store ls` shows it", &err,
                   LOG_S("directory", name));
         return;
     }
+    if (saved_place_of(dir) >= SAVED_IS_OURS) /* a keeper that died had no time to remove it */
+        unlinkat(dir, saved_archive_name(&info), 0);
     if (attributes_restore(k, name, dir, &err) < 0)
         log_error("attributes of a saved sandbox", &err, LOG_S("sandbox", name));
+}
+
+/* It was being removed. What it has in the bucket goes, too. */
+static void finish_removal(struct keeper *k, const char *name)
+{
+    AUTO_CLOSE int dir =
+        openat(k->saved_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct saved_info info;
+
+    if (dir >= 0 && saved_place_of(dir) != SAVED_IS_HERE && saved_read(dir, &info, NULL) == 0)
+        bucket_gone(k, &info);
+    sweep_tree(k->saved_dir, name, NULL);
+}
+
+bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret)
+{
+    if (!text_is_id(id) || boxes_by_id(k, id) || !saved_knows(k, id))
+        return false;
+    load_one(k, id);
+    return saved_find_id(k, tenant, id, ret);
 }
 
 static void load_all(struct keeper *k)
@@ -240,9 +280,10 @@ static void load_all(struct keeper *k)
     struct dirent *d;
 
     while (dir && (d = readdir(dir))) {
-        if (strncmp(d->d_name, SAVED_NEW, strlen(SAVED_NEW)) == 0 ||
-            strncmp(d->d_name, SAVED_OLD, strlen(SAVED_OLD)) == 0)
+        if (strncmp(d->d_name, SAVED_NEW, strlen(SAVED_NEW)) == 0)
             sweep_tree(k->saved_dir, d->d_name, NULL);
+        else if (strncmp(d->d_name, SAVED_OLD, strlen(SAVED_OLD)) == 0)
+            finish_removal(k, d->d_name);
         else if (text_is_id(d->d_name))
             load_one(k, d->d_name);
     }
@@ -277,6 +318,7 @@ int saved_open(struct keeper *k, struct cove_err *e)
         return -1;
     state_give_saved(k->state, table);
     clear_table(table);
+    k->bucket.gone = true;
     load_all(k);
     return 0;
 }

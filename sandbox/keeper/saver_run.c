@@ -3,22 +3,16 @@
  * it with its order, hears of its end through a pidfd, and reads what it said before. It never waits
  * for one.
  */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
 struct saver_run {
-    struct watch exit; /* its pidfd */
-    int sock;
-    pid_t pid;
+    struct job job;
     uint32_t box;
     saver_done done; /* NULL: nobody wants to know */
 };
@@ -51,18 +45,16 @@ static int hear(int sock, struct saver_report *ret, struct cove_err *e)
 
 static void on_exit_of(struct watch *w, uint32_t events)
 {
-    struct saver_run *run = container_of(w, struct saver_run, exit);
+    struct saver_run *run = container_of(w, struct saver_run, job.exit);
     struct keeper *k = container_of(w->loop, struct keeper, loop);
     saver_done done = run->done;
     uint32_t box = run->box;
     struct saver_report report;
     struct cove_err err = { 0 };
-    int rc = hear(run->sock, &report, &err);
+    int rc = hear(run->job.sock, &report, &err);
 
     (void)events;
-    watch_close(&run->exit);
-    waitpid(run->pid, NULL, 0);
-    close(run->sock);
+    job_reap(&run->job);
     free(run);
     if (done)
         done(k, box, rc == 0 ? &report : NULL, &err);
@@ -94,14 +86,11 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct save
         free(run);
         return cove_context(e, "starting the saver");
     }
-    *run = (struct saver_run){ .sock = b.sock, .pid = b.pid, .box = task->box, .done = task->done };
-    if (watch_start(&k->loop, &run->exit, b.pidfd, EPOLLIN, on_exit_of) < 0) {
-        pidfd_send_signal(b.pidfd, SIGKILL, NULL, 0);
-        waitpid(b.pid, NULL, 0);
-        close(b.pidfd);
-        close(b.sock);
+    run->box = task->box;
+    run->done = task->done;
+    if (job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
         free(run);
-        return cove_fail_errno(e, COVE_INTERNAL, "watching the saver");
+        return -1;
     }
     *ret = run;
     return 0;
@@ -112,5 +101,5 @@ void saver_run_abandon(struct saver_run *run)
     if (!run)
         return;
     run->done = NULL;
-    pidfd_send_signal(run->exit.fd, SIGKILL, NULL, 0);
+    job_kill(&run->job);
 }

@@ -198,7 +198,7 @@ static int commit(struct keeper *k, uint32_t i, const struct saver_report *repor
     if (saved_check_room(k, b->info.tenant, e) < 0 || keep_notes(k, i, e) < 0 ||
         write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, &info, b->saving->dir, e) < 0)
         return -1;
-    return saved_put(k, &info, e);
+    return saved_put(k, &info, SAVED_IS_HERE, e);
 }
 
 static void log_saved(const struct box_info *b, const struct saver_report *r, uint64_t began_ms)

@@ -239,7 +239,8 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
         resolve_group(k->config.socket_group, &k->socket_gid, e) < 0 || setup_dirs(k, e) < 0 ||
         setup_pidfile(k, e) < 0 || loop_init(&k->loop, e) < 0 || setup_signals(k, e) < 0 ||
         open_exe(k, "cove-init", O_PATH, &k->init_exe, e) < 0 ||
-        open_exe(k, "cove-saver", O_PATH, &k->saver_exe, e) < 0 || supervisor_init(k, e) < 0 ||
+        open_exe(k, "cove-saver", O_PATH, &k->saver_exe, e) < 0 ||
+        open_exe(k, "cove-bucket", O_PATH, &k->bucket_exe, e) < 0 || supervisor_init(k, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 || setup_base(k, e) < 0 ||
         disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||
         publish_all(k, e) < 0 || publish_secret(k, e) < 0 || audit_log_open(k, e) < 0 ||

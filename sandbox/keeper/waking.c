@@ -4,6 +4,7 @@
  * goes in the moment in which the new one is live; until then every failure leaves the saved sandbox
  * as it was, and what was made of the new one is swept.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +22,16 @@ struct waking {
     struct disk_files files;
     struct saver_run *run;
     struct age_run *age; /* of an archive that is encrypted */
+    /* of an archive that comes from the bucket: */
+    struct bucket_run *fetch;
+    struct cove_err why; /* what the saver failed with while the fetch was still under way */
 };
 
 static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
 {
     log_error("saved sandbox not woken, it stays saved", err, LOG_S("sandbox", k->boxes[i].info.id),
               LOG_S("tenant", k->boxes[i].info.tenant));
+    saved_flag(k, k->boxes[i].info.id, BOX_IS_WAKING, BOX_WAKE_FAILED);
     waiters_fail(k, i, err);
     death_begin(k, i, END_GONE, 0);
 }
@@ -40,12 +45,60 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
 
     b->waking->run = NULL;
     fault_point("wake-unpacked");
-    if (!report) {
+    if (!report && b->waking->fetch) {
+        b->waking->why = *err; /* perhaps because too little came: on_fetched() tells */
+    } else if (!report) {
         cove_context(err, "archive of '%s'", b->info.id);
         fail(k, i, err);
     } else if (creation_build(k, i, &b->waking->files, err) < 0) {
         fail(k, i, err);
     }
+}
+
+/* Of two who failed, the saver is told of if the fetch only lost its reader. */
+static void on_fetched(struct keeper *k, uint32_t i, const struct bucket_report *report,
+                       struct cove_err *err)
+{
+    struct waking *w = k->boxes[i].waking;
+    bool unpack_failed = w->why.code != COVE_OK;
+
+    w->fetch = NULL;
+    if (report && !unpack_failed)
+        return; /* the saver has the last word */
+    if (unpack_failed && (report || err->errnum == EPIPE)) {
+        *err = w->why;
+        cove_context(err, "archive of '%s'", k->boxes[i].info.id);
+    }
+    fail(k, i, err);
+}
+
+static int fetch(struct keeper *k, uint32_t i, int *ret_archive, struct cove_err *e)
+{
+    struct bucket_task task = { .index = i, .in = -1, .done = on_fetched };
+    uint32_t saved;
+    int ends[2], rc = -1;
+
+    if (!saved_find_id(k, k->boxes[i].info.tenant, k->boxes[i].info.id, &saved) ||
+        pipe2(ends, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "pipe");
+    task.out = ends[1];
+    rc = bucket_fetch(k, saved, &task, &k->boxes[i].waking->fetch, e);
+    close(ends[1]);
+    *ret_archive = ends[0];
+    return rc;
+}
+
+static int open_archive(struct keeper *k, uint32_t i, const struct saved_info *s, int *ret,
+                        struct cove_err *e)
+{
+    AUTO_CLOSE int dir = -1;
+
+    if (saved_open_dir(k, s->box.id, &dir, e) < 0)
+        return -1;
+    if (saved_place_of(dir) >= SAVED_IS_OURS)
+        return fetch(k, i, ret, e);
+    *ret = openat(dir, saved_archive_name(s), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", s->box.id) : 0;
 }
 
 static void on_age_ended(struct keeper *k, uint32_t i, int exit_code)
@@ -76,7 +129,6 @@ static int decrypt(struct keeper *k, uint32_t i, int archive, int *ret_in, struc
 static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
-    AUTO_CLOSE int dir = -1;
     AUTO_CLOSE int archive = -1;
     AUTO_CLOSE int pipe_end = -1;
     struct saver_task task = {
@@ -88,12 +140,8 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
         .done = on_unpacked,
     };
 
-    if (saved_open_dir(k, s->box.id, &dir, e) < 0)
-        return -1;
-    archive = openat(dir, saved_archive_name(s), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (archive < 0)
-        return cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", s->box.id);
-    if (creation_make_files(k, i, &b->waking->files, e) < 0 ||
+    if (open_archive(k, i, s, &archive, e) < 0 ||
+        creation_make_files(k, i, &b->waking->files, e) < 0 ||
         (s->encrypted && decrypt(k, i, archive, &pipe_end, e) < 0))
         return -1;
     task.in = s->encrypted ? pipe_end : archive;
@@ -143,7 +191,7 @@ static void set_identity(struct keeper *k, uint32_t i, const struct saved_info *
     text_copy(b->info.tenant, sizeof(b->info.tenant), s->box.tenant);
     text_copy(b->info.project, sizeof(b->info.project), s->box.project);
     text_copy(b->info.key, sizeof(b->info.key), s->box.key);
-    b->info.flags = s->box.flags;
+    b->info.flags = s->box.flags & ~(uint32_t)(BOX_IS_WAKING | BOX_WAKE_FAILED);
     b->info.dialect = s->box.dialect;
     b->info.lifetime_ms = s->box.lifetime_ms ? s->box.lifetime_ms : k->config.lifetime_ms;
     b->reuse_ms = k->config.reuse_ms;
@@ -175,8 +223,10 @@ static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_
                           .files = { .dir = -1 } };
     k->boxes[*ret].waking = w;
     fault_point("wake-slot");
+    saved_flag(k, s->box.id, BOX_WAKE_FAILED, BOX_IS_WAKING);
     if (unpack(k, *ret, s, e) == 0)
         return 0;
+    saved_flag(k, s->box.id, BOX_IS_WAKING, BOX_WAKE_FAILED);
     log_error("saved sandbox not woken, it stays saved", e, LOG_S("sandbox", s->box.id));
     death_begin(k, *ret, END_GONE, 0);
     return -1;
@@ -224,7 +274,8 @@ int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct 
 {
     uint32_t i;
 
-    if (saved_find_id(k, args->tenant, args->id, &i))
+    if (saved_find_id(k, args->tenant, args->id, &i) ||
+        saved_find_new(k, args->tenant, args->id, &i))
         return waking_begin(k, i, args->lifetime_ms, w, e);
     if (boxes_find_owned(k, args->tenant, args->id, &i, e) < 0 ||
         life_thaw(k, i, args->lifetime_ms, e) < 0)
@@ -292,6 +343,7 @@ void waking_is_live(struct keeper *k, uint32_t i)
               LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
     age_abandon(b->waking->age);
+    bucket_run_abandon(b->waking->fetch);
     cove_close(b->waking->files.dir);
     free(b->waking);
     b->waking = NULL;
@@ -307,9 +359,12 @@ void waking_on_death(struct keeper *k, uint32_t i)
 
     if (!w)
         return;
+    saved_flag(k, k->boxes[i].info.id, BOX_IS_WAKING, 0);
     saver_run_abandon(w->run);
     age_abandon(w->age);
+    bucket_run_abandon(w->fetch);
     cove_close(w->files.dir);
     free(w);
+    k->bucket.due_ms = 0; /* what was taken for it may be released */
     k->boxes[i].waking = NULL;
 }

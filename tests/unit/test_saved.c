@@ -1,9 +1,12 @@
 /* The record of a saved sandbox (sandbox/client/saved.c), and the table that workers find it in. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -46,6 +49,44 @@ static void a_record_reads_as_it_was_written(void **state)
     assert_int_equal(saved_parse(text.data, &after, &e), 0);
     assert_memory_equal(&before, &after, sizeof(before));
     assert_string_equal(saved_archive_name(&after), "archive.tar.zst.age");
+}
+
+static void put(int dir, const char *name, const char *text)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void a_seal_is_of_every_byte_of_every_note_and_of_the_secret(void **state)
+{
+    static const struct {
+        const char *record, *attributes, *secret, *because;
+    } others[] = {
+        { "recorx", "attributes", "secret", "another record" },
+        { "record", "attributex", "secret", "other attributes" },
+        { "recorda", "ttributes", "secret", "a byte moved from one to the next" },
+        { "record", "attributes", "secrex", "another secret" },
+    };
+    char path[] = "/tmp/cove-test-XXXXXX", seal[SAVED_DIGEST_TEXT], other[SAVED_DIGEST_TEXT];
+    int dir = open(mkdtemp(path), O_RDONLY | O_DIRECTORY);
+
+    (void)state;
+    put(dir, SAVED_RECORD, "record");
+    put(dir, SAVED_ATTRIBUTES, "attributes");
+    assert_int_equal(saved_seal(dir, "secret", 6, seal, NULL), 0);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        put(dir, SAVED_RECORD, others[i].record);
+        put(dir, SAVED_ATTRIBUTES, others[i].attributes);
+        assert_int_equal(saved_seal(dir, others[i].secret, 6, other, NULL), 0);
+        if (strcmp(seal, other) == 0)
+            fail_msg("one seal for %s", others[i].because);
+    }
+    unlinkat(dir, SAVED_RECORD, 0);
+    unlinkat(dir, SAVED_ATTRIBUTES, 0);
+    close(dir);
+    rmdir(path);
 }
 
 static void what_a_newer_version_added_is_passed_over(void **state)
@@ -119,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_reads_as_it_was_written),
+        cmocka_unit_test(a_seal_is_of_every_byte_of_every_note_and_of_the_secret),
         cmocka_unit_test(what_a_newer_version_added_is_passed_over),
         cmocka_unit_test(a_damaged_record_is_refused),
         cmocka_unit_test(the_manifest_is_json_without_secrets),

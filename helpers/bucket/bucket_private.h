@@ -1,0 +1,81 @@
+/* What the files of cove-bucket share. */
+#ifndef COVE_BUCKET_PRIVATE_H
+#define COVE_BUCKET_PRIVATE_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/bucket.h"
+#include "cove/buf.h"
+#include "cove/err.h"
+
+enum { ANSWER_MAX = 4 << 20, KEY_MAX = 400 };
+
+struct s3 { /* a bucket, and who we are to it */
+    const struct bucket_place *place;
+    char key_id[160], secret[256], token[2048];
+    CURL *curl;
+    uint64_t requests;
+};
+
+/* ------------------------------------------------------------------ s3.c: one request */
+
+typedef int (*s3_take)(void *arg, const char *bytes, size_t len, struct cove_err *e);
+
+struct s3_request {
+    const char *method; /* GET, PUT, POST or DELETE */
+    const char *key;    /* of the object; "": the bucket itself */
+    const char *query;  /* its names sorted, its values encoded; NULL: none */
+    const char *header; /* one more header; NULL: none */
+    /* the body: a text, or `size` bytes of a file */
+    const char *text;
+    int file;
+    uint64_t at, size;
+    /* the answer: into `answer`, or piece by piece to take() */
+    struct buf *answer;
+    s3_take take;
+    void *arg;
+    uint64_t got; /* bytes that take() has had; after a failure it goes on there */
+    long status;
+    char etag[160];
+};
+
+/* Reads the operator's file: aws_access_key_id, aws_secret_access_key, perhaps aws_session_token. */
+int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, struct cove_err *e);
+void s3_done(struct s3 *s);
+void s3_encode(const char *text, char *out, size_t size); /* for a query */
+/* 0: the answer was 2xx. What may pass (no connection, 429, 5xx) is tried again, with longer and longer
+ * pauses. r->status tells an answer that was not 2xx. */
+int s3_perform(struct s3 *s, struct s3_request *r, struct cove_err *e);
+
+/* ------------------------------------------------------------------ objects.c: one object */
+
+void object_key(const struct s3 *s, const struct bucket_order *o, const char *name,
+                char ret[KEY_MAX]);
+int object_put(struct s3 *s, const char *key, int file, uint64_t size, struct cove_err *e);
+int object_put_text(struct s3 *s, const char *key, const char *text, const char *header,
+                    struct cove_err *e);
+/* A small object; *ret_there false: there is none. */
+int object_read(struct s3 *s, const char *key, struct buf *ret, bool *ret_there,
+                struct cove_err *e);
+/* Its bytes to `out` (-1: nowhere); an error if they are not those of size and digest. */
+int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char *digest,
+               struct cove_err *e);
+int object_remove(struct s3 *s, const char *key, struct cove_err *e);
+/* Uploads in parts that somebody has left behind, of keys that begin so and were begun before. */
+void object_abort_uploads(struct s3 *s, const char *prefix, uint64_t before_unix_ms);
+
+/* ------------------------------------------------------------------ listing.c */
+
+struct listed { /* one saved sandbox in the bucket */
+    char id[COVE_ID_LEN + 1];
+    uint64_t saved_unix_ms, bytes, changed_unix_ms;
+    bool whole, taken;
+};
+typedef int (*listed_fn)(struct s3 *s, const struct listed *l, void *arg, struct cove_err *e);
+int listing_each(struct s3 *s, const char *id, listed_fn fn, void *arg, struct cove_err *e);
+/* The text between <tag> and </tag>, from *at on, which moves behind it; NULL: there is none. */
+const char *xml_next(const char **at, const char *tag, char *out, size_t size);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * Saved sandboxes in an S3-compatible bucket. What one of them has there:
+ *
+ *   PREFIX/ID/SAVED_UNIX_MS/archive.tar.zst  (.age behind it when it is encrypted)
+ *                           record attributes network layers seal   as in its directory, cove/saved.h
+ *                           manifest.json   last: without it the others are nobody's
+ *                           taken           who wakes it: the first one to write this object wins
+ *
+ * Everything that talks to the bucket is done by cove-bucket, a process for each order
+ * (sandbox/box/bucket_start.c). The keeper and `cove store` give orders and hear numbers.
+ */
+#ifndef COVE_BUCKET_H
+#define COVE_BUCKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cove/saved.h"
+#include "cove/text.h"
+
+#define BUCKET_TAKEN "taken"
+
+enum {
+    BUCKET_NOTES = 6, /* small objects beside the archive, bucket_notes[] */
+    BUCKET_NOTE_MAX = 256 * 1024,
+    BUCKET_OWNER_TEXT = 33, /* a machine's own name in `taken`, with its NUL */
+    BUCKET_SOCK_FD = 3,
+};
+
+extern const char *const bucket_notes[BUCKET_NOTES]; /* the manifest is the last one */
+
+enum bucket_work {
+    BUCKET_PUT =
+        1, /* in: the archive; beside the order: its notes. Read again and compared; taken */
+    BUCKET_RELEASE, /* it is no longer taken, if this machine had it */
+    BUCKET_TAKE,    /* out: the archive, after `taken` was written */
+    BUCKET_GET,     /* out: the archive, whoever has taken it */
+    BUCKET_READ,    /* out: the object `name`, a small one */
+    BUCKET_REMOVE,  /* all of one; nothing if another machine has taken it */
+    BUCKET_LIST,    /* out: a line for each: ID MS BYTES CHANGED_UNIX_MS whole|part owner|- */
+    BUCKET_COLLECT, /* out: the same lines, of those without a manifest that were removed */
+};
+
+struct bucket_place { /* from the configuration */
+    char endpoint[256], region[64], bucket[64], prefix[128];
+    uint32_t path_style;
+    uint32_t stall_ms;   /* so long without a byte, and a request has failed */
+    uint64_t part_bytes; /* larger objects go in parts of this size */
+};
+
+struct bucket_order { /* with the credentials and, to put, up to BUCKET_NOTES files beside it */
+    uint32_t work;    /* enum bucket_work */
+    uint32_t notes;   /* bit N: bucket_notes[N] is among the files */
+    uint32_t force;   /* RELEASE: also what another machine has taken */
+    uint64_t saved_unix_ms;
+    uint64_t bytes; /* of the archive, and its digest */
+    char digest[SAVED_DIGEST_TEXT];
+    char id[COVE_ID_LEN + 1];
+    char name[32];
+    char owner[BUCKET_OWNER_TEXT]; /* this machine */
+    struct bucket_place place;
+};
+
+struct bucket_report {
+    uint64_t bytes;
+    uint64_t requests; /* that were made, those that were tried again included */
+};
+
+#endif

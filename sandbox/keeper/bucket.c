@@ -1,0 +1,393 @@
+/*
+ * Saved sandboxes on their way to a bucket (cove/bucket.h). They are saved here first, as without one
+ * (saving.c), and go from here in the background. What is true of one, by the empty file in its
+ * directory, and what happens next:
+ *
+ *   (none)     the archive is here                          begin_upload(): the mark is set, then
+ *   uploading  the archive is here, parts may be there      cove-bucket puts and reads back all of it
+ *   uploaded   all is there, taken by us; none is here      release(): others may take it from now on
+ *   bucket     all is there
+ *
+ * Whatever fails or dies on the way is tried again later; until "uploaded" the archive is here. Waking one
+ * that is there goes back to "uploaded" first, takes it and unpacks it as it comes (waking.c). One that was
+ * woken or removed leaves a file saved/.gone-ID-MS, which stays until its objects are gone as well.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cove/file.h"
+#include "cove/keys.h"
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "sandbox/keeper/keeper_private.h"
+
+enum {
+    JOBS_MAX = 2, /* at a time, of those in the background */
+    RETRY_MS = 5000,
+    RETRY_MAX_MS = 10 * 60000,
+    IDLE_MS = 60000,
+};
+
+/* ------------------------------------------------------------------ one process */
+
+struct bucket_run {
+    struct job job;
+    uint32_t index;
+    bucket_done done; /* NULL: nobody wants to know */
+};
+
+static void on_exit_of(struct watch *w, uint32_t events)
+{
+    struct bucket_run *run = container_of(w, struct bucket_run, job.exit);
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
+    bucket_done done = run->done;
+    uint32_t index = run->index;
+    struct bucket_report report;
+    struct cove_err err = { 0 };
+    int rc = bucket_hear(run->job.sock, &report, &err);
+
+    (void)events;
+    job_reap(&run->job);
+    free(run);
+    if (done)
+        done(k, index, rc == 0 ? &report : NULL, &err);
+}
+
+int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bucket_run **ret,
+                     struct cove_err *e)
+{
+    struct bucket_run *run = calloc(1, sizeof(*run));
+    AUTO_CLOSE int credentials = -1;
+    struct bucket_order order = task->order;
+    struct bucket_args args = { .exe = k->bucket_exe,
+                                .uid = k->worker_uid,
+                                .gid = k->worker_gid,
+                                .in = task->in,
+                                .out = task->out,
+                                .order = &order,
+                                .notes = task->notes };
+    struct boxed b;
+
+    if (!run)
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    if (bucket_fill_order(&k->config, k->state_dir, &order, e) < 0 ||
+        bucket_open_credentials(&k->config, &credentials, e) < 0) {
+        free(run);
+        return -1;
+    }
+    args.credentials = credentials;
+    if (bucket_start(&args, &b, e) < 0 || job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
+        free(run);
+        return -1;
+    }
+    run->index = task->index;
+    run->done = task->done;
+    *ret = run;
+    return 0;
+}
+
+void bucket_run_abandon(struct bucket_run *run)
+{
+    if (!run)
+        return;
+    run->done = NULL;
+    job_kill(&run->job);
+}
+
+/* ------------------------------------------------------------------ marks */
+
+static int set_mark(struct saved *s, int dir, enum saved_place place, struct cove_err *e)
+{
+    const char *was = saved_marks[s->place], *is = saved_marks[place];
+    AUTO_CLOSE int fd = -1;
+
+    if (was ? renameat(dir, was, dir, is) < 0
+            : (fd = openat(dir, is, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "mark of a saved sandbox");
+    if (fsync(dir) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "directory of a saved sandbox");
+    s->place = place;
+    return 0;
+}
+
+static void order_of(const struct saved_info *info, uint32_t work, struct bucket_order *ret)
+{
+    *ret = (struct bucket_order){ .work = work,
+                                  .saved_unix_ms = info->saved_unix_ms,
+                                  .bytes = info->stored_bytes };
+    memcpy(ret->digest, info->stored_digest, sizeof(ret->digest));
+    text_copy(ret->id, sizeof(ret->id), info->box.id);
+    text_copy(ret->name, sizeof(ret->name), saved_archive_name(info));
+}
+
+static uint64_t delay_ms(unsigned tries)
+{
+    uint64_t ms = (uint64_t)RETRY_MS << (tries < 8 ? tries : 8);
+    uint32_t chance;
+
+    text_random(&chance, sizeof(chance));
+    ms = ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
+    return ms / 2 + chance % (ms / 2);
+}
+
+static void try_later(struct keeper *k, struct saved *s, const char *event,
+                      const struct cove_err *err)
+{
+    uint64_t ms = delay_ms(s->tries++);
+
+    log_error(event, err, LOG_S("sandbox", s->info.box.id), LOG_S("tenant", s->info.box.tenant),
+              LOG_N("again_in_ms", ms));
+    s->try_at_ms = clock_boot_ms() + ms;
+    k->bucket.due_ms = 0;
+}
+
+/* ------------------------------------------------------------------ up, and free for all */
+
+static void end_step(struct keeper *k, struct saved *s)
+{
+    s->job = NULL;
+    k->bucket.jobs--;
+    k->bucket.due_ms = 0;
+}
+
+static void on_released(struct keeper *k, uint32_t i, const struct bucket_report *report,
+                        struct cove_err *err)
+{
+    struct saved *s = &k->saved[i];
+    AUTO_CLOSE int dir = -1;
+
+    end_step(k, s);
+    if (!report || saved_open_dir(k, s->info.box.id, &dir, err) < 0 ||
+        set_mark(s, dir, SAVED_IS_THERE, err) < 0)
+        try_later(k, s, "a saved sandbox in the bucket cannot be taken by other machines yet", err);
+    else
+        s->tries = 0;
+}
+
+static void on_uploaded(struct keeper *k, uint32_t i, const struct bucket_report *report,
+                        struct cove_err *err)
+{
+    struct saved *s = &k->saved[i];
+    AUTO_CLOSE int dir = -1;
+
+    end_step(k, s);
+    fault_point("bucket-put");
+    if (!report || saved_open_dir(k, s->info.box.id, &dir, err) < 0 ||
+        set_mark(s, dir, SAVED_IS_OURS, err) < 0) {
+        try_later(k, s, "a saved sandbox is not in the bucket yet, it stays here", err);
+        return;
+    }
+    fault_point("bucket-marked");
+    unlinkat(dir, saved_archive_name(&s->info), 0);
+    s->tries = 0;
+    log_event(LOG_LEVEL_INFO, "saved sandbox is in the bucket", LOG_S("sandbox", s->info.box.id),
+              LOG_S("tenant", s->info.box.tenant), LOG_N("bytes", s->info.stored_bytes),
+              LOG_N("requests", report->requests),
+              LOG_N("duration_ms", clock_boot_ms() - s->began_ms));
+}
+
+static int write_seal(struct keeper *k, int dir, struct cove_err *e)
+{
+    char secret[TOKEN_SECRET_BYTES + 1], seal[SAVED_DIGEST_TEXT];
+    AUTO_CLOSE int fd = -1;
+    int rc = -1;
+
+    if (read_file_at(k->state_dir, TOKEN_SECRET_FILE, secret, sizeof(secret)) == TOKEN_SECRET_BYTES)
+        rc = saved_seal(dir, secret, TOKEN_SECRET_BYTES, seal, e);
+    explicit_bzero(secret, sizeof(secret));
+    if (rc == 0)
+        fd = openat(dir, SAVED_SEAL, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || write(fd, seal, strlen(seal)) != (ssize_t)strlen(seal))
+        return cove_fail_errno(e, COVE_LIMIT, "seal of a saved sandbox");
+    return 0;
+}
+
+static int upload(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct saved *s = &k->saved[i];
+    struct bucket_task task = { .index = i, .out = -1, .done = on_uploaded };
+    int notes[BUCKET_NOTES], count = 0, rc = -1;
+    AUTO_CLOSE int dir = -1;
+
+    order_of(&s->info, BUCKET_PUT, &task.order);
+    if (saved_open_dir(k, s->info.box.id, &dir, e) < 0 || write_seal(k, dir, e) < 0 ||
+        (s->place == SAVED_IS_HERE && set_mark(s, dir, SAVED_IS_LEAVING, e) < 0))
+        return -1;
+    task.in = openat(dir, saved_archive_name(&s->info), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (task.in < 0)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", s->info.box.id);
+    for (unsigned n = 0; n < BUCKET_NOTES; n++) {
+        notes[count] = openat(dir, bucket_notes[n], O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (notes[count] >= 0) {
+            task.order.notes |= 1u << n;
+            count++;
+        }
+    }
+    task.notes = notes;
+    s->began_ms = clock_boot_ms();
+    rc = bucket_run_start(k, &task, &s->job, e);
+    while (count > 0)
+        close(notes[--count]);
+    close(task.in);
+    fault_point("bucket-begun");
+    return rc;
+}
+
+static int release(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct bucket_task task = { .index = i, .in = -1, .out = -1, .done = on_released };
+
+    order_of(&k->saved[i].info, BUCKET_RELEASE, &task.order);
+    return bucket_run_start(k, &task, &k->saved[i].job, e);
+}
+
+/* One that is being woken stays where it is. */
+static void next_step(struct keeper *k, uint32_t i, uint64_t now)
+{
+    struct saved *s = &k->saved[i];
+    const struct box *b = boxes_by_id(k, s->info.box.id);
+    struct cove_err err = { 0 };
+
+    if (s->job || s->place == SAVED_IS_THERE || (b && b->info.state == BOX_BUILDING))
+        return;
+    if (now < s->try_at_ms) {
+        if (s->try_at_ms < k->bucket.due_ms)
+            k->bucket.due_ms = s->try_at_ms;
+        return;
+    }
+    if (k->bucket.jobs >= JOBS_MAX)
+        return; /* the end of one of them begins the next */
+    if ((s->place == SAVED_IS_OURS ? release(k, i, &err) : upload(k, i, &err)) < 0)
+        try_later(k, s, "a saved sandbox does not get into the bucket", &err);
+    else
+        k->bucket.jobs++;
+}
+
+/* ------------------------------------------------------------------ out of the bucket */
+
+void bucket_gone(struct keeper *k, const struct saved_info *info)
+{
+    char name[96];
+    AUTO_CLOSE int fd = -1;
+
+    snprintf(name, sizeof(name), SAVED_GONE "%s-%llu", info->box.id,
+             (unsigned long long)info->saved_unix_ms);
+    fd = openat(k->saved_dir, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || fsync(k->saved_dir) < 0)
+        log_event(LOG_LEVEL_ERROR,
+                  "objects of a saved sandbox stay in the bucket: `cove store ls "
+                  "--bucket` shows them",
+                  LOG_S("sandbox", info->box.id));
+    k->bucket.gone = true;
+    k->bucket.due_ms = 0;
+}
+
+static bool parse_gone(const char *name, struct bucket_order *ret)
+{
+    size_t head = strlen(SAVED_GONE);
+
+    *ret = (struct bucket_order){ .work = BUCKET_REMOVE };
+    if (strncmp(name, SAVED_GONE, head) != 0 || strlen(name) < head + COVE_ID_LEN + 2)
+        return false;
+    memcpy(ret->id, name + head, COVE_ID_LEN);
+    return text_is_id(ret->id) && name[head + COVE_ID_LEN] == '-' &&
+           text_parse_u64(name + head + COVE_ID_LEN + 1, &ret->saved_unix_ms, NULL) == 0;
+}
+
+static void on_removed(struct keeper *k, uint32_t index, const struct bucket_report *report,
+                       struct cove_err *err)
+{
+    uint64_t ms = delay_ms(k->bucket.gone_tries);
+
+    (void)index;
+    k->bucket.removal = NULL;
+    k->bucket.due_ms = 0;
+    if (report && unlinkat(k->saved_dir, k->bucket.removing, 0) == 0) {
+        k->bucket.gone_tries = 0;
+        return;
+    }
+    k->bucket.gone_tries++;
+    k->bucket.gone_at_ms = clock_boot_ms() + ms;
+    log_error("a saved sandbox that was woken or removed is still in the bucket", err,
+              LOG_S("name", k->bucket.removing), LOG_N("again_in_ms", ms));
+}
+
+static bool find_gone(struct keeper *k, struct bucket_order *ret)
+{
+    int fd = openat(k->saved_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+    bool found = false;
+
+    while (dir && !found && (d = readdir(dir))) {
+        found = parse_gone(d->d_name, ret);
+        if (found)
+            text_copy(k->bucket.removing, sizeof(k->bucket.removing), d->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+static void remove_next(struct keeper *k, uint64_t now)
+{
+    struct bucket_task task = { .in = -1, .out = -1, .done = on_removed };
+    struct cove_err err = { 0 };
+
+    if (!k->bucket.gone || k->bucket.removal)
+        return;
+    if (now < k->bucket.gone_at_ms) {
+        if (k->bucket.gone_at_ms < k->bucket.due_ms)
+            k->bucket.due_ms = k->bucket.gone_at_ms;
+        return;
+    }
+    k->bucket.gone = find_gone(k, &task.order);
+    if (k->bucket.gone && bucket_run_start(k, &task, &k->bucket.removal, &err) < 0)
+        on_removed(k, 0, NULL, &err);
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next)
+{
+    uint32_t places = state_saved(k->state) ? state_box_count(state_saved(k->state)) : 0;
+
+    if (!bucket_is_configured(&k->config) || k->stopping)
+        return next;
+    if (now >= k->bucket.due_ms) {
+        k->bucket.due_ms = now + IDLE_MS;
+        remove_next(k, now);
+        for (uint32_t i = 0; i < places; i++)
+            if (k->saved[i].info.box.state == BOX_SAVED)
+                next_step(k, i, now);
+    }
+    return k->bucket.due_ms < next ? k->bucket.due_ms : next;
+}
+
+void bucket_forget(struct keeper *k, struct saved *s)
+{
+    bucket_run_abandon(s->job);
+    if (s->job)
+        end_step(k, s);
+}
+
+int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
+                 struct bucket_run **ret, struct cove_err *e)
+{
+    struct saved *s = &k->saved[saved];
+    struct bucket_task task = *how;
+    AUTO_CLOSE int dir = -1;
+
+    order_of(&s->info, BUCKET_TAKE, &task.order);
+    bucket_forget(k, s); /* it may be about to be released */
+    if (s->place == SAVED_IS_THERE &&
+        (saved_open_dir(k, s->info.box.id, &dir, e) < 0 || set_mark(s, dir, SAVED_IS_OURS, e) < 0))
+        return -1;
+    return bucket_run_start(k, &task, ret, e);
+}
