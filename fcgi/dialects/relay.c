@@ -108,7 +108,9 @@ static const struct json_field box_fields[] = {
 static const char *status_word(const struct box_info *box)
 {
     if (box->state == BOX_SAVED)
-        return "paused";
+        return box->flags & BOX_IS_WAKING     ? "resuming"
+               : box->flags & BOX_WAKE_FAILED ? "failed"
+                                              : "paused";
     if (box->flags & BOX_IS_SAVING)
         return "pausing";
     return box->state == BOX_FROZEN ? "paused" : "running";

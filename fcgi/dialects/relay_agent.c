@@ -192,6 +192,21 @@ static int attach_agent(struct request *req, struct reply *rep, const struct rel
     return attach_to(req, rep, &target);
 }
 
+/* Its clients were told of its end by the closing of their connections. Where the operator says so, the
+ * next one who connects starts it again, with the environment that the sandbox still has. */
+static int start_again(struct request *req, struct core_session *s, struct relay_pi *pi,
+                       struct cove_err *e)
+{
+    struct core_attributes attributes;
+
+    if (pi->running || !req->core->config->relay_restart)
+        return 0;
+    core_attributes_read(req->core, &req->arena, s->box.id, &attributes);
+    if (relay_agent_start(req, s, &attributes.env, e) < 0)
+        return -1;
+    return relay_agent_look(req, s, pi, e);
+}
+
 int relay_socket(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct core_session session;
@@ -202,6 +217,8 @@ int relay_socket(struct request *req, struct reply *rep, struct cove_err *e)
     if (attach_check(req, e) < 0 || relay_open(req, &session, e) < 0)
         return -1;
     rc = relay_agent_look(req, &session, &pi, e);
+    if (rc == 0)
+        rc = start_again(req, &session, &pi, e);
     core_session_close(&session);
     return rc < 0 ? -1 : attach_agent(req, rep, &pi, arena_strdup(&req->arena, session.box.id), e);
 }

@@ -200,6 +200,51 @@ def test_a_refused_agent_command_names_the_rule_and_leaves_no_sandbox(relay):
     assert relay("GET", "/r-refused/status").status == 404
 
 
+def test_an_agent_that_has_ended_starts_again_with_the_next_client_where_the_operator_says_so(make_server):
+    server = make_server(relay_restart="yes")
+    secret = {"X-Relay-Secret": server.key}
+    server.request("POST", API + "/r-restart", {"envVars": {"PI_COMMAND": "read -r line; echo got $line; exit 4"}}, key=False, headers=secret)
+    for word in ("one", "two"):
+        clients = [socket_of(server, "r-restart"), socket_of(server, "r-restart")]
+        clients[0].send(word)
+        for ws in clients:  # both hear its line and how it ended
+            assert recv_line(ws) == f"got {word}"
+            with pytest.raises(Closed) as closed:
+                while True:
+                    ws.recv()
+            assert "4" in closed.value.reason
+    server.request("DELETE", API + "/r-restart", key=False, headers=secret)
+
+
+def test_the_status_tells_pausing_resuming_and_failed(server, relay):
+    from test_saving import corrupt, store
+    box = relay("POST", "/r-words", {}).json["sandboxId"]
+    relay("POST", "/r-words/bridge/exec", {"command": "head -c 200000000 /dev/urandom >/workspace/noise"})
+
+    def seen_during(verb):
+        words, done = set(), []
+        thread = threading.Thread(target=lambda: done.append(relay("POST", f"/r-words/{verb}").json["status"]))
+        thread.start()
+        while thread.is_alive():
+            words.add(relay("GET", "/r-words/status").json["status"])
+        thread.join()
+        return words, done
+
+    words, done = seen_during("pause")
+    assert "pausing" in words and done == ["paused"], words
+    words, done = seen_during("resume")
+    assert "resuming" in words and done == ["running"], words
+    relay("POST", "/r-words/bridge/exec", {"command": "rm /workspace/noise"})
+    relay("POST", "/r-words/pause")
+    archive = f"{store(server)}/{box}/archive.tar.zst"
+    corrupt(archive, 50, 1)
+    assert relay("POST", "/r-words/resume").status >= 400
+    assert relay("GET", "/r-words/status").json["status"] == "failed"
+    assert [b["status"] for b in server.request("GET", API, key=False, headers={"X-Relay-Secret": server.key}).json["sandboxes"] if b["id"] == "r-words"] == ["failed"]
+    corrupt(archive, 50, 1)
+    assert relay("POST", "/r-words/resume").json["status"] == "running"
+
+
 # --- the bridge -----------------------------------------------------------------------------------------------------
 
 def test_the_bridge_answers_at_its_host_name(server, relay):
