@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """What pausing to storage costs: save and wake by size, against `tar -C upper -c . | zstd -1` of the same tree.
 
-    bench/saving.py [ROUNDS]        starts and stops an instance of its own
+    bench/saving.py [ROUNDS]        starts and stops instances of its own
+
+With COVE_CLIENTS_MODULES (the node_modules that ./quickstart test --only clients installs) the same goes through an S3 server on this machine:
+from the pause until all of it is in the bucket and was read back, and waking it from there.
 
 A figure, not a test: it depends on the machine. Prints a Markdown table; the aim is at most 1.3 times tar and zstd.
 """
@@ -12,8 +15,9 @@ import sys
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, f"{TOP}/tests/system")
-from cove import Server, new_dir, stop  # noqa: E402
+sys.path[:0] = [f"{TOP}/tests/system", f"{TOP}/tests/clients"]
+from bucket import Bucket  # noqa: E402
+from cove import Server, new_dir, stop, wait_for  # noqa: E402
 from test_saving import bare, save, wake  # noqa: E402
 
 TREES = {  # what the row says, and the command that makes it: half of the bytes can be compressed
@@ -50,6 +54,30 @@ def measure(server, name, command, rounds):
     print(f"| {name} | {s * 1e3:.0f} | {w * 1e3:.0f} | {p * 1e3:.0f} | {s / p:.2f} |", flush=True)
 
 
+def measure_bucket(server, name, command, rounds):
+    box = bare(server.execute("bench", command, timeout=120))
+    saves, wakes = [], []
+    for _ in range(rounds):
+        saves.append(seconds(lambda: save(server, box, timeout=600) and
+                             bool(wait_for(lambda: os.path.exists(f"{server.dir}/state/saved/{box}/bucket"), 600, "it to be in the bucket"))))
+        wakes.append(seconds(lambda: wake(server, box, timeout=600)))
+    server.cleanup("bench")
+    print(f"| {name} | {statistics.median(saves) * 1e3:.0f} | {statistics.median(wakes) * 1e3:.0f} |", flush=True)
+
+
+def through_a_bucket(modules, rounds):
+    bucket = Bucket(modules, f"{new_dir()}/objects")
+    settings = bucket.settings(store_endpoint=f"http://127.0.0.1:{bucket.inner}")  # without the proxy of the tests
+    server = Server(new_dir(), pool=1, workers=1, command_timeout="2m", memory_max="2G", **settings).up()
+    try:
+        print("\n| what, by S3 | in the bucket ms | wake ms |\n| --- | --- | --- |")
+        for name, command in TREES.items():
+            measure_bucket(server, name, command, rounds)
+    finally:
+        stop(server)
+        bucket.close()
+
+
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     server = Server(new_dir(), pool=1, workers=1, command_timeout="2m", memory_max="2G").up()
@@ -59,6 +87,8 @@ def main():
             measure(server, name, command, rounds)
     finally:
         stop(server)
+    if os.environ.get("COVE_CLIENTS_MODULES"):
+        through_a_bucket(os.environ["COVE_CLIENTS_MODULES"], rounds)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,19 @@ def test_a_saved_sandbox_comes_back_with_every_file_as_it_was(server, project):
         ["ls: cannot access '/workspace/t/sock': No such file or directory", "/workspace/t/.wh.not-a-whiteout"]
 
 
+def test_many_cycles_of_pause_and_resume_leave_every_file_as_it_was(server, project):
+    """500 by hand (COVE_TEST_LONG=yes), as many as take under a minute otherwise."""
+    reply = server.execute(project, MAKE_TREE.replace("300M", "3M").replace("seek=100000000", "seek=1000000"), timeout=60)
+    assert reply.json["stdout"].endswith("made\n"), reply
+    before, box = server.run(project, HASH_TREE), bare(reply)
+    long, until, n = os.environ.get("COVE_TEST_LONG") == "yes", time.monotonic() + 30, 0
+    while n < 500 and (long or n < 10 or time.monotonic() < until):
+        assert save(server, box) is True and wake(server, box) is True, n
+        n += 1
+        assert server.run(project, HASH_TREE) == before, n
+    print(f"{n} cycles")
+
+
 def test_plain_tools_read_the_archive_and_its_manifest(server, project, tmp_path):
     box = bare(server.execute(project, "echo kept >/workspace/f; chown 1000:1000 /workspace/f; rm /etc/hosts; touch /usr/local/u"))
     assert save(server, box) is True
