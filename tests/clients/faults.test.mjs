@@ -159,6 +159,15 @@ test('git helpers: remotes, push and pull, checkout, reset, restore, configurati
   assert.match((await sandbox.commands.run('cat ~/.git-credentials')).stdout, /me:secret@git.example.test/)
 }))
 
+test('calls that only the platform makes are 404 from outside, with and without a token', withSandbox(async sandbox => {
+  for (const path of ['/init', '/freeze', '/unfreeze', '/collapse', '/fsfreeze', '/fsthaw', '/upgrade'])
+    for (const token of [undefined, sandbox.envdAccessToken]) {
+      const reply = await envd(sandbox.sandboxId, 'POST', path, { token, headers: { 'Content-Type': 'application/json' }, body: '{"accessToken":"mine","envVars":{"A":"1"}}' })
+      assert.equal(reply.status, 404, `${path}: ${await reply.text()}`)
+    }
+  assert.equal((await sandbox.commands.run('echo "[$A]"')).stdout, '[]\n')
+}))
+
 test('two hundred questions for sandboxes that are not there are all answered alike', async () => {
   const replies = await Promise.all(Array.from({ length: 200 }, (_, i) => api('GET', `/sandboxes/i${String(i).padStart(19, '0')}`)))
   assert.deepEqual(new Set(replies.map(r => r.status)), new Set([404]))
