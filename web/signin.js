@@ -20,6 +20,9 @@ export function signInPage(main, why, done) {
     h("p", { class: "row end" }, h("button", { type: "submit", class: "main" }, "Sign in")),
     h("p", { class: "quiet" }, "An operator makes keys with ", h("code", {}, "cove key create TENANT"),
       ". A server started by ", h("code", {}, "./quickstart up"), " has printed one."));
+  const version = h("span", { id: "version" });
+  form.append(h("p", { class: "quiet row" }, version, h("a", { href: "/openapi/" }, "APIs of this server"), h("a", { href: "/health" }, "health")));
+  fetch("version.json").then((reply) => reply.json()).then((told) => { version.textContent = `cove ${told.version}`; }, () => {});
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     problem.textContent = "";

@@ -9,6 +9,8 @@ import { api, checkAccess, context, endBox, newBox, open, OTHER_KEY, page, photo
 test("a wrong key is told and the right one opens the list", { skip }, async () => {
   await page.goto(`${URL_}/`);
   await page.waitForSelector("input[name=key]");
+  await page.waitForSelector("#version:has-text('cove ')");
+  assert.equal(await page.locator("a[href='/openapi/']").count(), 1);
   await photograph("sign-in");
   await checkAccess();
   await page.fill("input[name=key]", "e2b_wrong");

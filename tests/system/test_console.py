@@ -74,6 +74,7 @@ def test_the_document_has_every_field_and_no_other():
 
 def test_the_servers_address_shows_a_page_in_a_browser_and_json_to_programs(server):
     assert server.request("GET", "/", headers={"Accept": "text/html"}, key=False).headers["Location"] == "/console/"
+    assert json.loads(server.request("GET", "/console/version.json", key=False).body)["version"]
     page = server.request("GET", "/console/", key=False)
     assert page.status == 200 and "text/html" in page.headers["Content-Type"]
     policy = page.headers["Content-Security-Policy"]
