@@ -1,0 +1,48 @@
+"""What a worker that was taken over makes of the keeper's calls about saving, waking and freezing: sandboxes of other tenants, odd ids, odd tenants."""
+import os
+import struct
+
+import pytest
+
+from hostile import as_worker
+from test_snapshot_calls import ask
+
+
+def which(tenant, box):
+    return struct.pack("=64s24s", tenant, box)
+
+
+def extend(tenant, box):
+    return which(tenant, box).ljust(104, b"\0")
+
+
+CALLS = {"KEEPER_SAVE": which, "KEEPER_WAKE": extend, "KEEPER_FREEZE": extend, "KEEPER_THAW": extend, "KEEPER_EXTEND": extend}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_reaches_only_a_sandbox_of_the_tenant_it_names(target, attempt, call):
+    """The tenant is the worker's to name; what is not that tenant's, or no id at all, is not there, and nothing is made below state_dir."""
+    server = target(pool=0)
+    box = server.execute("p", "echo kept > /workspace/f").id.encode()
+    odd = {
+        "another tenant's sandbox": (b"stranger", box),
+        "nobody's": (b"", box),
+        "no id": (b"default", b""),
+        "a path for an id": (b"default", b"../boxes"),
+        "an id without an end": (b"default", b"a" * 24),
+        "a tenant without an end": (b"d" * 64, box),
+        "a line feed in the tenant": (b"default\nx", box),
+        "half an id": (b"default", box[:10]),
+    }
+    before = {name: sorted(os.listdir(f"{server.config['state_dir']}/{name}")) for name in ("saved", "boxes")
+              if os.path.isdir(f"{server.config['state_dir']}/{name}")}
+    keeper = server.keeper_pid
+    for what, args in odd.items():
+        answer = as_worker(server, ask, server.run_dir, call, CALLS[call](*args))
+        attempt(f"{call}: {what}", answer not in ("MSG_ERROR", "cut") and answer)
+    after = {name: sorted(os.listdir(f"{server.config['state_dir']}/{name}")) for name in before}
+    attempt(f"{call}: something was made or removed", after != before and after)
+    attempt(f"{call}: another keeper", server.keeper_pid != keeper and "the keeper died")
+    assert server.run("p", "cat /workspace/f") == "kept\n", "neither frozen nor saved"
+    if call == "KEEPER_FREEZE":  # the control: the same call with its own tenant's name is obeyed
+        assert as_worker(server, ask, server.run_dir, call, extend(b"default", box)) == "MSG_DONE"
