@@ -168,6 +168,7 @@ static const struct config_key keys[] = {
     TIME("port_idle", port_idle_ms, 0, UINT64_C(30) * 24 * 3600000),
     NUMBER("port_connections", port_connections, 1, 1000000),
     NUMBER("tenant_connections", tenant_connections, 1, 1000000),
+    BYTES("tenant_port_rate", tenant_port_rate_bytes, 0, UINT64_C(1) << 40),
 };
 
 void config_default(struct cove_config *c)

@@ -274,6 +274,22 @@ static void close_all_of(struct gate *g, struct usage *u)
     }
 }
 
+/* Tenants are few and stay. */
+static struct rate *rate_of(struct gate *g, const char *tenant)
+{
+    struct rate *r;
+
+    LIST_FOREACH(r, &g->rates, link)
+    if (strcmp(r->tenant, tenant) == 0)
+        return r;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return NULL; /* then nobody counts */
+    text_copy(r->tenant, sizeof(r->tenant), tenant);
+    LIST_INSERT_HEAD(&g->rates, r, link);
+    return r;
+}
+
 /* The slot may have had another sandbox, whose connections the next sweep would have ended. */
 static struct usage *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
 {
@@ -287,6 +303,7 @@ static struct usage *usage_of(struct gate *g, uint32_t index, const struct box_i
         LIST_INIT(&u->kept);
         text_copy(u->id, sizeof(u->id), info->id);
         text_copy(u->tenant, sizeof(u->tenant), info->tenant);
+        u->rate = rate_of(g, info->tenant);
     }
     return u;
 }

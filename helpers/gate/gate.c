@@ -298,6 +298,7 @@ static int setup(struct gate *g, struct cove_err *e)
         loop_init(&g->loop, e) < 0 || setup_signals(g, e) < 0)
         return -1;
     setup_limits(g);
+    TAILQ_INIT(&g->throttled);
     handover_begin(PROCESS_KEEPER_FD, &hosts, &before);
     if (watch_start(&g->loop, &g->control, FD_CONTROL, EPOLLIN, control_ready) < 0 ||
         watch_start(&g->loop, &g->keeper, PROCESS_KEEPER_FD, EPOLLIN, keeper_ready) < 0)

@@ -39,10 +39,18 @@ struct target { /* where a connection leads */
     uint16_t port;
 };
 
+struct rate { /* what a tenant's ports have moved lately */
+    LIST_ENTRY(rate) link;
+    char tenant[COVE_TENANT_MAX];
+    int64_t left; /* bytes that may move now; below 0: after a while */
+    uint64_t at_ms;
+};
+
 /* What one sandbox uses. One record per slot of the shared table; ids tell whose it is. */
 struct usage {
     char id[24];
     char tenant[COVE_TENANT_MAX];
+    struct rate *rate;                         /* its tenant's */
     unsigned open;                             /* relays that lead there, waiting ones included */
     unsigned connecting;                       /* questions that init has not answered yet */
     TAILQ_HEAD(relay_queue, relay) waiting;    /* for their turn to ask */
@@ -93,6 +101,7 @@ struct relay { /* one connection: two ends and a target */
     struct timer timer;
     uint64_t retry_until_ms;
     uint64_t moved_ms; /* when the last byte moved */
+    bool throttled;    /* its tenant has moved enough for now: in gate.throttled, by `turn` */
     struct direction way[2];
     struct buf head; /* what was read from the client before the sandbox was connected */
     size_t head_sent;
@@ -204,6 +213,9 @@ struct gate {
     struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
     struct usage *usage;        /* by slot of the shared table */
     struct access_record *access;
+    LIST_HEAD(rate_list, rate) rates;
+    struct relay_queue throttled; /* connections that wait, the longest first */
+    struct timer unthrottle;
     size_t held_bytes;   /* of all connections */
     unsigned kept_count; /* sockets to inits, of all sandboxes */
     unsigned binding_count, relay_count, relay_max;

@@ -32,6 +32,7 @@ enum {
     CARRY_BYTES = 128 << 10,
     HELD_ROOM = 64 << 20, /* of all connections: above it only little is read at a time */
     CARRY_LITTLE = 4 << 10,
+    THROTTLE_MS = 20,
 };
 
 /* ------------------------------------------------------------------ one life */
@@ -85,12 +86,20 @@ static void close_box_end(struct relay *r)
     watch_close(&r->end[BOX]);
 }
 
+static void stop_waiting(struct relay *r)
+{
+    if (r->throttled)
+        TAILQ_REMOVE(&r->gate->throttled, r, turn);
+    r->throttled = false;
+}
+
 /* From here on the relay has nothing to do with any sandbox. */
 static void leave_sandbox(struct relay *r)
 {
     struct usage *u = r->usage;
 
     timer_stop(&r->timer);
+    stop_waiting(r);
     if (!u)
         return;
     connect_stop(r);
@@ -255,6 +264,40 @@ static int send_head(struct relay *r)
     return 1;
 }
 
+/* Whether this tenant may move bytes now. A second's worth may come at once, and one piece too much is paid
+ * back by waiting longer. */
+static bool may_move(struct relay *r)
+{
+    uint64_t per_s = r->gate->config.tenant_port_rate_bytes, now_ms;
+    struct rate *rate = r->usage->rate;
+    int64_t more;
+
+    if (!per_s || !rate)
+        return true;
+    now_ms = clock_boot_ms();
+    more = now_ms - rate->at_ms > 1000 ? (int64_t)per_s
+                                       : (int64_t)(per_s * (now_ms - rate->at_ms) / 1000);
+    if (more > 0) {
+        rate->at_ms = now_ms;
+        rate->left = rate->left + more > (int64_t)per_s ? (int64_t)per_s : rate->left + more;
+    }
+    return rate->left > 0;
+}
+
+static void unthrottle(struct timer *t);
+
+static void throttle(struct relay *r)
+{
+    struct gate *g = r->gate;
+
+    if (r->throttled)
+        return;
+    r->throttled = true;
+    TAILQ_INSERT_TAIL(&g->throttled, r, turn);
+    if (!g->unthrottle.set)
+        timer_start(&g->loop, &g->unthrottle, THROTTLE_MS, unthrottle);
+}
+
 /* One piece from one end to the other. -1: the connection is broken. */
 static int carry(struct relay *r, int from)
 {
@@ -262,13 +305,20 @@ static int carry(struct relay *r, int from)
     struct gate *g = r->gate;
     struct direction *d = &r->way[from];
     size_t most = g->held_bytes < HELD_ROOM ? sizeof(buffer) : CARRY_LITTLE;
-    ssize_t n = recv(r->end[from].fd, buffer, most, MSG_DONTWAIT), sent;
+    ssize_t n, sent;
 
+    if (!may_move(r)) {
+        throttle(r);
+        return 0;
+    }
+    n = recv(r->end[from].fd, buffer, most, MSG_DONTWAIT);
     if (n <= 0) {
         d->ended = n == 0;
         return n == 0 || would_block(n) ? 0 : -1;
     }
     r->moved_ms = clock_boot_ms();
+    if (r->usage->rate)
+        r->usage->rate->left -= n;
     *(from == CLIENT ? &r->usage->bytes_in : &r->usage->bytes_out) += (uint64_t)n;
     sent = send_some(r->end[!from].fd, buffer, (size_t)n);
     if (sent < 0)
@@ -298,7 +348,7 @@ static uint32_t wanted(const struct relay *r, int end)
 {
     const struct direction *reads = &r->way[end], *writes = &r->way[!end];
     bool head = r->head.len > 0, writing = writes->held || (end == BOX && head);
-    bool reading = !reads->held && !reads->ended && !(end == CLIENT && head);
+    bool reading = !r->throttled && !reads->held && !reads->ended && !(end == CLIENT && head);
 
     return (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0);
 }
@@ -318,6 +368,21 @@ static void move(struct relay *r, int end, uint32_t events)
     }
     for (int i = 0; i < 2; i++)
         watch_want(&r->end[i], wanted(r, i));
+}
+
+/* All who wait try again, the longest first; who is still too early waits anew, at the end. */
+static void unthrottle(struct timer *t)
+{
+    struct gate *g = container_of(t, struct gate, unthrottle);
+    struct relay *r, *last = TAILQ_LAST(&g->throttled, relay_queue);
+    bool more = last != NULL;
+
+    while (more && (r = TAILQ_FIRST(&g->throttled))) {
+        more = r != last;
+        stop_waiting(r);
+        r->moved_ms = clock_boot_ms();
+        move(r, CLIENT, EPOLLIN | EPOLLOUT);
+    }
 }
 
 static void client_ready(struct watch *w, uint32_t events)

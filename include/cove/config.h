@@ -121,10 +121,11 @@ struct cove_config {
     uint64_t executor_timeout_ms; /* of /run and /run_streaming */
     uint64_t log_max_bytes;       /* kept of a background process's output */
     /* traffic to ports of sandboxes */
-    uint64_t tenant_proxy_ports; /* ports that one tenant may bind at a time */
-    uint64_t port_connections;   /* connections to one sandbox at a time */
-    uint64_t tenant_connections; /* and to all sandboxes of one tenant */
-    char port_wake[8];           /* yes: a request wakes a frozen sandbox; no: it does not */
+    uint64_t tenant_proxy_ports;     /* ports that one tenant may bind at a time */
+    uint64_t port_connections;       /* connections to one sandbox at a time */
+    uint64_t tenant_connections;     /* and to all sandboxes of one tenant */
+    uint64_t tenant_port_rate_bytes; /* bytes per second, both ways, of all of them; 0 = no limit */
+    char port_wake[8];               /* yes: a request wakes a frozen sandbox; no: it does not */
     char port_access_execute[8]; /* public, private: ports of sandboxes that this dialect made */
     char port_access_executor[8], port_access_e2b[8], port_access_relay[8], port_access_agent[8];
     uint64_t port_idle_ms; /* a connection on which nothing moves is closed after this; 0 = never */

@@ -12,6 +12,7 @@ import stat
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -562,6 +563,21 @@ def test_of_ten_thousand_connections_to_one_sandbox_its_share_is_served(make_ser
         assert refused.status == 503 and "Too many connections" in refused.json["message"] and refused.headers["Retry-After"]
         assert server.execute("third", "echo fine").json["stdout"] == "fine\n"
     wait_for(lambda: greedy.get(headers={"Upgrade": "websocket"}).status == 101, 20, "room again")
+
+
+def test_a_tenant_moves_its_share_of_bytes_and_others_are_unharmed(make_server):
+    server = make_server(tenant_port_rate="1M")
+    busy, other = Ports(server, "busy"), Ports(server, "other", key=server.add_key("another-tenant"))
+    began = time.monotonic()
+    sizes = []
+    threads = [threading.Thread(target=lambda: sizes.append(len(busy.get(f"/bytes/{1 << 20}").body))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    assert other.get().body == b"hello from 8000" and any(t.is_alive() for t in threads), "while the first tenant waits"
+    for t in threads:
+        t.join(60)
+    assert sizes == [1 << 20] * 4, "all arrive whole"
+    assert time.monotonic() - began > 2.5, "4 MB at 1 MB a second, of which one second's worth may come at once"
 
 
 def test_an_idle_connection_is_cut_and_a_busy_one_is_not(make_server, project):
