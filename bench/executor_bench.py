@@ -302,8 +302,8 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     threading.stack_size(512 * 1024)
     directory = tempfile.mkdtemp(prefix="cove-bench-")
-    server = Server(f"{directory}/cove", proxy_port=free_port(), workers=2, threads=min(4096, args.streams // 2 + 100),
-                    pids_max=2048, pool=2).up()
+    server = Server(f"{directory}/cove", proxy_port=free_port(), workers=2, tenant_threads=100, pids_max=2048, pool=2,
+                    threads=min(4096, args.streams + 100)).up()  # either worker may get them all
     print(f"\nThe executor dialect, {time.strftime('%Y-%m-%d')}; load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cpus.")
     parts = {
         "streaming": lambda: streaming(server),
