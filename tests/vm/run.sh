@@ -16,7 +16,7 @@ readonly MINUTES=20          # one run, two boots; without KVM and among others 
 readonly MEMORY=1024         # MiB; the machine must manage with little
 readonly HOST_PACKAGES=(debhelper debootstrap dpkg-dev e2fsprogs qemu-system-x86)
 readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
-    nginx openssl curl jq libcap2 libfcgi0ldbl libjson-c5 libmnl0 libnftables1 libpam0g libpcre2-8-0 libseccomp2 libssl3 libsystemd0)
+    nginx openssl curl jq libcap2 libarchive13 libcurl4 libfcgi0ldbl libjson-c5 libmnl0 libnftables1 libpam0g libpcre2-8-0 libprotobuf-c1 libseccomp2 libssl3 libsystemd0 libwslay1 zlib1g)
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly top
