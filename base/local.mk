@@ -4,7 +4,7 @@ libbase_a_CPPFLAGS = $(AM_CPPFLAGS) $(JSONC_CFLAGS)
 libbase_a_SOURCES = \
 	include/cove/err.h include/cove/mem.h include/cove/budget.h include/cove/buf.h include/cove/text.h \
 	include/cove/log.h include/cove/end.h include/cove/msg.h include/cove/config.h include/cove/netlist.h include/cove/loop.h include/cove/file.h \
-	include/cove/json.h include/cove/manifest.h include/cove/base64.h \
+	include/cove/json.h include/cove/manifest.h include/cove/base64.h include/cove/build.h \
 	base/err.c base/mem.c base/budget.c base/buf.c base/text.c base/log.c base/end.c base/msg.c base/config.c base/netlist.c base/loop.c base/file.c \
 	base/manifest.c base/json_read.c base/json_write.c base/base64.c
 EXTRA_DIST += base/README.md

@@ -208,6 +208,11 @@ static int set_shell(struct manifest *m, char *value, struct cove_err *e)
     return 0;
 }
 
+static int set_version(struct manifest *m, char *value, struct cove_err *e)
+{
+    return text_parse_u64(value, &m->version, e);
+}
+
 /* ------------------------------------------------------------------ reading */
 
 static const struct {
@@ -220,6 +225,7 @@ static const struct {
     { "service", set_service }, { "settings", set_settings },
     { "policy", set_policy },   { "seccomp", set_seccomp },
     { "tenants", set_tenants }, { "shell", set_shell },
+    { "version", set_version },
 };
 
 static int set_line(struct manifest *m, char *line, struct cove_err *e)

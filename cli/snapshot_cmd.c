@@ -33,6 +33,7 @@ static void put_snapshot(struct json_writer *w, const struct keeper_snapshot *s)
     json_put_str(w, "id", s->id);
     json_put_str(w, "tenant", s->tenant);
     json_put_str(w, "name", s->name);
+    json_put_str(w, "tags", s->tags);
     json_put_str(w, "sandbox", s->sandbox);
     json_put_str(w, "template", s->template);
     json_put_int(w, "created_unix_ms", (int64_t)s->created_unix_ms);

@@ -116,6 +116,7 @@ static void fill_box(const struct box_info *info, bool by_id, struct core_box *r
     ret->created_unix_ms = info->created_unix_ms;
     ret->expires_unix_ms = clock_unix_ms() + (end_ms > now_ms ? end_ms - now_ms : 0);
     text_copy(ret->template, sizeof(ret->template), info->template);
+    text_copy(ret->snapshot, sizeof(ret->snapshot), info->snapshot);
 }
 
 static void take_known(const struct which *w, struct core_box *ret)

@@ -109,6 +109,7 @@ struct core_box {
     uint64_t created_unix_ms;
     uint64_t expires_unix_ms; /* until then its files are found by the name that was used */
     char template[COVE_TEMPLATE_MAX];
+    char snapshot[24]; /* that it was made of, above the template; "" = none */
 };
 
 /* A template, and what the policy goes by for what runs in its sandboxes (core_template.c). */
@@ -141,8 +142,10 @@ struct core_session {
     struct box_conn conn;
     struct limits limits; /* what holds for what runs in it */
     struct live_ref *manifests;
-    const struct manifest *manifest; /* what its template says; NULL: nothing is known of it */
-    bool retired;                    /* it misbehaved, and the keeper was told to end it */
+    struct manifest *own_manifest; /* of the snapshot that it was made of; NULL: it has none */
+    const struct manifest
+        *manifest; /* what that or its template says; NULL: nothing is known of it */
+    bool retired;  /* it misbehaved, and the keeper was told to end it */
 };
 
 /* What a session's template says (core_template.c). */

@@ -12,6 +12,17 @@ const char *core_template_word(const char *tenant, const char *word)
     return strncmp(word, tenant, len) == 0 && word[len] == '/' ? word + len + 1 : word;
 }
 
+static int split_name(const char *name, struct keeper_capture *ret, struct cove_err *e)
+{
+    size_t len = strcspn(name, ":");
+
+    if (len >= sizeof(ret->name) ||
+        (name[len] && !text_copy(ret->tag, sizeof(ret->tag), name + len + 1)))
+        return cove_fail(e, COVE_INVALID, "name: '%.60s…' is too long", name);
+    memcpy(ret->name, name, len);
+    return 0;
+}
+
 static int capture(struct core *c, const struct box_info *box, const char *name, uint32_t flags,
                    struct keeper_snapshot *ret, struct cove_err *e)
 {
@@ -21,8 +32,8 @@ static int capture(struct core *c, const struct box_info *box, const char *name,
         return -1;
     text_copy(args.tenant, sizeof(args.tenant), box->tenant);
     text_copy(args.id, sizeof(args.id), box->id);
-    if (name && !text_copy(args.name, sizeof(args.name), core_template_word(box->tenant, name)))
-        return cove_fail(e, COVE_INVALID, "name: '%.60s…' is too long", name);
+    if (name && split_name(core_template_word(box->tenant, name), &args, e) < 0)
+        return -1;
     return keeper_capture(&c->keeper, &args, ret, e);
 }
 
@@ -57,8 +68,7 @@ static int compare(void *arg, const struct keeper_snapshot *s)
 {
     struct search *search = arg;
 
-    search->is_found =
-        strcmp(s->id, search->word) == 0 || (s->name[0] && strcmp(s->name, search->word) == 0);
+    search->is_found = keeper_snapshot_is(s, search->word);
     if (search->is_found)
         search->found = *s;
     return search->is_found;
@@ -87,6 +97,21 @@ int core_snapshot_remove(struct core *c, const char *tenant, const char *word, s
     if (!*word || !text_copy(args.name, sizeof(args.name), core_template_word(tenant, word)))
         return cove_fail(e, COVE_NOT_FOUND, "no snapshot '%.60s'", word);
     return keeper_snapshot_remove(&c->keeper, &args, e);
+}
+
+int core_snapshot_tag(struct core *c, const char *tenant, const char *which, const char *name,
+                      const char *tag, struct keeper_snapshot *ret, struct cove_err *e)
+{
+    struct keeper_snapshot_tag args = { .remove = which == NULL };
+
+    if (may_all(c, e) < 0)
+        return -1;
+    text_copy(args.tenant, sizeof(args.tenant), tenant);
+    if ((which && !text_copy(args.which, sizeof(args.which), which)) ||
+        !text_copy(args.name, sizeof(args.name), name) ||
+        !text_copy(args.tag, sizeof(args.tag), tag))
+        return cove_fail(e, COVE_INVALID, "a name or a tag is too long");
+    return keeper_snapshot_tag(&c->keeper, &args, ret, e);
 }
 
 int core_sandbox_fork(struct core *c, const struct box_info *box, const struct core_new *args,

@@ -33,6 +33,10 @@ int core_snapshot_find(struct core *c, const char *tenant, const char *word,
 /* Sandboxes that were made of it go on. */
 int core_snapshot_remove(struct core *c, const char *tenant, const char *word, struct cove_err *e);
 
+/* NAME:TAG means `which` (an id, NAME or NAME:TAG) from now on; which NULL: it means nothing any more. */
+int core_snapshot_tag(struct core *c, const char *tenant, const char *which, const char *name,
+                      const char *tag, struct keeper_snapshot *ret, struct cove_err *e);
+
 /*
  * Make `count` sandboxes with the files that `box` has now. args->template does not count. ret: room
  * for `count`. Returns how many were made, or -1 if none was; with fewer than `count`, e says why.

@@ -11,6 +11,7 @@
 #include "cove/which.h"
 #include "fcgi/core.h"
 #include "fcgi/core_snapshots.h"
+#include "process/manifests_live.h"
 
 /* ------------------------------------------------------------------ which template */
 
@@ -36,13 +37,15 @@ bool core_template_resolve(struct core *c, const char *tenant, const char *name,
 void core_template_begin(struct core_session *s)
 {
     s->manifests = s->core->manifests ? live_get(s->core->manifests) : NULL;
-    s->manifest = find(s->manifests, s->box.template);
+    s->own_manifest = manifest_of_snapshot(s->core->config->run_dir, s->box.snapshot);
+    s->manifest = s->own_manifest ? s->own_manifest : find(s->manifests, s->box.template);
 }
 
 void core_template_end(struct core_session *s)
 {
     if (s->manifests)
         live_put(take_ptr(s->manifests));
+    manifest_free(take_ptr(s->own_manifest));
     s->manifest = NULL;
 }
 

@@ -2,7 +2,8 @@
  * What each kind of process may still do once it serves: a table with one row per kind.
  *
  * seccomp: EPERM for every system call that is neither in the common list nor in the row's own lists.
- * No row but cove-auth's has execve, fork or a file opened for writing; no row has ptrace, mount,
+ * No row but cove-auth's has execve or fork, none but that one, the builder's and the unpacking saver's
+ * opens a file for writing; no row has ptrace, mount,
  * namespaces or a change of identity. clone3 answers ENOSYS, because seccomp cannot look at its
  * flags, which lie in memory; libc then uses clone, whose flags can be checked.
  *
@@ -98,6 +99,13 @@ static const struct call starter_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_TH
                                              ANY(sched_getaffinity),
                                              ANY(prlimit64),
                                              END_OF_CALLS };
+
+/* A thread for each build; records, logs and uploaded files lie in a directory of its own. */
+static const struct call builder_calls[] = {
+    ANY(openat),    ANY(unlinkat),  ANY(unlink),       ANY(renameat), ANY(rename), ANY(getdents64),
+    ANY(ftruncate), ANY(pwrite64),  ANY(memfd_create), ANY(pipe2),    ANY(fsync),  ANY(utimensat),
+    ANY(statfs),    ANY(fdatasync), ANY(fadvise64),    END_OF_CALLS
+};
 
 /* The gate listens on proxy ports that it is asked for later, and keeps its bindings in a file that
  * the keeper opened. */
@@ -214,6 +222,10 @@ static const struct confinement {
                          .families = { AF_INET, AF_INET6, AF_NETLINK },
                          .paths.readable = { "/etc", "/run/systemd/resolve",
                                              "/usr/share/ca-certificates" } },
+    [CONFINE_BUILDER] = { .name = "builder",
+                          .calls = { starter_calls, reading_files, jit_memory, builder_calls },
+                          .families = { AF_UNIX },
+                          .paths = { .readable = { OWN_DIR }, .writable = { OWN_DIR } } },
     [CONFINE_AUTH] = { .name = "auth",
                        .calls = { auth_calls, jit_memory },
                        .families = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK },
@@ -289,14 +301,26 @@ static int confine_calls(const struct confinement *c, struct cove_err *e)
 
 /* ------------------------------------------------------------------ all of it */
 
+static void put_dir(const char **paths, const char *dir)
+{
+    for (size_t i = 0; i < CONFINE_PATHS_MAX && paths[i]; i++)
+        if (strcmp(paths[i], OWN_DIR) == 0)
+            paths[i] = dir;
+}
+
 int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e)
+{
+    return confine_writing(kind, own_dir, NULL, e);
+}
+
+int confine_writing(enum confine_kind kind, const char *own_dir, const char *work_dir,
+                    struct cove_err *e)
 {
     const struct confinement *c = &kinds[kind];
     struct confine_paths paths = c->paths;
 
-    for (size_t i = 0; i < CONFINE_PATHS_MAX && paths.readable[i]; i++)
-        if (strcmp(paths.readable[i], OWN_DIR) == 0)
-            paths.readable[i] = own_dir;
+    put_dir(paths.readable, own_dir);
+    put_dir(paths.writable, work_dir);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "prctl");
     if ((!c->all_files && confine_files(&paths, e) < 0) || confine_calls(c, e) < 0)

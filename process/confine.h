@@ -15,6 +15,7 @@ enum confine_kind { /* the rows of the table in confine.c */
                     CONFINE_STARTER,
                     CONFINE_FETCH,
                     CONFINE_BUCKET,
+                    CONFINE_BUILDER,
                     CONFINE_KINDS,
 };
 
@@ -24,6 +25,9 @@ enum confine_kind { /* the rows of the table in confine.c */
  * the directory that the row reads besides: run_dir, or pam_dir for cove-auth; NULL if it reads none.
  */
 int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e);
+/* The same for a row that has a directory to write in. */
+int confine_writing(enum confine_kind kind, const char *own_dir, const char *work_dir,
+                    struct cove_err *e);
 
 /* The half that is Landlock. Paths that do not exist are left out; NULL ends a list. */
 enum { CONFINE_PATHS_MAX = 64 };

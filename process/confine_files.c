@@ -18,7 +18,9 @@
 #define READ_FILE    LANDLOCK_ACCESS_FS_READ_FILE
 #define READ_ALL     (READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define WRITE_FILE   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE)
-#define WRITE_ALL    (WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
+#define WRITE_ALL                                                                                  \
+    (WRITE_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |                      \
+     LANDLOCK_ACCESS_FS_REMOVE_FILE)
 
 /* Rights that only directories have are refused for a file. */
 static int allow(int ruleset, const char *path, uint64_t file_rights, uint64_t dir_rights,

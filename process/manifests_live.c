@@ -1,5 +1,6 @@
 #include "process/manifests_live.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cove/file.h"
@@ -25,6 +26,22 @@ static int load(const char *path, void **ret, struct cove_err *e)
     }
     *ret = all;
     return 0;
+}
+
+struct manifest *manifest_of_snapshot(const char *run_dir, const char *snapshot)
+{
+    AUTO_FREE char *text = NULL;
+    struct manifest *m = NULL;
+    char path[160];
+    size_t len;
+
+    if (!*snapshot)
+        return NULL;
+    snprintf(path, sizeof(path), "%s/snapshots/%s", run_dir, snapshot);
+    if (file_read(path, MANIFEST_TEXT_MAX, &text, &len, NULL) < 0 ||
+        manifest_parse(snapshot, text, &m, NULL) < 0)
+        return NULL;
+    return m;
 }
 
 static void unload(void *value)

@@ -59,7 +59,9 @@ struct starter {
 struct start { /* one sandbox */
     struct starter *starter;
     const struct starter_box *box;
-    const struct manifest *manifest;
+    const struct manifest *template; /* whose policy holds */
+    struct manifest *own;            /* the snapshot's, if it has one */
+    const struct manifest *manifest; /* that says what to start: one of the two */
     struct policy_filter filter;
     struct box_conn conn;
     uint64_t until_ms;
@@ -68,12 +70,15 @@ struct start { /* one sandbox */
 
 /* ------------------------------------------------------------------ policy */
 
-/* The owner of TENANT/NAME; an operator's template belongs to nobody. */
-static void owner_of(const struct manifest *m, char ret[COVE_TENANT_MAX])
+/* Whose it is: the owner of the snapshot, or of TENANT/NAME; an operator's template belongs to nobody. */
+static void owner_of(const struct start *s, char ret[COVE_TENANT_MAX])
 {
-    const char *slash = strchr(m->name, '/');
+    const char *name = s->template->name, *slash = strchr(name, '/');
 
-    snprintf(ret, COVE_TENANT_MAX, "%.*s", slash ? (int)(slash - m->name) : 0, m->name);
+    if (s->own)
+        text_copy(ret, COVE_TENANT_MAX, s->box->tenant);
+    else
+        snprintf(ret, COVE_TENANT_MAX, "%.*s", slash ? (int)(slash - name) : 0, name);
 }
 
 static int judge(const struct policy *policy, const struct policy_query *q, const char *command,
@@ -92,14 +97,14 @@ static int judge(const struct policy *policy, const struct policy_query *q, cons
 /* What a template starts is under the policy like what clients run. */
 static int get_filter(struct start *s, struct live_ref *policy, struct cove_err *e)
 {
-    const struct manifest *m = s->manifest;
+    const struct manifest *m = s->manifest, *t = s->template;
     char tenant[COVE_TENANT_MAX];
     struct policy_query q = { .dialect = dialect_name(DIALECT_NONE),
                               .tenant = tenant,
-                              .template = m->policy ? m->policy : m->name,
-                              .profile = m->seccomp };
+                              .template = t->policy ? t->policy : t->name,
+                              .profile = t->seccomp };
 
-    owner_of(m, tenant);
+    owner_of(s, tenant);
     if (judge(policy_set_policy(policy->value), &q, m->start, e) < 0 ||
         judge(policy_set_policy(policy->value), &q, m->ready, e) < 0)
         return -1;
@@ -285,7 +290,7 @@ static int start_box(struct start *s, struct live_ref *policy, struct cove_err *
 {
     if (!policy)
         return cove_fail(e, COVE_BUSY, "no policy is loaded, so nothing may run");
-    if (!s->manifest)
+    if (!s->template)
         return cove_fail(e, COVE_NOT_FOUND, "it was removed");
     s->until_ms = clock_boot_ms() + s->manifest->ready_timeout_ms;
     if (get_filter(s, policy, e) < 0 ||
@@ -314,7 +319,9 @@ static void serve(struct starter *st, const struct starter_box *box)
     struct start s = { .starter = st, .box = box, .conn.sock = -1, .filter.fd = -1 };
     struct cove_err err = { 0 };
 
-    s.manifest = manifests ? manifests_find(manifests->value, box->template) : NULL;
+    s.template = manifests ? manifests_find(manifests->value, box->template) : NULL;
+    s.own = manifest_of_snapshot(st->config.run_dir, box->snapshot);
+    s.manifest = s.own ? s.own : s.template;
     if (start_box(&s, policy, &err) < 0) {
         if (err.code != COVE_GONE) /* whoever ended the sandbox knows why */
             err.code = COVE_NOT_READY;
@@ -325,6 +332,7 @@ static void serve(struct starter *st, const struct starter_box *box)
     box_close(&s.conn);
     live_put(policy);
     live_put(manifests);
+    manifest_free(s.own);
     report(st, box, &err);
 }
 
@@ -381,6 +389,8 @@ static void put_order(struct starter *st, const struct starter_box *box)
     o->box = *box;
     o->box.id[sizeof(o->box.id) - 1] = '\0';
     o->box.template[sizeof(o->box.template) - 1] = '\0';
+    o->box.snapshot[sizeof(o->box.snapshot) - 1] = '\0';
+    o->box.tenant[sizeof(o->box.tenant) - 1] = '\0';
     pthread_mutex_lock(&st->lock);
     STAILQ_INSERT_TAIL(&st->orders, o, link);
     if (st->idle == 0 && st->threads < THREADS_MAX)

@@ -52,8 +52,16 @@ int keeper_wake(struct keeper_link *k, const struct keeper_extend *args, struct 
  * meanwhile. Asked twice it makes two. */
 int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
                    struct keeper_snapshot *ret, struct cove_err *e);
+/* The same, with a manifest's lines. */
+int keeper_capture_as(struct keeper_link *k, const struct keeper_capture *args,
+                      const char *manifest, struct keeper_snapshot *ret, struct cove_err *e);
+int keeper_snapshot_tag(struct keeper_link *k, const struct keeper_snapshot_tag *args,
+                        struct keeper_snapshot *ret, struct cove_err *e);
 typedef int (*keeper_snapshot_fn)(void *arg,
                                   const struct keeper_snapshot *s); /* non-zero ends it */
+/* Is it the one that `word` means: an id, NAME, NAME:TAG? */
+bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word);
+bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag);
 int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
                      struct cove_err *e);
 int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,

@@ -144,7 +144,14 @@ struct cove_config {
     uint64_t fetch_max_bytes, fetch_timeout_ms;
     uint64_t fetch_rate_bytes; /* a second, of one fetch; 0 = any */
     uint64_t fetch_tenant;     /* that one tenant may have under way */
-    char on_disconnect[8];     /* "kill" or "keep": a streamed command whose client went away */
+
+    /* templates that tenants build */
+    uint64_t builds_tenant;     /* of one tenant at a time; the others wait */
+    uint64_t build_timeout_ms;  /* of one step */
+    uint64_t build_files_bytes; /* that one tenant has uploaded for its builds */
+    char build_images[512]; /* "IMAGE=TEMPLATE ...": these are templates here, and not fetched */
+
+    char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
 };
 
 void config_default(struct cove_config *c);

@@ -17,6 +17,7 @@
  *   seccomp PROFILE           instead of the one that the policy names
  *   tenants A,B               nobody else sees this template
  *   shell sh                  the image has no bash
+ *   version N                 only in the published file: another number when it was made anew
  */
 #ifndef COVE_MANIFEST_H
 #define COVE_MANIFEST_H
@@ -55,7 +56,7 @@ struct manifest { /* strings point into `text`; NULL = it says nothing */
     struct manifest_service services[MANIFEST_SERVICES_MAX];
     size_t env_count, service_count;
     bool no_bash;
-    uint64_t version; /* the keeper's: of the files it was read from */
+    uint64_t version; /* of the files that the keeper read it from */
     char *damaged;    /* the keeper's: why it cannot be used; NULL = it can */
     char *text;
 };

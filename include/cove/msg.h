@@ -103,12 +103,14 @@ enum msg_type {
     /* struct keeper_audit, tail: event, dialect, tenant, key, project, sandbox, rule, form, command
      * -> MSG_DONE */
     KEEPER_AUDIT,
-    KEEPER_ATTRIBUTES,      /* struct keeper_which + new attributes -> MSG_DONE */
-    KEEPER_CAPTURE,         /* struct keeper_capture -> KEEPER_SNAPSHOT, once it is whole */
+    KEEPER_ATTRIBUTES, /* struct keeper_which + new attributes -> MSG_DONE */
+    /* struct keeper_capture (+ a manifest) -> KEEPER_SNAPSHOT, once it is whole */
+    KEEPER_CAPTURE,
     KEEPER_SNAPSHOT,        /* struct keeper_snapshot */
     KEEPER_SNAPSHOTS,       /* struct keeper_snapshots -> KEEPER_SNAPSHOT_LIST, a page of it */
     KEEPER_SNAPSHOT_LIST,   /* struct keeper_snapshot_list */
     KEEPER_SNAPSHOT_REMOVE, /* struct keeper_snapshot_name -> MSG_DONE, or COVE_NOT_FOUND */
+    KEEPER_SNAPSHOT_TAG,    /* struct keeper_snapshot_tag -> KEEPER_SNAPSHOT, or COVE_NOT_FOUND */
     KEEPER_SAVE,            /* struct keeper_which -> MSG_DONE once it is saved and has ended */
     KEEPER_WAKE,            /* struct keeper_extend -> KEEPER_BOX once a saved one runs again */
     KEEPER_OPERATOR_NONCE,  /* no body -> KEEPER_NONCE, for an operator's next request */
@@ -162,6 +164,18 @@ enum msg_type {
 
     /* --- resolver to keeper: all that it can make root do --- */
     RESOLVER_PIN = 802, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
+
+    /* --- worker to cove-builder (cove/build.h) --- */
+    BUILD_NEW = 900, /* struct build_new -> BUILD_TOLD */
+    BUILD_START,     /* struct build_which + the order -> MSG_DONE */
+    BUILD_ASK,       /* struct build_ask -> BUILD_TOLD */
+    BUILD_TOLD,      /* struct build_told, tail: log entries */
+    BUILD_LIST,      /* struct build_which, `id` is a name or "" -> BUILD_LISTED */
+    BUILD_LISTED,    /* struct build_listed */
+    BUILD_FILE,      /* struct build_file -> MSG_DONE: it is there; or COVE_NOT_FOUND */
+    BUILD_UPLOAD,    /* struct build_file -> MSG_DONE + a file to write; then BUILD_UPLOADED */
+    BUILD_UPLOADED,  /* no body: all of it is written -> MSG_DONE */
+    BUILD_FORGET,    /* struct build_which, `id` is a name: its builds end and go -> MSG_DONE */
 
     /* --- keeper to starter --- */
     STARTER_BOX = 800, /* struct starter_box: run what its template says, then STARTER_DONE */
@@ -483,7 +497,18 @@ struct judge_box {
 /*
  * Snapshots: the files of a sandbox at one moment, which new sandboxes can be made of. A snapshot
  * belongs to a tenant, who finds it by its id or its name. Without a name it is found by its id.
+ *
+ * Several snapshots may share a name, each with tags of its own: NAME:TAG is one of them, and NAME alone
+ * is NAME:default. A snapshot that has lost its last tag goes. Names that begin with a dot are cove's own:
+ * COVE_BUILD_CACHE has the results of build steps, the oldest of which go by themselves.
+ *
+ * A snapshot may have a manifest (cove/manifest.h), which then tells how commands run in its sandboxes
+ * and what starts in them. What the template below says of limits, policy and network holds all the same.
  */
+#define COVE_TAG_DEFAULT "default"
+#define COVE_BUILD_CACHE ".build-cache"
+enum { COVE_TAG_MAX = 64, COVE_TAGS_MAX = 512 };
+
 enum keeper_capture_flags {
     /* For a fork: it goes by itself once no sandbox stands on it, a minute after it was made at the
      * earliest. It is not listed and cannot have a name. */
@@ -492,9 +517,11 @@ enum keeper_capture_flags {
 
 struct keeper_capture {
     char tenant[COVE_TENANT_MAX];
-    char id[24];                  /* of the sandbox */
-    char name[COVE_TEMPLATE_MAX]; /* "" = none. A snapshot that has this name loses it and goes */
-    uint32_t flags;               /* enum keeper_capture_flags */
+    char id[24]; /* of the sandbox */
+    char name
+        [COVE_TEMPLATE_MAX]; /* "" = none. A snapshot that has this name and tag loses the tag */
+    char tag[COVE_TAG_MAX];  /* "" = default */
+    uint32_t flags;          /* enum keeper_capture_flags */
     uint32_t reserved;
 };
 
@@ -508,6 +535,8 @@ struct keeper_snapshot {
     uint64_t bytes; /* that count as the tenant's */
     uint32_t flags; /* enum keeper_capture_flags */
     uint32_t reserved;
+    char tags[COVE_TAGS_MAX]; /* separated by spaces; "" if it has no name */
+    char build[40];           /* that made it; "" = none did */
 };
 
 enum { KEEPER_SNAPSHOT_PAGE = 32 };
@@ -560,6 +589,19 @@ struct keeper_output {
     uint64_t bytes;
 };
 
+/* A name and a tag for a snapshot, which keeps its other tags; whichever had that tag loses it. A
+ * snapshot that would have gone by itself (CAPTURE_PASSING) stays from now on. With `remove`, the one
+ * that has this tag loses it. */
+struct keeper_snapshot_tag {
+    char tenant[COVE_TENANT_MAX];
+    char which[COVE_TEMPLATE_MAX]; /* id, NAME or NAME:TAG; with `remove`: not used */
+    char name[COVE_TEMPLATE_MAX];
+    char tag[COVE_TAG_MAX];
+    char build[40]; /* that made it; "" = as it was */
+    uint32_t remove;
+    uint32_t reserved;
+};
+
 struct keeper_box {
     char id[24];
     uint32_t index, generation; /* its slot in shared memory */
@@ -587,6 +629,8 @@ struct resolver_box {
 struct starter_box {
     char id[24];
     char template[COVE_TEMPLATE_MAX];
+    char snapshot[24]; /* whose manifest holds instead of the template's, if it has one */
+    char tenant[COVE_TENANT_MAX]; /* "" = it is for the pool */
     uint32_t index, generation;
     uint64_t log_max_bytes, open_files_max, file_max_bytes; /* of what is started */
 };

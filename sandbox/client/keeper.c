@@ -205,6 +205,49 @@ int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
     return ask_until_answered(k, &q, ret, sizeof(*ret), e);
 }
 
+int keeper_capture_as(struct keeper_link *k, const struct keeper_capture *args,
+                      const char *manifest, struct keeper_snapshot *ret, struct cove_err *e)
+{
+    struct question q = { KEEPER_CAPTURE,   args, sizeof(*args), -1, KEEPER_SNAPSHOT,
+                          KEEPER_CAPTURE_MS };
+    AUTO_CLOSE int fd = -1;
+
+    if (seal_attributes(manifest, strlen(manifest), &fd, e) < 0)
+        return -1;
+    q.fd = fd;
+    return ask_until_answered(k, &q, ret, sizeof(*ret), e);
+}
+
+int keeper_snapshot_tag(struct keeper_link *k, const struct keeper_snapshot_tag *args,
+                        struct keeper_snapshot *ret, struct cove_err *e)
+{
+    const struct question q = { KEEPER_SNAPSHOT_TAG, args, sizeof(*args), -1, KEEPER_SNAPSHOT, 0 };
+
+    return ask_until_answered(k, &q, ret, sizeof(*ret), e);
+}
+
+bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag)
+{
+    size_t len = strlen(tag);
+
+    for (const char *at = s->tags; at && *at; at = strchr(at, ' '), at += at != NULL)
+        if (strcspn(at, " ") == len && strncmp(at, tag, len) == 0)
+            return true;
+    return false;
+}
+
+bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word)
+{
+    size_t len = strcspn(word, ":");
+    const char *tag = word[len] ? word + len + 1 : COVE_TAG_DEFAULT;
+
+    if (strcmp(tag, COVE_TAG_DEFAULT) == 0 && strlen(s->id) == len &&
+        strncmp(s->id, word, len) == 0)
+        return true;
+    return len > 0 && strlen(s->name) == len && strncmp(s->name, word, len) == 0 &&
+           keeper_snapshot_has_tag(s, tag);
+}
+
 int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
                      struct cove_err *e)
 {

@@ -188,18 +188,29 @@ static bool on_attributes(struct keeper *k, const struct msg *m, const struct wa
     return true;
 }
 
+/* A sealed file of text; "" stands for one that is none. */
+static char *read_text(int fd, char *buf, size_t size)
+{
+    ssize_t n = attributes_are_sealed(fd) ? pread(fd, buf, size - 1, 0) : -1;
+
+    buf[n > 0 && (size_t)n < size ? n : 0] = '\0';
+    return buf;
+}
+
 /* Safe: a snapshot is made of what carries the tenant's name, and only that tenant's sandboxes can be
  * made of it. The files are not looked into, only copied, by a child process that follows no link.
- * Number and bytes are within the tenant's quota, and few are taken at a time. */
+ * Number and bytes are within the tenant's quota, and few are taken at a time. A manifest says what
+ * runs inside such a sandbox, as any client can; what it says of limits and policy counts for nothing. */
 static bool on_capture(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
+    static char manifest[SNAPSHOT_MANIFEST_MAX]; /* large, and one at a time */
     struct keeper_capture args;
 
     memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false) || !IS_TEXT(args.name, true) ||
-        args.flags & ~(uint32_t)CAPTURE_PASSING)
+        !IS_TEXT(args.tag, true) || args.flags & ~(uint32_t)CAPTURE_PASSING)
         return false;
-    capture_box(k, &args, w);
+    capture_box(k, &args, m->fd_count ? read_text(m->fds[0], manifest, sizeof(manifest)) : NULL, w);
     return true;
 }
 
@@ -227,6 +238,24 @@ static bool on_snapshot_remove(struct keeper *k, const struct msg *m, const stru
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.name, false))
         return false;
     answer_result(k, w, snapshots_remove(k, &args, &err), &err);
+    return true;
+}
+
+/* Safe: a name for one of the tenant's own, in words of bounded length. */
+static bool on_snapshot_tag(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_snapshot_tag args;
+    struct keeper_snapshot made;
+    struct cove_err err = { 0 };
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.which, true) || !IS_TEXT(args.name, false) ||
+        !IS_TEXT(args.tag, false) || !IS_TEXT(args.build, true))
+        return false;
+    if (snapshot_change_tag(k, &args, &made, &err) < 0)
+        keeper_answer_error(k, w, &err);
+    else
+        keeper_answer(k, w, KEEPER_SNAPSHOT, &made, sizeof(made));
     return true;
 }
 
@@ -363,10 +392,11 @@ static const struct keeper_call calls[] = {
     { { KEEPER_SAVE, sizeof(struct keeper_which), 0, 0, 0 }, on_save },
     { { KEEPER_WAKE, sizeof(struct keeper_extend), 0, 0, 0 }, on_wake },
     { { KEEPER_NETWORK, sizeof(struct keeper_network), 0, 0, 0 }, on_network },
-    { { KEEPER_CAPTURE, sizeof(struct keeper_capture), 0, 0, 0 }, on_capture },
+    { { KEEPER_CAPTURE, sizeof(struct keeper_capture), 0, 0, 1 }, on_capture },
     { { KEEPER_SNAPSHOTS, sizeof(struct keeper_snapshots), 0, 0, 0 }, on_snapshots },
     { { KEEPER_SNAPSHOT_REMOVE, sizeof(struct keeper_snapshot_name), 0, 0, 0 },
       on_snapshot_remove },
+    { { KEEPER_SNAPSHOT_TAG, sizeof(struct keeper_snapshot_tag), 0, 0, 0 }, on_snapshot_tag },
     { { KEEPER_AUDIT, sizeof(struct keeper_audit), 8192, 0, 0 }, on_audit },
     { { KEEPER_REFUSALS, sizeof(struct keeper_which), 0, 0, 0 }, on_refusals },
     { { KEEPER_OPERATOR_NONCE, 0, 0, 0, 0 }, on_operator_nonce },

@@ -54,7 +54,10 @@ static int check_name(const struct keeper_capture *args, struct cove_err *e)
 {
     if (!args->name[0])
         return 0;
-    if (args->flags & CAPTURE_PASSING || !is_name(args->name))
+    if (strcmp(args->name, COVE_BUILD_CACHE) == 0 && snapshot_is_tag(args->tag))
+        return 0;
+    if (args->flags & CAPTURE_PASSING || !is_name(args->name) ||
+        (args->tag[0] && !snapshot_is_tag(args->tag)))
         return cove_fail(e, COVE_INVALID,
                          "name: a snapshot's name is 1 to %d lower-case letters, digits, '.', '_', "
                          "'-', and does not look like an id",
@@ -269,6 +272,8 @@ static struct snapshot describe(const struct keeper *k, uint32_t i,
     text_new_id(s.info.id);
     text_copy(s.info.tenant, sizeof(s.info.tenant), args->tenant);
     text_copy(s.info.name, sizeof(s.info.name), args->name);
+    if (args->name[0])
+        text_copy(s.info.tags, sizeof(s.info.tags), args->tag[0] ? args->tag : COVE_TAG_DEFAULT);
     text_copy(s.info.sandbox, sizeof(s.info.sandbox), b->info.id);
     text_copy(s.info.template, sizeof(s.info.template), b->info.template);
     s.info.bytes = disk_used(&k->disk, b->info.id, (pid_t)b->info.init_pid);
@@ -279,7 +284,7 @@ static struct snapshot describe(const struct keeper *k, uint32_t i,
 }
 
 static int begin(struct keeper *k, uint32_t i, const struct keeper_capture *args,
-                 const struct waiter *w, struct cove_err *e)
+                 const char *manifest, const struct waiter *w, struct cove_err *e)
 {
     struct capture *c = calloc(1, sizeof(*c));
     struct disk_capture what;
@@ -297,6 +302,7 @@ static int begin(struct keeper *k, uint32_t i, const struct keeper_capture *args
     }
     set_mark(k, i, true);
     if (snapshots_begin(k, &k->boxes[i].info, c->snapshot.info.id, e) < 0 ||
+        snapshot_manifest_begin(k, &k->boxes[i].info, c->snapshot.info.id, manifest, e) < 0 ||
         start_child(k, c, &what, e) < 0) {
         set_mark(k, i, false);
         snapshots_drop(k, &c->snapshot);
@@ -307,13 +313,14 @@ static int begin(struct keeper *k, uint32_t i, const struct keeper_capture *args
     return 0;
 }
 
-void capture_box(struct keeper *k, const struct keeper_capture *args, const struct waiter *w)
+void capture_box(struct keeper *k, const struct keeper_capture *args, const char *manifest,
+                 const struct waiter *w)
 {
     struct cove_err err = { 0 };
     uint32_t i;
 
     if (check_name(args, &err) < 0 || boxes_find_owned(k, args->tenant, args->id, &i, &err) < 0 ||
         check_running(k, args->tenant, &err) < 0 ||
-        quota_check_snapshot(k, args->tenant, &err) < 0 || begin(k, i, args, w, &err) < 0)
+        quota_check_snapshot(k, args->tenant, &err) < 0 || begin(k, i, args, manifest, w, &err) < 0)
         keeper_answer_error(k, w, &err);
 }

@@ -132,7 +132,7 @@ static int find_or_begin(struct keeper *k, const char *template_name,
 static int provide(struct keeper *k, const struct claim *c, const struct waiter *w,
                    struct cove_err *e)
 {
-    const struct snapshot *snapshot = snapshots_find(k, c->args->tenant, c->args->template);
+    struct snapshot *snapshot = snapshots_find(k, c->args->tenant, c->args->template);
     const char *asked = c->args->template[0] ? c->args->template : k->config.template;
     const struct manifest *template =
         snapshot ? NULL : templates_find(k, c->args->tenant, asked, e);
@@ -142,6 +142,8 @@ static int provide(struct keeper *k, const struct claim *c, const struct waiter 
 
     if (!name)
         return -1;
+    if (snapshot)
+        snapshot->used_ms = clock_boot_ms();
     box_limits_resolve(k, name, c->args->tenant, &limits);
     if (find_or_begin(k, name, snapshot, &limits, &i, e) < 0 || give_to(k, i, c, &limits, e) < 0) {
         log_error("sandbox not created", e, LOG_S("tenant", c->args->tenant),

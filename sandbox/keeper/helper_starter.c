@@ -26,6 +26,8 @@ static void tell(struct keeper *k, uint32_t i)
 
     text_copy(m.id, sizeof(m.id), b->info.id);
     text_copy(m.template, sizeof(m.template), b->info.template);
+    text_copy(m.snapshot, sizeof(m.snapshot), b->info.snapshot);
+    text_copy(m.tenant, sizeof(m.tenant), b->info.tenant);
     helper_tell(&k->helpers[HELPER_STARTER], STARTER_BOX, &m, sizeof(m), NULL, 0);
 }
 
@@ -39,7 +41,7 @@ static void started(struct keeper *k)
 bool starter_begin(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
-    const struct manifest *m = manifests_find(&k->manifests, b->info.template);
+    const struct manifest *m = snapshot_manifest_of_box(k, &b->info);
 
     if (!m || !manifest_has_start(m))
         return false;
@@ -132,6 +134,9 @@ static bool wanted(const struct keeper *k)
 {
     for (size_t i = 0; i < k->manifests.count; i++)
         if (!k->manifests.items[i]->damaged && manifest_has_start(k->manifests.items[i]))
+            return true;
+    for (uint32_t i = 0; i < k->snapshots.count; i++)
+        if (k->snapshots.items[i].manifest && manifest_has_start(k->snapshots.items[i].manifest))
             return true;
     return false;
 }

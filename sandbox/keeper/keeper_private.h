@@ -72,8 +72,10 @@ enum { SWEEPERS_MAX = 4, SWEEP_BATCH = 64 };
 
 struct snapshot {
     struct keeper_snapshot info;
-    char parent[24]; /* that its sandbox was made of: it lies below. "" = none */
-    bool removed;    /* only those who stand on it keep it */
+    char parent[24];           /* that its sandbox was made of: it lies below. "" = none */
+    struct manifest *manifest; /* its own (snapshot_manifest.c); NULL: the template's holds */
+    uint64_t used_ms;          /* when a sandbox was made of it last, since the keeper runs */
+    bool removed;              /* only those who stand on it keep it */
     pid_t sweeper;
 };
 
@@ -210,6 +212,8 @@ struct keeper {
     uint64_t supervisor_retry_ms;   /* after a failure */
     int auth_listen;                /* <run_dir>/auth.sock; -1: not yet */
     int fetch_listen;               /* <run_dir>/fetch.sock; -1: not yet */
+    int builds_dir;                 /* state_dir/builds: the builder's */
+    int builder_listen;             /* <run_dir>/builder.sock; likewise */
     int gate_listen, gate_file;     /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
     int gate_hosts;                 /* <run_dir>/ports.sock */
     int gate_before;                /* a connection to the gate of the keeper before, or -1 */
@@ -555,9 +559,41 @@ int snapshots_remove(struct keeper *k, const struct keeper_snapshot_name *args, 
 uint64_t snapshots_tick(struct keeper *k, uint64_t now, uint64_t next);
 void snapshots_reap(struct keeper *k); /* after SIGCHLD */
 
+/* Its record is written anew. */
+int snapshots_save(struct keeper *k, const struct snapshot *s, struct cove_err *e);
+void snapshots_mark_removed(struct keeper *k, struct snapshot *s);
+int snapshots_open_dir(const struct keeper *k, const char *id); /* -1 and errno */
+
+/* ------------------------------------------------------------------ snapshot_names.c */
+
+bool snapshot_is_named(const struct snapshot *s, const char *tenant, const char *word);
+bool snapshot_is_own_name(const char *name); /* one of cove's own, that no tenant can give */
+bool snapshot_is_tag(const char *tag);
+/* NAME:TAG is this one's from now on. Both files are written: first its own, then that of whoever had
+ * the tag before. */
+int snapshot_take_tag(struct keeper *k, struct snapshot *s, const char *name, const char *tag,
+                      struct cove_err *e);
+int snapshot_change_tag(struct keeper *k, const struct keeper_snapshot_tag *args,
+                        struct keeper_snapshot *ret, struct cove_err *e);
+void snapshot_drop_outdated(struct keeper *k);
+
+/* ------------------------------------------------------------------ snapshot_manifest.c */
+
+enum { SNAPSHOT_MANIFEST_MAX = 32 * 1024 };
+#define SNAPSHOTS_DIR "snapshots" /* below run_dir: the manifests of those that have one */
+/* Into the directory of a snapshot that is being made: `given`, or what its sandbox went by. */
+int snapshot_manifest_begin(struct keeper *k, const struct box_info *b, const char *id,
+                            const char *given, struct cove_err *e);
+void snapshot_manifest_load(struct keeper *k, struct snapshot *s); /* and publish it */
+void snapshot_manifest_forget(struct keeper *k, struct snapshot *s);
+/* What holds for the sandboxes of slot i: a manifest, or NULL. */
+const struct manifest *snapshot_manifest_of_box(const struct keeper *k, const struct box_info *b);
+
 /* ------------------------------------------------------------------ capture.c */
 
-void capture_box(struct keeper *k, const struct keeper_capture *args, const struct waiter *w);
+/* manifest: NULL = none is given. */
+void capture_box(struct keeper *k, const struct keeper_capture *args, const char *manifest,
+                 const struct waiter *w);
 void capture_kill(struct keeper *k, uint32_t index); /* its sandbox dies */
 void capture_poll(struct keeper *k, uint32_t index); /* when no events are looked at */
 /* The sandbox goes on, unless it is paused. Also after a restart that cut a capture off. */

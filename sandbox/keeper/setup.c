@@ -23,6 +23,7 @@ void keeper_init(struct keeper *k)
         .auth_listen = -1,
         .saved_dir = -1,
         .fetch_listen = -1,
+        .builder_listen = -1,
         .gate_before = -1,
         .rules_changed = true,
         .disk = { .dir = -1, .pool.boxes = -1 },
@@ -115,7 +116,7 @@ static int open_dir(const char *path, int *ret, struct cove_err *e)
  */
 static int setup_dirs(struct keeper *k, struct cove_err *e)
 {
-    static const char *const for_workers[] = { "boxes", "profiles", ATTRIBUTES_DIR };
+    static const char *const for_workers[] = { "boxes", "profiles", ATTRIBUTES_DIR, SNAPSHOTS_DIR };
     const struct cove_config *c = &k->config;
     char path[640];
 
@@ -132,6 +133,9 @@ static int setup_dirs(struct keeper *k, struct cove_err *e)
         return -1;
     snprintf(path, sizeof(path), "%s/boxes", c->state_dir);
     if (make_dir(path, 0700, 0, e) < 0 || open_dir(path, &k->boxes_dir, e) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/builds", c->state_dir);
+    if (make_dir(path, 0770, k->worker_gid, e) < 0 || open_dir(path, &k->builds_dir, e) < 0)
         return -1;
     snprintf(path, sizeof(path), "%s/spool", c->state_dir);
     if (make_dir(path, 0770, k->worker_gid, e) < 0)

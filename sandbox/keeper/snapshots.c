@@ -4,6 +4,7 @@
  *
  *   info      what is known of it, a word and its value a line; written last, so that a directory
  *             without it is of a capture that was cut off
+ *   run       its manifest, if it has one of its own
  *   layers    the list of layers at the bottom of all, the same file as the template's; `base` has none
  *   removed   nobody finds it any more; its files stay as long as somebody stands on them
  *
@@ -54,16 +55,10 @@ const struct snapshot *snapshots_of_box(const struct keeper *k, const struct box
     return find_id(k, b->snapshot);
 }
 
-static bool is_named(const struct snapshot *s, const char *tenant, const char *word)
-{
-    return !s->removed && strcmp(s->info.tenant, tenant) == 0 &&
-           (strcmp(s->info.id, word) == 0 || (s->info.name[0] && strcmp(s->info.name, word) == 0));
-}
-
 struct snapshot *snapshots_find(const struct keeper *k, const char *tenant, const char *word)
 {
     for (uint32_t i = 0; *word && i < k->snapshots.count; i++)
-        if (is_named(&k->snapshots.items[i], tenant, word))
+        if (snapshot_is_named(&k->snapshots.items[i], tenant, word))
             return &k->snapshots.items[i];
     return NULL;
 }
@@ -78,7 +73,7 @@ uint64_t snapshots_count(const struct keeper *k, const char *tenant, uint64_t *r
 
         if (strcmp(s->info.tenant, tenant) != 0)
             continue;
-        count++;
+        count += !snapshot_is_own_name(s->info.name);
         *ret_bytes += s->info.bytes;
     }
     return count;
@@ -109,6 +104,8 @@ static const struct field {
 } fields[] = {
     { "tenant", offsetof(struct snapshot, info.tenant), COVE_TENANT_MAX },
     { "name", offsetof(struct snapshot, info.name), COVE_TEMPLATE_MAX },
+    { "tags", offsetof(struct snapshot, info.tags), COVE_TAGS_MAX },
+    { "build", offsetof(struct snapshot, info.build), 40 },
     { "sandbox", offsetof(struct snapshot, info.sandbox), 24 },
     { "template", offsetof(struct snapshot, info.template), COVE_TEMPLATE_MAX },
     { "parent", offsetof(struct snapshot, parent), 24 },
@@ -166,9 +163,17 @@ static int write_info(int dir, const struct snapshot *s, struct cove_err *e)
     return 0;
 }
 
-static int open_dir(const struct keeper *k, const char *id)
+int snapshots_open_dir(const struct keeper *k, const char *id)
 {
     return openat(k->disk.snapshots_dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int snapshots_save(struct keeper *k, const struct snapshot *s, struct cove_err *e)
+{
+    AUTO_CLOSE int dir = snapshots_open_dir(k, s->info.id);
+
+    return dir < 0 ? cove_fail_errno(e, COVE_INTERNAL, "directory of the snapshot")
+                   : write_info(dir, s, e);
 }
 
 /* ------------------------------------------------------------------ made and removed */
@@ -179,16 +184,16 @@ int snapshots_begin(struct keeper *k, const struct box_info *b, const char *id, 
     char list[64];
 
     snprintf(list, sizeof(list), "%s/layers", b->id);
-    if (mkdirat(k->disk.snapshots_dir, id, 0700) < 0 || (dir = open_dir(k, id)) < 0 ||
+    if (mkdirat(k->disk.snapshots_dir, id, 0700) < 0 || (dir = snapshots_open_dir(k, id)) < 0 ||
         (linkat(k->boxes_dir, list, dir, "layers", 0) < 0 && errno != ENOENT))
         return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
                                "directory of the snapshot");
     return 0;
 }
 
-static void mark_removed(struct keeper *k, struct snapshot *s)
+void snapshots_mark_removed(struct keeper *k, struct snapshot *s)
 {
-    AUTO_CLOSE int dir = open_dir(k, s->info.id);
+    AUTO_CLOSE int dir = snapshots_open_dir(k, s->info.id);
     AUTO_CLOSE int fd = -1;
 
     if (dir >= 0)
@@ -204,21 +209,23 @@ void snapshots_drop(struct keeper *k, const struct snapshot *s)
     if (!kept)
         return;
     kept->info.created_unix_ms = 0; /* it never was one */
-    mark_removed(k, kept);
+    snapshots_mark_removed(k, kept);
 }
 
-/* A snapshot that had the name until now goes. */
+/* A snapshot that had its name and tag until now loses them. info.tags has the one tag that it gets. */
 int snapshots_add(struct keeper *k, const struct snapshot *s, struct cove_err *e)
 {
-    struct snapshot *old = snapshots_find(k, s->info.tenant, s->info.name);
-    AUTO_CLOSE int dir = open_dir(k, s->info.id);
+    struct snapshot *added = append(k, s);
 
-    if (dir < 0 || write_info(dir, s, e) < 0)
-        return dir < 0 ? cove_fail_errno(e, COVE_INTERNAL, "directory of the snapshot") : -1;
-    if (old)
-        mark_removed(k, old);
-    if (!append(k, s))
+    if (!added)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
+    added->info.tags[0] = '\0';
+    if ((s->info.name[0] ? snapshot_take_tag(k, added, s->info.name, s->info.tags, e)
+                         : snapshots_save(k, added, e)) < 0) {
+        k->snapshots.count--;
+        return -1;
+    }
+    snapshot_manifest_load(k, added);
     disk_adjust_limit(&k->disk, s->info.sandbox, s->info.bytes, true);
     return 0;
 }
@@ -231,7 +238,7 @@ int snapshots_remove(struct keeper *k, const struct keeper_snapshot_name *args, 
         return cove_fail(e, COVE_NOT_FOUND, "no snapshot '%.60s'", args->name);
     log_event(LOG_LEVEL_INFO, "snapshot removed", LOG_S("snapshot", s->info.id),
               LOG_S("tenant", s->info.tenant), LOG_S("name", s->info.name));
-    mark_removed(k, s);
+    snapshots_mark_removed(k, s);
     return 0;
 }
 
@@ -245,6 +252,7 @@ void snapshots_list(const struct keeper *k, const struct keeper_snapshots *args,
         const struct snapshot *s = &k->snapshots.items[i];
 
         if (!s->removed && !(s->info.flags & CAPTURE_PASSING) &&
+            !snapshot_is_own_name(s->info.name) &&
             (!args->tenant[0] || strcmp(s->info.tenant, args->tenant) == 0))
             ret->items[ret->head.count++] = s->info;
     }
@@ -288,7 +296,7 @@ static int move_layers(struct layers *from, struct layers *to, struct cove_err *
 static int open_bottom(const struct keeper *k, const struct snapshot *s, struct template *ret,
                        struct cove_err *e)
 {
-    AUTO_CLOSE int dir = open_dir(k, s->info.id);
+    AUTO_CLOSE int dir = snapshots_open_dir(k, s->info.id);
 
     if (dir >= 0 && faccessat(dir, "layers", F_OK, 0) == 0)
         return template_open_at(k->state_dir, dir, ret, e);
@@ -362,7 +370,7 @@ uint64_t snapshots_tick(struct keeper *k, uint64_t now, uint64_t next)
         if (s->sweeper || !(s->removed || has_passed(s)) || in_use(k, s))
             continue;
         if (!s->removed)
-            mark_removed(k, s);
+            snapshots_mark_removed(k, s);
         s->sweeper = sweep_async(k, s);
         if (s->sweeper > 0)
             all->sweepers++;
@@ -378,6 +386,7 @@ static void forget(struct keeper *k, uint32_t i)
     struct snapshots *all = &k->snapshots;
     const struct snapshot *s = &all->items[i];
 
+    snapshot_manifest_forget(k, &all->items[i]);
     if (s->info.created_unix_ms)
         disk_adjust_limit(&k->disk, s->info.sandbox, s->info.bytes, false);
     all->items[i] = all->items[--all->count];
@@ -402,7 +411,7 @@ void snapshots_reap(struct keeper *k)
 
 static void load_one(struct keeper *k, const char *id)
 {
-    AUTO_CLOSE int dir = open_dir(k, id), files = -1;
+    AUTO_CLOSE int dir = snapshots_open_dir(k, id), files = -1;
     char text[INFO_BYTES_MAX], *rest = text, *line;
     struct snapshot s = { 0 }, *kept;
     struct cove_err err = { 0 };
@@ -414,23 +423,15 @@ static void load_one(struct keeper *k, const char *id)
     whole = read_file_at(dir, "info", text, sizeof(text)) > 0;
     while (whole && (line = strsep(&rest, "\n")))
         parse_line(line, &s);
+    if (s.info.name[0] && !s.info.tags[0]) /* of a version that knew no tags */
+        text_copy(s.info.tags, sizeof(s.info.tags), COVE_TAG_DEFAULT);
     s.removed = !whole || faccessat(dir, "removed", F_OK, 0) == 0;
     kept = append(k, &s);
+    if (kept)
+        snapshot_manifest_load(k, kept);
     if (kept && !s.removed && disk_snapshot_open(&k->disk, id, &files, &err) < 0)
         log_error("a snapshot's files are not there", &err, LOG_S("snapshot", id),
                   LOG_S("tenant", s.info.tenant), LOG_S("name", s.info.name));
-}
-
-/* Two of one name: the keeper died between making the newer one and removing the older one. */
-static void drop_outdated(struct keeper *k)
-{
-    for (uint32_t i = 0; i < k->snapshots.count; i++) {
-        struct snapshot *s = &k->snapshots.items[i], *other;
-
-        other = s->removed ? NULL : snapshots_find(k, s->info.tenant, s->info.name);
-        if (other && other != s)
-            mark_removed(k, other->info.created_unix_ms < s->info.created_unix_ms ? other : s);
-    }
 }
 
 void snapshots_load(struct keeper *k)
@@ -444,7 +445,7 @@ void snapshots_load(struct keeper *k)
             load_one(k, d->d_name);
     if (dir)
         closedir(dir);
-    drop_outdated(k);
+    snapshot_drop_outdated(k);
 }
 
 /* No sandbox lives any more: what only sandboxes stood on goes now, so that nothing is left of them. */
@@ -462,10 +463,13 @@ void snapshots_done(struct keeper *k, bool for_good)
             if (s->sweeper > 0)
                 waitpid(s->sweeper, NULL, 0);
             disk_snapshot_drop(&k->disk, s->info.id);
+            snapshot_manifest_forget(k, s);
             *s = k->snapshots.items[--k->snapshots.count];
             again = true;
         }
     }
+    for (uint32_t i = 0; i < k->snapshots.count; i++)
+        manifest_free(k->snapshots.items[i].manifest);
     free(k->snapshots.items);
     k->snapshots = (struct snapshots){ 0 };
 }

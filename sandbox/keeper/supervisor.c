@@ -35,6 +35,7 @@ static const struct helper_kind *const kinds[HELPERS] = {
     [HELPER_JUDGE] = &judge_kind,       [HELPER_AUTH] = &auth_kind,
     [HELPER_RESOLVER] = &resolver_kind, [HELPER_GATE] = &gate_kind,
     [HELPER_STARTER] = &starter_kind,   [HELPER_FETCH] = &fetch_kind,
+    [HELPER_BUILDER] = &builder_kind,
 };
 
 static struct keeper *keeper_of(const struct watch *w)

@@ -23,6 +23,7 @@ enum {
     HELPER_GATE,
     HELPER_STARTER,
     HELPER_FETCH,
+    HELPER_BUILDER,
     HELPERS
 };
 enum { HELPER_FDS = 4 };
@@ -66,7 +67,7 @@ struct helper {
 };
 
 extern const struct helper_kind worker_kind, judge_kind, auth_kind, resolver_kind, gate_kind,
-    starter_kind, fetch_kind;
+    starter_kind, fetch_kind, builder_kind;
 
 int supervisor_init(struct keeper *k, struct cove_err *e);
 void supervisor_start(struct keeper *k); /* whatever should run and does not */

@@ -116,7 +116,7 @@ static int publish_manifests(struct keeper *k, bool *ret_changed, struct cove_er
 
         if (m->damaged)
             continue;
-        buf_addf(&text, "template %s\n", m->name);
+        buf_addf(&text, "template %s\nversion %llu\n", m->name, (unsigned long long)m->version);
         manifest_format(m, &text);
     }
     if (text.overflow)

@@ -18,6 +18,7 @@ PROCESSES = [
     (r"cove: gate", True, True, False, 0),
     (r"cove: resolver", True, True, False, 0),
     (r"cove: fetch", True, True, False, 0),
+    (r"cove: builder", True, True, False, 0),
     (r"cove: auth", True, True, True, None),   # PAM modules read the shadow file
     (r"cove: init .*", True, None, False, None),  # its capabilities are those of its own user namespace
     (r"cove: keeper|.*coved.*", False, None, True, None),  # makes namespaces, mounts and cgroups: it parses nothing that others wrote
@@ -63,7 +64,7 @@ def test_every_process_is_confined(target, attempt, tmp_path):
     (tmp_path / "stack").write_text("auth required pam_deny.so\naccount required pam_deny.so\n")
     server = target(pool=1, pam_dir=str(tmp_path), pam_service="stack")
     assert server.execute("confined", "sleep 60 & echo started").status == 200
-    for name in ("worker", "judge", "gate", "resolver", "fetch", "auth", "init"):
+    for name in ("worker", "judge", "gate", "resolver", "fetch", "builder", "auth", "init"):
         wait_for(lambda: server.titles(f"cove: {name}"), what=f"the {name}")
     ours = [pid for pid in server.pids() if title(pid).startswith("cove") or pid == server.keeper_pid]
     assert len(ours) >= 7

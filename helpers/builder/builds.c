@@ -1,0 +1,381 @@
+/*
+ * The table of builds, and its copy on disk: a file "b.ID" per build, a word and its value a line. A
+ * build that a builder before this one had under way is told as failed, its sandbox ends.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cove/buf.h"
+#include "cove/log.h"
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "helpers/builder/builder_private.h"
+
+enum { RECORD_MAX = 8192, STACK_BYTES = 512 * 1024 };
+
+/* ------------------------------------------------------------------ records */
+
+static const struct field {
+    const char *word;
+    size_t at, size;
+} fields[] = {
+    { "tenant", offsetof(struct build, tenant), COVE_TENANT_MAX },
+    { "name", offsetof(struct build, info.name), COVE_TEMPLATE_MAX },
+    { "tags", offsetof(struct build, info.tags), COVE_TAGS_MAX },
+    { "step", offsetof(struct build, step), 16 },
+    { "reason", offsetof(struct build, reason), BUILD_MESSAGE_MAX },
+};
+
+static const struct number {
+    const char *word;
+    size_t at;
+} numbers[] = {
+    { "created", offsetof(struct build, info.created_unix_ms) },
+    { "finished", offsetof(struct build, info.finished_unix_ms) },
+};
+
+static void save_locked(struct build *b)
+{
+    AUTO_BUF struct buf text = BUF(RECORD_MAX);
+    const char *base = (const char *)b;
+    char name[64], aside[64];
+    AUTO_CLOSE int fd = -1;
+
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+        buf_addf(&text, "%s %s\n", fields[i].word, base + fields[i].at);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+        buf_addf(&text, "%s %llu\n", numbers[i].word,
+                 *(const unsigned long long *)(base + numbers[i].at));
+    buf_addf(&text, "state %u\n", b->info.state);
+    snprintf(name, sizeof(name), "b.%s", b->info.id);
+    snprintf(aside, sizeof(aside), "n.%s", b->info.id);
+    fd = openat(b->builder->dir, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
+        renameat(b->builder->dir, aside, b->builder->dir, name) < 0)
+        log_event(LOG_LEVEL_WARN, "record of a build not written", LOG_S("build", b->info.id));
+}
+
+static void parse_line(char *line, struct build *b)
+{
+    char *value = strchr(line, ' ');
+    uint64_t n;
+
+    if (!value)
+        return;
+    *value++ = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+        if (strcmp(fields[i].word, line) == 0)
+            text_copy((char *)b + fields[i].at, fields[i].size, value);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+        if (strcmp(numbers[i].word, line) == 0)
+            text_parse_u64(value, (uint64_t *)(void *)((char *)b + numbers[i].at), NULL);
+    if (strcmp(line, "state") == 0 && text_parse_u64(value, &n, NULL) == 0 && n <= BUILD_FAILED)
+        b->info.state = (uint32_t)n;
+}
+
+static bool has_ended(const struct build *b)
+{
+    return b->info.state == BUILD_READY || b->info.state == BUILD_FAILED;
+}
+
+static void remove_locked(struct build *b)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "b.%s", b->info.id);
+    unlinkat(b->builder->dir, name, 0);
+    name[0] = 'l';
+    unlinkat(b->builder->dir, name, 0);
+    LIST_REMOVE(b, link);
+    b->builder->count--;
+    order_done(&b->order);
+    free(b);
+}
+
+static void insert_locked(struct builder *builder, struct build *b)
+{
+    struct build *at = LIST_FIRST(&builder->builds), *before = NULL;
+
+    while (at && at->info.created_unix_ms > b->info.created_unix_ms) {
+        before = at;
+        at = LIST_NEXT(at, link);
+    }
+    if (before)
+        LIST_INSERT_AFTER(before, b, link);
+    else
+        LIST_INSERT_HEAD(&builder->builds, b, link);
+    builder->count++;
+}
+
+/* ------------------------------------------------------------------ after a restart */
+
+/* Its sandbox is found by its project, whether or not the builder before got to know its id. */
+static void end_cut_off(struct builder *builder, struct build *b)
+{
+    struct keeper_link keeper = KEEPER_LINK(builder->config.run_dir);
+    struct keeper_retire args = { 0 };
+    struct cove_err err = { 0 };
+
+    text_copy(args.tenant, sizeof(args.tenant), b->tenant);
+    snprintf(args.project, sizeof(args.project), BUILD_PROJECT "%s", b->info.id);
+    if (keeper_retire(&keeper, &args, &err) < 0)
+        log_error("the sandbox of a build that was cut off did not end", &err,
+                  LOG_S("build", b->info.id));
+    keeper_link_done(&keeper);
+    b->info.state = BUILD_FAILED;
+    b->info.finished_unix_ms = clock_unix_ms();
+    text_copy(b->step, sizeof(b->step), "base");
+    text_copy(b->reason, sizeof(b->reason), "the server was restarted during this build");
+    save_locked(b);
+}
+
+static void load_one(struct builder *builder, const char *id)
+{
+    struct build *b = calloc(1, sizeof(*b));
+    char name[64], text[RECORD_MAX], *rest = text, *line;
+    AUTO_CLOSE int fd = -1;
+    ssize_t n;
+
+    if (!b)
+        abort();
+    snprintf(name, sizeof(name), "b.%s", id);
+    fd = openat(builder->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0 || builder->count >= BUILDS_MAX) {
+        free(b);
+        return;
+    }
+    text[n] = '\0';
+    b->builder = builder;
+    text_copy(b->info.id, sizeof(b->info.id), id);
+    while ((line = strsep(&rest, "\n")))
+        parse_line(line, b);
+    insert_locked(builder, b);
+    if (b->info.state == BUILD_QUEUED || b->info.state == BUILD_RUNNING)
+        end_cut_off(builder, b);
+}
+
+int builds_load(struct builder *b, struct cove_err *e)
+{
+    int fd = openat(b->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *all = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *d;
+
+    if (!all) {
+        cove_close(fd);
+        return cove_fail_errno(e, COVE_INTERNAL, "the directory of builds");
+    }
+    while ((d = readdir(all)))
+        if (strncmp(d->d_name, "b.", 2) == 0 && strlen(d->d_name + 2) == COVE_UUID_LEN)
+            load_one(b, d->d_name + 2);
+    closedir(all);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the table */
+
+struct build *builds_find_locked(struct builder *builder, const char *tenant, const char *id)
+{
+    struct build *b;
+
+    LIST_FOREACH(b, &builder->builds, link)
+    if (strcmp(b->info.id, id) == 0 && strcmp(b->tenant, tenant) == 0 && !b->dropped)
+        return b;
+    return NULL;
+}
+
+/* The oldest build of the tenant that has ended, or never got its order; NULL: there is none. */
+static struct build *find_spare_locked(struct builder *builder, const char *tenant)
+{
+    struct build *b, *found = NULL;
+
+    LIST_FOREACH(b, &builder->builds, link)
+    if ((has_ended(b) || b->info.state == BUILD_WAITING) && strcmp(b->tenant, tenant) == 0)
+        found = b;
+    return found;
+}
+
+static int make_room_locked(struct builder *builder, const char *tenant, struct cove_err *e)
+{
+    unsigned all = 0, open = 0;
+    struct build *b;
+
+    LIST_FOREACH(b, &builder->builds, link)
+    {
+        bool own = strcmp(b->tenant, tenant) == 0;
+
+        all += own;
+        open += own && (b->info.state == BUILD_QUEUED || b->info.state == BUILD_RUNNING);
+    }
+    if (open >= TENANT_WAITING_MAX)
+        return cove_fail(e, COVE_QUOTA, "quota: this tenant has %u builds under way", open);
+    if (all >= TENANT_BUILDS_MAX && (b = find_spare_locked(builder, tenant)))
+        remove_locked(b);
+    if (builder->count >= BUILDS_MAX)
+        return cove_fail(e, COVE_BUSY, "this server knows too many builds, try again later");
+    return 0;
+}
+
+int builds_add(struct builder *builder, const struct build_new *args, struct build_info *ret,
+               struct cove_err *e)
+{
+    struct build *b = calloc(1, sizeof(*b));
+    int rc;
+
+    if (!b)
+        abort();
+    b->builder = builder;
+    text_new_uuid(b->info.id);
+    text_copy(b->info.name, sizeof(b->info.name), args->name);
+    text_copy(b->info.tags, sizeof(b->info.tags), args->tags);
+    text_copy(b->tenant, sizeof(b->tenant), args->tenant);
+    text_copy(b->key, sizeof(b->key), args->key);
+    b->key_sandboxes = args->key_sandboxes;
+    b->info.created_unix_ms = clock_unix_ms();
+    pthread_mutex_lock(&builder->lock);
+    rc = make_room_locked(builder, args->tenant, e);
+    if (rc == 0) {
+        insert_locked(builder, b);
+        save_locked(b);
+        *ret = b->info;
+    }
+    pthread_mutex_unlock(&builder->lock);
+    if (rc < 0)
+        free(b);
+    return rc;
+}
+
+void builds_list(struct builder *builder, const char *tenant, const char *name,
+                 struct build_listed *ret)
+{
+    struct build *b;
+
+    *ret = (struct build_listed){ 0 };
+    pthread_mutex_lock(&builder->lock);
+    LIST_FOREACH(b, &builder->builds, link)
+    if (ret->count < BUILD_LIST_MAX && strcmp(b->tenant, tenant) == 0 && !b->dropped &&
+        (!*name || strcmp(b->info.name, name) == 0))
+        ret->items[ret->count++] = b->info;
+    pthread_mutex_unlock(&builder->lock);
+}
+
+void builds_forget(struct builder *builder, const char *tenant, const char *name)
+{
+    struct build *b, *next;
+
+    pthread_mutex_lock(&builder->lock);
+    for (b = LIST_FIRST(&builder->builds); b; b = next) {
+        next = LIST_NEXT(b, link);
+        if (strcmp(b->tenant, tenant) != 0 || strcmp(b->info.name, name) != 0)
+            continue;
+        if (b->info.state == BUILD_RUNNING)
+            b->dropped = true;
+        else
+            remove_locked(b);
+    }
+    pthread_mutex_unlock(&builder->lock);
+}
+
+bool build_is_dropped(struct build *b)
+{
+    bool dropped;
+
+    pthread_mutex_lock(&b->builder->lock);
+    dropped = b->dropped;
+    pthread_mutex_unlock(&b->builder->lock);
+    return dropped;
+}
+
+/* ------------------------------------------------------------------ whose turn it is */
+
+static unsigned running_of_locked(const struct builder *builder, const char *tenant)
+{
+    const struct build *b;
+    unsigned n = 0;
+
+    LIST_FOREACH(b, &builder->builds, link)
+    n += b->info.state == BUILD_RUNNING && strcmp(b->tenant, tenant) == 0;
+    return n;
+}
+
+static bool start_thread(struct build *b)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int rc;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    rc = pthread_create(&thread, &attr, build_run, b);
+    pthread_attr_destroy(&attr);
+    return rc == 0;
+}
+
+/* Those that wait, the oldest first, as long as there is room for their tenants. */
+static void start_next_locked(struct builder *builder)
+{
+    struct build *b, *next;
+
+    do {
+        next = NULL;
+        LIST_FOREACH(b, &builder->builds, link)
+        if (b->info.state == BUILD_QUEUED &&
+            running_of_locked(builder, b->tenant) < builder->config.builds_tenant)
+            next = b;
+        if (!next || builder->running >= THREADS_MAX || !start_thread(next))
+            return;
+        next->info.state = BUILD_RUNNING;
+        builder->running++;
+        save_locked(next);
+    } while (true);
+}
+
+int builds_start(struct builder *builder, const char *tenant, const char *id, struct order *order,
+                 struct cove_err *e)
+{
+    struct build *b;
+    int rc = 0;
+
+    pthread_mutex_lock(&builder->lock);
+    b = builds_find_locked(builder, tenant, id);
+    if (!b)
+        rc = cove_fail(e, COVE_NOT_FOUND, "build '%.40s' not found", id);
+    else if (b->info.state != BUILD_WAITING)
+        rc = cove_fail(e, COVE_INVALID, "build '%.40s' is not in waiting state", id);
+    if (rc == 0) {
+        b->order = *order;
+        *order = (struct order){ 0 };
+        b->info.state = BUILD_QUEUED;
+        save_locked(b);
+        start_next_locked(builder);
+    }
+    pthread_mutex_unlock(&builder->lock);
+    return rc;
+}
+
+void build_end(struct build *b, const char *step, const char *reason)
+{
+    struct builder *builder = b->builder;
+
+    pthread_mutex_lock(&builder->lock);
+    b->info.state = reason ? BUILD_FAILED : BUILD_READY;
+    b->info.finished_unix_ms = clock_unix_ms();
+    text_copy(b->step, sizeof(b->step), reason ? step : "");
+    text_copy(b->reason, sizeof(b->reason), reason ? reason : "");
+    for (char *c = b->reason; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    order_done(&b->order);
+    save_locked(b);
+    builder->running--;
+    log_event(LOG_LEVEL_INFO, "build ended", LOG_S("build", b->info.id), LOG_S("tenant", b->tenant),
+              LOG_S("template", b->info.name), LOG_S("error", b->reason));
+    if (b->dropped)
+        remove_locked(b);
+    start_next_locked(builder);
+    pthread_mutex_unlock(&builder->lock);
+}

@@ -1,0 +1,122 @@
+/* What a build begins with, and what earlier builds have made of it: see builder_private.h. */
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cove/mem.h"
+#include "cove/text.h"
+#include "helpers/builder/builder_private.h"
+#include "process/manifests_live.h"
+
+enum { SLOW_CAPTURE_MS = 3000, KEY_HEX = 40 };
+
+static void mix(struct job *j, const void *bytes, size_t len)
+{
+    unsigned char whole[sizeof(j->key) + 32];
+
+    memcpy(whole, j->key, sizeof(j->key));
+    SHA256(bytes, len, whole + sizeof(j->key));
+    SHA256(whole, sizeof(whole), j->key);
+}
+
+static void mix_str(struct job *j, const char *text)
+{
+    mix(j, text ? text : "", text ? strlen(text) + 1 : 0);
+}
+
+/* ------------------------------------------------------------------ what it begins with */
+
+struct search {
+    const char *word;
+    struct keeper_snapshot found;
+    bool is_found;
+};
+
+static int compare(void *arg, const struct keeper_snapshot *s)
+{
+    struct search *search = arg;
+
+    if (!keeper_snapshot_is(s, search->word))
+        return 0;
+    search->found = *s;
+    search->is_found = true;
+    return 1;
+}
+
+/* NAME of "TENANT/NAME". */
+static const char *own_word(const struct job *j, const char *word)
+{
+    size_t len = strlen(j->build->tenant);
+
+    return strncmp(word, j->build->tenant, len) == 0 && word[len] == '/' ? word + len + 1 : word;
+}
+
+int cache_begin(struct job *j, struct cove_err *e)
+{
+    const char *word = own_word(j, j->build->order.from_template);
+    const struct manifests *all = j->manifests ? j->manifests->value : NULL;
+    struct search s = { .word = word };
+    char version[32];
+
+    if (keeper_snapshots(&j->keeper, j->build->tenant, compare, &s, e) < 0)
+        return -1;
+    j->template = s.is_found ? manifests_find(all, s.found.template)
+                             : manifests_resolve(all, j->build->tenant, word);
+    if (!j->template)
+        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found",
+                         j->build->order.from_template);
+    if (s.is_found)
+        j->own = manifest_of_snapshot(j->builder->config.run_dir, s.found.id);
+    mix_str(j, "1"); /* raise when steps come to mean something else */
+    mix_str(j, s.is_found ? s.found.id : j->template->name);
+    snprintf(version, sizeof(version), "%llu", (unsigned long long)j->template->version);
+    mix_str(j, version);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ results of steps */
+
+void cache_step(struct job *j, const struct step *s)
+{
+    mix_str(j, s->kind);
+    for (size_t i = 0; i < s->arg_count; i++)
+        mix_str(j, s->args[i]);
+    mix_str(j, s->files);
+}
+
+static void tag_of(const struct job *j, char out[2 * sizeof(j->key) + 1])
+{
+    text_hex(j->key, sizeof(j->key), out);
+    out[KEY_HEX] = '\0';
+}
+
+int cache_open(struct job *j, struct cove_err *e)
+{
+    char tag[2 * sizeof(j->key) + 1], word[COVE_TEMPLATE_MAX];
+
+    tag_of(j, tag);
+    snprintf(word, sizeof(word), COVE_BUILD_CACHE ":%s", tag);
+    return job_open_box(j, word, e);
+}
+
+/* A build does not fail because there is no room for its intermediate results. Where taking one means
+ * copying, only the first one of a build is kept. */
+void cache_keep(struct job *j)
+{
+    struct keeper_capture args = { .name = COVE_BUILD_CACHE };
+    char tag[2 * sizeof(j->key) + 1];
+    uint64_t began = clock_boot_ms();
+    struct keeper_snapshot made;
+    struct cove_err err = { 0 };
+
+    if (j->slow_capture)
+        return;
+    tag_of(j, tag);
+    text_copy(args.tenant, sizeof(args.tenant), j->build->tenant);
+    text_copy(args.id, sizeof(args.id), j->box);
+    text_copy(args.tag, sizeof(args.tag), tag);
+    if (keeper_capture(&j->keeper, &args, &made, &err) < 0)
+        log_addf(j->build, BUILD_DEBUG, j->step, "the result of this step is not cached: %s",
+                 err.msg);
+    j->slow_capture = clock_boot_ms() - began > SLOW_CAPTURE_MS;
+}

@@ -1,0 +1,104 @@
+/*
+ * Builds of templates, as workers and cove-builder speak of them. One SEQPACKET connection to
+ * <run_dir>/builder.sock is one question, or one upload.
+ *
+ * An order is a file of strings in pairs, a key and its value, each with its NUL:
+ *
+ *   from-template NAME     what it begins with: one of these two
+ *   from-image REFERENCE
+ *   registry-user NAME     for the image; optional, like all that follows
+ *   registry-password TEXT
+ *   start COMMAND          runs in each sandbox when it is made
+ *   ready COMMAND          decides when it is handed out
+ *   force 1                use nothing of earlier builds
+ *   step KIND              COPY, RUN, ENV, WORKDIR or USER; what follows belongs to this step:
+ *   arg TEXT               any number of them
+ *   files HASH             of a COPY: the name its archive was uploaded by
+ *   again 1                run this step and all after it anew
+ */
+#ifndef COVE_BUILD_H
+#define COVE_BUILD_H
+
+#include "cove/client.h"
+
+#define BUILD_PROJECT ".build-" /* the projects of the sandboxes that builds run in begin so */
+
+enum {
+    BUILD_ORDER_MAX = 1024 * 1024,
+    BUILD_STEPS_MAX = 200,
+    BUILD_MESSAGE_MAX = 1024, /* bytes of one log entry */
+    BUILD_ENTRIES_MAX = 100,  /* in one answer */
+    BUILD_LIST_MAX = 64,
+    BUILD_HASH_LEN = 64, /* hexadecimal digits */
+};
+
+enum build_state {
+    BUILD_WAITING, /* for its order */
+    BUILD_QUEUED,  /* has its order; other builds of the tenant come first */
+    BUILD_RUNNING,
+    BUILD_READY,
+    BUILD_FAILED,
+};
+
+enum build_level { BUILD_DEBUG, BUILD_INFO, BUILD_WARN, BUILD_ERROR };
+
+struct build_new {
+    char tenant[COVE_TENANT_MAX];
+    char key[COVE_KEY_ID_MAX]; /* that sandboxes are claimed with */
+    uint32_t key_sandboxes;
+    uint32_t reserved;
+    char name[COVE_TEMPLATE_MAX]; /* without the tenant */
+    char tags[COVE_TAGS_MAX];     /* separated by spaces, at least one */
+};
+
+struct build_which {
+    char tenant[COVE_TENANT_MAX];
+    char id[COVE_TEMPLATE_MAX];
+};
+
+struct build_ask {
+    struct build_which which;
+    uint64_t offset;   /* entries before this one are not told */
+    uint32_t limit;    /* at most BUILD_ENTRIES_MAX */
+    uint32_t level;    /* enum build_level: none below */
+    uint32_t backward; /* 1: the newest first, `offset` counts from the end */
+    uint32_t reserved;
+};
+
+struct build_info {
+    char id[40];
+    char name[COVE_TEMPLATE_MAX];
+    char tags[COVE_TAGS_MAX];
+    uint32_t state; /* enum build_state */
+    uint32_t reserved;
+    uint64_t created_unix_ms, finished_unix_ms; /* 0 = not yet */
+};
+
+struct build_told {
+    struct build_info info;
+    char step[16]; /* of a failed one: "base", a number, "finalize" */
+    char reason[BUILD_MESSAGE_MAX];
+    uint32_t count; /* entries in the tail */
+    uint32_t reserved;
+};
+
+/* An entry in the tail: these 16 bytes, then step and message as strings. */
+struct build_entry {
+    uint64_t unix_ms;
+    uint32_t level;
+    uint32_t reserved;
+};
+
+struct build_listed {
+    uint32_t count, reserved;
+    struct build_info items[BUILD_LIST_MAX]; /* the newest first */
+};
+
+struct build_file {
+    char tenant[COVE_TENANT_MAX];
+    char hash[BUILD_HASH_LEN + 1];
+    char reserved[7];
+    uint64_t bytes; /* of an upload, at most */
+};
+
+#endif
