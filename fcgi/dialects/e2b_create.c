@@ -70,9 +70,14 @@ static const struct json_field create_fields[] = {
 /* The document's words for a template that is not there. */
 static int name_template(const char *given, struct cove_err *e)
 {
-    return e->code == COVE_NOT_FOUND
-               ? cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given)
-               : -1;
+    const char *colon = strchr(given, ':');
+
+    if (e->code != COVE_NOT_FOUND)
+        return -1;
+    if (colon && strcmp(colon, ":default") != 0)
+        return cove_fail(e, COVE_NOT_FOUND, "tag '%.40s' does not exist for template '%.*s'",
+                         colon + 1, (int)(colon - given < 60 ? colon - given : 60), given);
+    return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given);
 }
 
 /* A project's name is shorter than a key may be, so its hash stands for it. */
@@ -151,6 +156,7 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
         .metadata = args->metadata,
         .env = args->env,
         .open = !args->secure,
+        .template_asked = args->template,
         .auto_pause = args->auto_pause,
         .auto_resume = args->auto_resume && args->auto_resume->enabled,
         .internet = args->internet,
@@ -160,6 +166,7 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
     struct core_new new = {
         .tenant = req->tenant,
         .dialect = DIALECT_E2B,
+        .template = e2b_template_word(req, args->template),
         .lifetime_ms = (uint64_t)args->timeout_s * 1000,
         .attributes = &attributes,
         .ret_made = &made,
@@ -170,9 +177,8 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
     bool any;
 
     if (refuse_unbuilt(req, e) < 0 || check_create(args, e) < 0 ||
-        check_env(&req->arena, &args->env, &ignored, e) < 0 ||
-        !(new.template = e2b_template_word(req, args->template, e)) ||
-        read_once(req, &new.once, e) < 0 || e2b_network_take(args->network, &attributes, e) < 0 ||
+        check_env(&req->arena, &args->env, &ignored, e) < 0 || read_once(req, &new.once, e) < 0 ||
+        e2b_network_take(args->network, &attributes, e) < 0 ||
         e2b_network_rules(&attributes, &rules, &any, e) < 0)
         return -1;
     new.keep_ended_s = new.once ? ONCE_S : 0;

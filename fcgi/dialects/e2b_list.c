@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cove/build.h"
 #include "cove/text.h"
 #include "fcgi/dialects/e2b_sandboxes.h"
 
@@ -170,11 +171,13 @@ static bool fits(struct request *req, const struct query *q, const struct box_in
     struct core_attributes attributes;
 
     if (!(box_is_paused(box) ? q->paused : q->running) || box->created_unix_ms < q->started_after ||
-        (q->template && strcmp(q->template, box->template) != 0))
+        strncmp(box->project, BUILD_PROJECT, strlen(BUILD_PROJECT)) == 0)
         return false;
-    if (q->metadata_count == 0)
+    if (q->metadata_count == 0 && !q->template)
         return true;
     core_attributes_read(req->core, &req->arena, box->id, &attributes);
+    if (q->template && strcmp(q->template, e2b_template_of(req, box, &attributes)) != 0)
+        return false;
     return has_metadata(q, &attributes.metadata);
 }
 

@@ -85,6 +85,16 @@ static const char *token_of(struct request *req, token_fn *make, const char *id)
     return token;
 }
 
+/* A sandbox of the tenant's own template tells the name it was asked for by, without a tag. */
+const char *e2b_template_of(struct request *req, const struct box_info *box,
+                            const struct core_attributes *attributes)
+{
+    const char *asked = box->snapshot[0] ? attributes->template_asked : NULL;
+
+    return asked ? arena_strndup(&req->arena, asked, strcspn(asked, ":"))
+                 : arena_strdup(&req->arena, box->template);
+}
+
 void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sandbox *ret)
 {
     struct core_attributes attributes;
@@ -99,7 +109,7 @@ void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sa
     };
     *ret = (struct e2b_sandbox){
         .id = arena_strdup(&req->arena, box->id),
-        .template = arena_strdup(&req->arena, box->template),
+        .template = e2b_template_of(req, box, &attributes),
         .client = "6532622b", /* a constant in the reference too: nothing reads it any more */
         .envd_version = E2B_ENVD_VERSION,
         .token = attributes.open ? NULL : token_of(req, token_make, box->id),

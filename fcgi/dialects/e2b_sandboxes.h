@@ -37,6 +37,8 @@ struct e2b_sandbox {
     struct e2b_lifecycle *lifecycle;
 };
 
+const char *e2b_template_of(struct request *req, const struct box_info *box,
+                            const struct core_attributes *attributes);
 void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sandbox *ret);
 extern const struct json_field e2b_listed_fields[];
 /* The sandbox that {id} names; COVE_NOT_FOUND also when it is another tenant's. */
@@ -49,8 +51,8 @@ int e2b_reply_sandbox(struct request *req, struct reply *rep, int status,
 /* {"NAME": the same} */
 void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct box_info *box,
                      const char *name);
-/* "base:default" is "base": a template has one version here. NULL and COVE_NOT_FOUND: another tag. */
-const char *e2b_template_word(struct request *req, const char *given, struct cove_err *e);
+/* The keeper's word for what a client calls a template: without the tag `default`, which means nothing. */
+const char *e2b_template_word(struct request *req, const char *given);
 
 /* ------------------------------------------------------------------ e2b_network.c */
 

@@ -1,6 +1,6 @@
 /*
  * Snapshots and forks. Both carry the files of a sandbox and no processes. A snapshot is a template of
- * its tenant's: TENANT/NAME, or an id when it has no name, each with the tag `default`, the only one.
+ * its tenant's: TENANT/NAME, or an id when it has no name, with the tag `default` where none is given.
  */
 #include "fcgi/core_snapshots.h"
 
@@ -20,16 +20,13 @@ enum {
 
 /* ------------------------------------------------------------------ names */
 
-const char *e2b_template_word(struct request *req, const char *given, struct cove_err *e)
+const char *e2b_template_word(struct request *req, const char *given)
 {
     const char *colon = strchr(given, ':');
 
-    if (colon && strcmp(colon, ":default") != 0) {
-        cove_fail(e, COVE_NOT_FOUND, "tag '%.40s' does not exist for template '%.*s'", colon + 1,
-                  (int)(colon - given), given);
-        return NULL;
-    }
-    return colon ? arena_strndup(&req->arena, given, (size_t)(colon - given)) : given;
+    return colon && strcmp(colon, ":default") == 0
+               ? arena_strndup(&req->arena, given, (size_t)(colon - given))
+               : given;
 }
 
 static const char *full_name(struct arena *a, const struct keeper_snapshot *s)
@@ -42,7 +39,9 @@ static void put_snapshot(struct json_writer *w, struct arena *a, const struct ke
     const char *name = full_name(a, s);
 
     json_open(w, NULL, '{');
-    json_put_str(w, "snapshotID", arena_printf(a, "%s:default", name ? name : s->id));
+    json_put_str(w, "snapshotID",
+                 arena_printf(a, "%s:%.*s", name ? name : s->id,
+                              name ? (int)strcspn(s->tags, " ") : 7, name ? s->tags : "default"));
     json_open(w, "names", '[');
     if (name)
         json_put_str(w, NULL, name);
@@ -71,8 +70,6 @@ int e2b_snapshot_make(struct request *req, struct reply *rep, struct cove_err *e
     if (e2b_find(req, "snapshot", &box, e) < 0 ||
         (req->body.len > 0 && request_json(req, snapshot_fields, &args, e) < 0))
         return -1;
-    if (args.name && !(args.name = e2b_template_word(req, args.name, e)))
-        return cove_fail(e, COVE_INVALID, "name: a snapshot has no tag but default");
     if (core_snapshot_make(req->core, &box, args.name, &made, e) < 0)
         return -1;
     rep->status = 201;
@@ -171,10 +168,8 @@ int e2b_snapshot_list(struct request *req, struct reply *rep, struct cove_err *e
     req->note.operation = "snapshots";
     l.after = filter(req, "nextToken");
     l.name = filter(req, "name");
-    if (l.name && !(l.name = e2b_template_word(req, l.name, e)))
-        l.name = "";
     if (l.name)
-        l.name = core_template_word(req->tenant, l.name);
+        l.name = core_template_word(req->tenant, e2b_template_word(req, l.name));
     if (read_limit(req, &limit, e) < 0)
         return -1;
     l.items = malloc(SNAPSHOTS_MAX * sizeof(*l.items));
@@ -185,21 +180,6 @@ int e2b_snapshot_list(struct request *req, struct reply *rep, struct cove_err *e
         rc = reply_page(&l, rep, limit, e);
     free(l.items);
     return rc;
-}
-
-/* ------------------------------------------------------------------ removed */
-
-int e2b_template_delete(struct request *req, struct reply *rep, struct cove_err *e)
-{
-    const char *word = e2b_template_word(req, request_capture(req, "template"), e);
-
-    req->note.operation = "delete_template";
-    if (!word)
-        return -1;
-    if (core_snapshot_remove(req->core, req->tenant, word, e) < 0)
-        return -1;
-    rep->status = 204;
-    return 0;
 }
 
 /* ------------------------------------------------------------------ forks */

@@ -1,7 +1,7 @@
 // The official CLI, unchanged: every command that needs no person, and the two that need a terminal, in tmux.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -73,6 +73,27 @@ test('snapshots and templates', async () => {
   assert.equal((await e2b(['sandbox', 'snapshot', 'delete', id])).code, 0)
   assert.ok(!(await e2b(['sandbox', 'snapshot', 'list'])).stdout.includes(id))
   assert.match((await e2b(['template', 'list'])).stdout, /base/)
+})
+
+test('template create, list, publish, delete', async () => {
+  const dir = join(home, 'template'), name = `cli-${process.pid}-${Date.now()}`
+  mkdirSync(dir)
+  writeFileSync(join(dir, 'e2b.Dockerfile'), 'FROM e2bdev/base\nCOPY word.txt /home/user/word.txt\nRUN tr a-z A-Z < /home/user/word.txt > /home/user/loud\n')
+  writeFileSync(join(dir, 'word.txt'), 'word\n')
+  const made = await e2b(['template', 'create', '--path', dir, name])
+  assert.equal(made.code, 0, made.stdout + made.stderr)
+  const built = await Sandbox.create(name)
+  assert.equal(await built.files.read('loud'), 'WORD\n')
+  await built.kill()
+  const mine = JSON.parse((await e2b(['template', 'list', '--format', 'json'])).stdout).find(t => t.aliases?.includes(name))
+  assert.ok(mine, 'the template is listed')
+  const published = await e2b(['template', 'publish', '--yes', mine.templateID])
+  assert.match(published.stdout + published.stderr, /that tenant's alone/)
+  assert.equal((await e2b(['template', 'unpublish', '--yes', mine.templateID])).code, 0)
+  assert.equal((await e2b(['template', 'delete', '--yes', mine.templateID])).code, 0)
+  assert.ok(!(await e2b(['template', 'list'])).stdout.includes(name))
+  const broken = await e2b(['template', 'delete', '--yes', mine.templateID])
+  assert.notEqual(broken.code, 0)
 })
 
 test('connect: a terminal in which one types', async t => {

@@ -1,0 +1,419 @@
+/* Building a template by this API: asked for, started, watched. cove-builder does it (core_builds.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fcgi/dialects/e2b_templates.h"
+
+enum { TAGS_MAX = 32, STEP_ARGS_MAX = 256, LOGS_MAX = 1000 };
+
+/* ------------------------------------------------------------------ asked for */
+
+struct new_args {
+    const char *name, *alias;
+    struct json_strings tags;
+    int64_t cpus, memory_mb;
+};
+
+/* How much of the machine a sandbox gets is the operator's to say: the two numbers are checked, and
+ * have no effect. */
+static const struct json_field new_fields[] = {
+    JSON_STR(struct new_args, name, "name", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),
+    JSON_STR(struct new_args, alias, "alias", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),
+    JSON_STR_ARRAY(struct new_args, tags, "tags", JSON_OPTIONAL, TAGS_MAX, COVE_TAG_MAX),
+    JSON_INT(struct new_args, cpus, "cpuCount", JSON_OPTIONAL, 1, 1024),
+    JSON_INT(struct new_args, memory_mb, "memoryMB", JSON_OPTIONAL, 128, 1 << 24),
+    JSON_END,
+};
+
+static void add_tag(struct buf *list, const char *tag)
+{
+    if (list->len)
+        buf_add_char(list, ' ');
+    buf_add_str(list, tag);
+}
+
+static int read_new(struct request *req, const char **ret_name, struct buf *ret_tags,
+                    struct cove_err *e)
+{
+    struct new_args args = { 0 };
+    const char *tag;
+
+    if (request_json(req, new_fields, &args, e) < 0)
+        return -1;
+    if (!args.name && !args.alias)
+        return cove_fail(e, COVE_INVALID, "name: is missing");
+    if (e2b_template_split(req, "name", args.name ? args.name : args.alias, ret_name, &tag, e) < 0)
+        return -1;
+    if (*tag)
+        add_tag(ret_tags, tag);
+    for (size_t i = 0; i < args.tags.count; i++) {
+        if (!e2b_is_tag(args.tags.items[i]))
+            return cove_fail(e, COVE_INVALID,
+                             "tags: '%.60s' must be lower-case letters, digits, '-', '_', '.'",
+                             args.tags.items[i]);
+        add_tag(ret_tags, args.tags.items[i]);
+    }
+    if (ret_tags->len == 0)
+        add_tag(ret_tags, COVE_TAG_DEFAULT);
+    return 0;
+}
+
+int e2b_build_new(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    AUTO_BUF struct buf tags = BUF(COVE_TAGS_MAX * 8);
+    struct build_info made;
+    struct json_writer w;
+    const char *name;
+
+    req->note.operation = "new_build";
+    if (read_new(req, &name, &tags, e) < 0 ||
+        core_build_new(req->core, req->tenant, name, tags.data, &made, e) < 0)
+        return -1;
+    rep->status = 202;
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "templateID", e2b_template_id(req, name));
+    json_put_str(&w, "buildID", made.id);
+    json_open(&w, "names", '[');
+    json_put_str(&w, NULL, e2b_template_id(req, name));
+    json_close(&w, ']');
+    json_open(&w, "aliases", '[');
+    json_put_str(&w, NULL, name);
+    json_close(&w, ']');
+    e2b_put_words(&w, &req->arena, "tags", tags.data);
+    json_put_bool(&w, "public", false);
+    json_close(&w, '}');
+    return 0;
+}
+
+/* ------------------------------------------------------------------ started */
+
+struct step {
+    const char *type, *files;
+    struct json_strings args;
+    bool force;
+};
+
+struct registry {
+    const char *type, *user, *password;
+};
+
+struct start_args {
+    const char *from_template, *from_image, *start, *ready;
+    struct registry *registry;
+    bool force;
+    struct json_array steps;
+};
+
+static const struct json_field step_fields[] = {
+    JSON_STR(struct step, type, "type", JSON_REQUIRED, 16),
+    JSON_STR_ARRAY(struct step, args, "args", JSON_OPTIONAL, STEP_ARGS_MAX, 131071),
+    JSON_STR(struct step, files, "filesHash", JSON_OPTIONAL, 128),
+    JSON_BOOL(struct step, force, "force", JSON_OPTIONAL),
+    JSON_END,
+};
+
+static const struct json_field registry_fields[] = {
+    JSON_STR(struct registry, type, "type", JSON_REQUIRED, 32),
+    JSON_STR(struct registry, user, "username", JSON_OPTIONAL, 256),
+    JSON_STR(struct registry, password, "password", JSON_OPTIONAL, 8192),
+    JSON_END,
+};
+
+static const struct json_field start_fields[] = {
+    JSON_STR(struct start_args, from_template, "fromTemplate", JSON_OPTIONAL,
+             COVE_TEMPLATE_MAX - 1),
+    JSON_STR(struct start_args, from_image, "fromImage", JSON_OPTIONAL, 512),
+    JSON_OBJECT(struct start_args, registry, "fromImageRegistry", JSON_OPTIONAL, registry_fields),
+    JSON_STR(struct start_args, start, "startCmd", JSON_OPTIONAL, MANIFEST_COMMAND_MAX),
+    JSON_STR(struct start_args, ready, "readyCmd", JSON_OPTIONAL, MANIFEST_COMMAND_MAX),
+    JSON_BOOL(struct start_args, force, "force", JSON_OPTIONAL),
+    JSON_OBJECTS(struct start_args, steps, struct step, "steps", JSON_OPTIONAL, step_fields,
+                 BUILD_STEPS_MAX),
+    JSON_END,
+};
+
+static void put(struct buf *out, const char *key, const char *value)
+{
+    if (!value || !*value)
+        return;
+    buf_add(out, key, strlen(key) + 1);
+    buf_add(out, value, strlen(value) + 1);
+}
+
+static void put_step(struct buf *out, const struct step *s)
+{
+    put(out, "step", s->type);
+    for (size_t i = 0; i < s->args.count; i++) {
+        buf_add(out, "arg", 4);
+        buf_add(out, s->args.items[i], strlen(s->args.items[i]) + 1);
+    }
+    put(out, "files", s->files);
+    put(out, "again", s->force ? "1" : NULL);
+}
+
+/* What the SDK makes of a Dockerfile's CMD: "wait 20 s, once, at the end of the build". Here the start
+ * command runs in each new sandbox, and this one would keep each of them waiting for nothing. */
+#define READY_OF_A_DOCKERFILE "sleep 20"
+
+static int check_start(const struct start_args *args, struct cove_err *e)
+{
+    const struct step *steps = args->steps.items;
+    static const char *const known[] = { "COPY", "RUN", "ENV", "WORKDIR", "USER" };
+
+    if (args->registry && strcmp(args->registry->type, "registry") != 0)
+        return cove_fail(e, COVE_UNSUPPORTED,
+                         "fromImageRegistry: registries of the type '%.20s' are not known here",
+                         args->registry->type);
+    for (size_t i = 0; i < args->steps.count; i++) {
+        size_t k = 0;
+
+        while (k < ARRAY_SIZE(known) && strcmp(known[k], steps[i].type) != 0)
+            k++;
+        if (k == ARRAY_SIZE(known))
+            return cove_fail(e, COVE_INVALID, "steps[%zu].type: there is no '%.16s'", i,
+                             steps[i].type);
+        if (strcmp(steps[i].type, "COPY") == 0 && !steps[i].files)
+            return cove_fail(e, COVE_INVALID, "steps[%zu].filesHash: is missing", i);
+    }
+    return 0;
+}
+
+/* Is this build one of that template? */
+static int check_build(struct request *req, const struct build_info *info, struct cove_err *e)
+{
+    const char *name;
+
+    if (e2b_template_name(req, &name, e) < 0)
+        return -1;
+    if (strcmp(name, info->name) != 0)
+        return cove_fail(e, COVE_NOT_FOUND, "build '%.40s' not found", info->id);
+    return 0;
+}
+
+static int ask(struct request *req, struct build_ask *args, struct build_told *ret,
+               struct buf *tail, struct cove_err *e)
+{
+    const char *id = request_capture(req, "build");
+
+    text_copy(args->which.tenant, sizeof(args->which.tenant), req->tenant);
+    if (!text_copy(args->which.id, sizeof(args->which.id), id))
+        return cove_fail(e, COVE_NOT_FOUND, "build '%.40s' not found", id);
+    if (core_build_ask(req->core, args, ret, tail, e) < 0)
+        return -1;
+    return check_build(req, &ret->info, e);
+}
+
+int e2b_build_start(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    AUTO_BUF struct buf order = BUF(BUILD_ORDER_MAX);
+    struct start_args args = { 0 };
+    struct build_ask none = { 0 };
+    struct build_told *told = arena_alloc(&req->arena, sizeof(*told));
+    const struct step *steps;
+
+    req->note.operation = "start_build";
+    if (request_json(req, start_fields, &args, e) < 0 || check_start(&args, e) < 0 ||
+        ask(req, &none, told, NULL, e) < 0)
+        return -1;
+    if (!args.from_template == !args.from_image)
+        return cove_fail(e, COVE_INVALID, "fromTemplate, fromImage: must be one of the two");
+    put(&order, "from-template",
+        args.from_template ? e2b_template_word(req, args.from_template) : NULL);
+    put(&order, "from-image", args.from_image);
+    put(&order, "registry-user", args.registry ? args.registry->user : NULL);
+    put(&order, "registry-password", args.registry ? args.registry->password : NULL);
+    put(&order, "start", args.start);
+    if (args.ready && strcmp(args.ready, READY_OF_A_DOCKERFILE) != 0)
+        put(&order, "ready", args.ready);
+    put(&order, "force", args.force ? "1" : NULL);
+    steps = args.steps.items;
+    for (size_t i = 0; i < args.steps.count; i++)
+        put_step(&order, &steps[i]);
+    if (core_build_start(req->core, req->tenant, told->info.id, &order, e) < 0)
+        return -1;
+    rep->status = 202;
+    reply_header(rep, "Content-Length", "0"); /* without it the SDK waits for JSON */
+    return 0;
+}
+
+/* ------------------------------------------------------------------ watched */
+
+static const char *const levels[] = { "debug", "info", "warn", "error" };
+
+static int read_level(struct request *req, uint32_t *ret, struct cove_err *e)
+{
+    const char *given = request_query(req, "level");
+
+    for (uint32_t i = 0; given && *given && i < ARRAY_SIZE(levels); i++) {
+        if (strcmp(given, levels[i]) == 0) {
+            *ret = i;
+            return 0;
+        }
+    }
+    return given && *given ? cove_fail(e, COVE_INVALID, "level: must be debug, info, warn or error")
+                           : 0;
+}
+
+static int read_number(struct request *req, const char *name, uint64_t most, uint64_t *ret,
+                       struct cove_err *e)
+{
+    const char *given = request_query(req, name);
+
+    if (!given || !*given)
+        return 0;
+    if (text_parse_u64(given, ret, NULL) < 0 || *ret > most)
+        return cove_fail(e, COVE_INVALID, "%s: must be 0 to %llu", name, (unsigned long long)most);
+    return 0;
+}
+
+struct entries { /* walks a tail */
+    const char *at, *end;
+};
+
+static bool next_entry(struct entries *t, struct build_entry *ret, const char **ret_step,
+                       const char **ret_message)
+{
+    if ((size_t)(t->end - t->at) < sizeof(*ret))
+        return false;
+    memcpy(ret, t->at, sizeof(*ret));
+    t->at += sizeof(*ret);
+    *ret_step = msg_next_str(&t->at, t->end);
+    *ret_message = *ret_step ? msg_next_str(&t->at, t->end) : NULL;
+    return *ret_message != NULL;
+}
+
+static void put_entry(struct json_writer *w, const struct build_entry *entry, const char *step,
+                      const char *message)
+{
+    json_open(w, NULL, '{');
+    json_put_time(w, "timestamp", entry->unix_ms);
+    json_put_str(w, "level", levels[entry->level < ARRAY_SIZE(levels) ? entry->level : 1]);
+    json_put_str(w, "message", message);
+    if (strcmp(step, "-") != 0)
+        json_put_str(w, "step", step);
+    json_close(w, '}');
+}
+
+static void put_reason(struct json_writer *w, const struct build_told *told)
+{
+    json_open(w, "reason", '{');
+    json_put_str(w, "message", told->reason);
+    json_put_str(w, "step", told->step);
+    json_open(w, "logEntries", '[');
+    json_close(w, ']');
+    json_close(w, '}');
+}
+
+static const char *status_of(uint32_t state)
+{
+    static const char *const names[] = { "waiting", "waiting", "building", "ready", "error" };
+
+    return state < ARRAY_SIZE(names) ? names[state] : "error";
+}
+
+int e2b_build_status(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct build_told *told = arena_alloc(&req->arena, sizeof(*told));
+    AUTO_BUF struct buf tail = BUF(MSG_MAX_BYTES);
+    uint64_t offset = 0, limit = BUILD_ENTRIES_MAX;
+    struct build_ask args = { 0 };
+    const char *step, *message;
+    struct build_entry entry;
+    struct json_writer w;
+    struct entries t;
+
+    req->note.operation = "build_status";
+    if (read_number(req, "logsOffset", INT32_MAX, &offset, e) < 0 ||
+        read_number(req, "limit", BUILD_ENTRIES_MAX, &limit, e) < 0 ||
+        read_level(req, &args.level, e) < 0)
+        return -1;
+    args.offset = offset;
+    args.limit = (uint32_t)limit;
+    if (ask(req, &args, told, &tail, e) < 0)
+        return -1;
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "templateID", e2b_template_id(req, told->info.name));
+    json_put_str(&w, "buildID", told->info.id);
+    json_put_str(&w, "status", status_of(told->info.state));
+    json_open(&w, "logs", '[');
+    json_close(&w, ']');
+    json_open(&w, "logEntries", '[');
+    t = (struct entries){ tail.data, tail.data + tail.len };
+    while (tail.data && next_entry(&t, &entry, &step, &message))
+        put_entry(&w, &entry, step, message);
+    json_close(&w, ']');
+    if (told->info.state == BUILD_FAILED)
+        put_reason(&w, told);
+    json_close(&w, '}');
+    return 0;
+}
+
+/* ------------------------------------------------------------------ its log */
+
+struct log_query {
+    uint64_t cursor, limit; /* cursor: unix milliseconds; 0 = none */
+    struct build_ask ask;
+};
+
+static int read_log_query(struct request *req, struct log_query *q, struct cove_err *e)
+{
+    const char *direction = request_query(req, "direction");
+
+    q->limit = BUILD_ENTRIES_MAX;
+    if (read_number(req, "cursor", INT64_MAX, &q->cursor, e) < 0 ||
+        read_number(req, "limit", LOGS_MAX, &q->limit, e) < 0 ||
+        read_level(req, &q->ask.level, e) < 0)
+        return -1;
+    if (direction && *direction && strcmp(direction, "forward") != 0 &&
+        strcmp(direction, "backward") != 0)
+        return cove_fail(e, COVE_INVALID, "direction: must be forward or backward");
+    q->ask.backward = direction && strcmp(direction, "backward") == 0;
+    q->ask.limit = BUILD_ENTRIES_MAX;
+    return 0;
+}
+
+static bool is_beyond(const struct log_query *q, uint64_t unix_ms)
+{
+    return q->cursor && (q->ask.backward ? unix_ms > q->cursor : unix_ms < q->cursor);
+}
+
+/* Page by page, until there are enough. */
+int e2b_build_logs(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct build_told *told = arena_alloc(&req->arena, sizeof(*told));
+    AUTO_BUF struct buf tail = BUF(MSG_MAX_BYTES);
+    struct log_query q = { 0 };
+    struct json_writer w;
+    uint64_t put_count = 0;
+
+    req->note.operation = "build_logs";
+    if (read_log_query(req, &q, e) < 0)
+        return -1;
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '{');
+    json_open(&w, "logs", '[');
+    do {
+        const char *step, *message;
+        struct build_entry entry;
+        struct entries t;
+
+        buf_clear(&tail);
+        if (ask(req, &q.ask, told, &tail, e) < 0) {
+            reply_clear(rep);
+            return -1;
+        }
+        q.ask.offset += told->count;
+        t = (struct entries){ tail.data, tail.data + tail.len };
+        while (tail.data && put_count < q.limit && next_entry(&t, &entry, &step, &message))
+            if (!is_beyond(&q, entry.unix_ms)) {
+                put_entry(&w, &entry, step, message);
+                put_count++;
+            }
+    } while (told->count == BUILD_ENTRIES_MAX && put_count < q.limit);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    return 0;
+}

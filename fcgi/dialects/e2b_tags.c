@@ -1,0 +1,137 @@
+/* Tags: NAME:TAG is one of a template's builds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fcgi/dialects/e2b_templates.h"
+
+enum { TAGS_MAX = 32 };
+
+/* ------------------------------------------------------------------ told */
+
+struct listing {
+    struct request *req;
+    const char *name;
+    struct json_writer w;
+    bool found;
+};
+
+static int put_tags(void *arg, const struct keeper_snapshot *s)
+{
+    struct listing *l = arg;
+    char *rest, *tag;
+
+    if (strcmp(s->name, l->name) != 0)
+        return 0;
+    l->found = true;
+    rest = arena_strdup(&l->req->arena, s->tags);
+    while ((tag = strsep(&rest, " "))) {
+        json_open(&l->w, NULL, '{');
+        json_put_str(&l->w, "tag", tag);
+        json_put_str(&l->w, "buildID", e2b_build_id(l->req, s));
+        json_put_time(&l->w, "createdAt", s->created_unix_ms);
+        json_close(&l->w, '}');
+    }
+    return 0;
+}
+
+int e2b_tag_list(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct listing l = { .req = req };
+
+    req->note.operation = "tags";
+    if (e2b_template_name(req, &l.name, e) < 0)
+        return -1;
+    json_writer_init(&l.w, &rep->body);
+    json_open(&l.w, NULL, '[');
+    if (core_snapshot_list(req->core, req->tenant, put_tags, &l, e) < 0 || !l.found) {
+        reply_clear(rep);
+        return l.found || e->code
+                   ? -1
+                   : cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", l.name);
+    }
+    json_close(&l.w, ']');
+    return 0;
+}
+
+/* ------------------------------------------------------------------ given and taken */
+
+struct tag_args {
+    const char *target, *name;
+    struct json_strings tags;
+};
+
+static const struct json_field give_fields[] = {
+    JSON_STR(struct tag_args, target, "target", JSON_REQUIRED, COVE_TEMPLATE_MAX + 64),
+    JSON_STR_ARRAY(struct tag_args, tags, "tags", JSON_REQUIRED, TAGS_MAX, COVE_TAG_MAX),
+    JSON_END,
+};
+
+static const struct json_field take_fields[] = {
+    JSON_STR(struct tag_args, name, "name", JSON_REQUIRED, COVE_TEMPLATE_MAX + 64),
+    JSON_STR_ARRAY(struct tag_args, tags, "tags", JSON_REQUIRED, TAGS_MAX, COVE_TAG_MAX),
+    JSON_END,
+};
+
+static int check_tags(const struct json_strings *tags, bool taken, struct cove_err *e)
+{
+    if (tags->count == 0)
+        return cove_fail(e, COVE_INVALID, "tags: must not be empty");
+    for (size_t i = 0; i < tags->count; i++) {
+        if (!e2b_is_tag(tags->items[i]))
+            return cove_fail(e, COVE_INVALID,
+                             "tags: '%.60s' must be lower-case letters, digits, '-', '_', '.'",
+                             tags->items[i]);
+        if (taken && strcmp(tags->items[i], COVE_TAG_DEFAULT) == 0)
+            return cove_fail(e, COVE_INVALID, "tags: the tag 'default' cannot be removed");
+    }
+    return 0;
+}
+
+int e2b_tag_give(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct keeper_snapshot found, tagged;
+    struct tag_args args = { 0 };
+    const char *name, *tag;
+    struct json_writer w;
+
+    req->note.operation = "give_tags";
+    if (request_json(req, give_fields, &args, e) < 0 || check_tags(&args.tags, false, e) < 0 ||
+        e2b_template_split(req, "target", args.target, &name, &tag, e) < 0)
+        return -1;
+    if (core_snapshot_find(req->core, req->tenant, args.target, &found, e) < 0)
+        return e->code == COVE_NOT_FOUND
+                   ? cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", args.target)
+                   : -1;
+    for (size_t i = 0; i < args.tags.count; i++)
+        if (core_snapshot_tag(req->core, req->tenant, found.id, name, args.tags.items[i], &tagged,
+                              e) < 0)
+            return -1;
+    rep->status = 201;
+    json_writer_init(&w, &rep->body);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "buildID", e2b_build_id(req, &found));
+    json_open(&w, "tags", '[');
+    for (size_t i = 0; i < args.tags.count; i++)
+        json_put_str(&w, NULL, args.tags.items[i]);
+    json_close(&w, ']');
+    json_close(&w, '}');
+    return 0;
+}
+
+int e2b_tag_take(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct keeper_snapshot tagged;
+    struct tag_args args = { 0 };
+    const char *name, *tag;
+
+    req->note.operation = "take_tags";
+    if (request_json(req, take_fields, &args, e) < 0 || check_tags(&args.tags, true, e) < 0 ||
+        e2b_template_split(req, "name", args.name, &name, &tag, e) < 0)
+        return -1;
+    for (size_t i = 0; i < args.tags.count; i++)
+        if (core_snapshot_tag(req->core, req->tenant, NULL, name, args.tags.items[i], &tagged, e) <
+            0)
+            return -1;
+    rep->status = 204;
+    return 0;
+}

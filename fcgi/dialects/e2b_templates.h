@@ -1,0 +1,21 @@
+/* Templates of the e2b dialect between its files. The id of a tenant's own template is TENANT/NAME: it
+ * stays the same over all builds. */
+#ifndef COVE_FCGI_E2B_TEMPLATES_H
+#define COVE_FCGI_E2B_TEMPLATES_H
+
+#include "fcgi/core_builds.h"
+#include "fcgi/dialects/e2b_sandboxes.h"
+
+/* NAME of {template} in the path. COVE_NOT_FOUND: it names another tenant's. */
+int e2b_template_name(struct request *req, const char **ret, struct cove_err *e);
+/* Of NAME, TENANT/NAME, NAME:TAG or TENANT/NAME:TAG; tag "" = none is given. COVE_INVALID: it is none. */
+int e2b_template_split(struct request *req, const char *field, const char *given,
+                       const char **ret_name, const char **ret_tag, struct cove_err *e);
+bool e2b_is_tag(const char *tag);
+const char *e2b_template_id(struct request *req, const char *name);
+/* A snapshot that no build made has an id like a build's, too. */
+const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s);
+/* "tags":[...] of a list with blanks. */
+void e2b_put_words(struct json_writer *w, struct arena *a, const char *key, const char *list);
+
+#endif
