@@ -44,7 +44,8 @@ _cove() {
     done
     local path="${words[*]}" list
     list=$(_cove_words "$path")
-    [ -n "$list" ] || list=$(_cove_words "${words[0]}")
+    # Behind a word that is no command: the options of the command in front of it.
+    [ -n "$list" ] || list=$(_cove_words "${words[0]-}" | tr ' ' '\n' | grep '^--' || true)
     case ${words[0]-}:$current in
     exec:[!-]* | logs:[!-]* | kill:[!-]* | token:[!-]* | network:[!-]* | exec: | logs: | kill: | token: | network:)
         list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;

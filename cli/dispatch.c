@@ -19,7 +19,7 @@ static void show_start(void)
           "  cove ls                                  the sandboxes there are\n"
           "  cove exec -it SANDBOX bash               a shell in one of them\n"
           "  cove key create acme --expires 90d       a key for a tenant, shown once\n"
-          "  cove policy test \"rm -rf /\"             would this be refused, and by which rule\n"
+          "  cove policy test \"rm -rf /\"              would this be refused, and by which rule\n"
           "  cove doctor                              what is wrong with this server, and how to "
           "mend it\n"
           "\n`cove COMMAND --help` tells more. Another instance: `cove -c FILE ...`, or "

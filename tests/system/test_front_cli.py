@@ -378,6 +378,7 @@ def test_completion_knows_the_sandboxes_there_are(server, project, tmp_path):
     for command in ("exec", "logs", "kill", "token"):
         assert complete(f"cove {command} {reply.id[:6]}", tmp_path) == reply.id, command
     assert complete("cove template show ba", tmp_path) == "base"
+    assert complete("cove template show s", tmp_path) == "", "no command stands there"
 
 
 def test_every_option_of_the_usage_is_in_the_manual_and_in_the_completion():
