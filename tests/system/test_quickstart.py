@@ -71,6 +71,20 @@ def test_status_says_what_runs(server):
     assert re.search(r"sandboxes\s+\d+", out)
 
 
+def test_logs_are_for_people_and_can_be_searched(server, project):
+    server.run(project, "true")
+    server.cleanup(project)
+    out = wait_for(lambda: (lambda text: text if "sandbox retired" in text else None)(server.quickstart("logs", project).stdout), what="the line")
+    lines = out.strip().splitlines()
+    assert all(project in line and not line.startswith("{") for line in lines), out
+    assert re.match(r"\d{4}-\d\d-\d\dT\S+ info ", lines[-1]), lines[-1]
+
+
+def test_logs_of_what_never_ran_say_what_to_do(tmp_path):
+    done = Server(tmp_path).quickstart("logs", check=False)
+    assert done.returncode == 1 and "./quickstart up" in done.stdout
+
+
 def test_status_fails_when_something_is_down(make_server):
     server = make_server()
     assert server.quickstart("status", check=False).returncode == 0
