@@ -192,7 +192,12 @@ static int get(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
     object_key(s, o, o->name, key);
     if (o->work == BUCKET_TAKE && take(s, o, e) < 0)
         return -1;
-    return object_get(s, key, OUT_FD, o->bytes, o->digest, e);
+    if (object_get(s, key, OUT_FD, o->bytes, o->digest, e) == 0)
+        return 0;
+    if (o->work != BUCKET_TAKE || e->code != COVE_NOT_FOUND)
+        return -1;
+    release(s, o, e); /* who had it has removed it meanwhile, the mark of having taken it included */
+    return fail_taken(e);
 }
 
 static int read_note(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
