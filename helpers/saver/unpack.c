@@ -3,8 +3,8 @@
  * this process. An archive of the store should be what pack.c wrote; whoever can write the store may
  * have put another one there, so nothing in it is believed:
  *
- *   refused    names that are absolute, contain ".." or belong to neither part; links and members
- *              that lead out of their part; devices that are no whiteout; sockets; more members or
+ *   refused    names that are absolute, contain ".." or belong to neither part; hard links that lead out of
+ *              their part, members behind a symbolic link, a part that is no directory; devices that are no whiteout; sockets; more members or
  *              bytes than the record says, or fewer; other bytes than the record's digest
  *   left out   attributes that are neither user.* nor security.capability, and those of overlayfs
  *              other than the mark of an opaque directory
@@ -98,6 +98,15 @@ static bool same_part(const char *a, const char *b)
     return strncmp(a, b, len + 1) == 0;
 }
 
+/* The top of a part is a directory: whoever mounts it later must not be led elsewhere by it. */
+static bool replaces_part(struct archive_entry *entry, const char *name)
+{
+    size_t len = strcspn(name, "/");
+
+    return name[len + strspn(name + len, "/.")] == '\0' &&
+           (archive_entry_hardlink(entry) || archive_entry_filetype(entry) != AE_IFDIR);
+}
+
 static int place_member(struct archive_entry *entry, struct cove_err *e)
 {
     const char *link = archive_entry_hardlink(entry);
@@ -105,6 +114,8 @@ static int place_member(struct archive_entry *entry, struct cove_err *e)
 
     if (place(archive_entry_pathname(entry), name, e) < 0 || (link && place(link, target, e) < 0))
         return -1;
+    if (replaces_part(entry, name))
+        return cove_fail(e, COVE_INVALID, "%.120s: a part that is no directory", name);
     if (link && !same_part(name, target))
         return cove_fail(e, COVE_INVALID, "%.120s: a link into another part", name);
     archive_entry_copy_pathname(entry, name);
@@ -220,8 +231,8 @@ static int open_both(struct unpack *u, struct cove_err *e)
     archive_read_support_format_tar(u->in);
     archive_write_disk_set_options(
         u->out, ARCHIVE_EXTRACT_OWNER | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME |
-                    ARCHIVE_EXTRACT_UNLINK | ARCHIVE_EXTRACT_XATTR | ARCHIVE_EXTRACT_ACL |
-                    ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT);
+                    ARCHIVE_EXTRACT_XATTR | ARCHIVE_EXTRACT_ACL | ARCHIVE_EXTRACT_SECURE_SYMLINKS |
+                    ARCHIVE_EXTRACT_SECURE_NODOTDOT);
     if (archive_read_open(u->in, u, NULL, read_in, NULL) != ARCHIVE_OK)
         return saver_fail_archive(u->in, "archive", e);
     return 0;
