@@ -196,7 +196,7 @@ static int get(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
         return 0;
     if (o->work != BUCKET_TAKE || e->code != COVE_NOT_FOUND)
         return -1;
-    release(s, o, e); /* who had it has removed it meanwhile, the mark of having taken it included */
+    release(s, o, e); /* who had it has removed it meanwhile, and `taken` is ours alone */
     return fail_taken(e);
 }
 

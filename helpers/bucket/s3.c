@@ -336,7 +336,8 @@ static int explain(struct attempt *a, CURLcode code, long status, struct cove_er
     const char *at = a->trouble.data;
 
     if (a->why.code) {
-        *e = a->why;
+        if (e)
+            *e = a->why;
         return -1;
     }
     if (code != CURLE_OK)
