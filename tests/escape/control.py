@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import subprocess
+import tempfile
 
 import escape
 
@@ -32,7 +33,7 @@ mount --rbind /dev "$PLACE/root/dev"
 mkdir -p "$PLACE/root/run" "$PLACE/root/mnt" "$PLACE/root$(dirname "$HOST_TARGET")"
 mount --bind -o ro /run "$PLACE/root/run"
 mkdir -p "$PLACE/root/tmp/bound"
-mount --bind "$(mktemp -d -p /tmp cove-bound-XXXXXX)" "$PLACE/root/tmp/bound"
+mount --bind "$BOUND" "$PLACE/root/tmp/bound"
 [ -z "$POOL" ] || mount --bind "$POOL" "$PLACE/root/var/tmp"
 ip link set lo up
 ip link add eth0 type veth peer name eth1
@@ -58,13 +59,13 @@ def run_on_host(attempt, world, program, place):
     """(exit code, what it said)"""
     where, *how = attempt.control.split()
     namespaces = ["--mount", "--ipc", "--net", "--uts", "--cgroup"] + ([] if "pids" in how else ["--pid", "--fork", "--kill-child"])
-    with subprocess.Popen(["sleep", "1000"]) as decoy:
+    with tempfile.TemporaryDirectory(prefix="cove-bound-") as bound, subprocess.Popen(["sleep", "1000"]) as decoy:
         words = f"{world.environment()} HOST_DISK={disk_of_host()[0]} HOST_DISK_TYPE={disk_of_host()[1]}"
         words += f" DECOY_PID={decoy.pid} INIT_PID={decoy.pid}" if "pids" in how else ""
         trace = f"|| {{ rc=$?; [ -e \"{attempt.trace}\" ] || exit $rc; }}" if attempt.trace else ""
         done = subprocess.run(["unshare", *namespaces, "bash", "-c",
                                f"export {words}\n{IN_A_COPY}\nset +e\ntimeout 10 {attempt.command} {trace}"],
-                              env={**os.environ, "PLACE": place, "PROGRAM": program, "SCRIPTS": escape.ATTEMPTS,
+                              env={**os.environ, "PLACE": place, "BOUND": bound, "PROGRAM": program, "SCRIPTS": escape.ATTEMPTS,
                                    "POOL": f"{world.server.config['state_dir']}/disk/pool" if where == "pool" else ""},
                               capture_output=True, text=True, timeout=60)
         decoy.kill()
