@@ -178,6 +178,10 @@ static int fetch_notes(struct place *p, const struct bucket_order *which, int di
             continue;
         if (e->code != COVE_NOT_FOUND)
             return -1;
+        if (strcmp(bucket_notes[i], SAVED_MANIFEST) ==
+            0) /* the last one here, the first to be removed */
+            return cove_fail(e, COVE_CONFLICT,
+                             "the saved sandbox was woken or removed on another machine meanwhile");
         unlinkat(dir, bucket_notes[i], 0); /* not every one has all of them; the seal knows */
     }
     return 0;

@@ -232,7 +232,8 @@ def test_another_machine_takes_it_and_only_one_of_two_gets_it(server, bucket, pr
         t.join()
     here, there = answers["here"] is True, answers["there"].returncode == 0
     assert here != there, answers
-    assert "another machine" in (answers["there"].stderr if here else answers["here"])
+    words = answers["there"].stderr if here else answers["here"]
+    assert "another machine" in words or "neither here nor in the bucket" in words
     winner, loser = (server, other) if here else (other, server)
     assert box in winner.inits and box not in loser.inits
     comes_back(winner, project, box, noise)
