@@ -27,9 +27,11 @@ static int put_mount(int tree, const char *target)
 
 /* ------------------------------------------------------------------ the keeper's part */
 
+/* A copy of a shared mount is shared with it, and under systemd all mounts are: what the sandbox's
+ * set-up puts on the copy would appear on the host's /usr as well. So the copy is made private. */
 static int clone_tree(int dir, int userns_fd, uint64_t attrs, int *ret, struct cove_err *e)
 {
-    struct mount_attr attr = { .attr_set = attrs };
+    struct mount_attr attr = { .attr_set = attrs, .propagation = MS_PRIVATE };
     AUTO_CLOSE int tree = open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 
     if (tree < 0)
