@@ -106,11 +106,12 @@ class Server:
         self.http, self.https = free_port(), free_port()
         self.projects = set()
         self.up_output = ""
+        self.within = []  # what quickstart is started by: ["nsenter", ...]
 
     # --- running it
 
     def quickstart(self, *args, check=True, top=TOP):
-        done = subprocess.run([os.path.join(top, "quickstart"), *args, "--dir", self.dir], text=True, timeout=300,
+        done = subprocess.run([*self.within, os.path.join(top, "quickstart"), *args, "--dir", self.dir], text=True, timeout=300,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         assert not check or done.returncode == 0, done.stdout
         return done

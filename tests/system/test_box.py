@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cove import TOP, read, wait_for
+from cove import TOP, Server, new_dir, read, stop, wait_for
 
 
 # ------------------------------------------------------------------ mounts
@@ -230,3 +230,18 @@ def test_a_full_server_refuses_new_sandboxes_and_running_ones_are_told(make_serv
     wait_for(lambda: new().status == 200, 10, "a new sandbox")
     wait_for(lambda: server.execute("old", "head -c 100M /dev/zero > /workspace/f").json["success"], 10, "a write")
     assert server.run("old", "stat -c %s /workspace/f") == f"{100 << 20}\n"
+
+
+def test_where_mounts_are_shared_nothing_of_a_sandbox_appears_on_the_host():
+    """systemd makes all mounts of a machine shared; a container's are not, and there this would go unseen."""
+    server = Server(new_dir(), pool=0, workers=1)
+    server.within = ["unshare", "--mount", "--propagation", "shared"]
+    server.up()
+    server.within = ["nsenter", "--mount", "-t", str(server.keeper_pid)]
+    try:
+        before = read(f"/proc/{server.keeper_pid}/mountinfo")
+        for project in ("one", "two"):
+            assert server.run(project, "echo in") == "in\n"
+        assert read(f"/proc/{server.keeper_pid}/mountinfo") == before
+    finally:
+        stop(server)
