@@ -45,12 +45,15 @@ static struct row *row_of(struct rows *all, const char *name)
 static uint64_t disk_of(const char *run_dir, uint32_t slot, const struct box_info *b)
 {
     AUTO_FREE struct sample_ring *ring = calloc(1, sizeof(*ring));
+    uint64_t bytes = 0;
     char path[320];
 
     snprintf(path, sizeof(path), "%s/samples", run_dir);
-    if (!ring || samples_read(path, slot, b->generation, ring, NULL) < 0 || ring->count == 0)
+    if (!ring || samples_read(path, slot, b->generation, ring, NULL) < 0)
         return 0;
-    return ring->samples[(ring->count < SAMPLES_MAX ? ring->count : SAMPLES_MAX) - 1].disk_bytes;
+    for (uint32_t i = 0; i < ring->count && i < SAMPLES_MAX; i++)
+        bytes = ring->samples[i].disk_bytes;
+    return bytes;
 }
 
 static void add_box(struct rows *all, const char *run_dir, uint32_t slot, const struct box_info *b)
