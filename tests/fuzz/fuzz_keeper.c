@@ -95,11 +95,14 @@ int life_set_attributes(struct keeper *k, const struct keeper_which *args, int f
     return OF_ONE(args, e);
 }
 
-void capture_box(struct keeper *k, const struct keeper_capture *args, const struct waiter *w)
+void capture_box(struct keeper *k, const struct keeper_capture *args, const char *manifest,
+                 const struct waiter *w)
 {
     struct cove_err e = { 0 };
 
     ENDS(args->name);
+    ENDS(args->tag);
+    assert(!manifest || strlen(manifest) < SNAPSHOT_MANIFEST_MAX);
     if (OF_ONE(args, &e) < 0)
         keeper_answer_error(k, w, &e);
 }
@@ -118,6 +121,45 @@ int snapshots_remove(struct keeper *k, const struct keeper_snapshot_name *args, 
     ENDS(args->tenant);
     ENDS(args->name);
     return answer(e);
+}
+
+int snapshot_change_tag(struct keeper *k, const struct keeper_snapshot_tag *args,
+                        struct keeper_snapshot *ret, struct cove_err *e)
+{
+    (void)k;
+    ENDS(args->tenant);
+    ENDS(args->which);
+    ENDS(args->name);
+    ENDS(args->tag);
+    ENDS(args->build);
+    memset(ret, 0, sizeof(*ret));
+    return answer(e);
+}
+
+void refusals_note(struct keeper *k, const struct audit_entry *entry)
+{
+    assert(k && entry);
+}
+
+void refusals_list(struct keeper *k, const char *tenant, const char *id,
+                   struct keeper_refusal_list *ret)
+{
+    assert(k && *tenant && *id);
+    memset(ret, 0, sizeof(*ret));
+}
+
+void operator_nonce(struct keeper *k, struct keeper_nonce *ret)
+{
+    assert(k);
+    memset(ret, 0, sizeof(*ret));
+}
+
+void operator_ask(struct keeper *k, const struct keeper_operator *ask, char *text,
+                  const struct waiter *w)
+{
+    ENDS(ask->name);
+    assert(strlen(text) < OPERATOR_TEXT_MAX);
+    keeper_answer(k, w, MSG_DONE, NULL, 0);
 }
 
 int saving_ask(struct keeper *k, const struct keeper_which *args, const struct waiter *w,
