@@ -46,4 +46,5 @@ for target in $targets; do
         "$build/corpus-$target" "$src/tests/fuzz/corpus/$target" >"$build/$target.log" 2>&1 ||
         { tail -n 40 "$build/$target.log"; exit 1; }
 done
+rm -rf /dev/shm/cove-fuzz-saver-* # where the saver's target unpacked
 echo "no findings"
