@@ -2,4 +2,4 @@
 # promise: processes of the host are not seen
 # refused: nothing
 # control: host pids
-[ -n "$(grep -lsz "[c]oved" /proc/[0-9]*/cmdline)" ]
+[ -n "$(grep -lsz "[c]ove: keeper" /proc/[0-9]*/cmdline)" ]
