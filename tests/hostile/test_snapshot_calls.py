@@ -6,11 +6,12 @@ import struct
 from cove import TOP, read
 from hostile import Keeper, as_worker
 
-NAME = int(re.search(r"COVE_TEMPLATE_MAX = (\d+)", read(f"{TOP}/include/cove/msg.h")).group(1))
+HEADER = read(f"{TOP}/include/cove/msg.h")
+NAME, TAG = (int(re.search(rf"COVE_{word}_MAX = (\d+)", HEADER).group(1)) for word in ("TEMPLATE", "TAG"))
 
 
-def capture(tenant, box, name=b"", flags=0):
-    return struct.pack(f"=64s24s{NAME}sII", tenant, box, name, flags, 0)
+def capture(tenant, box, name=b"", flags=0, tag=b""):
+    return struct.pack(f"=64s24s{NAME}s{TAG}sII", tenant, box, name, tag, flags, 0)
 
 
 def ask(run_dir, kind, body):
@@ -36,6 +37,9 @@ def test_odd_messages_about_snapshots_make_and_remove_nothing(target, attempt):
         "a path for an id": capture(b"default", b"../boxes", b"mine"),
         "unknown flags": capture(b"default", box, b"mine", 0xfffffffe),
         "a passing one with a name": capture(b"default", box, b"mine", 1),
+        "a tag that leads out": capture(b"default", box, b"mine", tag=b"../../x"),
+        "a line feed in the tag": capture(b"default", box, b"mine", tag=b"a\nflags 0"),
+        "a tag without an end": capture(b"default", box, b"mine", tag=b"a" * TAG),
     }
     for what, body in odd.items():
         answer = as_worker(server, ask, server.run_dir, "KEEPER_CAPTURE", body)
