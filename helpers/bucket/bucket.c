@@ -221,8 +221,8 @@ static int remove_objects(struct s3 *s, const struct bucket_order *o, struct cov
     static const char *const archives[] = { SAVED_ARCHIVE, SAVED_AGE, BUCKET_TAKEN };
     char key[KEY_MAX];
 
-    for (unsigned i = BUCKET_NOTES;
-         i-- > 0;) { /* the manifest first: from then on it is nobody's */
+    /* The manifest goes first: without it no machine takes the rest for a saved sandbox. */
+    for (unsigned i = BUCKET_NOTES; i-- > 0;) {
         object_key(s, o, bucket_notes[i], key);
         if (object_remove(s, key, e) < 0)
             return -1;

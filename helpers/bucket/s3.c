@@ -32,7 +32,7 @@ struct attempt { /* what the callbacks of one try need */
     struct s3 *s;
     struct s3_request *r;
     uint64_t sent;
-    bool goes_on; /* with what an earlier try had not got */
+    bool goes_on; /* this try asks for the bytes that an earlier one did not get */
     size_t head_bytes;
     struct buf trouble; /* the body of an answer that is no success */
     struct cove_err why;

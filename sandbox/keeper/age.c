@@ -89,7 +89,7 @@ int age_start(struct keeper *k, const struct age_task *task, struct age_run **re
         child(k, task);
     b.pidfd = b.pid > 0 ? pidfd_open(b.pid, 0) : -1;
     if (b.pidfd < 0) {
-        free(run); /* a process without a pidfd ends with its input, and with the keeper */
+        free(run); /* the child, if there is one, ends when its input does */
         return cove_fail_errno(e, COVE_INTERNAL, "starting age");
     }
     fcntl(b.pidfd, F_SETFD, FD_CLOEXEC);

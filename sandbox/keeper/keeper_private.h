@@ -213,7 +213,7 @@ struct keeper {
     int auth_listen;                /* <run_dir>/auth.sock; -1: not yet */
     int fetch_listen;               /* <run_dir>/fetch.sock; -1: not yet */
     int builds_dir;                 /* state_dir/builds: the builder's */
-    int builder_listen;             /* <run_dir>/builder.sock; likewise */
+    int builder_listen;             /* <run_dir>/builder.sock; -1: not yet */
     int gate_listen, gate_file;     /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
     int gate_hosts;                 /* <run_dir>/ports.sock */
     int gate_before;                /* a connection to the gate of the keeper before, or -1 */
