@@ -17,12 +17,24 @@ stage() {
     printf '%s== %s: %s%s\n' "$bold" "$name" "$verdict" "$plain"
 }
 
-# What needs nothing but processor time runs beside the suites that mostly wait, after them in the queue for the processor. Its
-# output comes when it is over.
-beside_start() { # beside_start COMMAND...
-    beside_log=$work/log/beside.log
-    renice -n 19 "$BASHPID" >/dev/null 2>&1 || true
-    "$@" >"$beside_log" 2>&1
+# Stages that run beside others print nothing meanwhile: their output follows when all are over.
+declare -a beside_names=()
+beside() { # beside NAME NICENESS COMMAND...
+    local name=$1 niceness=$2
+    shift 2
+    beside_names+=("$name")
+    (
+        renice -n "$niceness" "$BASHPID" >/dev/null 2>&1 || true
+        "$@" >"$work/log/beside-$name.log" 2>&1
+    ) &
+}
+
+wait_for_beside() {
+    local name
+    wait
+    for name in "${beside_names[@]}"; do
+        cat "$work/log/beside-$name.log"
+    done
 }
 
 # set -e does not hold left of `||`, so a stage says itself where it stops.
@@ -96,7 +108,8 @@ run_pytest() {
     shift
     build_all || return 1
     case " ${rest[*]-} " in *" $folder/"*) ;; *) set -- "$folder" "$@" ;; esac
-    (cd "$top" && /usr/bin/python3 -m pytest -q "$@" ${rest[@]+"${rest[@]}"})
+    # A cache for each suite: pytest keeps the names of failed tests there, and suites run side by side.
+    (cd "$top" && /usr/bin/python3 -m pytest -q -o "cache_dir=$work/pytest-cache/${folder##*/}" "$@" ${rest[@]+"${rest[@]}"})
 }
 
 # These suites wait for many processes, and on a busy machine one of a thousand tests may run out of its time. What failed runs
@@ -172,8 +185,9 @@ static_stages() { # neither instances nor sandboxes
     ! wanted dist || stage "make distcheck" dist_stage
 }
 
-live_stages() { # real nginx, real sandboxes
-    ! wanted system || stage "system tests" system_stage
+system_stages() { ! wanted system || stage "system tests" system_stage; }
+
+attack_stages() { # real nginx, real sandboxes
     ! wanted clients || stage "others' clients" clients_stage
     ! wanted escape || stage "escape suite" escape_stage
     ! wanted hostile || stage "hostile suite" hostile_stage
@@ -181,14 +195,15 @@ live_stages() { # real nginx, real sandboxes
     [ -n "$only" ] || stage "mutants" mutants_stage
 }
 
+# The suites wait for processes most of the time, so two run side by side. What needs nothing but processor time runs beside them, last
+# in the queue for the processor.
 all_stages() {
-    local beside
     unit_stages # first: what fails here need not be looked for in the suites
-    (beside_start static_stages) &
-    beside=$!
-    live_stages
-    wait "$beside" || true
-    cat "$work/log/beside.log"
+    build_all || return 1 # once, before several suites want it
+    beside static 19 static_stages
+    beside attacks 0 attack_stages
+    system_stages
+    wait_for_beside
     [ "$long" = no ] || stage "virtual machine" bash "$top/tests/vm/run.sh"
 }
 
@@ -208,7 +223,8 @@ cmd_test() {
     else
         ! wanted unit || unit_stages
         static_stages
-        live_stages
+        system_stages
+        attack_stages
     fi
     printf '\n%s== summary, %d minutes%s\n' "$bold" $(((SECONDS + 30) / 60)) "$plain"
     cat "$results"
