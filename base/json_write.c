@@ -73,10 +73,14 @@ static size_t piece_of(const char *bytes, size_t len)
     return n;
 }
 
-void json_put_text(struct json_writer *w, const char *name, const char *bytes, size_t len)
+void json_text_begin(struct json_writer *w, const char *name)
 {
     begin(w, name);
     buf_add_char(w->out, '"');
+}
+
+void json_text_add(struct json_writer *w, const char *bytes, size_t len)
+{
     while (len > 0 && !w->stopped) {
         size_t n = piece_of(bytes, len);
 
@@ -85,7 +89,18 @@ void json_put_text(struct json_writer *w, const char *name, const char *bytes, s
         len -= n;
         drain(w);
     }
+}
+
+void json_text_end(struct json_writer *w)
+{
     buf_add_char(w->out, '"');
+}
+
+void json_put_text(struct json_writer *w, const char *name, const char *bytes, size_t len)
+{
+    json_text_begin(w, name);
+    json_text_add(w, bytes, len);
+    json_text_end(w);
 }
 
 void json_put_bytes(struct json_writer *w, const char *name, const char *bytes, size_t len)
@@ -133,6 +148,12 @@ void json_put_null(struct json_writer *w, const char *name)
 {
     begin(w, name);
     buf_add_str(w->out, "null");
+}
+
+void json_put_json(struct json_writer *w, const char *name, const char *text, size_t len)
+{
+    begin(w, name);
+    buf_add(w->out, text, len);
 }
 
 void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms)

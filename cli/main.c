@@ -5,14 +5,21 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/json.h"
 
 int cli_version(int argc, char **argv)
 {
-    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    bool as_json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    struct cli_json json;
 
-    if (argc > 1 && !json)
+    if (argc > 1 && !as_json)
         return cli_usage("cove version [--json]");
-    printf(json ? "{\"version\":\"%s\"}\n" : "cove %s\n", PACKAGE_VERSION);
+    if (as_json) {
+        json_put_str(cli_json_begin(&json, '{'), "version", PACKAGE_VERSION);
+        cli_json_end(&json, '}');
+    } else {
+        printf("cove %s\n", PACKAGE_VERSION);
+    }
     return CLI_OK;
 }
 

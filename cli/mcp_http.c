@@ -101,16 +101,22 @@ static void read_message(struct mcp_transfer *t, struct json_object *message)
 static void answer_error(struct mcp_transfer *t, const char *what)
 {
     AUTO_BUF struct buf text = BUF(4096);
+    struct json_writer w;
 
     if (!t->id) {
         if (!t->is_stream)
             fprintf(stderr, "cove mcp: %s\n", what);
         return;
     }
-    buf_addf(&text,
-             "{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32000,\"message\":", t->id);
-    buf_add_json_str(&text, what, strlen(what));
-    buf_add_str(&text, "}}");
+    json_writer_init(&w, &text);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "jsonrpc", "2.0");
+    json_put_json(&w, "id", t->id, strlen(t->id));
+    json_open(&w, "error", '{');
+    json_put_int(&w, "code", -32000);
+    json_put_str(&w, "message", what);
+    json_close(&w, '}');
+    json_close(&w, '}');
     t->server->output(text.data, text.len);
     t->answered = true;
 }

@@ -114,7 +114,8 @@ static int list(int argc, char **argv)
 
 static int drop(int argc, char **argv)
 {
-    bool json = take_json(&argc, argv);
+    bool as_json = take_json(&argc, argv);
+    struct cli_json json;
     struct cove_err e;
     char path[512];
 
@@ -122,8 +123,10 @@ static int drop(int argc, char **argv)
         return cli_usage("cove operator remove NAME [--json]");
     if (file_of(path, &e) < 0 || operators_remove(path, argv[1], &e) < 0)
         return cli_fail(&e);
-    if (json)
-        printf("{\"removed\":\"%s\"}\n", argv[1]); /* a name needs no escapes */
+    if (as_json) {
+        json_put_str(cli_json_begin(&json, '{'), "removed", argv[1]);
+        cli_json_end(&json, '}');
+    }
     return CLI_OK;
 }
 

@@ -181,13 +181,15 @@ static void serve_batch(struct request *req, struct reply *rep)
 {
     AUTO_BUF struct buf text = BUF(req->body.len + 16);
     struct json_object *tree = NULL, *list = NULL;
+    struct json_writer w;
     size_t weight = json_weight(req->body.data, req->body.len), count;
     struct cove_err e;
 
     text.budget = req->body.budget;
-    buf_add_str(&text, "{\"batch\":");
-    buf_add(&text, req->body.data, req->body.len);
-    buf_add_char(&text, '}');
+    json_writer_init(&w, &text);
+    json_open(&w, NULL, '{');
+    json_put_json(&w, "batch", req->body.data, req->body.len);
+    json_close(&w, '}');
     if (text.overflow || !budget_take(req->body.budget, weight)) {
         rep->status = 503;
         return;

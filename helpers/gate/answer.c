@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "cove/json.h"
 #include "cove/mem.h"
 #include "helpers/gate/gate_private.h"
 
@@ -48,21 +49,25 @@ static const struct refusal *find(enum cove_code code)
 
 static void write_json(const struct relay *r, const struct refusal *f, struct buf *out)
 {
-    buf_addf(out, "{\"sandboxId\":\"%s\",\"message\":\"%s\"", r->target.id, f->message);
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "sandboxId", r->target.id);
+    json_put_str(&w, "message", f->message);
     if (f->names_port)
-        buf_addf(out, ",\"port\":%u", r->target.port);
-    buf_addf(out, ",\"code\":%d", f->status);
+        json_put_int(&w, "port", r->target.port);
+    json_put_int(&w, "code", f->status);
     if (*f->hint)
-        buf_addf(out, ",\"hint\":\"%s\"", f->hint);
-    if (r->reason[0]) {
-        buf_add_str(out, ",\"reason\":");
-        buf_add_json_str(out, r->reason, strlen(r->reason));
-    }
-    buf_add_str(out, "}\n");
+        json_put_str(&w, "hint", f->hint);
+    if (r->reason[0])
+        json_put_str(&w, "reason", r->reason);
+    json_close(&w, '}');
+    buf_add_char(out, '\n');
 }
 
-/* The id is letters and digits, the other words are ours; only the reason might hold a name that a
- * tenant chose, and is escaped. */
+/* Only the reason is escaped: it might hold a name that a tenant chose. The id is letters and digits, and
+ * all other words are this file's. */
 static void add_escaped(struct buf *out, const char *text)
 {
     for (; *text; text++) {
@@ -151,12 +156,15 @@ void answer_status(struct relay *r, unsigned status, const char *message)
                          : status == 429 || status == 503 ? "Retry-After: 1\r\n"
                                                           : "";
     AUTO_BUF struct buf body = BUF(PAGE_MAX);
+    struct json_writer w;
 
-    buf_addf(&body, "{\"code\":%u,\"message\":", status);
-    buf_add_json_str(&body, message, strlen(message));
-    buf_add_str(&body, ",\"error\":");
-    buf_add_json_str(&body, message, strlen(message));
-    buf_add_str(&body, "}\n");
+    json_writer_init(&w, &body);
+    json_open(&w, NULL, '{');
+    json_put_int(&w, "code", status);
+    json_put_str(&w, "message", message);
+    json_put_str(&w, "error", message);
+    json_close(&w, '}');
+    buf_add_char(&body, '\n');
     r->html = false;
     answer(r, (int)status, "Refused", header, &body);
 }

@@ -19,6 +19,7 @@
 
 #include "cove/buf.h"
 #include "cove/end.h"
+#include "cove/json.h"
 #include "cove/loop.h"
 #include "cove/ring.h"
 #include "helpers/gate/gate_private.h"
@@ -74,7 +75,8 @@ struct viewer {
     uint64_t ahead_bytes;     /* from `at` to there */
     uint64_t left;            /* bytes of the message under way that were not sent yet */
     bool ends_line;           /* that message is a line's end */
-    unsigned char stage;      /* of that message: its head, its text, its tail */
+    bool message_begun;       /* its head was sent */
+    struct json_writer json; /* of a numbered message; its buffer is that of the frame being made */
 };
 
 LIST_HEAD(viewer_list, viewer);

@@ -17,7 +17,7 @@
 #include "cove/text.h"
 #include "helpers/gate/attach.h"
 
-enum { MESSAGE_MAX = 1 << 20, CHUNK = 4096, STAGE_HEAD = 0, STAGE_TEXT, STAGE_TAIL };
+enum { MESSAGE_MAX = 1 << 20, CHUNK = 4096 };
 
 /* ------------------------------------------------------------------ reading the ring */
 
@@ -190,7 +190,8 @@ static int begin(struct viewer *v, struct cove_err *e)
 static void start_message(struct viewer *v)
 {
     v->left = v->ahead_bytes;
-    v->stage = STAGE_HEAD;
+    v->message_begun = false;
+    v->json = (struct json_writer){ 0 };
     websocket_send_pulled(&v->socket);
 }
 
@@ -254,16 +255,27 @@ static int add_text(struct viewer *v, struct buf *out, size_t room)
     if (v->left == 0 && len > 0 && bytes[len - 1] == '\n')
         len--;
     if (v->options.numbered)
-        buf_add_json_part(out, bytes, len);
+        json_text_add(&v->json, bytes, len);
     else
         add_plain(out, bytes, len);
     return 0;
 }
 
-static void end_message(struct viewer *v, struct buf *out)
+static void begin_message(struct viewer *v)
 {
-    if (v->options.numbered)
-        buf_add_str(out, v->ends_line ? "\"}" : "\",\"more\":true}");
+    json_open(&v->json, NULL, '{');
+    json_put_int(&v->json, "n", (int64_t)v->line);
+    json_text_begin(&v->json, "line");
+}
+
+static void end_message(struct viewer *v)
+{
+    if (v->options.numbered) {
+        json_text_end(&v->json);
+        if (!v->ends_line)
+            json_put_bool(&v->json, "more", true);
+        json_close(&v->json, '}');
+    }
     begin_line(v, v->line + v->ends_line);
 }
 
@@ -272,13 +284,14 @@ static ssize_t pull(struct websocket *ws, char *buf, size_t len, int *ret_last)
     struct viewer *v = container_of(ws, struct viewer, socket);
     AUTO_BUF struct buf out = BUF(2 * CHUNK);
 
-    if (v->stage == STAGE_HEAD && v->options.numbered)
-        buf_addf(&out, "{\"n\":%llu,\"line\":\"", (unsigned long long)v->line);
-    v->stage = STAGE_TEXT;
+    v->json.out = &out;
+    if (!v->message_begun && v->options.numbered)
+        begin_message(v);
+    v->message_begun = true;
     if (len < 256 || add_text(v, &out, len - 128) < 0)
         return -1; /* half a message was sent: the connection must end */
     if (v->left == 0)
-        end_message(v, &out);
+        end_message(v);
     if (v->left == 0)
         *ret_last = 1;
     if (out.overflow || out.len > len)

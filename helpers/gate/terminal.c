@@ -19,6 +19,14 @@
 
 enum { MESSAGE_MAX = 1 << 20, REPLAY_BYTES = 64 * 1024, TEXT_MAX = 1024, SIDE_MAX = 10000 };
 
+/* A message about the terminal: the caller adds its members and closes the object. */
+static void message_begin(struct json_writer *w, struct buf *text, const char *type)
+{
+    json_writer_init(w, text);
+    json_open(w, NULL, '{');
+    json_put_str(w, "type", type);
+}
+
 static void tell(struct viewer *v, const struct buf *text)
 {
     if (!v->options.plain_text && !text->overflow)
@@ -30,12 +38,15 @@ static void tell(struct viewer *v, const struct buf *text)
 static void tell_open(struct viewer *v, uint64_t lost)
 {
     AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    struct json_writer w;
 
-    buf_addf(&text,
-             "{\"type\":\"open\",\"sandbox\":\"%s\",\"process\":%u,\"offset\":%llu,\"lost\":%llu,"
-             "\"readOnly\":%s}",
-             v->attachment->id, v->attachment->proc, (unsigned long long)v->offset,
-             (unsigned long long)lost, v->options.read_only ? "true" : "false");
+    message_begin(&w, &text, "open");
+    json_put_str(&w, "sandbox", v->attachment->id);
+    json_put_int(&w, "process", v->attachment->proc);
+    json_put_int(&w, "offset", (int64_t)v->offset);
+    json_put_int(&w, "lost", (int64_t)lost);
+    json_put_bool(&w, "readOnly", v->options.read_only);
+    json_close(&w, '}');
     tell(v, &text);
 }
 
@@ -71,9 +82,12 @@ static int begin(struct viewer *v, struct cove_err *e)
 static void tell_gap(struct viewer *v, uint64_t to)
 {
     AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    struct json_writer w;
 
-    buf_addf(&text, "{\"type\":\"gap\",\"bytes\":%llu,\"offset\":%llu}",
-             (unsigned long long)(to - v->offset), (unsigned long long)to);
+    message_begin(&w, &text, "gap");
+    json_put_int(&w, "bytes", (int64_t)(to - v->offset));
+    json_put_int(&w, "offset", (int64_t)to);
+    json_close(&w, '}');
     tell(v, &text);
     v->offset = to;
 }
@@ -100,12 +114,14 @@ static int more(struct viewer *v, struct cove_err *e)
 static void ended(struct viewer *v, const struct cove_end *end)
 {
     AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    struct json_writer w;
     char reason[160];
 
     end_describe(end, reason, sizeof(reason));
-    buf_addf(&text, "{\"type\":\"exit\",\"code\":%d,\"reason\":", end_exit_code(end));
-    buf_add_json_str(&text, reason, strlen(reason));
-    buf_add_str(&text, "}");
+    message_begin(&w, &text, "exit");
+    json_put_int(&w, "code", end_exit_code(end));
+    json_put_str(&w, "reason", reason);
+    json_close(&w, '}');
     tell(v, &text);
 }
 
@@ -114,9 +130,13 @@ static void ended(struct viewer *v, const struct cove_end *end)
 static void tell_size(struct attachment *a)
 {
     AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    struct json_writer w;
     struct viewer *v;
 
-    buf_addf(&text, "{\"type\":\"size\",\"rows\":%u,\"cols\":%u}", a->rows, a->cols);
+    message_begin(&w, &text, "size");
+    json_put_int(&w, "rows", a->rows);
+    json_put_int(&w, "cols", a->cols);
+    json_close(&w, '}');
     LIST_FOREACH(v, &a->viewers, link)
     {
         if (!v->begun || !websocket_has_room(&v->socket))

@@ -194,10 +194,17 @@ void json_put_str(struct json_writer *w, const char *name, const char *text);
 void json_put_text(struct json_writer *w, const char *name, const char *bytes, size_t len);
 void json_put_bytes(struct json_writer *w, const char *name, const char *bytes,
                     size_t len); /* base64 */
+/* A string that comes in parts; no character may be divided between two of them. Between two parts
+ * the caller may give the writer another buffer. */
+void json_text_begin(struct json_writer *w, const char *name);
+void json_text_add(struct json_writer *w, const char *bytes, size_t len);
+void json_text_end(struct json_writer *w);
 void json_put_int(struct json_writer *w, const char *name, int64_t number);
 void json_put_double(struct json_writer *w, const char *name, double number);
 void json_put_bool(struct json_writer *w, const char *name, bool value);
 void json_put_null(struct json_writer *w, const char *name);
+/* A value that is JSON already, such as the id of a JSON-RPC request. */
+void json_put_json(struct json_writer *w, const char *name, const char *text, size_t len);
 void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms);
 
 /* The members of `from` by its table, into the object that is open. */
