@@ -19,13 +19,13 @@ struct patient { /* what the checks look at */
     struct cove_err config_err;
 };
 
-struct check {
+struct doctor_check {
     const char *name;
     void (*look)(const struct patient *p, struct diagnosis *d);
 };
 
 /* Each table ends with a NULL name. */
-extern const struct check host_checks[], server_checks[], file_checks[], front_checks[],
+extern const struct doctor_check host_checks[], server_checks[], file_checks[], front_checks[],
     probe_checks[], network_checks[];
 
 void found(struct diagnosis *d, enum finding f, const char *fmt, ...)

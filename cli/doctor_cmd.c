@@ -53,7 +53,7 @@ static void put_json(struct json_writer *w, const char *name, const struct diagn
     json_close(w, '}');
 }
 
-static enum finding run_all(const struct patient *p, const struct check *checks,
+static enum finding run_all(const struct patient *p, const struct doctor_check *checks,
                             struct json_writer *json)
 {
     enum finding worst = FOUND_OK;
@@ -73,8 +73,9 @@ static enum finding run_all(const struct patient *p, const struct check *checks,
 
 int cli_doctor(int argc, char **argv)
 {
-    static const struct check *const tables[] = { host_checks,  server_checks, file_checks,
-                                                  probe_checks, front_checks,  network_checks };
+    static const struct doctor_check *const tables[] = {
+        host_checks, server_checks, file_checks, probe_checks, front_checks, network_checks
+    };
     enum finding worst = FOUND_OK;
     struct patient p = { 0 };
     struct json_writer *w = NULL;

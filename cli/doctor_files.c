@@ -90,7 +90,7 @@ static void look_socket(const struct patient *p, struct diagnosis *d)
     }
 }
 
-const struct check file_checks[] = {
+const struct doctor_check file_checks[] = {
     { "files", look_files },
     { "socket", look_socket },
     { NULL },

@@ -300,7 +300,7 @@ static void look_certificate(const struct patient *p, struct diagnosis *d)
     X509_free(cert);
 }
 
-const struct check front_checks[] = {
+const struct doctor_check front_checks[] = {
     { "nginx", look_nginx },
     { "certificate", look_certificate },
     { NULL },

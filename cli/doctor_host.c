@@ -259,7 +259,7 @@ static void look_disk(const struct patient *p, struct diagnosis *d)
     }
 }
 
-const struct check host_checks[] = {
+const struct doctor_check host_checks[] = {
     { "root", look_root },
     { "kernel", look_kernel },
     { "namespaces", look_namespaces },

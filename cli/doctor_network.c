@@ -74,4 +74,4 @@ static void look_network(const struct patient *p, struct diagnosis *d)
     }
 }
 
-const struct check network_checks[] = { { "network", look_network }, { NULL } };
+const struct doctor_check network_checks[] = { { "network", look_network }, { NULL } };

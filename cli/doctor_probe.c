@@ -206,7 +206,7 @@ static void look_clock(const struct patient *p, struct diagnosis *d)
     }
 }
 
-const struct check probe_checks[] = {
+const struct doctor_check probe_checks[] = {
     { "features", look_features },
     { "sandbox", look_sandbox },
     { "pool", look_pool },

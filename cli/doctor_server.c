@@ -119,7 +119,7 @@ static void look_pam(const struct patient *p, struct diagnosis *d)
     fix(d, "copy pam.d/cove from %s there, if you want it", COVE_DATADIR);
 }
 
-const struct check server_checks[] = {
+const struct doctor_check server_checks[] = {
     { "config", look_config },
     { "policy", look_policy },
     { "keys", look_keys },

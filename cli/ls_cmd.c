@@ -22,7 +22,7 @@ struct options {
 
 struct row {
     struct box_info box;
-    struct usage usage;
+    struct box_usage usage;
     double cpu;                /* in percent of one cpu */
     struct gate_count traffic; /* of its ports and terminals */
 };

@@ -8,21 +8,22 @@
 #include "cove/config.h"
 #include "cove/err.h"
 
-struct place {
+struct store_place {
     struct cove_config config;
     int state_dir;
     int dir; /* <state_dir>/saved */
 };
 
 /* The archive of one that is in the bucket, to `out` (-1: nowhere); compared with its digest. */
-int store_bucket_get(struct place *p, const struct saved_info *s, int out, struct cove_err *e);
+int store_bucket_get(struct store_place *p, const struct saved_info *s, int out,
+                     struct cove_err *e);
 /* The manifest of one that only the bucket knows. */
-int store_bucket_show(struct place *p, const char *id, struct cove_err *e);
-int store_bucket_ls(struct place *p, struct cove_err *e);
+int store_bucket_show(struct store_place *p, const char *id, struct cove_err *e);
+int store_bucket_ls(struct store_place *p, struct cove_err *e);
 /* One that another machine has saved becomes a saved sandbox of this one. */
-int store_bucket_adopt(struct place *p, const char *id, bool force, struct cove_err *e);
+int store_bucket_adopt(struct store_place *p, const char *id, bool force, struct cove_err *e);
 /* All that the bucket has of it. */
-int store_bucket_rm(struct place *p, const char *id, struct cove_err *e);
-int store_bucket_gc(struct place *p, struct cove_err *e);
+int store_bucket_rm(struct store_place *p, const char *id, struct cove_err *e);
+int store_bucket_gc(struct store_place *p, struct cove_err *e);
 
 #endif

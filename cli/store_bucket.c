@@ -18,7 +18,7 @@
 
 /* ------------------------------------------------------------------ one order */
 
-static int open_exe(const struct place *p, struct bucket_args *args, struct cove_err *e)
+static int open_exe(const struct store_place *p, struct bucket_args *args, struct cove_err *e)
 {
     char path[640];
 
@@ -29,7 +29,7 @@ static int open_exe(const struct place *p, struct bucket_args *args, struct cove
     return resolve_user(p->config.worker_user, &args->uid, &args->gid, e);
 }
 
-static int carry_out(struct place *p, struct bucket_order *order, int out, struct cove_err *e)
+static int carry_out(struct store_place *p, struct bucket_order *order, int out, struct cove_err *e)
 {
     AUTO_CLOSE int credentials = -1;
     struct bucket_args args = { .exe = -1, .in = -1, .out = out, .order = order };
@@ -55,7 +55,7 @@ static int carry_out(struct place *p, struct bucket_order *order, int out, struc
     return rc;
 }
 
-int store_bucket_get(struct place *p, const struct saved_info *s, int out, struct cove_err *e)
+int store_bucket_get(struct store_place *p, const struct saved_info *s, int out, struct cove_err *e)
 {
     struct bucket_order order = { .work = BUCKET_GET,
                                   .saved_unix_ms = s->saved_unix_ms,
@@ -74,7 +74,8 @@ struct found {
     unsigned long long saved_ms, bytes, changed_ms;
 };
 
-static int list(struct place *p, uint32_t work, const char *id, FILE **ret, struct cove_err *e)
+static int list(struct store_place *p, uint32_t work, const char *id, FILE **ret,
+                struct cove_err *e)
 {
     struct bucket_order order = { .work = work };
     AUTO_CLOSE int fd = memfd_create("cove-list", MFD_CLOEXEC);
@@ -95,7 +96,7 @@ static bool next_found(FILE *f, struct found *ret)
                   &ret->changed_ms, ret->state, ret->owner) == 6;
 }
 
-static const char *whose(const struct place *p, const struct found *f)
+static const char *whose(const struct store_place *p, const struct found *f)
 {
     if (strcmp(f->state, "whole") != 0)
         return "not whole";
@@ -104,7 +105,7 @@ static const char *whose(const struct place *p, const struct found *f)
     return strcmp(f->owner, "-") == 0 ? "free" : "taken";
 }
 
-int store_bucket_ls(struct place *p, struct cove_err *e)
+int store_bucket_ls(struct store_place *p, struct cove_err *e)
 {
     struct found f;
     FILE *all;
@@ -124,7 +125,7 @@ int store_bucket_ls(struct place *p, struct cove_err *e)
 }
 
 /* Of several that were saved under one id, the last one. */
-static int find(struct place *p, const char *id, struct bucket_order *ret, struct cove_err *e)
+static int find(struct store_place *p, const char *id, struct bucket_order *ret, struct cove_err *e)
 {
     struct found f;
     FILE *all;
@@ -143,8 +144,8 @@ static int find(struct place *p, const char *id, struct bucket_order *ret, struc
                            "no saved sandbox '%s', neither here nor in the bucket", id);
 }
 
-static int read_object(struct place *p, const struct bucket_order *which, const char *name, int out,
-                       struct cove_err *e)
+static int read_object(struct store_place *p, const struct bucket_order *which, const char *name,
+                       int out, struct cove_err *e)
 {
     struct bucket_order order = *which;
 
@@ -153,7 +154,7 @@ static int read_object(struct place *p, const struct bucket_order *which, const 
     return carry_out(p, &order, out, e);
 }
 
-int store_bucket_show(struct place *p, const char *id, struct cove_err *e)
+int store_bucket_show(struct store_place *p, const char *id, struct cove_err *e)
 {
     struct bucket_order order;
 
@@ -165,7 +166,7 @@ int store_bucket_show(struct place *p, const char *id, struct cove_err *e)
 
 /* ------------------------------------------------------------------ from another machine */
 
-static int fetch_notes(struct place *p, const struct bucket_order *which, int dir,
+static int fetch_notes(struct store_place *p, const struct bucket_order *which, int dir,
                        struct cove_err *e)
 {
     for (unsigned i = 0; i < BUCKET_NOTES; i++) {
@@ -189,7 +190,7 @@ static int fetch_notes(struct place *p, const struct bucket_order *which, int di
 
 /* Whoever can write the bucket could write a record that gives a sandbox to any tenant. Only who has the
  * secret can make its seal. */
-static int check_seal(struct place *p, int dir, struct cove_err *e)
+static int check_seal(struct store_place *p, int dir, struct cove_err *e)
 {
     char secret[TOKEN_SECRET_BYTES + 1], seal[SAVED_DIGEST_TEXT], ours[SAVED_DIGEST_TEXT];
     int rc;
@@ -208,8 +209,8 @@ static int check_seal(struct place *p, int dir, struct cove_err *e)
     return 0;
 }
 
-static int make_ours(struct place *p, const struct bucket_order *which, const char *name, int dir,
-                     struct cove_err *e)
+static int make_ours(struct store_place *p, const struct bucket_order *which, const char *name,
+                     int dir, struct cove_err *e)
 {
     struct saved_info info;
     AUTO_CLOSE int mark = -1;
@@ -225,7 +226,7 @@ static int make_ours(struct place *p, const struct bucket_order *which, const ch
     return 0;
 }
 
-int store_bucket_adopt(struct place *p, const char *id, bool force, struct cove_err *e)
+int store_bucket_adopt(struct store_place *p, const char *id, bool force, struct cove_err *e)
 {
     struct bucket_order which;
     AUTO_CLOSE int dir = -1;
@@ -254,7 +255,7 @@ int store_bucket_adopt(struct place *p, const char *id, bool force, struct cove_
 
 /* ------------------------------------------------------------------ rm, gc */
 
-int store_bucket_rm(struct place *p, const char *id, struct cove_err *e)
+int store_bucket_rm(struct store_place *p, const char *id, struct cove_err *e)
 {
     struct bucket_order which;
 
@@ -264,7 +265,7 @@ int store_bucket_rm(struct place *p, const char *id, struct cove_err *e)
     return carry_out(p, &which, -1, e);
 }
 
-int store_bucket_gc(struct place *p, struct cove_err *e)
+int store_bucket_gc(struct store_place *p, struct cove_err *e)
 {
     unsigned removed = 0;
     struct found f;

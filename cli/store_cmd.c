@@ -27,7 +27,7 @@ struct entry {
     struct cove_err why;
 };
 
-static int open_place(struct place *p, struct cove_err *e)
+static int open_place(struct store_place *p, struct cove_err *e)
 {
     char path[640];
 
@@ -42,7 +42,7 @@ static int open_place(struct place *p, struct cove_err *e)
     return p->dir < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
 }
 
-static void read_entry(const struct place *p, const char *name, struct entry *ret)
+static void read_entry(const struct store_place *p, const char *name, struct entry *ret)
 {
     AUTO_CLOSE int dir = openat(p->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -51,9 +51,10 @@ static void read_entry(const struct place *p, const char *name, struct entry *re
     ret->whole = text_is_id(name) && dir >= 0 && saved_read(dir, &ret->info, &ret->why) == 0;
 }
 
-typedef int (*each_fn)(struct place *p, const struct entry *entry, void *arg, struct cove_err *e);
+typedef int (*each_fn)(struct store_place *p, const struct entry *entry, void *arg,
+                       struct cove_err *e);
 
-static int each(struct place *p, each_fn fn, void *arg, struct cove_err *e)
+static int each(struct store_place *p, each_fn fn, void *arg, struct cove_err *e)
 {
     int fd = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
     DIR *all = fd < 0 ? NULL : fdopendir(fd);
@@ -74,7 +75,7 @@ static int each(struct place *p, each_fn fn, void *arg, struct cove_err *e)
     return rc;
 }
 
-static int find(struct place *p, const char *id, struct saved_info *ret, struct cove_err *e)
+static int find(struct store_place *p, const char *id, struct saved_info *ret, struct cove_err *e)
 {
     struct entry entry;
 
@@ -112,7 +113,7 @@ static const char *where_is(const struct entry *entry)
 }
 
 /* Of one that is being written: as many bytes as there are by now. */
-static uint64_t bytes_of(const struct place *p, const struct entry *entry)
+static uint64_t bytes_of(const struct store_place *p, const struct entry *entry)
 {
     char path[320];
     struct stat st;
@@ -123,7 +124,7 @@ static uint64_t bytes_of(const struct place *p, const struct entry *entry)
     return fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-static int list_one(struct place *p, const struct entry *entry, void *arg, struct cove_err *e)
+static int list_one(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
 {
     const struct box_info *b = &entry->info.box;
     uint64_t bytes = bytes_of(p, entry);
@@ -154,7 +155,7 @@ static int list_one(struct place *p, const struct entry *entry, void *arg, struc
     return 0;
 }
 
-static int run_ls(struct place *p, char **argv, struct cove_err *e)
+static int run_ls(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct cli_json json;
     int rc;
@@ -185,7 +186,7 @@ static int copy_out(int fd, int to, struct cove_err *e)
     return n < 0 ? cove_fail_errno(e, COVE_INTERNAL, "reading") : 0;
 }
 
-static int open_file(const struct place *p, const char *id, const char *name, int *ret,
+static int open_file(const struct store_place *p, const char *id, const char *name, int *ret,
                      struct cove_err *e)
 {
     char path[320];
@@ -196,13 +197,13 @@ static int open_file(const struct place *p, const char *id, const char *name, in
 }
 
 /* Another machine may have put it there. */
-static bool only_in_bucket(const struct place *p, const char *id)
+static bool only_in_bucket(const struct store_place *p, const char *id)
 {
     return p->config.store_bucket[0] && text_is_id(id) &&
            faccessat(p->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
 }
 
-static int run_show(struct place *p, char **argv, struct cove_err *e)
+static int run_show(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct saved_info info;
     AUTO_CLOSE int fd = -1;
@@ -235,7 +236,7 @@ static int digest(int fd, char ret[SAVED_DIGEST_TEXT], struct cove_err *e)
     return 0;
 }
 
-static bool is_in_bucket(const struct place *p, const char *id)
+static bool is_in_bucket(const struct store_place *p, const char *id)
 {
     struct entry entry;
 
@@ -243,7 +244,7 @@ static bool is_in_bucket(const struct place *p, const char *id)
     return entry.place >= SAVED_IS_OURS;
 }
 
-static int verify_archive(struct place *p, const struct saved_info *info, struct cove_err *e)
+static int verify_archive(struct store_place *p, const struct saved_info *info, struct cove_err *e)
 {
     char found[SAVED_DIGEST_TEXT];
     AUTO_CLOSE int fd = -1;
@@ -258,7 +259,8 @@ static int verify_archive(struct place *p, const struct saved_info *info, struct
     return 0;
 }
 
-static int verify_one(struct place *p, const struct entry *entry, void *arg, struct cove_err *e)
+static int verify_one(struct store_place *p, const struct entry *entry, void *arg,
+                      struct cove_err *e)
 {
     struct cove_err why = entry->why;
     unsigned *bad = arg;
@@ -275,7 +277,7 @@ static int verify_one(struct place *p, const struct entry *entry, void *arg, str
     return 0;
 }
 
-static int run_verify(struct place *p, char **argv, struct cove_err *e)
+static int run_verify(struct store_place *p, char **argv, struct cove_err *e)
 {
     unsigned bad = 0;
     struct entry one;
@@ -289,7 +291,7 @@ static int run_verify(struct place *p, char **argv, struct cove_err *e)
     return bad ? cove_fail(e, COVE_INVALID, "%u of the saved sandboxes cannot be woken", bad) : 0;
 }
 
-static int run_export(struct place *p, char **argv, struct cove_err *e)
+static int run_export(struct store_place *p, char **argv, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
     bool to_stdout = strcmp(argv[2], "-") == 0, there = is_in_bucket(p, argv[1]);
@@ -308,7 +310,7 @@ static int run_export(struct place *p, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ restore, rm, gc */
 
-static int run_restore(struct place *p, char **argv, struct cove_err *e)
+static int run_restore(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);
     struct keeper_extend args = { 0 };
@@ -330,7 +332,7 @@ static int run_restore(struct place *p, char **argv, struct cove_err *e)
 }
 
 /* Through the keeper, which knows who is about to wake it; without one, here. */
-static int run_rm(struct place *p, char **argv, struct cove_err *e)
+static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);
     struct keeper_retire args = { 0 };
@@ -355,7 +357,7 @@ static int run_rm(struct place *p, char **argv, struct cove_err *e)
 
 /* What nobody can wake: left half-written or half-removed (a keeper that runs may be at it), and
  * directories without a record of their own. */
-static int collect(struct place *p, const struct entry *entry, void *arg, struct cove_err *e)
+static int collect(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
 {
     bool half = starts(entry->name, SAVED_NEW) || starts(entry->name, SAVED_OLD);
     bool orphan = !half && (!entry->whole || strcmp(entry->info.box.id, entry->name) != 0);
@@ -368,7 +370,7 @@ static int collect(struct place *p, const struct entry *entry, void *arg, struct
     return sweep_tree(p->dir, entry->name, e);
 }
 
-static int run_gc(struct place *p, char **argv, struct cove_err *e)
+static int run_gc(struct store_place *p, char **argv, struct cove_err *e)
 {
     unsigned removed = 0;
     int rc = each(p, collect, &removed, e);
@@ -380,11 +382,11 @@ static int run_gc(struct place *p, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ the words */
 
-typedef int (*verb_fn)(struct place *p, char **argv, struct cove_err *e);
+typedef int (*verb_fn)(struct store_place *p, char **argv, struct cove_err *e);
 
 static int in_store(verb_fn run, char **argv, struct cove_err *e)
 {
-    struct place place;
+    struct store_place place;
     int rc = open_place(&place, e);
 
     if (rc == 0)

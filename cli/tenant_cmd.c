@@ -58,7 +58,7 @@ static uint64_t disk_of(const char *run_dir, uint32_t slot, const struct box_inf
 
 static void add_box(struct rows *all, const char *run_dir, uint32_t slot, const struct box_info *b)
 {
-    struct usage usage = { 0 };
+    struct box_usage usage = { 0 };
     struct row *row;
 
     if (!b->tenant[0] || b->state < BOX_LIVE || b->state == BOX_DYING)

@@ -47,7 +47,7 @@ static bool cgroup_path(char *line, const char *id, char *out, size_t size)
     return text_copy(out, size, path + 1);
 }
 
-static void read_dir(const char *dir, struct usage *u)
+static void read_dir(const char *dir, struct box_usage *u)
 {
     read_number(dir, "cpu.stat", "usage_usec ", &u->cpu_us);
     if (!read_number(dir, "memory.current", "", &u->memory_bytes))
@@ -55,10 +55,10 @@ static void read_dir(const char *dir, struct usage *u)
     read_number(dir, "pids.current", "", &u->pids);
 }
 
-bool usage_of(const struct box_info *box, struct usage *ret)
+bool usage_of(const struct box_info *box, struct box_usage *ret)
 {
     char path[64], line[1024], inner[512];
-    struct usage u = { 0 };
+    struct box_usage u = { 0 };
     bool found = false;
     FILE *f;
 

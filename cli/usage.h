@@ -8,11 +8,11 @@
 
 #include "cove/state.h"
 
-struct usage {
+struct box_usage {
     uint64_t cpu_us; /* since it was made */
     uint64_t memory_bytes, pids;
 };
 
-bool usage_of(const struct box_info *box, struct usage *ret); /* false: it is gone */
+bool usage_of(const struct box_info *box, struct box_usage *ret); /* false: it is gone */
 
 #endif

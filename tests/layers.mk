@@ -1,3 +1,3 @@
-# Arrows between folders go down only: the script has the table.
-TESTS += tests/layers.sh
-EXTRA_DIST += tests/layers.sh
+# Arrows between folders go down only, and a struct's name means one thing: the scripts have the tables.
+TESTS += tests/layers.sh tests/names.sh
+EXTRA_DIST += tests/layers.sh tests/names.sh

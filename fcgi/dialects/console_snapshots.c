@@ -8,25 +8,25 @@
 
 /* ------------------------------------------------------------------ snapshots */
 
-struct snapshot {
+struct snapshot_reply {
     const char *id, *name, *sandbox, *template;
     uint64_t created_unix_ms;
     int64_t bytes;
 };
 
 static const struct json_field snapshot_fields[] = {
-    JSON_STR(struct snapshot, id, "id", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct snapshot, name, "name", JSON_OPTIONAL, JSON_ANY),
-    JSON_STR(struct snapshot, sandbox, "sandbox", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct snapshot, template, "template", JSON_REQUIRED, JSON_ANY),
-    JSON_TIME(struct snapshot, created_unix_ms, "created", JSON_REQUIRED),
-    JSON_INT(struct snapshot, bytes, "bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_STR(struct snapshot_reply, id, "id", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct snapshot_reply, name, "name", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct snapshot_reply, sandbox, "sandbox", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct snapshot_reply, template, "template", JSON_REQUIRED, JSON_ANY),
+    JSON_TIME(struct snapshot_reply, created_unix_ms, "created", JSON_REQUIRED),
+    JSON_INT(struct snapshot_reply, bytes, "bytes", JSON_REQUIRED, 0, INT64_MAX),
     JSON_END,
 };
 
-static struct snapshot shown(const struct keeper_snapshot *s)
+static struct snapshot_reply shown(const struct keeper_snapshot *s)
 {
-    return (struct snapshot){
+    return (struct snapshot_reply){
         .id = s->id,
         .name = s->name[0] ? s->name : NULL,
         .sandbox = s->sandbox,
@@ -38,7 +38,7 @@ static struct snapshot shown(const struct keeper_snapshot *s)
 
 static int put_snapshot(void *arg, const struct keeper_snapshot *s)
 {
-    struct snapshot one = shown(s);
+    struct snapshot_reply one = shown(s);
 
     json_put_object(arg, NULL, snapshot_fields, &one);
     return 0;
@@ -70,7 +70,7 @@ int console_snapshot_make(struct request *req, struct reply *rep, struct cove_er
 {
     struct snapshot_args args = { 0 };
     struct keeper_snapshot made;
-    struct snapshot one;
+    struct snapshot_reply one;
     struct box_info box;
 
     req->note.operation = "snapshot";

@@ -6,7 +6,7 @@
 #include "fcgi/dialects/e2b_process.h"
 
 /* A message is used up before the next one comes: its memory with it. */
-static int take_one(struct rpc *r, struct process *p, bool *known, struct cove_err *e)
+static int take_one(struct rpc *r, struct e2b_process *p, bool *known, struct cove_err *e)
 {
     ProtobufCMessage *m;
     const Process__StreamInputRequest *in;
@@ -33,7 +33,7 @@ static int stream_input(struct rpc *r, const ProtobufCMessage *none, struct cove
     Process__Empty empty = PROCESS__EMPTY__INIT;
     struct arena *a = &r->req->arena, before = *a;
     bool known = false;
-    struct process p;
+    struct e2b_process p;
     int n;
 
     (void)none;

@@ -9,7 +9,7 @@
 
 struct search {
     const Process__ProcessSelector *which;
-    struct process found;
+    struct e2b_process found;
     bool any;
 };
 
@@ -30,7 +30,7 @@ static int look(void *arg, const struct box_proc *p, const char *label, const ch
         (s->any && s->found.running && !p->running))
         return 0;
     s->any = true;
-    s->found = (struct process){
+    s->found = (struct e2b_process){
         .proc = p->proc,
         .pid = p->pid,
         .running = p->running,
@@ -39,7 +39,7 @@ static int look(void *arg, const struct box_proc *p, const char *label, const ch
     return 0;
 }
 
-int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
+int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struct e2b_process *ret,
                      struct cove_err *e)
 {
     struct search s = { .which = which };
@@ -56,8 +56,8 @@ int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struc
     return 0;
 }
 
-int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
-                        struct cove_err *e)
+int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which,
+                        struct e2b_process *ret, struct cove_err *e)
 {
     if (e2b_process_find(r, which, ret, e) < 0)
         return -1;
@@ -157,8 +157,8 @@ static int list(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
 
 /* ------------------------------------------------------------------ SendInput, CloseStdin */
 
-int e2b_process_input(struct rpc *r, const struct process *p, const Process__ProcessInput *input,
-                      struct cove_err *e)
+int e2b_process_input(struct rpc *r, const struct e2b_process *p,
+                      const Process__ProcessInput *input, struct cove_err *e)
 {
     bool pty = input && input->input_case == PROCESS__PROCESS_INPUT__INPUT_PTY;
     struct core_proc proc = { .proc = p->proc, .running = true };
@@ -178,7 +178,7 @@ int e2b_process_input(struct rpc *r, const struct process *p, const Process__Pro
 static int send_input(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
 {
     const Process__SendInputRequest *args = (const Process__SendInputRequest *)in;
-    struct process p;
+    struct e2b_process p;
 
     if (e2b_process_running(r, args->process, &p, e) < 0 ||
         e2b_process_input(r, &p, args->input, e) < 0)
@@ -189,7 +189,7 @@ static int send_input(struct rpc *r, const ProtobufCMessage *in, struct cove_err
 static int close_stdin(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
 {
     const Process__SelectRequest *args = (const Process__SelectRequest *)in;
-    struct process p;
+    struct e2b_process p;
 
     if (e2b_process_running(r, args->process, &p, e) < 0)
         return -1;
@@ -209,7 +209,7 @@ static int send_signal(struct rpc *r, const ProtobufCMessage *in, struct cove_er
 {
     const Process__SendSignalRequest *args = (const Process__SendSignalRequest *)in;
     struct box_signal order = { .cause = END_KILLED };
-    struct process p;
+    struct e2b_process p;
 
     if (args->signal != PROCESS__SIGNAL__SIGNAL_SIGKILL &&
         args->signal != PROCESS__SIGNAL__SIGNAL_SIGTERM)
@@ -228,7 +228,7 @@ static int update(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
 {
     const Process__UpdateRequest *args = (const Process__UpdateRequest *)in;
     const Process__Pty__Size *size = args->pty ? args->pty->size : NULL;
-    struct process p;
+    struct e2b_process p;
 
     if (e2b_process_running(r, args->process, &p, e) < 0)
         return -1;

@@ -5,20 +5,20 @@
 #include "fcgi/dialects/e2b.h"
 #include "fcgi/proto/process.pb-c.h"
 
-struct process { /* one that init knows */
+struct e2b_process { /* one that init knows */
     uint32_t proc, pid;
     bool running, pty;
 };
 
 /* By pid or by tag; a running one is preferred. COVE_NOT_FOUND names the selector. */
-int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
+int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struct e2b_process *ret,
                      struct cove_err *e);
 
 /* The same, and it must be running. */
-int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which, struct process *ret,
-                        struct cove_err *e);
-int e2b_process_input(struct rpc *r, const struct process *p, const Process__ProcessInput *input,
-                      struct cove_err *e);
+int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which,
+                        struct e2b_process *ret, struct cove_err *e);
+int e2b_process_input(struct rpc *r, const struct e2b_process *p,
+                      const Process__ProcessInput *input, struct cove_err *e);
 
 rpc_handler e2b_process_start, e2b_process_connect; /* e2b_start.c */
 

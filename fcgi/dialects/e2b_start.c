@@ -116,7 +116,7 @@ static void tell_end(struct rpc *r, const struct cove_end *end)
 
 /* ------------------------------------------------------------------ following */
 
-static int follow(struct rpc *r, const struct process *p, bool started, struct cove_err *e)
+static int follow(struct rpc *r, const struct e2b_process *p, bool started, struct cove_err *e)
 {
     struct told told = { .rpc = r, .pty = p->pty };
     struct core_follow args = {
@@ -156,7 +156,7 @@ static int follow(struct rpc *r, const struct process *p, bool started, struct c
 int e2b_process_connect(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
 {
     const Process__SelectRequest *args = (const Process__SelectRequest *)in;
-    struct process p;
+    struct e2b_process p;
 
     if (e2b_process_find(r, args->process, &p, e) < 0)
         return -1;
@@ -309,7 +309,7 @@ static const char *note_of(struct rpc *r, const Process__ProcessConfig *c)
 }
 
 static int spawn(struct rpc *r, const Process__StartRequest *args,
-                 const struct policy_filter *filter, struct process *ret, struct cove_err *e)
+                 const struct policy_filter *filter, struct e2b_process *ret, struct cove_err *e)
 {
     const Process__Pty__Size *size = args->pty ? args->pty->size : NULL;
     struct core_spawn spawn = {
@@ -330,7 +330,7 @@ static int spawn(struct rpc *r, const Process__StartRequest *args,
         make_env(r, args->process, &spawn.env, e) < 0 ||
         spawn_or_explain(r, args->process, &spawn, &spawned, e) < 0)
         return -1;
-    *ret = (struct process){
+    *ret = (struct e2b_process){
         .proc = spawned.proc,
         .pid = spawned.pid,
         .running = true,
@@ -340,7 +340,7 @@ static int spawn(struct rpc *r, const Process__StartRequest *args,
 }
 
 static int start_permitted(struct rpc *r, const Process__StartRequest *args,
-                           const struct core_permit *permit, struct process *ret,
+                           const struct core_permit *permit, struct e2b_process *ret,
                            struct cove_err *e)
 {
     if (permit->forbidden) {
@@ -356,7 +356,7 @@ int e2b_process_start(struct rpc *r, const ProtobufCMessage *in, struct cove_err
     const Process__StartRequest *args = (const Process__StartRequest *)in;
     struct core_permit permit;
     const char *command;
-    struct process p;
+    struct e2b_process p;
     int rc;
 
     if (!args->process || !args->process->cmd || !*args->process->cmd)

@@ -35,7 +35,7 @@
 
 enum { LISTEN_FD = 4, CALLERS_MAX = 64, TALKS_MAX = 16, TALK_MS = 15000, ASK_MS = 1000 };
 
-struct caller {         /* one connection */
+struct auth_client {    /* one connection */
     struct watch watch; /* off: this place is free */
     struct timer timer; /* until the question must be there, then until the conversation must end */
     pid_t pid;          /* of the conversation; 0: not begun */
@@ -47,7 +47,7 @@ struct server {
     struct backoff backoff;
     struct loop loop;
     struct watch listen, signals;
-    struct caller callers[CALLERS_MAX];
+    struct auth_client callers[CALLERS_MAX];
     unsigned talks; /* conversations under way */
 };
 
@@ -118,21 +118,21 @@ static uint64_t wait_of(const struct server *s, const struct question *q)
     return user > remote ? user : remote;
 }
 
-static void hang_up(struct caller *c)
+static void hang_up(struct auth_client *c)
 {
     timer_stop(&c->timer);
     watch_close(&c->watch);
-    *c = (struct caller){ 0 };
+    *c = (struct auth_client){ 0 };
 }
 
 /* SIGCHLD then tells of its end. */
 static void talk_too_long(struct timer *t)
 {
-    kill(container_of(t, struct caller, timer)->pid, SIGKILL);
+    kill(container_of(t, struct auth_client, timer)->pid, SIGKILL);
 }
 
 /* 0: the conversation has begun and the caller waits for its end. */
-static int begin_talk(struct server *s, struct caller *c, const struct question *q)
+static int begin_talk(struct server *s, struct auth_client *c, const struct question *q)
 {
     c->pid = fork();
     if (c->pid == 0)
@@ -150,7 +150,7 @@ static int begin_talk(struct server *s, struct caller *c, const struct question 
 static void question_ready(struct watch *w, uint32_t events)
 {
     struct server *s = container_of(w->loop, struct server, loop);
-    struct caller *c = container_of(w, struct caller, watch);
+    struct auth_client *c = container_of(w, struct auth_client, watch);
     struct question q;
     bool begun = false;
     uint64_t wait_ms;
@@ -170,10 +170,10 @@ static void question_ready(struct watch *w, uint32_t events)
 
 static void asked_nothing(struct timer *t)
 {
-    hang_up(container_of(t, struct caller, timer));
+    hang_up(container_of(t, struct auth_client, timer));
 }
 
-static struct caller *free_place(struct server *s)
+static struct auth_client *free_place(struct server *s)
 {
     for (int i = 0; i < CALLERS_MAX; i++)
         if (!watch_is_on(&s->callers[i].watch))
@@ -185,7 +185,7 @@ static void caller_ready(struct watch *w, uint32_t events)
 {
     struct server *s = container_of(w->loop, struct server, loop);
     AUTO_CLOSE int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct caller *c = free_place(s);
+    struct auth_client *c = free_place(s);
 
     (void)events;
     if (sock < 0)
@@ -201,7 +201,7 @@ static void caller_ready(struct watch *w, uint32_t events)
 /* ------------------------------------------------------------------ what became of it */
 
 /* The failure is counted before the answer goes out: the next guess already meets it. */
-static void settle(struct server *s, struct caller *c, int status)
+static void settle(struct server *s, struct auth_client *c, int status)
 {
     bool yes = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     uint64_t now = clock_boot_ms();
@@ -236,7 +236,7 @@ static void signal_ready(struct watch *w, uint32_t events)
         if (info.ssi_signo == SIGTERM)
             loop_stop(&s->loop);
     for (int i = 0; i < CALLERS_MAX; i++) {
-        struct caller *c = &s->callers[i];
+        struct auth_client *c = &s->callers[i];
 
         if (c->pid && waitpid(c->pid, &status, WNOHANG) == c->pid)
             settle(s, c, status);

@@ -250,7 +250,7 @@ static int remove_one(struct s3 *s, const struct bucket_order *o, struct cove_er
 
 /* ------------------------------------------------------------------ list, collect */
 
-static int print_one(struct s3 *s, const struct listed *l, void *arg, struct cove_err *e)
+static int print_one(struct s3 *s, const struct bucket_entry *l, void *arg, struct cove_err *e)
 {
     const struct bucket_order *all = arg;
     struct bucket_order one = *all;
@@ -269,11 +269,11 @@ static int print_one(struct s3 *s, const struct listed *l, void *arg, struct cov
 }
 
 /* A machine that puts one right now has not written its manifest yet: only what is old is an orphan. */
-static int collect_one(struct s3 *s, const struct listed *l, void *arg, struct cove_err *e)
+static int collect_one(struct s3 *s, const struct bucket_entry *l, void *arg, struct cove_err *e)
 {
     const struct bucket_order *all = arg;
     struct bucket_order one = *all;
-    struct listed found = *l;
+    struct bucket_entry found = *l;
 
     if (l->whole || l->changed_unix_ms + ORPHAN_MS > clock_unix_ms())
         return 0;

@@ -68,12 +68,12 @@ void object_abort_uploads(struct s3 *s, const char *prefix, uint64_t before_unix
 
 /* ------------------------------------------------------------------ listing.c */
 
-struct listed { /* one saved sandbox in the bucket */
+struct bucket_entry { /* one saved sandbox in the bucket */
     char id[COVE_ID_LEN + 1];
     uint64_t saved_unix_ms, bytes, changed_unix_ms;
     bool whole, taken;
 };
-typedef int (*listed_fn)(struct s3 *s, const struct listed *l, void *arg, struct cove_err *e);
+typedef int (*listed_fn)(struct s3 *s, const struct bucket_entry *l, void *arg, struct cove_err *e);
 int listing_each(struct s3 *s, const char *id, listed_fn fn, void *arg, struct cove_err *e);
 /* The text between <tag> and </tag>, from *at on, which moves behind it; NULL: there is none. */
 const char *xml_next(const char **at, const char *tag, char *out, size_t size);

@@ -28,7 +28,7 @@ const char *xml_next(const char **at, const char *tag, char *out, size_t size)
 
 struct walk {
     struct s3 *s;
-    struct listed now; /* id "": none yet */
+    struct bucket_entry now; /* id "": none yet */
     listed_fn fn;
     void *arg;
 };
@@ -37,19 +37,19 @@ static int finish_one(struct walk *w, struct cove_err *e)
 {
     int rc = w->now.id[0] ? w->fn(w->s, &w->now, w->arg, e) : 0;
 
-    w->now = (struct listed){ 0 };
+    w->now = (struct bucket_entry){ 0 };
     return rc;
 }
 
 /* PREFIX/ID/MS/NAME. What else lies in the bucket is not ours. */
-static bool split_key(const struct s3 *s, const char *key, struct listed *ret,
+static bool split_key(const struct s3 *s, const char *key, struct bucket_entry *ret,
                       const char **ret_name)
 {
     const char *prefix = s->place->prefix;
     size_t len = strlen(prefix);
     char *end;
 
-    *ret = (struct listed){ 0 };
+    *ret = (struct bucket_entry){ 0 };
     if (len && (strncmp(key, prefix, len) != 0 || key[len++] != '/'))
         return false;
     key += len;
@@ -65,7 +65,7 @@ static bool split_key(const struct s3 *s, const char *key, struct listed *ret,
 static int take_key(struct walk *w, const char *key, uint64_t bytes, uint64_t changed,
                     struct cove_err *e)
 {
-    struct listed l;
+    struct bucket_entry l;
     const char *name;
 
     if (!split_key(w->s, key, &l, &name))

@@ -18,7 +18,7 @@ enum {
 #define DEFAULT_USER    "user"
 #define DEFAULT_WORKDIR "/home/user"
 
-int job_fail(struct job *j, const char *fmt, ...)
+int job_fail(struct build_job *j, const char *fmt, ...)
 {
     char text[BUILD_MESSAGE_MAX];
     va_list args;
@@ -30,19 +30,19 @@ int job_fail(struct job *j, const char *fmt, ...)
     return -1;
 }
 
-int job_fail_err(struct job *j, const struct cove_err *e)
+int job_fail_err(struct build_job *j, const struct cove_err *e)
 {
     return job_fail(j, "%s", e->msg);
 }
 
 /* ------------------------------------------------------------------ its sandbox */
 
-static void project_of(const struct job *j, char out[COVE_PROJECT_MAX])
+static void project_of(const struct build_job *j, char out[COVE_PROJECT_MAX])
 {
     snprintf(out, COVE_PROJECT_MAX, BUILD_PROJECT "%s", j->build->info.id);
 }
 
-void job_close_box(struct job *j)
+void job_close_box(struct build_job *j)
 {
     struct keeper_retire args = { 0 };
     struct cove_err err = { 0 };
@@ -58,7 +58,7 @@ void job_close_box(struct job *j)
     j->box[0] = '\0';
 }
 
-int job_open_box(struct job *j, const char *word, struct cove_err *e)
+int job_open_box(struct build_job *j, const char *word, struct cove_err *e)
 {
     uint64_t most = j->builder->config.build_timeout_ms + SPARE_MS;
     struct keeper_claim args = { .dialect = DIALECT_E2B,
@@ -81,12 +81,12 @@ int job_open_box(struct job *j, const char *word, struct cove_err *e)
 
 /* ------------------------------------------------------------------ what it begins with */
 
-static const struct manifest *parent(const struct job *j)
+static const struct manifest *parent(const struct build_job *j)
 {
     return j->own ? j->own : j->template;
 }
 
-static int take_over(struct job *j)
+static int take_over(struct build_job *j)
 {
     const struct manifest *m = parent(j);
 
@@ -99,7 +99,7 @@ static int take_over(struct job *j)
 }
 
 /* The template that stands for an image here; NULL: it is to be fetched. */
-static char *template_of_image(const struct job *j, const char *image)
+static char *template_of_image(const struct build_job *j, const char *image)
 {
     char text[sizeof(j->builder->config.build_images)], *rest = text, *pair;
     size_t len = strlen(image);
@@ -115,9 +115,9 @@ static char *template_of_image(const struct job *j, const char *image)
     return NULL;
 }
 
-static int begin(struct job *j)
+static int begin(struct build_job *j)
 {
-    struct order *o = &j->build->order;
+    struct build_order *o = &j->build->order;
     struct cove_err err = { 0 };
 
     if (o->from_image)
@@ -141,7 +141,7 @@ static int begin(struct job *j)
 
 /* ------------------------------------------------------------------ steps */
 
-static void announce(struct job *j, const struct step *s, size_t i, bool cached)
+static void announce(struct build_job *j, const struct build_step *s, size_t i, bool cached)
 {
     char text[BUILD_MESSAGE_MAX - 64];
 
@@ -150,13 +150,13 @@ static void announce(struct job *j, const struct step *s, size_t i, bool cached)
              i + 1, j->build->order.step_count, text);
 }
 
-static void set_step(struct job *j, size_t i)
+static void set_step(struct build_job *j, size_t i)
 {
     snprintf(j->step, sizeof(j->step), "%u", (unsigned)(i + 1));
 }
 
 /* How many of the first steps may come from the cache. */
-static size_t cacheable(const struct order *o)
+static size_t cacheable(const struct build_order *o)
 {
     size_t n = 0;
 
@@ -166,9 +166,9 @@ static size_t cacheable(const struct order *o)
 }
 
 /* A sandbox with as many steps done as earlier builds have left; how many. */
-static int open_cached(struct job *j, size_t *ret, struct cove_err *e)
+static int open_cached(struct build_job *j, size_t *ret, struct cove_err *e)
 {
-    const struct order *o = &j->build->order;
+    const struct build_order *o = &j->build->order;
     unsigned char begun[sizeof(j->key)];
 
     memcpy(begun, j->key, sizeof(begun));
@@ -191,12 +191,12 @@ static int open_cached(struct job *j, size_t *ret, struct cove_err *e)
     return job_open_box(j, o->from_template, e);
 }
 
-static int run_steps(struct job *j, size_t done)
+static int run_steps(struct build_job *j, size_t done)
 {
-    const struct order *o = &j->build->order;
+    const struct build_order *o = &j->build->order;
 
     for (size_t i = 0; i < o->step_count; i++) {
-        const struct step *s = &o->steps[i];
+        const struct build_step *s = &o->steps[i];
 
         set_step(j, i);
         announce(j, s, i, i < done);
@@ -217,9 +217,9 @@ static int run_steps(struct job *j, size_t done)
 
 /* ------------------------------------------------------------------ the result */
 
-static int write_manifest(const struct job *j, struct buf *out, struct cove_err *e)
+static int write_manifest(const struct build_job *j, struct buf *out, struct cove_err *e)
 {
-    const struct order *o = &j->build->order;
+    const struct build_order *o = &j->build->order;
     struct manifest m = *parent(j), *parsed;
 
     m.user = j->user;
@@ -240,7 +240,7 @@ static int write_manifest(const struct job *j, struct buf *out, struct cove_err 
     return 0;
 }
 
-static int capture(struct job *j, struct keeper_snapshot *ret, struct cove_err *e)
+static int capture(struct build_job *j, struct keeper_snapshot *ret, struct cove_err *e)
 {
     struct keeper_capture args = { .flags = CAPTURE_PASSING };
     AUTO_BUF struct buf manifest = BUF(24 * 1024);
@@ -252,7 +252,7 @@ static int capture(struct job *j, struct keeper_snapshot *ret, struct cove_err *
     return keeper_capture_as(&j->keeper, &args, manifest.data, ret, e);
 }
 
-static int give_tags(struct job *j, const struct keeper_snapshot *made, struct cove_err *e)
+static int give_tags(struct build_job *j, const struct keeper_snapshot *made, struct cove_err *e)
 {
     char tags[COVE_TAGS_MAX], *rest = tags, *tag;
     struct keeper_snapshot_tag args = { 0 };
@@ -272,9 +272,9 @@ static int give_tags(struct job *j, const struct keeper_snapshot *made, struct c
 }
 
 /* It gets its name only after a sandbox was made of it, with all that it starts. */
-static int finish(struct job *j)
+static int finish(struct build_job *j)
 {
-    const struct order *o = &j->build->order;
+    const struct build_order *o = &j->build->order;
     struct keeper_snapshot made;
     struct cove_err err = { 0 };
 
@@ -298,7 +298,7 @@ static int finish(struct job *j)
     return 0;
 }
 
-static int build(struct job *j)
+static int build(struct build_job *j)
 {
     struct cove_err err = { 0 };
     size_t done = 0;
@@ -315,7 +315,7 @@ static int build(struct job *j)
 
 /* ------------------------------------------------------------------ the thread */
 
-static void release(struct job *j)
+static void release(struct build_job *j)
 {
     job_close_box(j);
     keeper_link_done(&j->keeper);
@@ -331,19 +331,19 @@ void *build_run(void *arg)
 {
     struct build *b = arg;
     struct builder *builder = b->builder;
-    struct job *j = calloc(1, sizeof(*j));
+    struct build_job *j = calloc(1, sizeof(*j));
     int rc;
 
     if (!j)
         abort();
-    *j = (struct job){ .builder = builder,
-                       .build = b,
-                       .keeper = KEEPER_LINK(builder->config.run_dir),
-                       .conn.sock = -1,
-                       .filter.fd = -1,
-                       .step = "base",
-                       .policies = live_get(&builder->policy),
-                       .manifests = live_get(&builder->manifests) };
+    *j = (struct build_job){ .builder = builder,
+                             .build = b,
+                             .keeper = KEEPER_LINK(builder->config.run_dir),
+                             .conn.sock = -1,
+                             .filter.fd = -1,
+                             .step = "base",
+                             .policies = live_get(&builder->policy),
+                             .manifests = live_get(&builder->manifests) };
     rc = build(j);
     release(j);
     if (rc < 0)

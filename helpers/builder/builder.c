@@ -34,17 +34,17 @@
 
 enum { DIR_FD = 1, LISTEN_FD = 4, CLIENTS_MAX = 256, UPLOADS_MAX = 32, TENANT_UPLOADS_MAX = 8 };
 
-struct client { /* a worker's connection */
-    LIST_ENTRY(client) link;
+struct build_client { /* a worker's connection */
+    LIST_ENTRY(build_client) link;
     struct builder *builder;
     struct watch watch;
-    struct upload upload; /* that it has begun */
+    struct build_upload upload; /* that it has begun */
 };
 
-static LIST_HEAD(client_list, client) clients = LIST_HEAD_INITIALIZER(clients);
+static LIST_HEAD(client_list, build_client) clients = LIST_HEAD_INITIALIZER(clients);
 static unsigned client_count;
 
-static void drop(struct client *c)
+static void drop(struct build_client *c)
 {
     files_give_up(c->builder, &c->upload);
     watch_close(&c->watch);
@@ -55,8 +55,8 @@ static void drop(struct client *c)
 
 /* ------------------------------------------------------------------ answers */
 
-static void answer(struct client *c, uint32_t tag, uint32_t type, const void *body, size_t len,
-                   const struct buf *tail)
+static void answer(struct build_client *c, uint32_t tag, uint32_t type, const void *body,
+                   size_t len, const struct buf *tail)
 {
     msg_send(c->watch.fd, type, tag, body, len, tail ? tail->data : NULL, tail ? tail->len : 0,
              NULL, 0, MSG_DONTWAIT, NULL);
@@ -67,7 +67,7 @@ static bool is_text(const char *s, size_t size)
     return memchr(s, '\0', size) != NULL;
 }
 
-static int on_new(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_new(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     struct build_told told = { 0 };
     struct build_new args;
@@ -84,7 +84,7 @@ static int on_new(struct client *c, const struct msg *m, struct cove_err *e)
 }
 
 /* The order is read at once, into memory of this process: whoever sent it cannot change it any more. */
-static int read_order(int fd, struct order *ret, struct cove_err *e)
+static int read_order(int fd, struct build_order *ret, struct cove_err *e)
 {
     struct stat st;
     char *text;
@@ -105,10 +105,10 @@ static int read_order(int fd, struct order *ret, struct cove_err *e)
     return order_parse(text, (size_t)n, ret, e);
 }
 
-static int on_start(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_start(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     struct build_which args;
-    struct order order;
+    struct build_order order;
     int rc;
 
     memcpy(&args, m->body, sizeof(args));
@@ -121,7 +121,7 @@ static int on_start(struct client *c, const struct msg *m, struct cove_err *e)
     return rc;
 }
 
-static int on_ask(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_ask(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     AUTO_BUF struct buf tail = BUF(MSG_MAX_BYTES / 2 + 64 * 1024);
     struct builder *builder = c->builder;
@@ -148,7 +148,7 @@ static int on_ask(struct client *c, const struct msg *m, struct cove_err *e)
     return 1;
 }
 
-static int on_list(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_list(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     static struct build_listed listed; /* large, and one at a time */
     struct build_which args;
@@ -161,7 +161,7 @@ static int on_list(struct client *c, const struct msg *m, struct cove_err *e)
     return 1;
 }
 
-static int on_forget(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_forget(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     struct build_which args;
 
@@ -181,7 +181,7 @@ static int read_file_ask(const struct msg *m, struct build_file *ret, struct cov
     return 0;
 }
 
-static int on_file(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_file(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     struct build_file args;
     int fd;
@@ -198,7 +198,7 @@ static int on_file(struct client *c, const struct msg *m, struct cove_err *e)
 static int check_uploads(const char *tenant, struct cove_err *e)
 {
     unsigned all = 0, own = 0;
-    struct client *c;
+    struct build_client *c;
 
     LIST_FOREACH(c, &clients, link)
     {
@@ -210,7 +210,7 @@ static int check_uploads(const char *tenant, struct cove_err *e)
     return 0;
 }
 
-static int on_upload(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_upload(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     struct build_file args;
 
@@ -224,7 +224,7 @@ static int on_upload(struct client *c, const struct msg *m, struct cove_err *e)
     return 1;
 }
 
-static int on_uploaded(struct client *c, const struct msg *m, struct cove_err *e)
+static int on_uploaded(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
     (void)m;
     if (!c->upload.name[0])
@@ -237,7 +237,7 @@ static int on_uploaded(struct client *c, const struct msg *m, struct cove_err *e
 static const struct call {
     struct msg_rule rule;
     /* 1: it has answered; 0: "done" is the answer; -1: the error is. */
-    int (*handle)(struct client *c, const struct msg *m, struct cove_err *e);
+    int (*handle)(struct build_client *c, const struct msg *m, struct cove_err *e);
 } calls[] = {
     { { BUILD_NEW, sizeof(struct build_new), 0, 0, 0 }, on_new },
     { { BUILD_START, sizeof(struct build_which), 0, 1, 1 }, on_start },
@@ -249,7 +249,7 @@ static const struct call {
     { { BUILD_UPLOADED, 0, 0, 0, 0 }, on_uploaded },
 };
 
-static void handle(struct client *c, const struct msg *m)
+static void handle(struct build_client *c, const struct msg *m)
 {
     struct cove_err err = { 0 };
     int rc = -1;
@@ -265,7 +265,7 @@ static void handle(struct client *c, const struct msg *m)
 
 static void client_ready(struct watch *w, uint32_t events)
 {
-    struct client *c = container_of(w, struct client, watch);
+    struct build_client *c = container_of(w, struct build_client, watch);
     struct msg_rule rules[ARRAY_SIZE(calls) + 1] = { 0 };
     struct cove_err err = { 0 };
     char buf[4096];
@@ -290,7 +290,7 @@ static void listen_ready(struct watch *w, uint32_t events)
 {
     struct builder *b = container_of(w->loop, struct builder, loop);
     int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct client *c = sock >= 0 && client_count < CLIENTS_MAX ? calloc(1, sizeof(*c)) : NULL;
+    struct build_client *c = sock >= 0 && client_count < CLIENTS_MAX ? calloc(1, sizeof(*c)) : NULL;
 
     (void)events;
     if (!c) {

@@ -25,24 +25,24 @@ enum {
 
 /* ------------------------------------------------------------------ order.c */
 
-struct step {
+struct build_step {
     const char *kind, *files; /* strings of the order; NULL = not given */
     const char *args[ARGS_MAX];
     size_t arg_count;
     bool again;
 };
 
-struct order {
+struct build_order {
     char *text; /* all strings point into it */
     const char *from_template, *from_image, *registry_user, *registry_password, *start, *ready;
     bool force;
-    struct step *steps;
+    struct build_step *steps;
     size_t step_count;
 };
 
 /* COVE_INVALID says what is wrong. Takes `text`, which is malloc()ed and has `len` bytes. */
-int order_parse(char *text, size_t len, struct order *ret, struct cove_err *e);
-void order_done(struct order *o);
+int order_parse(char *text, size_t len, struct build_order *ret, struct cove_err *e);
+void order_done(struct build_order *o);
 
 /* ------------------------------------------------------------------ builds.c */
 
@@ -56,7 +56,7 @@ struct
     char tenant[COVE_TENANT_MAX], key[COVE_KEY_ID_MAX];
     uint32_t key_sandboxes;
     char step[16], reason[BUILD_MESSAGE_MAX]; /* of a failed one */
-    struct order order;
+    struct build_order order;
     uint64_t log_bytes;
     bool dropped; /* its template was deleted: it ends, and then goes */
 };
@@ -80,7 +80,7 @@ struct build *builds_find_locked(struct builder *b, const char *tenant, const ch
 void builds_list(struct builder *b, const char *tenant, const char *name, struct build_listed *ret);
 void builds_forget(struct builder *b, const char *tenant, const char *name);
 /* Takes the order. It runs when its turn comes. */
-int builds_start(struct builder *b, const char *tenant, const char *id, struct order *order,
+int builds_start(struct builder *b, const char *tenant, const char *id, struct build_order *order,
                  struct cove_err *e);
 bool build_is_dropped(struct build *b);
 /* A running one has ended: reason NULL = well. Whoever waits is next. */
@@ -102,20 +102,20 @@ uint32_t log_read(const struct builder *b, const struct build_ask *ask, struct b
 bool files_is_hash(const char *hash);
 int files_open(const struct builder *b, const char *tenant, const char *hash); /* -1: not there */
 /* A new file to write an upload to; files_commit() makes it the tenant's. */
-struct upload {
+struct build_upload {
     char name[64]; /* "" = none is under way */
     struct build_file file;
     int fd;
 };
-int files_begin(struct builder *b, const struct build_file *args, struct upload *ret,
+int files_begin(struct builder *b, const struct build_file *args, struct build_upload *ret,
                 struct cove_err *e);
-int files_commit(struct builder *b, struct upload *u, struct cove_err *e);
-void files_give_up(struct builder *b, struct upload *u);
+int files_commit(struct builder *b, struct build_upload *u, struct cove_err *e);
+void files_give_up(struct builder *b, struct build_upload *u);
 void files_sweep(struct builder *b); /* uploads that were cut off, and what nobody used for long */
 
 /* ------------------------------------------------------------------ build.c */
 
-struct job { /* a build under way, in its thread */
+struct build_job { /* a build under way, in its thread */
     struct builder *builder;
     struct build *build;
     struct keeper_link keeper;
@@ -137,11 +137,11 @@ struct job { /* a build under way, in its thread */
 
 void *build_run(void *build); /* a thread's */
 /* Fills job->reason; -1. */
-int job_fail(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int job_fail_err(struct job *j, const struct cove_err *e);
+int job_fail(struct build_job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int job_fail_err(struct build_job *j, const struct cove_err *e);
 /* A sandbox of this template, or snapshot, for what follows; the one before it ends. */
-int job_open_box(struct job *j, const char *word, struct cove_err *e);
-void job_close_box(struct job *j);
+int job_open_box(struct build_job *j, const char *word, struct cove_err *e);
+void job_close_box(struct build_job *j);
 
 /* ------------------------------------------------------------------ cache.c */
 
@@ -149,15 +149,16 @@ void job_close_box(struct job *j);
  * Results of steps: each RUN and COPY leaves a snapshot, named by a hash of all that led to it. What it
  * begins with is part of that: the id of a snapshot, or the version of an operator's template.
  */
-int cache_begin(struct job *j, struct cove_err *e); /* also finds job->template and job->own */
-void cache_step(struct job *j, const struct step *s);
+int cache_begin(struct build_job *j,
+                struct cove_err *e); /* also finds job->template and job->own */
+void cache_step(struct build_job *j, const struct build_step *s);
 /* A sandbox of what the steps so far have made before. COVE_NOT_FOUND: there is nothing. */
-int cache_open(struct job *j, struct cove_err *e);
-void cache_keep(struct job *j);
+int cache_open(struct build_job *j, struct cove_err *e);
+void cache_keep(struct build_job *j);
 
 /* ------------------------------------------------------------------ command.c */
 
-struct command {
+struct build_command {
     const char *const *argv; /* or, if it is NULL, */
     const char *text;        /* what a login shell runs */
     const char *user;        /* NULL = root */
@@ -167,16 +168,16 @@ struct command {
     int input;               /* a file that is its standard input; -1 = none */
 };
 /* 0: it has ended, *ret says how; `last` gets the last line it wrote to stderr. */
-int command_run(struct job *j, const struct command *c, struct cove_end *ret, char last[256],
-                struct cove_err *e);
+int command_run(struct build_job *j, const struct build_command *c, struct cove_end *ret,
+                char last[256], struct cove_err *e);
 
 /* ------------------------------------------------------------------ steps.c */
 
 /* What is in the step but needs no sandbox: variables, user, work directory. */
-int step_note(struct job *j, const struct step *s);
-int step_run(struct job *j, const struct step *s);
-bool step_changes_files(const struct step *s);
-void step_describe(const struct step *s, char *out, size_t size);
-int step_make_user(struct job *j, const char *name); /* in the sandbox, if it is not there */
+int step_note(struct build_job *j, const struct build_step *s);
+int step_run(struct build_job *j, const struct build_step *s);
+bool step_changes_files(const struct build_step *s);
+void step_describe(const struct build_step *s, char *out, size_t size);
+int step_make_user(struct build_job *j, const char *name); /* in the sandbox, if it is not there */
 
 #endif

@@ -334,8 +334,8 @@ static void start_next_locked(struct builder *builder)
     } while (true);
 }
 
-int builds_start(struct builder *builder, const char *tenant, const char *id, struct order *order,
-                 struct cove_err *e)
+int builds_start(struct builder *builder, const char *tenant, const char *id,
+                 struct build_order *order, struct cove_err *e)
 {
     struct build *b;
     int rc = 0;
@@ -348,7 +348,7 @@ int builds_start(struct builder *builder, const char *tenant, const char *id, st
         rc = cove_fail(e, COVE_INVALID, "build '%.40s' is not in waiting state", id);
     if (rc == 0) {
         b->order = *order;
-        *order = (struct order){ 0 };
+        *order = (struct build_order){ 0 };
         b->info.state = BUILD_QUEUED;
         save_locked(b);
         start_next_locked(builder);

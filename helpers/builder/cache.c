@@ -10,7 +10,7 @@
 
 enum { SLOW_CAPTURE_MS = 3000, KEY_HEX = 40 };
 
-static void mix(struct job *j, const void *bytes, size_t len)
+static void mix(struct build_job *j, const void *bytes, size_t len)
 {
     unsigned char whole[sizeof(j->key) + 32];
 
@@ -19,7 +19,7 @@ static void mix(struct job *j, const void *bytes, size_t len)
     SHA256(whole, sizeof(whole), j->key);
 }
 
-static void mix_str(struct job *j, const char *text)
+static void mix_str(struct build_job *j, const char *text)
 {
     mix(j, text ? text : "", text ? strlen(text) + 1 : 0);
 }
@@ -44,14 +44,14 @@ static int compare(void *arg, const struct keeper_snapshot *s)
 }
 
 /* NAME of "TENANT/NAME". */
-static const char *own_word(const struct job *j, const char *word)
+static const char *own_word(const struct build_job *j, const char *word)
 {
     size_t len = strlen(j->build->tenant);
 
     return strncmp(word, j->build->tenant, len) == 0 && word[len] == '/' ? word + len + 1 : word;
 }
 
-int cache_begin(struct job *j, struct cove_err *e)
+int cache_begin(struct build_job *j, struct cove_err *e)
 {
     const char *word = own_word(j, j->build->order.from_template);
     const struct manifests *all = j->manifests ? j->manifests->value : NULL;
@@ -76,7 +76,7 @@ int cache_begin(struct job *j, struct cove_err *e)
 
 /* ------------------------------------------------------------------ results of steps */
 
-void cache_step(struct job *j, const struct step *s)
+void cache_step(struct build_job *j, const struct build_step *s)
 {
     mix_str(j, s->kind);
     for (size_t i = 0; i < s->arg_count; i++)
@@ -84,13 +84,13 @@ void cache_step(struct job *j, const struct step *s)
     mix_str(j, s->files);
 }
 
-static void tag_of(const struct job *j, char out[2 * sizeof(j->key) + 1])
+static void tag_of(const struct build_job *j, char out[2 * sizeof(j->key) + 1])
 {
     text_hex(j->key, sizeof(j->key), out);
     out[KEY_HEX] = '\0';
 }
 
-int cache_open(struct job *j, struct cove_err *e)
+int cache_open(struct build_job *j, struct cove_err *e)
 {
     char tag[2 * sizeof(j->key) + 1], word[COVE_TEMPLATE_MAX];
 
@@ -101,7 +101,7 @@ int cache_open(struct job *j, struct cove_err *e)
 
 /* A build does not fail because there is no room for its intermediate results. Where taking one means
  * copying, only the first one of a build is kept. */
-void cache_keep(struct job *j)
+void cache_keep(struct build_job *j)
 {
     struct keeper_capture args = { .name = COVE_BUILD_CACHE };
     char tag[2 * sizeof(j->key) + 1];

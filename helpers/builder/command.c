@@ -26,8 +26,8 @@ struct line { /* what is not a whole line yet */
 };
 
 struct run {
-    struct job *job;
-    const struct command *command;
+    struct build_job *job;
+    const struct build_command *command;
     struct line out, err;
     int input; /* our end of its stdin; -1 = none, or all was sent */
     char block[READ_BYTES];
@@ -151,8 +151,8 @@ static int make_pipe(int *ret_ours, int *ret_theirs, bool we_read, struct cove_e
 
 static int spawn(struct run *r, int in, int out, int err, struct cove_err *e)
 {
-    const struct command *c = r->command;
-    const struct job *j = r->job;
+    const struct build_command *c = r->command;
+    const struct build_job *j = r->job;
     const struct cove_config *config = &j->builder->config;
     bool no_bash = (j->own ? j->own : j->template)->no_bash;
     const char *const shell[] = { no_bash ? "/bin/sh" : "/bin/bash", "-l", "-c", c->text, NULL };
@@ -180,8 +180,8 @@ static int spawn(struct run *r, int in, int out, int err, struct cove_err *e)
     return 0;
 }
 
-int command_run(struct job *j, const struct command *c, struct cove_end *ret, char last[256],
-                struct cove_err *e)
+int command_run(struct build_job *j, const struct build_command *c, struct cove_end *ret,
+                char last[256], struct cove_err *e)
 {
     struct run *r = calloc(1, sizeof(*r));
     int out = -1, err = -1, in = -1, rc;

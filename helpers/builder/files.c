@@ -114,10 +114,10 @@ static int make_room(struct builder *b, const struct build_file *args, struct co
 
 /* ------------------------------------------------------------------ an upload */
 
-int files_begin(struct builder *b, const struct build_file *args, struct upload *ret,
+int files_begin(struct builder *b, const struct build_file *args, struct build_upload *ret,
                 struct cove_err *e)
 {
-    struct upload u = { .file = *args, .fd = -1 };
+    struct build_upload u = { .file = *args, .fd = -1 };
     char id[COVE_ID_LEN + 1];
 
     if (make_room(b, args, e) < 0)
@@ -131,7 +131,7 @@ int files_begin(struct builder *b, const struct build_file *args, struct upload 
     return 0;
 }
 
-int files_commit(struct builder *b, struct upload *u, struct cove_err *e)
+int files_commit(struct builder *b, struct build_upload *u, struct cove_err *e)
 {
     char name[192];
     struct stat st;
@@ -146,7 +146,7 @@ int files_commit(struct builder *b, struct upload *u, struct cove_err *e)
     return 0;
 }
 
-void files_give_up(struct builder *b, struct upload *u)
+void files_give_up(struct builder *b, struct build_upload *u)
 {
     if (!u->name[0])
         return;

@@ -12,7 +12,7 @@ static int set_once(const char **member, const char *value, struct cove_err *e)
     return 0;
 }
 
-static const char **member_of(struct order *o, const char *key)
+static const char **member_of(struct build_order *o, const char *key)
 {
     const struct {
         const char *key;
@@ -32,15 +32,15 @@ static const char **member_of(struct order *o, const char *key)
     return NULL;
 }
 
-static int begin_step(struct order *o, const char *kind, struct cove_err *e)
+static int begin_step(struct build_order *o, const char *kind, struct cove_err *e)
 {
     if (o->step_count == BUILD_STEPS_MAX)
         return cove_fail(e, COVE_TOO_LARGE, "more than %d steps", BUILD_STEPS_MAX);
-    o->steps[o->step_count++] = (struct step){ .kind = kind };
+    o->steps[o->step_count++] = (struct build_step){ .kind = kind };
     return 0;
 }
 
-static int set_in_step(struct step *s, const char *key, const char *value, struct cove_err *e)
+static int set_in_step(struct build_step *s, const char *key, const char *value, struct cove_err *e)
 {
     if (strcmp(key, "arg") == 0 && s->arg_count == ARGS_MAX)
         return cove_fail(e, COVE_TOO_LARGE, "more than %d arguments", ARGS_MAX);
@@ -55,7 +55,7 @@ static int set_in_step(struct step *s, const char *key, const char *value, struc
     return 0;
 }
 
-static int set_pair(struct order *o, const char *key, const char *value, struct cove_err *e)
+static int set_pair(struct build_order *o, const char *key, const char *value, struct cove_err *e)
 {
     const char **member = member_of(o, key);
     int rc = 0;
@@ -73,9 +73,10 @@ static int set_pair(struct order *o, const char *key, const char *value, struct 
     return rc < 0 ? cove_context(e, "%.40s", key) : 0;
 }
 
-int order_parse(char *text, size_t len, struct order *ret, struct cove_err *e)
+int order_parse(char *text, size_t len, struct build_order *ret, struct cove_err *e)
 {
-    struct order o = { .text = text, .steps = calloc(BUILD_STEPS_MAX, sizeof(struct step)) };
+    struct build_order o = { .text = text,
+                             .steps = calloc(BUILD_STEPS_MAX, sizeof(struct build_step)) };
     const char *at = text, *end = text + len, *key, *value;
     int rc = 0;
 
@@ -96,9 +97,9 @@ int order_parse(char *text, size_t len, struct order *ret, struct cove_err *e)
     return rc;
 }
 
-void order_done(struct order *o)
+void order_done(struct build_order *o)
 {
     free(o->text);
     free(o->steps);
-    *o = (struct order){ 0 };
+    *o = (struct build_order){ 0 };
 }

@@ -17,22 +17,22 @@
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-static const char *arg(const struct step *s, size_t i)
+static const char *arg(const struct build_step *s, size_t i)
 {
     return i < s->arg_count ? s->args[i] : "";
 }
 
-static bool is(const struct step *s, const char *kind)
+static bool is(const struct build_step *s, const char *kind)
 {
     return strcmp(s->kind, kind) == 0;
 }
 
-bool step_changes_files(const struct step *s)
+bool step_changes_files(const struct build_step *s)
 {
     return is(s, "RUN") || is(s, "COPY");
 }
 
-void step_describe(const struct step *s, char *out, size_t size)
+void step_describe(const struct build_step *s, char *out, size_t size)
 {
     size_t len = (size_t)snprintf(out, size, "%s", s->kind);
 
@@ -84,11 +84,11 @@ static const char copy_script[] =
     "  rm -rf \"$d\"; cp -a \"$s\" \"$d\"\n"
     "fi\n";
 
-static int run_script(struct job *j, const char *script, const char *const args[5], int input)
+static int run_script(struct build_job *j, const char *script, const char *const args[5], int input)
 {
     const char *const argv[] = { "/bin/sh", "-c",    script,  "cove",  args[0],
                                  args[1],   args[2], args[3], args[4], NULL };
-    const struct command c = {
+    const struct build_command c = {
         .argv = argv, .cwd = "/", .own = true, .quiet = true, .input = input
     };
     struct cove_err err = { 0 };
@@ -103,7 +103,7 @@ static int run_script(struct job *j, const char *script, const char *const args[
     return job_fail(j, "%s", last[0] ? last : how);
 }
 
-int step_make_user(struct job *j, const char *name)
+int step_make_user(struct build_job *j, const char *name)
 {
     const char *const args[5] = { name, "", "", "", "" };
 
@@ -112,7 +112,7 @@ int step_make_user(struct job *j, const char *name)
 
 /* ------------------------------------------------------------------ variables */
 
-static const char *look_up(const struct job *j, const char *name, size_t len)
+static const char *look_up(const struct build_job *j, const char *name, size_t len)
 {
     for (size_t i = 0; i < j->env_count; i++)
         if (strncmp(j->env[i], name, len) == 0 && j->env[i][len] == '=')
@@ -121,7 +121,7 @@ static const char *look_up(const struct job *j, const char *name, size_t len)
 }
 
 /* $NAME and ${NAME}. A backslash keeps the next character. */
-static void expand(const struct job *j, const char *text, struct buf *out)
+static void expand(const struct build_job *j, const char *text, struct buf *out)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
 
@@ -141,7 +141,7 @@ static void expand(const struct job *j, const char *text, struct buf *out)
     }
 }
 
-static int set_variable(struct job *j, const char *name, const char *value)
+static int set_variable(struct build_job *j, const char *name, const char *value)
 {
     AUTO_BUF struct buf text = BUF(MANIFEST_COMMAND_MAX);
     size_t len = strlen(name), i = 0;
@@ -165,7 +165,7 @@ static int set_variable(struct job *j, const char *name, const char *value)
 /* ------------------------------------------------------------------ what a step leaves behind */
 
 /* "name:group" is a user and a group; the group is that of the user. */
-static int set_user(struct job *j, const char *name)
+static int set_user(struct build_job *j, const char *name)
 {
     size_t len = strcspn(name, ":");
 
@@ -176,7 +176,7 @@ static int set_user(struct job *j, const char *name)
     return 0;
 }
 
-static int join(struct job *j, const char *path, char out[MSG_PATH_MAX])
+static int join(struct build_job *j, const char *path, char out[MSG_PATH_MAX])
 {
     AUTO_BUF struct buf text = BUF(MSG_PATH_MAX - 1);
 
@@ -189,7 +189,7 @@ static int join(struct job *j, const char *path, char out[MSG_PATH_MAX])
     return 0;
 }
 
-int step_note(struct job *j, const struct step *s)
+int step_note(struct build_job *j, const struct build_step *s)
 {
     char path[MSG_PATH_MAX];
 
@@ -208,7 +208,7 @@ int step_note(struct job *j, const struct step *s)
 
 /* ------------------------------------------------------------------ RUN */
 
-static void audit(struct job *j, const char *event, const struct policy_result *r,
+static void audit(struct build_job *j, const char *event, const struct policy_result *r,
                   const char *command)
 {
     struct keeper_audit_entry entry = {
@@ -227,7 +227,7 @@ static void audit(struct job *j, const char *event, const struct policy_result *
         log_error("audit line lost", &err, LOG_S("tenant", j->build->tenant));
 }
 
-static int permit(struct job *j, const char *command)
+static int permit(struct build_job *j, const char *command)
 {
     const struct manifest *t = j->template;
     const struct policy_query q = { .dialect = dialect_name(DIALECT_E2B),
@@ -248,7 +248,8 @@ static int permit(struct job *j, const char *command)
     return 0;
 }
 
-static int fail_run(struct job *j, const char *command, const char *user, const struct cove_err *e)
+static int fail_run(struct build_job *j, const char *command, const char *user,
+                    const struct cove_err *e)
 {
     if (e->code == COVE_NOT_FOUND && strstr(e->msg, "user"))
         return job_fail(j,
@@ -258,10 +259,12 @@ static int fail_run(struct job *j, const char *command, const char *user, const 
     return job_fail(j, "failed to run command '%.200s': command failed: %s", command, e->msg);
 }
 
-static int run(struct job *j, const struct step *s)
+static int run(struct build_job *j, const struct build_step *s)
 {
     const char *command = arg(s, 0), *user = *arg(s, 1) ? arg(s, 1) : j->user;
-    const struct command c = { .text = command, .user = user, .cwd = j->workdir, .input = -1 };
+    const struct build_command c = {
+        .text = command, .user = user, .cwd = j->workdir, .input = -1
+    };
     struct cove_err err = { 0 };
     struct cove_end end;
     char last[256], how[128];
@@ -308,7 +311,7 @@ static bool has_dots(const char *path)
     return false;
 }
 
-static int copy(struct job *j, const struct step *s)
+static int copy(struct build_job *j, const struct build_step *s)
 {
     const char *hash = s->files ? s->files : "";
     AUTO_CLOSE int fd = -1;
@@ -335,7 +338,7 @@ static int copy(struct job *j, const struct step *s)
 
 /* ------------------------------------------------------------------ all */
 
-int step_run(struct job *j, const struct step *s)
+int step_run(struct build_job *j, const struct build_step *s)
 {
     char path[MSG_PATH_MAX];
 

@@ -37,7 +37,7 @@ static const struct msg_rule ask_rules[] = {
 
 /* ------------------------------------------------------------------ its end */
 
-static void drop(struct job *j)
+static void drop(struct fetch_job *j)
 {
     transfer_end(j);
     timer_stop(&j->timer);
@@ -48,7 +48,8 @@ static void drop(struct job *j)
     free(j);
 }
 
-static void log_job(const char *event, const struct job *j, long status, const struct cove_err *e)
+static void log_job(const char *event, const struct fetch_job *j, long status,
+                    const struct cove_err *e)
 {
     log_event(LOG_LEVEL_INFO, event, LOG_S("tenant", j->ask.tenant), LOG_S("host", j->host),
               LOG_S("verb", j->ask.verb == FETCH_DOWNLOAD ? "download" : "upload"),
@@ -56,7 +57,7 @@ static void log_job(const char *event, const struct job *j, long status, const s
               LOG_N("duration_ms", clock_boot_ms() - j->began_ms), LOG_S("error", e ? e->msg : ""));
 }
 
-void job_finish(struct job *j, long http_status, const struct cove_err *e)
+void job_finish(struct fetch_job *j, long http_status, const struct cove_err *e)
 {
     struct fetch_done done = { .bytes = j->bytes, .http_status = (uint32_t)http_status };
 
@@ -73,7 +74,7 @@ void job_finish(struct job *j, long http_status, const struct cove_err *e)
 
 static void tell_progress(struct timer *t)
 {
-    struct job *j = container_of(t, struct job, timer);
+    struct fetch_job *j = container_of(t, struct fetch_job, timer);
 
     log_job("fetch under way", j, 0, NULL);
     timer_start(&j->fetcher->loop, t, PROGRESS_MS, tell_progress);
@@ -82,7 +83,7 @@ static void tell_progress(struct timer *t)
 static unsigned count_of(const struct fetcher *f, const char *tenant)
 {
     unsigned n = 0;
-    struct job *j;
+    struct fetch_job *j;
 
     LIST_FOREACH(j, &f->jobs, link)
     n += j->curl && strcmp(j->ask.tenant, tenant) == 0;
@@ -90,7 +91,7 @@ static unsigned count_of(const struct fetcher *f, const char *tenant)
 }
 
 /* A regular file and nothing else: reading and writing it never waits for somebody. */
-static int check(struct job *j, struct cove_err *e)
+static int check(struct fetch_job *j, struct cove_err *e)
 {
     const struct cove_config *c = &j->fetcher->config;
     struct stat st;
@@ -104,7 +105,7 @@ static int check(struct job *j, struct cove_err *e)
     return 0;
 }
 
-static int receive(struct job *j, struct cove_err *e)
+static int receive(struct fetch_job *j, struct cove_err *e)
 {
     static char buf[sizeof(struct msg_head) + sizeof(struct fetch_ask) + FETCH_URL_MAX + 64];
     const char *at, *url;
@@ -126,7 +127,7 @@ static int receive(struct job *j, struct cove_err *e)
 /* The worker says what it wants; anything after that is its end, or no message of ours. */
 static void worker_ready(struct watch *w, uint32_t events)
 {
-    struct job *j = container_of(w, struct job, watch);
+    struct fetch_job *j = container_of(w, struct fetch_job, watch);
     struct cove_err e = { 0 };
 
     (void)events;
@@ -147,12 +148,12 @@ static void worker_ready(struct watch *w, uint32_t events)
 
 static void no_question(struct timer *t)
 {
-    drop(container_of(t, struct job, timer));
+    drop(container_of(t, struct fetch_job, timer));
 }
 
 static void take_worker(struct fetcher *f, int sock)
 {
-    struct job *j = f->job_count < JOBS_MAX ? calloc(1, sizeof(*j)) : NULL;
+    struct fetch_job *j = f->job_count < JOBS_MAX ? calloc(1, sizeof(*j)) : NULL;
 
     if (!j) {
         close(sock);

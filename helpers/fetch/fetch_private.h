@@ -19,8 +19,8 @@ enum {
 
 struct fetcher;
 
-struct job { /* one connection of a worker, and the fetch it asked for */
-    LIST_ENTRY(job) link;
+struct fetch_job { /* one connection of a worker, and the fetch it asked for */
+    LIST_ENTRY(fetch_job) link;
     struct fetcher *fetcher;
     struct watch watch; /* the worker; when it hangs up the fetch ends */
     struct timer timer; /* until the question must be there; then for progress in the log */
@@ -41,7 +41,7 @@ struct fetcher {
     struct watch listen;
     struct timer curl_timer;
     CURLM *multi;
-    LIST_HEAD(job_list, job) jobs;
+    LIST_HEAD(job_list, fetch_job) jobs;
     unsigned job_count;
 };
 
@@ -56,12 +56,12 @@ bool address_is_own(const struct sockaddr *to);
 /* ------------------------------------------------------------------ transfer.c */
 
 int transfer_init(struct fetcher *f, struct cove_err *e);
-int transfer_begin(struct job *j, const char *url, struct cove_err *e);
-void transfer_end(struct job *j); /* takes a job that never began */
+int transfer_begin(struct fetch_job *j, const char *url, struct cove_err *e);
+void transfer_end(struct fetch_job *j); /* takes a job that never began */
 
 /* ------------------------------------------------------------------ fetch.c */
 
 /* The fetch has ended: the worker is told, and the job is gone. e NULL: it went well. */
-void job_finish(struct job *j, long http_status, const struct cove_err *e);
+void job_finish(struct fetch_job *j, long http_status, const struct cove_err *e);
 
 #endif

@@ -26,7 +26,7 @@ enum {
 
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
-    struct job *j = arg;
+    struct fetch_job *j = arg;
 
     if (purpose != CURLSOCKTYPE_IPCXN ||
         !address_may_be_reached(j->fetcher->config.fetch_allow, &to->addr)) {
@@ -36,7 +36,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     return socket(to->family, to->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, to->protocol);
 }
 
-static int fail_too_large(struct job *j)
+static int fail_too_large(struct fetch_job *j)
 {
     char size[32];
 
@@ -44,7 +44,7 @@ static int fail_too_large(struct job *j)
     return cove_fail(&j->why, COVE_TOO_LARGE, "url: what comes from there is larger than %s", size);
 }
 
-static int write_all(struct job *j, const char *bytes, size_t len)
+static int write_all(struct fetch_job *j, const char *bytes, size_t len)
 {
     while (len > 0) {
         ssize_t n = write(j->file, bytes, len);
@@ -63,7 +63,7 @@ static int write_all(struct job *j, const char *bytes, size_t len)
 static size_t take_download(char *bytes, size_t size, size_t count, void *arg)
 {
     size_t len = size * count;
-    struct job *j = arg;
+    struct fetch_job *j = arg;
 
     if (len > j->most - j->bytes) {
         fail_too_large(j);
@@ -77,7 +77,7 @@ static size_t take_download(char *bytes, size_t size, size_t count, void *arg)
 
 static size_t take_answer(char *bytes, size_t size, size_t count, void *arg)
 {
-    struct job *j = arg;
+    struct fetch_job *j = arg;
 
     (void)bytes;
     j->header_bytes += size * count;
@@ -86,7 +86,7 @@ static size_t take_answer(char *bytes, size_t size, size_t count, void *arg)
 
 static size_t take_header(char *bytes, size_t size, size_t count, void *arg)
 {
-    struct job *j = arg;
+    struct fetch_job *j = arg;
 
     (void)bytes;
     j->header_bytes += size * count;
@@ -96,7 +96,7 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *arg)
 /* As many bytes as were announced: a file that became shorter meanwhile is no whole file. */
 static size_t give_upload(char *out, size_t size, size_t count, void *arg)
 {
-    struct job *j = arg;
+    struct fetch_job *j = arg;
     uint64_t left = j->ask.size - j->bytes;
     size_t want = size * count < left ? size * count : (size_t)left;
     ssize_t n = want ? pread(j->file, out, want, (off_t)j->bytes) : 0;
@@ -112,7 +112,7 @@ static size_t give_upload(char *out, size_t size, size_t count, void *arg)
 /* ------------------------------------------------------------------ setting one up */
 
 /* Only http and https, and a host. */
-static int check_url(struct job *j, const char *url, struct cove_err *e)
+static int check_url(struct fetch_job *j, const char *url, struct cove_err *e)
 {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL;
@@ -132,7 +132,7 @@ static int check_url(struct job *j, const char *url, struct cove_err *e)
     return rc;
 }
 
-static void set_bounds(struct job *j)
+static void set_bounds(struct fetch_job *j)
 {
     const struct cove_config *c = &j->fetcher->config;
 
@@ -148,7 +148,7 @@ static void set_bounds(struct job *j)
 
 /* What libcurl might do of its own accord and must not: proxies, other protocols, memory of other
  * fetches, passwords of this machine. */
-static void set_rules(struct job *j)
+static void set_rules(struct fetch_job *j)
 {
     curl_easy_setopt(j->curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(j->curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
@@ -168,7 +168,7 @@ static void set_rules(struct job *j)
     curl_easy_setopt(j->curl, CURLOPT_PRIVATE, j);
 }
 
-static void set_download(struct job *j)
+static void set_download(struct fetch_job *j)
 {
     curl_easy_setopt(j->curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(j->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS_MAX);
@@ -178,7 +178,7 @@ static void set_download(struct job *j)
     curl_easy_setopt(j->curl, CURLOPT_WRITEDATA, j);
 }
 
-static void set_upload(struct job *j)
+static void set_upload(struct fetch_job *j)
 {
     j->headers = curl_slist_append(NULL, j->ask.verb == FETCH_UPLOAD_TEXT
                                              ? "Content-Type: text/plain; charset=utf-8"
@@ -193,7 +193,7 @@ static void set_upload(struct job *j)
     curl_easy_setopt(j->curl, CURLOPT_WRITEDATA, j);
 }
 
-int transfer_begin(struct job *j, const char *url, struct cove_err *e)
+int transfer_begin(struct fetch_job *j, const char *url, struct cove_err *e)
 {
     uint64_t ours = j->fetcher->config.fetch_max_bytes;
 
@@ -218,7 +218,7 @@ int transfer_begin(struct job *j, const char *url, struct cove_err *e)
     return 0;
 }
 
-void transfer_end(struct job *j)
+void transfer_end(struct fetch_job *j)
 {
     if (j->curl) {
         curl_multi_remove_handle(j->fetcher->multi, j->curl);
@@ -232,7 +232,7 @@ void transfer_end(struct job *j)
 /* ------------------------------------------------------------------ how it ended */
 
 /* Which kind of trouble: the caller's, ours, or the other side's (COVE_GONE). */
-static int explain(struct job *j, CURLcode code, long status, struct cove_err *e)
+static int explain(struct fetch_job *j, CURLcode code, long status, struct cove_err *e)
 {
     if (j->why.code) {
         *e = j->why;
@@ -261,7 +261,7 @@ static int explain(struct job *j, CURLcode code, long status, struct cove_err *e
     }
 }
 
-static void finish(struct job *j, CURLcode code)
+static void finish(struct fetch_job *j, CURLcode code)
 {
     struct cove_err e = { 0 };
     long status = 0;
@@ -283,7 +283,7 @@ static void reap_ended(struct fetcher *f)
     int left;
 
     while ((m = curl_multi_info_read(f->multi, &left))) {
-        struct job *j = NULL;
+        struct fetch_job *j = NULL;
 
         if (m->msg != CURLMSG_DONE)
             continue;

@@ -49,7 +49,7 @@ static struct access_record *find(const struct gate *g, const char *id, uint16_t
     return NULL;
 }
 
-enum gate_access_word access_of(const struct gate *g, const struct target *t)
+enum gate_access_word access_of(const struct gate *g, const struct port_target *t)
 {
     const struct access_record *rec = find(g, t->id, t->port);
 

@@ -130,7 +130,7 @@ static void listener_ready(struct watch *w, uint32_t events)
 {
     struct gate *g = container_of(w->loop, struct gate, loop);
     struct binding *b = container_of(w, struct binding, watch);
-    struct target target = { .port = b->rec.port };
+    struct port_target target = { .port = b->rec.port };
     struct relay *r = relay_accept(g, w, &by_port);
 
     (void)events;

@@ -22,7 +22,7 @@
 enum { RETRY_MS = 50 };
 
 static void timer_fired(struct timer *t);
-static void next_turn(struct usage *u);
+static void next_turn(struct box_traffic *u);
 static void answer_ready(struct watch *w, uint32_t events);
 
 /* ------------------------------------------------------------------ sockets to init */
@@ -30,7 +30,7 @@ static void answer_ready(struct watch *w, uint32_t events);
 struct asker {              /* a socket to an init, on which at most one question is open */
     LIST_ENTRY(asker) link; /* while nothing is asked */
     struct watch watch;
-    struct usage *usage;
+    struct box_traffic *usage;
     struct relay *relay; /* whose question it is; NULL: none is open */
 };
 
@@ -59,7 +59,7 @@ static struct asker *asker_new(struct relay *r)
 
 static void asker_keep(struct gate *g, struct asker *a)
 {
-    struct usage *u = a->usage;
+    struct box_traffic *u = a->usage;
 
     a->relay = NULL;
     if (u->kept_count == KEPT_PER_INIT || g->kept_count == KEPT_MAX) {
@@ -71,7 +71,7 @@ static void asker_keep(struct gate *g, struct asker *a)
     g->kept_count++;
 }
 
-static struct asker *asker_take(struct gate *g, struct usage *u)
+static struct asker *asker_take(struct gate *g, struct box_traffic *u)
 {
     struct asker *a = LIST_FIRST(&u->kept);
 
@@ -84,7 +84,7 @@ static struct asker *asker_take(struct gate *g, struct usage *u)
     return a;
 }
 
-void connect_forget(struct gate *g, struct usage *u)
+void connect_forget(struct gate *g, struct box_traffic *u)
 {
     struct asker *a;
 
@@ -96,7 +96,7 @@ void connect_forget(struct gate *g, struct usage *u)
 void connect_sweep(struct gate *g)
 {
     for (uint32_t i = 0; g->kept_count && i < state_box_count(g->state); i++) {
-        struct usage *u = &g->usage[i];
+        struct box_traffic *u = &g->usage[i];
 
         if (u->id[0] && !u->kept_used)
             connect_forget(g, u);
@@ -154,7 +154,7 @@ static void answer_ready(struct watch *w, uint32_t events)
                                                { 0 } };
     struct asker *a = container_of(w, struct asker, watch);
     struct relay *r = a->relay;
-    struct usage *u = a->usage;
+    struct box_traffic *u = a->usage;
     struct cove_err e = { 0 };
     char buf[1024];
     struct msg m;
@@ -215,7 +215,7 @@ static void ask_box(struct relay *r)
     timer_start(&r->gate->loop, &r->timer, CONNECT_MS, timer_fired);
 }
 
-static void next_turn(struct usage *u)
+static void next_turn(struct box_traffic *u)
 {
     struct relay *r;
 
@@ -261,7 +261,7 @@ static void timer_fired(struct timer *t)
 
 /* ------------------------------------------------------------------ the target's share */
 
-static void close_all_of(struct gate *g, struct usage *u)
+static void close_all_of(struct gate *g, struct box_traffic *u)
 {
     struct relay *r = LIST_FIRST(&g->relays);
 
@@ -291,14 +291,14 @@ static struct rate *rate_of(struct gate *g, const char *tenant)
 }
 
 /* The slot may have had another sandbox, whose connections the next sweep would have ended. */
-static struct usage *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
+static struct box_traffic *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
 {
-    struct usage *u = &g->usage[index];
+    struct box_traffic *u = &g->usage[index];
 
     if (strcmp(u->id, info->id) != 0) {
         close_all_of(g, u);
         connect_forget(g, u);
-        *u = (struct usage){ 0 };
+        *u = (struct box_traffic){ 0 };
         TAILQ_INIT(&u->waiting);
         LIST_INIT(&u->kept);
         text_copy(u->id, sizeof(u->id), info->id);
@@ -318,7 +318,7 @@ static unsigned open_of_tenant(const struct gate *g, const char *tenant)
     return open;
 }
 
-static int check_share(const struct gate *g, const struct usage *u, struct cove_err *e)
+static int check_share(const struct gate *g, const struct box_traffic *u, struct cove_err *e)
 {
     if (u->open >= g->config.port_connections)
         return cove_fail(e, COVE_QUOTA, "this sandbox has %llu connections, which is the limit",
@@ -329,11 +329,11 @@ static int check_share(const struct gate *g, const struct usage *u, struct cove_
     return 0;
 }
 
-static bool claim(struct relay *r, const struct target *t, struct box_info *ret_info)
+static bool claim(struct relay *r, const struct port_target *t, struct box_info *ret_info)
 {
     struct gate *g = r->gate;
     struct cove_err e = { 0 };
-    struct usage *u;
+    struct box_traffic *u;
     uint32_t index;
 
     r->target = *t;
@@ -351,14 +351,14 @@ static bool claim(struct relay *r, const struct target *t, struct box_info *ret_
     return true;
 }
 
-bool relay_claim(struct relay *r, const struct target *t)
+bool relay_claim(struct relay *r, const struct port_target *t)
 {
     struct box_info info;
 
     return claim(r, t, &info);
 }
 
-void relay_connect(struct relay *r, const struct target *t)
+void relay_connect(struct relay *r, const struct port_target *t)
 {
     struct box_info info;
 

@@ -40,7 +40,7 @@ enum {
 
 /* ------------------------------------------------------------------ what workers ask */
 
-struct asker {
+struct gate_asker {
     struct watch watch;
 };
 
@@ -98,7 +98,7 @@ static int on_counts(struct gate *g, int sock, const struct msg *m, struct cove_
     (void)e;
     memcpy(&ask, m->body, sizeof(ask));
     for (i = ask.first; i < state_box_count(g->state) && head.count < GATE_COUNTS_PAGE; i++) {
-        const struct usage *u = &g->usage[i];
+        const struct box_traffic *u = &g->usage[i];
         struct gate_count *c = &page[head.count];
 
         if (!u->id[0])
@@ -139,7 +139,7 @@ static const struct msg_rule taken[] = {
 static void asker_ready(struct watch *w, uint32_t events)
 {
     struct gate *g = container_of(w->loop, struct gate, loop);
-    struct asker *a = container_of(w, struct asker, watch);
+    struct gate_asker *a = container_of(w, struct gate_asker, watch);
     struct cove_err e = { 0 };
     char buf[1024];
     struct msg m;
@@ -164,7 +164,7 @@ static void asker_ready(struct watch *w, uint32_t events)
 static void control_ready(struct watch *w, uint32_t events)
 {
     int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct asker *a = fd < 0 ? NULL : calloc(1, sizeof(*a));
+    struct gate_asker *a = fd < 0 ? NULL : calloc(1, sizeof(*a));
 
     (void)events;
     if (!a || watch_start(w->loop, &a->watch, fd, EPOLLIN, asker_ready) < 0) {

@@ -34,7 +34,7 @@ struct relay;
 
 /* ------------------------------------------------------------------ relay.c */
 
-struct target { /* where a connection leads */
+struct port_target { /* where a connection leads */
     char id[24];
     uint16_t port;
 };
@@ -47,7 +47,7 @@ struct rate { /* what a tenant's ports have moved lately */
 };
 
 /* What one sandbox uses. One record per slot of the shared table; ids tell whose it is. */
-struct usage {
+struct box_traffic {
     char id[24];
     char tenant[COVE_TENANT_MAX];
     struct rate *rate;                         /* its tenant's */
@@ -93,8 +93,8 @@ struct relay { /* one connection: two ends and a target */
     const struct way_in *way_in;
     struct binding *binding; /* of a bound port; else NULL */
     struct viewer *viewer;   /* of a WebSocket on a process; else NULL */
-    struct target target;
-    struct usage *usage; /* NULL until the target is known, and after it was lost */
+    struct port_target target;
+    struct box_traffic *usage; /* NULL until the target is known, and after it was lost */
     enum relay_stage stage;
     struct watch end[2];
     struct asker *asker; /* the question to init, while it is open (connect.c) */
@@ -125,14 +125,14 @@ bool relays_have_room(const struct gate *g);
 
 /* ------------------------------------------------------------------ connect.c */
 
-void relay_connect(struct relay *r, const struct target *t);
+void relay_connect(struct relay *r, const struct port_target *t);
 /* Count it as a connection of the sandbox. False: there is no such sandbox, or it has its share already, and
  * the client was told. */
-bool relay_claim(struct relay *r, const struct target *t);
+bool relay_claim(struct relay *r, const struct port_target *t);
 void connect_stop(struct relay *r); /* no longer wait for a turn or for init's answer */
 void connect_take_turns(struct timer *t);
 void connect_sweep(struct gate *g);
-void connect_forget(struct gate *g, struct usage *u);
+void connect_forget(struct gate *g, struct box_traffic *u);
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
 
@@ -178,7 +178,7 @@ struct access_record { /* in the bindings file too; port 0: free */
 
 int access_load(struct gate *g, struct cove_err *e);
 int access_set(struct gate *g, const struct gate_access *ask, struct cove_err *e);
-enum gate_access_word access_of(const struct gate *g, const struct target *t);
+enum gate_access_word access_of(const struct gate *g, const struct port_target *t);
 void access_sweep(struct gate *g); /* forget those of sandboxes that have ended */
 
 /* ------------------------------------------------------------------ answer.c */
@@ -211,7 +211,7 @@ struct gate {
     struct relay_list relays;
     LIST_HEAD(attachment_list, attachment) attachments;
     struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
-    struct usage *usage;        /* by slot of the shared table */
+    struct box_traffic *usage;  /* by slot of the shared table */
     struct access_record *access;
     LIST_HEAD(rate_list, rate) rates;
     struct relay_queue throttled; /* connections that wait, the longest first */

@@ -81,7 +81,7 @@ static int cut_line(struct buf *head, char ret[LINE_MAX_BYTES])
 
 /* The owner may always. For all others the port's own word counts, and without one the sandbox's
  * default, which is in the verdict. */
-static bool may_enter(const struct gate *g, const char *verdict, const struct target *t)
+static bool may_enter(const struct gate *g, const char *verdict, const struct port_target *t)
 {
     enum gate_access_word word = access_of(g, t);
 
@@ -94,7 +94,7 @@ static bool may_enter(const struct gate *g, const char *verdict, const struct ta
 
 static void follow_port(struct relay *r, const struct line *line)
 {
-    struct target target = { .port = (uint16_t)line->port };
+    struct port_target target = { .port = (uint16_t)line->port };
     struct cove_err e;
 
     text_copy(target.id, sizeof(target.id), line->id);

@@ -96,7 +96,7 @@ static void stop_waiting(struct relay *r)
 /* From here on the relay has nothing to do with any sandbox. */
 static void leave_sandbox(struct relay *r)
 {
-    struct usage *u = r->usage;
+    struct box_traffic *u = r->usage;
 
     timer_stop(&r->timer);
     stop_waiting(r);

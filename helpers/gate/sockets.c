@@ -82,7 +82,7 @@ static const struct viewer_kind *find_kind(const char *name)
 static bool follow_socket(struct relay *r, const char *text)
 {
     struct viewer_options options = { 0 };
-    struct target target = { 0 };
+    struct port_target target = { 0 };
     const struct viewer_kind *kind;
     char name[16], words[256];
     unsigned proc;

@@ -94,7 +94,7 @@ static int try_pump(struct viewer *v, struct cove_err *e)
 /* Bytes count for the sandbox. Pings are bytes, and no activity. */
 void viewer_account(struct viewer *v, bool active)
 {
-    struct usage *u = v->relay->usage;
+    struct box_traffic *u = v->relay->usage;
 
     if (active)
         v->relay->moved_ms = clock_boot_ms();

@@ -162,7 +162,7 @@ static void answer_conn(struct resolver *r, struct tcp_client *c, const uint8_t 
         close_conn(r, c);
 }
 
-void clients_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len)
+void clients_answer(struct resolver *r, struct lookup *j, const uint8_t *p, size_t len)
 {
     if (len == 0 || j->box->gone)
         return;

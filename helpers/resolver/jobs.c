@@ -61,7 +61,7 @@ static void strip(const struct resolver *r, struct dns_answer *a)
 
 /* ------------------------------------------------------------------ the end of a job */
 
-static void finish(struct resolver *r, struct job *j)
+static void finish(struct resolver *r, struct lookup *j)
 {
     if (j->done)
         return;
@@ -75,12 +75,12 @@ static void finish(struct resolver *r, struct job *j)
         clients_go_on(r, j->conn);
 }
 
-static size_t room(const struct job *j)
+static size_t room(const struct lookup *j)
 {
     return j->conn ? DNS_MESSAGE_MAX : j->query.room;
 }
 
-static void answer_code(struct resolver *r, struct job *j, unsigned code)
+static void answer_code(struct resolver *r, struct lookup *j, unsigned code)
 {
     uint8_t out[DNS_QUERY_MAX];
 
@@ -88,7 +88,7 @@ static void answer_code(struct resolver *r, struct job *j, unsigned code)
     finish(r, j);
 }
 
-static void answer(struct resolver *r, struct job *j)
+static void answer(struct resolver *r, struct lookup *j)
 {
     static uint8_t out[DNS_MESSAGE_MAX];
     bool addresses = j->query.type == DNS_A || j->query.type == DNS_AAAA;
@@ -131,7 +131,7 @@ static uint32_t pin_seconds(uint32_t ttl)
     return ttl < PIN_FLOOR_S ? PIN_FLOOR_S : ttl > PIN_CEILING_S ? PIN_CEILING_S : ttl;
 }
 
-static int ask_for_pin(struct resolver *r, struct job *j, const struct dns_address *a)
+static int ask_for_pin(struct resolver *r, struct lookup *j, const struct dns_address *a)
 {
     uint64_t now = clock_boot_ms(), ends = now + (uint64_t)pin_seconds(a->ttl) * 1000;
     struct pinned *p = pin_place(j->box, a, now);
@@ -157,7 +157,7 @@ static int ask_for_pin(struct resolver *r, struct job *j, const struct dns_addre
 }
 
 /* The answer goes out when the last of its pins holds. */
-static void pin_all(struct resolver *r, struct job *j)
+static void pin_all(struct resolver *r, struct lookup *j)
 {
     size_t kept = 0;
 
@@ -178,7 +178,7 @@ static void pin_all(struct resolver *r, struct job *j)
 
 void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned)
 {
-    struct job *j;
+    struct lookup *j;
 
     LIST_FOREACH(j, &r->jobs, link)
     {
@@ -199,7 +199,7 @@ void jobs_on_pinned(struct resolver *r, uint32_t tag, bool pinned)
 
 static void job_ready(struct watch *w, uint32_t events);
 
-static int send_question(struct job *j)
+static int send_question(struct lookup *j)
 {
     uint8_t p[2 + DNS_QUERY_MAX];
     size_t len = dns_write_query(&j->query, j->id, p + 2);
@@ -212,7 +212,7 @@ static int send_question(struct job *j)
     return send(j->watch.fd, p + 2, len, MSG_NOSIGNAL) == (ssize_t)len ? 0 : -1;
 }
 
-static int ask(struct resolver *r, struct job *j)
+static int ask(struct resolver *r, struct lookup *j)
 {
     const struct sockaddr_storage *to = &r->upstreams[j->upstream % r->upstream_count];
     int type = (j->by_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK;
@@ -232,7 +232,7 @@ static int ask(struct resolver *r, struct job *j)
     return j->by_tcp ? 0 : send_question(j);
 }
 
-static void try_next(struct resolver *r, struct job *j)
+static void try_next(struct resolver *r, struct lookup *j)
 {
     while (j->tries < TRIES && r->upstream_count) {
         j->tries++;
@@ -243,10 +243,10 @@ static void try_next(struct resolver *r, struct job *j)
     answer_code(r, j, DNS_SERVFAIL);
 }
 
-static struct job *new_job(struct resolver *r, struct known_box *b, struct tcp_client *c,
-                           const struct sockaddr_in *from)
+static struct lookup *new_job(struct resolver *r, struct known_box *b, struct tcp_client *c,
+                              const struct sockaddr_in *from)
 {
-    struct job *j;
+    struct lookup *j;
 
     if (r->job_count >= JOBS_MAX || b->jobs >= BOX_JOBS_MAX || !(j = calloc(1, sizeof(*j))))
         return NULL; /* a client that asked by UDP asks again */
@@ -273,7 +273,7 @@ static bool is_without_answer(uint16_t type)
 void jobs_ask(struct resolver *r, struct known_box *b, struct tcp_client *c,
               const struct sockaddr_in *from, const uint8_t *p, size_t len)
 {
-    struct job *j = new_job(r, b, c, from);
+    struct lookup *j = new_job(r, b, c, from);
     int rc;
 
     if (!j) {
@@ -296,7 +296,7 @@ void jobs_ask(struct resolver *r, struct known_box *b, struct tcp_client *c,
 
 /* ------------------------------------------------------------------ being answered */
 
-static void take_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len)
+static void take_answer(struct resolver *r, struct lookup *j, const uint8_t *p, size_t len)
 {
     if (dns_read_answer(p, len, &j->query, j->id, &j->answer) < 0) {
         if (j->by_tcp) {
@@ -340,7 +340,7 @@ static void take_answer(struct resolver *r, struct job *j, const uint8_t *p, siz
         answer(r, j);
 }
 
-static void read_udp(struct resolver *r, struct job *j)
+static void read_udp(struct resolver *r, struct lookup *j)
 {
     static uint8_t p[DNS_MESSAGE_MAX];
     ssize_t n = recv(j->watch.fd, p, sizeof(p), 0);
@@ -353,7 +353,7 @@ static void read_udp(struct resolver *r, struct job *j)
     }
 }
 
-static void fail_tcp(struct resolver *r, struct job *j)
+static void fail_tcp(struct resolver *r, struct lookup *j)
 {
     j->by_tcp = false;
     j->upstream++;
@@ -361,7 +361,7 @@ static void fail_tcp(struct resolver *r, struct job *j)
 }
 
 /* Two bytes of length, then so many. 1: whole, 0: not yet, -1: it broke. */
-static int read_piece(struct job *j)
+static int read_piece(struct lookup *j)
 {
     ssize_t n;
 
@@ -385,7 +385,7 @@ static int read_piece(struct job *j)
     return j->message_len == j->message_want;
 }
 
-static void on_tcp(struct resolver *r, struct job *j)
+static void on_tcp(struct resolver *r, struct lookup *j)
 {
     if (!j->sent) {
         if (send_question(j) < 0 || watch_want(&j->watch, EPOLLIN) < 0)
@@ -410,7 +410,7 @@ static void on_tcp(struct resolver *r, struct job *j)
 static void job_ready(struct watch *w, uint32_t events)
 {
     struct resolver *r = container_of(w->loop, struct resolver, loop);
-    struct job *j = container_of(w, struct job, watch);
+    struct lookup *j = container_of(w, struct lookup, watch);
 
     (void)events;
     if (j->by_tcp)
@@ -424,10 +424,10 @@ static void job_ready(struct watch *w, uint32_t events)
 
 void jobs_forget_conn(struct resolver *r, const struct tcp_client *c)
 {
-    struct job *j = LIST_FIRST(&r->jobs);
+    struct lookup *j = LIST_FIRST(&r->jobs);
 
     while (j) {
-        struct job *next = LIST_NEXT(j, link);
+        struct lookup *next = LIST_NEXT(j, link);
 
         if (j->conn == c) {
             j->conn = NULL;
@@ -437,7 +437,7 @@ void jobs_forget_conn(struct resolver *r, const struct tcp_client *c)
     }
 }
 
-static void look_at(struct resolver *r, struct job *j, uint64_t now)
+static void look_at(struct resolver *r, struct lookup *j, uint64_t now)
 {
     if (j->box->gone)
         finish(r, j);
@@ -451,10 +451,10 @@ static void look_at(struct resolver *r, struct job *j, uint64_t now)
 
 void jobs_tick(struct resolver *r, uint64_t now)
 {
-    struct job *j = LIST_FIRST(&r->jobs);
+    struct lookup *j = LIST_FIRST(&r->jobs);
 
     while (j) {
-        struct job *next = LIST_NEXT(j, link);
+        struct lookup *next = LIST_NEXT(j, link);
 
         look_at(r, j, now);
         j = next;

@@ -196,7 +196,7 @@ static void free_boxes(struct resolver *r)
 void resolver_reap(struct resolver *r)
 {
     struct tcp_client *c;
-    struct job *j;
+    struct lookup *j;
 
     while ((j = LIST_FIRST(&r->done))) {
         LIST_REMOVE(j, link);

@@ -51,8 +51,8 @@ struct tcp_client { /* a sandbox's TCP connection: one question after the other 
     uint8_t in[2 + DNS_QUERY_MAX];
 };
 
-struct job { /* one question under way */
-    LIST_ENTRY(job) link;
+struct lookup { /* one question under way */
+    LIST_ENTRY(lookup) link;
     struct watch watch; /* the socket on which the name server was asked */
     struct known_box *box;
     struct tcp_client *conn; /* who asked: this connection, or else `from` */
@@ -79,8 +79,8 @@ struct resolver {
     unsigned upstream_count;
     LIST_HEAD(known_boxes, known_box) boxes;
     LIST_HEAD(tcp_client_list, tcp_client)
-    conns, closed;                       /* closed: freed when the current callback is over */
-    LIST_HEAD(job_list, job) jobs, done; /* likewise */
+    conns, closed;                          /* closed: freed when the current callback is over */
+    LIST_HEAD(job_list, lookup) jobs, done; /* likewise */
     unsigned job_count;
     uint32_t next_tag;
 };
@@ -94,7 +94,7 @@ void resolver_reap(struct resolver *r);      /* free what was closed or done; en
 
 int clients_listen(struct resolver *r, struct known_box *b, const int fds[2]); /* UDP, TCP */
 void clients_go_on(struct resolver *r, struct tcp_client *c); /* its question has been dealt with */
-void clients_answer(struct resolver *r, struct job *j, const uint8_t *p, size_t len);
+void clients_answer(struct resolver *r, struct lookup *j, const uint8_t *p, size_t len);
 void clients_tick(struct resolver *r, uint64_t now);
 
 /* ------------------------------------------------------------------ jobs.c */

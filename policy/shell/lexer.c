@@ -169,7 +169,7 @@ static const char *command_name(const char *w)
     return slash && slash[1] ? slash + 1 : w;
 }
 
-void lex_emit_command(struct lex *l, const struct command *c)
+void lex_emit_command(struct lex *l, const struct shell_command *c)
 {
     buf_clear(&l->line);
     for (size_t i = c->first; i < c->last; i++) {
@@ -278,7 +278,7 @@ enum lexer_end lexer_argv(const char *const argv[], size_t argc, lexer_emit_fn e
         lex_word_close(&l);
     }
     if (lex_going(&l))
-        unwrap_command(&l, (struct command){ .last = l.word_count });
+        unwrap_command(&l, (struct shell_command){ .last = l.word_count });
     lex_done(&l);
     return l.result;
 }

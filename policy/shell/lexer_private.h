@@ -97,7 +97,7 @@ struct lex {
 };
 
 /* A command on the stacks: words [first, last), and its redirections up to the top. */
-struct command {
+struct shell_command {
     size_t first, last;
     size_t redirects_first;
     const char *stdin_text; /* what is known of its input, from `<<<` or `echo ... |`; or NULL */
@@ -122,7 +122,7 @@ void lex_word_push(struct lex *l, const char *s); /* a whole one; s not on the s
 void lex_live(struct lex *l, size_t place);
 const char *lex_word(const struct lex *l, size_t i);
 void lex_redirect_push(struct lex *l, size_t word, char op);
-void lex_emit_command(struct lex *l, const struct command *c);
+void lex_emit_command(struct lex *l, const struct shell_command *c);
 void lex_nested_text(struct lex *l, const char *s, size_t len); /* s not on the stacks */
 void lex_nested_script(struct lex *l, const char *s);           /* s may be on the stacks */
 
@@ -155,7 +155,7 @@ const char *vars_element(const struct var *v, size_t i);
 struct vars_scope vars_enter(struct lex *l); /* what is set from here on is forgotten at leave */
 void vars_leave(struct lex *l, struct vars_scope outer);
 void vars_define(struct lex *l, const char *name, const char *body, size_t len);
-void vars_call(struct lex *l, const struct command *c);
+void vars_call(struct lex *l, const struct shell_command *c);
 void vars_done(struct lex *l);
 
 /* output.c: what a command prints, malloc()ed, or NULL */
@@ -174,20 +174,20 @@ enum shell_stop { SHELL_STOP_END, SHELL_STOP_PAREN };
 void shell_read_list(struct lex *l, enum shell_stop stop);
 
 /* unwrap.c: from commands to the commands inside them */
-void unwrap_command(struct lex *l, struct command c);
+void unwrap_command(struct lex *l, struct shell_command c);
 bool unwrap_is_assignment(const char *word);
 
 struct prefix { /* how a program finds the command that it starts */
     const char *name;
     /* What becomes of [first, last) behind the name; returns where the inner command begins. */
-    size_t (*open)(struct lex *l, const struct prefix *p, const struct command *c);
+    size_t (*open)(struct lex *l, const struct prefix *p, const struct shell_command *c);
     const char *short_args; /* letters of options that take an argument */
     const char *long_args;  /* long ones, each with a blank behind it */
     const char *text_opts;  /* letters of options whose argument is a text for a shell */
     size_t skip;            /* words that come before the command: timeout's 5, chroot's folder */
 };
 
-size_t unwrap_options(struct lex *l, const struct prefix *p, const struct command *c);
+size_t unwrap_options(struct lex *l, const struct prefix *p, const struct shell_command *c);
 size_t unwrap_option_width(const struct prefix *p, const char *word);
 const char *unwrap_option_text(struct lex *l, const struct prefix *p, const char *word, size_t next,
                                size_t last);

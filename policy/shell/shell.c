@@ -105,8 +105,8 @@ static void end_command(struct lex *l, struct level *lv, bool into_pipe)
     if (l->word_count > lv->words || l->redirect_count > lv->redirects)
         next = take_output(l, lv, into_pipe);
     if (lv->state == AT_COMMAND)
-        unwrap_command(
-            l, (struct command){ lv->words, l->word_count, lv->redirects, lv->stdin_text, false });
+        unwrap_command(l, (struct shell_command){ lv->words, l->word_count, lv->redirects,
+                                                  lv->stdin_text, false });
     else if (lv->state == AT_FOR)
         set_loop_variable(l, lv);
     free(lv->stdin_text);
@@ -121,7 +121,7 @@ static void end_command(struct lex *l, struct level *lv, bool into_pipe)
 /* A function's name, the only word there is, is shown as `name()` so that a rule may look at it. */
 static void end_function_name(struct lex *l, struct level *lv)
 {
-    struct command c = { lv->words, lv->words + 1, l->redirect_count, NULL, false };
+    struct shell_command c = { lv->words, lv->words + 1, l->redirect_count, NULL, false };
 
     free(lv->function);
     lv->function = strdup(lex_word(l, lv->words));

@@ -85,7 +85,7 @@ size_t unwrap_option_width(const struct prefix *p, const char *w)
 
 /* Over the options behind the name; texts in them are judged. An option that we do not know is
  * taken to have no argument. */
-size_t unwrap_options(struct lex *l, const struct prefix *p, const struct command *c)
+size_t unwrap_options(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = c->first + 1;
 
@@ -153,7 +153,7 @@ static void push_without_unknown(struct lex *l, const char *word)
         lex_word_push(l, copy);
 }
 
-static bool may_be_empty(const struct lex *l, const struct command *c, size_t i)
+static bool may_be_empty(const struct lex *l, const struct shell_command *c, size_t i)
 {
     const char *w = lex_word(l, i);
 
@@ -165,11 +165,11 @@ static bool may_be_empty(const struct lex *l, const struct command *c, size_t i)
  * command's name and in options we look at it that way too; not in names of files, where `$dir/`
  * would become the root.
  */
-static void judge_without_unknown(struct lex *l, const struct command *c)
+static void judge_without_unknown(struct lex *l, const struct shell_command *c)
 {
-    struct command bare = { .redirects_first = l->redirect_count,
-                            .stdin_text = c->stdin_text,
-                            .bare = true };
+    struct shell_command bare = { .redirects_first = l->redirect_count,
+                                  .stdin_text = c->stdin_text,
+                                  .bare = true };
     size_t words = l->word_count, len = l->text.len;
     bool any = false;
 
@@ -200,7 +200,7 @@ static void judge_without_unknown(struct lex *l, const struct command *c)
 /* x=1 y=2 in front: for what the command reads again (sh -c), or, without one, for all that
  * follows.
  */
-static void take_assignments(struct lex *l, struct command *c)
+static void take_assignments(struct lex *l, struct shell_command *c)
 {
     for (; c->first < c->last && unwrap_is_assignment(lex_word(l, c->first)); c->first++) {
         const char *w = lex_word(l, c->first);
@@ -211,7 +211,7 @@ static void take_assignments(struct lex *l, struct command *c)
     }
 }
 
-static bool only_assigns(const struct lex *l, const struct command *c)
+static bool only_assigns(const struct lex *l, const struct shell_command *c)
 {
     size_t i = c->first;
 
@@ -220,7 +220,7 @@ static bool only_assigns(const struct lex *l, const struct command *c)
     return i == c->last;
 }
 
-static void unwrap_all(struct lex *l, struct command *c)
+static void unwrap_all(struct lex *l, struct shell_command *c)
 {
     for (unsigned i = 0; lex_going(l); i++) {
         const struct prefix *p;
@@ -244,7 +244,7 @@ static void unwrap_all(struct lex *l, struct command *c)
 }
 
 /* What a command sets for itself is forgotten behind it; what export sets is not. */
-void unwrap_command(struct lex *l, struct command c)
+void unwrap_command(struct lex *l, struct shell_command c)
 {
     bool scoped =
         c.first < c.last && unwrap_is_assignment(lex_word(l, c.first)) && !only_assigns(l, &c);

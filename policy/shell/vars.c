@@ -180,7 +180,7 @@ void vars_define(struct lex *l, const char *name, const char *body, size_t len)
  * judged where they stand. A function that calls itself is not followed, and all calls together
  * have a bound of their own, which is no refusal: what they would have told is seen at exec time.
  */
-void vars_call(struct lex *l, const struct command *c)
+void vars_call(struct lex *l, const struct shell_command *c)
 {
     struct function *f = find_function(l, lex_word(l, c->first));
     AUTO_FREE char *body = f && f->body && !f->active ? strdup(f->body) : NULL;

@@ -11,7 +11,7 @@
 /* --- the rest of the words is a command ------------------------------------------------------ */
 
 /* sudo, env, timeout. */
-static size_t open_command(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_command(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = unwrap_options(l, p, c);
 
@@ -21,7 +21,7 @@ static size_t open_command(struct lex *l, const struct prefix *p, const struct c
 }
 
 /* command -v rm only asks. */
-static size_t open_if_run(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_if_run(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     const char *w = c->first + 1 < c->last ? lex_word(l, c->first + 1) : "";
 
@@ -29,9 +29,9 @@ static size_t open_if_run(struct lex *l, const struct prefix *p, const struct co
 }
 
 /* runuser -u NAME COMMAND; without -u it is like su. */
-static size_t open_anywhere(struct lex *l, const struct prefix *p, const struct command *c);
+static size_t open_anywhere(struct lex *l, const struct prefix *p, const struct shell_command *c);
 
-static size_t open_runuser(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_runuser(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     for (size_t i = c->first + 1; i < c->last; i++) {
         if (strncmp(lex_word(l, i), "-u", 2) == 0 || strncmp(lex_word(l, i), "--user", 6) == 0)
@@ -41,7 +41,7 @@ static size_t open_runuser(struct lex *l, const struct prefix *p, const struct c
 }
 
 /* flock FILE COMMAND, flock FILE -c TEXT. */
-static size_t open_flock(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_flock(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = open_command(l, p, c);
     const char *w = i < c->last ? lex_word(l, i) : "";
@@ -73,7 +73,7 @@ static void judge_joined(struct lex *l, size_t first, size_t last)
 }
 
 /* env -S TEXT ARGS: the text is split into words, and the others follow them. */
-static size_t open_env(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_env(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     for (size_t i = c->first + 1; i < c->last; i += unwrap_option_width(p, lex_word(l, i))) {
         const char *w = lex_word(l, i), *text;
@@ -98,14 +98,14 @@ static size_t open_env(struct lex *l, const struct prefix *p, const struct comma
 }
 
 /* eval, watch: the rest of the words, joined. */
-static size_t open_joined(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_joined(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     judge_joined(l, unwrap_options(l, p, c), c->last);
     return c->last;
 }
 
 /* sg GROUP [-c] TEXT */
-static size_t open_sg(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_sg(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = unwrap_options(l, p, c) + 1;
 
@@ -115,7 +115,7 @@ static size_t open_sg(struct lex *l, const struct prefix *p, const struct comman
 }
 
 /* trap: its first argument is a text. */
-static size_t open_first(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_first(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = unwrap_options(l, p, c);
 
@@ -125,7 +125,7 @@ static size_t open_first(struct lex *l, const struct prefix *p, const struct com
 }
 
 /* su - user -c TEXT: the option may stand behind other words. */
-static size_t open_anywhere(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_anywhere(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     for (size_t i = c->first + 1; i < c->last && lex_going(l); i++) {
         const char *w = lex_word(l, i), *text = NULL;
@@ -150,14 +150,14 @@ static bool is_one_of(const char *w, const char *const list[])
 }
 
 /* find ... -exec COMMAND ;   each of them, and what find was asked is no command itself. */
-static size_t open_find(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_find(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     static const char *const starts[] = { "-exec", "-execdir",     "-ok",    "-okdir", "-x",
                                           "-X",    "--exec-batch", "--exec", NULL };
 
     (void)p;
     for (size_t i = c->first + 1; i < c->last && lex_going(l); i++) {
-        struct command inner = { .first = i + 1, .redirects_first = l->redirect_count };
+        struct shell_command inner = { .first = i + 1, .redirects_first = l->redirect_count };
 
         if (!is_one_of(lex_word(l, i), starts))
             continue;
@@ -172,7 +172,7 @@ static size_t open_find(struct lex *l, const struct prefix *p, const struct comm
 }
 
 /* The mark that -I{}, -I {}, -i or --replace=R names, NULL if there is none. */
-static char *replace_mark(struct lex *l, const struct command *c, size_t end)
+static char *replace_mark(struct lex *l, const struct shell_command *c, size_t end)
 {
     for (size_t i = c->first + 1; i < end; i++) {
         const char *w = lex_word(l, i);
@@ -220,10 +220,10 @@ static void push_blank_separated(struct lex *l, const char *text)
 }
 
 /* echo / | xargs rm -rf: when its input is known, the command that xargs will make of it. */
-static size_t open_xargs(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_xargs(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = open_command(l, p, c), words = l->word_count, len = l->text.len;
-    struct command made = { .redirects_first = l->redirect_count };
+    struct shell_command made = { .redirects_first = l->redirect_count };
     AUTO_FREE char *mark = NULL, *input = NULL;
 
     if (i == c->last || !c->stdin_text || strlen(c->stdin_text) > LEX_VALUE_MAX)
@@ -248,7 +248,7 @@ static size_t open_xargs(struct lex *l, const struct prefix *p, const struct com
 }
 
 /* parallel COMMAND ::: ARGS, and parallel ::: COMMANDS, all of them by way of a shell. */
-static size_t open_parallel(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_parallel(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t first = unwrap_options(l, p, c), i = first;
 
@@ -267,7 +267,7 @@ static size_t open_parallel(struct lex *l, const struct prefix *p, const struct 
 /* --- what changes variables ------------------------------------------------------------------ */
 
 /* export x=1, declare -r x=1 */
-static size_t open_declare(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_declare(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     (void)p;
     for (size_t i = c->first + 1; i < c->last; i++) {
@@ -280,7 +280,7 @@ static size_t open_declare(struct lex *l, const struct prefix *p, const struct c
 }
 
 /* unset x, read x, mapfile x, getopts o x: from here on it is not known, or nothing. */
-static size_t open_forget(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_forget(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     bool unset = strcmp(p->name, "unset") == 0;
 
@@ -294,7 +294,7 @@ static size_t open_forget(struct lex *l, const struct prefix *p, const struct co
 }
 
 /* read a b c <<< TEXT: a word each, the rest to the last. */
-static size_t open_read(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_read(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     static const char blanks[] = " \t\n";
     size_t i = unwrap_options(l, p, c);
@@ -314,7 +314,7 @@ static size_t open_read(struct lex *l, const struct prefix *p, const struct comm
 }
 
 /* set -- rm -rf /: the parameters; set -e is none. */
-static size_t open_set(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_set(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = c->first + 1;
 
@@ -331,7 +331,7 @@ static size_t open_set(struct lex *l, const struct prefix *p, const struct comma
 }
 
 /* alias x=TEXT: a function that goes on with its parameters. */
-static size_t open_alias(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_alias(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     (void)p;
     for (size_t i = c->first + 1; i < c->last; i++) {
@@ -354,7 +354,7 @@ static size_t open_alias(struct lex *l, const struct prefix *p, const struct com
 /* --- shells ---------------------------------------------------------------------------------- */
 
 /* The shell reads its input: a heredoc, a here-string, or what a command before it printed. */
-static void judge_input(struct lex *l, const struct command *c)
+static void judge_input(struct lex *l, const struct shell_command *c)
 {
     for (size_t i = l->heredoc_first; i < l->heredoc_count; i++)
         l->heredocs[i].script = true;
@@ -370,7 +370,7 @@ static bool is_stdin(const char *w)
 }
 
 /* sh FILE: what we know of that file. */
-static void judge_file(struct lex *l, const struct command *c, size_t i)
+static void judge_file(struct lex *l, const struct shell_command *c, size_t i)
 {
     if (is_stdin(lex_word(l, i)))
         judge_input(l, c);
@@ -394,7 +394,7 @@ static void judge_text(struct lex *l, size_t text, size_t last)
  * sh -c TEXT. The letter may stand in a cluster (-lc, -ec), other options may follow it, and the
  * text is the first word that is no option.
  */
-static size_t open_shell(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_shell(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     bool has_text = false, wants_stdin = false;
     size_t i = c->first + 1;
@@ -422,7 +422,7 @@ static size_t open_shell(struct lex *l, const struct prefix *p, const struct com
 }
 
 /* . FILE */
-static size_t open_source(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_source(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     (void)p;
     if (c->first + 1 < c->last)
@@ -431,7 +431,7 @@ static size_t open_source(struct lex *l, const struct prefix *p, const struct co
 }
 
 /* at, batch: whatever their arguments, they run what they read. */
-static size_t open_input(struct lex *l, const struct prefix *p, const struct command *c)
+static size_t open_input(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     (void)p;
     judge_input(l, c);

@@ -78,14 +78,15 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-struct command {
+struct operator_command {
     char text[2 * OPERATOR_TEXT_MAX]; /* words that were put together */
     size_t used;
     const char *argv[WORDS_MAX + 5];
     size_t count;
 };
 
-static bool add_word(struct command *c, const char *word, size_t word_len, const char *value)
+static bool add_word(struct operator_command *c, const char *word, size_t word_len,
+                     const char *value)
 {
     size_t len = word_len + strlen(value) + 1;
     char *at = c->text + c->used;
@@ -118,12 +119,12 @@ static enum arg_place place_of(const char *word, size_t *ret_kept)
 }
 
 static int build(const struct keeper *k, const struct verb *v, const char *const *arguments,
-                 size_t count, struct command *ret, struct cove_err *e)
+                 size_t count, struct operator_command *ret, struct cove_err *e)
 {
     size_t next = 0;
     bool fits = true;
 
-    *ret = (struct command){ .argv = { "cove" }, .count = 1 };
+    *ret = (struct operator_command){ .argv = { "cove" }, .count = 1 };
     if (k->config_path)
         fits = add_word(ret, "-c", 2, "") && add_word(ret, "", 0, k->config_path);
     for (size_t i = 0; i < WORDS_MAX && v->words[i]; i++) {
@@ -248,7 +249,8 @@ static int check_signature(struct keeper *k, const struct keeper_operator *ask, 
     return rc;
 }
 
-static int note(struct keeper *k, const char *who, const struct command *c, struct cove_err *e)
+static int note(struct keeper *k, const char *who, const struct operator_command *c,
+                struct cove_err *e)
 {
     AUTO_BUF struct buf line = BUF(OPERATOR_TEXT_MAX * 2);
     struct audit_entry entry = { .event = "operator", .dialect = "console", .key = who };
@@ -265,7 +267,7 @@ static int note(struct keeper *k, const char *who, const struct command *c, stru
 
 /* ------------------------------------------------------------------ the child */
 
-static void become_command(const struct operator_run *run, const struct command *c)
+static void become_command(const struct operator_run *run, const struct operator_command *c)
 {
     char *const env[] = { "LC_ALL=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
     const struct rlimit files = { FILES_MAX, FILES_MAX };
@@ -342,7 +344,7 @@ static void on_exit_of(struct watch *w, uint32_t events)
     run_done(run);
 }
 
-static int start(struct keeper *k, struct operator_run *run, const struct command *c,
+static int start(struct keeper *k, struct operator_run *run, const struct operator_command *c,
                  struct cove_err *e)
 {
     int pidfd = -1;
@@ -384,7 +386,7 @@ static int obey(struct keeper *k, const struct keeper_operator *ask, char *text,
     struct operator_desk *d = desk_of(k);
     struct operator_run *run = d ? free_run(d) : NULL;
     const struct verb *verb;
-    struct command command;
+    struct operator_command command;
     size_t count;
 
     if (!run)

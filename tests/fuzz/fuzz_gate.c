@@ -19,10 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
     }
 
 NEVER(void, answer_refusal, struct relay *r, const struct cove_err *why)
-NEVER(void, relay_connect, struct relay *r, const struct target *t)
+NEVER(void, relay_connect, struct relay *r, const struct port_target *t)
 NEVER(void, relay_close, struct relay *r)
 NEVER(struct relay *, relay_accept, struct gate *g, struct watch *l, const struct way_in *w)
-NEVER(enum gate_access_word, access_of, const struct gate *g, const struct target *t)
+NEVER(enum gate_access_word, access_of, const struct gate *g, const struct port_target *t)
 NEVER(void, gate_room_changed, struct gate *g)
 NEVER(bool, sockets_follow, struct relay *r, const char *line)
 
