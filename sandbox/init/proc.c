@@ -126,10 +126,24 @@ static bool is_full(int error)
     return error == ENOSPC || error == EDQUOT;
 }
 
+/* Overlays of older kernels have no files without a name: then it has one for a moment. */
+static int open_scratch(void)
+{
+    char name[] = "/.cove-XXXXXX";
+    int fd = open("/", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd >= 0 || is_full(errno))
+        return fd;
+    fd = mkostemp(name, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(name);
+    return fd;
+}
+
 /* A quota that statfs() does not show is tried out. */
 static bool quota_is_full(void)
 {
-    int fd = open("/", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd = open_scratch();
     bool full;
 
     if (fd < 0)
