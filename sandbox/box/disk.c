@@ -29,7 +29,7 @@
 #include "sandbox/box/sweep.h"
 #include "sandbox/box/tools.h"
 
-enum { TICK_MS = 1000 };
+enum { TICK_MS = 1000, TICK_BOXES_MAX = 64 };
 
 /* ------------------------------------------------------------------ what backends share */
 
@@ -71,6 +71,52 @@ int disk_run(const char *const argv[], struct cove_err *e)
                          WIFEXITED(status) && WEXITSTATUS(status) == 127 ? "is not installed"
                                                                          : "failed");
     return 0;
+}
+
+static DIR *open_list(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!list)
+        cove_close(fd);
+    return list;
+}
+
+static void look_at(struct disk *d, const char *id, disk_look_fn *look, bool full)
+{
+    AUTO_CLOSE int box_dir =
+        text_is_id(id) ? openat(d->boxes_dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (box_dir >= 0)
+        look(d, id, box_dir, full);
+}
+
+void disk_each_box(struct disk *d, disk_look_fn *look, bool full)
+{
+    DIR *all = open_list(d->boxes_dir);
+    struct dirent *entry;
+
+    while (all && (entry = readdir(all)))
+        look_at(d, entry->d_name, look, full);
+    if (all)
+        closedir(all);
+}
+
+void disk_some_boxes(struct disk *d, DIR **round, int dir, disk_look_fn *look)
+{
+    if (!*round)
+        *round = open_list(dir);
+    for (int n = 0; *round && n < TICK_BOXES_MAX; n++) {
+        struct dirent *entry = readdir(*round);
+
+        if (entry) {
+            look_at(d, entry->d_name, look, false);
+        } else {
+            closedir(*round);
+            *round = NULL;
+        }
+    }
 }
 
 /* ------------------------------------------------------------------ tmpfs: the last resort */
@@ -187,6 +233,7 @@ int disk_configure(struct disk *d, const char *wanted, const struct disk_size *u
     if (d->backend != backend)
         drop_ahead(d);
     d->backend = backend;
+    pool_reopen(d);
     return rc;
 }
 

@@ -48,6 +48,10 @@ struct disk {
     struct disk_ready ready[DISK_READY_MAX];
     uint32_t ready_count, last_number;
     struct disk_pool pool;
+    uint32_t
+        last_project;  /* backend project: the number tried last, counted from its range's first */
+    DIR *project_list; /* of sandboxes that are still to be looked at in this round */
+    bool projects_squeezed; /* nothing can be written in projects: the host's disk is full */
     bool images_squeezed;   /* nothing can be written in images: the host's disk is full */
     uint64_t reserve_bytes; /* of the host's file system: for what is on its way, and for others */
     uint64_t free_bytes;    /* of the host's file system, a moment ago */

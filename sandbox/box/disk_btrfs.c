@@ -63,7 +63,6 @@ enum {
     LIMIT_STEP = 64 * 1024,      /* a limit is a multiple of this, */
     LIMIT_RAISED = 4096,         /* and this is added to mark that the reserve was given */
     LIMIT_NEAR = 256 * 1024,     /* this close to the limit writes are refused already */
-    TICK_BOXES_MAX = 64,         /* looked at in one tick */
     POOL_BYTES_MIN = 1024 << 20, /* smaller file systems are not worth a pool */
 };
 
@@ -373,15 +372,33 @@ static int open_pool(struct disk *d, struct cove_err *e)
     return 0;
 }
 
+static void sweep_all_strays(const struct disk *d)
+{
+    sweep_strays(d->pool.boxes, d->boxes_dir);
+    sweep_strays(d->pool.snapshots, d->snapshots_dir);
+}
+
 static int btrfs_open(struct disk *d, struct cove_err *e)
 {
     if (d->pool.boxes >= 0)
         return 0;
     if (mount_pool(d, e) < 0 || open_pool(d, e) < 0)
         return -1;
-    sweep_strays(d->pool.boxes, d->boxes_dir);
-    sweep_strays(d->pool.snapshots, d->snapshots_dir);
+    sweep_all_strays(d);
     return 0;
+}
+
+/* Unlike above, no image is made and none is put aside. */
+void pool_reopen(struct disk *d)
+{
+    AUTO_CLOSE int mnt = -1;
+
+    if (d->pool.boxes >= 0 || faccessat(d->dir, IMAGE, F_OK, 0) < 0)
+        return;
+    if (!is_mounted(d) && (mount_image(d, &mnt, NULL) < 0 || attach(d, mnt, NULL) < 0))
+        return;
+    if (open_pool(d, NULL) == 0)
+        sweep_all_strays(d);
 }
 
 static int btrfs_make(struct disk *d, const struct disk_size *size, const char *id, int box_dir,
@@ -465,12 +482,14 @@ static void btrfs_leave(struct disk *d, bool for_good)
 /* ------------------------------------------------------------------ once a second */
 
 /* The reserve of one sandbox: given at the limit, taken back when there is room again. */
-static void review_limit(const struct disk *d, const char *id)
+static void review_limit(struct disk *d, const char *id, int box_dir, bool host_is_full)
 {
     uint64_t group = 0, used, limit;
     AUTO_CLOSE int fd = open_subvolume(d, id, &group);
     bool raised;
 
+    (void)box_dir;
+    (void)host_is_full;
     if (fd < 0)
         return;
     used = group_used(d, group);
@@ -480,27 +499,6 @@ static void review_limit(const struct disk *d, const char *id)
         set_limit(fd, group, limit + MIB + LIMIT_RAISED);
     else if (raised && used + 2 * MIB + LIMIT_NEAR < limit)
         set_limit(fd, group, limit - MIB - LIMIT_RAISED);
-}
-
-static void review_some(struct disk *d)
-{
-    struct dirent *entry;
-
-    if (!d->pool.list) {
-        int fd = openat(d->pool.boxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        d->pool.list = fd < 0 ? NULL : fdopendir(fd);
-    }
-    for (int n = 0; d->pool.list && n < TICK_BOXES_MAX; n++) {
-        entry = readdir(d->pool.list);
-        if (!entry) {
-            closedir(d->pool.list);
-            d->pool.list = NULL;
-            return;
-        }
-        if (text_is_id(entry->d_name))
-            review_limit(d, entry->d_name);
-    }
 }
 
 /* Far from the end of the host's disk there is no limit for all, and nothing is written. */
@@ -526,7 +524,7 @@ static void btrfs_tick(struct disk *d, uint64_t room)
     if (d->pool.boxes < 0)
         return;
     review_pool(d, room);
-    review_some(d);
+    disk_some_boxes(d, &d->pool.list, d->pool.boxes, review_limit);
 }
 
 const struct disk_backend disk_btrfs = {

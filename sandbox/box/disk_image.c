@@ -330,12 +330,14 @@ static int image_find_files(const struct disk *d, const char *id, int box_dir, i
  * writing inside fails with ENOSPC. What is on its way to the disk already has its place in the
  * reserve of the host (disk_reserve).
  */
-static void squeeze(int box_dir, bool on)
+static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {
     char number[16] = "", path[64], text[32];
     struct stat st;
     uint64_t blocks, usual;
 
+    (void)d;
+    (void)id;
     if (readlinkat(box_dir, LOOP_LINK, number, sizeof(number) - 1) <= 0 ||
         fstatat(box_dir, IMAGE, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
@@ -349,23 +351,10 @@ static void squeeze(int box_dir, bool on)
 static void image_tick(struct disk *d, uint64_t room)
 {
     bool full = room == 0;
-    struct dirent *entry;
-    DIR *all;
-    int fd;
 
-    if (full == d->images_squeezed)
-        return;
+    if (full != d->images_squeezed)
+        disk_each_box(d, squeeze, full);
     d->images_squeezed = full;
-    fd = openat(d->boxes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    all = fd < 0 ? NULL : fdopendir(fd);
-    while (all && (entry = readdir(all))) {
-        AUTO_CLOSE int box_dir = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        if (box_dir >= 0 && text_is_id(entry->d_name))
-            squeeze(box_dir, full);
-    }
-    if (all)
-        closedir(all);
 }
 
 const struct disk_backend disk_image = {

@@ -30,8 +30,17 @@ struct disk_backend {
 
 extern const struct disk_backend disk_btrfs, disk_image;
 
+/* For tick(): call `look` with the directory of each sandbox, ... */
+typedef void disk_look_fn(struct disk *d, const char *id, int box_dir, bool full);
+void disk_each_box(struct disk *d, disk_look_fn *look, bool full);
+/* ... or with those that are next in a round of all that have an entry in `dir`: some at a time, so
+ * that a tick stays short. *round is NULL between two rounds. */
+void disk_some_boxes(struct disk *d, DIR **round, int dir, disk_look_fn *look);
+
 /* disk_btrfs.c: -1 and errno. Sharing: of a sandbox in the pool. Empty: to be copied into. */
 bool pool_has(const struct disk *d, const char *id);
+/* Another backend makes disks now: sandboxes and snapshots that are in the pool stay reachable. */
+void pool_reopen(struct disk *d);
 int pool_share(const struct disk *d, const char *id, const char *snapshot);
 int pool_make_empty(const struct disk *d, const char *snapshot, int *ret);
 int pool_make_read_only(int snapshot);
