@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Many sandboxes, and forks of one.
+"""Many sandboxes, forks of one, and other templates than `base`.
 
-    bench/sandboxes.py [--count 1000] [--part burst|density|fork]       after ./quickstart up, which builds
+    bench/sandboxes.py [--count 1000] [--part burst|density|fork|templates]       after ./quickstart up, which builds
 
 burst    100 first commands at once on an instance with the default pool: how long until all are answered.
 density  COUNT idle sandboxes on one instance: memory each, all-in (what the machine has less of); a creation and a command with one
          there and with all there; the disk space of the first 100; how long `down` takes and how much it prints.
 fork     a sandbox with 1 GB of files: the first capture, which waits until the files are written; a second one right after it; and the
          first command in a fork. On btrfs, and where files are copied (image).
+templates  a new sandbox of `base`, of a small Debian (mmdebstrap) and of an OCI image with the same Debian and 19 layers over it, in
+         turn: cold creation with the first command, then a second command.
 """
 import argparse
 import concurrent.futures
 import os
+import pathlib
 import shutil
 import statistics
 import subprocess
@@ -23,6 +26,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [f"{TOP}/tests/system"]
 
 from cove import Server  # noqa: E402
+from test_template_sources import Image, tar  # noqa: E402
 
 COVE = f"{TOP}/.cove/inst/bin/cove"
 
@@ -124,13 +128,44 @@ def fork(where):
     print(flush=True)
 
 
+def add_templates(server, where):
+    debian = pathlib.Path(where) / "debian.tar"
+    subprocess.run(["mmdebstrap", "--variant=minbase", "--quiet", "bookworm", debian], check=True)
+    layers = [debian.read_bytes()] + [tar((f"srv/{i}", b"x" * 1000, {})) for i in range(19)]
+    image = Image(pathlib.Path(where) / "image").write(*layers, packed=False, config={"architecture": "amd64", "os": "linux", "config": {}})
+    cove(server, "template", "add", "debian", str(debian))
+    cove(server, "template", "add", "twenty", image)
+
+
+def templates(where, rounds=60):
+    server = start(where, "templates", pool=0, workers=1)
+    add_templates(server, f"{where}/templates")
+    times = {name: ([], []) for name in ("base", "debian", "twenty")}
+    for i in range(-3, rounds):
+        for name, samples in times.items():
+            project = f"{name}{i}"
+            taken = [timed(lambda: server.run(project, "true", template=name))[0] * 1000 for _ in samples]
+            server.cleanup(project)
+            if i >= 0:
+                for kept, value in zip(samples, taken):
+                    kept.append(value)
+    server.down()
+    base = [statistics.median(samples) for samples in times["base"]]
+    print(f"| template, p50 of {rounds} rounds | new sandbox and first command | to `base` | next command | to `base` |\n| --- | --- | --- | --- | --- |")
+    for name, label in (("base", "`base`"), ("debian", "Debian by mmdebstrap, one layer"), ("twenty", "OCI image of 20 layers")):
+        new, following = [statistics.median(samples) for samples in times[name]]
+        print(f"| {label} | {new:.1f} ms | {new / base[0]:.2f} | {following:.1f} ms | {following / base[1]:.2f} |")
+    print(flush=True)
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--count", type=int, default=1000)
-    arguments.add_argument("--part", choices=["burst", "density", "fork"])
+    arguments.add_argument("--part", choices=["burst", "density", "fork", "templates"])
     options = arguments.parse_args()
     where = tempfile.mkdtemp(prefix="cove-bench-")
-    parts = {"burst": lambda: burst(where), "density": lambda: density(where, options.count), "fork": lambda: fork(where)}
+    parts = {"burst": lambda: burst(where), "density": lambda: density(where, options.count), "fork": lambda: fork(where),
+             "templates": lambda: templates(where)}
     try:
         for name, run in parts.items():
             if options.part in (None, name):
