@@ -1,5 +1,5 @@
 if HAVE_CMOCKA
-UNIT_TESTS += tests/unit/test_config tests/unit/test_state tests/unit/test_sweep tests/unit/test_tree_copy tests/unit/test_cgroup
+UNIT_TESTS += tests/unit/test_config tests/unit/test_state tests/unit/test_sweep tests/unit/test_tree_copy tests/unit/test_disk_project tests/unit/test_cgroup
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_state_SOURCES = tests/unit/test_state.c
@@ -18,6 +18,9 @@ tests_unit_test_hostile_init_SOURCES = tests/unit/test_hostile_init.c
 tests_unit_test_hostile_init_LDADD = libclient.a libbase.a $(UNIT_LIBS) -lpthread
 tests_unit_test_tree_copy_SOURCES = tests/unit/test_tree_copy.c
 tests_unit_test_tree_copy_LDADD = libbox.a libbase.a $(UNIT_LIBS)
+tests_unit_test_disk_project_SOURCES = tests/unit/test_disk_project.c
+tests_unit_test_disk_project_LDADD = libbox.a libbase.a $(UNIT_LIBS)
+tests_unit_test_disk_project_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=project_check -Wl,--wrap=project_get -Wl,--wrap=project_set -Wl,--wrap=project_mark
 tests_unit_test_sweep_SOURCES = tests/unit/test_sweep.c
 tests_unit_test_sweep_CPPFLAGS = $(AM_CPPFLAGS)
 tests_unit_test_sweep_LDADD = libbox.a libbase.a $(UNIT_LIBS)

@@ -97,7 +97,7 @@ struct cove_config {
     uint64_t pids_max;
     uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
     uint64_t cpu_weight;  /* its share where sandboxes compete; 100 = as the next one */
-    char disk[8];         /* auto, or how the files are kept: btrfs, image, tmpfs */
+    char disk[8];         /* auto, or how the files are kept: disk.c has the names */
     uint64_t disk_reserve_bytes;
     uint64_t disk_max_bytes; /* 0 = no limit */
     uint64_t inodes_max;

@@ -4,6 +4,7 @@
  * one. A sandbox keeps the disk it was made with: each backend recognizes its own when a sandbox is
  * asked about or swept.
  *
+ *   project a directory of state_dir's own file system with a project quota (disk_project.c)
  *   btrfs   one file system for all, with a quota group for each (disk_btrfs.c)
  *   image   an ext4 image of its own on a loop device (disk_image.c)
  *   tmpfs   memory: as hard a limit, but files count as the sandbox's memory
@@ -160,7 +161,8 @@ static const struct disk_backend disk_tmpfs = {
 /* ------------------------------------------------------------------ choosing */
 
 /* In the order in which "auto" tries them. */
-static const struct disk_backend *const backends[] = { &disk_btrfs, &disk_image, &disk_tmpfs };
+static const struct disk_backend *const backends[] = { &disk_project, &disk_btrfs, &disk_image,
+                                                       &disk_tmpfs };
 
 int disk_open_files(const struct disk *d, const char *id, int *ret, struct cove_err *e)
 {

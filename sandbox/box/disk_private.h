@@ -28,7 +28,7 @@ struct disk_backend {
     void (*leave)(struct disk *d, bool for_good); /* the keeper stops; may be NULL */
 };
 
-extern const struct disk_backend disk_btrfs, disk_image;
+extern const struct disk_backend disk_project, disk_btrfs, disk_image;
 
 /* For tick(): call `look` with the directory of each sandbox, ... */
 typedef void disk_look_fn(struct disk *d, const char *id, int box_dir, bool full);

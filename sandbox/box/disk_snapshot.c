@@ -1,8 +1,9 @@
 /*
  * Snapshots: the upper layers of a sandbox as they were at one moment. Where the sandbox is in the
  * pool of btrfs its subvolume is cloned, which shares all data. Everywhere else, and when snapshots
- * below are merged into the new one, files are copied: into the pool where there is one (they share
- * their data if they come from it), else into a directory of state_dir.
+ * below are merged into the new one, files are copied: into the pool where disks are made in it or
+ * the sandbox is (they share their data if they come from it), else into a directory of state_dir,
+ * where they share their data if it is XFS and the sandbox is a project of it.
  *
  *   state_dir/snapshots/NAME        there from the first step to the last of dropping it
  *   state_dir/snapshots/NAME/files  a copy outside the pool
@@ -64,11 +65,18 @@ void disk_snapshot_drop(const struct disk *d, const char *snapshot)
 
 /* ------------------------------------------------------------------ copying */
 
-static int make_target(const struct disk *d, const char *snapshot, int *ret, struct cove_err *e)
+static bool goes_into_pool(const struct disk *d, const struct disk_capture *c)
 {
+    return d->pool.snapshots >= 0 && (d->backend == &disk_btrfs || pool_has(d, c->id));
+}
+
+static int make_target(const struct disk *d, const struct disk_capture *c, int *ret,
+                       struct cove_err *e)
+{
+    const char *snapshot = c->snapshot;
     AUTO_CLOSE int dir = -1;
 
-    if (d->pool.snapshots >= 0)
+    if (goes_into_pool(d, c))
         return pool_make_empty(d, snapshot, ret) < 0 ? fail_files(e) : 0;
     dir = open_dir(d->snapshots_dir, snapshot);
     if (dir < 0 || mkdirat(dir, FILES, 0700) < 0 || (*ret = open_dir(dir, FILES)) < 0)
@@ -129,10 +137,10 @@ static int take_copy(const struct disk *d, const struct disk_capture *c, int fil
 {
     AUTO_CLOSE int target = -1;
 
-    if (make_target(d, c->snapshot, &target, e) < 0 || make_uppers(target, e) < 0 ||
+    if (make_target(d, c, &target, e) < 0 || make_uppers(target, e) < 0 ||
         copy_all(d, c, files, target, e) < 0)
         return -1;
-    if (d->pool.snapshots >= 0)
+    if (goes_into_pool(d, c))
         return pool_make_read_only(target) < 0 ? fail_files(e) : 0;
     return syncfs(target) < 0 ? fail_files(e) : 0;
 }

@@ -194,6 +194,27 @@ def test_no_subvolume_can_be_made_from_inside(small, project):
         os.rmdir(f"{pool}/escaped")
 
 
+PROJECT = """python3 -c '
+import fcntl, os, struct
+os.makedirs("/workspace/d", exist_ok=True)
+GET, SET, INHERIT = (2 << 30) | (28 << 16) | (ord("X") << 8) | 31, (1 << 30) | (28 << 16) | (ord("X") << 8) | 32, 0x200
+fd = os.open("/workspace/d", os.O_RDONLY)
+for flags, project in ((INHERIT, 0), (0, 7), (INHERIT, 7)):
+    try:
+        attr = list(struct.unpack("5I8x", fcntl.ioctl(fd, GET, bytes(28))))
+        attr[0], attr[3] = attr[0] ^ flags, attr[3] ^ project
+        fcntl.ioctl(fd, SET, struct.pack("5I8x", *attr))
+        print("changed")
+    except OSError as e:
+        print(e.errno)
+'"""
+
+
+def test_nobody_inside_changes_the_project_of_a_file(small, project):
+    """With disk = project the limit hangs on it. The kernel refuses in a user namespace, whatever the file system."""
+    assert set(small.run(project, PROJECT).split()) <= {"22", "25", "95"}  # EINVAL; ENOTTY, EOPNOTSUPP: it has none
+
+
 def test_a_sandbox_keeps_its_disk_when_the_keeper_is_killed(small, project):
     reply = small.execute(project, "echo kept > /workspace/x")
     os.kill(small.keeper_pid, signal.SIGKILL)
