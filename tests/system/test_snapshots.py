@@ -305,6 +305,22 @@ def test_snapshots_are_there_after_down_and_up(make_server):
     end_all(server)
 
 
+def test_what_is_in_the_pool_is_found_when_disks_are_made_in_another_way(make_server):
+    """A keeper whose disks are images finds sandboxes and snapshots of one that had a pool."""
+    server = make_server(disk="btrfs", pool=0)
+    box = server.execute("p", "echo kept > /workspace/f").id
+    take(server, box, "lasting")
+    os.kill(server.keeper_pid, signal.SIGKILL)
+    server.settings["disk"] = "image"
+    server.up()
+    assert [line["backend"] for line in server.log_lines() if line["event"] == "disks"][-1] == "image"
+    assert server.execute("p", "echo more >> /workspace/f").id == box
+    take(server, box, "later")
+    assert inside(server, create(server, "lasting").json["sandboxID"], "cat /workspace/f") == "kept\n"
+    assert inside(server, create(server, "later").json["sandboxID"], "cat /workspace/f") == "kept\nmore\n"
+    end_all(server)
+
+
 def capture_in_background(server, box):
     return subprocess.Popen([COVE, "-c", f"{server.dir}/conf/cove.conf", "snapshot", "make", box, "cut"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

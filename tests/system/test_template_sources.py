@@ -161,6 +161,13 @@ def spoil(image, how):
         (path / "index.json").write_text(json.dumps(index))
     elif how == "index is no JSON":
         (path / "index.json").write_text("{" * 1000)
+    elif how == "layer of an unknown kind":
+        manifest["layers"][-1]["mediaType"] = "application/vnd.example.layer"
+        entry.update(image.blob(json.dumps(manifest).encode(), entry["mediaType"]))
+        (path / "index.json").write_text(json.dumps(index))
+    elif how == "index that names itself":
+        entry.update(image.blob(json.dumps(index).encode(), "application/vnd.oci.image.index.v1+json"))
+        (path / "index.json").write_text(json.dumps(index))
     elif how == "blob is a link":
         layer = blob(manifest["layers"][-1])
         os.rename(layer, path / "elsewhere")
@@ -168,7 +175,7 @@ def spoil(image, how):
 
 
 @pytest.mark.parametrize("how", ["no index", "no manifest", "manifest of another digest", "layer of another digest", "layer missing", "layer cut",
-                                 "two images", "index is no JSON", "blob is a link"])
+                                 "two images", "index is no JSON", "layer of an unknown kind", "index that names itself", "blob is a link"])
 def test_a_spoilt_image_is_refused_and_leaves_nothing(store, tmp_path, base_tar, how):
     image = Image(tmp_path / "image")
     source = image.write(base_tar, TOP, packed=False)
@@ -184,6 +191,7 @@ def test_a_spoilt_image_is_refused_and_leaves_nothing(store, tmp_path, base_tar,
     ([tar(("../evil", b"x", {}))], {}, ".."),
     ([tar(("/evil", b"x", {}))], {}, "absolute"),
     ([tar(("evil", None, {"type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}))], {}, "absolute"),
+    ([tar(("ok", b"x", {})), tar(("again", None, {"type": tarfile.LNKTYPE, "linkname": "ok"}))], {}, "ok"),  # of a layer below
     ([tar(("ok", b"x", {}))], {"config": dict(CONFIG, architecture="s390x")}, "s390x"),
     ([tar(("ok", b"x", {}))], {"config": dict(CONFIG, os="windows")}, "windows"),
     ([tar(("ok", b"x", {}))] * 1 + [tar((f"l{i}", b"x", {})) for i in range(24)], {}, "more than 23 layers"),
