@@ -194,7 +194,7 @@ password_signs_in() {
     useradd --no-create-home --groups cove-users alice && echo 'alice:vm-test-1' | chpasswd || return
     for password in wrong vm-test-1; do
         status+=" $(curl -s -o /dev/null -w '%{http_code}' -m 30 --cacert $CERT -u "alice:$password" "$URL/execute" \
-            -d '{"projectId":"pw","commands":["true"]}')"
+            -H 'Content-Type: application/json' -d '{"projectId":"pw","commands":["true"]}')"
     done
     printf 'wrong, right:%s' "$status"
     [ "$status" = " 401 200" ]
@@ -365,7 +365,166 @@ operators_tool() {
 }
 exposure() { systemd-analyze security --no-pager --threshold=70 cove.service | tail -n 1 | grep -o 'Overall.*'; }
 
+# ------------------------------------------------------------------ state_dir on a file system with project quotas
+
+# state_dir on another disk, mounted with prjquota; the configuration says `disk = auto`.
+move_to_quotas() { # move_to_quotas ext4|xfs DEVICE
+    systemctl stop cove || return
+    case $1 in
+    ext4) mke2fs -q -t ext4 -O project,quota "$2" ;;
+    xfs) mkfs.xfs -q -f "$2" ;;
+    esac && mount -o prjquota,nosuid,nodev "$2" /var/lib/cove && setting inodes_max 1500 && systemctl start cove && wait_until 60 healthy &&
+        wait_until 20 in_use project
+}
+
+in_use() { coved --show-config | grep -x "# disk in use: $1"; }
+
+doctor_names_it() { cove doctor | grep "disk = auto: project in use"; }
+
+upper_of() { printf '/var/lib/cove/boxes/%s/files/up' "${1#sandbox_}"; }
+
+df_shows_the_limit() {
+    local out
+    out=$(out_of disk "df -B1 --output=size,itotal / | tail -n 1; df -B1 --output=size,itotal /usr | tail -n 1" | xargs)
+    printf '%s' "$out"
+    [ "$out" = "50331648 1500 50331648 1500" ]
+}
+
+files_are_counted() {
+    local out
+    out=$(out_of files 'mkdir -p /workspace/n; cd /workspace/n; for i in $(seq 1700); do : >$i || break; done 2>/dev/null; ls | wc -l')
+    printf '%s files' "$out"
+    [ "$out" -gt 1400 ] && [ "$out" -lt 1600 ]
+}
+
+whiteout_at_the_limit() {
+    execute full 'head -c 60M /dev/zero >/workspace/big' >/dev/null
+    wait_until 20 removes_hostname && [ "$(out_of full 'ls /etc/hostname 2>&1 | grep -c "No such"')" = 1 ]
+}
+removes_hostname() { [ "$(execute full 'rm -f /etc/hostname' | field .success)" = true ]; }
+
+# Field WANTED of the limits of a project: 0 bytes hard, 2 bytes used, 3 inodes hard, 5 inodes used.
+quota_of() { # quota_of PROJECT WANTED
+    perl -e 'open my $d, "<", "/var/lib/cove" or die; my $q = "\0" x 72;
+        syscall(443, fileno($d), 0x80000702, $ARGV[0] + 0, $q) == 0 or die "$!\n"; print((unpack "Q8", $q)[$ARGV[1]])' "$1" "$2"
+}
+# The first project from 2^30 on that has a limit or a file, or nothing.
+next_quota() {
+    perl -e 'open my $d, "<", "/var/lib/cove" or die; my $q = "\0" x 72;
+        print unpack "x68 L", $q if syscall(443, fileno($d), 0x80000902, 1 << 30, $q) == 0'
+}
+project_of() { readlink "/var/lib/cove/boxes/${1#sandbox_}/project" | cut -d ' ' -f 1; }
+
+usage_is_known() {
+    local id used
+    id=$(id_of used)
+    execute used 'head -c 20M /dev/zero >/workspace/f; sync' >/dev/null
+    used=$(quota_of "$(project_of "$id")" 2)
+    wait_until 40 keeper_knows
+    printf 'kernel %s, keeper %s' "$used" "$(told_bytes)"
+    [ "$used" -ge 20971520 ] && [ "$used" -lt 23000000 ] && keeper_knows
+}
+told_bytes() { cove tenant list --json | jq '.[] | select(.tenant == "default") | .disk_bytes'; }
+keeper_knows() { [ "$(told_bytes)" -ge 20971520 ] && [ "$(told_bytes)" -lt 23000000 ]; }
+
+project_is_fixed_inside() {
+    local out
+    out=$(out_of jail 'mkdir -p /workspace/d; cd /workspace; : >f; lsattr -pd d; lsattr -p f
+        for try in "-p 0 d" "-p 7 d" "-P d" "-p 0 f" "-p 7 f"; do chattr $try 2>/dev/null && echo "done: $try"; done
+        lsattr -pd d; lsattr -p f')
+    printf '%s' "$(xargs <<<"$out")"
+    ! grep -q done: <<<"$out" && [ "$(wc -l <<<"$out")" = 4 ] && [ "$(sort -u <<<"$out" | wc -l)" = 2 ] &&
+        [ "$(awk '{ print $1 }' <<<"$out" | sort -u)" = "$(project_of "$(id_of jail)")" ] && grep -q 'P.* d$' <<<"$out"
+}
+
+projects_do_not_mix() {
+    local one two out
+    one=$(upper_of "$(id_of jail)")/workspace two=$(upper_of "$(id_of used)")/workspace
+    out=$(perl -e 'print rename($ARGV[0], $ARGV[1]) ? "renamed" : "$!", ", ", link($ARGV[0], $ARGV[1]) ? "linked" : "$!"' "$one/f" "$two/g")
+    printf '%s' "$out"
+    [ "$out" = "Invalid cross-device link, Invalid cross-device link" ]
+}
+
+forks_share() { # forks_share ext4|xfs
+    local id fork before after
+    id=$(id_of used)
+    sync -f /var/lib/cove
+    before=$(df -k --output=used /var/lib/cove | tail -n 1)
+    fork=$(cove snapshot fork "${id#sandbox_}") || return
+    sync -f /var/lib/cove
+    after=$(df -k --output=used /var/lib/cove | tail -n 1)
+    printf '%s KiB more, its own files: %s' $((after - before)) "$(quota_of "$(project_of "$fork")" 2)"
+    [ "$(cove exec "$fork" stat -c %s /workspace/f)" = 20971520 ] && [ "$(quota_of "$(project_of "$fork")" 2)" -lt 2000000 ] || return
+    if [ "$1" = xfs ]; then [ $((after - before)) -lt 8000 ]; else [ $((after - before)) -gt 16000 ]; fi
+}
+
+quotas_survive_a_kill() {
+    local before one two
+    one=$(project_of "$(id_of used)")
+    before=$(main_pid)
+    kill -KILL "$before"
+    wait_until 30 keeper_is_other_than "$before" && wait_until 60 healthy || return
+    two=$(project_of "$(id_of after)")
+    printf 'projects %s and %s' "$one" "$two"
+    [ "$(project_of "$(id_of used)")" = "$one" ] && [ -n "$two" ] && [ "$two" != "$one" ] && disk_limit_holds >/dev/null
+}
+
+full_host_is_told() {
+    setting disk_reserve 900G && systemctl reload cove && wait_until 30 write_fails || return
+    setting disk_reserve 0 && systemctl reload cove && wait_until 30 write_works
+}
+write_fails() { [ "$(execute jail 'head -c 2M /dev/zero >>/workspace/h' | field .success)" = false ]; } # more each time
+write_works() { [ "$(execute jail 'head -c 4M /dev/zero >/workspace/h' | field .success)" = true ]; }
+
+numbers_are_released() {
+    [ -n "$(next_quota)" ] || return
+    systemctl stop cove && wait_until 60 no_quota_left
+    printf 'left: %s' "$(next_quota)"
+    [ -z "$(next_quota)" ] && nothing_left_on_quotas
+}
+no_quota_left() { [ -z "$(next_quota)" ]; }
+nothing_left_on_quotas() { ! ls -d /var/lib/cove/boxes/* 2>/dev/null; }
+
+leave_quotas() { umount /var/lib/cove && systemctl start cove && wait_until 60 healthy && wait_until 20 in_use btrfs; }
+
+on_quotas() { # on_quotas ext4|xfs DEVICE
+    check "$1 with prjquota: disk = auto takes project quotas" move_to_quotas "$1" "$2"
+    check "$1: cove doctor says so" doctor_names_it
+    check "$1: usage is known" usage_is_known # while no other sandbox of the tenant has files
+    check "$1: disk limit holds" disk_limit_holds
+    check "$1: df inside shows the limit" df_shows_the_limit
+    check "$1: files are counted" files_are_counted
+    check "$1: at the limit a file of the template can be deleted" whiteout_at_the_limit
+    check "$1: nobody inside changes a project" project_is_fixed_inside
+    check "$1: nothing is moved or linked into another project" projects_do_not_mix
+    check "$1: a fork of the files" forks_share "$1"
+    check "$1: limits and numbers outlive the keeper" quotas_survive_a_kill
+    check "$1: on a full host writing is refused" full_host_is_told
+    check "$1: all numbers are released" numbers_are_released
+    check "$1: and back" leave_quotas
+}
+
+disks() {
+    on_quotas ext4 /dev/vdc
+    on_quotas xfs /dev/vdd
+}
+
 # ------------------------------------------------------------------ two boots
+
+disks_only() {
+    mkdir -p $BOOK
+    : >$BOOK/verdicts
+    check "the first chapter of docs/OPERATING.md, as it stands there" follow_the_manual
+    check "stop, small limits, start" small_limits
+    check "disk limit holds" disk_limit_holds
+    disks
+    result
+}
+
+result() {
+    printf 'RESULT %d passed, %d failed\n' "$(grep -c pass $BOOK/verdicts)" "$(grep -c fail $BOOK/verdicts)"
+    systemctl poweroff
+}
 
 first_boot() {
     mkdir -p $BOOK
@@ -402,6 +561,7 @@ first_boot() {
     check "systemctl start after stop" starts_again
     check "a request to cove.socket starts the service" socket_starts_the_service
     check "with network = egress the machine itself is out of reach" egress_is_walled
+    disks
     check "sandboxes run at reboot" start_counter
     check "systemd-analyze security" exposure
     touch $BOOK/second
@@ -417,8 +577,7 @@ second_boot() {
     check "no sandbox of before is left" test "$(id_of counter)" != "$(cat $BOOK/counter)"
     check "dpkg -r ends it and keeps the configuration" remove_package
     check "dpkg -P leaves nothing" purge_package
-    printf 'RESULT %d passed, %d failed\n' "$(grep -c pass $BOOK/verdicts)" "$(grep -c fail $BOOK/verdicts)"
-    systemctl poweroff
+    result
 }
 
-if [ -e $BOOK/second ]; then second_boot; else first_boot; fi
+if [ -e /payload/disks-only ]; then disks_only; elif [ -e $BOOK/second ]; then second_boot; else first_boot; fi

@@ -4,9 +4,10 @@
 #
 #   .cove/vm/root.ext4   the machine's disk, made once (debootstrap), never written to by a run
 #   .cove/vm/payload     what is tested, made anew each time: the package, the same with a higher version, inside.sh; a second disk
+#   .cove/vm/ext4, xfs   empty disks, for state_dir with project quotas
 #   .cove/vm/console     all that the machine said
 #
-# --fresh makes the disk anew.
+# --fresh makes the disk anew. --disks goes through the chapter about disks only. --same takes the package of the last run.
 set -euo pipefail
 export LC_ALL=C
 umask 022
@@ -16,6 +17,7 @@ readonly MINUTES=20          # one run, two boots; without KVM and among others 
 readonly MEMORY=1024         # MiB; the machine must manage with little
 readonly HOST_PACKAGES=(debhelper debootstrap dpkg-dev e2fsprogs qemu-system-x86)
 readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
+    btrfs-progs xfsprogs
     nginx openssl curl jq libcap2 libarchive13 libcurl4 libfcgi0ldbl libjson-c5 libmnl0 libnftables1 libpam0g libpcre2-8-0 libprotobuf-c1 libseccomp2 libssl3 libsystemd0 libwslay1 zlib1g)
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -114,14 +116,21 @@ make_upgrade() { # make_upgrade DEB NEW-DEB: the same with a higher version
         dpkg-deb -b "$work/next" "$2"
 }
 
-make_payload() {
+make_packages() {
     say "building the package"
     (quietly package build_package)
-    rm -rf "$work/payload" "$work/payload.ext4" "$work/src"
+    rm -rf "$work/payload" "$work/src"
     mkdir -p "$work/payload"
     mv "$work"/cove_*.deb "$work/payload/cove-1.deb"
     quietly upgrade make_upgrade "$work/payload/cove-1.deb" "$work/payload/cove-2.deb"
+}
+
+make_payload() {
+    if [ "$same" = no ] || [ ! -s "$work/payload/cove-2.deb" ]; then make_packages; fi
+    rm -f "$work/payload.ext4" "$work/payload/disks-only" "$work/ext4" "$work/xfs"
+    [ "$disks_only" = no ] || touch "$work/payload/disks-only"
     cp "$top/tests/vm/inside.sh" "$top/docs/OPERATING.md" "$work/payload/"
+    truncate -s 1G "$work/ext4" "$work/xfs"
     quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 32M
 }
 
@@ -135,6 +144,8 @@ run_machine() {
         -nodefaults -no-user-config -display none -serial "file:$work/console" -device virtio-rng-pci \
         -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/payload.ext4,format=raw,if=virtio,readonly=on" \
+        -drive "file=$work/ext4,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$work/xfs,format=raw,if=virtio,snapshot=on" \
         -kernel "$work/vmlinuz" -initrd "$work/initrd" \
         -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 mitigations=off" || status=$?
     [ "$status" -ne 124 ] || say "vm: not done after $MINUTES minutes."
@@ -145,8 +156,15 @@ run_machine() {
 }
 
 [ "$(id -u)" -eq 0 ] || die "needs root (debootstrap)."
-fresh=no
-[ "${1:-}" != --fresh ] || fresh=yes
+fresh=no disks_only=no same=no
+for option; do
+    case $option in
+    --fresh) fresh=yes ;;
+    --disks) disks_only=yes ;;
+    --same) same=yes ;;
+    *) die "'$option' is not an option: --fresh, --disks, --same." ;;
+    esac
+done
 mkdir -p "$work"
 exec 9>"$work/lock"
 flock -n 9 || die "another VM test is at work in $work."
