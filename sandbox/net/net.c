@@ -136,12 +136,12 @@ static bool has_ipv6(void)
 /*
  * No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
  * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
- * right is there.
+ * right is there. To be called before set_up(): a change of these settings on a link that is up
+ * makes the kernel visit all IPv6 routes of the host.
  */
-static int set_manners(unsigned index, bool forward, bool up, struct cove_err *e)
+static int set_manners(unsigned index, bool forward, struct cove_err *e)
 {
-    unsigned flags = up ? IFF_UP : 0;
-    struct ifinfomsg link = { .ifi_index = (int)index, .ifi_flags = flags, .ifi_change = flags };
+    struct ifinfomsg link = { .ifi_index = (int)index };
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
     struct nlattr *spec, *family;
     struct rtnl r;
@@ -261,7 +261,7 @@ int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e
     index = if_nametoindex(name);
     if (has_ipv6())
         set_ipv6(n, name);
-    if (set_manners(index, true, true, e) < 0 ||
+    if (set_manners(index, true, e) < 0 || set_up(index, e) < 0 ||
         set_way_in(index, address_of(n, AF_INET, slot, true), e) < 0)
         return -1;
     return n->ipv6 ? set_way_in(index, address_of(n, AF_INET6, slot, true), e) : 0;
@@ -329,7 +329,7 @@ int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
     if (n->rules.mode == NET_NONE)
         return 0;
     index = if_nametoindex("eth0");
-    if (set_manners(index, false, false, e) < 0 ||
+    if (set_manners(index, false, e) < 0 ||
         set_address(index, address_of(n, AF_INET, slot, true), e) < 0 ||
         (n->ipv6 && set_address(index, address_of(n, AF_INET6, slot, true), e) < 0) ||
         set_up(index, e) < 0 || set_route(index, address_of(n, AF_INET, slot, false), e) < 0 ||
