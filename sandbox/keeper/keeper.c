@@ -16,6 +16,7 @@
  * and leaves the sandboxes to a successor; SIGHUP reads configuration, policy and keys again.
  */
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,13 @@ static bool fetch_settings_differ(const struct cove_config *a, const struct cove
            a->fetch_rate_bytes != b->fetch_rate_bytes || a->fetch_tenant != b->fetch_tenant;
 }
 
+/* Reading policies and firewall rules leaves megabytes of freed memory in the heap. Each clone() for
+ * a sandbox would copy the page tables of that memory and each execve() take them down again. */
+void keeper_trim_memory(void)
+{
+    malloc_trim(0);
+}
+
 static void reload(struct keeper *k)
 {
     bool fetch_differs;
@@ -84,6 +92,7 @@ static void reload(struct keeper *k)
     /* The old workers finish what they have; new ones read the new configuration. */
     workers_drain_all(k);
     supervisor_start(k);
+    keeper_trim_memory();
     notify_tell(&k->notify, "READY=1\nSTATUS=");
     log_event(LOG_LEVEL_INFO, "configuration reloaded");
 }
@@ -117,6 +126,7 @@ static void start_serving(struct keeper *k)
 {
     supervisor_start(k);
     workers_drain_old(k);
+    keeper_trim_memory();
     log_event(LOG_LEVEL_INFO, "keeper started", LOG_S("version", COVE_VERSION),
               LOG_S("run_dir", k->config.run_dir));
     notify_tell(&k->notify, "READY=1");

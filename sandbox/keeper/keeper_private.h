@@ -248,6 +248,7 @@ struct keeper {
 
 void keeper_init(struct keeper *k); /* in place, nothing opened */
 int keeper_load_config(const struct keeper *k, struct cove_config *ret, struct cove_err *e);
+void keeper_trim_memory(void); /* give freed memory back to the kernel */
 void keeper_apply_log_level(const struct cove_config *c);
 int keeper_setup(struct keeper *k, struct cove_err *e); /* everything before the first event */
 void keeper_setup_disk(struct keeper *k);               /* also after a change of configuration */

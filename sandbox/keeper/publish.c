@@ -358,4 +358,5 @@ void publish_tick(struct keeper *k)
         log_error("policy or keys refused, the old ones stay", &err);
     if (strict != k->strict)
         network_setup(k); /* `network = auto` follows the profile */
+    keeper_trim_memory();
 }
