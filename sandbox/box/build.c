@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -343,6 +344,18 @@ static int make_channels(struct parts *p, struct cove_err *e)
     return 0;
 }
 
+/* Whole pages only: what shares a page with the memory is copied. */
+static void set_copied(const struct build_args *args, bool copied)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t start = (uintptr_t)args->not_copied.start;
+    uintptr_t from = (start + page - 1) & ~(page - 1);
+    uintptr_t to = (start + args->not_copied.len) & ~(page - 1);
+
+    if (from < to) /* if it fails, copying takes longer */
+        madvise((void *)from, to - from, copied ? MADV_DOFORK : MADV_DONTFORK);
+}
+
 /*
  * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also
  * charges to whoever made the user namespace. Made by root, one sandbox could use up what all the
@@ -381,8 +394,12 @@ static int clone_child(const struct parts *p, const struct build_args *args, str
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)p->cgroup.v2,
     };
-    long pid = clone_owned_by(args->ids.base, &clone);
+    long pid;
 
+    set_copied(args, false);
+    pid = clone_owned_by(args->ids.base, &clone);
+    if (pid != 0)
+        set_copied(args, true);
     if (pid < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "creating namespaces");
     if (pid == 0)

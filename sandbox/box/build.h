@@ -37,6 +37,11 @@ struct build_args {
      * stays the caller's. */
     struct disk_files filled;
     struct build_network network;
+    /* Memory of the caller that the child gets no copy of: large, and nothing here points into it. */
+    struct {
+        void *start;
+        size_t len;
+    } not_copied;
     uint32_t slot; /* spreads sandboxes over the cpus */
     uint32_t cpus; /* what it sees and runs on; 0 = all */
 };
