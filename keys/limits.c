@@ -10,12 +10,17 @@
 
 #define LIMIT(name, field)                                                                         \
     {                                                                                              \
-        name, offsetof(struct cove_config, field), offsetof(struct limits, field)                  \
+        name, offsetof(struct cove_config, field), offsetof(struct limits, field), false           \
+    }
+#define TENANT_LIMIT(name, field)                                                                  \
+    {                                                                                              \
+        name, offsetof(struct cove_config, field), offsetof(struct limits, field), true            \
     }
 
 static const struct {
     const char *name;
     size_t in_config, in_limits;
+    bool of_tenant; /* a template's line may not name it */
 } members[] = {
     LIMIT("memory_max", memory_max_bytes),
     LIMIT("pids_max", pids_max),
@@ -32,6 +37,10 @@ static const struct {
     LIMIT("pause", pause_way),
     LIMIT("on_timeout", timeout_way),
     LIMIT("save_frozen_after", save_frozen_ms),
+    TENANT_LIMIT("port_connections", port_connections),
+    TENANT_LIMIT("tenant_connections", tenant_connections),
+    TENANT_LIMIT("tenant_port_rate", tenant_port_rate_bytes),
+    TENANT_LIMIT("port_idle", port_idle_ms),
 };
 
 static_assert(ARRAY_SIZE(members) * sizeof(uint64_t) == sizeof(struct limits),
@@ -49,10 +58,11 @@ void limits_from_config(const struct cove_config *c, struct limits *ret)
                sizeof(uint64_t));
 }
 
-int limits_set(struct limits *l, const char *name, const char *value, struct cove_err *e)
+int limits_set(struct limits *l, bool of_tenant, const char *name, const char *value,
+               struct cove_err *e)
 {
     for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
-        if (strcmp(members[i].name, name) != 0)
+        if (strcmp(members[i].name, name) != 0 || (members[i].of_tenant && !of_tenant))
             continue;
         if (config_number(name, value, at(l, members[i].in_limits), e) < 0)
             return -1;

@@ -99,7 +99,7 @@ static int set_one(struct tenant *t, bool quotas, const char *name, const char *
         bit = set_network(t, name, value, e);
     if (bit != 0)
         return bit < 0 ? -1 : 0;
-    bit = limits_set(&t->limits, name, value, e);
+    bit = limits_set(&t->limits, quotas, name, value, e);
     if (bit < 0)
         return -1;
     t->limits_given |= (unsigned)bit;

@@ -7,11 +7,12 @@
  * two: connecting to init costs both sides more than the question itself.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/file.h"
@@ -127,11 +128,12 @@ void connect_stop(struct relay *r)
 
 /* ------------------------------------------------------------------ asking init */
 
-static bool is_socket(int fd)
+/* What init hands out must be a TCP socket: nothing else takes this option. */
+static bool prepare_socket(int fd)
 {
-    struct stat st;
+    int one = 1;
 
-    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+    return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0;
 }
 
 /* In a sandbox that is just starting nothing listens yet: then it is asked again in a moment. */
@@ -177,7 +179,7 @@ static void answer_ready(struct watch *w, uint32_t events)
         memcpy(&e, m.body, sizeof(e));
         cove_err_sanitize(&e);
         on_error(r, &e);
-    } else if (is_socket(m.fds[0])) {
+    } else if (prepare_socket(m.fds[0])) {
         relay_begin(r, take_fd(&m.fds[0]));
     } else {
         msg_close_fds(&m);
@@ -274,22 +276,6 @@ static void close_all_of(struct gate *g, struct box_traffic *u)
     }
 }
 
-/* Tenants are few and stay. */
-static struct rate *rate_of(struct gate *g, const char *tenant)
-{
-    struct rate *r;
-
-    LIST_FOREACH(r, &g->rates, link)
-    if (strcmp(r->tenant, tenant) == 0)
-        return r;
-    r = calloc(1, sizeof(*r));
-    if (!r)
-        return NULL; /* then nobody counts */
-    text_copy(r->tenant, sizeof(r->tenant), tenant);
-    LIST_INSERT_HEAD(&g->rates, r, link);
-    return r;
-}
-
 /* The slot may have had another sandbox, whose connections the next sweep would have ended. */
 static struct box_traffic *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
 {
@@ -303,7 +289,7 @@ static struct box_traffic *usage_of(struct gate *g, uint32_t index, const struct
         LIST_INIT(&u->kept);
         text_copy(u->id, sizeof(u->id), info->id);
         text_copy(u->tenant, sizeof(u->tenant), info->tenant);
-        u->rate = rate_of(g, info->tenant);
+        u->share = share_of(g, info->tenant);
     }
     return u;
 }
@@ -320,12 +306,14 @@ static unsigned open_of_tenant(const struct gate *g, const char *tenant)
 
 static int check_share(const struct gate *g, const struct box_traffic *u, struct cove_err *e)
 {
-    if (u->open >= g->config.port_connections)
+    const struct limits *limits = &u->share->limits;
+
+    if (u->open >= limits->port_connections)
         return cove_fail(e, COVE_QUOTA, "this sandbox has %llu connections, which is the limit",
-                         (unsigned long long)g->config.port_connections);
-    if (open_of_tenant(g, u->tenant) >= g->config.tenant_connections)
+                         (unsigned long long)limits->port_connections);
+    if (open_of_tenant(g, u->tenant) >= limits->tenant_connections)
         return cove_fail(e, COVE_QUOTA, "this tenant has %llu connections, which is the limit",
-                         (unsigned long long)g->config.tenant_connections);
+                         (unsigned long long)limits->tenant_connections);
     return 0;
 }
 
@@ -342,6 +330,11 @@ static bool claim(struct relay *r, const struct port_target *t, struct box_info 
         return false;
     }
     u = usage_of(g, index, ret_info);
+    if (!u->share) {
+        u->id[0] = '\0'; /* tried again with the next connection */
+        relay_refuse_with(r, COVE_BUSY, "out of memory");
+        return false;
+    }
     if (check_share(g, u, &e) < 0) {
         relay_refuse(r, &e);
         return false;

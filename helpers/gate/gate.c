@@ -208,6 +208,7 @@ static void sweep(struct timer *t)
 {
     struct gate *g = container_of(t, struct gate, sweep);
 
+    shares_sweep(g);
     bindings_sweep(g);
     relays_sweep(g);
     access_sweep(g);
@@ -295,7 +296,7 @@ static int setup(struct gate *g, struct cove_err *e)
     int hosts = -1;
 
     if (process_start("cove-gate", &g->config, e) < 0 || setup_memory(g, e) < 0 ||
-        loop_init(&g->loop, e) < 0 || setup_signals(g, e) < 0)
+        shares_open(g, e) < 0 || loop_init(&g->loop, e) < 0 || setup_signals(g, e) < 0)
         return -1;
     setup_limits(g);
     TAILQ_INIT(&g->throttled);

@@ -13,6 +13,7 @@
 #include "cove/buf.h"
 #include "cove/config.h"
 #include "cove/err.h"
+#include "cove/limits.h"
 #include "cove/loop.h"
 #include "cove/msg.h"
 #include "cove/state.h"
@@ -39,10 +40,11 @@ struct port_target { /* where a connection leads */
     uint16_t port;
 };
 
-struct rate { /* what a tenant's ports have moved lately */
-    LIST_ENTRY(rate) link;
+struct share { /* of one tenant: what its ports may use, and what they have moved lately */
+    LIST_ENTRY(share) link;
     char tenant[COVE_TENANT_MAX];
-    int64_t left; /* bytes that may move now; below 0: after a while */
+    struct limits limits; /* of traffic; all others are nothing here */
+    int64_t left;         /* bytes that may move now; below 0: after a while */
     uint64_t at_ms;
 };
 
@@ -50,11 +52,13 @@ struct rate { /* what a tenant's ports have moved lately */
 struct box_traffic {
     char id[24];
     char tenant[COVE_TENANT_MAX];
-    struct rate *rate;                         /* its tenant's */
+    struct share *share;                       /* its tenant's */
     unsigned open;                             /* relays that lead there, waiting ones included */
     unsigned connecting;                       /* questions that init has not answered yet */
     TAILQ_HEAD(relay_queue, relay) waiting;    /* for their turn to ask */
     uint64_t connections, bytes_in, bytes_out; /* since the sandbox is known here */
+    uint64_t before_in, before_out;            /* the same at the last sweep */
+    uint64_t rate_in, rate_out;                /* bytes per second, between the last two sweeps */
     LIST_HEAD(asker_list, asker) kept;         /* sockets to init, on which nothing is asked now */
     unsigned kept_count;
     bool kept_used; /* since the last sweep */
@@ -133,6 +137,12 @@ void connect_stop(struct relay *r); /* no longer wait for a turn or for init's a
 void connect_take_turns(struct timer *t);
 void connect_sweep(struct gate *g);
 void connect_forget(struct gate *g, struct box_traffic *u);
+
+/* ------------------------------------------------------------------ shares.c: what a tenant may use */
+
+int shares_open(struct gate *g, struct cove_err *e);
+struct share *share_of(struct gate *g, const char *tenant); /* NULL: out of memory */
+void shares_sweep(struct gate *g); /* take up what an operator has changed; count what moved */
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
 
@@ -213,7 +223,10 @@ struct gate {
     struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
     struct box_traffic *usage;  /* by slot of the shared table */
     struct access_record *access;
-    LIST_HEAD(rate_list, rate) rates;
+    LIST_HEAD(share_list, share) shares;
+    int tenants_fd;              /* the tenants' own limits, which the keeper writes; -1: none */
+    uint32_t tenants_generation; /* of what was read there */
+    uint64_t swept_ms;
     struct relay_queue throttled; /* connections that wait, the longest first */
     struct timer unthrottle;
     size_t held_bytes;   /* of all connections */

@@ -176,7 +176,7 @@ static void sandbox_ended(struct relay *r)
 
 static bool is_idle(const struct relay *r)
 {
-    uint64_t most_ms = r->gate->config.port_idle_ms;
+    uint64_t most_ms = r->usage ? r->usage->share->limits.port_idle_ms : 0;
 
     return most_ms && (r->stage == RELAY_MOVING || r->stage == RELAY_SOCKET) &&
            clock_boot_ms() - r->moved_ms > most_ms;
@@ -268,20 +268,20 @@ static int send_head(struct relay *r)
  * back by waiting longer. */
 static bool may_move(struct relay *r)
 {
-    uint64_t per_s = r->gate->config.tenant_port_rate_bytes, now_ms;
-    struct rate *rate = r->usage->rate;
+    struct share *share = r->usage->share;
+    uint64_t per_s = share->limits.tenant_port_rate_bytes, now_ms;
     int64_t more;
 
-    if (!per_s || !rate)
+    if (!per_s)
         return true;
     now_ms = clock_boot_ms();
-    more = now_ms - rate->at_ms > 1000 ? (int64_t)per_s
-                                       : (int64_t)(per_s * (now_ms - rate->at_ms) / 1000);
+    more = now_ms - share->at_ms > 1000 ? (int64_t)per_s
+                                        : (int64_t)(per_s * (now_ms - share->at_ms) / 1000);
     if (more > 0) {
-        rate->at_ms = now_ms;
-        rate->left = rate->left + more > (int64_t)per_s ? (int64_t)per_s : rate->left + more;
+        share->at_ms = now_ms;
+        share->left = share->left + more > (int64_t)per_s ? (int64_t)per_s : share->left + more;
     }
-    return rate->left > 0;
+    return share->left > 0;
 }
 
 static void unthrottle(struct timer *t);
@@ -317,8 +317,8 @@ static int carry(struct relay *r, int from)
         return n == 0 || would_block(n) ? 0 : -1;
     }
     r->moved_ms = clock_boot_ms();
-    if (r->usage->rate)
-        r->usage->rate->left -= n;
+    if (r->usage->share->limits.tenant_port_rate_bytes)
+        r->usage->share->left -= n;
     *(from == CLIENT ? &r->usage->bytes_in : &r->usage->bytes_out) += (uint64_t)n;
     sent = send_some(r->end[!from].fd, buffer, (size_t)n);
     if (sent < 0)
@@ -400,7 +400,6 @@ void relay_begin(struct relay *r, int box_fd)
     int one = 1;
 
     timer_stop(&r->timer);
-    setsockopt(box_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (r->binding) /* nginx comes by a unix socket */
         setsockopt(r->end[CLIENT].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (watch_start(&r->gate->loop, &r->end[BOX], box_fd, 0, box_ready) < 0) {

@@ -6,6 +6,7 @@
 #ifndef COVE_LIMITS_H
 #define COVE_LIMITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cove/config.h"
@@ -31,13 +32,19 @@ struct limits {
     uint64_t pause_way;
     uint64_t timeout_way;
     uint64_t save_frozen_ms;
+    /* of traffic to ports: see cove/config.h. Only a tenant's line may name these. */
+    uint64_t port_connections;
+    uint64_t tenant_connections;
+    uint64_t tenant_port_rate_bytes;
+    uint64_t port_idle_ms;
 };
 
 void limits_from_config(const struct cove_config *c, struct limits *ret);
 
 /* `value` as cove.conf would take it for the key `name`: the bit of the member that was set, 0 if
- * `name` is no limit, -1 on a bad value. */
-int limits_set(struct limits *l, const char *name, const char *value, struct cove_err *e);
+ * `name` is no limit (of_tenant: that a tenant's line may name), -1 on a bad value. */
+int limits_set(struct limits *l, bool of_tenant, const char *name, const char *value,
+               struct cove_err *e);
 
 /* Take over those members of `from` whose bit is in `given`. */
 void limits_merge(struct limits *into, const struct limits *from, unsigned given);

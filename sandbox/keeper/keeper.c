@@ -172,6 +172,7 @@ static void remove_run_files(const struct keeper *k)
                                          "policy",
                                          "keys",
                                          "tenants",
+                                         "tenants.gate",
                                          "templates",
                                          "manifests",
                                          "meters",

@@ -59,6 +59,24 @@ int publish_put(struct keeper *k, const char *name, const void *bytes, size_t le
     return 0;
 }
 
+/* In place, for a reader that has the file open and may open none: it sees half of it until the generation
+ * is raised. */
+static int publish_in_place(struct keeper *k, const char *name, const void *bytes, size_t len,
+                            struct cove_err *e)
+{
+    char path[320];
+    AUTO_CLOSE int fd = -1;
+
+    snprintf(path, sizeof(path), "%s/%s", k->config.run_dir, name);
+    if (is_same(path, bytes, len))
+        return 0;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0 || fchown(fd, 0, k->worker_gid) < 0 || pwrite(fd, bytes, len, 0) != (ssize_t)len ||
+        ftruncate(fd, (off_t)len) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
+    return 0;
+}
+
 /* ------------------------------------------------------------------ how full the disk is */
 
 /* For /metrics, `cove doctor` and `coved --show-config`. In steps, so that not every write of a
@@ -219,6 +237,9 @@ static int publish_table(struct keeper *k, const char *name, const char *path, t
         return cove_context(e, "%s", path);
     tenants_done(into);
     *into = fresh;
+    if (into == &k->tenants &&
+        publish_in_place(k, "tenants.gate", all.data ? all.data : "", all.len, e) < 0)
+        return -1;
     return publish_put(k, name, all.data ? all.data : "", all.len, &changed, e);
 }
 

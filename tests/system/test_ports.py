@@ -594,6 +594,45 @@ def test_an_idle_connection_is_cut_and_a_busy_one_is_not(make_server, project):
                 pass
 
 
+def set_tenant(server, line):
+    with open(f"{server.dir}/conf/tenants", "a") as f:
+        f.write(line + "\n")
+
+
+def test_a_tenants_line_bounds_its_own_traffic_and_nobody_elses(make_server):
+    server = make_server()
+    bound, free = Ports(server, "bound", key=server.add_key("bound")), Ports(server, "free", key=server.add_key("free"))
+    with contextlib.ExitStack() as stack:
+        ours, theirs = (stack.enter_context(websocket(p))[0] for p in (bound, free))
+        set_tenant(server, "bound port_idle=1s tenant_connections=2 tenant_port_rate=100K")
+        ours.settimeout(20)
+        assert ours.recv(1) == b"", "a connection that was open already is cut, too"
+        theirs.sendall(frame(b"x"))
+        assert read_exactly(theirs, 3) == b"\x81\x01x"
+        began = time.monotonic()
+        assert len(bound.get(f"/bytes/{300_000}").body) == 300_000
+        assert time.monotonic() - began > 1, "100 KB at once, and 200 KB at 100 KB a second"
+        set_tenant(server, "bound port_idle=1h tenant_connections=2")
+        wait_for(lambda: may_hold(bound, 2) and not may_hold(bound, 3), 10, "the share of the tenant's line")
+        assert may_hold(free, 3)
+
+
+def may_hold(ports, count):
+    with contextlib.ExitStack() as stack:
+        heads = [stack.enter_context(websocket(ports))[1] for _ in range(count)]
+        return all(head.startswith(b"HTTP/1.1 101") for head in heads)
+
+
+def test_a_sandbox_of_a_tenant_has_the_share_of_the_tenants_line(make_server):
+    server = make_server()
+    set_tenant(server, "small port_connections=1")
+    key = server.add_key("small")
+    one, other = Ports(server, "one", key=key), Ports(server, "other", key=key)
+    with websocket(one) as (_, head), websocket(other) as (_, second):
+        assert head.startswith(b"HTTP/1.1 101") and second.startswith(b"HTTP/1.1 101")
+        assert one.get().status == 503
+
+
 def test_the_end_of_a_sandbox_ends_its_connections(server, project):
     ports = Ports(server, project)
     with websocket(ports) as (s, head):

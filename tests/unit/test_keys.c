@@ -172,6 +172,12 @@ static void limits_have_the_bounds_of_cove_conf(void **state)
     assert_int_equal(templates_parse("ml memory_max=much\n", &t, &e), -1);
     assert_int_equal(templates_parse("ml requests=5\n", &t, &e), -1);
     assert_string_equal(e.msg, "line 1: 'requests': no such setting");
+    assert_int_equal(tenants_parse("acme port_idle=10m tenant_port_rate=1M\n", &t, &e), 0);
+    assert_int_equal(t.items[0].limits.port_idle_ms, 600000);
+    assert_int_equal(t.items[0].limits.tenant_port_rate_bytes, 1 << 20);
+    tenants_done(&t);
+    assert_int_equal(templates_parse("ml port_idle=10m\n", &t, &e), -1);
+    assert_string_equal(e.msg, "line 1: 'port_idle': no such setting");
 }
 
 static void a_line_may_say_what_the_network_is_less(void **state)
