@@ -217,6 +217,8 @@ static void put_row(struct json_writer *w, const struct row *r)
     json_put_int(w, "connections_total", (int64_t)r->traffic.connections);
     json_put_int(w, "bytes_in", (int64_t)r->traffic.bytes_in);
     json_put_int(w, "bytes_out", (int64_t)r->traffic.bytes_out);
+    json_put_int(w, "bytes_in_per_second", (int64_t)r->traffic.rate_in);
+    json_put_int(w, "bytes_out_per_second", (int64_t)r->traffic.rate_out);
     json_put_int(w, "cpu_us", (int64_t)r->usage.cpu_us);
     json_put_double(w, "cpu_percent", r->cpu);
     json_close(w, '}');

@@ -218,6 +218,62 @@ static void keep_count(void *arg, const struct gate_count *c)
         t->items[t->count++] = *c;
 }
 
+static void print_rates(const struct traffic *t, struct buf *out)
+{
+    head(out, "sandbox_traffic_bytes_per_second", GAUGE, "The same bytes, of the last second.");
+    for (size_t i = 0; i < t->count; i++)
+        buf_addf(out,
+                 "cove_sandbox_traffic_bytes_per_second{sandbox=\"%s\",direction=\"in\"} %llu\n"
+                 "cove_sandbox_traffic_bytes_per_second{sandbox=\"%s\",direction=\"out\"} %llu\n",
+                 t->items[i].id, (unsigned long long)t->items[i].rate_in, t->items[i].id,
+                 (unsigned long long)t->items[i].rate_out);
+}
+
+struct tenant_sum {
+    char tenant[COVE_TENANT_MAX];
+    uint64_t open, rate_in, rate_out;
+};
+
+/* Sandboxes that have ended count for nobody. Returns how many tenants there are. */
+static size_t sum_tenants(const struct core *core, const struct traffic *t, struct tenant_sum *sums)
+{
+    size_t count = 0, at;
+
+    for (size_t i = 0; i < t->count; i++) {
+        struct box_info box;
+        uint32_t index;
+
+        if (!state_find_id_any(core->state, t->items[i].id, &index, &box) || !box.tenant[0])
+            continue;
+        for (at = 0; at < count && strcmp(sums[at].tenant, box.tenant) != 0; at++)
+            ;
+        if (at == count)
+            text_copy(sums[count++].tenant, sizeof(sums->tenant), box.tenant);
+        sums[at].open += t->items[i].open;
+        sums[at].rate_in += t->items[i].rate_in;
+        sums[at].rate_out += t->items[i].rate_out;
+    }
+    return count;
+}
+
+static void print_tenants(const struct core *core, const struct traffic *t, struct buf *out)
+{
+    AUTO_FREE struct tenant_sum *sums = calloc(t->count + 1, sizeof(*sums));
+    size_t count = sums ? sum_tenants(core, t, sums) : 0;
+
+    head(out, "tenant_connections", GAUGE, "Connections to all sandboxes of a tenant.");
+    for (size_t i = 0; i < count; i++)
+        buf_addf(out, "cove_tenant_connections{tenant=\"%s\"} %llu\n", sums[i].tenant,
+                 (unsigned long long)sums[i].open);
+    head(out, "tenant_traffic_bytes_per_second", GAUGE, "Bytes on them, of the last second.");
+    for (size_t i = 0; i < count; i++)
+        buf_addf(out,
+                 "cove_tenant_traffic_bytes_per_second{tenant=\"%s\",direction=\"in\"} %llu\n"
+                 "cove_tenant_traffic_bytes_per_second{tenant=\"%s\",direction=\"out\"} %llu\n",
+                 sums[i].tenant, (unsigned long long)sums[i].rate_in, sums[i].tenant,
+                 (unsigned long long)sums[i].rate_out);
+}
+
 static void print_traffic(const struct core *core, struct buf *out)
 {
     struct traffic t = { .room = state_box_count(core->state) };
@@ -240,6 +296,8 @@ static void print_traffic(const struct core *core, struct buf *out)
                  "cove_sandbox_traffic_bytes_total{sandbox=\"%s\",direction=\"out\"} %llu\n",
                  items[i].id, (unsigned long long)items[i].bytes_in, items[i].id,
                  (unsigned long long)items[i].bytes_out);
+    print_rates(&t, out);
+    print_tenants(core, &t, out);
 }
 
 void metrics_print(const struct core *core, struct buf *out)

@@ -106,7 +106,9 @@ static int on_counts(struct gate *g, int sock, const struct msg *m, struct cove_
         *c = (struct gate_count){ .open = u->open,
                                   .connections = u->connections,
                                   .bytes_in = u->bytes_in,
-                                  .bytes_out = u->bytes_out };
+                                  .bytes_out = u->bytes_out,
+                                  .rate_in = u->rate_in,
+                                  .rate_out = u->rate_out };
         text_copy(c->id, sizeof(c->id), u->id);
         head.count++;
     }

@@ -689,6 +689,7 @@ struct gate_count {
     char id[24];
     uint32_t open, reserved; /* connections now */
     uint64_t connections, bytes_in, bytes_out;
+    uint64_t rate_in, rate_out; /* bytes per second, lately */
 };
 
 struct gate_listener {

@@ -5,6 +5,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -631,6 +632,26 @@ def test_a_sandbox_of_a_tenant_has_the_share_of_the_tenants_line(make_server):
     with websocket(one) as (_, head), websocket(other) as (_, second):
         assert head.startswith(b"HTTP/1.1 101") and second.startswith(b"HTTP/1.1 101")
         assert one.get().status == 503
+
+
+def rates(server, name):
+    """{(what, direction): bytes per second} of one metric."""
+    text = server.request("GET", "/metrics").body.decode()
+    return {m[1]: int(m[2]) for m in re.finditer(rf'^{name}{{(.*)}} (\d+)$', text, re.M)}
+
+
+def test_metrics_tell_connections_and_bytes_per_second_of_sandboxes_and_tenants(make_server):
+    server = make_server(tenant_port_rate="1M")
+    ports = Ports(server, "busy", key=server.add_key("acme"))
+    with websocket(ports):
+        assert rates(server, "cove_tenant_connections")['tenant="acme"'] == 1
+    reading = threading.Thread(target=lambda: ports.get(f"/bytes/{4 << 20}"))
+    reading.start()
+    for metric, who in (("sandbox", ports.id), ("tenant", "acme")):
+        wait_for(lambda: rates(server, f"cove_{metric}_traffic_bytes_per_second").get(f'{metric}="{who}",direction="out"', 0) > 100_000,
+                 10, f"the {metric}'s rate")
+    reading.join(60)
+    wait_for(lambda: rates(server, "cove_tenant_traffic_bytes_per_second")['tenant="acme",direction="out"'] == 0, 10, "quiet again")
 
 
 def test_the_end_of_a_sandbox_ends_its_connections(server, project):
