@@ -8,6 +8,11 @@
  *     nobody ID PORT   no credential; ports of this sandbox are private unless the port says otherwise
  *     gone ID PORT     no such sandbox, or it sleeps and may not be woken; for all cases the same
  *
+ * After the port stands the generation of the keys by which that was decided. nginx keeps good news for a
+ * second (X-Accel-Expires; nginx/cove.conf says for which requests). Nothing is lost by that: the gate looks
+ * the sandbox and the generation up again, and has nginx ask anew when either has changed or the port does
+ * not answer.
+ *
  * The gate knows what single ports say (GATE_ACCESS) and decides. Whether ports are public without a
  * word is decided by the dialect that made the sandbox (port_access_DIALECT in cove.conf).
  *
@@ -40,6 +45,8 @@
 #include "fcgi/http.h"
 
 #define COOKIE "cove-port"
+
+enum { KEPT_S = 1 }; /* so long nginx may keep a verdict */
 
 /* ------------------------------------------------------------------ tokens of one port */
 
@@ -190,6 +197,7 @@ bool port_is_ours(const struct request *req)
 struct credentials {
     bool owner;
     bool stranger; /* a key of ours came that does not open this sandbox */
+    bool passing;  /* what opens it ends in a moment, or at a moment that is not known here */
     char strip[4]; /* a: Authorization holds a key of ours, k: X-API-Key does */
 };
 
@@ -214,6 +222,7 @@ static void weigh_key(const struct key *key, const struct box_info *box, struct 
 {
     ret->owner |= key_opens(key, box);
     ret->stranger |= key && !key_opens(key, box);
+    ret->passing |= key && key_expired(key, clock_unix_ms() / 1000 + KEPT_S + 1);
 }
 
 /* A key that is nobody's reason to be let in is taken away all the same: it is a secret of its
@@ -357,19 +366,26 @@ static const char *judge(struct request *req, const struct place *place, const s
 
 void port_access_serve(struct live *keys, struct request *req, struct reply *rep)
 {
+    /* Before the keys are taken: they are of this generation, or of a later one. */
+    unsigned generation = atomic_load(&keys->generation_seen);
     struct live_ref *ref = live_get(keys);
     struct credentials credentials = { 0 };
     const char *verdict, *reason = "";
     struct place place;
+    bool good;
 
     req->note.operation = "port";
     rep->status = 204;
     if (read_place(req, &place) || read_headers(req, &place)) {
         verdict = judge(req, &place, ref ? ref->value : NULL, &credentials, &reason);
-        if (strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0)
+        good = strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0;
+        if (good)
             start_service(req, &place, req->tenant);
-        reply_header(rep, "X-Cove-Target",
-                     arena_printf(&req->arena, "%s %s %u", verdict, place.id, place.port));
+        if (good && !credentials.passing)
+            reply_header(rep, "X-Accel-Expires", "1");
+        reply_header(
+            rep, "X-Cove-Target",
+            arena_printf(&req->arena, "%s %s %u %u", verdict, place.id, place.port, generation));
         reply_header(rep, "X-Cove-Strip", arena_strdup(&req->arena, credentials.strip));
         reply_header(rep, "X-Cove-Reason", reason);
     }

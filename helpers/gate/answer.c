@@ -146,6 +146,11 @@ void answer_refusal(struct relay *r, const struct cove_err *why)
     const struct refusal *f = find(why->code);
     AUTO_BUF struct buf body = BUF(PAGE_MAX);
 
+    if (r->kept &&
+        (why->code == COVE_GONE || why->code == COVE_UNAUTHORIZED || why->code == COVE_NOT_FOUND)) {
+        relay_close(r); /* nginx, left without an answer, asks a worker and comes again */
+        return;
+    }
     (r->html ? write_html : write_json)(r, f, &body);
     answer(r, f->status, f->phrase, f->header, &body);
 }

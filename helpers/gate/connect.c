@@ -329,6 +329,10 @@ static bool claim(struct relay *r, const struct port_target *t, struct box_info 
         relay_refuse_with(r, COVE_GONE, "the sandbox is gone");
         return false;
     }
+    if (r->kept && ret_info->state == BOX_FROZEN) {
+        relay_refuse_with(r, COVE_GONE, "the sandbox sleeps");
+        return false;
+    }
     u = usage_of(g, index, ret_info);
     if (!u->share) {
         u->id[0] = '\0'; /* tried again with the next connection */

@@ -5,13 +5,17 @@
  * request. The first header line, right after the request line, is nginx's:
  *
  *     GET /path HTTP/1.1
- *     Cove-Target: owner q1w2e3r4t5y6u7i8o9p0 8000 html
+ *     Cove-Target: owner q1w2e3r4t5y6u7i8o9p0 8000 17 now html
  *     Host: ...
  *
  * We take that line away and from then on only move bytes: no HTTP is read here. The words are the
- * verdict (owner, anyone, nobody, gone), the sandbox, the port, the kind of page for bad news, and then,
- * if the caller owns the sandbox, the reason in plain words. A WebSocket on a process has another line
- * (sockets.c).
+ * verdict (owner, anyone, nobody, gone), the sandbox, the port, the generation of the keys, whether the worker was
+ * asked now or its verdict is one that nginx has kept, the kind of page for bad news, and then, if the caller owns
+ * the sandbox, the reason in plain words. A WebSocket on a process has another line (sockets.c).
+ *
+ * A kept verdict is a second old at most. It counts only if nothing has changed: of another generation, for a
+ * sandbox that sleeps or has ended, or for a port that does not answer, it is left without an answer. nginx then
+ * asks a worker and comes again.
  *
  * Safe: only root and nginx's group can connect to this socket, and nginx replaces a Cove-Target that
  * a client sent. The target is looked up again all the same.
@@ -35,8 +39,8 @@ static const struct way_in by_host = { .refused = answer_refusal, .half_close = 
 /* ------------------------------------------------------------------ the line */
 
 struct line {
-    char verdict[8], id[24], page[8];
-    unsigned port;
+    char verdict[8], id[24], asked[8], page[8];
+    unsigned port, generation;
     char reason[120];
 };
 
@@ -45,8 +49,8 @@ static bool parse_line(const char *text, struct line *ret)
     int read = 0;
 
     *ret = (struct line){ 0 };
-    if (sscanf(text, "Cove-Target: %7s %23s %5u %7s%n", ret->verdict, ret->id, &ret->port,
-               ret->page, &read) != 4 ||
+    if (sscanf(text, "Cove-Target: %7s %23s %5u %10u %7s %7s%n", ret->verdict, ret->id, &ret->port,
+               &ret->generation, ret->asked, ret->page, &read) != 6 ||
         !text_is_id(ret->id) || ret->port < 1 || ret->port > 65535)
         return false;
     read += text[read] == ' ';
@@ -100,8 +104,12 @@ static void follow_port(struct relay *r, const struct line *line)
     text_copy(target.id, sizeof(target.id), line->id);
     r->target = target;
     r->html = strcmp(line->page, "html") == 0;
+    r->kept = strcmp(line->asked, "kept") == 0;
     text_copy(r->reason, sizeof(r->reason), line->reason);
-    if (strcmp(line->verdict, "gone") == 0) {
+    if (r->kept && line->generation != state_keys_generation(r->gate->state)) {
+        cove_fail(&e, COVE_GONE, "the keys have changed");
+        answer_refusal(r, &e);
+    } else if (strcmp(line->verdict, "gone") == 0) {
         cove_fail(&e, COVE_GONE, "no such sandbox");
         answer_refusal(r, &e);
     } else if (!may_enter(r->gate, line->verdict, &target)) {

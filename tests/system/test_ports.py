@@ -19,6 +19,7 @@ import pytest
 
 from cove import wait_for
 from executor import Executor
+from test_front_keys import cove
 from test_pause import ask
 
 # An app that tells what it was sent, streams, cuts, and speaks WebSocket (echo of small frames).
@@ -454,6 +455,58 @@ def test_without_wake_a_paused_sandbox_is_502_and_its_owner_knows_why(make_serve
     reply = ports.get()
     assert reply.status == 502 and reply.json["message"] == "The sandbox was not found"
     assert reply.json["reason"] == "the sandbox is paused"
+
+
+# ---------------------------------------------------------------------- verdicts that nginx keeps for a second: only good news, and only while it holds
+
+
+def test_a_kept_verdict_does_not_outlive_what_it_was_given_for(ports):
+    """Each change comes right after a request whose verdict nginx has kept."""
+    key = cove(ports.server, "key", "create", "default", "--name", "kept").stdout.strip()
+    wait_for(lambda: ports.get(credential=False, headers={"X-Access-Token": key}).status == 200, 10, "the new key")
+    cove(ports.server, "key", "revoke", "kept")
+    assert ports.get(credential=False, headers={"X-Access-Token": key}).status == 401, "the key is revoked"
+    assert ports.get().status == 200
+    pause(ports)
+    assert ports.get().body == b"hello from 8000", "the sandbox was paused: it wakes"
+    ports.sh("pkill -f app.py")
+    wait_for(lambda: ports.get().status == 502, 10, "the end of the app")
+    assert ports.get().json["message"] == "The sandbox is running but port is not open"
+    ports.serve(8000)
+    assert ports.get().status == 200
+    ports.server.cleanup(ports.project, key=ports.key)
+    assert ports.get().json["message"] == "The sandbox was not found"
+
+
+def test_a_kept_verdict_is_the_callers_own(ports):
+    for _ in range(3):
+        assert ports.get().status == 200
+        for headers in ({}, {"X-Access-Token": ""}, {"X-Access-Token": "0" * 64}, {"X-API-Key": "x"}, {"Authorization": "Bearer x"}):
+            assert ports.get(credential=False, headers=headers).status == 401, headers
+        assert ports.get("/seen", credential=False, headers={"Authorization": f"Bearer {ports.key}"}).status == 200
+        seen = ports.get("/seen", headers={"Authorization": "Basic mine"}).json
+        assert dict(seen["headers"])["Authorization"] == "Basic mine", "what was taken away from one request is another's own"
+
+
+def test_a_verdict_is_kept(ports):
+    """Workers that stand still are not asked while nginx knows. A verdict is kept for a second: until one try falls into it."""
+    workers = ports.server.titles("cove: worker")
+
+    def served_without_workers():
+        assert ports.get().status == 200
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            connection = ports.server.connect(timeout=0.5)
+            connection.request("GET", "/", headers={"Host": ports.host(), "X-Access-Token": ports.key})
+            return connection.getresponse().status == 200
+        except TimeoutError:
+            return False
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
+
+    wait_for(served_without_workers, 60, "an answer that no worker was asked for")
 
 
 # ---------------------------------------------------------------------- smuggling: nginx is strict, and so the gate can be dull
