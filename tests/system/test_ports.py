@@ -3,6 +3,7 @@ import collections
 import contextlib
 import ctypes
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -45,6 +46,10 @@ class App(http.server.BaseHTTPRequestHandler):
             self.reply(json.dumps({"line": self.requestline, "headers": self.headers.items()}).encode())
         elif self.path.startswith("/status/"):
             self.reply(b"from the app", status=int(self.path.rsplit("/")[-1]))
+        elif self.path == "/range":
+            first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+            body = b"0123456789"[first:last + 1]
+            self.reply(body, [("Content-Range", f"bytes {first}-{last}/10")], status=206)
         elif self.path == "/accel":
             self.reply(b"mine", [("X-Accel-Redirect", "/.cove/error"), ("X-Accel-Limit-Rate", "1"),
                                  ("X-Accel-Buffering", "yes")])
@@ -341,6 +346,21 @@ def test_uploads_and_downloads_pass_whole(ports):
     reply = ports.get("/", method="POST", body=data)
     assert reply.json == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     assert len(ports.get(f"/bytes/{50 << 20}").body) == 50 << 20
+
+
+def test_a_range_passes(ports):
+    reply = ports.get("/range", headers={"Range": "bytes=2-5"})
+    assert (reply.status, reply.body, reply.headers["Content-Range"]) == (206, b"2345", "bytes 2-5/10")
+
+
+def test_one_kept_connection_carries_requests_to_two_sandboxes(server, project):
+    both = Ports(server, project), Ports(server, project + "-other")
+    connection = server.connect()
+    for ports in both * 3:
+        connection.request("GET", "/seen", headers={"Host": ports.host(), "X-Access-Token": ports.key})
+        reply = connection.getresponse()
+        assert dict(json.loads(reply.read())["headers"])["Host"] == ports.host() and not reply.will_close
+    connection.close()
 
 
 def curl(ports, *args, path="/", data=None, tls=False):
@@ -859,6 +879,73 @@ def test_a_download_goes_on_after_a_pause_of_the_sandbox(ports):
         got += len(piece)
     assert got == size
     connection.close()
+
+
+@contextlib.contextmanager
+def begun_download(ports, size):
+    """(what was read, the rest of the response): a client that has stopped to read after a moment."""
+    connection = ports.server.connect()
+    try:
+        connection.request("GET", f"/bytes/{size}", headers={"Host": ports.host(), "X-Access-Token": ports.key})
+        response = connection.getresponse()
+        yield len(response.read(1 << 20)), response
+    finally:
+        connection.close()
+
+
+def read_rest(response):
+    got = 0
+    with contextlib.suppress(ConnectionError, http.client.IncompleteRead):
+        while piece := response.read(1 << 20):
+            got += len(piece)
+    return got
+
+
+@pytest.mark.parametrize("end", ["cleanup", "init killed", "gate killed", "expired"])
+def test_a_download_that_is_ended_midway_is_a_cut(make_server, project, end):
+    server = make_server(lifetime="20s" if end == "expired" else "1h")
+    ports = Ports(server, project)
+    with begun_download(ports, 1 << 30) as (got, response):
+        if end == "cleanup":
+            server.cleanup(project, key=ports.key)
+        elif end == "init killed":
+            os.kill(server.inits[ports.id], signal.SIGKILL)
+        elif end == "gate killed":
+            os.kill(server.titles("cove: gate")[0], signal.SIGKILL)
+        else:
+            wait_for(lambda: ports.get().status == 502, 60, "the end of the sandbox's life")
+        assert got + read_rest(response) < 1 << 30
+
+
+def test_a_download_goes_on_through_a_reload_of_nginx(ports):
+    with begun_download(ports, 64 << 20) as (got, response):
+        os.kill(int(open(f"{ports.server.run_dir}/nginx.pid").read()), signal.SIGHUP)
+        wait_for(lambda: ports.get().status == 200, 10, "the new workers")
+        assert got + read_rest(response) == 64 << 20
+
+
+def test_an_init_that_never_answers_is_502_and_holds_up_nobody_else(server, project):
+    hung, other = Ports(server, project), Ports(server, project + "-other")
+    init, replies = server.inits[hung.id], []
+    os.kill(init, signal.SIGSTOP)
+    try:
+        asking = threading.Thread(target=lambda: replies.append(hung.get()))
+        asking.start()
+        assert other.get().body == b"hello from 8000" and asking.is_alive()
+        asking.join(60)
+        assert replies[0].status == 502 and replies[0].json["message"] == "The sandbox is running but the port does not answer"
+    finally:
+        os.kill(init, signal.SIGCONT)
+    wait_for(lambda: hung.get().status == 200, 20, "the init that answers again")
+
+
+def test_a_link_ends_in_time(ports):
+    url = ports.ok("/port_link", port=8000, seconds=2)["url"]
+    path = url[url.index("/.cove/open"):]
+    cookie = {"Cookie": ports.get(path, credential=False).headers["Set-Cookie"].split(";")[0]}
+    assert ports.get(credential=False, headers=cookie).status == 200
+    wait_for(lambda: ports.get(credential=False, headers=cookie).status == 401, 20, "the end of the cookie")
+    assert ports.get(path, credential=False).status == 401
 
 
 def test_a_websocket_lives_through_a_reload_of_nginx(ports):
