@@ -106,6 +106,7 @@ static const struct config_key keys[] = {
     TEXT("store_prefix", store_prefix, true),
     WORD("store_path_style", store_path_style, "no yes"),
     TEXT("store_credentials", store_credentials, true),
+    TEXT("store_ca", store_ca, true),
     BYTES("store_part", store_part_bytes, 5 * MIB, 5 * GIB),
     TIME("store_stall", store_stall_ms, 1000, 3600000),
     WORD("relay_restart", relay_restart, "no yes"),

@@ -32,15 +32,18 @@ static int open_exe(const struct store_place *p, struct bucket_args *args, struc
 static int carry_out(struct store_place *p, struct bucket_order *order, int out, struct cove_err *e)
 {
     AUTO_CLOSE int credentials = -1;
+    AUTO_CLOSE int ca = -1;
     struct bucket_args args = { .exe = -1, .in = -1, .out = out, .order = order };
     struct bucket_report report;
     struct boxed b;
     int rc;
 
     if (bucket_fill_order(&p->config, p->state_dir, order, e) < 0 ||
-        bucket_open_credentials(&p->config, &credentials, e) < 0)
+        bucket_open_credentials(&p->config, &credentials, e) < 0 ||
+        bucket_open_ca(&p->config, &ca, e) < 0)
         return -1;
     args.credentials = credentials;
+    args.ca = ca;
     rc = open_exe(p, &args, e);
     if (rc == 0)
         rc = bucket_start(&args, &b, e);

@@ -31,6 +31,7 @@ enum { MEMORY_MAX = 512 << 20, OUT_FD = 1, ORPHAN_MS = 24 * 3600 * 1000 };
 struct task {
     struct bucket_order order;
     int credentials;
+    int ca;                  /* -1: the system's certificates count */
     int notes[BUCKET_NOTES]; /* -1: there is none */
 };
 
@@ -48,8 +49,8 @@ static int check(const struct bucket_order *o, unsigned fds, struct cove_err *e)
     if (!ends(p->endpoint, sizeof(p->endpoint)) || !ends(p->region, sizeof(p->region)) ||
         !ends(p->bucket, sizeof(p->bucket)) || !ends(p->prefix, sizeof(p->prefix)) ||
         !ends(o->digest, sizeof(o->digest)) || !ends(o->id, sizeof(o->id)) ||
-        !ends(o->name, sizeof(o->name)) || !ends(o->owner, sizeof(o->owner)) ||
-        fds != 1 + (unsigned)__builtin_popcount(o->notes) || o->notes >> BUCKET_NOTES)
+        !ends(o->name, sizeof(o->name)) || !ends(o->owner, sizeof(o->owner)) || p->has_ca > 1 ||
+        o->notes >> BUCKET_NOTES || fds != 1 + p->has_ca + (unsigned)__builtin_popcount(o->notes))
         return cove_fail(e, COVE_INVALID, "not an order");
     return 0;
 }
@@ -57,7 +58,7 @@ static int check(const struct bucket_order *o, unsigned fds, struct cove_err *e)
 static int take_order(struct task *ret, struct cove_err *e)
 {
     static const struct msg_rule rules[] = {
-        { BUCKET_ORDER, sizeof(struct bucket_order), 0, 1, 1 + BUCKET_NOTES },
+        { BUCKET_ORDER, sizeof(struct bucket_order), 0, 1, 2 + BUCKET_NOTES },
         { 0 },
     };
     char buf[sizeof(struct msg_head) + sizeof(struct bucket_order)];
@@ -70,6 +71,7 @@ static int take_order(struct task *ret, struct cove_err *e)
     if (check(&ret->order, (unsigned)m.fd_count, e) < 0)
         return -1;
     ret->credentials = m.fds[0];
+    ret->ca = ret->order.place.has_ca ? m.fds[next++] : -1;
     for (unsigned i = 0; i < BUCKET_NOTES; i++)
         ret->notes[i] = ret->order.notes & 1u << i ? m.fds[next++] : -1;
     return 0;
@@ -338,8 +340,9 @@ static int work(struct bucket_report *ret, struct cove_err *e)
     if (take_order(&task, e) < 0)
         return -1;
     setrlimit(RLIMIT_AS, &memory);
-    rc = s3_open(&s3, &task.order.place, task.credentials, e);
+    rc = s3_open(&s3, &task.order.place, task.credentials, task.ca, e);
     close(task.credentials);
+    cove_close(task.ca);
     load_resolver();
     if (rc == 0)
         rc = confine(CONFINE_BUCKET, NULL, e);

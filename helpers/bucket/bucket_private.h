@@ -15,6 +15,7 @@ enum { ANSWER_MAX = 4 << 20, KEY_MAX = 400 };
 struct s3 { /* a bucket, and who we are to it */
     const struct bucket_place *place;
     char key_id[160], secret[256], token[2048];
+    struct buf ca; /* certificates that sign the bucket's, as PEM; none: the system's count */
     CURL *curl;
     uint64_t requests;
 };
@@ -41,8 +42,10 @@ struct s3_request {
     char etag[160];
 };
 
-/* Reads the operator's file: aws_access_key_id, aws_secret_access_key, perhaps aws_session_token. */
-int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, struct cove_err *e);
+/* Reads the operator's files: aws_access_key_id, aws_secret_access_key, perhaps aws_session_token; and
+ * the CA certificates, if `ca` is not -1. */
+int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, int ca,
+            struct cove_err *e);
 void s3_done(struct s3 *s);
 void s3_encode(const char *text, char *out, size_t size); /* for a query */
 /* 0: the answer was 2xx. What may pass (no connection, 429, 5xx) is tried again, with longer and longer

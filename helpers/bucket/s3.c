@@ -24,6 +24,7 @@ enum {
     READ_BYTES = 64 * 1024,
     HEADERS_MAX = 64 * 1024, /* of one answer's head */
     CREDENTIALS_MAX = 16 * 1024,
+    CA_MAX = 1 << 20,
     PROGRESS_BYTES = 1 << 20,
     SLOWEST_BYTES = 1024, /* a second, of a file: slower than that for stall_ms is a failure */
 };
@@ -83,7 +84,22 @@ static int parse_credentials(struct s3 *s, char *text, struct cove_err *e)
     return 0;
 }
 
-int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, struct cove_err *e)
+static int read_ca(struct s3 *s, int file, struct cove_err *e)
+{
+    char bytes[READ_BYTES];
+    ssize_t n;
+
+    s->ca = BUF(CA_MAX);
+    while ((n = read(file, bytes, sizeof(bytes))) > 0)
+        if (buf_add(&s->ca, bytes, (size_t)n) < 0)
+            return cove_fail(e, COVE_INVALID, "store_ca is larger than %u bytes", CA_MAX);
+    if (n < 0 || !s->ca.len)
+        return cove_fail_errno(e, COVE_INVALID, "store_ca");
+    return 0;
+}
+
+int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, int ca,
+            struct cove_err *e)
 {
     char text[CREDENTIALS_MAX + 1];
     ssize_t n = pread(credentials, text, CREDENTIALS_MAX, 0);
@@ -95,7 +111,7 @@ int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, str
     s->place = place;
     rc = parse_credentials(s, text, e);
     explicit_bzero(text, sizeof(text));
-    if (rc < 0)
+    if (rc < 0 || (ca >= 0 && read_ca(s, ca, e) < 0))
         return -1;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(s->curl = curl_easy_init()))
         return cove_fail(e, COVE_INTERNAL, "libcurl does not start");
@@ -107,6 +123,7 @@ void s3_done(struct s3 *s)
     if (s->curl)
         curl_easy_cleanup(s->curl);
     explicit_bzero(s->secret, sizeof(s->secret));
+    buf_done(&s->ca);
 }
 
 void s3_encode(const char *text, char *out, size_t size)
@@ -278,9 +295,12 @@ static void set_body(CURL *c, struct attempt *a)
 static void set_rules(CURL *c, struct attempt *a)
 {
     long stall_s = (long)(a->s->place->stall_ms / 1000);
+    struct curl_blob ca = { a->s->ca.data, a->s->ca.len, CURL_BLOB_NOCOPY };
 
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_PROXY, "");
+    if (ca.len)
+        curl_easy_setopt(c, CURLOPT_CAINFO_BLOB, &ca);
     curl_easy_setopt(c, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);

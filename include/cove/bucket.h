@@ -45,13 +45,16 @@ struct bucket_place { /* from the configuration */
     char endpoint[256], region[64], bucket[64], prefix[128];
     uint32_t path_style;
     uint32_t stall_ms;   /* so long without a byte, and a request has failed */
+    uint32_t has_ca;     /* a file with the accepted CA certificates is beside the order */
     uint64_t part_bytes; /* larger objects go in parts of this size */
 };
 
-struct bucket_order { /* with the credentials and, to put, up to BUCKET_NOTES files beside it */
-    uint32_t work;    /* enum bucket_work */
-    uint32_t notes;   /* bit N: bucket_notes[N] is among the files */
-    uint32_t force;   /* RELEASE: also what another machine has taken */
+/* Beside it, in this order: the credentials, the CA certificates (place.has_ca), and, to put, up to
+ * BUCKET_NOTES files. */
+struct bucket_order {
+    uint32_t work;  /* enum bucket_work */
+    uint32_t notes; /* bit N: bucket_notes[N] is among the files */
+    uint32_t force; /* RELEASE: also what another machine has taken */
     uint64_t saved_unix_ms;
     uint64_t bytes; /* of the archive, and its digest */
     char digest[SAVED_DIGEST_TEXT];

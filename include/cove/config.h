@@ -75,7 +75,8 @@ struct cove_config {
     char store_bucket[64];     /* S3-compatible; "" = saved sandboxes stay on this machine */
     char store_endpoint[256], store_region[64], store_prefix[128];
     char store_credentials[512]; /* file; "" = the environment */
-    uint64_t store_path_style;   /* 1: the bucket stands in the path, 0: in the host's name */
+    char store_ca[512]; /* file with the certificates that sign the bucket's; "" = the system's */
+    uint64_t store_path_style; /* 1: the bucket stands in the path, 0: in the host's name */
     uint64_t store_part_bytes, store_stall_ms;
     uint64_t relay_restart; /* 1: an agent that has ended starts again with the next client */
     uint64_t max_saved;

@@ -62,6 +62,7 @@ int bucket_fill_order(const struct cove_config *c, int state_dir, struct bucket_
     p->path_style = (uint32_t)c->store_path_style;
     p->stall_ms = (uint32_t)c->store_stall_ms;
     p->part_bytes = c->store_part_bytes;
+    p->has_ca = c->store_ca[0] != '\0';
     return read_or_make_owner(state_dir, o->owner, e);
 }
 
@@ -106,6 +107,14 @@ int bucket_open_credentials(const struct cove_config *c, int *ret, struct cove_e
     return 0;
 }
 
+int bucket_open_ca(const struct cove_config *c, int *ret, struct cove_err *e)
+{
+    *ret = c->store_ca[0] ? open(c->store_ca, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (c->store_ca[0] && *ret < 0)
+        return cove_fail_errno(e, COVE_INVALID, "store_ca: %s", c->store_ca);
+    return 0;
+}
+
 /* ------------------------------------------------------------------ the process */
 
 static int place(int from, int at)
@@ -136,13 +145,16 @@ static void become(const struct bucket_args *args, int sock)
 
 static int give_order(const struct bucket_args *args, int sock, struct cove_err *e)
 {
-    int fds[1 + BUCKET_NOTES], count = __builtin_popcount(args->order->notes);
+    int fds[2 + BUCKET_NOTES], notes = __builtin_popcount(args->order->notes);
+    size_t count = 0;
 
-    fds[0] = args->credentials;
-    for (int i = 0; i < count; i++)
-        fds[1 + i] = args->notes[i];
-    return msg_send(sock, BUCKET_ORDER, 0, args->order, sizeof(*args->order), NULL, 0, fds,
-                    (size_t)count + 1, MSG_DONTWAIT, e);
+    fds[count++] = args->credentials;
+    if (args->order->place.has_ca)
+        fds[count++] = args->ca;
+    for (int i = 0; i < notes; i++)
+        fds[count++] = args->notes[i];
+    return msg_send(sock, BUCKET_ORDER, 0, args->order, sizeof(*args->order), NULL, 0, fds, count,
+                    MSG_DONTWAIT, e);
 }
 
 int bucket_start(const struct bucket_args *args, struct boxed *ret, struct cove_err *e)

@@ -15,6 +15,7 @@ struct bucket_args {
     int in, out; /* its descriptors 0 and 1; -1: nothing */
     const struct bucket_order *order;
     int credentials;
+    int ca;           /* store_ca; counts only if the order's place.has_ca says so */
     const int *notes; /* as many as the order says */
 };
 
@@ -24,6 +25,8 @@ int bucket_fill_order(const struct cove_config *c, int state_dir, struct bucket_
                       struct cove_err *e);
 /* store_credentials, or what stands in the environment, as a file in memory. */
 int bucket_open_credentials(const struct cove_config *c, int *ret, struct cove_err *e);
+/* store_ca, which the workers' user need not be able to read; -1: none is configured. */
+int bucket_open_ca(const struct cove_config *c, int *ret, struct cove_err *e);
 /* Never waits. */
 int bucket_start(const struct bucket_args *args, struct boxed *ret, struct cove_err *e);
 /* What it said before it ended; never waits either. */

@@ -64,6 +64,7 @@ int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bu
 {
     struct bucket_run *run = calloc(1, sizeof(*run));
     AUTO_CLOSE int credentials = -1;
+    AUTO_CLOSE int ca = -1;
     struct bucket_order order = task->order;
     struct bucket_args args = { .exe = k->bucket_exe,
                                 .uid = k->worker_uid,
@@ -77,11 +78,13 @@ int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bu
     if (!run)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     if (bucket_fill_order(&k->config, k->state_dir, &order, e) < 0 ||
-        bucket_open_credentials(&k->config, &credentials, e) < 0) {
+        bucket_open_credentials(&k->config, &credentials, e) < 0 ||
+        bucket_open_ca(&k->config, &ca, e) < 0) {
         free(run);
         return -1;
     }
     args.credentials = credentials;
+    args.ca = ca;
     if (bucket_start(&args, &b, e) < 0 || job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
         free(run);
         return -1;
