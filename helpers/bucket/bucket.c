@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cove/log.h"
@@ -26,7 +27,13 @@
 #include "helpers/bucket/bucket_private.h"
 #include "process/confine.h"
 
-enum { MEMORY_MAX = 512 << 20, OUT_FD = 1, ORPHAN_MS = 24 * 3600 * 1000 };
+enum {
+    MEMORY_MAX = 512 << 20,
+    OUT_FD = 1,
+    ORPHAN_MS = 24 * 3600 * 1000,
+    SETTLE_MS =
+        3000, /* how long a bucket without conditional writes gets to show another machine's */
+};
 
 struct task {
     struct bucket_order order;
@@ -148,35 +155,6 @@ static int fail_taken(struct cove_err *e)
     return cove_fail(e, COVE_CONFLICT, "the saved sandbox was woken on another machine");
 }
 
-/*
- * One conditional write: of several machines that try, the bucket lets one succeed. A bucket that does not
- * know conditional writes takes them all; reading it again then leaves a race of a few milliseconds.
- */
-static int take(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
-{
-    char owner[BUCKET_OWNER_TEXT], key[KEY_MAX];
-    struct cove_err why = { 0 };
-    int rc;
-
-    object_key(s, o, BUCKET_TAKEN, key);
-    if (read_owner(s, o, owner, e) < 0)
-        return -1;
-    if (owner[0] && strcmp(owner, o->owner) != 0)
-        return fail_taken(e);
-    if (strcmp(owner, o->owner) == 0)
-        return 0;
-    rc = object_put_text(s, key, o->owner, "If-None-Match: *", &why);
-    if (rc < 0 && why.code == COVE_UNSUPPORTED)
-        rc = object_put_text(s, key, o->owner, NULL, &why);
-    if (rc < 0 && why.code != COVE_CONFLICT) {
-        *e = why;
-        return -1;
-    }
-    if (read_owner(s, o, owner, e) < 0)
-        return -1;
-    return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
-}
-
 static int release(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
 {
     char owner[BUCKET_OWNER_TEXT], key[KEY_MAX];
@@ -185,6 +163,66 @@ static int release(struct s3 *s, const struct bucket_order *o, struct cove_err *
     if (read_owner(s, o, owner, e) < 0)
         return -1;
     return o->force || strcmp(owner, o->owner) == 0 ? object_remove(s, key, e) : 0;
+}
+
+/*
+ * Writes `taken` on condition that it does not exist, twice: a bucket that honours the condition refuses
+ * the second write. *ret_decided false: this bucket takes every write, the condition says nothing.
+ */
+static int write_taken(struct s3 *s, const struct bucket_order *o, const char *key,
+                       bool *ret_decided, struct cove_err *e)
+{
+    static const char condition[] = "If-None-Match: *";
+    struct cove_err why = { 0 };
+
+    *ret_decided = true;
+    if (object_put_text(s, key, o->owner, condition, &why) == 0) {
+        *ret_decided =
+            object_put_text(s, key, o->owner, condition, &why) < 0 && why.code == COVE_CONFLICT;
+        return 0;
+    }
+    if (why.code == COVE_CONFLICT)
+        return 0; /* somebody has it; who that is, its text says */
+    if (why.code != COVE_UNSUPPORTED) {
+        *e = why;
+        return -1;
+    }
+    *ret_decided = false;
+    return object_put_text(s, key, o->owner, NULL, e);
+}
+
+/*
+ * A bucket without conditional writes keeps the last one. Every machine that saw `taken` missing has
+ * written it within half of SETTLE_MS, or gives up; so who still stands in it after all of SETTLE_MS is
+ * the only one.
+ */
+static int let_it_settle(struct s3 *s, const struct bucket_order *o, uint64_t looked_ms,
+                         struct cove_err *e)
+{
+    if (clock_boot_ms() > looked_ms + SETTLE_MS / 2) {
+        release(s, o, NULL);
+        return cove_fail(e, COVE_BUSY, "the bucket was too slow to tell who wakes the sandbox");
+    }
+    nanosleep(&(struct timespec){ SETTLE_MS / 1000, SETTLE_MS % 1000 * 1000000L }, NULL);
+    return 0;
+}
+
+/* Of several machines that try, one succeeds. */
+static int take(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
+{
+    char owner[BUCKET_OWNER_TEXT], key[KEY_MAX];
+    uint64_t looked_ms = clock_boot_ms();
+    bool decided;
+
+    object_key(s, o, BUCKET_TAKEN, key);
+    if (read_owner(s, o, owner, e) < 0)
+        return -1;
+    if (owner[0])
+        return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
+    if (write_taken(s, o, key, &decided, e) < 0 ||
+        (!decided && let_it_settle(s, o, looked_ms, e) < 0) || read_owner(s, o, owner, e) < 0)
+        return -1;
+    return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
 }
 
 static int get(struct s3 *s, const struct bucket_order *o, struct cove_err *e)

