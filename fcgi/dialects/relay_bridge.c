@@ -255,11 +255,20 @@ static int spool(struct request *req, struct core_session *s, struct cove_err *e
 
 /*
  * The archive is read by the sandbox's own tar, as the sandbox's user: whatever is in it can hurt nobody
- * else. It is read to its end first, so that a damaged one changes nothing.
+ * else. It is unpacked into a directory of its own first, and only when all of it is there do its files
+ * take their places, as hard links, which need no room. So an archive that is damaged, or larger than the
+ * sandbox's disk, or of too many members, changes nothing.
  */
-static const char unpack[] = "tar --list --file " SPOOL " >/dev/null && "
-                             "tar --extract --directory / --file " SPOOL "; "
-                             "result=$?; rm -f " SPOOL "; exit $result";
+static const char unpack[] =
+    "stage=$(mktemp -d /workspace/.cove-restore.XXXXXX) || exit 1; result=0; "
+    "if [ $(tar --list --file " SPOOL " 2>/dev/null | head -n 1000001 | wc -l) -gt 1000000 ]; "
+    "then echo \"more than 1000000 members\" >&2; result=1; "
+    "elif tar --extract --directory \"$stage\" --file " SPOOL "; then "
+    "for file in \"$stage\"/* \"$stage\"/.[!.]*; do "
+    "if [ -e \"$file\" ] || [ -L \"$file\" ]; then "
+    "cp --archive --link --remove-destination \"$file\" / || result=1; fi; done; "
+    "else result=1; fi; "
+    "rm -rf \"$stage\" " SPOOL "; exit $result";
 
 static int restore(struct request *req, struct reply *rep, struct core_session *s,
                    const char *command, const struct policy_filter *filter, struct cove_err *e)

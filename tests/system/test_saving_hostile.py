@@ -46,12 +46,12 @@ def compress(tar):
     return subprocess.run(["zstd", "-q", "-c"], input=tar, stdout=subprocess.PIPE, check=True).stdout
 
 
-def bomb(name, gib, packer):
-    """A few megabytes that become so many gigabytes."""
+def bomb(name, gib, packer, first=b""):
+    """A few megabytes that become so many gigabytes. `first`: members before the large one."""
     header = tarfile.TarInfo(name)
     header.size = gib << 30
     with tempfile.NamedTemporaryFile() as head:
-        head.write(header.tobuf(tarfile.GNU_FORMAT))
+        head.write(first + header.tobuf(tarfile.GNU_FORMAT))
         head.flush()
         made = subprocess.run(f"(cat {head.name}; head -c {header.size + 10240} /dev/zero) | {packer}", shell=True, stdout=subprocess.PIPE, check=True)
     return made.stdout, header.size
@@ -197,9 +197,32 @@ def test_a_crafted_archive_on_restore_stays_in_its_sandbox(relay, case):  # noqa
     assert relay("POST", "/r-crafted/bridge/exec", {"command": "echo lives"}).json["stdout"] == "lives\n"
 
 
-def test_a_bomb_on_restore_meets_the_sandboxs_own_limits(relay):  # noqa: F811
+def files_of(relay, name):  # noqa: F811
+    return relay("POST", f"/{name}/bridge/exec", {"command": "cd /workspace && find . -type f -exec md5sum {} + | sort; ls -A /tmp | grep cove"}).json["stdout"]
+
+
+def test_a_bomb_on_restore_is_refused_and_changes_nothing(relay):  # noqa: F811
     relay("POST", "/r-bomb", {})
-    archive, _ = bomb("workspace/zeros", 5, "gzip -1")
+    relay("POST", "/r-bomb/bridge/exec", {"command": "echo old >/workspace/w; mkdir /workspace/d; echo deep >/workspace/d/x"})
+    before = files_of(relay, "r-bomb")
+    first = pack([member("workspace/w", b"new"), member("workspace/more", b"more")])[:2048]  # without the end of an archive
+    archive, _ = bomb("workspace/zeros", 5, "gzip -1", first)
     reply = relay("POST", "/r-bomb/bridge/restore", archive, timeout=120)
     assert reply.status == 400, reply
-    assert relay("POST", "/r-bomb/bridge/exec", {"command": "echo lives"}).json["stdout"] == "lives\n"
+    assert files_of(relay, "r-bomb") == before and "./w" in before
+
+
+def test_a_restore_of_too_many_members_is_refused_and_changes_nothing(relay):  # noqa: F811
+    relay("POST", "/r-many", {})
+    relay("POST", "/r-many/bridge/exec", {"command": "echo old >/workspace/w"})
+    before = files_of(relay, "r-many")
+    header = tarfile.TarInfo("workspace/w").tobuf(tarfile.GNU_FORMAT)
+    with tempfile.TemporaryFile() as packed:
+        with subprocess.Popen(["gzip", "-1"], stdin=subprocess.PIPE, stdout=packed) as gzip:
+            for _ in range(1001):
+                gzip.stdin.write(header * 1000)
+            gzip.stdin.write(bytes(10240))
+        packed.seek(0)
+        reply = relay("POST", "/r-many/bridge/restore", packed.read(), timeout=120)
+    assert reply.status == 400 and "members" in reply.body.decode(), reply
+    assert files_of(relay, "r-many") == before and "./w" in before
