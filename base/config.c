@@ -114,6 +114,7 @@ static const struct config_key keys[] = {
     NUMBER("tenant_saved", tenant_saved, 0, 65536),
     BYTES("tenant_saved_bytes", tenant_saved_bytes, 0, 1024 * 1024 * GIB),
     TIME("saved_keep", saved_keep_ms, 0, 3650 * DAY_MS),
+    NUMBER("tenant_saved_keep", tenant_saved_keep, 0, 65536),
     TEXT("network", network, false),
     TEXT("network_range", network_range, false),
     TEXT("network_allow", network_allow, true),

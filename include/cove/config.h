@@ -81,6 +81,7 @@ struct cove_config {
     uint64_t relay_restart; /* 1: an agent that has ended starts again with the next client */
     uint64_t max_saved;
     uint64_t saved_keep_ms;      /* older ones are removed; 0 = never */
+    uint64_t tenant_saved_keep;  /* of one tenant, so many of the newest stay; 0 = all */
     uint64_t tenant_saved;       /* of one tenant; 0 = no limit */
     uint64_t tenant_saved_bytes; /* of one tenant's archives; 0 = no limit */
 

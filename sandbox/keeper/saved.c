@@ -144,6 +144,7 @@ int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place 
     k->saved[i].info.box.frozen_ms = info->saved_unix_ms - info->box.created_unix_ms;
     state_box_write(state_saved(k->state), i, &k->saved[i].info.box);
     k->bucket.due_ms = 0;
+    k->saved_next_ms = 0;
     return 0;
 }
 
@@ -216,19 +217,64 @@ void saved_retire(struct keeper *k, const struct keeper_retire *args)
 
 /* ------------------------------------------------------------------ by the clock */
 
-void saved_tick(struct keeper *k, uint64_t now)
+/* Saved, and nobody is waking it. */
+static bool is_at_rest(const struct saved_info *s)
+{
+    return s->box.state == BOX_SAVED && !(s->box.flags & BOX_IS_WAKING);
+}
+
+static void remove_old(struct keeper *k)
 {
     uint64_t now_unix = clock_unix_ms(), keep = k->config.saved_keep_ms;
 
-    if (now < k->saved_next_ms)
-        return;
-    k->saved_next_ms = now + LOOK_EVERY_MS;
     for (uint32_t i = 0; keep && i < count_places(k); i++) {
         const struct saved_info *s = &k->saved[i].info;
 
-        if (s->box.state == BOX_SAVED && s->saved_unix_ms + keep < now_unix)
+        if (is_at_rest(s) && s->saved_unix_ms + keep < now_unix)
             remove_saved(k, i, END_EXPIRED, "saved sandbox removed: it is older than saved_keep");
     }
+}
+
+/* By tenant, the newest first. */
+static int compare_age(const void *a, const void *b)
+{
+    const struct saved_info *x = &(*(const struct saved *const *)a)->info;
+    const struct saved_info *y = &(*(const struct saved *const *)b)->info;
+    int by_tenant = strcmp(x->box.tenant, y->box.tenant);
+
+    if (by_tenant != 0 || x->saved_unix_ms == y->saved_unix_ms)
+        return by_tenant;
+    return x->saved_unix_ms > y->saved_unix_ms ? -1 : 1;
+}
+
+/* Each tenant keeps as many of its newest as tenant_saved_keep says. */
+static void remove_surplus(struct keeper *k)
+{
+    uint64_t keep = k->config.tenant_saved_keep;
+    AUTO_FREE struct saved **order = keep ? calloc(count_places(k), sizeof(struct saved *)) : NULL;
+    size_t count = 0, first = 0; /* first: the newest of this tenant, which stays */
+
+    for (uint32_t i = 0; order && i < count_places(k); i++)
+        if (is_at_rest(&k->saved[i].info))
+            order[count++] = &k->saved[i];
+    if (count)
+        qsort(order, count, sizeof(struct saved *), compare_age);
+    for (size_t n = 0; n < count; n++) {
+        if (strcmp(order[n]->info.box.tenant, order[first]->info.box.tenant) != 0)
+            first = n;
+        if (n - first >= keep)
+            remove_saved(k, (uint32_t)(order[n] - k->saved), END_EXPIRED,
+                         "saved sandbox removed: its tenant has tenant_saved_keep newer ones");
+    }
+}
+
+void saved_tick(struct keeper *k, uint64_t now)
+{
+    if (now < k->saved_next_ms)
+        return;
+    k->saved_next_ms = now + LOOK_EVERY_MS;
+    remove_old(k);
+    remove_surplus(k);
 }
 
 /* ------------------------------------------------------------------ the start */
