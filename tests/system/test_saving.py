@@ -130,6 +130,32 @@ def test_many_cycles_of_pause_and_resume_leave_every_file_as_it_was(server, proj
     print(f"{n} cycles")
 
 
+@pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="a million files: long runs")
+def test_a_million_entries_are_saved_and_come_back(make_server):
+    server = make_server(memory_max="2G", disk_max="8G", inodes_max="1500000", command_timeout="15m")
+    make = "import os\nfor d in range(1000):\n os.mkdir(f'/workspace/{d}')\n for f in range(1000): open(f'/workspace/{d}/{f}', 'w').close()\n"
+    count = "find /workspace -type f | sort | sha256sum; find /workspace -type f | wc -l"
+    reply = server.execute("p", f'python3 -c "{make}"; {count}', timeout=900)
+    assert reply.json["stdout"].endswith("\n1000000\n"), reply
+    box, times, peak, answers = bare(reply), [], [], []
+    for call in (SAVE, WAKE):
+        begin = time.monotonic()
+        thread = threading.Thread(target=lambda: answers.append(ask(server, call, box, timeout=900)))
+        thread.start()
+        while thread.is_alive():
+            for pid in savers(server):
+                peak += [int(kb) for kb in re.findall(r"VmHWM:\s+(\d+) kB", read(f"/proc/{pid}/status"))]
+            thread.join(0.2)
+        times.append(time.monotonic() - begin)
+        assert answers[-1] is True, answers
+        if call == SAVE:
+            manifest = json.loads(read(f"{store(server)}/{box}/manifest.json"))
+            assert manifest["entries"] >= 1001000, manifest
+    assert server.run("p", count) == reply.json["stdout"]
+    print(f"1,001,000 entries: save {times[0]:.0f} s, wake {times[1]:.0f} s, archive {manifest['storedBytes'] >> 20} MiB, saver at most {max(peak) >> 10} MiB")
+    server.cleanup("p")
+
+
 def test_plain_tools_read_the_archive_and_its_manifest(server, project, tmp_path):
     box = bare(server.execute(project, "echo kept >/workspace/f; chown 1000:1000 /workspace/f; rm /etc/hosts; touch /usr/local/u"))
     assert save(server, box) is True
@@ -187,12 +213,14 @@ def test_two_who_pause_and_two_who_wake_at_once_are_all_answered(server, project
         assert saved(server) == after
 
 
-def test_whoever_uses_a_sandbox_while_it_is_being_saved_keeps_it_running(server, project):
+@pytest.mark.parametrize("by", ["a command", "a resume"])
+def test_whoever_uses_a_sandbox_while_it_is_being_saved_keeps_it_running(server, project, by):
     box = bare(server.execute(project, "head -c 200000000 /dev/urandom >/workspace/noise; sleep 1000 & echo $! >/workspace/pid", timeout=60))
     answers = []
     thread = threading.Thread(target=lambda: answers.append(save(server, box)))
     thread.start()
     wait_for(lambda: os.path.exists(f"{store(server)}/.new-{box}/archive.tar.zst"))
+    assert by == "a command" or wake(server, box) is True
     assert server.run(project, "kill -0 $(cat /workspace/pid) && echo lives") == "lives\n"
     thread.join()
     assert answers == ["the sandbox was not paused: it was used while it was being saved"]
@@ -209,6 +237,59 @@ def test_deleting_a_sandbox_while_it_is_being_saved_leaves_nothing(server, proje
     thread.join()
     assert "removed" in answers[0]
     wait_for(lambda: os.listdir(store(server)) == [], what="nothing left in the store")
+
+
+def test_deleting_a_sandbox_while_it_is_being_woken_leaves_nothing(server, project):
+    box = bare(server.execute(project, "head -c 200000000 /dev/urandom >/workspace/noise", timeout=60))
+    assert save(server, box) is True
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(wake(server, box)))
+    thread.start()
+    wait_for(lambda: savers(server), what="the saver to unpack")
+    server.cleanup(project)
+    thread.join()
+    assert answers and answers[0] is not True
+    wait_for(lambda: os.listdir(store(server)) == [] and box not in server.inits, what="nothing to be left")
+    wait_for(lambda: not os.path.exists(f"{server.dir}/state/boxes/{box}"), what="the half-made sandbox to be swept")
+
+
+def set_saved_time(server, box, unix_ms):
+    """As if it had been saved then: the keeper reads records at its start."""
+    path = f"{store(server)}/{box}/record"
+    text = re.sub(r"(?m)^savedUnixMs .*$", f"savedUnixMs {unix_ms}", read(path))
+    with open(path, "w") as f:
+        f.write(text)
+
+
+@pytest.mark.parametrize("jump_s", [-10 * 365 * 86400, 10 * 365 * 86400])
+def test_a_clock_that_has_jumped_since_a_sandbox_was_saved_loses_nothing(make_server, jump_s):
+    server = make_server()
+    box = bare(server.execute("p", "echo kept >/workspace/f"))
+    assert save(server, box) is True
+    set_saved_time(server, box, int((time.time() + jump_s) * 1000))
+    kill_keeper(server)
+    server.up()
+    listed = [r for r in json.loads(cove_store(server, "ls", "--json").stdout) if r["id"] == box]
+    assert listed and listed[0]["state"] == "saved"
+    assert server.request("GET", "/v2/sandboxes?state=paused").status == 200
+    again = server.execute("p", "cat /workspace/f")
+    assert (bare(again), again.json["stdout"]) == (box, "kept\n")
+    assert save(server, box) is True and wake(server, box) is True
+    server.cleanup("p")
+
+
+def test_what_is_too_old_or_more_than_a_tenant_may_keep_is_removed(make_server):
+    server = make_server(tenant_saved_keep="2", saved_keep="1h")
+    boxes = []
+    for name in ("one", "two", "three"):
+        boxes.append(bare(server.execute(name, "true")))
+        assert save(server, boxes[-1]) is True
+    wait_for(lambda: saved(server) == set(boxes[1:]), 20, "the oldest of three to be removed")
+    kill_keeper(server)
+    set_saved_time(server, boxes[1], int((time.time() - 3 * 3600) * 1000))
+    server.up()
+    wait_for(lambda: saved(server) == {boxes[2]}, 20, "what is older than an hour to be removed")
+    assert bare(server.execute("three", "true")) == boxes[2] and bare(server.execute("one", "true")) != boxes[0]
 
 
 def test_another_tenant_neither_saves_nor_wakes_nor_sees_it(server, project):
