@@ -7,7 +7,9 @@ readonly BUILD_PACKAGES=(autoconf automake gcc libc6-dev make pkg-config xz-util
     libwslay-dev protobuf-c-compiler zlib1g-dev libcurl4-openssl-dev)
 readonly RUN_PACKAGES=(btrfs-progs curl e2fsprogs iproute2 nginx openssl)
 readonly TEST_PACKAGES=(age bubblewrap buildah bzip2 checksec clang clang-format cppcheck libclang-rt-14-dev mandoc
-    chromium-headless-shell docker-registry git jq mmdebstrap nftables nodejs procps python3 python3-h2 python3-httpx python3-pytest python3-requests python3-yaml s3cmd shellcheck skopeo stress-ng systemd tmux wrk zstd)
+    chromium-headless-shell docker-registry git jq mmdebstrap nftables nodejs procps python3 python3-h2 python3-httpx python3-pytest python3-requests python3-yaml s3cmd shellcheck skopeo stress-ng swift-account swift-container swift-object swift-proxy systemd tmux wrk zstd)
+# For --long only: Ceph's S3 gateway and what it needs.
+readonly LONG_PACKAGES=(ceph-mon ceph-osd radosgw)
 # Node's own packages, for tests; npm itself comes from Debian where nodejs does not bring it along.
 readonly NPM_PACKAGES=(@redocly/openapi-core@1.34.5)
 
@@ -22,7 +24,7 @@ missing_packages() {
     done
 }
 
-# A freshly installed nginx would start on port 80 and at every boot; we only want the program.
+# What is freshly installed (nginx on port 80, the S3 servers of the tests) would start at once; we only want the programs.
 hold_services() {
     policy=/usr/sbin/policy-rc.d
     [ ! -e "$policy" ] || { policy=''; return 0; }
@@ -45,7 +47,8 @@ install_packages() {
         return
     fi
     say "      installing: ${missing[*]}"
-    case " ${missing[*]} " in *" nginx "*) new_nginx=yes; hold_services ;; esac
+    case " ${missing[*]} " in *" nginx "*) new_nginx=yes ;; esac
+    hold_services
     export DEBIAN_FRONTEND=noninteractive
     run_logged apt-update apt-get update -q || die "apt-get update failed (above): check the network and the apt sources."
     run_logged apt-install apt-get install -q -y --no-install-recommends "${missing[@]}" ||

@@ -211,6 +211,7 @@ cmd_test() {
     step_count=2
     step "packages"
     [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    [ "$install" = no ] || [ "$long" = no ] || install_packages "${LONG_PACKAGES[@]}"
     step "kernel"
     check_kernel
     mkdir -p "$work/log"
