@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import threading
+import time
 
 KEY, SECRET = "AKTESTTESTTEST", "s3cr3t+Store/Key=forTests"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -17,9 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Fault:
     """times: how many requests it meets; which: of (method, path with query). What it does to them is one of the others."""
 
-    def __init__(self, which, times, status=None, cut=None, stall=False, flip=False, etag=None, meet=None):
+    def __init__(self, which, times, status=None, cut=None, stall=False, flip=False, etag=None, meet=None, slow=False):
         self.which, self.left, self.met = re.compile(which), times, 0
-        self.status, self.cut, self.stall, self.flip, self.etag, self.meet = status, cut, stall, flip, etag, meet
+        self.status, self.cut, self.stall, self.flip, self.etag, self.meet, self.slow = status, cut, stall, flip, etag, meet, slow
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -55,18 +56,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if fault and fault.etag:
                 headers = [(n, fault.etag if n.lower() == "etag" else v) for n, v in headers]
             bucket.note(self.command, self.path, status, content)
-            self.answer(status, headers, content, fault.cut if fault else None)
+            self.answer(status, headers, content, fault.cut if fault else None, fault.slow if fault else False)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = any
 
-    def answer(self, status, headers, content, cut=None):
+    def answer(self, status, headers, content, cut=None, slow=False):
         self.send_response(status)
         for name, value in headers:
             if name.lower() not in ("content-length", "connection", "date", "keep-alive", "transfer-encoding"):
                 self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content if cut is None else content[:cut])
+        content = content if cut is None else content[:cut]
+        step = len(content) // 20 + 1 if slow else len(content) or 1
+        for at in range(0, len(content), step):
+            self.wfile.write(content[at:at + step])
+            if slow:
+                time.sleep(0.1)  # two seconds in all, and never as long as store_stall
         self.close_connection |= cut is not None
 
     def extra(self, bucket, body):

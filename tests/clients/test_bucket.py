@@ -134,6 +134,16 @@ def test_what_passes_is_tried_again(server, bucket, project, which, what):
     assert up.met + down.met > 0
 
 
+def test_a_slow_bucket_is_waited_for(server, bucket, project):
+    slow = bucket.fault("GET [^?]*archive", 2, slow=True)
+    bucket.seen.clear()
+    box, noise = saved_one(server, project)
+    in_bucket(server, box)
+    comes_back(server, project, box, noise)
+    assert slow.met == 2 and len([p for m, p in bucket.seen if m == "GET" and re.search("archive[^?]*$", p)]) == 2, "nothing was asked for twice"
+    is_empty(bucket, box)
+
+
 def test_a_wrong_secret_keeps_it_here_and_is_told_without_being_shown(server, bucket, project):
     bucket.write_credentials("another-Secret/that-is=wrong")
     try:
