@@ -157,6 +157,7 @@ static const struct config_key keys[] = {
     TIME("build_timeout", build_timeout_ms, 1000, DAY_MS),
     BYTES("build_files", build_files_bytes, 0, 1024 * GIB),
     TEXT("build_images", build_images, true),
+    TEXT("build_insecure_registries", build_insecure_registries, true),
     TIME("executor_timeout", executor_timeout_ms, 1, 7 * DAY_MS),
     BYTES("log_max", log_max_bytes, 64 * KIB, GIB),
     TEXT("on_disconnect", on_disconnect, false),

@@ -17,6 +17,7 @@ enum {
 
 #define DEFAULT_USER    "user"
 #define DEFAULT_WORKDIR "/home/user"
+#define FETCH_TEMPLATE  "base" /* what fetches images: the host's own skopeo and tar */
 
 int job_fail(struct build_job *j, const char *fmt, ...)
 {
@@ -120,10 +121,11 @@ static int begin(struct build_job *j)
     struct build_order *o = &j->build->order;
     struct cove_err err = { 0 };
 
-    if (o->from_image)
-        o->from_template = j->mapped = template_of_image(j, o->from_image);
-    if (!o->from_template)
-        return job_fail(j, "image '%.100s' is not available on this server", o->from_image);
+    if (o->from_image) {
+        j->mapped = template_of_image(j, o->from_image);
+        j->fetches = !j->mapped;
+        o->from_template = j->mapped ? j->mapped : FETCH_TEMPLATE;
+    }
     if (!j->policies)
         return job_fail(j, "no policy is loaded, so nothing may run");
     if (cache_begin(j, &err) < 0)
@@ -136,6 +138,8 @@ static int begin(struct build_job *j)
 
     if (policy_set_filter(j->policies->value, &q, &j->filter, &err) < 0)
         return job_fail_err(j, &err);
+    if (j->fetches && image_inspect(j) < 0)
+        return -1;
     return take_over(j);
 }
 
@@ -166,10 +170,11 @@ static size_t cacheable(const struct build_order *o)
 }
 
 /* A sandbox with as many steps done as earlier builds have left; how many. */
-static int open_cached(struct build_job *j, size_t *ret, struct cove_err *e)
+static int open_cached(struct build_job *j, size_t *ret)
 {
     const struct build_order *o = &j->build->order;
     unsigned char begun[sizeof(j->key)];
+    struct cove_err err = { 0 };
 
     memcpy(begun, j->key, sizeof(begun));
     for (size_t n = cacheable(o); n > 0; n--) {
@@ -178,17 +183,18 @@ static int open_cached(struct build_job *j, size_t *ret, struct cove_err *e)
         memcpy(j->key, begun, sizeof(begun));
         for (size_t i = 0; i < n; i++)
             cache_step(j, &o->steps[i]);
-        if (cache_open(j, e) == 0) {
+        if (cache_open(j, &err) == 0) {
             *ret = n;
             return 0;
         }
-        if (e->code != COVE_NOT_FOUND)
-            return -1;
+        if (err.code != COVE_NOT_FOUND)
+            return job_fail_err(j, &err);
     }
     memcpy(j->key, begun, sizeof(begun));
     *ret = 0;
-    *e = (struct cove_err){ 0 };
-    return job_open_box(j, o->from_template, e);
+    if (j->fetches)
+        return image_open(j);
+    return job_open_box(j, o->from_template, &err) < 0 ? job_fail_err(j, &err) : 0;
 }
 
 static int run_steps(struct build_job *j, size_t done)
@@ -300,7 +306,6 @@ static int finish(struct build_job *j)
 
 static int build(struct build_job *j)
 {
-    struct cove_err err = { 0 };
     size_t done = 0;
 
     log_addf(j->build, BUILD_INFO, j->step, "[base] FROM %s",
@@ -308,8 +313,8 @@ static int build(struct build_job *j)
                                         : j->build->order.from_template);
     if (begin(j) < 0)
         return -1;
-    if (open_cached(j, &done, &err) < 0)
-        return job_fail_err(j, &err);
+    if (open_cached(j, &done) < 0 || (j->fetches && image_find_shell(j) < 0))
+        return -1;
     return run_steps(j, done) < 0 ? -1 : finish(j);
 }
 

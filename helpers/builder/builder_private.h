@@ -122,11 +122,13 @@ struct build_job { /* a build under way, in its thread */
     struct box_conn conn;
     struct live_ref *policies, *manifests;
     const struct manifest *template; /* at the bottom: its policy holds */
-    struct manifest *own;            /* of the snapshot that it begins with, if it has one */
+    struct manifest *own;            /* of the snapshot or image that it begins with, if any */
     struct policy_filter filter;
-    char *mapped;  /* the template that stands for the image, malloc()ed; NULL = none does */
-    char box[24];  /* the sandbox, "" = none yet */
-    char step[16]; /* for log and reason */
+    char *mapped; /* the template that stands for the image, malloc()ed; NULL = none does */
+    bool fetches; /* the image is fetched (image.c) */
+    unsigned char image[32]; /* SHA-256 of its configuration, which names all of its layers */
+    char box[24];            /* the sandbox, "" = none yet */
+    char step[16];           /* for log and reason */
     char user[64], workdir[MSG_PATH_MAX];
     char *env[MANIFEST_ENV_MAX + 1]; /* "K=V", malloc()ed */
     size_t env_count;
@@ -155,6 +157,18 @@ void cache_step(struct build_job *j, const struct build_step *s);
 /* A sandbox of what the steps so far have made before. COVE_NOT_FOUND: there is nothing. */
 int cache_open(struct build_job *j, struct cove_err *e);
 void cache_keep(struct build_job *j);
+/* The same for an image (COVE_IMAGE_DIR in the sandbox), which nothing can go on without. */
+int cache_keep_image(struct build_job *j, struct cove_err *e);
+void cache_image(struct build_job *j); /* job->image becomes part of what led here */
+
+/* ------------------------------------------------------------------ image.c */
+
+/* What the registry says of the image: fills job->image, job->own. */
+int image_inspect(struct build_job *j);
+/* A sandbox of the image: fetched now, or by an earlier build. */
+int image_open(struct build_job *j);
+/* Does the image have bash? To be asked once job->box stands on the image. */
+int image_find_shell(struct build_job *j);
 
 /* ------------------------------------------------------------------ command.c */
 
@@ -166,6 +180,7 @@ struct build_command {
     bool own;                /* one of cove's: it has no variables of the build's */
     bool quiet;              /* its output is not told, but for the last line of a failure */
     int input;               /* a file that is its standard input; -1 = none */
+    struct buf *output;      /* gets its standard output instead of the log; NULL = the log does */
 };
 /* 0: it has ended, *ret says how; `last` gets the last line it wrote to stderr. */
 int command_run(struct build_job *j, const struct build_command *c, struct cove_end *ret,
@@ -179,5 +194,9 @@ int step_run(struct build_job *j, const struct build_step *s);
 bool step_changes_files(const struct build_step *s);
 void step_describe(const struct build_step *s, char *out, size_t size);
 int step_make_user(struct build_job *j, const char *name); /* in the sandbox, if it is not there */
+/* A script of cove's own, by /bin/sh as root of the sandbox. A failure's reason is the last line that it
+ * wrote to stderr. `output` gets its stdout; NULL = nobody does. */
+int step_run_script(struct build_job *j, const char *script, const char *const args[5], int input,
+                    struct buf *output);
 
 #endif

@@ -90,6 +90,22 @@ static void tag_of(const struct build_job *j, char out[2 * sizeof(j->key) + 1])
     out[KEY_HEX] = '\0';
 }
 
+void cache_image(struct build_job *j)
+{
+    mix(j, j->image, sizeof(j->image));
+}
+
+static void name_result(const struct build_job *j, struct keeper_capture *args)
+{
+    char tag[2 * sizeof(j->key) + 1];
+
+    tag_of(j, tag);
+    text_copy(args->name, sizeof(args->name), COVE_BUILD_CACHE);
+    text_copy(args->tenant, sizeof(args->tenant), j->build->tenant);
+    text_copy(args->id, sizeof(args->id), j->box);
+    text_copy(args->tag, sizeof(args->tag), tag);
+}
+
 int cache_open(struct build_job *j, struct cove_err *e)
 {
     char tag[2 * sizeof(j->key) + 1], word[COVE_TEMPLATE_MAX];
@@ -103,20 +119,25 @@ int cache_open(struct build_job *j, struct cove_err *e)
  * copying, only the first one of a build is kept. */
 void cache_keep(struct build_job *j)
 {
-    struct keeper_capture args = { .name = COVE_BUILD_CACHE };
-    char tag[2 * sizeof(j->key) + 1];
+    struct keeper_capture args = { 0 };
     uint64_t began = clock_boot_ms();
     struct keeper_snapshot made;
     struct cove_err err = { 0 };
 
     if (j->slow_capture)
         return;
-    tag_of(j, tag);
-    text_copy(args.tenant, sizeof(args.tenant), j->build->tenant);
-    text_copy(args.id, sizeof(args.id), j->box);
-    text_copy(args.tag, sizeof(args.tag), tag);
+    name_result(j, &args);
     if (keeper_capture(&j->keeper, &args, &made, &err) < 0)
         log_addf(j->build, BUILD_DEBUG, j->step, "the result of this step is not cached: %s",
                  err.msg);
     j->slow_capture = clock_boot_ms() - began > SLOW_CAPTURE_MS;
+}
+
+int cache_keep_image(struct build_job *j, struct cove_err *e)
+{
+    struct keeper_capture args = { .flags = CAPTURE_IMAGE };
+    struct keeper_snapshot made;
+
+    name_result(j, &args);
+    return keeper_capture(&j->keeper, &args, &made, e);
 }

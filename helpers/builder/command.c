@@ -61,6 +61,10 @@ static void take_output(struct run *r, struct line *l)
         tell(r, l);
         return;
     }
+    if (l == &r->out && r->command->output) {
+        buf_add(r->command->output, bytes, (size_t)n);
+        return;
+    }
     for (ssize_t i = 0; i < n; i++) {
         if (bytes[i] != '\n')
             l->text[l->len++] = bytes[i];

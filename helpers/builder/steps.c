@@ -84,12 +84,13 @@ static const char copy_script[] =
     "  rm -rf \"$d\"; cp -a \"$s\" \"$d\"\n"
     "fi\n";
 
-static int run_script(struct build_job *j, const char *script, const char *const args[5], int input)
+int step_run_script(struct build_job *j, const char *script, const char *const args[5], int input,
+                    struct buf *output)
 {
     const char *const argv[] = { "/bin/sh", "-c",    script,  "cove",  args[0],
                                  args[1],   args[2], args[3], args[4], NULL };
     const struct build_command c = {
-        .argv = argv, .cwd = "/", .own = true, .quiet = true, .input = input
+        .argv = argv, .cwd = "/", .own = true, .quiet = true, .input = input, .output = output
     };
     struct cove_err err = { 0 };
     struct cove_end end;
@@ -107,7 +108,7 @@ int step_make_user(struct build_job *j, const char *name)
 {
     const char *const args[5] = { name, "", "", "", "" };
 
-    return run_script(j, user_script, args, -1);
+    return step_run_script(j, user_script, args, -1, NULL);
 }
 
 /* ------------------------------------------------------------------ variables */
@@ -331,7 +332,7 @@ static int copy(struct build_job *j, const struct build_step *s)
     const char *const args[5] = { src, dest, *arg(s, 2) ? arg(s, 2) : j->user, arg(s, 3),
                                   magic[0] == 0x1f && magic[1] == 0x8b ? "z" : "" };
 
-    if (run_script(j, copy_script, args, fd) == 0)
+    if (step_run_script(j, copy_script, args, fd, NULL) == 0)
         return 0;
     return job_fail(j, "failed to copy '%.100s': %.600s", arg(s, 0), j->reason);
 }
@@ -353,7 +354,7 @@ int step_run(struct build_job *j, const struct build_step *s)
             return -1;
         const char *const args[5] = { path, j->user, "", "", "" };
 
-        return run_script(j, workdir_script, args, -1) < 0
+        return step_run_script(j, workdir_script, args, -1, NULL) < 0
                    ? job_fail(j, "failed to make '%.100s': %.600s", path, j->reason)
                    : 0;
     }

@@ -152,6 +152,7 @@ struct cove_config {
     uint64_t build_timeout_ms;  /* of one step */
     uint64_t build_files_bytes; /* that one tenant has uploaded for its builds */
     char build_images[512]; /* "IMAGE=TEMPLATE ...": these are templates here, and not fetched */
+    char build_insecure_registries[512]; /* "HOST[:PORT] ...": reached without TLS */
 
     char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
 };

@@ -513,7 +513,13 @@ enum keeper_capture_flags {
     /* For a fork: it goes by itself once no sandbox stands on it, a minute after it was made at the
      * earliest. It is not listed and cannot have a name. */
     CAPTURE_PASSING = 1 << 0,
+    /* An image: the files below COVE_IMAGE_DIR are the whole root of sandboxes that are made of this
+     * snapshot, and nothing of the template's files lies below them. The captured sandbox must be one
+     * of a template, not of a snapshot. */
+    CAPTURE_IMAGE = 1 << 1,
 };
+
+#define COVE_IMAGE_DIR ".image" /* in the root of a sandbox that fetches an image */
 
 struct keeper_capture {
     char tenant[COVE_TENANT_MAX];

@@ -97,6 +97,7 @@ struct disk_capture {
     const char *below[DISK_BELOW_MAX]; /* snapshots to be merged into it, the topmost first */
     unsigned below_count;
     uint64_t bytes_most; /* of a copy; 0 = no limit */
+    bool image;          /* CAPTURE_IMAGE; with `below`: the lowest of these is an image */
 };
 
 /* In a child process: it may take as long as copying all files takes. After a failure

@@ -84,24 +84,27 @@ static int make_target(const struct disk *d, const struct disk_capture *c, int *
     return 0;
 }
 
-static int make_uppers(int target, struct cove_err *e)
+static int make_uppers(int target, bool merges_image, struct cove_err *e)
 {
     for (size_t i = 0; i < ARRAY_SIZE(uppers); i++)
         if (mkdirat(target, uppers[i], 0755) < 0)
             return fail_files(e);
-    return 0;
+    return merges_image && mkdirat(target, UPPER_IMAGE, 0755) < 0 ? fail_files(e) : 0;
+}
+
+static int copy_tree(int files, const char *from_name, int target, const char *to_name,
+                     struct tree_copy *copy, struct cove_err *e)
+{
+    AUTO_CLOSE int from = open_dir(files, from_name), to = open_dir(target, to_name);
+
+    return from < 0 || to < 0 ? fail_files(e) : tree_copy_over(from, to, copy, e);
 }
 
 static int copy_over(int files, int target, struct tree_copy *copy, struct cove_err *e)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(uppers); i++) {
-        AUTO_CLOSE int from = open_dir(files, uppers[i]), to = open_dir(target, uppers[i]);
-
-        if (from < 0 || to < 0)
-            return fail_files(e);
-        if (tree_copy_over(from, to, copy, e) < 0)
+    for (size_t i = 0; i < ARRAY_SIZE(uppers); i++)
+        if (copy_tree(files, uppers[i], target, uppers[i], copy, e) < 0)
             return -1;
-    }
     return 0;
 }
 
@@ -124,11 +127,19 @@ static int copy_all(const struct disk *d, const struct disk_capture *c, int file
     for (unsigned i = c->below_count; i > 0; i--) {
         AUTO_CLOSE int below = -1;
 
-        if (disk_snapshot_open(d, c->below[i - 1], &below, e) < 0 ||
-            copy_over(below, target, &copy, e) < 0)
+        if (disk_snapshot_open(d, c->below[i - 1], &below, e) < 0)
             return -1;
+        if (c->image) {
+            if (copy_tree(below, i == c->below_count ? UPPER_IMAGE : UPPER_ROOT, target,
+                          UPPER_IMAGE, &copy, e) < 0)
+                return -1;
+        } else if (copy_over(below, target, &copy, e) < 0) {
+            return -1;
+        }
     }
     copy.id_shift = shift_of(files, c->id_base);
+    if (c->image && c->below_count)
+        return copy_tree(files, UPPER_ROOT, target, UPPER_IMAGE, &copy, e);
     return copy_over(files, target, &copy, e);
 }
 
@@ -137,7 +148,8 @@ static int take_copy(const struct disk *d, const struct disk_capture *c, int fil
 {
     AUTO_CLOSE int target = -1;
 
-    if (make_target(d, c, &target, e) < 0 || make_uppers(target, e) < 0 ||
+    if (make_target(d, c, &target, e) < 0 ||
+        make_uppers(target, c->image && c->below_count, e) < 0 ||
         copy_all(d, c, files, target, e) < 0)
         return -1;
     if (goes_into_pool(d, c))
@@ -145,7 +157,7 @@ static int take_copy(const struct disk *d, const struct disk_capture *c, int fil
     return syncfs(target) < 0 ? fail_files(e) : 0;
 }
 
-int disk_snapshot_take(const struct disk *d, const struct disk_capture *c, struct cove_err *e)
+static int take(const struct disk *d, const struct disk_capture *c, struct cove_err *e)
 {
     AUTO_CLOSE int found = -1;
 
@@ -154,4 +166,19 @@ int disk_snapshot_take(const struct disk *d, const struct disk_capture *c, struc
     if (c->files < 0 && disk_open_files(d, c->id, &found, e) < 0)
         return -1;
     return take_copy(d, c, c->files >= 0 ? c->files : found, e);
+}
+
+int disk_snapshot_take(const struct disk *d, const struct disk_capture *c, struct cove_err *e)
+{
+    AUTO_CLOSE int files = -1, image = -1;
+
+    if (take(d, c, e) < 0)
+        return -1;
+    if (!c->image)
+        return 0;
+    if (disk_snapshot_open(d, c->snapshot, &files, e) < 0)
+        return -1;
+    image = open_dir(files, UPPER_IMAGE);
+    return image < 0 ? cove_fail(e, COVE_INVALID, "the sandbox has no directory /" COVE_IMAGE_DIR)
+                     : 0;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "cove/err.h"
+#include "cove/msg.h"
 #include "sandbox/box/template.h"
 #include "sandbox/box/userns.h"
 
@@ -16,6 +17,8 @@
 #define WORK_ROOT  "work"
 #define UPPER_USR  "usr-up"
 #define WORK_USR   "usr-work"
+/* In a snapshot that is an image (CAPTURE_IMAGE): the only layer of it that counts. */
+#define UPPER_IMAGE UPPER_ROOT "/" COVE_IMAGE_DIR
 
 struct box_mounts { /* detached mounts: the keeper makes them, the sandbox's set-up attaches them */
     int files;

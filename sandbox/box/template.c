@@ -414,6 +414,16 @@ int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cov
     return 0;
 }
 
+int template_open_tools(int state_dir_fd, struct template *ret, struct cove_err *e)
+{
+    struct template t = NO_TEMPLATE;
+
+    if (add_dir(&t.root, state_dir_fd, "templates/" TOOLS, e) < 0)
+        return -1;
+    *ret = t;
+    return 0;
+}
+
 static bool swap(const char *name, char from, char to, char ret[COVE_TEMPLATE_MAX])
 {
     char *at;

@@ -51,6 +51,8 @@ int template_read_manifest(int state_dir_fd, const char *name, char **ret, struc
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
 /* The same from a directory that has the list of layers, or `base`'s own files, in it. */
 int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cove_err *e);
+/* Nothing but the layer of cove's own that every template has: what lies below an image. */
+int template_open_tools(int state_dir_fd, struct template *ret, struct cove_err *e);
 void template_close(struct template *t);
 
 #endif

@@ -208,7 +208,7 @@ static bool on_capture(struct keeper *k, const struct msg *m, const struct waite
 
     memcpy(&args, m->body, sizeof(args));
     if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false) || !IS_TEXT(args.name, true) ||
-        !IS_TEXT(args.tag, true) || args.flags & ~(uint32_t)CAPTURE_PASSING)
+        !IS_TEXT(args.tag, true) || args.flags & ~(uint32_t)(CAPTURE_PASSING | CAPTURE_IMAGE))
         return false;
     capture_box(k, &args, m->fd_count ? read_text(m->fds[0], manifest, sizeof(manifest)) : NULL, w);
     return true;

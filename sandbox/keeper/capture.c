@@ -131,6 +131,9 @@ static int plan(const struct keeper *k, uint32_t i, struct snapshot *s, struct d
                                   .files = b->build.files,
                                   .id_base = b->info.id_base,
                                   .snapshot = s->info.id };
+    if (s->info.flags & CAPTURE_IMAGE && b->info.snapshot[0])
+        return cove_fail(e, COVE_INVALID, "an image is fetched by a sandbox of a template");
+    ret->image = s->info.flags & CAPTURE_IMAGE;
     if (layers + 1 > LAYERS_MAX)
         return cove_fail(e, COVE_LIMIT, "its template has %u layers: there is no room for one more",
                          layers);
@@ -139,6 +142,10 @@ static int plan(const struct keeper *k, uint32_t i, struct snapshot *s, struct d
         return 0;
     }
     ret->below_count = count;
+    if (snapshots_is_image(k, snapshots_of_box(k, &b->info))) {
+        ret->image = true;
+        s->info.flags |= CAPTURE_IMAGE;
+    }
     memcpy(ret->below, below, sizeof(below));
     for (const struct snapshot *p = snapshots_of_box(k, &b->info); p; p = snapshots_parent(k, p))
         s->info.bytes += p->info.bytes;

@@ -545,6 +545,7 @@ void snapshots_done(struct keeper *k, bool for_good);
 struct snapshot *snapshots_find(const struct keeper *k, const char *tenant, const char *word);
 const struct snapshot *snapshots_parent(const struct keeper *k, const struct snapshot *s);
 const struct snapshot *snapshots_of_box(const struct keeper *k, const struct box_info *b);
+bool snapshots_is_image(const struct keeper *k, const struct snapshot *s); /* at the bottom of all */
 /* All that a tenant has, the removed ones that are still in use included. */
 uint64_t snapshots_count(const struct keeper *k, const char *tenant, uint64_t *ret_bytes);
 void snapshots_list(const struct keeper *k, const struct keeper_snapshots *args,

@@ -277,7 +277,8 @@ static int add_chain(const struct keeper *k, const struct snapshot *s, bool has_
         AUTO_CLOSE int files = -1;
 
         if (disk_snapshot_open(&k->disk, s->info.id, &files, e) < 0 ||
-            add_upper(files, UPPER_ROOT, &t->root, e) < 0 ||
+            add_upper(files, s->info.flags & CAPTURE_IMAGE ? UPPER_IMAGE : UPPER_ROOT, &t->root,
+                      e) < 0 ||
             (has_usr && add_upper(files, UPPER_USR, &t->usr, e) < 0))
             return -1;
     }
@@ -292,12 +293,23 @@ static int move_layers(struct layers *from, struct layers *to, struct cove_err *
     return 0;
 }
 
-/* The template's layers as they were when the first snapshot of the chain was taken. */
+bool snapshots_is_image(const struct keeper *k, const struct snapshot *s)
+{
+    for (; s; s = snapshots_parent(k, s))
+        if (s->info.flags & CAPTURE_IMAGE)
+            return true;
+    return false;
+}
+
+/* The template's layers as they were when the first snapshot of the chain was taken. Below an image
+ * there is none of them. */
 static int open_bottom(const struct keeper *k, const struct snapshot *s, struct template *ret,
                        struct cove_err *e)
 {
     AUTO_CLOSE int dir = snapshots_open_dir(k, s->info.id);
 
+    if (snapshots_is_image(k, s))
+        return template_open_tools(k->state_dir, ret, e);
     if (dir >= 0 && faccessat(dir, "layers", F_OK, 0) == 0)
         return template_open_at(k->state_dir, dir, ret, e);
     return template_open(k->state_dir, s->info.template, ret, e);

@@ -139,8 +139,8 @@ test('build: a template that is not there is an error of the first step', withTe
   await rejects(Template.build(Template().fromTemplate('no-such-thing'), name), BuildError, /template 'no-such-thing' not found/)
 }))
 
-test('build: an image that is no template here is an error that says so', withTemplate(async name => {
-  await rejects(Template.build(Template().fromImage('registry.test/some/image:1'), name), BuildError, /not available on this server/)
+test('build: an image whose registry is not reached is an error that says so', withTemplate(async name => {
+  await rejects(Template.build(Template().fromImage('registry.test/some/image:1'), name), BuildError, /image 'registry.test\/some\/image:1' was not fetched/)
 }))
 
 test('build: steps that were built before come from the cache, unless it is forced', withTemplate(async name => {

@@ -1,0 +1,187 @@
+"""Templates that a tenant builds from an image of a registry, in a small internet that the test makes (internet.py): Debian's docker-registry
+is out there at all of its addresses, the private ones included, and sandboxes may reach the public ones."""
+import base64
+import copy
+import crypt
+import os
+import subprocess
+import tarfile
+
+import pytest
+
+from cove import Server, new_dir, stop, wait_for
+from internet import PRIVATE, PUBLIC, RESOLVER, World
+from test_builds import Build
+from test_template import small_root  # noqa: F401 (fixture)
+from test_template_sources import CONFIG, TOP as SECOND, Image, base_tar, tar  # noqa: F401 (fixture)
+
+OPEN, CLOSED = 5000, 5001  # ports of the two registries: the second wants a name and a password
+NAME, PASSWORD = "reader", "the-word-that-nobody-may-find"
+
+
+def registry(world, path, port, access=""):
+    (path / f"{port}.yml").write_text(f"version: 0.1\nlog: {{ level: error }}\nstorage: {{ filesystem: {{ rootdirectory: {path}/store }} }}\n"
+                                      f'http: {{ addr: ":{port}" }}\n{access}')
+    world.servers.append(subprocess.Popen(["ip", "netns", "exec", world.internet, "docker-registry", "serve", path / f"{port}.yml"],
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """(world, server, push): push(image, name) puts an OCI directory into both registries."""
+    path = tmp_path_factory.mktemp("registry")
+    (path / "users").write_text(f"{NAME}:{crypt.crypt(PASSWORD, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))}\n")
+    with World() as world:
+        registry(world, path, OPEN)
+        registry(world, path, CLOSED, f"auth: {{ htpasswd: {{ realm: test, path: {path}/users }} }}\n")
+
+        def push(image, name):
+            command = ["ip", "netns", "exec", world.internet, "skopeo", "copy", "--insecure-policy", "--quiet", "--dest-tls-verify=false",
+                       image, f"docker://127.0.0.1:{OPEN}/{name}"]
+            wait_for(lambda: subprocess.run(command, capture_output=True).returncode == 0, 20, "the registry")
+
+        server = Server(new_dir(), network="none", pool=1, workers=1, disk_max="400M").up()
+        try:
+            plain = " ".join(f"{host}:{port}" for host in (PUBLIC, PRIVATE, "public.example") for port in (OPEN, CLOSED))
+            world.move_keeper(server, network="egress", network_dns=RESOLVER, build_insecure_registries=plain)
+            yield world, server, push
+        finally:
+            stop(server)
+
+
+@pytest.fixture(scope="module")
+def server(place, base_tar, tmp_path_factory):
+    """With the image app:1 in its registries."""
+    place[2](Image(tmp_path_factory.mktemp("images") / "app").write(base_tar, SECOND), "app:1")
+    return place[1]
+
+
+def build(server, name, image, steps=(), **order):
+    return Build(server, name, steps, fromTemplate=None, fromImage=image, **order)
+
+
+def error_of(built):
+    end = built.end()
+    assert end["status"] == "error", end
+    return end["reason"]["message"]
+
+
+# ------------------------------------------------------------------ what is built
+
+def test_an_image_becomes_the_whole_root_of_a_template(server):
+    built = build(server, "app", f"{PUBLIC}:{OPEN}/app:1", [("RUN", "echo built by $(id -un) in $(pwd) > made; echo over > /tmp/over"),
+                                                           ("USER", "root"), ("RUN", "rm /etc/second")]).ready()
+    assert any("layer 2/2" in line for line in built.messages()), built.messages()
+    reply = server.execute("p", "cat /home/user/made /tmp/over; ls /etc/second /etc/marker /opt /usr/bin/python3 2>&1; cat /usr/bin/linked; "
+                                "echo $GREETING; stat -c %a:%u /usr/bin/true /opt/tool; ls -d /.image /.fetch 2>&1", template="app")
+    out = reply.json["stdout"] + reply.json["stderr"]
+    assert "built by user in /home/user" in out and "over" in out, out
+    for gone in ("/etc/second", "/etc/marker", "/usr/bin/python3", "/.image", "/.fetch"):
+        assert f"'{gone}': No such file" in out, (gone, out)
+    assert "new\n" in out and "second layer" in out and "it's here" in out and "4755:0" in out, out
+    server.cleanup("p")
+
+
+def test_an_image_that_was_fetched_is_not_fetched_again_until_its_tag_moves(place, server, tmp_path, base_tar):
+    push = place[2]
+    push(Image(tmp_path / "one").write(base_tar, tar(("etc/word", b"first\n", {}))), "moving:1")
+    name = f"public.example:{OPEN}/moving:1"
+    assert not any("CACHED" in line for line in build(server, "moving", name).ready().messages())
+    again = build(server, "moving", name, [("RUN", "cat /etc/word > /tmp/word")]).ready().messages()
+    assert any(line.startswith("CACHED [base] FROM") for line in again) and not any("layer 1" in line for line in again), again
+    push(Image(tmp_path / "two").write(base_tar, tar(("etc/word", b"second\n", {}))), "moving:1")
+    build(server, "moving", name, [("RUN", "cat /etc/word > /tmp/word")]).ready()
+    assert server.execute("p", "cat /tmp/word", template="moving").json["stdout"] == "second\n"
+    server.cleanup("p")
+
+
+def test_so_many_steps_that_their_results_are_merged_leave_the_image_whole(server):
+    build(server, "long", f"{PUBLIC}:{OPEN}/app:1", [("RUN", f"echo {i} > /tmp/step-{i}; rm -f /tmp/step-{i - 3}") for i in range(12)]).ready()
+    reply = server.execute("p", "cat /tmp/step-*; cat /etc/second; ls /etc/marker 2>&1; echo $GREETING", template="long")
+    assert reply.json["stdout"].startswith("10\n11\n9\nsecond layer\n") and "No such file" in reply.json["stdout"], reply
+    server.cleanup("p")
+    Build(server, "longer", [("RUN", f"echo {i} > /tmp/more-{i}") for i in range(9)], fromTemplate="long").ready()
+    reply = server.execute("p", "cat /tmp/step-11 /tmp/more-8 /etc/second; ls /usr/bin/python3", template="longer")
+    assert reply.json["stdout"] == "11\n8\nsecond layer\n", reply
+    server.cleanup("p")
+
+
+def test_a_sandbox_of_an_image_is_saved_and_comes_back_and_outlives_the_keeper(place, server):
+    build(server, "kept", f"{PUBLIC}:{OPEN}/app:1").ready()
+    made = server.post("/v2/sandboxes", {"templateID": "kept", "timeout": 300})
+    assert made.status == 201, made
+    path = f"/sandboxes/{made.json['sandboxID']}"
+    assert server.post(f"{path}/pause", {"memory": False}).status == 204
+    assert server.post(f"/v2{path}/connect", {}).status == 201
+    place[0].move_keeper(server)  # stopped and started again: the snapshot is read from its record
+    assert server.execute("p", "cat /etc/second", template="kept").json["stdout"] == "second layer\n"
+    server.cleanup("p")
+
+
+# ------------------------------------------------------------------ what may be reached, and by whom
+
+def test_a_registry_at_an_address_that_sandboxes_may_not_reach_is_not_reached(server):
+    for host in (PRIVATE, "10.99.0.1", "rebinds.example"):
+        assert "was not fetched" in error_of(build(server, "inwards", f"{host}:{OPEN}/app:1", build_timeout="5s")), host
+
+
+def test_credentials_open_a_registry_and_are_kept_nowhere(server):
+    image = f"{PUBLIC}:{CLOSED}/app:1"
+    assert "was not fetched" in error_of(build(server, "closed", image))
+    wrong = {"type": "registry", "username": NAME, "password": PASSWORD + "x"}
+    assert "was not fetched" in error_of(build(server, "closed", image, fromImageRegistry=wrong))
+    right = {"type": "registry", "username": NAME, "password": PASSWORD}
+    built = build(server, "closed", image, [("RUN", "ls -a /dev/shm > /tmp/left; env >> /tmp/left")], force=True, fromImageRegistry=right).ready()
+    encoded = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
+    assert PASSWORD not in str(built.messages()) and PASSWORD not in str(built.status())
+    reply = server.execute("p", "cat /tmp/left", template="closed")
+    assert "auth" not in reply.json["stdout"].lower(), reply
+    server.cleanup("p")
+    for top, _, files in os.walk(server.dir):
+        for name in files:
+            path = os.path.join(top, name)
+            if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) < 64 << 20:
+                with open(path, "rb") as f:
+                    content = f.read()
+                assert PASSWORD.encode() not in content and encoded.encode() not in content, path
+
+
+# ------------------------------------------------------------------ images that are wrong
+
+@pytest.mark.parametrize("image, says", [
+    (f"{PUBLIC}:{OPEN}/nothing:1", "was not fetched"),
+    (f"{PUBLIC}:{OPEN}/app:none", "was not fetched"),
+    (f"{PUBLIC}:{OPEN + 7}/app:1", "was not fetched"),
+    ("--help", "is no name of an image"),
+    ("a b", "is no name of an image"),
+    ("x" * 400, "is no name of an image"),
+    ("$(id)", "is no name of an image"),
+])
+def test_an_image_that_cannot_be_had_is_a_build_error(server, image, says):
+    before = server.inits
+    assert says in error_of(build(server, "nothing", image))
+    wait_for(lambda: server.inits.keys() <= before.keys(), what="the end of its sandbox")
+
+
+def test_an_image_for_another_processor_is_refused(place, server, tmp_path, base_tar):
+    config = copy.deepcopy(CONFIG)
+    config["architecture"] = "riscv64"
+    place[2](Image(tmp_path / "other").write(base_tar, config=config), "other:1")
+    assert "riscv64" in error_of(build(server, "other", f"{PUBLIC}:{OPEN}/other:1"))
+
+
+def test_layers_that_lead_out_stay_within_the_image(place, server, tmp_path, base_tar):
+    """Links that lead out, names with .., device nodes below /dev: they hit the tenant's own sandbox at most."""
+    hostile = tar(("out", None, {"type": tarfile.SYMTYPE, "linkname": "/etc"}), ("out/passwd-of-others", b"x", {}), (".wh...", b"", {}),
+                  ("a/../../../escaped", b"x", {}), ("dev/sda", None, {"type": tarfile.BLKTYPE, "devmajor": 8, "devminor": 0}))
+    place[2](Image(tmp_path / "hostile").write(base_tar, hostile), "hostile:1")
+    end = build(server, "hostile", f"{PUBLIC}:{OPEN}/hostile:1").end()
+    assert end["status"] in ("ready", "error"), end
+    assert not os.path.exists("/escaped") and not os.path.exists("/etc/passwd-of-others")
+    build(server, "after", f"{PUBLIC}:{OPEN}/app:1").ready()
+
+
+def test_an_image_that_does_not_fit_is_an_error_that_says_so(place, server, tmp_path, base_tar):
+    place[2](Image(tmp_path / "large").write(base_tar, tar(("large", bytes(500 << 20), {}))), "large:1")
+    assert "layer 2" in (error := error_of(build(server, "large", f"{PUBLIC}:{OPEN}/large:1"))) or "fetched" in error, error
+    build(server, "after", f"{PUBLIC}:{OPEN}/app:1").ready()
