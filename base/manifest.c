@@ -118,6 +118,16 @@ static int set_ready_timeout(struct manifest *m, char *value, struct cove_err *e
     return 0;
 }
 
+static int set_cpus(struct manifest *m, char *value, struct cove_err *e)
+{
+    return text_parse_u64(value, &m->cpus, e);
+}
+
+static int set_memory(struct manifest *m, char *value, struct cove_err *e)
+{
+    return text_parse_u64(value, &m->memory_bytes, e);
+}
+
 static bool is_variable(const char *text)
 {
     size_t len = strspn(text, LETTERS CAPITALS DIGITS "_.-");
@@ -219,13 +229,21 @@ static const struct {
     const char *key;
     int (*set)(struct manifest *m, char *value, struct cove_err *e);
 } keys[] = {
-    { "user", set_user },       { "workdir", set_workdir },
-    { "env", set_env },         { "start", set_start },
-    { "ready", set_ready },     { "ready_timeout_ms", set_ready_timeout },
-    { "service", set_service }, { "settings", set_settings },
-    { "policy", set_policy },   { "seccomp", set_seccomp },
-    { "tenants", set_tenants }, { "shell", set_shell },
+    { "user", set_user },
+    { "workdir", set_workdir },
+    { "env", set_env },
+    { "start", set_start },
+    { "ready", set_ready },
+    { "ready_timeout_ms", set_ready_timeout },
+    { "service", set_service },
+    { "settings", set_settings },
+    { "policy", set_policy },
+    { "seccomp", set_seccomp },
+    { "tenants", set_tenants },
+    { "shell", set_shell },
     { "version", set_version },
+    { "cpus", set_cpus },
+    { "memory_bytes", set_memory },
 };
 
 static int set_line(struct manifest *m, char *line, struct cove_err *e)
@@ -323,6 +341,10 @@ void manifest_format(const struct manifest *m, struct buf *out)
     put(out, "seccomp", m->seccomp);
     put(out, "tenants", m->tenants);
     put(out, "shell", m->no_bash ? "sh" : NULL);
+    if (m->cpus)
+        buf_addf(out, "cpus %llu\n", (unsigned long long)m->cpus);
+    if (m->memory_bytes)
+        buf_addf(out, "memory_bytes %llu\n", (unsigned long long)m->memory_bytes);
 }
 
 /* ------------------------------------------------------------------ all of them */

@@ -11,6 +11,7 @@
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/core.h"
+#include "process/manifests_live.h"
 
 typedef int (*parse_fn)(const char *text, struct tenants *ret, struct cove_err *e);
 
@@ -220,6 +221,17 @@ void caller_limits(const struct core *core, const char *tenant, const char *temp
 
     limits_resolve(core->config, c ? table(c->templates) : NULL, template,
                    c ? table(c->tenants) : NULL, tenant, ret);
+}
+
+void caller_limits_of(const struct core *core, const char *tenant, const char *template,
+                      const char *snapshot, struct limits *ret)
+{
+    struct manifest *m = manifest_of_snapshot(core->config->run_dir, snapshot);
+
+    caller_limits(core, tenant, template, ret);
+    if (m)
+        limits_narrow(ret, m->cpus, m->memory_bytes);
+    manifest_free(m);
 }
 
 uint64_t caller_output_ceiling(const struct core *core, const char *tenant)

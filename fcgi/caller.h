@@ -51,6 +51,9 @@ int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e);
 /* What holds for a command of this tenant's in a sandbox of this template. */
 void caller_limits(const struct core *core, const char *tenant, const char *template,
                    struct limits *ret);
+/* The same for what is made of a snapshot, whose manifest may ask for less; "" = of none. */
+void caller_limits_of(const struct core *core, const char *tenant, const char *template,
+                      const char *snapshot, struct limits *ret);
 uint64_t caller_output_ceiling(const struct core *core, const char *tenant);
 bool caller_is_first_tenant(const struct core *core, const char *tenant); /* of the keys file */
 /* For struct keeper_claim: how many sandboxes the key may have, and the public name of the key. */

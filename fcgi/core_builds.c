@@ -106,10 +106,12 @@ static int ask(struct core *c, const struct question *q, struct cove_err *e)
 
 /* ------------------------------------------------------------------ builds */
 
-int core_build_new(struct core *c, const char *tenant, const char *name, const char *tags,
+int core_build_new(struct core *c, const char *tenant, const struct core_build *asked,
                    struct build_info *ret, struct cove_err *e)
 {
-    struct build_new args = { .key_sandboxes = caller_sandboxes(c) };
+    struct build_new args = { .key_sandboxes = caller_sandboxes(c),
+                              .cpus = asked->cpus,
+                              .memory_bytes = asked->memory_bytes };
     struct build_told told;
     const struct question q = { .type = BUILD_NEW,
                                 .body = &args,
@@ -121,9 +123,9 @@ int core_build_new(struct core *c, const char *tenant, const char *name, const c
 
     text_copy(args.tenant, sizeof(args.tenant), tenant);
     caller_key_id(c, args.key);
-    if (!text_copy(args.name, sizeof(args.name), name))
+    if (!text_copy(args.name, sizeof(args.name), asked->name))
         return cove_fail(e, COVE_INVALID, "name: is too long");
-    if (!text_copy(args.tags, sizeof(args.tags), tags))
+    if (!text_copy(args.tags, sizeof(args.tags), asked->tags))
         return cove_fail(e, COVE_INVALID, "tags: are too many");
     if (ask(c, &q, e) < 0)
         return -1;

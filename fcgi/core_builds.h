@@ -14,7 +14,13 @@
 #include "cove/build.h"
 #include "fcgi/core_snapshots.h"
 
-int core_build_new(struct core *c, const char *tenant, const char *name, const char *tags,
+struct core_build {          /* that is asked for */
+    const char *name, *tags; /* tags: separated by spaces */
+    uint32_t cpus;           /* that its sandboxes have at most; 0 = as many as they can */
+    uint64_t memory_bytes;   /* likewise */
+};
+
+int core_build_new(struct core *c, const char *tenant, const struct core_build *asked,
                    struct build_info *ret, struct cove_err *e);
 /* order: pairs of strings, as cove/build.h says. */
 int core_build_start(struct core *c, const char *tenant, const char *id, const struct buf *order,

@@ -78,3 +78,11 @@ void limits_merge(struct limits *into, const struct limits *from, unsigned given
             memcpy(at(into, members[i].in_limits), (const char *)from + members[i].in_limits,
                    sizeof(uint64_t));
 }
+
+void limits_narrow(struct limits *l, uint64_t cpus, uint64_t memory_bytes)
+{
+    if (cpus && (!l->cpu_percent || cpus < l->cpu_percent / 100 + !!(l->cpu_percent % 100)))
+        l->cpu_percent = cpus * 100;
+    if (memory_bytes && memory_bytes < l->memory_max_bytes)
+        l->memory_max_bytes = memory_bytes;
+}

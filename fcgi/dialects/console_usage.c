@@ -35,7 +35,7 @@ static void tell_limits(struct stream *s, struct request *req, const struct box_
 {
     struct limits limits;
 
-    caller_limits(req->core, req->tenant, box->template, &limits);
+    caller_limits_of(req->core, req->tenant, box->template, box->snapshot, &limits);
     stream_event(
         s, &(struct frame){ .name = "limits" }, limits_fields,
         &(struct limits_event){ (int64_t)limits.memory_max_bytes, (int64_t)limits.disk_max_bytes });

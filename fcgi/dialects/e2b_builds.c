@@ -15,8 +15,7 @@ struct new_args {
     int64_t cpus, memory_mb;
 };
 
-/* How much of the machine a sandbox gets is the operator's to say: the two numbers are checked, and
- * have no effect. */
+/* How much of the machine a sandbox gets at most is the operator's to say; these two can make it less. */
 static const struct json_field new_fields[] = {
     JSON_STR(struct new_args, name, "name", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),
     JSON_STR(struct new_args, alias, "alias", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),
@@ -33,7 +32,7 @@ static void add_tag(struct buf *list, const char *tag)
     buf_add_str(list, tag);
 }
 
-static int read_new(struct request *req, const char **ret_name, struct buf *ret_tags,
+static int read_new(struct request *req, struct core_build *ret, struct buf *ret_tags,
                     struct cove_err *e)
 {
     struct new_args args = { 0 };
@@ -41,9 +40,12 @@ static int read_new(struct request *req, const char **ret_name, struct buf *ret_
 
     if (request_json(req, new_fields, &args, e) < 0)
         return -1;
+    ret->cpus = (uint32_t)args.cpus;
+    ret->memory_bytes = (uint64_t)args.memory_mb << 20;
     if (!args.name && !args.alias)
         return cove_fail(e, COVE_INVALID, "name: is missing");
-    if (e2b_template_split(req, "name", args.name ? args.name : args.alias, ret_name, &tag, e) < 0)
+    if (e2b_template_split(req, "name", args.name ? args.name : args.alias, &ret->name, &tag, e) <
+        0)
         return -1;
     if (*tag)
         add_tag(ret_tags, tag);
@@ -63,12 +65,16 @@ int e2b_build_new(struct request *req, struct reply *rep, struct cove_err *e)
 {
     AUTO_BUF struct buf tags = BUF(COVE_TAGS_MAX * 8);
     struct build_info made;
+    struct core_build asked = { 0 };
     struct json_writer w;
     const char *name;
 
     req->note.operation = "new_build";
-    if (read_new(req, &name, &tags, e) < 0 ||
-        core_build_new(req->core, req->tenant, name, tags.data, &made, e) < 0)
+    if (read_new(req, &asked, &tags, e) < 0)
+        return -1;
+    asked.tags = tags.data;
+    name = asked.name;
+    if (core_build_new(req->core, req->tenant, &asked, &made, e) < 0)
         return -1;
     rep->status = 202;
     json_writer_init(&w, &rep->body);

@@ -17,7 +17,7 @@ static struct totals totals_of(struct request *req, const struct box_info *box)
 {
     struct limits limits;
 
-    caller_limits(req->core, box->tenant, box->template, &limits);
+    caller_limits_of(req->core, box->tenant, box->template, box->snapshot, &limits);
     return (struct totals){
         .cpus = limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1,
         .memory = (int64_t)limits.memory_max_bytes,

@@ -102,7 +102,7 @@ void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sa
     struct limits limits;
 
     core_attributes_read(req->core, &req->arena, box->id, &attributes);
-    caller_limits(req->core, box->tenant, box->template, &limits);
+    caller_limits_of(req->core, box->tenant, box->template, box->snapshot, &limits);
     *lifecycle = (struct e2b_lifecycle){
         .on_timeout = box->flags & BOX_END_FREEZES ? "pause" : "kill",
         .auto_resume = attributes.auto_resume,

@@ -104,17 +104,18 @@ struct listing {
 
 struct template
 {
-    const char *id, *name, *alias, *build, *bottom;
+    const char *id, *name, *alias, *build, *bottom, *snapshot;
     bool public;
     uint64_t created_unix_ms, updated_unix_ms;
     unsigned builds;
 };
 
-static void put_limits(struct json_writer *w, struct request *req, const char *template)
+static void put_limits(struct json_writer *w, struct request *req, const char *template,
+                       const char *snapshot)
 {
     struct limits limits;
 
-    caller_limits(req->core, req->tenant, template, &limits);
+    caller_limits_of(req->core, req->tenant, template, snapshot, &limits);
     json_put_int(w, "cpuCount",
                  limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1);
     json_put_int(w, "memoryMB", (int64_t)(limits.memory_max_bytes >> 20));
@@ -139,7 +140,7 @@ static void put_template(struct listing *l, const struct template *t)
     put_name(w, "names", t->name);
     put_name(w, "aliases", t->alias);
     json_put_bool(w, "public", t->public);
-    put_limits(w, l->req, t->bottom);
+    put_limits(w, l->req, t->bottom, t->snapshot);
     json_put_str(w, "envdVersion", E2B_ENVD_VERSION);
     json_put_str(w, "buildStatus", "ready");
     json_put_int(w, "buildCount", t->builds);
@@ -200,6 +201,7 @@ static void put_own(struct listing *l)
                                             .alias = shown->name,
                                             .build = e2b_build_id(l->req, shown),
                                             .bottom = shown->template,
+                                            .snapshot = shown->id,
                                             .created_unix_ms = l->items[first].created_unix_ms,
                                             .updated_unix_ms = last->created_unix_ms,
                                             .builds = (unsigned)(next - first) });
@@ -225,6 +227,7 @@ static void put_manifests(struct listing *l)
                                             .alias = core_template_word(l->req->tenant, name),
                                             .build = "00000000-0000-4000-8000-000000000000",
                                             .bottom = name,
+                                            .snapshot = "",
                                             .public = !strchr(m->name, '/'),
                                             .builds = 1 });
     }
@@ -286,13 +289,14 @@ static const char *state_name(uint32_t state)
     return state < ARRAY_SIZE(names) ? names[state] : "error";
 }
 
-static void put_build(struct listing *l, const char *id, const char *state, const char *bottom,
-                      uint64_t created, uint64_t finished)
+/* `made`: what it made, or another build of this name if that is not known. */
+static void put_build(struct listing *l, const char *id, const char *state,
+                      const struct keeper_snapshot *made, uint64_t created, uint64_t finished)
 {
     json_open(&l->w, NULL, '{');
     json_put_str(&l->w, "buildID", id);
     json_put_str(&l->w, "status", state);
-    put_limits(&l->w, l->req, bottom);
+    put_limits(&l->w, l->req, made ? made->template : "", made ? made->id : "");
     json_put_str(&l->w, "envdVersion", E2B_ENVD_VERSION);
     json_put_time(&l->w, "createdAt", created);
     json_put_time(&l->w, "updatedAt", finished ? finished : created);
@@ -301,15 +305,22 @@ static void put_build(struct listing *l, const char *id, const char *state, cons
     json_close(&l->w, '}');
 }
 
+static const struct keeper_snapshot *made_by(const struct listing *l, const char *build)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (strcmp(l->items[i].build, build) == 0)
+            return &l->items[i];
+    return l->count ? &l->items[0] : NULL;
+}
+
 /* What the builder knows, and snapshots of builds that it has forgotten, or that no build made. */
 static void put_builds(struct listing *l, const struct build_listed *builds)
 {
-    const char *bottom = l->count ? l->items[0].template : "";
-
     json_open(&l->w, "builds", '[');
     for (uint32_t i = 0; i < builds->count; i++)
-        put_build(l, builds->items[i].id, state_name(builds->items[i].state), bottom,
-                  builds->items[i].created_unix_ms, builds->items[i].finished_unix_ms);
+        put_build(l, builds->items[i].id, state_name(builds->items[i].state),
+                  made_by(l, builds->items[i].id), builds->items[i].created_unix_ms,
+                  builds->items[i].finished_unix_ms);
     for (size_t i = 0; i < l->count; i++) {
         const struct keeper_snapshot *s = &l->items[i];
         uint32_t k = 0;
@@ -317,7 +328,7 @@ static void put_builds(struct listing *l, const struct build_listed *builds)
         while (k < builds->count && strcmp(builds->items[k].id, s->build) != 0)
             k++;
         if (k == builds->count)
-            put_build(l, e2b_build_id(l->req, s), "ready", s->template, s->created_unix_ms,
+            put_build(l, e2b_build_id(l->req, s), "ready", s, s->created_unix_ms,
                       s->created_unix_ms);
     }
     json_close(&l->w, ']');

@@ -233,6 +233,8 @@ static int write_manifest(const struct build_job *j, struct buf *out, struct cov
     m.start = o->start && *o->start ? o->start : m.start;
     m.ready = o->ready && *o->ready ? o->ready : m.ready;
     m.ready_timeout_ms = READY_MS;
+    m.cpus = j->build->cpus ? j->build->cpus : m.cpus;
+    m.memory_bytes = j->build->memory_bytes ? j->build->memory_bytes : m.memory_bytes;
     m.settings = m.policy = m.seccomp = m.tenants = NULL; /* the template below has the say */
     m.env_count = j->env_count;
     for (size_t i = 0; i <= j->env_count; i++)

@@ -55,6 +55,7 @@ struct
     struct build_info info;
     char tenant[COVE_TENANT_MAX], key[COVE_KEY_ID_MAX];
     uint32_t key_sandboxes;
+    uint64_t cpus, memory_bytes;              /* of its sandboxes, at most; 0 = as they come */
     char step[16], reason[BUILD_MESSAGE_MAX]; /* of a failed one */
     struct build_order order;
     uint64_t log_bytes;

@@ -234,6 +234,8 @@ int builds_add(struct builder *builder, const struct build_new *args, struct bui
     text_copy(b->tenant, sizeof(b->tenant), args->tenant);
     text_copy(b->key, sizeof(b->key), args->key);
     b->key_sandboxes = args->key_sandboxes;
+    b->cpus = args->cpus;
+    b->memory_bytes = args->memory_bytes;
     b->info.created_unix_ms = clock_unix_ms();
     pthread_mutex_lock(&builder->lock);
     rc = make_room_locked(builder, args->tenant, e);

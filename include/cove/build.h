@@ -46,7 +46,8 @@ struct build_new {
     char tenant[COVE_TENANT_MAX];
     char key[COVE_KEY_ID_MAX]; /* that sandboxes are claimed with */
     uint32_t key_sandboxes;
-    uint32_t reserved;
+    uint32_t cpus; /* that its sandboxes may have at most; 0 = as many as they can */
+    uint64_t memory_bytes;
     char name[COVE_TEMPLATE_MAX]; /* without the tenant */
     char tags[COVE_TAGS_MAX];     /* separated by spaces, at least one */
 };

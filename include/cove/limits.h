@@ -49,4 +49,7 @@ int limits_set(struct limits *l, bool of_tenant, const char *name, const char *v
 /* Take over those members of `from` whose bit is in `given`. */
 void limits_merge(struct limits *into, const struct limits *from, unsigned given);
 
+/* No more than this; 0 = as it was. Never more than before. */
+void limits_narrow(struct limits *l, uint64_t cpus, uint64_t memory_bytes);
+
 #endif

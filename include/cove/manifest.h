@@ -17,6 +17,8 @@
  *   seccomp PROFILE           instead of the one that the policy names
  *   tenants A,B               nobody else sees this template
  *   shell sh                  the image has no bash
+ *   cpus N                    of a template that a tenant has built: no more than this many, and
+ *   memory_bytes N            no more than this, whatever else its sandboxes could have
  *   version N                 only in the published file: another number when it was made anew
  */
 #ifndef COVE_MANIFEST_H
@@ -52,6 +54,7 @@ struct manifest { /* strings point into `text`; NULL = it says nothing */
     char name[COVE_TEMPLATE_MAX];
     const char *user, *workdir, *start, *ready, *settings, *policy, *seccomp, *tenants;
     uint64_t ready_timeout_ms;
+    uint64_t cpus, memory_bytes;           /* 0 = as many as its sandboxes may have */
     const char *env[MANIFEST_ENV_MAX + 1]; /* "K=V", NULL-terminated */
     struct manifest_service services[MANIFEST_SERVICES_MAX];
     size_t env_count, service_count;

@@ -18,6 +18,12 @@ void box_limits_resolve(const struct keeper *k, const char *template_name, const
         ret->disk_max_bytes = all; /* one alone cannot use up more than all may */
 }
 
+void box_limits_narrow(const struct snapshot *s, struct limits *l)
+{
+    if (s && s->manifest)
+        limits_narrow(l, s->manifest->cpus, s->manifest->memory_bytes);
+}
+
 struct cgroup_limits box_limits_cgroup(const struct limits *l)
 {
     return (struct cgroup_limits){

@@ -145,6 +145,7 @@ static int provide(struct keeper *k, const struct claim *c, const struct waiter 
     if (snapshot)
         snapshot->used_ms = clock_boot_ms();
     box_limits_resolve(k, name, c->args->tenant, &limits);
+    box_limits_narrow(snapshot, &limits);
     if (find_or_begin(k, name, snapshot, &limits, &i, e) < 0 || give_to(k, i, c, &limits, e) < 0) {
         log_error("sandbox not created", e, LOG_S("tenant", c->args->tenant),
                   LOG_S("project", c->args->project));

@@ -545,7 +545,8 @@ void snapshots_done(struct keeper *k, bool for_good);
 struct snapshot *snapshots_find(const struct keeper *k, const char *tenant, const char *word);
 const struct snapshot *snapshots_parent(const struct keeper *k, const struct snapshot *s);
 const struct snapshot *snapshots_of_box(const struct keeper *k, const struct box_info *b);
-bool snapshots_is_image(const struct keeper *k, const struct snapshot *s); /* at the bottom of all */
+bool snapshots_is_image(const struct keeper *k,
+                        const struct snapshot *s); /* at the bottom of all */
 /* All that a tenant has, the removed ones that are still in use included. */
 uint64_t snapshots_count(const struct keeper *k, const char *tenant, uint64_t *ret_bytes);
 void snapshots_list(const struct keeper *k, const struct keeper_snapshots *args,
@@ -657,6 +658,8 @@ void audit_log_tick(struct keeper *k, uint64_t now);
 /* What a sandbox of this template gets when this tenant claims it; "" for one that waits. */
 void box_limits_resolve(const struct keeper *k, const char *template_name, const char *tenant,
                         struct limits *ret);
+/* What the template of a tenant asks for is less than its sandboxes could have: they have that. */
+void box_limits_narrow(const struct snapshot *s, struct limits *l);
 struct cgroup_limits box_limits_cgroup(const struct limits *l);
 uint32_t box_limits_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
 /* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */

@@ -208,6 +208,7 @@ static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_
     struct limits limits;
 
     box_limits_resolve(k, s->box.template, s->box.tenant, &limits);
+    box_limits_narrow(snapshots_of_box(k, &s->box), &limits);
     if (check_quota(k, s, e) < 0 ||
         creation_take_slot(k, s->box.template, snapshots_of_box(k, &s->box), &limits, s->box.id,
                            ret, e) < 0)

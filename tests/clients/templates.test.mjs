@@ -4,8 +4,8 @@ import { mkdtemp, mkdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { BuildError, Sandbox, SandboxError, Template, TemplateError, waitForFile, waitForPort } from 'e2b'
-import { api, otherKey, rejects } from './helper.mjs'
+import { BuildError, CommandExitError, Sandbox, SandboxError, Template, TemplateError, waitForFile, waitForPort } from 'e2b'
+import { api, otherKey, rejects, until } from './helper.mjs'
 
 let count = 0
 const fresh = word => `${word}-${process.pid}-${Date.now()}-${count++}`
@@ -92,6 +92,40 @@ test('build: on top of another one, of a snapshot, and of the default image', wi
     await api('DELETE', `/templates/${path(second)}`)
     await Sandbox.deleteSnapshot(snapshot.snapshotId)
   }
+}))
+
+test('build: cpuCount and memoryMB are the limits of its sandboxes, within those of the server', withTemplate(async name => {
+  const usual = await inSandbox('base', s => s.getInfo())
+  assert.ok(usual.memoryMB > 128)
+  await Template.build(Template().fromTemplate('base'), name, { cpuCount: 1, memoryMB: 128 })
+  const told = async sandbox => {
+    const { cpuCount, memoryMB } = await sandbox.getInfo()
+    const listed = (await Sandbox.list().nextItems()).find(s => s.sandboxId === sandbox.sandboxId)
+    assert.deepEqual([listed.cpuCount, listed.memoryMB], [cpuCount, memoryMB])
+    const [sample] = await until(async () => { const all = await sandbox.getMetrics(); return all.length && all }, 'a sample', 30000)
+    assert.deepEqual([sample.cpuCount, sample.memTotal], [cpuCount, memoryMB * 2 ** 20])
+    return { cpuCount, memoryMB }
+  }
+  const shown = async () => (await (await api('GET', '/templates')).json()).find(t => t.aliases.includes(name))
+  await inSandbox(name, async s => {
+    assert.deepEqual(await told(s), { cpuCount: 1, memoryMB: 128 })
+    assert.equal(await out(s, 'nproc'), '1')
+    await rejects(s.commands.run('python3 -c "len(bytearray(300 << 20))"'), CommandExitError)
+    await s.pause({ keepMemory: false })
+    await s.connect()
+    assert.equal((await s.getInfo()).memoryMB, 128)
+    await rejects(s.commands.run('python3 -c "len(bytearray(300 << 20))"'), CommandExitError)
+    const [fork] = await s.fork()
+    try {
+      await rejects(fork.commands.run('python3 -c "len(bytearray(300 << 20))"'), CommandExitError)
+    } finally {
+      await fork.kill()
+    }
+  })
+  assert.equal((await shown()).memoryMB, 128)
+  await Template.build(Template().fromTemplate('base'), name, { cpuCount: 512, memoryMB: 1 << 20 })
+  await inSandbox(name, async s => assert.equal((await s.getInfo()).memoryMB, usual.memoryMB))
+  assert.equal((await shown()).memoryMB, usual.memoryMB)
 }))
 
 test('build: a start command runs in each sandbox, the ready command decides', withTemplate(async name => {

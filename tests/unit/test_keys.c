@@ -161,6 +161,34 @@ static void a_tenants_limits_stand_over_its_templates_and_those_over_the_instanc
     tenants_done(&templates);
 }
 
+static void a_template_may_ask_for_less_and_never_for_more(void **state)
+{
+    static const struct {
+        uint64_t percent, cpus, want;
+        const char *because;
+    } cases[] = {
+        { 0, 2, 200, "no quota: what it asks for is one" },
+        { 400, 2, 200, "less than it could have" },
+        { 150, 2, 150, "a part of a cpu counts as one that it may have" },
+        { 150, 1, 100, "less than that" },
+        { 100, 8, 100, "more: it has what it may have" },
+        { 100, 0, 100, "it asks for nothing" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct limits l = { .cpu_percent = cases[i].percent, .memory_max_bytes = 1 << 30 };
+
+        limits_narrow(&l, cases[i].cpus, 0);
+        if (l.cpu_percent != cases[i].want || l.memory_max_bytes != 1 << 30)
+            fail_msg("%s: %llu", cases[i].because, (unsigned long long)l.cpu_percent);
+        limits_narrow(&l, 0, 1 << 29);
+        assert_int_equal(l.memory_max_bytes, 1 << 29);
+        limits_narrow(&l, 0, 1 << 30);
+        assert_int_equal(l.memory_max_bytes, 1 << 29);
+    }
+}
+
 static void limits_have_the_bounds_of_cove_conf(void **state)
 {
     struct tenants t;
@@ -346,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_tenants_line_replaces_only_what_it_names),
         cmocka_unit_test(a_token_is_good_for_one_sandbox_under_one_secret),
         cmocka_unit_test(a_tenants_limits_stand_over_its_templates_and_those_over_the_instances),
+        cmocka_unit_test(a_template_may_ask_for_less_and_never_for_more),
         cmocka_unit_test(limits_have_the_bounds_of_cove_conf),
         cmocka_unit_test(a_line_may_say_what_the_network_is_less),
         cmocka_unit_test(the_largest_output_of_any_template_fits_a_reply),
