@@ -176,7 +176,7 @@ test('teams and keys: a tenant is a team, its keys can be seen and not changed',
 
 test('another tenant finds nothing at any endpoint, in the same words as of what never was', withSandbox(async sandbox => {
   const calls = [['GET', ''], ['DELETE', ''], ['POST', '/connect', { timeout: 60 }], ['POST', '/timeout', { timeout: 60 }], ['POST', '/refreshes', { duration: 60 }],
-    ['POST', '/pause', {}], ['POST', '/resume', { timeout: 60 }], ['PUT', '/network', {}], ['GET', '/metrics'], ['GET', '/logs']]
+    ['POST', '/pause', {}], ['POST', '/resume', { timeout: 60 }], ['PUT', '/network', {}], ['GET', '/metrics'], ['GET', '/logs'], ['POST', '/fork', {}], ['POST', '/snapshots', {}]]
   const never = 'i' + '0'.repeat(19)
   const tell = async (method, path, body) => {
     const reply = await api(method, path, { body, key: otherKey })
@@ -193,6 +193,22 @@ test('another tenant finds nothing at any endpoint, in the same words as of what
   }
   const listed = await (await api('GET', '/v2/sandboxes', { key: otherKey })).json()
   assert.ok(!listed.some(s => s.sandboxID === sandbox.sandboxId))
+  const snapshot = await sandbox.createSnapshot()
+  try {
+    assert.deepEqual(await (await api('GET', `/snapshots?sandboxID=${sandbox.sandboxId}`, { key: otherKey })).json(), [])
+    assert.equal((await tell('DELETE', `/templates/${snapshot.snapshotId}`))[0], 404)
+    assert.equal((await tell('POST', '/v2/sandboxes', { templateID: snapshot.snapshotId }))[0], 404)
+  } finally {
+    await Sandbox.deleteSnapshot(snapshot.snapshotId)
+  }
+  const { sandboxes } = await (await api('GET', `/sandboxes/metrics?sandbox_ids=${sandbox.sandboxId}`, { key: otherKey })).json()
+  assert.deepEqual(sandboxes, {})
+  const rpc = { headers: { 'X-API-Key': otherKey, 'Content-Type': 'application/json' }, body: '{}' }
+  for (const call of ['process.Process/Connect', 'process.Process/Start', 'process.Process/SendSignal', 'process.Process/Update', 'process.Process/SendInput', 'filesystem.Filesystem/Stat',
+    'filesystem.Filesystem/ListDir', 'filesystem.Filesystem/Remove', 'filesystem.Filesystem/CreateWatcher'])
+    assert.equal((await envd(sandbox.sandboxId, 'POST', `/${call}`, rpc)).status, 401, call)
+  for (const call of ['/files?path=x', '/metrics', '/envs'])
+    assert.equal((await envd(sandbox.sandboxId, 'GET', call, { headers: { 'X-API-Key': otherKey } })).status, 401, call)
   assert.equal((await envd(sandbox.sandboxId, 'POST', '/process.Process/List', { headers: { 'X-API-Key': otherKey, 'Content-Type': 'application/json' }, body: '{}' })).status, 401)
   assert.equal((await sandbox.commands.run('echo still here')).stdout, 'still here\n')
 }))
