@@ -135,6 +135,15 @@ void stream_event(struct stream *s, const struct frame *frame, const struct json
     stream_close_frame(s);
 }
 
+void stream_put(struct stream *s, const char *frames, size_t len)
+{
+    if (s->gone)
+        return;
+    if (s->rep->body.len == 0)
+        s->sent_ms = clock_boot_ms(); /* as in stream_open_frame() */
+    buf_add(&s->rep->body, frames, len);
+}
+
 /* ------------------------------------------------------------------ sending */
 
 /* What a burst took is given back: a stream may live long. */
@@ -197,7 +206,7 @@ static bool has_heartbeat(const struct stream *s)
 static uint64_t due_ms(const struct stream *s)
 {
     if (s->gone)
-        return UINT64_MAX;
+        return s->keep && s->heartbeat ? s->sent_ms + s->idle_ms : UINT64_MAX;
     if (stream_backlog(s) != STREAM_CLEAR)
         return s->sent_ms + s->stall_ms;
     return has_heartbeat(s) ? s->sent_ms + s->idle_ms : UINT64_MAX;

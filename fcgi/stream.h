@@ -64,7 +64,8 @@ struct stream {
     /* Instead of the framing's heartbeat: writes a frame, as the dialect has it. */
     void (*heartbeat)(struct stream *s, void *arg);
     void *heartbeat_arg;
-    bool keep; /* the source goes on when the client has left, and what it tells is thrown away */
+    bool keep; /* the source goes on when the client has left, and what it tells is thrown away;
+                * heartbeat() above is still called, so that it can end that */
     bool gone; /* the client has left or was given up */
     uint64_t sent_ms; /* when bytes last left, or the backlog began */
     size_t frame_start;
@@ -81,6 +82,9 @@ void stream_close_frame(struct stream *s);
 /* The same for a message that a table describes. */
 void stream_event(struct stream *s, const struct frame *frame, const struct json_field *fields,
                   const void *from);
+
+/* Frames that were made elsewhere. */
+void stream_put(struct stream *s, const char *frames, size_t len);
 
 /* All of these: non-zero means that nobody reads on, so the source should end. */
 int stream_send(struct stream *s);  /* what the client takes at once; the rest stays */

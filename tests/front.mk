@@ -1,12 +1,14 @@
 # Unit tests of keys/ and of what workers measure.
 if HAVE_CMOCKA
-UNIT_TESTS += tests/unit/test_keys tests/unit/test_meters tests/unit/test_samples tests/unit/test_notes tests/unit/test_signin
+UNIT_TESTS += tests/unit/test_keys tests/unit/test_meters tests/unit/test_samples tests/unit/test_notes tests/unit/test_replay tests/unit/test_signin
 tests_unit_test_keys_SOURCES = tests/unit/test_keys.c
 tests_unit_test_keys_LDADD = libkeys.a libbase.a $(CRYPTO_LIBS) $(UNIT_LIBS)
 tests_unit_test_samples_SOURCES = tests/unit/test_samples.c
 tests_unit_test_samples_LDADD = libclient.a libbase.a $(UNIT_LIBS)
 tests_unit_test_meters_SOURCES = tests/unit/test_meters.c
 tests_unit_test_meters_LDADD = libclient.a libbase.a $(UNIT_LIBS)
+tests_unit_test_replay_SOURCES = tests/unit/test_replay.c
+tests_unit_test_replay_LDADD = libclient.a libbase.a $(UNIT_LIBS)
 tests_unit_test_notes_SOURCES = tests/unit/test_notes.c
 tests_unit_test_notes_LDADD = libclient.a libbase.a $(UNIT_LIBS)
 tests_unit_test_signin_SOURCES = tests/unit/test_signin.c helpers/auth/backoff.c

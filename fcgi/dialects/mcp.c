@@ -258,6 +258,7 @@ static int find_session(struct request *req, struct reply *rep, const char **ret
 static int listen_to(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct mcp_call c = call_of(req, rep);
+    const char *last = request_param(req, "HTTP_LAST_EVENT_ID");
 
     req->note.operation = "mcp stream";
     if (find_session(req, rep, &c.version, e) < 0)
@@ -266,8 +267,11 @@ static int listen_to(struct request *req, struct reply *rep, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "Accept: must allow text/event-stream");
     c.session = request_param(req, "HTTP_MCP_SESSION_ID");
     c.method = "";
-    if (req->method == GET)
-        mcp_serve_stream(&c);
+    if (req->method != GET)
+        return 0;
+    if (*last && strcmp(last, MCP_WATCH_ID) != 0)
+        return mcp_resume(&c, last, e);
+    mcp_serve_stream(&c, *last != '\0');
     return 0;
 }
 

@@ -10,11 +10,13 @@
  *   mcp_run.c, mcp_procs.c, mcp_files.c, mcp_edit.c, mcp_search.c, mcp_info.c    the tools
  *   mcp_resources.c, mcp_uri.c  files as resources
  *   mcp_watch.c      streams that tell of changed files
+ *   mcp_replay.c     streams that a client picks up again (Last-Event-ID)
  */
 #ifndef COVE_FCGI_MCP_H
 #define COVE_FCGI_MCP_H
 
 #include "cove/json.h"
+#include "cove/replay.h"
 #include "fcgi/core.h"
 #include "fcgi/reply.h"
 #include "fcgi/stream.h"
@@ -74,6 +76,11 @@ struct mcp_call {
     uint64_t notes_turn;
     unsigned quiet_ticks;
     int64_t progressed; /* the progress that was told last */
+
+    const char *event_id;     /* of every event of the stream; NULL: see below */
+    struct replay_ref replay; /* where frames are kept for a client that comes back */
+    const char *stream_id;    /* the stream's name there */
+    uint64_t lost_ms;         /* when the client was first missed; 0: it is there */
 };
 
 /* ------------------------------------------------------------------ mcp.c */
@@ -117,6 +124,19 @@ struct notes *mcp_notes(const struct request *req); /* NULL in tests */
 void mcp_cancel(struct mcp_call *c, const struct mcp_id *which);
 bool mcp_is_cancelled(struct mcp_call *c);
 
+/* ------------------------------------------------------------------ mcp_replay.c */
+
+/* Frames of the stream are kept from now on, if it belongs to a request of a session. */
+void mcp_replay_begin(struct mcp_call *c);
+/* One frame, which is kept and sent: the caller writes it between these two. */
+struct buf *mcp_replay_open(struct mcp_call *c, const char *event);
+void mcp_replay_close(struct mcp_call *c);
+void mcp_put_first_id(struct mcp_call *c);
+/* The client has left. True: nobody will come for the rest. */
+bool mcp_is_forsaken(struct mcp_call *c);
+/* GET with Last-Event-ID: what followed that event on its stream. */
+int mcp_resume(struct mcp_call *c, const char *last, struct cove_err *e);
+
 /* ------------------------------------------------------------------ methods */
 
 typedef int mcp_method(struct mcp_call *c, struct cove_err *e);
@@ -126,7 +146,11 @@ mcp_method *mcp_find_method(const struct mcp_call *c);
 mcp_method mcp_list_tools, mcp_call_tool;                    /* mcp_tools.c */
 mcp_method mcp_list_resources, mcp_list_templates, mcp_read; /* mcp_resources.c */
 mcp_method mcp_listen, mcp_subscribe, mcp_unsubscribe;       /* mcp_watch.c */
-void mcp_serve_stream(struct mcp_call *c);                   /* mcp_watch.c: GET */
+/* mcp_watch.c: GET. resumed: it goes on after a broken connection, so changes may have been missed. */
+void mcp_serve_stream(struct mcp_call *c, bool resumed);
+bool mcp_is_leaving(const struct request *req); /* this worker is about to end */
+
+#define MCP_WATCH_ID "watch" /* of the events of a session's own stream */
 
 /* The path of a file's URI; NULL: it is none. */
 const char *mcp_uri_path(struct arena *a, const char *uri);

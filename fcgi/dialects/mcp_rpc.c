@@ -269,8 +269,12 @@ static void begin_message(struct mcp_call *c)
     struct buf *out;
 
     if (c->streaming) {
-        out = stream_open_frame(&c->stream, &(struct frame){ .name = "message" });
         buf_clear(&c->nowhere);
+        if (c->replay.all)
+            out = mcp_replay_open(c, "message");
+        else
+            out = stream_open_frame(&c->stream,
+                                    &(struct frame){ .id = c->event_id, .name = "message" });
         json_writer_init(&c->frame, out ? out : &c->nowhere);
         c->w = &c->frame;
     }
@@ -283,7 +287,10 @@ static void end_message(struct mcp_call *c)
     json_close(c->w, '}');
     if (!c->streaming)
         return;
-    stream_close_frame(&c->stream);
+    if (c->replay.all)
+        mcp_replay_close(c);
+    else
+        stream_close_frame(&c->stream);
     stream_send(&c->stream);
 }
 
@@ -404,16 +411,21 @@ bool mcp_accepts_stream(const struct request *req)
 
 enum { LOOK_MS = 250, HEARTBEAT_TICKS = 60 };
 
-/* Has another request of the session cancelled this one? Looked for four times a second, while a
- * heartbeat for proxies is sent every 15 s. */
+/* Has another request of the session cancelled this one, or did its client leave for good? Looked for
+ * four times a second, while a heartbeat for proxies is sent every 15 s. */
 static void look_for_cancel(struct stream *s, void *arg)
 {
     struct mcp_call *c = arg;
 
-    if (mcp_is_cancelled(c))
+    replay_prolong(&c->replay);
+    if (mcp_is_cancelled(c) || (s->gone && mcp_is_forsaken(c))) {
         s->gone = true; /* the source ends; nothing was cut, so the stream can still be ended */
-    else if (++c->quiet_ticks % HEARTBEAT_TICKS == 0)
+        s->keep = false;
+    } else if (s->gone) {
+        return;
+    } else if (++c->quiet_ticks % HEARTBEAT_TICKS == 0) {
         buf_add_str(&s->rep->body, s->framing->heartbeat);
+    }
 }
 
 void mcp_begin_stream(struct mcp_call *c)
@@ -426,15 +438,18 @@ void mcp_begin_stream(struct mcp_call *c)
         c->stream.heartbeat = look_for_cancel;
         c->stream.heartbeat_arg = c;
     }
+    mcp_replay_begin(c);
     stream_begin(&c->stream);
-    buf_init(&c->nowhere, 64 * 1024);
+    buf_init(&c->nowhere, c->replay.all ? STREAM_BUFFER_MAX : 64 * 1024);
     c->streaming = true;
+    mcp_put_first_id(c);
 }
 
 static void end_stream(struct mcp_call *c)
 {
     if (c->cancelled && !c->rep->ended)
         c->stream.gone = false;
+    replay_end(&c->replay);
     stream_end(&c->stream);
     buf_done(&c->nowhere);
 }

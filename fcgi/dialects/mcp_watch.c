@@ -144,9 +144,9 @@ static void tell_changes(struct watcher *w)
 
 /* ------------------------------------------------------------------ waiting */
 
-static bool is_leaving(const struct watcher *w)
+bool mcp_is_leaving(const struct request *req)
 {
-    const atomic_bool *leaving = w->call->req->core->leaving;
+    const atomic_bool *leaving = req->core->leaving;
 
     return leaving && atomic_load(leaving);
 }
@@ -172,7 +172,7 @@ static int wait_once(struct watcher *w, int timeout_ms)
     };
     int n = run_poll(fds, ARRAY_SIZE(fds), timeout_ms);
 
-    if (is_leaving(w))
+    if (mcp_is_leaving(w->call->req))
         return 1;
     if (n <= 0)
         return stream_tick(stream) != 0;
@@ -354,13 +354,14 @@ static void look_at_notes(struct watcher *w, struct notes *notes, bool due)
     forget_unwanted(w);
 }
 
-void mcp_serve_stream(struct mcp_call *c)
+void mcp_serve_stream(struct mcp_call *c, bool resumed)
 {
     struct watcher w = { .call = c, .inotify = -1 };
     struct notes *notes = mcp_notes(c->req);
     uint64_t next_ms = 0;
     const char *version;
 
+    c->event_id = MCP_WATCH_ID;
     mcp_begin_stream(c);
     c->stream.heartbeat = NULL;
     c->stream.idle_ms = HEARTBEAT_MS;
@@ -369,6 +370,11 @@ void mcp_serve_stream(struct mcp_call *c)
 
         if (notes)
             look_at_notes(&w, notes, due);
+        if (resumed) { /* nobody watched meanwhile: every file may have changed */
+            resumed = false;
+            mark_all(&w);
+            tell_changes(&w);
+        }
         if (due) {
             next_ms = clock_boot_ms() + HEARTBEAT_MS;
             if (!mcp_session_check(c->req, c->session, &version))

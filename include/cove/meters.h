@@ -12,6 +12,7 @@
 
 #include "cove/err.h"
 #include "cove/notes.h"
+#include "cove/replay.h"
 
 enum { METER_DIALECTS = 8, METER_STATUS_MAX = 600, METER_BUCKETS = 14 };
 
@@ -26,6 +27,8 @@ void meters_close(struct meters *m);
 
 /* What workers leave for each other (cove/notes.h). */
 struct notes *meters_notes(struct meters *m);
+/* Streams that a client may pick up again (cove/replay.h). */
+struct replays *meters_replays(struct meters *m);
 
 /* A request was answered. dialect: enum cove_dialect. */
 void meters_request(struct meters *m, uint32_t dialect, int status, uint64_t duration_ms);

@@ -1,10 +1,12 @@
 // The official clients of the Model Context Protocol, of both generations, against the MCP server.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import net from 'node:net'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js'
 import { until } from './helper.mjs'
 import { headers, key, origin, shell, url, withNew, withOld } from './mcp_helper.mjs'
@@ -52,6 +54,42 @@ test('the SDK with sessions uses every kind of tool', withOld('mcp-old', async (
 }))
 
 test('the SDK with sessions cancels a call', withOld('mcp-old-cancel', client => cancels(client, oldCall(client))))
+
+// A way to the server whose connections break on demand.
+async function breakable() {
+  const ways = new Set()
+  const server = net.createServer(near => {
+    const far = net.connect(new URL(origin).port, new URL(origin).hostname)
+    const way = { cut: () => { near.destroy(); far.destroy() } }
+    ways.add(way)
+    for (const [from, to] of [[near, far], [far, near]])
+      from.on('error', way.cut).on('close', () => { way.cut(); ways.delete(way) }).pipe(to)
+  })
+  await new Promise(resolve => server.listen(0, '127.0.0.1', resolve))
+  return { port: server.address().port, cut: () => ways.forEach(way => way.cut()), close: () => { server.close(); ways.forEach(way => way.cut()) } }
+}
+
+test('the SDK with sessions gets the answer of a call whose connection broke', async () => {
+  const way = await breakable()
+  const client = new OldClient({ name: 'cove-tests', version: '1' })
+  const target = url('mcp-old-resume')
+  target.port = way.port
+  try {
+    await client.connect(new OldTransport(target, { requestInit: { headers } }))
+    const call = oldCall(client), told = []
+    const pending = call({ name: 'run_command', arguments: { command: 'echo one; until test -e /workspace/go; do sleep 0.1; done; echo two' } },
+      { onprogress: p => told.push(p.message) })
+    await until(() => told.length > 0, 'the first output')
+    way.cut()
+    await until(() => shell(client, 'touch /workspace/go').then(() => true, () => false), 'a way back to the server')
+    assert.equal((await pending).structuredContent.stdout, 'one\ntwo\n')
+    assert.equal(told[0], 'one\n')
+  } finally {
+    await client.close()
+    way.close()
+    await fetch(`${origin}/cleanup`, { method: 'POST', headers, body: JSON.stringify({ projectId: 'mcp-old-resume' }) })
+  }
+})
 
 test('the SDK with sessions is told of changed files', withOld('mcp-old-watch', async client => {
   const told = []

@@ -8,7 +8,8 @@ import urllib.parse
 class Event:
     def __init__(self, fields):
         self.id, self.name = fields.get("id"), fields.get("event")
-        self.data = json.loads(fields["data"])
+        self.text = fields["data"]
+        self.data = json.loads(self.text) if self.text else None
 
     def __repr__(self):
         return f"<{self.id} {self.name} {self.data}>"

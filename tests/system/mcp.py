@@ -9,6 +9,21 @@ META = "io.modelcontextprotocol/"
 BOTH = "application/json, text/event-stream"
 
 
+class Events(Stream):
+    """Without events that have no data: these only tell a client the first id of a stream."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.first_id = None
+
+    def __iter__(self):
+        for event in super().__iter__():
+            if event.text:
+                yield event
+            else:
+                self.first_id = event.id
+
+
 class Mcp:
     """One client. `session` None: every request for itself; else the id that initialize gave."""
 
@@ -80,10 +95,11 @@ class Mcp:
         return reply.json["result"]
 
     @contextlib.contextmanager
-    def stream(self, method=None, params=None, id=1):
-        """Events of a request, or without a method those of the session."""
+    def stream(self, method=None, params=None, id=1, after=None):
+        """Events of a request, or without a method those of the session, or those of a stream after the event with this id."""
         body = self.message(method, params, id) if method else None
-        stream = Stream(self.server, "POST" if method else "GET", self.path, body, self.headers(method or "", params or {}), 60)
+        headers = {**self.headers(method or "", params or {}), **({"Last-Event-ID": after} if after else {})}
+        stream = Events(self.server, "POST" if method else "GET", self.path, body, headers, 60)
         try:
             yield stream
         finally:
@@ -93,5 +109,5 @@ class Mcp:
 def answer_of(reply):
     if reply.headers["Content-Type"] != "text/event-stream":
         return reply.json
-    events = [json.loads(line[6:]) for line in reply.body.decode().split("\n") if line.startswith("data: ")]
+    events = [json.loads(line[6:]) for line in reply.body.decode().split("\n") if line.startswith("data: {")]
     return events[-1]

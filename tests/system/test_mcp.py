@@ -186,6 +186,73 @@ def test_a_client_that_leaves_takes_its_command_along(mcp):
     wait_for(lambda: mcp.ok("run_command", command="pgrep -x sleep")["exit_code"] == 1, what="the command's end")
 
 
+def start_and_lose(client, command, id):
+    """Starts a call with progress, reads its first event, and breaks the connection. Returns that event."""
+    params = {"name": "run_command", "arguments": {"command": command}, "_meta": {"progressToken": "p"}}
+    with client.stream("tools/call", params, id=id) as stream:
+        return next(iter(stream))
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
+def test_a_broken_stream_goes_on_where_it_broke(server, version):
+    """The command does not notice, nothing is told twice, and any worker process can send on."""
+    client = Mcp(server, sandbox="mcp-resume")
+    client.initialize(version)
+    client.ok("run_command", command="rm -f /workspace/go; mkfifo /workspace/go")
+    first = start_and_lose(client, "echo é1; read x < /workspace/go; echo 2; read x < /workspace/go; echo 3", "lost")
+    assert first.data["params"]["message"] == "é1\n" and first.id
+    client.ok("run_command", command="echo > /workspace/go")
+    with client.stream(after=first.id) as stream:
+        second = next(iter(stream))
+        assert second.data["params"] == {**second.data["params"], "progressToken": "p", "message": "2\n"}
+    client.ok("run_command", command="echo > /workspace/go")
+    for after, told in ((second.id, ["3\n"]), (first.id, ["2\n", "3\n"])):  # also when all of it is over, and more than once
+        with client.stream(after=after) as stream:
+            events = [e.data for e in stream]
+        assert [e["params"]["message"] for e in events[:-1]] == told
+        assert events[-1]["id"] == "lost" and events[-1]["result"]["structuredContent"]["stdout"] == "é1\n2\n3\n"
+
+
+def test_a_stream_has_an_id_before_anything_is_told(old):
+    old.ok("run_command", command="mkfifo /workspace/go")
+    with old.stream("tools/call", {"name": "run_command", "arguments": {"command": "read x < /workspace/go; echo done"}}, id=8) as stream:
+        line = stream.response.readline()
+        while not line.startswith(b"id: "):
+            line = stream.response.readline()
+    old.ok("run_command", command="echo > /workspace/go")
+    with old.stream(after=line[4:].decode().strip()) as stream:
+        assert [e.data["result"]["structuredContent"]["stdout"] for e in stream] == ["done\n"]
+
+
+def test_a_broken_stream_is_its_sessions_own(server, old):
+    first = start_and_lose(old, "echo secret; sleep 4321", 1)
+    same_tenant, stranger = Mcp(server), Mcp(server, key=server.add_key("mcp-resume-other"))
+    for other in (same_tenant, stranger):
+        other.initialize()
+        assert other.send(None, {**other.headers("", {}), "Last-Event-ID": first.id}, "GET").status == 400
+    for wrong in ("x", "x.1", ".", first.id.split(".")[0], first.id + "x", "a" * 3000):
+        assert old.send(None, {**old.headers("", {}), "Last-Event-ID": wrong}, "GET").status == 400
+    old.send(None, old.headers("", {}), "DELETE")
+
+
+def test_a_lost_call_ends_when_it_is_cancelled_or_its_session_ends(server, old):
+    """Nobody has to wait for the time after which a lost command is given up."""
+    watch = Mcp(server)
+    for number, end in ((4321, lambda: old.post("notifications/cancelled", {"requestId": 4321}, id=None)),
+                        (4322, lambda: old.send(None, old.headers("", {}), "DELETE"))):
+        first = start_and_lose(old, f"echo on; sleep {number}", number)
+        assert watch.ok("run_command", command=f"pgrep -f 'sleep {number}$'")["exit_code"] == 0, "it goes on without its client"
+        assert end().status < 300
+        wait_for(lambda n=number: watch.ok("run_command", command=f"pgrep -x sleep -a | grep {n}")["exit_code"] == 1, what="the command's end")
+        assert first.id
+
+
+@pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="a lost command is given up after 30 s")
+def test_a_lost_call_ends_when_nobody_comes_back(server, old):
+    start_and_lose(old, "echo on; sleep 4321", 1)
+    wait_for(lambda: Mcp(server).ok("run_command", command="pgrep -x sleep")["exit_code"] == 1, seconds=90, what="the command's end")
+
+
 def test_a_cancelled_call_ends_its_command(old):
     """The cancellation may reach another worker process than the call."""
     with old.stream("tools/call", {"name": "run_command", "arguments": {"command": "touch /workspace/on; sleep 4321"}}, id="call-1") as stream:
@@ -342,6 +409,14 @@ def test_a_sessions_stream_tells_of_subscribed_files(old):
         old.ok("write_file", path="/workspace/stop", content="")
         assert old.rpc("resources/unsubscribe", {"uri": "file:///workspace/w"})["result"] == {}
     assert old.rpc("resources/subscribe", {"uri": "http://x"})["error"]["code"] == -32602
+
+
+def test_a_sessions_stream_that_goes_on_tells_of_what_may_have_changed_meanwhile(old):
+    assert old.rpc("resources/subscribe", {"uri": "file:///workspace/w"})["result"] == {}
+    old.ok("write_file", path="/workspace/w", content="written while nobody listened")
+    with old.stream(after="watch") as stream:
+        event = next(iter(stream))
+    assert event.data["params"]["uri"] == "file:///workspace/w" and event.id == "watch"
 
 
 # --- who may

@@ -1,0 +1,242 @@
+#include "cove/replay.h"
+
+#include <string.h>
+
+#include "cove/text.h"
+
+static uint64_t get(const _Atomic uint64_t *at)
+{
+    return atomic_load_explicit(at, memory_order_acquire);
+}
+
+static void set(_Atomic uint64_t *at, uint64_t value)
+{
+    atomic_store_explicit(at, value, memory_order_release);
+}
+
+static uint64_t hash_of(const char *tenant)
+{
+    return text_hash(TEXT_HASH_START, tenant) | 1;
+}
+
+static struct replay *item(const struct replay_ref *r)
+{
+    return &r->all->items[r->index];
+}
+
+/* Does the ring still belong to the stream that the reference was made for? */
+static bool is_same(const struct replay_ref *r)
+{
+    return r->all && get(&item(r)->turn) == r->turn && get(&item(r)->until_ms) > clock_boot_ms();
+}
+
+/* ------------------------------------------------------------------ a ring for a stream */
+
+/* Whoever changes the time of a ring that is free, or whose stream has ended, has it. */
+static bool take(struct replay *at, uint64_t before, uint64_t now_ms)
+{
+    return atomic_compare_exchange_strong(&at->until_ms, &before, now_ms + REPLAY_ALIVE_MS);
+}
+
+struct survey {
+    size_t held;              /* by this tenant */
+    struct replay *vacant;    /* nobody's */
+    struct replay *own, *any; /* the oldest whose stream has ended: of this tenant, of anybody */
+    uint64_t vacant_until, own_until, any_until;
+};
+
+static struct survey look(struct replays *all, uint64_t tenant, uint64_t now_ms)
+{
+    struct survey s = { .own_until = UINT64_MAX, .any_until = UINT64_MAX };
+
+    for (size_t i = 0; i < REPLAYS_MAX; i++) {
+        struct replay *at = &all->items[i];
+        uint64_t until = get(&at->until_ms);
+        bool own = get(&at->tenant) == tenant;
+
+        if (until <= now_ms && !s.vacant) { /* the first: few rings are used, so few pages are */
+            s.vacant = at;
+            s.vacant_until = until;
+        }
+        if (until <= now_ms)
+            continue;
+        s.held += own;
+        if (!get(&at->ended))
+            continue;
+        if (own && until < s.own_until) {
+            s.own = at;
+            s.own_until = until;
+        }
+        if (until < s.any_until) {
+            s.any = at;
+            s.any_until = until;
+        }
+    }
+    return s;
+}
+
+/* A tenant that has its share gives up its own oldest; else a free ring, else the oldest of all. */
+static struct replay *choose(const struct survey *s, uint64_t *ret_until)
+{
+    if (s->held >= REPLAYS_PER_TENANT) {
+        *ret_until = s->own_until;
+        return s->own;
+    }
+    *ret_until = s->vacant ? s->vacant_until : s->any_until;
+    return s->vacant ? s->vacant : s->any;
+}
+
+bool replay_begin(struct replays *all, const char *tenant, const char *name, struct replay_ref *ret)
+{
+    uint64_t now_ms = clock_boot_ms(), who = hash_of(tenant);
+
+    if (strlen(name) >= REPLAY_NAME_MAX)
+        return false;
+    for (int tries = 0; tries < 4; tries++) { /* another worker may be quicker */
+        struct survey s = look(all, who, now_ms);
+        uint64_t until;
+        struct replay *at = choose(&s, &until);
+
+        if (!at)
+            return false;
+        if (!take(at, until, now_ms))
+            continue;
+        ret->all = all;
+        ret->index = (size_t)(at - all->items);
+        ret->turn = atomic_fetch_add(&at->turn, 1) + 1;
+        set(&at->tenant, who);
+        set(&at->written, 0);
+        set(&at->begun, 0);
+        set(&at->ended, 0);
+        set(&at->seen_ms, 0);
+        text_copy(at->name, sizeof(at->name), name);
+        return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------ writing */
+
+bool replay_write(const struct replay_ref *r, const char *bytes, size_t len)
+{
+    uint64_t at;
+    char *ring;
+
+    if (len > REPLAY_BYTES || !is_same(r))
+        return false;
+    ring = r->all->bytes[r->index];
+    at = get(&item(r)->written);
+    set(&item(r)->begun, at + len);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (size_t done = 0; done < len;) {
+        size_t place = (at + done) % REPLAY_BYTES, room = REPLAY_BYTES - place;
+        size_t n = len - done < room ? len - done : room;
+
+        memcpy(ring + place, bytes + done, n);
+        done += n;
+    }
+    set(&item(r)->written, at + len);
+    replay_prolong(r);
+    return true;
+}
+
+void replay_prolong(const struct replay_ref *r)
+{
+    if (is_same(r))
+        set(&item(r)->until_ms, clock_boot_ms() + REPLAY_ALIVE_MS);
+}
+
+void replay_end(const struct replay_ref *r)
+{
+    if (!is_same(r))
+        return;
+    set(&item(r)->until_ms, clock_boot_ms() + REPLAY_KEPT_MS);
+    set(&item(r)->ended, 1);
+}
+
+uint64_t replay_written(const struct replay_ref *r)
+{
+    return is_same(r) ? get(&item(r)->written) : 0;
+}
+
+uint64_t replay_seen_ms(const struct replay_ref *r)
+{
+    return is_same(r) ? get(&item(r)->seen_ms) : 0;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+bool replay_find(struct replays *all, const char *tenant, const char *name, struct replay_ref *ret)
+{
+    uint64_t who = hash_of(tenant);
+
+    for (size_t i = 0; i < REPLAYS_MAX; i++) {
+        struct replay_ref r = { all, i, get(&all->items[i].turn) };
+        char found[REPLAY_NAME_MAX];
+
+        memcpy(found, all->items[i].name, sizeof(found));
+        found[sizeof(found) - 1] = '\0';
+        if (get(&all->items[i].tenant) != who || strcmp(found, name) != 0 || !is_same(&r))
+            continue;
+        *ret = r;
+        return true;
+    }
+    return false;
+}
+
+static void copy_out(const struct replay_ref *r, uint64_t from, char *bytes, size_t len)
+{
+    const char *ring = r->all->bytes[r->index];
+
+    for (size_t done = 0; done < len;) {
+        size_t place = (from + done) % REPLAY_BYTES, room = REPLAY_BYTES - place;
+        size_t n = len - done < room ? len - done : room;
+
+        memcpy(bytes + done, ring + place, n);
+        done += n;
+    }
+}
+
+/* Is the byte at `at` in the ring, and not about to be written over? */
+static bool is_kept(const struct replay_ref *r, uint64_t at)
+{
+    uint64_t begun;
+
+    atomic_thread_fence(memory_order_seq_cst);
+    begun = get(&item(r)->begun);
+    return begun < REPLAY_BYTES || at >= begun - REPLAY_BYTES;
+}
+
+long replay_read(const struct replay_ref *r, uint64_t *at, char *bytes, size_t max,
+                 bool *ret_skipped, bool *ret_ended)
+{
+    *ret_skipped = *ret_ended = false;
+    for (int tries = 0; tries < 8; tries++) {
+        uint64_t written, len;
+        bool ended;
+
+        if (!is_same(r))
+            return -1;
+        set(&item(r)->seen_ms, clock_boot_ms());
+        ended = get(&item(r)->ended) != 0; /* before `written`: nothing is written after the end */
+        written = get(&item(r)->written);
+        if (*at > written)
+            return -1;
+        if (!is_kept(r, *at)) {
+            *at = get(&item(r)->begun) - REPLAY_BYTES;
+            *ret_skipped = true;
+            if (*at > written)
+                *at = written;
+        }
+        len = written - *at < max ? written - *at : max;
+        copy_out(r, *at, bytes, (size_t)len);
+        if (!is_kept(r, *at) && len > 0)
+            continue; /* the writer came round while the bytes were copied */
+        if (!is_same(r))
+            return -1;
+        *at += len;
+        *ret_ended = ended && *at == written;
+        return (long)len;
+    }
+    return 0; /* the writer is faster than we are: later */
+}
