@@ -86,6 +86,22 @@ export function table(label, headings, rows) {
     h("thead", {}, h("tr", {}, headings.map((name) => h("th", { scope: "col" }, name)))), body));
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// A line from left to right through these values; the top is `largest`.
+export function line(values, width, height, largest) {
+  const step = width / Math.max(1, values.length - 1);
+  const points = values.map((value, i) => `${(i * step).toFixed(1)},${(height - (value / largest) * height).toFixed(1)}`).join(" ");
+  return svg("polyline", { points, fill: "none", stroke: "currentColor", "stroke-width": "2", "vector-effect": "non-scaling-stroke" });
+}
+
 export function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;

@@ -1,15 +1,8 @@
 // What a sandbox uses, as small charts that grow while one looks.
 import { events, sandboxPath } from "./api.js";
-import { bytes, h, show } from "./ui.js";
+import { bytes, h, show, svg } from "./ui.js";
 
-const WIDTH = 320, HEIGHT = 64, SVG = "http://www.w3.org/2000/svg";
-
-function svg(tag, attributes, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
+const WIDTH = 320, HEIGHT = 64;
 
 // One line from left to right over the sandbox's life; the top is the limit, or the largest value.
 function chart(label, samples, value, format, limit) {

@@ -5,21 +5,25 @@
  *     event: sandbox   data: a sandbox that is new or has changed (the first ones: all there are)
  *     event: gone      data: {"id"} of one that has ended
  *     event: ready     data: {"count"}: from here on it is changes
+ *     event: usage     data: what one sandbox uses, as often as the keeper takes a sample of it
  */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cove/samples.h"
 #include "cove/text.h"
+#include "fcgi/caller.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/stream.h"
 
-enum { LOOK_MS = 1000 };
+enum { LOOK_MS = 1000, USAGE_LOOKS = SAMPLE_EVERY_MS / LOOK_MS, HISTORY = 24 };
 
 struct seen { /* a sandbox that was told */
     char id[24];
-    uint64_t hash; /* of what was told */
-    bool there;    /* in the look at hand */
+    uint64_t hash;            /* of what was told */
+    bool there;               /* in the look at hand */
+    uint64_t sampled_unix_ms; /* the latest sample that was told */
 };
 
 struct events {
@@ -110,6 +114,74 @@ static void look(struct events *ev, struct request *req)
     tell_gone(ev);
 }
 
+/* ------------------------------------------------------------------ what they use */
+
+struct usage_look {
+    struct events *ev;
+    struct request *req;
+    struct sample_ring *ring;
+};
+
+/* The percentages that are new, the newest last; of a sandbox that was not told before, the last HISTORY. */
+static void put_cpu(struct json_writer *w, const struct sample_ring *ring, uint32_t count,
+                    uint64_t since)
+{
+    uint32_t first = since == 0 && count > HISTORY ? count - HISTORY : 0;
+
+    json_open(w, "cpu", '[');
+    for (uint32_t i = first; i < count; i++)
+        if (ring->samples[i].unix_ms > since)
+            json_put_double(w, NULL, (double)ring->samples[i].cpu_permille / 10);
+    json_close(w, ']');
+}
+
+static void put_usage(struct usage_look *u, const struct box_info *box, uint64_t since)
+{
+    uint32_t count = u->ring->count < SAMPLES_MAX ? u->ring->count : SAMPLES_MAX;
+    const struct sample *last = &u->ring->samples[count - 1];
+    struct buf *out = stream_open_frame(&u->ev->stream, &(struct frame){ .name = "usage" });
+    struct json_writer w;
+    struct limits limits;
+
+    if (!out)
+        return;
+    caller_limits(u->req->core, u->req->tenant, box->template, &limits);
+    json_writer_init(&w, out);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "id", box->id);
+    put_cpu(&w, u->ring, count, since);
+    json_put_int(&w, "memoryBytes", (int64_t)last->memory_bytes);
+    json_put_int(&w, "memoryLimit", (int64_t)limits.memory_max_bytes);
+    json_put_int(&w, "diskBytes", (int64_t)last->disk_bytes);
+    json_put_int(&w, "diskLimit", (int64_t)limits.disk_max_bytes);
+    json_close(&w, '}');
+    stream_close_frame(&u->ev->stream);
+}
+
+static int look_at_usage(void *arg, const struct box_info *box)
+{
+    struct usage_look *u = arg;
+    struct seen *s = find(u->ev, box->id);
+    uint64_t newest;
+
+    if (!s || core_sandbox_samples(u->req->core, box, u->ring, NULL) < 0 || u->ring->count == 0 ||
+        u->ring->count > SAMPLES_MAX)
+        return 0;
+    newest = u->ring->samples[u->ring->count - 1].unix_ms;
+    if (newest <= s->sampled_unix_ms)
+        return 0;
+    put_usage(u, box, s->sampled_unix_ms);
+    s->sampled_unix_ms = newest;
+    return stream_drain(&u->ev->stream) != 0;
+}
+
+static void tell_usage(struct events *ev, struct request *req, struct sample_ring *ring)
+{
+    core_sandbox_list(req->core, req->tenant, look_at_usage, &(struct usage_look){ ev, req, ring });
+}
+
+/* ------------------------------------------------------------------ the stream */
+
 struct ready {
     int64_t count;
 };
@@ -131,7 +203,9 @@ bool console_wait(struct stream *s, struct request *req)
 
 int console_events(struct request *req, struct reply *rep, struct cove_err *e)
 {
+    struct sample_ring *ring = arena_alloc(&req->arena, sizeof(*ring));
     struct events ev = { 0 };
+    unsigned looks = 0;
 
     (void)e;
     req->note.operation = "events";
@@ -140,8 +214,12 @@ int console_events(struct request *req, struct reply *rep, struct cove_err *e)
     look(&ev, req);
     stream_event(&ev.stream, &(struct frame){ .name = "ready" }, ready_fields,
                  &(struct ready){ (int64_t)ev.count });
-    while (stream_drain(&ev.stream) == 0 && console_wait(&ev.stream, req))
-        look(&ev, req);
+    do {
+        if (looks > 0)
+            look(&ev, req);
+        if (looks++ % USAGE_LOOKS == 0)
+            tell_usage(&ev, req, ring);
+    } while (stream_drain(&ev.stream) == 0 && console_wait(&ev.stream, req));
     stream_end(&ev.stream);
     free(ev.seen);
     return 0;
