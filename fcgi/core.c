@@ -7,6 +7,7 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/meters.h"
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
@@ -421,6 +422,18 @@ static void count_end(struct core *c, const struct run_result *r)
         core_count(c, counter, 1);
 }
 
+/* For whoever asks later how it ended: `bash -c COMMAND`, as a rule. */
+static void remember_end(const struct core_session *s, const struct run_args *args,
+                         const struct run_result *result)
+{
+    const char *const *argv = args->argv;
+    bool is_shell = argv[0] && argv[1] && argv[2] && strcmp(argv[1], "-c") == 0;
+
+    if (s->core->meters && argv[0] && !args->own_purpose)
+        endings_put(meters_endings(s->core->meters), s->box.id, args->dialect,
+                    is_shell ? argv[2] : argv[0], &result->end);
+}
+
 int core_run(struct core_session *s, const struct run_args *args, struct run_result *ret,
              struct cove_err *e)
 {
@@ -442,6 +455,7 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
     if (result.end.cause == END_GONE && s->core->state)
         explain_gone(s, &result.end);
     count_end(s->core, &result);
+    remember_end(s, args, &result);
     if (result.distrust)
         retire_misbehaving(s);
     *ret = result;

@@ -199,6 +199,7 @@ struct run_args {
     int filter_fd;                           /* seccomp program, -1 = none */
     bool exec_time;                          /* it notifies execve, and the judge is asked */
     uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
+    bool own_purpose; /* the server looks at something: no command of a client's, not remembered */
     const atomic_bool *leaving; /* when true the worker ends soon, and so does the command */
     int client_fd;              /* when it hangs up, the command is killed; -1 = nobody waits */
     /* The sink writes into this stream: a client that reads slowly makes the command wait (its deadline

@@ -19,17 +19,22 @@ static void make_redactor(void)
     redactor_new(&redactor, NULL);
 }
 
+int audit_redact(const char *command, size_t len, char **ret, struct cove_err *e)
+{
+    pthread_once(&once, make_redactor);
+    if (!redactor)
+        return cove_fail(e, COVE_INTERNAL, "the patterns of secrets do not compile");
+    return redactor_command(redactor, command, len, ret, e);
+}
+
 int audit_send(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e)
 {
     struct keeper_audit_entry clean = *entry;
     const char *command = entry->command ? entry->command : "";
     AUTO_FREE char *text = NULL;
 
-    pthread_once(&once, make_redactor);
-    if (!redactor)
-        return cove_fail(e, COVE_INTERNAL, "the patterns of secrets do not compile");
     clean.command_bytes = strlen(command);
-    if (redactor_command(redactor, command, clean.command_bytes, &text, e) < 0)
+    if (audit_redact(command, clean.command_bytes, &text, e) < 0)
         return -1;
     clean.command = text;
     return keeper_audit(k, &clean, e);

@@ -1,5 +1,6 @@
 // One sandbox: what it is, and a tab for each way to use it.
 import { events, get, sandboxPath } from "./api.js";
+import { commandsTab } from "./commands.js";
 import { filesTab } from "./files.js";
 import { changeLife, end } from "./list.js";
 import { portsTab } from "./ports.js";
@@ -10,7 +11,7 @@ import { terminalTab } from "./terminal.js";
 import { usageTab } from "./usage.js";
 import { ask, button, h, isPaused, show, span, time } from "./ui.js";
 
-const TABS = { terminal: ["Terminal", terminalTab], files: ["Files", filesTab], processes: ["Processes", processesTab], ports: ["Ports", portsTab],
+const TABS = { terminal: ["Terminal", terminalTab], files: ["Files", filesTab], processes: ["Processes", processesTab], commands: ["Commands", commandsTab], ports: ["Ports", portsTab],
   usage: ["Usage", usageTab], snapshots: ["Snapshots", snapshotsTab], refused: ["Refused", refusalsTab] };
 
 function facts(box) {

@@ -30,6 +30,7 @@ static const struct route console_routes[] = {
     { POST, "/sandboxes/{id}/resume", console_resume, ROUTE_LONG },
     { POST, "/sandboxes/{id}/extend", console_extend, 0 },
     { GET, "/sandboxes/{id}/usage", console_usage, ROUTE_LONG },
+    { GET, "/sandboxes/{id}/commands", console_commands, ROUTE_LONG },
     { GET, "/sandboxes/{id}/files", console_files, ROUTE_BOX },
     { GET, "/sandboxes/{id}/file", console_get_file, ROUTE_LONG },
     { PUT, "/sandboxes/{id}/file", console_put_file, ROUTE_LONG | ROUTE_RAW },

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cove/endings.h"
 #include "cove/err.h"
 #include "cove/notes.h"
 #include "cove/replay.h"
@@ -29,6 +30,8 @@ void meters_close(struct meters *m);
 struct notes *meters_notes(struct meters *m);
 /* Streams that a client may pick up again (cove/replay.h). */
 struct replays *meters_replays(struct meters *m);
+/* How the latest commands of sandboxes ended (cove/endings.h). */
+struct endings *meters_endings(struct meters *m);
 
 /* A request was answered. dialect: enum cove_dialect. */
 void meters_request(struct meters *m, uint32_t dialect, int status, uint64_t duration_ms);

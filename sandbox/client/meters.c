@@ -43,6 +43,7 @@ struct meters {
     struct dialect_meter dialects[METER_DIALECTS];
     struct pace paces[PACE_SLOTS];
     struct notes notes;
+    struct endings endings;
     struct replays replays;
 };
 
@@ -116,6 +117,11 @@ void meters_close(struct meters *m)
 struct notes *meters_notes(struct meters *m)
 {
     return &m->notes;
+}
+
+struct endings *meters_endings(struct meters *m)
+{
+    return &m->endings;
 }
 
 struct replays *meters_replays(struct meters *m)

@@ -150,6 +150,8 @@ test("the list is live and filtered, and shows no other tenant's sandboxes", { s
   await page.waitForSelector(`tr[data-id="${mine}"]`);
   const late = await newBox();
   await page.waitForSelector(`tr[data-id="${late}"]`);
+  await page.waitForSelector(`tr[data-id="${late}"] svg.spark polyline`);
+  assert.match(await page.textContent(`tr[data-id="${late}"]`), /iB of 512 MiB/);
   await photograph("list");
   await checkAccess();
   assert.equal(await page.locator(`tr[data-id="${foreign}"]`).count(), 0);
@@ -238,6 +240,20 @@ test("refused commands are shown with their rule, and why", { skip }, async () =
   await page.click("button:has-text('Why?')");
   await page.waitForSelector("td:has-text('not allowed')");
   await photograph("refused");
+  await checkAccess();
+  await endBox(id);
+});
+
+test("commands tell how they ended and why, as they end", { skip }, async () => {
+  const run = (commands) => fetch(`${URL_}/execute`, { method: "POST", headers: { "X-API-Key": process.env.E2B_API_KEY, "Content-Type": "application/json" },
+    body: JSON.stringify({ projectId: "console-commands", commands }) }).then((response) => response.json());
+  const id = (await run(["echo '<b>bold</b>'; exit 7"])).sandboxId.replace("sandbox_", "");
+  await signIn();
+  await open(`#/sandbox/${id}/commands`);
+  await page.waitForSelector("tr:has-text('<b>bold</b>') td:has-text('exit code 7')");
+  await run(["head -c 700000000 /dev/zero | tail"]); // more memory than the sandbox has
+  await page.waitForSelector("tr[data-ended=memory] td:has-text('memory limit')");
+  await photograph("commands");
   await checkAccess();
   await endBox(id);
 });

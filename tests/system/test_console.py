@@ -54,7 +54,7 @@ def test_the_document_has_every_route_and_no_other():
 def test_the_document_has_every_field_and_no_other():
     text = "".join(read(path) for path in sorted(glob.glob(f"{TOP}/fcgi/dialects/console*.c")))
     written = set(re.findall(r'JSON_[A-Z_]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
-    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes"}
+    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes", "cpu", "memoryLimit", "diskLimit", "durationMs", "endedBy"}
     found = set()
 
     def walk(schema):
@@ -223,17 +223,67 @@ def test_events_tell_what_is_there_and_what_changes(server, console):
     connection.close()
 
 
-def test_usage_tells_limits_and_samples_as_they_come(console):
-    connection = console.server.connect()
-    connection.request("GET", f"{API}/sandboxes/{console.id}/usage", headers={"X-API-Key": console.server.key})
-    reply, seen, kind = connection.getresponse(), {}, ""
-    while "usage" not in seen:
-        line = reply.readline()
-        assert line, "the stream goes on"
+def told_by(reply):
+    """Events of a stream as (kind, data)."""
+    kind = ""
+    while line := reply.readline():
         if line.startswith(b"event: "):
             kind = line[7:].strip().decode()
         elif line.startswith(b"data: "):
-            seen[kind] = json.loads(line[6:])
+            yield kind, json.loads(line[6:])
+    raise AssertionError("the stream ended")
+
+
+def follow(console, path):
+    connection = console.server.connect()
+    connection.request("GET", f"{API}{path}", headers={"X-API-Key": console.server.key})
+    return told_by(connection.getresponse())
+
+
+def test_the_list_tells_what_each_sandbox_uses(console):
+    """As the keeper takes samples: the first time with those that there are, then the new ones."""
+    stream = follow(console, "/events")
+    first, second = ([data for kind, data in stream_until(stream, "usage", console.id)][-1] for _ in range(2))
+    assert 1 <= len(first["cpu"]) <= 24 and len(second["cpu"]) == 1 and all(n >= 0 for n in first["cpu"])
+    assert 0 < first["memoryBytes"] < first["memoryLimit"] and first["diskLimit"] > 0 and first["diskBytes"] >= 0
+
+
+def stream_until(stream, kind, box):
+    for told, data in stream:
+        yield told, data
+        if told == kind and data["id"] == box:
+            return
+
+
+def test_commands_tell_how_they_ended_and_why(server):
+    """Of every dialect, the oldest first, and as they end; without secrets, and of this sandbox alone."""
+    run = lambda command: server.execute("console-commands", command)
+    reply = run("exit 3")
+    run("sleep 60")  # the server's own time limit ends it
+    run("export API_KEY=sk-abcdefghijklmnopqrstuvwxyz0123456789; true")
+    other = server.execute("console-commands-2", "echo of another")
+    console = Console(server, reply.id)
+    stream = follow(console, f"/sandboxes/{reply.id}/commands")
+    told = [next(stream)[1] for _ in range(3)]
+    assert [(one["exitCode"], one["endedBy"], one["dialect"]) for one in told] == [(3, "own", "execute"), (124, "deadline", "execute"), (0, "own", "execute")]
+    assert told[0]["command"] == "exit 3" and "3" in told[0]["reason"] and told[1]["reason"] and told[1]["durationMs"] > 0
+    assert "sk-abcdef" not in told[2]["command"] and "redacted" in told[2]["command"]
+    server.post("/run", {"cmd": "kill -9 $$"}, headers={"X-Project-Id": "console-commands"})
+    live = next(stream)[1]
+    assert (live["dialect"], live["exitCode"], live["command"]) == ("executor", 137, "kill -9 $$")
+    for project in ("console-commands", "console-commands-2"):
+        server.cleanup(project)
+    assert other.id != reply.id
+
+
+def test_usage_tells_limits_and_samples_as_they_come(console):
+    connection = console.server.connect()
+    connection.request("GET", f"{API}/sandboxes/{console.id}/usage", headers={"X-API-Key": console.server.key})
+    seen = {}
+    for kind, data in told_by(connection.getresponse()):
+        seen[kind] = data
+        if kind == "usage":
+            break
     assert seen["limits"]["memoryBytes"] > 0
     assert seen["usage"]["memoryBytes"] > 0 and seen["usage"]["cpuPercent"] >= 0 and "time" in seen["usage"]
     connection.close()
