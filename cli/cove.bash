@@ -15,7 +15,7 @@ _cove_words() { # what may follow the words so far
     'key list') echo "--tenant --json --file" ;;
     'key rotate') echo "--grace --hash --file --json" ;;
     'key revoke') echo "--file --json" ;;
-    'template ls') echo "--json" ;;
+    'template '* | 'store '* | 'snapshot '* | network) echo "--json" ;;
     operator) echo "add list remove" ;;
     'operator add' | 'operator list' | 'operator remove' | 'tenant list') echo "--json" ;;
     tenant) echo "list" ;;

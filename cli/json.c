@@ -1,6 +1,7 @@
 #include "cli/json.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { JSON_TEXT_MAX = 256 << 20 };
 
@@ -18,4 +19,20 @@ void cli_json_end(struct cli_json *j, char bracket)
     fwrite(j->text.data, 1, j->text.len, stdout);
     putchar('\n');
     buf_done(&j->text);
+}
+
+bool cli_take_json(int *argc, char **argv)
+{
+    int kept = 0;
+    bool found = false;
+
+    for (int i = 0; i < *argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            found = true;
+        else
+            argv[kept++] = argv[i];
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return found;
 }

@@ -42,7 +42,7 @@ static const struct cli_command commands[] = {
       "cove logs demo server --follow\n" },
     { "kill", cli_kill, "SANDBOX... [--json]", CLI_PLAIN,
       "Ends sandboxes, with everything in them.\nexample: cove kill demo\n" },
-    { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]",
+    { "network", cli_network, "SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS] [--json]",
       CLI_PLAIN,
       "What one sandbox may reach, from now on.\nexample: cove network demo allow-list "
       "allow=pypi.org,*.pythonhosted.org\n" },

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/boxes.h"
+#include "cli/json.h"
 #include "cove/client.h"
 #include "cove/text.h"
 
@@ -33,8 +34,21 @@ static int parse(int argc, char **argv, struct net_rules *r, struct cove_err *e)
     return net_rules_check(r, e);
 }
 
+static void show_json(const struct keeper_network *n)
+{
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
+
+    json_put_str(w, "id", n->id);
+    json_put_str(w, "network", net_mode_name(n->rules.mode));
+    json_put_str(w, "allow", n->rules.allow);
+    json_put_str(w, "deny", n->rules.deny);
+    cli_json_end(&json, '}');
+}
+
 int cli_network(int argc, char **argv)
 {
+    bool json = cli_take_json(&argc, argv);
     struct keeper_network args = { 0 };
     struct keeper_link keeper;
     struct cove_config config;
@@ -43,7 +57,8 @@ int cli_network(int argc, char **argv)
     int rc;
 
     if (argc < 3 || argv[1][0] == '-')
-        return cli_usage("cove network SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS]");
+        return cli_usage("cove network SANDBOX none|egress|allow-list [allow=WORDS] [deny=WORDS] "
+                         "[--json]");
     if (parse(argc, argv, &args.rules, &e) < 0 || boxes_open(argv[1], &config, &box, &e) < 0)
         return cli_fail(&e);
     keeper = KEEPER_LINK(config.run_dir);
@@ -51,5 +66,7 @@ int cli_network(int argc, char **argv)
     text_copy(args.id, sizeof(args.id), box.id);
     rc = keeper_network(&keeper, &args, &e);
     keeper_link_done(&keeper);
+    if (rc == 0 && json)
+        show_json(&args);
     return rc < 0 ? cli_fail(&e) : CLI_OK;
 }

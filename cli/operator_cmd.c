@@ -8,22 +8,6 @@
 #include "cove/operators.h"
 #include "cove/text.h"
 
-/* Eats --json, wherever it stands. */
-static bool take_json(int *argc, char **argv)
-{
-    int kept = 0;
-    bool found = false;
-
-    for (int i = 0; i < *argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            found = true;
-        else
-            argv[kept++] = argv[i];
-    }
-    *argc = kept;
-    return found;
-}
-
 static int file_of(char ret[512], struct cove_err *e)
 {
     struct cove_config config;
@@ -57,7 +41,7 @@ static void show_new(const char *secret, const struct operator_key *o, bool as_j
 
 static int add(int argc, char **argv)
 {
-    bool json = take_json(&argc, argv);
+    bool json = cli_take_json(&argc, argv);
     char path[512], secret[OPERATOR_SECRET_MAX];
     struct operator_key o = { 0 };
     struct cove_err e;
@@ -82,7 +66,7 @@ static void put_row(struct json_writer *w, const struct operator_key *o)
 
 static int list(int argc, char **argv)
 {
-    bool as_json = take_json(&argc, argv);
+    bool as_json = cli_take_json(&argc, argv);
     struct json_writer *w = NULL;
     struct operators all;
     struct cli_json json;
@@ -114,7 +98,7 @@ static int list(int argc, char **argv)
 
 static int drop(int argc, char **argv)
 {
-    bool as_json = take_json(&argc, argv);
+    bool as_json = cli_take_json(&argc, argv);
     struct cli_json json;
     struct cove_err e;
     char path[512];

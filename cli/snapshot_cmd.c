@@ -11,20 +11,6 @@
 
 enum { FORKS_MAX = 1000 };
 
-/* `--json` may stand anywhere. Returns how many other words there are. */
-static int take_json(int argc, char **argv, bool *ret_json)
-{
-    int kept = 0;
-
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            *ret_json = true;
-        else
-            argv[kept++] = argv[i];
-    }
-    return kept;
-}
-
 /* ------------------------------------------------------------------ showing one */
 
 static void put_snapshot(struct json_writer *w, const struct keeper_snapshot *s)
@@ -66,10 +52,9 @@ static int make(int argc, char **argv)
     struct cove_config config;
     struct box_info box;
     struct cove_err e = { 0 };
-    bool json = false;
+    bool json = cli_take_json(&argc, argv);
     int rc;
 
-    argc = take_json(argc, argv, &json);
     if (argc < 2 || argc > 3)
         return cli_usage("cove snapshot make SANDBOX [NAME] [--json]");
     if (argc == 3 && !text_copy(args.name, sizeof(args.name), argv[2]))
@@ -100,10 +85,9 @@ static int list(int argc, char **argv)
     struct cove_config config;
     struct cove_err e = { 0 };
     struct cli_json out;
-    bool json = false;
+    bool json = cli_take_json(&argc, argv);
     int rc;
 
-    argc = take_json(argc, argv, &json);
     if (argc > 2)
         return cli_usage("cove snapshot ls [TENANT] [--json]");
     if (cli_config(&config, &e) < 0)
@@ -118,6 +102,13 @@ static int list(int argc, char **argv)
     if (json)
         cli_json_end(&out, ']');
     return rc < 0 ? cli_fail(&e) : CLI_OK;
+}
+
+static void put_id(struct json_writer *w, const char *id)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, "id", id);
+    json_close(w, '}');
 }
 
 struct removal {
@@ -141,7 +132,8 @@ static int look(void *arg, const struct keeper_snapshot *s)
     return 1;
 }
 
-static int remove_one(struct keeper_link *k, const char *word, struct cove_err *e)
+static int remove_one(struct keeper_link *k, const char *word, struct json_writer *w,
+                      struct cove_err *e)
 {
     struct removal r = { .word = word };
 
@@ -150,7 +142,11 @@ static int remove_one(struct keeper_link *k, const char *word, struct cove_err *
     if (r.hits == 0)
         return cove_fail(e, COVE_NOT_FOUND, "no snapshot '%.64s' (`cove snapshot ls` shows them)",
                          word);
-    return keeper_snapshot_remove(k, &r.args, e);
+    if (keeper_snapshot_remove(k, &r.args, e) < 0)
+        return -1;
+    if (w)
+        put_id(w, r.args.name);
+    return 0;
 }
 
 static int rm(int argc, char **argv)
@@ -158,16 +154,23 @@ static int rm(int argc, char **argv)
     struct keeper_link keeper;
     struct cove_config config;
     struct cove_err e = { 0 };
+    bool json = cli_take_json(&argc, argv);
+    struct json_writer *w = NULL;
+    struct cli_json out;
     int rc = CLI_OK;
 
     if (argc < 2)
-        return cli_usage("cove snapshot rm ID|TENANT/NAME...");
+        return cli_usage("cove snapshot rm ID|TENANT/NAME... [--json]");
     if (cli_config(&config, &e) < 0)
         return cli_fail(&e);
     keeper = KEEPER_LINK(config.run_dir);
+    if (json)
+        w = cli_json_begin(&out, '[');
     for (int i = 1; i < argc; i++)
-        if (remove_one(&keeper, argv[i], &e) < 0)
+        if (remove_one(&keeper, argv[i], w, &e) < 0)
             rc = cli_fail(&e);
+    if (json)
+        cli_json_end(&out, ']');
     keeper_link_done(&keeper);
     return rc;
 }
@@ -183,7 +186,7 @@ static int claim_from(struct keeper_link *k, const struct box_info *box, const c
 }
 
 static int fork_box(struct keeper_link *k, const struct box_info *box, uint64_t count,
-                    struct cove_err *e)
+                    struct json_writer *w, struct cove_err *e)
 {
     struct keeper_capture args = { .flags = CAPTURE_PASSING };
     struct keeper_snapshot snapshot;
@@ -196,7 +199,10 @@ static int fork_box(struct keeper_link *k, const struct box_info *box, uint64_t 
     for (uint64_t i = 0; i < count; i++) {
         if (claim_from(k, box, snapshot.id, &made, e) < 0)
             return -1;
-        puts(made.id);
+        if (w)
+            put_id(w, made.id);
+        else
+            puts(made.id);
     }
     return 0;
 }
@@ -207,16 +213,23 @@ static int cmd_fork(int argc, char **argv)
     struct cove_config config;
     struct box_info box;
     struct cove_err e = { 0 };
+    bool json = cli_take_json(&argc, argv);
+    struct json_writer *w = NULL;
+    struct cli_json out;
     uint64_t count = 1;
     int rc;
 
     if (argc < 2 || argc > 3 ||
         (argc == 3 && (text_parse_u64(argv[2], &count, NULL) < 0 || !count || count > FORKS_MAX)))
-        return cli_usage("cove snapshot fork SANDBOX [COUNT]");
+        return cli_usage("cove snapshot fork SANDBOX [COUNT] [--json]");
     if (boxes_open(argv[1], &config, &box, &e) < 0)
         return cli_fail(&e);
     keeper = KEEPER_LINK(config.run_dir);
-    rc = fork_box(&keeper, &box, count, &e);
+    if (json)
+        w = cli_json_begin(&out, '[');
+    rc = fork_box(&keeper, &box, count, w, &e);
+    if (json)
+        cli_json_end(&out, ']');
     keeper_link_done(&keeper);
     return rc < 0 ? cli_fail(&e) : CLI_OK;
 }
@@ -224,8 +237,8 @@ static int cmd_fork(int argc, char **argv)
 static const struct cli_command commands[] = {
     { "make", make, "SANDBOX [NAME] [--json]" },
     { "ls", list, "[TENANT] [--json]" },
-    { "rm", rm, "ID|TENANT/NAME..." },
-    { "fork", cmd_fork, "SANDBOX [COUNT]" },
+    { "rm", rm, "ID|TENANT/NAME... [--json]" },
+    { "fork", cmd_fork, "SANDBOX [COUNT] [--json]" },
     { NULL },
 };
 

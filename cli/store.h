@@ -12,6 +12,8 @@ struct store_place {
     struct cove_config config;
     int state_dir;
     int dir; /* <state_dir>/saved */
+    struct json_writer
+        *json; /* --json: a list, with an object for each sandbox; NULL: for people */
 };
 
 /* The archive of one that is in the bucket, to `out` (-1: nowhere); compared with its digest. */
@@ -25,5 +27,7 @@ int store_bucket_adopt(struct store_place *p, const char *id, bool force, struct
 /* All that the bucket has of it. */
 int store_bucket_rm(struct store_place *p, const char *id, struct cove_err *e);
 int store_bucket_gc(struct store_place *p, struct cove_err *e);
+/* Something was done with, or found out about, one sandbox: a line `ID: WORDS`, or {id, NAME: words}. */
+void store_tell(const struct store_place *p, const char *id, const char *name, const char *words);
 
 #endif

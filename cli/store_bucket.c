@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/json.h"
 #include "cli/store.h"
 #include "cove/file.h"
 #include "cove/keys.h"
@@ -108,6 +109,16 @@ static const char *whose(const struct store_place *p, const struct found *f)
     return strcmp(f->owner, "-") == 0 ? "free" : "taken";
 }
 
+static void put_found(struct json_writer *w, const struct store_place *p, const struct found *f)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, "id", f->id);
+    json_put_str(w, "state", whose(p, f));
+    json_put_int(w, "saved_unix_ms", (int64_t)f->saved_ms);
+    json_put_int(w, "bytes", (int64_t)f->bytes);
+    json_close(w, '}');
+}
+
 int store_bucket_ls(struct store_place *p, struct cove_err *e)
 {
     struct found f;
@@ -115,10 +126,15 @@ int store_bucket_ls(struct store_place *p, struct cove_err *e)
 
     if (list(p, BUCKET_LIST, "", &all, e) < 0)
         return -1;
-    printf("%-20s  %-14s  %10s  %s\n", "SANDBOX", "STATE", "BYTES", "SAVED");
+    if (!p->json)
+        printf("%-20s  %-14s  %10s  %s\n", "SANDBOX", "STATE", "BYTES", "SAVED");
     while (next_found(all, &f)) {
         char amount[32], when[32];
 
+        if (p->json) {
+            put_found(p->json, p, &f);
+            continue;
+        }
         text_format_bytes(f.bytes, amount);
         text_format_time(f.saved_ms, when);
         printf("%-20s  %-14s  %10s  %.19s\n", f.id, whose(p, &f), amount, when);
@@ -277,8 +293,9 @@ int store_bucket_gc(struct store_place *p, struct cove_err *e)
     if (list(p, BUCKET_COLLECT, "", &all, e) < 0)
         return -1;
     for (; next_found(all, &f); removed++)
-        printf("%s: not whole, in the bucket\n", f.id);
+        store_tell(p, f.id, "why", "not whole, in the bucket");
     fclose(all);
-    printf("%u removed from the bucket that nobody could wake\n", removed);
+    if (!p->json)
+        printf("%u removed from the bucket that nobody could wake\n", removed);
     return 0;
 }

@@ -124,15 +124,28 @@ static uint64_t bytes_of(const struct store_place *p, const struct entry *entry)
     return fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
 }
 
+void store_tell(const struct store_place *p, const char *id, const char *name, const char *words)
+{
+    if (!p->json) {
+        printf("%s: %s\n", id, words);
+        return;
+    }
+    json_open(p->json, NULL, '{');
+    json_put_str(p->json, "id", id);
+    json_put_str(p->json, name, words);
+    json_close(p->json, '}');
+}
+
 static int list_one(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
 {
     const struct box_info *b = &entry->info.box;
     uint64_t bytes = bytes_of(p, entry);
     char amount[32], when[32] = "-";
 
+    (void)arg;
     (void)e;
-    if (arg) {
-        struct json_writer *w = arg;
+    if (p->json) {
+        struct json_writer *w = p->json;
 
         json_open(w, NULL, '{');
         json_put_str(w, "id", entry->whole ? b->id : entry->name);
@@ -157,21 +170,14 @@ static int list_one(struct store_place *p, const struct entry *entry, void *arg,
 
 static int run_ls(struct store_place *p, char **argv, struct cove_err *e)
 {
-    struct cli_json json;
-    int rc;
-
     if (argv[1] && strcmp(argv[1], "--bucket") == 0)
         return store_bucket_ls(p, e);
-    if (argv[1] && strcmp(argv[1], "--json") != 0)
-        return cove_fail(e, COVE_INVALID, "ls takes --json or --bucket and nothing else");
-    if (!argv[1]) {
+    if (argv[1])
+        return cove_fail(e, COVE_INVALID, "ls takes --json and --bucket and nothing else");
+    if (!p->json)
         printf("%-25s  %-8s  %-7s  %-12s  %-20s  %10s  %s\n", "SANDBOX", "STATE", "WHERE", "TENANT",
                "PROJECT", "BYTES", "SAVED");
-        return each(p, list_one, NULL, e);
-    }
-    rc = each(p, list_one, cli_json_begin(&json, '['), e);
-    cli_json_end(&json, ']');
-    return rc;
+    return each(p, list_one, NULL, e);
 }
 
 static int copy_out(int fd, int to, struct cove_err *e)
@@ -269,10 +275,10 @@ static int verify_one(struct store_place *p, const struct entry *entry, void *ar
     if (entry->name[0] == '.')
         return 0;
     if (entry->whole && verify_archive(p, &entry->info, &why) == 0) {
-        printf("%s: whole\n", entry->name);
+        store_tell(p, entry->name, "state", "whole");
         return 0;
     }
-    printf("%s: %s\n", entry->name, why.msg);
+    store_tell(p, entry->name, "why", why.msg);
     ++*bad;
     return 0;
 }
@@ -305,7 +311,11 @@ static int run_export(struct store_place *p, char **argv, struct cove_err *e)
                     : open(argv[2], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (out < 0)
         return cove_fail_errno(e, COVE_CONFLICT, "%s", argv[2]);
-    return there ? store_bucket_get(p, &info, out, e) : copy_out(fd, out, e);
+    if ((there ? store_bucket_get(p, &info, out, e) : copy_out(fd, out, e)) < 0)
+        return -1;
+    if (p->json)
+        store_tell(p, argv[1], "file", argv[2]);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ restore, rm, gc */
@@ -326,13 +336,15 @@ static int run_restore(struct store_place *p, char **argv, struct cove_err *e)
     text_copy(args.id, sizeof(args.id), info.box.id);
     rc = keeper_wake(&keeper, &args, &box, e);
     keeper_link_done(&keeper);
-    if (rc == 0)
+    if (rc == 0 && p->json)
+        store_tell(p, box.id, "state", "running");
+    else if (rc == 0)
         printf("%s runs again\n", box.id);
     return rc;
 }
 
 /* Through the keeper, which knows who is about to wake it; without one, here. */
-static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
+static int remove_saved(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);
     struct keeper_retire args = { 0 };
@@ -355,6 +367,15 @@ static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
     return rc;
 }
 
+static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
+{
+    if (remove_saved(p, argv, e) < 0)
+        return -1;
+    if (p->json)
+        store_tell(p, argv[1], "state", "removed");
+    return 0;
+}
+
 /* What nobody can wake: left half-written or half-removed (a keeper that runs may be at it), and
  * directories without a record of their own. */
 static int collect(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
@@ -365,7 +386,7 @@ static int collect(struct store_place *p, const struct entry *entry, void *arg, 
 
     if ((!half && !orphan) || (half && cli_keeper_runs(&p->config)))
         return 0;
-    printf("%s: %s\n", entry->name, half ? "not whole" : entry->why.msg);
+    store_tell(p, entry->name, "why", half ? "not whole" : entry->why.msg);
     ++*removed;
     return sweep_tree(p->dir, entry->name, e);
 }
@@ -376,7 +397,8 @@ static int run_gc(struct store_place *p, char **argv, struct cove_err *e)
     int rc = each(p, collect, &removed, e);
 
     (void)argv;
-    printf("%u removed that nobody could wake\n", removed);
+    if (!p->json)
+        printf("%u removed that nobody could wake\n", removed);
     return rc < 0 || !p->config.store_bucket[0] ? rc : store_bucket_gc(p, e);
 }
 
@@ -384,43 +406,56 @@ static int run_gc(struct store_place *p, char **argv, struct cove_err *e)
 
 typedef int (*verb_fn)(struct store_place *p, char **argv, struct cove_err *e);
 
-static int in_store(verb_fn run, char **argv, struct cove_err *e)
+static int in_store(verb_fn run, char **argv, bool json, struct cove_err *e)
 {
-    struct store_place place;
+    struct store_place place = { 0 };
+    struct cli_json out;
     int rc = open_place(&place, e);
 
+    json = json && run != run_show; /* which prints a manifest, that is JSON anyway */
+    if (json)
+        place.json = cli_json_begin(&out, '[');
     if (rc == 0)
         rc = run(&place, argv, e);
+    if (json)
+        cli_json_end(&out, ']');
     cove_close(place.dir);
     cove_close(place.state_dir);
     return rc;
 }
 
-static int with_store(verb_fn run, char **argv)
+static int with_store(verb_fn run, char **argv, bool json)
 {
     struct cove_err e = { 0 };
 
-    return in_store(run, argv, &e) < 0 ? cli_fail(&e) : CLI_OK;
+    return in_store(run, argv, json, &e) < 0 ? cli_fail(&e) : CLI_OK;
 }
 
 static int ls(int argc, char **argv)
 {
-    return argc > 2 ? cli_usage("cove store ls [--json|--bucket]") : with_store(run_ls, argv);
+    bool json = cli_take_json(&argc, argv);
+
+    return argc > 2 ? cli_usage("cove store ls [--bucket] [--json]")
+                    : with_store(run_ls, argv, json);
 }
 
 static int show(int argc, char **argv)
 {
-    return argc != 2 ? cli_usage("cove store show SANDBOX") : with_store(run_show, argv);
+    bool json = cli_take_json(&argc, argv);
+
+    return argc != 2 ? cli_usage("cove store show SANDBOX [--json]")
+                     : with_store(run_show, argv, json);
 }
 
 /* A damaged archive is an answer, not a failure of the command. */
 static int verify(int argc, char **argv)
 {
+    bool json = cli_take_json(&argc, argv);
     struct cove_err e = { 0 };
 
     if (argc > 2)
-        return cli_usage("cove store verify [SANDBOX]");
-    if (in_store(run_verify, argv, &e) == 0)
+        return cli_usage("cove store verify [SANDBOX] [--json]");
+    if (in_store(run_verify, argv, json, &e) == 0)
         return CLI_OK;
     if (e.code != COVE_INVALID)
         return cli_fail(&e);
@@ -430,34 +465,44 @@ static int verify(int argc, char **argv)
 
 static int restore(int argc, char **argv)
 {
+    bool json = cli_take_json(&argc, argv);
+
     return argc < 2 || argc > 3 || (argc == 3 && strcmp(argv[2], "--force") != 0)
-               ? cli_usage("cove store restore SANDBOX [--force]")
-               : with_store(run_restore, argv);
+               ? cli_usage("cove store restore SANDBOX [--force] [--json]")
+               : with_store(run_restore, argv, json);
 }
 
 static int export(int argc, char **argv)
 {
-    return argc != 3 ? cli_usage("cove store export SANDBOX FILE|-") : with_store(run_export, argv);
+    bool json = cli_take_json(&argc, argv);
+
+    return argc != 3 || (json && strcmp(argv[2], "-") == 0)
+               ? cli_usage("cove store export SANDBOX FILE|- [--json, with a FILE]")
+               : with_store(run_export, argv, json);
 }
 
 static int rm(int argc, char **argv)
 {
-    return argc != 2 ? cli_usage("cove store rm SANDBOX") : with_store(run_rm, argv);
+    bool json = cli_take_json(&argc, argv);
+
+    return argc != 2 ? cli_usage("cove store rm SANDBOX [--json]") : with_store(run_rm, argv, json);
 }
 
 static int gc(int argc, char **argv)
 {
-    return argc != 1 ? cli_usage("cove store gc") : with_store(run_gc, argv);
+    bool json = cli_take_json(&argc, argv);
+
+    return argc != 1 ? cli_usage("cove store gc [--json]") : with_store(run_gc, argv, json);
 }
 
 static const struct cli_command commands[] = {
-    { "ls", ls, "[--json|--bucket]" },
-    { "show", show, "SANDBOX" },
-    { "verify", verify, "[SANDBOX]" },
-    { "restore", restore, "SANDBOX [--force]" },
-    { "export", export, "SANDBOX FILE|-" },
-    { "rm", rm, "SANDBOX" },
-    { "gc", gc, "" },
+    { "ls", ls, "[--bucket] [--json]" },
+    { "show", show, "SANDBOX [--json]" },
+    { "verify", verify, "[SANDBOX] [--json]" },
+    { "restore", restore, "SANDBOX [--force] [--json]" },
+    { "export", export, "SANDBOX FILE|- [--json]" },
+    { "rm", rm, "SANDBOX [--json]" },
+    { "gc", gc, "[--json]" },
     { NULL },
 };
 

@@ -14,6 +14,8 @@ struct store {     /* where templates and their layers are */
     int templates; /* a directory each */
     int layers;    /* locked while something is changed */
     struct cove_config config;
+    struct json_writer
+        *json; /* --json: a list, with an object for each template; NULL: for people */
 };
 
 enum store_lock {

@@ -160,16 +160,16 @@ static void put_template(struct json_writer *w, const struct cove_config *c, con
 static int list_one(struct store *s, const char *dir, void *arg, struct cove_err *e)
 {
     char layers[LAYERS_MAX][LAYER_NAME_LEN + 1], name[COVE_TEMPLATE_MAX];
-    struct json_writer *json = arg;
     unsigned count = 0;
     int known;
 
+    (void)arg;
     (void)e;
     if (!template_name_of(dir, name))
         return 0;
     known = store_read_list(s->templates, dir, layers, &count, NULL);
-    if (json)
-        put_template(json, &s->config, name, count,
+    if (s->json)
+        put_template(s->json, &s->config, name, count,
                      known < 0 ? "" : layers[count > 1 ? count - 1 : 0]);
     else if (known < 0)
         printf("%-24s host's /usr\n", name);
@@ -180,18 +180,9 @@ static int list_one(struct store *s, const char *dir, void *arg, struct cove_err
 
 static int run_ls(struct store *s, int argc, char **argv, struct cove_err *e)
 {
-    struct cli_json json;
-    struct json_writer *w;
-    int rc;
-
-    if (argc == 1)
-        return each(s, s->templates, false, list_one, NULL, e);
-    if (strcmp(argv[1], "--json") != 0)
-        return cove_fail(e, COVE_INVALID, "'%.40s' is no option of ls: it takes --json", argv[1]);
-    w = cli_json_begin(&json, '[');
-    rc = each(s, s->templates, false, list_one, w, e);
-    cli_json_end(&json, ']');
-    return rc;
+    (void)argc;
+    (void)argv;
+    return each(s, s->templates, false, list_one, NULL, e);
 }
 
 static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
@@ -209,6 +200,24 @@ static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
 }
 
 /* ------------------------------------------------------------------ add, rm */
+
+/* With --json: the template as `ls` shows it. */
+static int tell_made(struct store *s, const char *name, struct cove_err *e)
+{
+    char dir[COVE_TEMPLATE_MAX];
+
+    return must_exist(s, name, dir, e) < 0 ? -1 : list_one(s, dir, NULL, e);
+}
+
+/* With --json: {"name", WHAT: words} about one template or layer. */
+static void put_words(struct json_writer *w, const char *kind, const char *which, const char *what,
+                      const char *words)
+{
+    json_open(w, NULL, '{');
+    json_put_str(w, kind, which);
+    json_put_str(w, what, words);
+    json_close(w, '}');
+}
 
 /* NAME, and with words 2 a SOURCE, among options. */
 static int read_words(struct arena *a, int argc, char **argv, int words, struct template_doc *d,
@@ -239,6 +248,8 @@ static int add(struct store *s, struct arena *a, int argc, char **argv, struct c
         return cove_context(e, "template '%.60s'", d.name);
     if (d.shell)
         fprintf(stderr, "cove: template '%s' has no bash: sh runs what asks for bash\n", d.name);
+    if (s->json)
+        return tell_made(s, d.name, e);
     printf("template '%s' is there: new sandboxes can be made from it\n", d.name);
     return 0;
 }
@@ -275,7 +286,9 @@ static int set(struct store *s, struct arena *a, int argc, char **argv, struct c
     if (template_options(a, argc, again, &d, e) < 0)
         return -1;
     d.name = name;
-    return template_change(s, &d, e) < 0 ? cove_context(e, "template '%.60s'", name) : 0;
+    if (template_change(s, &d, e) < 0)
+        return cove_context(e, "template '%.60s'", name);
+    return s->json ? tell_made(s, name, e) : 0;
 }
 
 static int run_set(struct store *s, int argc, char **argv, struct cove_err *e)
@@ -299,6 +312,8 @@ static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
     text_new_id(aside + 5);
     if (renameat(s->templates, dir, s->templates, aside) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template '%.60s'", argv[1]);
+    if (s->json)
+        put_words(s->json, "name", argv[1], "state", "removed");
     return sweep_tree(s->templates, aside, e);
 }
 
@@ -331,7 +346,10 @@ static int verify_one(struct store *s, const char *name, void *bad, struct cove_
         return 0; /* `base`: made from the host */
     for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = verify_layer(s, layers[i], &why);
-    printf("%-24s %s\n", name, rc == 0 ? "ok" : why.msg);
+    if (s->json)
+        put_words(s->json, "name", name, rc == 0 ? "state" : "why", rc == 0 ? "whole" : why.msg);
+    else
+        printf("%-24s %s\n", name, rc == 0 ? "ok" : why.msg);
     *(bool *)bad |= rc < 0;
     return 0;
 }
@@ -393,6 +411,8 @@ static int collect_layer(struct store *s, const char *layer, void *removed, stru
     if (need.found)
         return 0;
     ++*(unsigned *)removed;
+    if (s->json)
+        put_words(s->json, "layer", layer, "state", "removed");
     return sweep_tree(s->layers, layer, e);
 }
 
@@ -413,7 +433,8 @@ static int run_gc(struct store *s, int argc, char **argv, struct cove_err *e)
         each(s, s->templates, true, collect_half_made, &s->templates, e) < 0 ||
         each(s, s->layers, false, collect_layer, &removed, e) < 0)
         return -1;
-    printf("%u layers removed that no template and no sandbox needs\n", removed);
+    if (!s->json)
+        printf("%u layers removed that no template and no sandbox needs\n", removed);
     return 0;
 }
 
@@ -427,7 +448,7 @@ static const struct verb {
     enum store_lock lock;
     int (*run)(struct store *s, int argc, char **argv, struct cove_err *e);
 } verbs[] = {
-    { "ls", "[--json]", 0, 1, STORE_READS, run_ls },
+    { "ls", "", 0, 0, STORE_READS, run_ls },
     { "show", "NAME", 1, 1, STORE_READS, run_show },
     { "add", "NAME SOURCE [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
     { "build", "NAME FOLDER [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
@@ -441,7 +462,8 @@ static int usage(FILE *to)
 {
     fputs("usage:\n", to);
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-        fprintf(to, "  cove template %s %s\n", verbs[i].name, verbs[i].usage);
+        fprintf(to, "  cove template %s %s%s[--json]\n", verbs[i].name, verbs[i].usage,
+                *verbs[i].usage ? " " : "");
     fprintf(to,
             "SOURCE: DIRECTORY | ARCHIVE | docker://IMAGE | oci:DIR | oci-archive:FILE |\n    "
             "docker-archive:FILE | debootstrap:SUITE[,MIRROR]\nOPTION:\n%s",
@@ -449,20 +471,27 @@ static int usage(FILE *to)
     return to == stdout ? CLI_OK : CLI_ERROR;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int run(const struct verb *v, int argc, char **argv, bool json)
 {
     struct cove_err err = { 0 };
+    struct cli_json out;
     struct store store;
     int rc = store_open(&store, v->lock, &err);
 
+    json = json && v->run != run_show; /* which prints a manifest, that is JSON anyway */
+    store.json = json ? cli_json_begin(&out, '[') : NULL;
     if (rc == 0)
         rc = v->run(&store, argc, argv, &err);
+    if (json)
+        cli_json_end(&out, ']');
     store_close(&store);
     return rc < 0 ? cli_fail(&err) : CLI_OK;
 }
 
 int cli_template(int argc, char **argv)
 {
+    bool json = cli_take_json(&argc, argv);
+
     if (argc > 1 && strcmp(argv[argc - 1], "--help") == 0)
         return usage(stdout);
     if (argc > 1 && strcmp(argv[argc - 1], "--version") == 0)
@@ -470,6 +499,6 @@ int cli_template(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
         if (strcmp(verbs[i].name, argv[1]) == 0 && argc - 2 >= verbs[i].min_args &&
             argc - 2 <= verbs[i].max_args)
-            return run(&verbs[i], argc - 1, argv + 1);
+            return run(&verbs[i], argc - 1, argv + 1, json);
     return usage(stderr);
 }

@@ -521,17 +521,22 @@ def test_the_operator_lists_verifies_exports_restores_and_removes_what_is_saved(
     assert listed and (listed[0]["state"], listed[0]["project"]) == ("saved", project)
     assert box in cove_store(server, "ls").stdout and json.loads(cove_store(server, "show", box).stdout)["id"] == box
     assert f"{box}: whole" in cove_store(server, "verify").stdout
-    cove_store(server, "export", box, str(tmp_path / "out.tar.zst"))
+    assert {"id": box, "state": "whole"} in json.loads(cove_store(server, "verify", "--json").stdout)
+    exported = cove_store(server, "export", "--json", box, str(tmp_path / "out.tar.zst"))
+    assert json.loads(exported.stdout) == [{"id": box, "file": str(tmp_path / "out.tar.zst")}]
     listing = subprocess.run(["tar", "--zstd", "-tf", tmp_path / "out.tar.zst"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "root/workspace/f" in listing
     corrupt(f"{store(server)}/{box}/archive.tar.zst", 100, 1)
-    assert cove_store(server, "verify", box, check=False).returncode == 1
+    damaged = cove_store(server, "verify", box, "--json", check=False)
+    assert damaged.returncode == 1 and "archive" in json.loads(damaged.stdout)[0]["why"]
     assert cove_store(server, "export", box, "-", check=False).returncode == 2
     corrupt(f"{store(server)}/{box}/archive.tar.zst", 100, 1)
-    assert "runs again" in cove_store(server, "restore", box).stdout
+    assert json.loads(cove_store(server, "restore", box, "--json").stdout) == [{"id": box, "state": "running"}]
     assert server.run(project, "cat /workspace/f") == "kept\n"
     assert save(server, box) is True
-    cove_store(server, "rm", box)
+    assert "runs again" in cove_store(server, "restore", box).stdout
+    assert save(server, box) is True
+    assert json.loads(cove_store(server, "rm", box, "--json").stdout) == [{"id": box, "state": "removed"}]
     assert saved(server) == set() and server.execute(project, "true").id != f"sandbox_{box}"
 
 
@@ -540,6 +545,8 @@ def test_what_nobody_can_wake_is_found_and_collected(server, project):
     os.mkdir(orphan)
     assert "damaged" in cove_store(server, "ls").stdout
     assert "1 removed" in cove_store(server, "gc").stdout and not os.path.exists(orphan)
+    os.mkdir(orphan)
+    assert [r["id"] for r in json.loads(cove_store(server, "gc", "--json").stdout)] == ["a" * 20]
     for args in (["nosuch"], ["show"], ["show", "../x"], ["rm", "b" * 20], ["export", "c" * 20, "/x"]):
         assert cove_store(server, *args, check=False).returncode == 2, args
 

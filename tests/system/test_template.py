@@ -108,6 +108,16 @@ def test_a_directory_becomes_a_template_that_sandboxes_run_on(store, small_root)
     assert os.stat(folder).st_mode & 0o777 == 0o700 and os.stat(folder).st_uid == 0
 
 
+def test_every_command_has_json_for_scripts(store, small_root):
+    ask = lambda *args: json.loads(store.template(*args, "--json"))
+    made = ask("add", "scripted", small_root)[0]
+    assert made["name"] == "scripted" and made["layers"] >= 1 and made in ask("ls")
+    assert ask("set", "scripted", "--user", "user")[0] == made and ask("show", "scripted")["user"] == "user"
+    assert ask("verify", "scripted") == [{"name": "scripted", "state": "whole"}]
+    assert ask("rm", "scripted") == [{"name": "scripted", "state": "removed"}]
+    assert all(set(one) == {"layer", "state"} for one in ask("gc")) and ask("gc") == []
+
+
 def test_a_template_s_own_sudo_counts(store, small_root, tmp_path):
     root = tmp_path / "root"
     shutil.copytree(small_root, root, symlinks=True)
