@@ -1,6 +1,7 @@
 """What a template's manifest says holds in its sandboxes: user, directory, variables, start and ready commands, services."""
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -9,12 +10,31 @@ import pytest
 from cove import read, wait_for
 from mcp import Mcp
 from test_template import COVE, instance, pack, small_root, store  # noqa: F401 (fixtures)
+from websocket import Refused, WebSocket
 
 SERVER = r"""
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+/* A WebSocket as test clients open it (always with the same key), which sends back short frames. */
+static void echo(int c)
+{
+    unsigned char f[256];
+    const char *yes = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                      "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    write(c, yes, strlen(yes));
+    for (int n, len; (n = read(c, f, sizeof(f))) >= 6 && (len = f[1] & 127) <= n - 6;) {
+        unsigned char mask[4];
+        memcpy(mask, f + 2, 4);
+        for (int i = 0; i < len; i++)
+            f[2 + i] = f[6 + i] ^ mask[i % 4];
+        f[1] = len;
+        write(c, f, 2 + len);
+    }
+}
 int main(int argc, char **argv)
 {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])) };
@@ -23,9 +43,11 @@ int main(int argc, char **argv)
     if (argc < 2 || bind(s, (void *)&a, sizeof(a)) < 0 || listen(s, 8) < 0)
         return 3;
     for (;;) {
-        char in[4096];
-        int c = accept(s, NULL, NULL);
-        if (read(c, in, sizeof(in)) > 0)
+        char in[4096] = "";
+        int c = accept(s, NULL, NULL), n = read(c, in, sizeof(in) - 1);
+        if (n > 0 && strcasestr(in, "Upgrade: websocket"))
+            echo(c);
+        else if (n > 0)
             write(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved", 63);
         close(c);
     }
@@ -193,6 +215,30 @@ def test_services_start_at_creation_or_when_their_port_is_first_reached(store, r
     assert got.status == 200 and got.body == b"served", got
     assert running().count("serve 9000") == 1
     assert port(store, reply.id, 9000).status == 200 and running().count("serve 9000") == 1
+
+
+def test_what_a_template_declares_for_vs_code_starts_when_its_link_is_opened(store, root):
+    """A stand-in for code-server: a page, and a WebSocket with the cookie that the link has set (docs/TEMPLATES.md has the real one)."""
+    add(store, root, "--service-on-use", "9000=serve 9000")
+    made = store.post("/api/v1/agent/sandboxes/create", {"user_id": "coder", "sandbox_template_id": "app"}).json["data"]
+    sandbox = made["sandbox_id"]
+    try:
+        init = store.inits[made["provider_sandbox_id"]]
+        urls = store.request("GET", f"/api/v1/agent/sandboxes/{sandbox}/urls").json["data"]
+        host, path = re.fullmatch(r"https?://([^/]+)(/.*)", urls["vscode_link"]).groups()
+        assert urls["vscode_url"].split("//")[1] == host and host.startswith("9000-")
+        with pytest.raises(Refused) as refused:
+            WebSocket(store, "/", host=host)
+        assert refused.value.status == 401 and "serve 9000" not in store.inside_titles(init), "a stranger starts nothing"
+        opened = store.request("GET", path, headers={"Host": host}, key=False)
+        cookie = opened.headers["Set-Cookie"].split(";")[0]
+        page = store.request("GET", "/", headers={"Host": host, "Cookie": cookie}, key=False)
+        assert opened.status == 302 and page.body == b"served" and store.inside_titles(init).count("serve 9000") == 1
+        with WebSocket(store, "/", {"Cookie": cookie}, host=host) as socket:
+            socket.send("typed in the editor")
+            assert socket.recv() == "typed in the editor"
+    finally:
+        store.request("DELETE", f"/api/v1/agent/sandboxes/{sandbox}")
 
 
 # ------------------------------------------------------------------ names
