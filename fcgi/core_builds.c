@@ -173,6 +173,18 @@ int core_build_ask(struct core *c, const struct build_ask *args, struct build_to
     return ask(c, &q, e);
 }
 
+bool core_build_next_entry(const char **at, const char *end, struct build_entry *ret,
+                           const char **ret_step, const char **ret_message)
+{
+    if ((size_t)(end - *at) < sizeof(*ret))
+        return false;
+    memcpy(ret, *at, sizeof(*ret));
+    *at += sizeof(*ret);
+    *ret_step = msg_next_str(at, end);
+    *ret_message = *ret_step ? msg_next_str(at, end) : NULL;
+    return *ret_message != NULL;
+}
+
 int core_build_list(struct core *c, const char *tenant, const char *name, struct build_listed *ret,
                     struct cove_err *e)
 {

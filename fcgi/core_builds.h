@@ -28,6 +28,9 @@ int core_build_start(struct core *c, const char *tenant, const char *id, const s
 /* tail gets ret->count entries: struct build_entry and two strings each. */
 int core_build_ask(struct core *c, const struct build_ask *ask, struct build_told *ret,
                    struct buf *tail, struct cove_err *e);
+/* Walks such a tail; false: there is no further entry. */
+bool core_build_next_entry(const char **at, const char *end, struct build_entry *ret,
+                           const char **ret_step, const char **ret_message);
 /* name: "" = of all templates. */
 int core_build_list(struct core *c, const char *tenant, const char *name, struct build_listed *ret,
                     struct cove_err *e);

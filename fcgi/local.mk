@@ -21,7 +21,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/e2b_files.c fcgi/dialects/e2b_upload.c fcgi/dialects/e2b_compose.c fcgi/dialects/e2b_input.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/relay.h fcgi/dialects/relay.c fcgi/dialects/relay_agent.c fcgi/dialects/relay_bridge.c \
-	fcgi/dialects/console.h fcgi/dialects/console.c fcgi/dialects/console_events.c fcgi/dialects/console_usage.c fcgi/dialects/console_commands.c fcgi/dialects/console_operator.c fcgi/dialects/console_snapshots.c fcgi/dialects/console_files.c \
+	fcgi/dialects/console.h fcgi/dialects/console.c fcgi/dialects/console_events.c fcgi/dialects/console_usage.c fcgi/dialects/console_commands.c fcgi/dialects/console_builds.c fcgi/dialects/console_operator.c fcgi/dialects/console_snapshots.c fcgi/dialects/console_files.c \
 	fcgi/dialects/console_processes.c fcgi/dialects/console_ports.c fcgi/dialects/console_policy.c \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \

@@ -6,6 +6,7 @@ import { operatorPage } from "./operator_pages.js";
 import { policyPage } from "./policy.js";
 import { sandboxPage } from "./sandbox.js";
 import { signInPage } from "./signin.js";
+import { templatesPage } from "./templates.js";
 import { button, h, show } from "./ui.js";
 
 const main = document.getElementById("main"), top = document.getElementById("top");
@@ -14,7 +15,7 @@ let session = null, leave = null;
 function header() {
   if (!session) return show(top, h("strong", {}, "cove"), h("span", { class: "quiet" }, "sandboxes on your own machine"));
   return show(top, h("a", { href: "#/", class: "brand" }, "cove"),
-    h("nav", { "aria-label": "Pages" }, h("a", { href: "#/" }, "Sandboxes"), h("a", { href: "#/policy" }, "Policy"), h("a", { href: "#/operator" }, "Operator"), h("a", { href: "/openapi/" }, "APIs")),
+    h("nav", { "aria-label": "Pages" }, h("a", { href: "#/" }, "Sandboxes"), h("a", { href: "#/templates" }, "Templates"), h("a", { href: "#/policy" }, "Policy"), h("a", { href: "#/operator" }, "Operator"), h("a", { href: "/openapi/" }, "APIs")),
     h("span", { class: "quiet" }, session.key ? `${session.tenant} · ${session.key}` : session.tenant, ` · ${session.version}`),
     button("Sign out", async () => { await remove("/session"); signedOut(""); }));
 }
@@ -46,6 +47,7 @@ function route() {
   const [page, id, tab, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decode);
   if (page === "sandbox" && id) leave = sandboxPage(main, id, tab || "terminal", rest.join("/"));
   else if (page === "operator") leave = operatorPage(main, id || "health");
+  else if (page === "templates") leave = templatesPage(main);
   else if (page === "policy") leave = policyPage(main);
   else leave = listPage(main);
   document.title = id ? `cove: ${id}` : "cove";

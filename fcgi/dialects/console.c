@@ -50,6 +50,8 @@ static const struct route console_routes[] = {
     { POST, "/sandboxes/{id}/snapshots", console_snapshot_make, ROUTE_LONG },
     { POST, "/sandboxes/{id}/fork", console_fork, ROUTE_LONG },
     { GET, "/sandboxes/{id}/refusals", console_refusals, 0 },
+    { GET, "/builds", console_builds, ROUTE_LONG },
+    { GET, "/builds/{build}/log", console_build_log, ROUTE_LONG },
     { POST, "/policy/test", console_policy_test, 0 },
     { GET, "/operator/nonce", console_operator_nonce, 0 },
     { POST, "/operator/run", console_operator_run, ROUTE_LONG },

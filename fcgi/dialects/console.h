@@ -15,6 +15,7 @@ console_handler console_sandboxes, console_sandbox, console_create, console_kill
 console_handler console_pause, console_resume, console_extend;
 console_handler console_events;                                    /* console_events.c */
 console_handler console_usage;                                     /* console_usage.c */
+console_handler console_builds, console_build_log;                 /* console_builds.c */
 console_handler console_commands;                                  /* console_commands.c */
 console_handler console_files, console_get_file, console_put_file; /* console_files.c */
 console_handler console_remove_file, console_make_dir, console_rename, console_archive;

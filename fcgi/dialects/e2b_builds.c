@@ -281,13 +281,7 @@ struct entries { /* walks a tail */
 static bool next_entry(struct entries *t, struct build_entry *ret, const char **ret_step,
                        const char **ret_message)
 {
-    if ((size_t)(t->end - t->at) < sizeof(*ret))
-        return false;
-    memcpy(ret, t->at, sizeof(*ret));
-    t->at += sizeof(*ret);
-    *ret_step = msg_next_str(&t->at, t->end);
-    *ret_message = *ret_step ? msg_next_str(&t->at, t->end) : NULL;
-    return *ret_message != NULL;
+    return core_build_next_entry(&t->at, t->end, ret, ret_step, ret_message);
 }
 
 static void put_entry(struct json_writer *w, const struct build_entry *entry, const char *step,

@@ -258,6 +258,35 @@ test("commands tell how they ended and why, as they end", { skip }, async () => 
   await endBox(id);
 });
 
+test("templates are shown while they are built, with their log and why one failed", { skip }, async () => {
+  const build = async (name, ...steps) => {
+    const ask = async (path, body) => {
+      const response = await fetch(`${URL_}${path}`, { method: "POST", headers: { "X-API-Key": process.env.E2B_API_KEY, "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      assert.equal(response.status, 202, await response.clone().text());
+      return response;
+    };
+    const { templateID, buildID } = await (await ask("/v3/templates", { name })).json();
+    await ask(`/v2/templates/${encodeURIComponent(templateID)}/builds/${buildID}`, { fromTemplate: "base", steps: steps.map((command) => ({ type: "RUN", args: [command] })) });
+    return { templateID, buildID };
+  };
+  await signIn();
+  await open("#/templates");
+  await page.waitForSelector("h1:has-text('Templates')");
+  const good = await build("console-good", "echo '<b>from the build</b>'; until test -e /etc/hosts; do sleep 0.1; done");
+  await page.waitForSelector(`tr[data-build="${good.buildID}"][data-state=ready]`);
+  await page.click(`tr[data-build="${good.buildID}"] button`);
+  await page.waitForSelector(".log:has-text('<b>from the build</b>')");
+  await page.waitForSelector("p.good:has-text('It is ready')");
+  const bad = await build("console-bad", "echo before; exit 9");
+  await page.waitForSelector(`tr[data-build="${bad.buildID}"][data-state=failed]`);
+  await page.click(`tr[data-build="${bad.buildID}"] button`);
+  await page.waitForSelector("p.bad:has-text('It failed')");
+  await photograph("templates");
+  await checkAccess();
+  for (const { templateID } of [good, bad])
+    await fetch(`${URL_}/templates/${encodeURIComponent(templateID)}`, { method: "DELETE", headers: { "X-API-Key": process.env.E2B_API_KEY } });
+});
+
 test("a folder is uploaded whole, and comes back as an archive", { skip }, async () => {
   const id = await newBox(), folder = mkdtempSync(`${tmpdir()}/site-`);
   mkdirSync(`${folder}/deep/er`, { recursive: true });

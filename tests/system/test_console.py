@@ -54,7 +54,7 @@ def test_the_document_has_every_route_and_no_other():
 def test_the_document_has_every_field_and_no_other():
     text = "".join(read(path) for path in sorted(glob.glob(f"{TOP}/fcgi/dialects/console*.c")))
     written = set(re.findall(r'JSON_[A-Z_]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
-    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes", "cpu", "memoryLimit", "diskLimit", "durationMs", "endedBy"}
+    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes", "cpu", "memoryLimit", "diskLimit", "durationMs", "endedBy", "tags", "finished", "level", "step"}
     found = set()
 
     def walk(schema):
@@ -274,6 +274,17 @@ def test_commands_tell_how_they_ended_and_why(server):
     for project in ("console-commands", "console-commands-2"):
         server.cleanup(project)
     assert other.id != reply.id
+
+
+def test_builds_are_their_tenants_own(server, console):
+    """That they are shown as they go on is tests/clients/console.test.mjs."""
+    made = server.post("/v3/templates", {"name": "console-build"}).json
+    kind, told = next(follow(console, "/builds"))
+    assert (kind, told["id"], told["name"], told["state"]) == ("build", made["buildID"], "console-build", "waiting")
+    other = server.add_key("console-builds")
+    assert server.request("GET", f"{API}/builds/{made['buildID']}/log", key=other).status == 404
+    assert server.request("GET", f"{API}/builds/{'x' * 3000}/log").status == 404
+    server.request("DELETE", "/templates/console-build")
 
 
 def test_usage_tells_limits_and_samples_as_they_come(console):
