@@ -1,5 +1,5 @@
 // One sandbox: what it is, and a tab for each way to use it.
-import { events, get, sandboxPath } from "./api.js";
+import { base, events, get, sandboxPath } from "./api.js";
 import { commandsTab } from "./commands.js";
 import { filesTab } from "./files.js";
 import { changeLife, end } from "./list.js";
@@ -30,6 +30,8 @@ function controls(box) {
   const paused = isPaused(box);
   return h("p", { class: "row" },
     paused ? button("Resume", () => changeLife(box.id, "resume"), { class: "main" }) : button("Pause", () => changeLife(box.id, "pause")),
+    box.state === "saved" ? null : button("Save", () => changeLife(box.id, "pause", { save: true }), { title: "Pause it to storage: its files are kept, its processes end" }),
+    box.state === "saved" ? h("a", { class: "button", href: base + sandboxPath(box.id, "/saved"), download: true }, "Download") : null,
     paused ? null : button("More time", () => extend(box)),
     button("End", async () => { if (await end(box.id)) location.hash = "#/"; }, { class: "danger" }));
 }
@@ -49,7 +51,7 @@ export function sandboxPage(main, id, tab = "terminal", rest = "") {
     shownState = box.state;
     leaveTab?.();
     leaveTab = null;
-    if (isPaused(box)) show(pane, h("p", {}, "This sandbox is paused: nothing in it runs until it is resumed."));
+    if (isPaused(box)) show(pane, h("p", {}, box.state === "saved" ? "This sandbox is saved: its files are in the store, and it runs again when it is resumed." : "This sandbox is paused: nothing in it runs until it is resumed."));
     else leaveTab = TABS[tab][1](pane, box, rest) || null;
   }
   function gone() {

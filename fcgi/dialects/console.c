@@ -48,6 +48,7 @@ static const struct route console_routes[] = {
     { GET, "/snapshots", console_snapshots, 0 },
     { DELETE, "/snapshots/{snapshot}", console_snapshot_remove, 0 },
     { POST, "/sandboxes/{id}/snapshots", console_snapshot_make, ROUTE_LONG },
+    { GET, "/sandboxes/{id}/saved", console_saved, ROUTE_LONG },
     { POST, "/sandboxes/{id}/fork", console_fork, ROUTE_LONG },
     { GET, "/sandboxes/{id}/refusals", console_refusals, 0 },
     { GET, "/builds", console_builds, ROUTE_LONG },
@@ -364,12 +365,25 @@ static int reply_found(struct request *req, struct reply *rep, struct cove_err *
     return console_find(req, &box, e) < 0 ? -1 : console_reply_box(rep, &box);
 }
 
+struct pause_args {
+    bool save;
+};
+
+static const struct json_field pause_fields[] = {
+    JSON_BOOL(struct pause_args, save, "save", JSON_OPTIONAL),
+    JSON_END,
+};
+
 int console_pause(struct request *req, struct reply *rep, struct cove_err *e)
 {
+    struct pause_args args = { 0 };
     struct box_info box;
 
     req->note.operation = "pause";
-    if (console_find(req, &box, e) < 0 || core_sandbox_pause(req->core, &box, e) < 0)
+    if (request_json(req, pause_fields, &args, e) < 0 || console_find(req, &box, e) < 0)
+        return -1;
+    if ((args.save ? core_sandbox_save(req->core, &box, e)
+                   : core_sandbox_pause(req->core, &box, e)) < 0)
         return -1;
     return reply_found(req, rep, e);
 }

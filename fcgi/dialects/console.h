@@ -24,7 +24,7 @@ console_handler console_log;
 console_handler console_ports, console_port_access, console_port_link; /* console_ports.c */
 console_handler console_policy_test;                                   /* console_policy.c */
 console_handler console_snapshots, console_snapshot_make;              /* console_snapshots.c */
-console_handler console_snapshot_remove, console_fork, console_refusals;
+console_handler console_snapshot_remove, console_saved, console_fork, console_refusals;
 console_handler console_operator_nonce, console_operator_run; /* console_operator.c */
 
 /* A sandbox as the console shows it, in lists, replies and events. */

@@ -2,9 +2,11 @@
 #include <string.h>
 
 #include "cove/dialect.h"
+#include "cove/mem.h"
 #include "cove/text.h"
 #include "fcgi/core_snapshots.h"
 #include "fcgi/dialects/console.h"
+#include "fcgi/transfer.h"
 
 /* ------------------------------------------------------------------ snapshots */
 
@@ -89,6 +91,33 @@ int console_snapshot_remove(struct request *req, struct reply *rep, struct cove_
     if (core_snapshot_remove(req->core, req->tenant, request_capture(req, "snapshot"), e) < 0)
         return -1;
     return console_reply_ok(rep);
+}
+
+/* ------------------------------------------------------------------ saved sandboxes */
+
+int console_saved(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct keeper_which which = { 0 };
+    struct keeper_archive archive;
+    struct box_info box;
+    AUTO_CLOSE int fd = -1;
+
+    req->note.operation = "saved";
+    if (console_find(req, &box, e) < 0)
+        return -1;
+    if (box.state != BOX_SAVED)
+        return cove_fail(e, COVE_CONFLICT, "the sandbox %s is not saved", box.id);
+    text_copy(which.tenant, sizeof(which.tenant), box.tenant);
+    text_copy(which.id, sizeof(which.id), box.id);
+    if (keeper_saved_archive(&req->core->keeper, &which, &archive, &fd, e) < 0)
+        return -1;
+    reply_header(rep, "Content-Type", "application/octet-stream");
+    reply_header(rep, "Content-Disposition",
+                 arena_printf(&req->arena, "attachment; filename=\"%s.tar.zst%s\"", box.id,
+                              archive.encrypted ? ".age" : ""));
+    reply_header(rep, "X-Content-Type-Options", "nosniff");
+    transfer_send(req, rep, fd, archive.bytes);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ forks */

@@ -119,6 +119,8 @@ enum msg_type {
     KEEPER_OUTPUT,          /* struct keeper_output + a sealed file with what `cove` printed */
     KEEPER_REFUSALS,        /* struct keeper_which -> KEEPER_REFUSAL_LIST */
     KEEPER_REFUSAL_LIST,    /* struct keeper_refusal_list */
+    KEEPER_SAVED_ARCHIVE,   /* struct keeper_which -> KEEPER_ARCHIVE of a saved sandbox */
+    KEEPER_ARCHIVE,         /* struct keeper_archive + the file, for reading */
 
     /* --- keeper to judge --- */
     JUDGE_BOX = 400, /* struct judge_box: this sandbox runs now, attach to it */
@@ -587,6 +589,12 @@ struct keeper_nonce {
 struct keeper_operator {
     char name[64];
     unsigned char signature[64];
+};
+
+struct keeper_archive {
+    uint64_t bytes;
+    uint32_t encrypted; /* 1: by age */
+    uint32_t reserved;
 };
 
 struct keeper_output {

@@ -35,6 +35,7 @@ static const struct msg_rule keeper_answers[] = {
     { KEEPER_NONCE, sizeof(struct keeper_nonce), 0, 0, 0 },
     { KEEPER_REFUSAL_LIST, sizeof(struct keeper_refusal_list), 0, 0, 0 },
     { KEEPER_OUTPUT, sizeof(struct keeper_output), 0, 1, 1 },
+    { KEEPER_ARCHIVE, sizeof(struct keeper_archive), 0, 1, 1 },
     { 0 },
 };
 
@@ -313,6 +314,15 @@ int keeper_refusals(struct keeper_link *k, const struct keeper_which *args,
         return -1;
     ret->count = ret->count < KEEPER_REFUSALS_MAX ? ret->count : KEEPER_REFUSALS_MAX;
     return 0;
+}
+
+int keeper_saved_archive(struct keeper_link *k, const struct keeper_which *args,
+                         struct keeper_archive *ret, int *ret_fd, struct cove_err *e)
+{
+    const struct question q = { KEEPER_SAVED_ARCHIVE, args, sizeof(*args), -1,
+                                KEEPER_ARCHIVE,       0,    ret_fd };
+
+    return ask_until_answered(k, &q, ret, sizeof(*ret), e);
 }
 
 int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e)

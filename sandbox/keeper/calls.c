@@ -1,7 +1,9 @@
 /* What workers may ask of the keeper: their connections, and the table of calls, which is
  * everything that a worker can make root do. */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/log.h"
@@ -299,6 +301,49 @@ static bool on_wake(struct keeper *k, const struct msg *m, const struct waiter *
     return true;
 }
 
+/* The archive of a saved sandbox, opened for reading. */
+static int open_archive(const struct keeper *k, const struct keeper_which *args,
+                        struct keeper_archive *ret, int *ret_fd, struct cove_err *e)
+{
+    const struct saved_info *info;
+    AUTO_CLOSE int dir = -1;
+    struct stat st;
+    uint32_t index;
+
+    if (!saved_find_id(k, args->tenant, args->id, &index))
+        return cove_fail(e, COVE_NOT_FOUND, "no saved sandbox '%s'", args->id);
+    info = &k->saved[index].info;
+    if (saved_open_dir(k, args->id, &dir, e) < 0)
+        return -1;
+    if (saved_place_of(dir) >= SAVED_IS_OURS)
+        return cove_fail(e, COVE_CONFLICT,
+                         "the archive is in the bucket: `cove store export` fetches it");
+    *ret_fd = openat(dir, saved_archive_name(info), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (*ret_fd < 0 || fstat(*ret_fd, &st) < 0)
+        return cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", args->id);
+    *ret = (struct keeper_archive){ .bytes = (uint64_t)st.st_size, .encrypted = info->encrypted };
+    return 0;
+}
+
+/* Safe: the tenant's own saved sandbox and no other, for reading. A worker could wake it and read the
+ * same files; the archive was written by the keeper's own helpers, and nothing in it is looked at. */
+static bool on_saved_archive(struct keeper *k, const struct msg *m, const struct waiter *w)
+{
+    struct keeper_archive body;
+    struct keeper_which args;
+    struct cove_err err = { 0 };
+    AUTO_CLOSE int fd = -1;
+
+    memcpy(&args, m->body, sizeof(args));
+    if (!IS_TEXT(args.tenant, false) || !IS_TEXT(args.id, false))
+        return false;
+    if (open_archive(k, &args, &body, &fd, &err) < 0)
+        keeper_answer_error(k, w, &err);
+    else
+        keeper_answer_file(k, w, KEEPER_ARCHIVE, &body, sizeof(body), fd);
+    return true;
+}
+
 /* Safe: it adds a line of bounded length to a file that only root reads, and no more of them than
  * audit_log.c allows. The command comes without its secrets: no pattern runs over it here, its bytes
  * are only written as JSON. A full disk is the caller's to know. */
@@ -399,6 +444,7 @@ static const struct keeper_call calls[] = {
     { { KEEPER_SNAPSHOT_TAG, sizeof(struct keeper_snapshot_tag), 0, 0, 0 }, on_snapshot_tag },
     { { KEEPER_AUDIT, sizeof(struct keeper_audit), 8192, 0, 0 }, on_audit },
     { { KEEPER_REFUSALS, sizeof(struct keeper_which), 0, 0, 0 }, on_refusals },
+    { { KEEPER_SAVED_ARCHIVE, sizeof(struct keeper_which), 0, 0, 0 }, on_saved_archive },
     { { KEEPER_OPERATOR_NONCE, 0, 0, 0, 0 }, on_operator_nonce },
     { { KEEPER_OPERATOR, sizeof(struct keeper_operator), OPERATOR_TEXT_MAX, 0, 0 }, on_operator },
 };

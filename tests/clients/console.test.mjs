@@ -1,5 +1,6 @@
 // The web console in a real browser.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -142,6 +143,26 @@ test("a pause stops it, a resume lets it go on, live on the page", { skip }, asy
   await page.waitForSelector("#state:has-text('running')");
   await endBox(id);
   await page.waitForSelector("text=This sandbox has ended");
+});
+
+test("a sandbox is saved, its archive is downloaded, and it runs again with its files", { skip }, async () => {
+  const id = await newBox();
+  await api("PUT", `/sandboxes/${id}/file?path=${encodeURIComponent("/workspace/kept")}`, "kept in the archive");
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.click("button:has-text('Save')");
+  await page.waitForSelector("#state:has-text('saved')");
+  await page.waitForSelector("text=its files are in the store");
+  await photograph("saved");
+  await checkAccess();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("a:has-text('Download')")]);
+  assert.equal(download.suggestedFilename(), `${id}.tar.zst`);
+  const names = execFileSync("tar", ["--zstd", "-tf", await download.path()], { encoding: "utf8" });
+  assert.match(names, /root\/workspace\/kept/);
+  await page.click("button:has-text('Resume')");
+  await page.waitForSelector("#state:has-text('running')");
+  assert.equal(await (await api("GET", `/sandboxes/${id}/file?path=${encodeURIComponent("/workspace/kept")}`)).text(), "kept in the archive");
+  await endBox(id);
 });
 
 test("the list is live and filtered, and shows no other tenant's sandboxes", { skip }, async () => {

@@ -540,6 +540,19 @@ def test_the_operator_lists_verifies_exports_restores_and_removes_what_is_saved(
     assert saved(server) == set() and server.execute(project, "true").id != f"sandbox_{box}"
 
 
+def test_a_tenant_downloads_its_own_archive_and_no_other(server, project, tmp_path):
+    box = bare(server.execute(project, "echo kept >/workspace/f"))
+    get = lambda **kw: server.request("GET", f"/console/api/sandboxes/{box}/saved", **kw)
+    assert get().status == 409, "it runs"
+    assert save(server, box) is True
+    reply = get()
+    assert reply.status == 200 and reply.headers["Content-Disposition"] == f'attachment; filename="{box}.tar.zst"', reply
+    assert reply.body == open(f"{store(server)}/{box}/archive.tar.zst", "rb").read()
+    assert get(key=server.add_key("archive-other")).status == 404
+    cove_store(server, "rm", box)
+    assert get().status == 404
+
+
 def test_what_nobody_can_wake_is_found_and_collected(server, project):
     orphan = f"{store(server)}/{'a' * 20}"
     os.mkdir(orphan)
