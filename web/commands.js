@@ -10,7 +10,7 @@ function took(ms) {
 
 function row(one) {
   const well = one.exitCode === 0 && one.endedBy === "own";
-  return h("tr", { "data-ended": one.endedBy }, h("td", {}, time(one.started)), h("td", {}, h("code", {}, one.command)), h("td", {}, one.dialect),
+  return h("tr", { "data-ended": one.endedBy }, h("td", {}, time(one.started)), h("td", {}, h("code", { class: "long" }, one.command)), h("td", {}, one.dialect),
     h("td", { class: "number" }, took(one.durationMs)), h("td", { class: `number ${well ? "good" : "bad"}` }, String(one.exitCode)),
     h("td", {}, one.reason || (one.endedBy === "own" ? "by itself" : one.endedBy)));
 }

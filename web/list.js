@@ -21,10 +21,18 @@ function usageCells(use) {
     share("Memory", use.memoryBytes, use.memoryLimit), share("Disk", use.diskBytes, use.diskLimit)];
 }
 
+// On a phone a row is a card, where each figure has its column's name beside it.
+const COLUMNS = ["Id", "State", "Project", "Template", "Made by", "Age", "Time left", "Cpu", "Memory", "Disk"];
+
+function labelled(cells, first = 0) {
+  cells.forEach((cell, i) => cell.setAttribute("data-label", COLUMNS[first + i]));
+  return cells;
+}
+
 function row(box, use) {
   const now = Date.now();
   const left = isPaused(box) ? "" : span(Date.parse(box.ends) - now);
-  return h("tr", { "data-id": box.id },
+  return h("tr", { "data-id": box.id }, labelled([
     h("td", {}, h("a", { href: `#/sandbox/${box.id}` }, h("code", {}, box.id))),
     h("td", {}, h("span", { class: `state ${box.state}` }, box.state)),
     h("td", {}, box.project || ""),
@@ -32,7 +40,7 @@ function row(box, use) {
     h("td", {}, box.dialect),
     h("td", { class: "number" }, span(now - Date.parse(box.created))),
     h("td", { class: "number" }, left),
-    ...usageCells(isPaused(box) ? null : use));
+    ...usageCells(isPaused(box) ? null : use)]));
 }
 
 export function listPage(main) {
@@ -59,7 +67,7 @@ export function listPage(main) {
     uses.set(id, { ...use, cpu: [...(uses.get(id)?.cpu || []), ...cpu].slice(-POINTS) });
     const shown = rows.get(id), box = boxes.get(id);
     if (!shown || !box || isPaused(box)) return;
-    const cells = usageCells(uses.get(id));
+    const cells = labelled(usageCells(uses.get(id)), COLUMNS.length - 3);
     [...shown.children].slice(-cells.length).forEach((cell, i) => cell.replaceWith(cells[i]));
   }
   // Many changes at once are one drawing.
@@ -75,7 +83,7 @@ export function listPage(main) {
   show(main,
     h("div", { class: "row" }, h("h1", {}, "Sandboxes"), button("New sandbox", create, { class: "main", id: "create" })),
     h("div", { class: "row" }, search, state, count),
-    table("Sandboxes", ["Id", "State", "Project", "Template", "Made by", "Age", "Time left", "Cpu", "Memory", "Disk"], body));
+    table("Sandboxes", COLUMNS, body, "cards"));
   search.addEventListener("input", draw);
   state.addEventListener("change", draw);
   const stop = events("/events", {

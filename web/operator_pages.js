@@ -115,7 +115,7 @@ async function templatesTab(pane) {
 
 function auditRow(line) {
   return h("tr", {}, h("td", {}, time(line.time)), h("td", {}, line.event, line.count ? ` (${line.count})` : ""), h("td", {}, line.tenant || ""), h("td", {}, line.key || ""),
-    h("td", {}, line.project || line.sandbox || ""), h("td", {}, line.rule || ""), h("td", {}, h("code", {}, line.command || "")));
+    h("td", {}, line.project || line.sandbox || ""), h("td", {}, line.rule || ""), h("td", {}, h("code", { class: "long" }, line.command || "")));
 }
 
 async function auditTab(pane) {

@@ -10,7 +10,7 @@ function verdictLine(verdict) {
 }
 
 function formRow(form) {
-  return h("tr", {}, h("td", {}, h("code", {}, form.text)), h("td", {}, form.form || ""),
+  return h("tr", {}, h("td", {}, h("code", { class: "long" }, form.text)), h("td", {}, form.form || ""),
     h("td", { class: form.denied ? "bad" : "" }, form.denied ? `refused: ${form.rule}` : "no rule"), h("td", {}, form.reason || ""));
 }
 

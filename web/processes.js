@@ -47,7 +47,7 @@ export function processesTab(pane, box) {
   }
   function row(process) {
     return h("tr", {},
-      h("td", { class: "number" }, String(process.pid)), h("td", {}, h("code", {}, process.command || process.id)),
+      h("td", { class: "number" }, String(process.pid)), h("td", {}, h("code", { class: "long" }, process.command || process.id)),
       h("td", { class: process.running || process.exitCode === 0 ? "" : "bad" }, ending(process)),
       h("td", { class: "number" }, span(Date.now() - Date.parse(process.started))),
       h("td", { class: "number" }, `${(process.cpuMs / 1000).toFixed(1)} s`),

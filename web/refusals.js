@@ -11,7 +11,7 @@ export function refusalsTab(pane, box) {
     const why = h("td");
     show(why, button("Why?", () => explain(one, why)));
     return h("tr", {}, h("td", {}, time(one.time)), h("td", {}, one.event === "exec-denied" ? "when it was to run" : "before it ran"),
-      h("td", {}, h("code", {}, one.rule || "")), h("td", {}, one.form || ""), h("td", {}, h("code", {}, one.command)), why);
+      h("td", {}, h("code", {}, one.rule || "")), h("td", {}, one.form || ""), h("td", {}, h("code", { class: "long" }, one.command)), why);
   }
   async function list() {
     const { refusals } = await get(sandboxPath(box.id, "/refusals"));

@@ -80,9 +80,10 @@ export function form(title, fields, yes = "OK") {
 }
 
 // A table that scrolls sideways by itself where it is too wide, also by keyboard. `rows` is an array, or a tbody.
-export function table(label, headings, rows) {
+// kind "cards": on a phone each row is a card; its cells then have a data-label.
+export function table(label, headings, rows, kind = "") {
   const body = Array.isArray(rows) ? h("tbody", {}, rows) : rows;
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {},
+  return h("div", { class: `scroll ${kind}`, tabindex: "0", role: "region", "aria-label": label }, h("table", {},
     h("thead", {}, h("tr", {}, headings.map((name) => h("th", { scope: "col" }, name)))), body));
 }
 

@@ -390,10 +390,24 @@ test("a session that ended asks for the key again", { skip }, async () => {
 test("it fits on a phone and in the dark", { skip }, async () => {
   await page.setViewportSize({ width: 390, height: 800 });
   await page.emulateMedia({ colorScheme: "dark" });
+  const id = await newBox();
   await signIn();
-  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling");
-  await checkAccess();
+  await page.waitForSelector(`tr[data-id="${id}"] svg.spark polyline`, { state: "attached" });
+  const oneLine = await page.evaluate((box) => document.querySelector(`tr[data-id="${box}"] code`).getBoundingClientRect().height < 30, id);
+  assert.ok(oneLine, "an id is not broken into pieces");
   await photograph("phone-dark");
+  for (const where of ["#/", ...["files", "processes", "commands", "ports", "usage", "snapshots", "refused", "terminal"].map((tab) => `#/sandbox/${id}/${tab}`), "#/templates", "#/policy"]) {
+    await open(where);
+    await page.waitForSelector("h1");
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: no sideways scrolling`);
+    await checkAccess();
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await open(`#/sandbox/${id}/terminal`);
+  await page.waitForSelector(".xterm-rows");
+  await photograph("phone-light");
+  await checkAccess();
+  await endBox(id);
 });
 
 test("no page throws", { skip }, async () => {
