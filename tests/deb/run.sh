@@ -1,12 +1,13 @@
 #!/bin/bash
-# The Debian package: built from a clean copy, looked into, and (as root, with debootstrap) installed, upgraded, removed and purged
-# in a chroot. `tests/deb/run.sh [--build-only] [WORK-DIR]`; what was built stays in WORK-DIR.
+# The Debian package: built from a clean copy, looked into, and (as root, with debootstrap) installed, tried with a first command,
+# upgraded, removed and purged in a chroot. `tests/deb/run.sh [--build-only] [WORK-DIR]`; what was built stays in WORK-DIR.
 set -euo pipefail
 export LC_ALL=C
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-only_build=no
+only_build=no only_first=no
 [ "${1-}" != --build-only ] || { only_build=yes; shift; }
+[ "${1-}" != --first-command ] || { only_first=yes; shift; } # what the script calls itself for, in namespaces
 work=${1:-$top/.cove/deb}
 root=$work/root
 say() { printf '%s\n' "== $*"; }
@@ -81,6 +82,36 @@ check_installed() {
     in_root cove version >/dev/null
 }
 
+# In mount and network namespaces of their own, without systemd: what an operator sees after `apt install`.
+first_command() {
+    local key answer i
+    say "the first command works"
+    mount --make-rprivate /
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/run"
+    ip link set lo up
+    cp "$root/etc/cove/cove.conf" "$work/cove.conf"
+    { grep -vE '^(network|pool|cgroup) *=' "$work/cove.conf"; printf 'network = none\npool = 1\ncgroup = covedeb%d\n' $$; } >"$root/etc/cove/cove.conf"
+    key=$(cat "$root/etc/cove/first-key")
+    in_root coved -c /etc/cove/cove.conf >"$work/coved.log" 2>&1 &
+    keeper=$!
+    in_root nginx
+    for ((i = 0; i < 300; i++)); do
+        answer=$(curl -sk https://127.0.0.1/execute -H "X-API-Key: $key" -d '{"projectId":"first","commands":["echo it works; id -un"]}' || true)
+        [[ $answer != *'it works'* ]] || break
+        sleep 0.1
+    done
+    in_root cove ls >"$work/ls.log" 2>&1 || true
+    in_root nginx -s stop || true
+    kill "$keeper"
+    wait "$keeper" || true
+    mv "$work/cove.conf" "$root/etc/cove/cove.conf"
+    [[ $answer == *'it works'* ]] || { tail -n 5 "$work/coved.log" >&2; die "the server answered '$answer'"; }
+    grep -q first "$work/ls.log" || die "cove ls does not show the sandbox ($work/ls.log)"
+}
+
 check_upgrade() {
     say "upgrade keeps what the operator wrote"
     echo "pool = 7" >>"$root/etc/cove/cove.conf"
@@ -103,6 +134,10 @@ check_removal() {
     ! in_root getent passwd cove >/dev/null || die "purge left the user"
 }
 
+if [ "$only_first" = yes ]; then
+    first_command
+    exit 0
+fi
 mkdir -p "$work"
 build
 look_inside
@@ -111,6 +146,7 @@ if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then
     make_root
     install_it
     check_installed
+    unshare --mount --net bash "$0" --first-command "$work"
     check_upgrade
     check_removal
 else
