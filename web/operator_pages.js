@@ -3,7 +3,7 @@ import { lock, newKey, operatorName, run, runJson, unlock } from "./operator.js"
 import { ask, button, bytes, failed, form, h, notice, show, table, time } from "./ui.js";
 
 const day = (seconds) => (seconds ? time(seconds * 1000) : "");
-const orNone = (n, format = String) => (n ? format(n) : "none");
+const ofQuota = (used, quota, format = String) => (quota ? `${format(used)} of ${format(quota)}` : format(used));
 
 /* ------------------------------------------------------------------ health: what doctor finds, what the node does */
 
@@ -37,16 +37,16 @@ async function healthTab(pane) {
 function tenantRow(one) {
   const quota = one.quota;
   return h("tr", {}, h("td", {}, h("code", {}, one.tenant)), h("td", { class: "number" }, String(one.keys)),
-    h("td", { class: "number" }, `${one.sandboxes} of ${orNone(quota.sandboxes)}`), h("td", { class: "number" }, String(one.paused)), h("td", { class: "number" }, String(one.saved)),
-    h("td", { class: "number" }, bytes(one.memory_bytes)), h("td", { class: "number" }, `${bytes(one.disk_bytes)} of ${orNone(quota.disk_bytes, bytes)}`),
-    h("td", { class: "number" }, `${one.processes} of ${orNone(quota.processes)}`), h("td", { class: "number" }, `${(one.cpu_ms / 1000).toFixed(1)} s`),
-    h("td", { class: "number" }, quota.requests ? `${quota.requests}/s` : "none"));
+    h("td", { class: "number" }, ofQuota(one.sandboxes, quota.sandboxes)), h("td", { class: "number" }, String(one.paused)), h("td", { class: "number" }, String(one.saved)),
+    h("td", { class: "number" }, bytes(one.memory_bytes)), h("td", { class: "number" }, ofQuota(one.disk_bytes, quota.disk_bytes, bytes)),
+    h("td", { class: "number" }, ofQuota(one.processes, quota.processes)), h("td", { class: "number" }, `${(one.cpu_ms / 1000).toFixed(1)} s`),
+    h("td", { class: "number" }, quota.requests ? `${quota.requests}/s` : "no limit"));
 }
 
 async function tenantsTab(pane) {
   const tenants = await runJson("tenants");
   show(pane, table("Tenants", ["Tenant", "Keys", "Sandboxes", "Paused", "Saved", "Memory", "Disk", "Processes", "Cpu", "Requests"], tenants.map(tenantRow)),
-    h("p", { class: "quiet" }, "A tenant comes into being with its first key. Quotas are lines of the file ", h("code", {}, "tenants_file"), " names; a change holds within a second."));
+    h("p", { class: "quiet" }, "A tenant comes into being with its first key. A figure without “of” has no limit. Quotas are lines of the file ", h("code", {}, "tenants_file"), " names; a change holds within a second."));
 }
 
 /* ------------------------------------------------------------------ keys */

@@ -83,8 +83,9 @@ export function form(title, fields, yes = "OK") {
 // kind "cards": on a phone each row is a card; its cells then have a data-label.
 export function table(label, headings, rows, kind = "") {
   const body = Array.isArray(rows) ? h("tbody", {}, rows) : rows;
+  const numbers = [...(body.rows[0]?.cells || [])].map((cell) => cell.classList.contains("number")); // their headings stand above them
   return h("div", { class: `scroll ${kind}`, tabindex: "0", role: "region", "aria-label": label }, h("table", {},
-    h("thead", {}, h("tr", {}, headings.map((name) => h("th", { scope: "col" }, name)))), body));
+    h("thead", {}, h("tr", {}, headings.map((name, i) => h("th", { scope: "col", class: numbers[i] ? "number" : null }, name)))), body));
 }
 
 const SVG = "http://www.w3.org/2000/svg";
