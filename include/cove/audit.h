@@ -26,21 +26,28 @@ struct audit_entry {   /* NULL fields are left out of the line */
         command_bytes; /* of the whole command, when `command` is only its beginning; 0: it is all */
     uint64_t time_ms;  /* 0: now */
     bool always;       /* written however much its source has written */
+    bool ran;          /* a command that was allowed: such lines have a rate of their own */
 };
 
 /*
  * What a log may cost. One line is at most about 8 KiB long: its command takes no more room than
- * AUDIT_COMMAND_MAX bytes, whatever its characters become in JSON. A source (a sandbox, or a tenant's
- * project where no sandbox is known) may write `burst` lines at once and `per_minute` lines in the
- * long run; further ones are counted, and told in one line with "event":"more" and their number. Old
- * files are removed above `keep` files or `total_bytes`; the next line says how many.
+ * AUDIT_COMMAND_MAX bytes, whatever its characters become in JSON. Each rate allows `burst` lines at
+ * once and `per_minute` lines in the long run; further ones are counted, and told in one line with
+ * "event":"more" and their number. Old files are removed above `keep` files or `total_bytes`; the
+ * next line says how many.
  */
+struct audit_rate {
+    unsigned burst, per_minute; /* per_minute 0: no limit */
+};
+
 struct audit_options {
     uint64_t max_bytes;   /* a file this large is moved aside; 0: never */
     uint64_t total_bytes; /* of all files together; the newest two stay in any case; 0: no limit */
     unsigned keep;        /* how many moved-aside files stay; 0: all of them */
-    unsigned burst, per_minute; /* lines of one source; per_minute 0: no limit */
-    bool already_redacted;      /* callers pass commands through redactor_command() themselves */
+    struct audit_rate source; /* refusals of a sandbox, or of a project where no sandbox is known */
+    struct audit_rate tenant; /* refusals of one tenant, who can invent names of projects */
+    struct audit_rate ran;    /* commands of one tenant that ran */
+    bool already_redacted;    /* callers pass commands through redactor_command() themselves */
     uint64_t (*clock_ms)(void); /* for tests; NULL: the machine's */
 };
 

@@ -26,7 +26,8 @@ struct cove_config {
     char audit_file[512];     /* "" = no audit log */
     uint64_t audit_file_max_bytes, audit_total_max_bytes;
     uint64_t audit_files_max;   /* older ones than that are removed; 0 = no such limit */
-    uint64_t audit_rate;        /* lines a minute of one sandbox; 0 = no such limit */
+    uint64_t audit_rate;        /* refusals a minute of one sandbox; 0 = no such limit */
+    uint64_t audit_ran_rate;    /* commands a minute of one tenant that ran; 0 = no such limit */
     uint64_t exec_refusals_max; /* of one command, which then ends; 0 = never */
     char libexec_dir[512];      /* cove-init, cove-worker */
     char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */

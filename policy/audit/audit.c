@@ -21,6 +21,8 @@
 #include "cove/text.h"
 #include "policy/audit/audit_private.h"
 
+enum { LIMIT_SOURCE, LIMIT_TENANT, LIMIT_RAN, LIMITS };
+
 struct audit {
     char *path;
     struct audit_options options;
@@ -33,7 +35,7 @@ struct audit {
     char continues[300];    /* the file before this one, for its first line; "" if it has one */
     uint64_t removed_files; /* not yet noted in a line */
     struct audit_counts counts;
-    struct audit_source *sources; /* AUDIT_SOURCES of them; NULL: no limit */
+    struct audit_limit limits[LIMITS];
 };
 
 /* --- opening and finding the end ------------------------------------------------------------- */
@@ -407,12 +409,14 @@ static int append_one(struct audit *a, const struct audit_entry *entry, uint64_t
 }
 
 /* Tells how many lines of a source were left out. */
-static int append_more(struct audit *a, struct audit_source *s, struct cove_err *e)
+static int append_more(struct audit *a, const struct audit_limit *l, struct audit_source *s,
+                       struct cove_err *e)
 {
     struct audit_entry entry = { .event = "more",
                                  .tenant = s->tenant,
                                  .project = s->project,
                                  .sandbox = s->sandbox[0] ? s->sandbox : NULL,
+                                 .form = l == &a->limits[LIMIT_RAN] ? "ran" : NULL,
                                  .time_ms = s->more_time_ms };
 
     if (s->more == 0)
@@ -428,23 +432,50 @@ static uint64_t now_ms(const struct audit *a)
     return a->options.clock_ms ? a->options.clock_ms() : clock_boot_ms();
 }
 
-/* False: this source writes too much, and the line was counted. */
-static bool admit(struct audit *a, const struct audit_entry *entry)
+/* The entry's own row of a limit, or NULL. */
+static struct audit_source *find_own(const struct audit_limit *l, const struct audit_entry *entry)
 {
-    struct audit_source *s = audit_source_find(a->sources, entry);
+    struct audit_source *s = audit_source_find(l, entry);
 
-    if (!audit_source_is(s, entry)) {
-        append_more(a, s, NULL); /* of the source that had this row until now */
-        audit_source_begin(s, entry, &a->options, now_ms(a));
+    return audit_source_is(l, s, entry) ? s : NULL;
+}
+
+/* False: this source writes too much, and the line was counted. */
+static bool admit_by(struct audit *a, const struct audit_limit *l, const struct audit_entry *entry)
+{
+    struct audit_source *s;
+
+    if (!l->rows)
+        return true;
+    s = audit_source_find(l, entry);
+    if (!audit_source_is(l, s, entry)) {
+        append_more(a, l, s, NULL); /* of the source that had this row until now */
+        audit_source_begin(l, s, entry, now_ms(a));
     }
-    if (audit_source_take(s, &a->options, now_ms(a))) {
-        append_more(a, s, NULL); /* on a full disk the line itself fails too, and says so */
+    if (audit_source_take(l, s, now_ms(a))) {
+        append_more(a, l, s, NULL); /* on a full disk the line itself fails too, and says so */
         return true;
     }
     if (s->more++ == 0)
         s->more_time_ms = clock_unix_ms();
     a->counts.suppressed++;
     return false;
+}
+
+/*
+ * A sandbox that is known to write too much is stopped by its own limit, so that it does not use up
+ * what its tenant's other sandboxes may write. A name that is new must pass the tenant's limit first:
+ * otherwise a tenant with a new name of a project in each request would push out the rows of others.
+ */
+static bool admit(struct audit *a, const struct audit_entry *entry)
+{
+    const struct audit_limit *source = &a->limits[LIMIT_SOURCE], *tenant = &a->limits[LIMIT_TENANT];
+
+    if (entry->ran)
+        return admit_by(a, &a->limits[LIMIT_RAN], entry);
+    if (source->rows && find_own(source, entry))
+        return admit_by(a, source, entry) && admit_by(a, tenant, entry);
+    return admit_by(a, tenant, entry) && admit_by(a, source, entry);
 }
 
 /* --- the public side ------------------------------------------------------------------------- */
@@ -454,21 +485,28 @@ int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_e
     int r = 0;
 
     pthread_mutex_lock(&a->lock);
-    if (!a->sources || entry->always || admit(a, entry))
+    if (entry->always || admit(a, entry))
         r = append_one(a, entry, 0, e);
     pthread_mutex_unlock(&a->lock);
     return r;
 }
 
-static int flush(struct audit *a, bool all, struct cove_err *e)
+static int flush_limit(struct audit *a, const struct audit_limit *l, bool all, struct cove_err *e)
 {
-    for (size_t i = 0; a->sources && i < AUDIT_SOURCES; i++) {
-        struct audit_source *s = &a->sources[i];
+    for (size_t i = 0; l->rows && i < AUDIT_SOURCES; i++) {
+        struct audit_source *s = &l->rows[i];
 
-        if (s->more && (all || audit_source_take(s, &a->options, now_ms(a))) &&
-            append_more(a, s, e) < 0)
+        if (s->more && (all || audit_source_take(l, s, now_ms(a))) && append_more(a, l, s, e) < 0)
             return -1;
     }
+    return 0;
+}
+
+static int flush(struct audit *a, bool all, struct cove_err *e)
+{
+    for (size_t i = 0; i < LIMITS; i++)
+        if (flush_limit(a, &a->limits[i], all, e) < 0)
+            return -1;
     return 0;
 }
 
@@ -489,11 +527,19 @@ void audit_get_counts(struct audit *a, struct audit_counts *ret)
     pthread_mutex_unlock(&a->lock);
 }
 
+static int open_limit(struct audit_limit *l, const struct audit_rate *rate, bool by_tenant)
+{
+    *l = (struct audit_limit){ .rate = *rate, .by_tenant = by_tenant };
+    if (rate->per_minute)
+        l->rows = calloc(AUDIT_SOURCES, sizeof(*l->rows));
+    return rate->per_minute && !l->rows ? -1 : 0;
+}
+
 static int open_parts(struct audit *a, struct cove_err *e)
 {
-    if (a->options.per_minute)
-        a->sources = calloc(AUDIT_SOURCES, sizeof(*a->sources));
-    if (!a->path || (a->options.per_minute && !a->sources))
+    if (!a->path || open_limit(&a->limits[LIMIT_SOURCE], &a->options.source, false) < 0 ||
+        open_limit(&a->limits[LIMIT_TENANT], &a->options.tenant, true) < 0 ||
+        open_limit(&a->limits[LIMIT_RAN], &a->options.ran, true) < 0)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     return a->options.already_redacted ? 0 : redactor_new(&a->redactor, e);
 }
@@ -532,7 +578,8 @@ void audit_close(struct audit *a)
     if (a->fd >= 0)
         flush(a, true, NULL);
     cove_close(a->fd);
-    free(a->sources);
+    for (size_t i = 0; i < LIMITS; i++)
+        free(a->limits[i].rows);
     redactor_free(a->redactor);
     pthread_mutex_destroy(&a->lock);
     free(a->path);

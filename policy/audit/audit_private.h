@@ -58,13 +58,21 @@ struct audit_source {
 
 enum { AUDIT_SOURCES = 128 };
 
+struct audit_limit { /* a rate, and everybody whom it holds for */
+    struct audit_rate rate;
+    struct audit_source *rows; /* AUDIT_SOURCES of them; NULL: no limit */
+    bool by_tenant;            /* a row is a tenant's, whatever the project and the sandbox */
+};
+
 /* The entry's own row; if there is none, the row of the source that has been quiet longest, which is
  * still that source's: a caller that finds another name in it tells its `more` and begins anew. */
-struct audit_source *audit_source_find(struct audit_source *rows, const struct audit_entry *entry);
-bool audit_source_is(const struct audit_source *s, const struct audit_entry *entry);
-void audit_source_begin(struct audit_source *s, const struct audit_entry *entry,
-                        const struct audit_options *o, uint64_t now_ms);
+struct audit_source *audit_source_find(const struct audit_limit *l,
+                                       const struct audit_entry *entry);
+bool audit_source_is(const struct audit_limit *l, const struct audit_source *s,
+                     const struct audit_entry *entry);
+void audit_source_begin(const struct audit_limit *l, struct audit_source *s,
+                        const struct audit_entry *entry, uint64_t now_ms);
 /* True when this source may write a line now. */
-bool audit_source_take(struct audit_source *s, const struct audit_options *o, uint64_t now_ms);
+bool audit_source_take(const struct audit_limit *l, struct audit_source *s, uint64_t now_ms);
 
 #endif

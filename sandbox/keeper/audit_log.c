@@ -6,7 +6,7 @@
 #include "cove/log.h"
 #include "sandbox/keeper/keeper_private.h"
 
-enum { BURST = 100, FLUSH_EVERY_MS = 1000, WARN_EVERY_MS = 60000 };
+enum { BURST = 100, SOURCES_PER_TENANT = 10, FLUSH_EVERY_MS = 1000, WARN_EVERY_MS = 60000 };
 
 int audit_log_open(struct keeper *k, struct cove_err *e)
 {
@@ -15,8 +15,9 @@ int audit_log_open(struct keeper *k, struct cove_err *e)
         .max_bytes = c->audit_file_max_bytes,
         .total_bytes = c->audit_total_max_bytes,
         .keep = (unsigned)c->audit_files_max,
-        .burst = BURST,
-        .per_minute = (unsigned)c->audit_rate,
+        .source = { BURST, (unsigned)c->audit_rate },
+        .tenant = { BURST * SOURCES_PER_TENANT, (unsigned)c->audit_rate * SOURCES_PER_TENANT },
+        .ran = { (unsigned)c->audit_ran_rate, (unsigned)c->audit_ran_rate },
         .already_redacted = true, /* by the worker or judge that sent the line */
     };
 
@@ -36,7 +37,8 @@ static void warn(struct keeper *k, uint64_t now)
     if (now < k->audit_warn_ms || (c.suppressed == k->audit_told.suppressed &&
                                    c.removed_files == k->audit_told.removed_files))
         return;
-    log_event(LOG_LEVEL_WARN, "the audit log has reached a limit (audit_rate, audit_total_max)",
+    log_event(LOG_LEVEL_WARN,
+              "the audit log has reached a limit (audit_rate, audit_ran_rate, audit_total_max)",
               LOG_N("lines_only_counted", c.suppressed - k->audit_told.suppressed),
               LOG_N("old_files_removed", c.removed_files - k->audit_told.removed_files),
               LOG_N("bytes_removed", c.removed_bytes - k->audit_told.removed_bytes));

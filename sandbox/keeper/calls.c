@@ -371,7 +371,7 @@ static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter 
         .command = field[8],
         .command_len = strlen(field[8]),
         .command_bytes = head.command_bytes,
-        .always = strcmp(field[0], "ran") == 0, /* with `audit = all` nothing runs unseen */
+        .ran = strcmp(field[0], "ran") == 0,
     };
     refusals_note(k, &entry);
     answer_result(k, w, k->audit ? audit_append(k->audit, &entry, &err) : 0, &err);

@@ -549,7 +549,9 @@ static uint64_t test_clock(void)
 
 static struct audit *open_limited(const char *path)
 {
-    struct audit_options options = { .burst = 10, .per_minute = 60, .clock_ms = test_clock };
+    struct audit_options options = {
+        .source = { 10, 60 }, .tenant = { 100, 600 }, .ran = { 20, 60 }, .clock_ms = test_clock
+    };
     struct cove_err e = { 0 };
     struct audit *a = NULL;
 
@@ -624,14 +626,67 @@ static void many_sources_are_all_told(void **state)
     for (int i = 0; i < 3 * AUDIT_SOURCES; i++) {
         char name[32];
 
-        snprintf(name, sizeof(name), "box%d", i);
+        snprintf(name, sizeof(name), "acme%d", i);
         test_time_ms++;
-        append_of(a, "acme", name, 12);
+        append_of(a, name, "box", 12);
     }
     audit_get_counts(a, &counts);
     assert_int_equal(counts.suppressed, 3 * AUDIT_SOURCES * 2);
     audit_close(a);
     assert_whole(f->log, 3 * AUDIT_SOURCES * 11);
+}
+
+/* A tenant chooses names of projects, and refusals come before there is a sandbox. */
+static void new_names_of_projects_do_not_lift_a_tenants_rate(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_limited(f->log);
+    struct audit_counts counts;
+    AUTO_FREE char *text = NULL;
+    size_t len;
+
+    append_of(a, "acme", "loud", 15);
+    for (int i = 0; i < 3 * AUDIT_SOURCES; i++) {
+        struct audit_entry entry = { .event = "refused", .tenant = "acme" };
+        char name[32];
+
+        snprintf(name, sizeof(name), "p%d", i);
+        entry.project = name;
+        assert_int_equal(audit_append(a, &entry, NULL), 0);
+    }
+    assert_whole(f->log, 100);
+    audit_get_counts(a, &counts);
+    assert_int_equal(counts.suppressed, 5 + 3 * AUDIT_SOURCES - 90);
+    append_of(a, "quiet", "box2", 1); /* others are not slowed down */
+    assert_whole(f->log, 101);
+    audit_close(a);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "\"tenant\":\"acme\",\"project\":\"\",\"count\":294,"));
+    assert_non_null(strstr(text, "\"sandbox\":\"loud\",\"count\":5,"));
+}
+
+static void commands_that_ran_have_a_rate_of_their_own(void **state)
+{
+    struct folder *f = *state;
+    struct audit *a = open_limited(f->log);
+    AUTO_FREE char *text = NULL;
+    size_t len;
+
+    for (int i = 0; i < 1000; i++) {
+        struct audit_entry entry = { .event = "ran", .tenant = "acme", .ran = true };
+        char name[32];
+
+        snprintf(name, sizeof(name), "p%d", i);
+        entry.project = name;
+        assert_int_equal(audit_append(a, &entry, NULL), 0);
+    }
+    assert_whole(f->log, 20);
+    append_of(a, "acme", "box", 1); /* a refusal is not hidden behind them */
+    assert_whole(f->log, 21);
+    audit_close(a);
+    text = read_whole(f->log, &len);
+    assert_non_null(strstr(text, "\"event\":\"more\",\"tenant\":\"acme\",\"project\":\"\","
+                                 "\"form\":\"ran\",\"count\":980,"));
 }
 
 static void all_files_together_stay_below_their_limit(void **state)
@@ -686,6 +741,8 @@ int main(void)
         TEST(a_source_that_writes_too_much_is_counted),
         TEST(what_was_counted_is_told_before_the_next_line_and_at_the_end),
         TEST(many_sources_are_all_told),
+        TEST(new_names_of_projects_do_not_lift_a_tenants_rate),
+        TEST(commands_that_ran_have_a_rate_of_their_own),
         TEST(all_files_together_stay_below_their_limit),
     };
 
