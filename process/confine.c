@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "cove/mem.h"
 
@@ -47,6 +48,9 @@ struct call {
         .number = -1                                                                               \
     }
 
+/* Of this process: all our processes have one user id, so the kernel would let each change the others. */
+#define OWN_LIMITS IF(prlimit64, 0, UINT32_MAX, 0)
+
 #define NEW_NAMESPACES                                                                             \
     (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |     \
      CLONE_NEWCGROUP)
@@ -66,7 +70,7 @@ static const struct call common[] = {
     ANY(futex), ANY(rt_sigaction), ANY(rt_sigprocmask), ANY(rt_sigreturn), ANY(sigaltstack),
     ANY(restart_syscall), ANY(exit), ANY(exit_group), ANY(clock_gettime), ANY(clock_nanosleep),
     ANY(nanosleep), ANY(gettimeofday), ANY(getrandom), ANY(getpid), ANY(gettid), ANY(getuid),
-    ANY(geteuid), ANY(getgid), ANY(getegid), ANY(tgkill), END_OF_CALLS
+    ANY(geteuid), ANY(getgid), ANY(getegid), END_OF_CALLS
 };
 
 /* Of memory that is mapped executable, only a process that compiles patterns has need: PCRE2's JIT,
@@ -88,7 +92,7 @@ static const struct call worker_calls[] = {
     ANY(memfd_create), ANY(ftruncate), ANY(ioctl), ANY(inotify_init1),
     /* threads */
     IF(clone, 0, CLONE_THREAD, CLONE_THREAD), ANY(set_robust_list), ANY(rseq), ANY(sched_yield),
-    ANY(sched_getaffinity), ANY(rt_sigtimedwait), ANY(prlimit64), END_OF_CALLS
+    ANY(sched_getaffinity), ANY(rt_sigtimedwait), OWN_LIMITS, END_OF_CALLS
 };
 
 /* A thread for each sandbox that starts. */
@@ -97,7 +101,7 @@ static const struct call starter_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_TH
                                              ANY(rseq),
                                              ANY(sched_yield),
                                              ANY(sched_getaffinity),
-                                             ANY(prlimit64),
+                                             OWN_LIMITS,
                                              END_OF_CALLS };
 
 /* A thread for each build; records, logs and uploaded files lie in a directory of its own. */
@@ -120,7 +124,7 @@ static const struct call fetch_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_THRE
                                            ANY(rseq),
                                            ANY(sched_yield),
                                            ANY(sched_getaffinity),
-                                           ANY(prlimit64),
+                                           OWN_LIMITS,
                                            ANY(bind),
                                            ANY(getpeername),
                                            ANY(sendmmsg),
@@ -137,10 +141,10 @@ static const struct call fetch_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_THRE
 static const struct call auth_calls[] = {
     /* processes and their limits */
     IF(clone, 0, NEW_NAMESPACES, 0), ANY(fork), ANY(vfork), ANY(execve), ANY(wait4), ANY(waitid),
-    ANY(kill), ANY(alarm), ANY(setitimer), ANY(set_robust_list), ANY(rseq), ANY(set_tid_address),
-    ANY(arch_prctl), ANY(prctl), ANY(prlimit64), ANY(getrlimit), ANY(setrlimit), ANY(getppid),
-    ANY(getpgrp), ANY(getpgid), ANY(getsid), ANY(setsid), ANY(sched_yield), ANY(sched_getaffinity),
-    ANY(mlock), ANY(munlock),
+    ANY(kill), ANY(tgkill), ANY(alarm), ANY(setitimer), ANY(set_robust_list), ANY(rseq),
+    ANY(set_tid_address), ANY(arch_prctl), ANY(prctl), ANY(prlimit64), ANY(getrlimit),
+    ANY(setrlimit), ANY(getppid), ANY(getpgrp), ANY(getpgid), ANY(getsid), ANY(setsid),
+    ANY(sched_yield), ANY(sched_getaffinity), ANY(mlock), ANY(munlock),
     /* files, within what Landlock leaves */
     ANY(openat), ANY(open), ANY(pread64), ANY(pwrite64), ANY(lseek), ANY(access), ANY(faccessat),
     ANY(faccessat2), ANY(stat), ANY(lstat), ANY(statfs), ANY(fstatfs), ANY(readlink),
@@ -164,7 +168,7 @@ static const struct call pack_calls[] = {
     ANY(getdents64), ANY(stat),        ANY(lstat),      ANY(readlinkat),      ANY(fchdir),
     ANY(chdir),      ANY(statfs),      ANY(getxattr),   ANY(lgetxattr),       ANY(fgetxattr),
     ANY(listxattr),  ANY(llistxattr),  ANY(flistxattr), ANY(ioctl),           ANY(dup),
-    ANY(fsync),      ANY(fadvise64),   ANY(access),     ANY(getcwd),          ANY(prlimit64),
+    ANY(fsync),      ANY(fadvise64),   ANY(access),     ANY(getcwd),          OWN_LIMITS,
     ANY(dup2),       ANY(sched_yield), ANY(umask),      ANY(set_robust_list), ANY(rseq),
     END_OF_CALLS
 };
@@ -186,7 +190,8 @@ static const struct confinement {
     const struct call *calls[5];
     int families[5]; /* of sockets; 0 ends them */
     struct confine_paths paths;
-    bool all_files; /* its root directory holds nothing but what it works on: no Landlock */
+    bool all_files;    /* its root directory holds nothing but what it works on: no Landlock */
+    bool has_children; /* whose pids are not known yet: signals as its own list says */
 } kinds[CONFINE_KINDS] = {
     [CONFINE_WORKER] = { .name = "worker",
                          .calls = { worker_calls, reading_files, jit_memory },
@@ -227,6 +232,7 @@ static const struct confinement {
                           .families = { AF_UNIX },
                           .paths = { .readable = { OWN_DIR }, .writable = { OWN_DIR } } },
     [CONFINE_AUTH] = { .name = "auth",
+                       .has_children = true,
                        .calls = { auth_calls, jit_memory },
                        .families = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK },
                        .paths = { .readable = { "/etc", "/usr", "/run", "/var/lib", "/dev", "/proc",
@@ -257,6 +263,15 @@ static int add_calls(scmp_filter_ctx ctx, const struct call *calls, struct cove_
     return 0;
 }
 
+/* abort() and threads signal their own process. Any other process of ours has the same user id: a worker
+ * that was taken over could stop the judge or the gate for everybody. */
+static int add_own_signals(scmp_filter_ctx ctx, struct cove_err *e)
+{
+    const struct call own = IF(tgkill, 0, UINT32_MAX, getpid());
+
+    return add_call(ctx, &own) < 0 ? cove_fail(e, COVE_INTERNAL, "seccomp: tgkill") : 0;
+}
+
 static int add_rules(scmp_filter_ctx ctx, const struct confinement *c, struct cove_err *e)
 {
     if (seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) < 0)
@@ -265,7 +280,7 @@ static int add_rules(scmp_filter_ctx ctx, const struct confinement *c, struct co
         if (seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
                              SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)c->families[i])) < 0)
             return cove_fail(e, COVE_INTERNAL, "seccomp: sockets");
-    if (add_calls(ctx, common, e) < 0)
+    if (add_calls(ctx, common, e) < 0 || (!c->has_children && add_own_signals(ctx, e) < 0))
         return -1;
     for (size_t i = 0; i < ARRAY_SIZE(c->calls); i++)
         if (add_calls(ctx, c->calls[i], e) < 0)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -175,6 +176,26 @@ static int signal_another_process(void)
     return kill(getppid(), 0) < 0 ? errno : 0;
 }
 
+/* All processes of ours have one user id: but for the filter the kernel would allow these two. */
+static pid_t another;
+
+static int signal_a_thread_of_another_process(void)
+{
+    return syscall(SYS_tgkill, another, another, 0) < 0 ? errno : 0;
+}
+
+static int read_the_limits_of_another_process(void)
+{
+    struct rlimit limit;
+
+    return prlimit(another, RLIMIT_CPU, NULL, &limit) < 0 ? errno : 0;
+}
+
+static int signal_a_thread_of_its_own(void)
+{
+    return syscall(SYS_tgkill, getpid(), gettid(), 0) < 0 ? errno : 0;
+}
+
 static int trace(void)
 {
     return ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0 ? errno : 0;
@@ -236,6 +257,15 @@ static const struct {
     { signal_another_process,
       "a signal to another",
       { EPERM, EPERM, EPERM, EPERM, NOT_TRIED, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { signal_a_thread_of_another_process,
+      "a signal to a thread of another",
+      { EPERM, EPERM, EPERM, EPERM, NOT_TRIED, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { read_the_limits_of_another_process,
+      "limits of another",
+      { EPERM, EPERM, EPERM, EPERM, NOT_TRIED, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
+    { signal_a_thread_of_its_own,
+      "a signal to a thread of its own",
+      { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } },
     { trace,
       "ptrace",
       { EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM, EPERM } },
@@ -255,6 +285,10 @@ static int in_a_cage(enum confine_kind kind, int (*try)(void))
 static void each_cage_holds_and_leaves_room_to_work(void **state)
 {
     (void)state;
+    another = getpid();
+    assert_int_equal(signal_a_thread_of_another_process(),
+                     0); /* the control: without a cage both are allowed */
+    assert_int_equal(read_the_limits_of_another_process(), 0);
     for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
         for (int kind = 0; kind < CONFINE_KINDS; kind++) {
             int want = tries[i].want[kind], got;
