@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "cove/mem.h"
+#include "cove/weak.h"
 
 union fd_space { /* room for exactly MSG_MAX_FDS: the kernel drops what is beyond and says so */
     struct cmsghdr align;
@@ -21,6 +22,18 @@ void msg_prepare_socket(int sock)
     /* The kernel doubles it for its own bookkeeping; where net.core.wmem_max is lower, that is what
      * we get. */
     setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+pid_t msg_peer(int sock)
+{
+    struct ucred peer = { 0 };
+    socklen_t len = sizeof(peer);
+
+    static pid_t unknown;
+
+    if (weak("places"))
+        return --unknown; /* as if each connection came from another process */
+    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 ? peer.pid : 0;
 }
 
 static int fail_send(struct cove_err *e)

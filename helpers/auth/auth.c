@@ -38,6 +38,7 @@ enum { LISTEN_FD = 4, CALLERS_MAX = 64, TALKS_MAX = 16, TALK_MS = 15000, ASK_MS 
 struct auth_client {    /* one connection */
     struct watch watch; /* off: this place is free */
     struct timer timer; /* until the question must be there, then until the conversation must end */
+    pid_t peer;         /* the worker's process */
     pid_t pid;          /* of the conversation; 0: not begun */
     char user[96], remote[96];
 };
@@ -173,19 +174,27 @@ static void asked_nothing(struct timer *t)
     hang_up(container_of(t, struct auth_client, timer));
 }
 
-static struct auth_client *free_place(struct server *s)
+/* NULL: all are taken, or half of them by this process: a worker that was taken over leaves room for the others. */
+static struct auth_client *free_place(struct server *s, pid_t peer)
 {
-    for (int i = 0; i < CALLERS_MAX; i++)
+    struct auth_client *found = NULL;
+    unsigned own = 0;
+
+    for (int i = 0; i < CALLERS_MAX; i++) {
         if (!watch_is_on(&s->callers[i].watch))
-            return &s->callers[i];
-    return NULL;
+            found = &s->callers[i];
+        else
+            own += s->callers[i].peer == peer;
+    }
+    return own < CALLERS_MAX / 2 ? found : NULL;
 }
 
 static void caller_ready(struct watch *w, uint32_t events)
 {
     struct server *s = container_of(w->loop, struct server, loop);
     AUTO_CLOSE int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct auth_client *c = free_place(s);
+    pid_t peer = sock < 0 ? 0 : msg_peer(sock);
+    struct auth_client *c = free_place(s, peer);
 
     (void)events;
     if (sock < 0)
@@ -195,6 +204,7 @@ static void caller_ready(struct watch *w, uint32_t events)
         return;
     }
     take_fd(&sock);
+    c->peer = peer;
     timer_start(&s->loop, &c->timer, ASK_MS, asked_nothing);
 }
 

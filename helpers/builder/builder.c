@@ -38,6 +38,7 @@ struct build_client { /* a worker's connection */
     LIST_ENTRY(build_client) link;
     struct builder *builder;
     struct watch watch;
+    pid_t pid;                  /* of the worker */
     struct build_upload upload; /* that it has begun */
 };
 
@@ -286,11 +287,23 @@ static void client_ready(struct watch *w, uint32_t events)
     msg_close_fds(&m);
 }
 
+/* One process has half of the places at most: a worker that was taken over leaves room for the others. */
+static bool has_place(pid_t pid)
+{
+    unsigned own = 0;
+    const struct build_client *c;
+
+    LIST_FOREACH(c, &clients, link)
+    own += c->pid == pid;
+    return client_count < CLIENTS_MAX && own < CLIENTS_MAX / 2;
+}
+
 static void listen_ready(struct watch *w, uint32_t events)
 {
     struct builder *b = container_of(w->loop, struct builder, loop);
     int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct build_client *c = sock >= 0 && client_count < CLIENTS_MAX ? calloc(1, sizeof(*c)) : NULL;
+    pid_t pid = sock >= 0 ? msg_peer(sock) : 0;
+    struct build_client *c = sock >= 0 && has_place(pid) ? calloc(1, sizeof(*c)) : NULL;
 
     (void)events;
     if (!c) {
@@ -298,6 +311,7 @@ static void listen_ready(struct watch *w, uint32_t events)
         return;
     }
     c->builder = b;
+    c->pid = pid;
     c->upload.fd = -1;
     msg_prepare_socket(sock);
     LIST_INSERT_HEAD(&clients, c, link);

@@ -151,15 +151,28 @@ static void no_question(struct timer *t)
     drop(container_of(t, struct fetch_job, timer));
 }
 
+/* One process has half of the places at most: a worker that was taken over leaves room for the others. */
+static bool has_place(const struct fetcher *f, pid_t pid)
+{
+    unsigned own = 0;
+    const struct fetch_job *j;
+
+    LIST_FOREACH(j, &f->jobs, link)
+    own += j->pid == pid;
+    return f->job_count < JOBS_MAX && own < JOBS_MAX / 2;
+}
+
 static void take_worker(struct fetcher *f, int sock)
 {
-    struct fetch_job *j = f->job_count < JOBS_MAX ? calloc(1, sizeof(*j)) : NULL;
+    pid_t pid = msg_peer(sock);
+    struct fetch_job *j = has_place(f, pid) ? calloc(1, sizeof(*j)) : NULL;
 
     if (!j) {
         close(sock);
         return;
     }
     j->fetcher = f;
+    j->pid = pid;
     j->file = -1;
     j->began_ms = clock_boot_ms();
     LIST_INSERT_HEAD(&f->jobs, j, link);

@@ -23,6 +23,7 @@ struct fetch_job { /* one connection of a worker, and the fetch it asked for */
     LIST_ENTRY(fetch_job) link;
     struct fetcher *fetcher;
     struct watch watch; /* the worker; when it hangs up the fetch ends */
+    pid_t pid;          /* of the worker */
     struct timer timer; /* until the question must be there; then for progress in the log */
     struct fetch_ask ask;
     int file;

@@ -232,6 +232,22 @@ static int check_share(struct gate *g, const char *tenant, struct cove_err *e)
     return 0;
 }
 
+/* A worker that was taken over gets no port that leads into a sandbox of another tenant than the one it
+ * names, and none of this machine's ports but those that the operator has set aside. */
+static int check_bind(const struct gate *g, const struct gate_bind *ask, struct cove_err *e)
+{
+    const struct cove_config *c = &g->config;
+    uint16_t wanted = ask->proxy_port;
+    struct which which;
+
+    if (which_sandbox_id(g->state, ask->tenant, ask->id, &which) != WHICH_HERE || !ask->port)
+        return cove_fail(e, COVE_NOT_FOUND, "no such sandbox");
+    if (wanted && wanted != c->proxy_port &&
+        (wanted < c->proxy_range_first || wanted > c->proxy_range_last))
+        return cove_fail(e, COVE_INVALID, "proxy port %u is not one of this server's", wanted);
+    return 0;
+}
+
 int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_proxy_port,
                  struct cove_err *e)
 {
@@ -242,7 +258,7 @@ int bindings_add(struct gate *g, const struct gate_bind *ask, uint16_t *ret_prox
         return cove_fail(e, COVE_CONFLICT, "%u", b->rec.port);
     if (b)
         drop(g, b);
-    if (check_share(g, ask->tenant, e) < 0)
+    if (check_bind(g, ask, e) < 0 || check_share(g, ask->tenant, e) < 0)
         return -1;
     memcpy(rec.tenant, ask->tenant, sizeof(rec.tenant));
     memcpy(rec.project, ask->project, sizeof(rec.project));

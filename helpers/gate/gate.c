@@ -33,16 +33,21 @@
 
 enum {
     FD_CONTROL = 0,
-    FDS_OTHERWISE = 64 + KEPT_MAX,
+    WORKERS_MAX = 64, /* workers' connections at a time; one process has half of them at most */
+    FDS_OTHERWISE = WORKERS_MAX + 64 + KEPT_MAX,
     SOCKET_BYTES_MAX = 256 << 20,
     LEAVE_MS = 2000
 };
 
 /* ------------------------------------------------------------------ what workers ask */
 
-struct gate_asker {
+struct gate_asker { /* a worker's connection */
+    LIST_ENTRY(gate_asker) link;
     struct watch watch;
+    pid_t pid;
 };
+
+static LIST_HEAD(asker_list, gate_asker) workers = LIST_HEAD_INITIALIZER(workers);
 
 static int on_bind(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
 {
@@ -138,7 +143,7 @@ static const struct msg_rule taken[] = {
     { 0 },
 };
 
-static void asker_ready(struct watch *w, uint32_t events)
+static void worker_ready(struct watch *w, uint32_t events)
 {
     struct gate *g = container_of(w->loop, struct gate, loop);
     struct gate_asker *a = container_of(w, struct gate_asker, watch);
@@ -152,6 +157,7 @@ static void asker_ready(struct watch *w, uint32_t events)
         return;
     if (rc != 1) {
         watch_close(w);
+        LIST_REMOVE(a, link);
         free(a);
         if (g->superseded)
             bindings_unlisten(g); /* our successor opens the ports itself that it has not taken */
@@ -163,16 +169,34 @@ static void asker_ready(struct watch *w, uint32_t events)
                      MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
 }
 
+/* Without a bound a worker that was taken over would use up the descriptors of all connections. */
+static bool has_place(pid_t pid)
+{
+    unsigned all = 0, own = 0;
+    const struct gate_asker *a;
+
+    LIST_FOREACH(a, &workers, link)
+    {
+        all++;
+        own += a->pid == pid;
+    }
+    return all < WORKERS_MAX && own < WORKERS_MAX / 2;
+}
+
 static void control_ready(struct watch *w, uint32_t events)
 {
     int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct gate_asker *a = fd < 0 ? NULL : calloc(1, sizeof(*a));
+    pid_t pid = fd < 0 ? 0 : msg_peer(fd);
+    struct gate_asker *a = fd < 0 || !has_place(pid) ? NULL : calloc(1, sizeof(*a));
 
     (void)events;
-    if (!a || watch_start(w->loop, &a->watch, fd, EPOLLIN, asker_ready) < 0) {
+    if (!a || watch_start(w->loop, &a->watch, fd, EPOLLIN, worker_ready) < 0) {
         cove_close(fd);
         free(a);
+        return;
     }
+    a->pid = pid;
+    LIST_INSERT_HEAD(&workers, a, link);
 }
 
 /* The keeper says nothing any more: the only thing to hear is that it is gone. */

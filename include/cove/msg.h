@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "cove/end.h"
 #include "cove/err.h"
@@ -735,6 +736,13 @@ struct msg_rule {
 
 /* Make room in a socket for the longest message; once per socket, by both sides. */
 void msg_prepare_socket(int sock);
+
+/*
+ * The process that connected to a unix socket; 0 if the kernel does not say. Whoever listens for workers
+ * gives one process no more than half of its places, so that a worker that was taken over, which cannot
+ * fork, leaves room for the others.
+ */
+pid_t msg_peer(int sock);
 
 /* Send one message. body may be NULL; fds stay the caller's. COVE_GONE when the peer has closed,
    COVE_BUSY when flags has MSG_DONTWAIT and the peer's queue is full. */

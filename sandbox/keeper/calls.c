@@ -12,6 +12,8 @@
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
+enum { REFUSED_LOG_EVERY_MS = 1000 };
+
 /* ------------------------------------------------------------------ clients: threads of workers */
 
 static void client_close(struct keeper *k, struct client *c)
@@ -47,23 +49,38 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 
 static void on_request(struct watch *w, uint32_t events);
 
+/* A free place, or NULL: all are taken, or half of them by this process. A worker that was taken over
+ * leaves room for the others. */
+static struct client *free_client(struct keeper *k, pid_t pid)
+{
+    struct client *found = NULL;
+    unsigned own = 0;
+
+    for (uint32_t i = 0; i < CLIENTS_MAX; i++) {
+        struct client *c = &k->clients[i];
+
+        if (watch_is_on(&c->watch))
+            own += c->pid == pid;
+        else if (!found)
+            found = c;
+    }
+    return own < CLIENTS_MAX / 2 ? found : NULL;
+}
+
 static void on_connection(struct watch *w, uint32_t events)
 {
     struct keeper *k = container_of(w->loop, struct keeper, loop);
     AUTO_CLOSE int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-    (void)events;
-    for (uint32_t i = 0; sock >= 0 && i < CLIENTS_MAX; i++) {
-        struct client *c = &k->clients[i];
+    pid_t pid = sock < 0 ? 0 : msg_peer(sock);
+    struct client *c = sock < 0 ? NULL : free_client(k, pid);
 
-        if (watch_is_on(&c->watch))
-            continue;
-        if (watch_start(&k->loop, &c->watch, sock, EPOLLIN, on_request) == 0) {
-            take_fd(&sock);
-            c->generation++;
-        }
+    (void)events;
+    if (!c || watch_start(&k->loop, &c->watch, sock, EPOLLIN, on_request) < 0)
         return;
-    }
+    take_fd(&sock);
+    c->generation++;
+    c->pid = pid;
 }
 
 int calls_listen(struct keeper *k, int sock, struct cove_err *e)
@@ -457,6 +474,20 @@ static const struct keeper_call *find_call(uint32_t type)
     return NULL;
 }
 
+/* At most one line a second, with the number of messages that it stands for: a worker that was taken over
+ * must not fill the disk by the log. */
+static void log_refused(struct keeper *k, const struct cove_err *err)
+{
+    uint64_t now = clock_boot_ms();
+
+    k->calls_refused++;
+    if (now < k->calls_refused_log_ms)
+        return;
+    log_error("worker's message refused", err, LOG_N("count", k->calls_refused));
+    k->calls_refused = 0;
+    k->calls_refused_log_ms = now + REFUSED_LOG_EVERY_MS;
+}
+
 static void on_request(struct watch *watch, uint32_t events)
 {
     struct keeper *k = container_of(watch->loop, struct keeper, loop);
@@ -475,7 +506,7 @@ static void on_request(struct watch *watch, uint32_t events)
     if (rc < 0 && err.code == COVE_BUSY)
         return;
     if (rc < 0)
-        log_error("worker's message refused", &err);
+        log_refused(k, &err);
     w.tag = rc == 1 ? m.head.tag : 0;
     if (rc != 1 || !find_call(m.head.type)->handle(k, &m, &w))
         client_close(k, c);

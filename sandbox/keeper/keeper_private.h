@@ -141,6 +141,7 @@ struct saved {              /* a saved sandbox; its record is mirrored in state_
 struct client { /* a connection of a worker's thread; one that watches nothing is free */
     struct watch watch;
     uint32_t generation;
+    pid_t pid;
 };
 
 struct notify {         /* the service manager, if one started us */
@@ -223,6 +224,8 @@ struct keeper {
     struct audit_counts audit_told; /* what the last warning was about */
     uint64_t audit_next_ms, audit_warn_ms;
     struct client *clients;
+    uint64_t calls_refused,
+        calls_refused_log_ms; /* messages not told yet; when the next line may come */
     bool stopping;
 
     int saved_dir;       /* <state_dir>/saved */

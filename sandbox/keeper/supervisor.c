@@ -27,6 +27,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/weak.h"
 #include "sandbox/keeper/keeper_private.h"
 
 enum { RESTART_PAUSE_MS = 500, QUICK_DEATH_MS = 2000, MESSAGES_AT_ONCE = 64 };
@@ -147,7 +148,7 @@ static int place_descriptors(const int fds[HELPER_FDS])
 
 static void become(const struct keeper *k, const struct helper *h, const int fds[HELPER_FDS])
 {
-    char *const env[] = { "LC_ALL=C.UTF-8", NULL };
+    char *const env[] = { "LC_ALL=C.UTF-8", weak_environment(), NULL };
     char title[48];
     char *const argv[] = { title, NULL };
     int exe = fcntl(h->exe, F_DUPFD_CLOEXEC, 100);
