@@ -7,7 +7,9 @@
  * never      runs anything itself, opens anything of a sandbox, hears of a client
  *
  * The keeper names each sandbox on fd 4. A sandbox's init may be slow, and a ready command may take
- * minutes: each sandbox has a thread of its own while it starts. Those beyond THREADS_MAX wait for one.
+ * minutes: each sandbox has a thread of its own while it starts. Those beyond THREADS_MAX wait for one,
+ * and those of a tenant beyond TENANT_THREADS_MAX wait for one of that tenant's, so that a template whose
+ * ready command never succeeds delays the sandboxes of its own tenant only.
  * The starter dies with its keeper, because sandboxes that are not handed out die with it, too. A
  * starter that was replaced hears of all starting sandboxes again: what runs there under its label
  * already is not started twice.
@@ -28,6 +30,7 @@
 #include "cove/mem.h"
 #include "cove/state.h"
 #include "cove/text.h"
+#include "cove/weak.h"
 #include "process/confine.h"
 #include "process/manifests_live.h"
 #include "process/policy_live.h"
@@ -35,16 +38,19 @@
 
 enum {
     THREADS_MAX = 32,
+    TENANT_THREADS_MAX = 8,
     STACK_BYTES = 256 * 1024,
     RETRY_FIRST_MS = 20, /* between two tries of the ready command; grows to RETRY_MOST_MS */
     RETRY_MOST_MS = 500,
     END_MS = 2000, /* init has this long to tell of an end that it brings about itself */
 };
 
-struct order { /* a sandbox that waits for a thread */
-    STAILQ_ENTRY(order) link;
+struct order { /* a sandbox that waits for a thread, or has one */
+    TAILQ_ENTRY(order) link;
     struct starter_box box;
 };
+
+TAILQ_HEAD(order_queue, order);
 
 struct starter {
     struct cove_config config;
@@ -52,7 +58,7 @@ struct starter {
     struct live policy, manifests;
     pthread_mutex_t lock; /* of what follows, and of writing to the keeper */
     pthread_cond_t more;
-    STAILQ_HEAD(order_queue, order) orders;
+    struct order_queue waiting, served;
     unsigned idle, threads;
 };
 
@@ -336,19 +342,61 @@ static void serve(struct starter *st, const struct starter_box *box)
     report(st, box, &err);
 }
 
+static bool has_share_locked(const struct starter *st, const struct order *asks)
+{
+    unsigned count = 0;
+    const struct order *o;
+
+    TAILQ_FOREACH(o, &st->served, link)
+    count += strcmp(o->box.tenant, asks->box.tenant) == 0;
+    return !asks->box.tenant[0] || count < TENANT_THREADS_MAX ||
+           weak("places"); /* the pool is no tenant's */
+}
+
+/* The one that has waited longest, of those whose tenant may have one more thread. */
+static struct order *next_order_locked(struct starter *st)
+{
+    struct order *o;
+
+    TAILQ_FOREACH(o, &st->waiting, link)
+    if (has_share_locked(st, o))
+        return o;
+    return NULL;
+}
+
+/* How many could begin at once. An idle thread that was signalled and does not run yet still counts as idle. */
+static unsigned count_ready_locked(const struct starter *st)
+{
+    unsigned count = 0;
+    const struct order *o;
+
+    TAILQ_FOREACH(o, &st->waiting, link)
+    count += has_share_locked(st, o);
+    return count;
+}
+
 static struct order *take_order(struct starter *st)
 {
     struct order *o;
 
     pthread_mutex_lock(&st->lock);
     st->idle++;
-    while (STAILQ_EMPTY(&st->orders))
+    while (!(o = next_order_locked(st)))
         pthread_cond_wait(&st->more, &st->lock);
     st->idle--;
-    o = STAILQ_FIRST(&st->orders);
-    STAILQ_REMOVE_HEAD(&st->orders, link);
+    TAILQ_REMOVE(&st->waiting, o, link);
+    TAILQ_INSERT_TAIL(&st->served, o, link);
     pthread_mutex_unlock(&st->lock);
     return o;
+}
+
+/* The thread itself looks for the next one, which may be one that waited for this tenant's share. */
+static void end_order(struct starter *st, struct order *o)
+{
+    pthread_mutex_lock(&st->lock);
+    TAILQ_REMOVE(&st->served, o, link);
+    pthread_mutex_unlock(&st->lock);
+    free(o);
 }
 
 static void *run_thread(void *arg)
@@ -359,7 +407,7 @@ static void *run_thread(void *arg)
         struct order *o = take_order(st);
 
         serve(st, &o->box);
-        free(o);
+        end_order(st, o);
     }
     return NULL;
 }
@@ -392,8 +440,8 @@ static void put_order(struct starter *st, const struct starter_box *box)
     o->box.snapshot[sizeof(o->box.snapshot) - 1] = '\0';
     o->box.tenant[sizeof(o->box.tenant) - 1] = '\0';
     pthread_mutex_lock(&st->lock);
-    STAILQ_INSERT_TAIL(&st->orders, o, link);
-    if (st->idle == 0 && st->threads < THREADS_MAX)
+    TAILQ_INSERT_TAIL(&st->waiting, o, link);
+    if (count_ready_locked(st) > st->idle && st->threads < THREADS_MAX)
         start_thread(st);
     pthread_cond_signal(&st->more);
     pthread_mutex_unlock(&st->lock);
@@ -407,7 +455,8 @@ static int setup(struct starter *st, struct cove_err *e)
 
     if (process_start("cove-starter", &st->config, e) < 0)
         return -1;
-    STAILQ_INIT(&st->orders);
+    TAILQ_INIT(&st->waiting);
+    TAILQ_INIT(&st->served);
     pthread_mutex_init(&st->lock, NULL);
     pthread_cond_init(&st->more, NULL);
     snprintf(path, sizeof(path), "%s/state", st->config.run_dir);
