@@ -19,6 +19,7 @@ def extend(tenant, box):
 CALLS = {"KEEPER_SAVE": which, "KEEPER_WAKE": extend, "KEEPER_FREEZE": extend, "KEEPER_THAW": extend, "KEEPER_EXTEND": extend}
 
 
+@pytest.mark.weak(layers="tenants")
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_reaches_only_a_sandbox_of_the_tenant_it_names(target, attempt, call):
     """The tenant is the worker's to name; what is not that tenant's, or no id at all, is not there, and nothing is made below state_dir."""
@@ -46,3 +47,17 @@ def test_a_call_reaches_only_a_sandbox_of_the_tenant_it_names(target, attempt, c
     assert server.run("p", "cat /workspace/f") == "kept\n", "neither frozen nor saved"
     if call == "KEEPER_FREEZE":  # the control: the same call with its own tenant's name is obeyed
         assert as_worker(server, ask, server.run_dir, call, extend(b"default", box)) == "MSG_DONE"
+
+
+def test_a_saved_sandbox_is_woken_by_its_own_tenant_alone(target, attempt):
+    server = target(pool=0)
+    box = server.execute("p", "echo kept > /workspace/f").id.encode()
+    assert as_worker(server, ask, server.run_dir, "KEEPER_SAVE", which(b"default", box)) == "MSG_DONE"
+    for call in ("KEEPER_WAKE", "KEEPER_SAVE", "KEEPER_RETIRE"):
+        body = CALLS[call](b"stranger", box) if call in CALLS else struct.pack("=64s24s132s", b"stranger", box, b"")
+        answer = as_worker(server, ask, server.run_dir, call, body)
+        attempt(f"{call} of another tenant's saved sandbox", answer not in ("MSG_ERROR", "cut", "MSG_DONE" if call == "KEEPER_RETIRE" else "") and answer)
+        attempt(f"{call}: a sandbox runs", len(server.inits))
+    attempt("it is gone", not os.path.exists(f"{server.config['state_dir']}/saved/{box.decode()}"))
+    assert as_worker(server, ask, server.run_dir, "KEEPER_WAKE", extend(b"default", box)) == "KEEPER_BOX", "the control"
+    assert server.run("p", "cat /workspace/f") == "kept\n"
