@@ -47,12 +47,16 @@ pivot_root . .host
 cd /
 umount -l /.host
 """
+# What the network answers beside errors of the kernel: nothing at all, and the resolver's words.
+NETWORK_WORDS = {r"(?<!Connection )\btimed out": "silence", r"\bno answer\b": "silence", "Name or service not known": "EAI_NONAME",
+                 "No address associated with hostname": "EAI_NODATA", "Temporary failure in name resolution": "EAI_AGAIN"}
 CAPABILITIES = {"CAP_SYS_RESOURCE": 24}
 
 
 def errnos(text):
     """Names of the errors that an attempt's words tell of."""
-    return {name for words, name in ERRNO_OF.items() if words in text}
+    return ({name for words, name in ERRNO_OF.items() if words in text} |
+            {name for pattern, name in NETWORK_WORDS.items() if re.search(pattern, text)})
 
 
 def run_on_host(attempt, world, program, place):
@@ -102,7 +106,7 @@ def verdict(attempt, world, program, place):
     code, out = run_in_neighbour(attempt, world, program) if attempt.control == "neighbour" else run_on_host(attempt, world, program, place)
     if code == 0:
         return "controlled"
-    if {getattr(errno, name) for name in errnos(out)} & ABSENT:
+    if {getattr(errno, name, 0) for name in errnos(out)} & ABSENT:
         return "not testable"
     return f"{attempt.name} does not succeed on the host either: exit {code}, {out.strip()[-200:]}"
 

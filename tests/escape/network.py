@@ -51,12 +51,13 @@ def run_one(server, world, words, attempt, user):
     assert reply.status == 200, (attempt.name, reply)
     out, code = reply.json["stdout"] + reply.json["stderr"], reply.json["exitCode"]
     assert code not in (99, 126, 127), f"{attempt.name} did not run: {out}"
+    assert code != 124, f"{attempt.name} did not end within 15 s: that is neither refused nor through"
     evidence = [f"a packet of {source} went out" for source in world.seen() - {HOST, HOST6}]
     if (world.settings()[0], world.rules().count("chain")) != before:
         evidence.append("the host's settings are not what they were")
     if code == 0:
         evidence.append("it says so: " + (out.strip() or "exit 0")[:200])
-    return escape.Result(attempt, user, evidence)
+    return escape.Result(attempt, user, evidence, out)
 
 
 def run_all(server, world, attempts, program, users=("root", "user")):

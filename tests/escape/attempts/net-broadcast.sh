@@ -14,5 +14,7 @@ for family, to in ((socket.AF_INET, "255.255.255.255"), (socket.AF_INET, "224.0.
         socks.append(s)
     except OSError as e:
         print(to, e)
-sys.exit(0 if select.select(socks, [], [], 1.5)[0] else 1)
+ready = select.select(socks, [], [], 1.5)[0]
+print("an answer" if ready else "no answer")
+sys.exit(0 if ready else 1)
 END

@@ -16,8 +16,11 @@ for address in os.environ["NEIGHBOUR_ADDRESSES"].split():
 def answered(s):
     try:
         return s.recv(16)
-    except OSError:
+    except OSError as e:
+        print(e)
         return b""
 ready, _, _ = select.select(socks, [], [], 1.5)
+if len(ready) < len(socks):
+    print("no answer")
 sys.exit(0 if any(answered(s) for s in ready) else 1)
 END
