@@ -333,10 +333,15 @@ def test_sigterm_leaves_nothing(make_server):
     server = make_server(pool=3)
     for i in range(5):
         server.run(f"p{i}", "trap '' TERM; setsid sleep 1000 & echo")
+    there = server.left_over()
+    assert {"processes", "mounts", "cgroups", "sockets"} <= set(there), "the control: each kind is found while it is there"
+    inside = [pid for init in server.inits.values() for pid in server.inside(init)]
+    assert len(inside) >= 5
     keeper = server.keeper_pid
     os.kill(keeper, signal.SIGTERM)
     wait_for(lambda: not alive(keeper), 15, "the keeper's end")
     wait_for(lambda: not server.left_over(), 3, "nothing left")
+    wait_for(lambda: not any(map(alive, inside)), 3, "the end of all that ran in sandboxes")
     assert os.path.isdir(f"{server.dir}/state/boxes"), "the place where their files were"
     assert os.listdir(f"{server.dir}/state/boxes") == [] and not os.path.ismount(f"{server.dir}/state/disk/pool")
     assert not os.path.exists(f"{server.run_dir}/boxes") or os.listdir(f"{server.run_dir}/boxes") == []

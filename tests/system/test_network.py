@@ -92,7 +92,19 @@ def server(egress):
 
 # ------------------------------------------------------------------ egress
 
-def test_egress_reaches_public_addresses_and_names_of_both_families_and_nothing_else(server):
+def heard_by(namespace, address):
+    """What HTTP says at this address to a process of that namespace, which no rule of ours concerns."""
+    code = (f"import urllib.request as u; print(u.build_opener(u.ProxyHandler({{}})).open('http://[{address}]/' if ':' in '{address}' "
+            f"else 'http://{address}/', timeout=5).read().decode())")
+    return subprocess.run(["ip", "netns", "exec", namespace, sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+def test_egress_reaches_public_addresses_and_names_of_both_families_and_nothing_else(egress, server):
+    world = egress[0]
+    for address in REFUSED_ALL:
+        assert heard_by(world.host, address) == "internet", f"the control: somebody answers at {address}"
+    for address in (HOST, HOST6):
+        assert heard_by(world.internet, address) == "host", f"the control: the host answers at {address}"
     assert get(server, "a", PUBLIC, OTHER_PUBLIC, PUBLIC6, OTHER_PUBLIC6, "public.example", "alias.example") == {"internet"}
     assert get(server, "a", HOST, HOST6, *REFUSED_ALL) == {""}
     assert get(server, "a", "rebinds.example", "metadata.example", "host.example") == {""}
@@ -131,14 +143,27 @@ def test_the_hosts_end_of_a_link_leaves_two_routes_and_no_more(egress, server):
     assert sorted(addresses) in [sorted(routes) for routes in links().values()]
 
 
-def test_what_comes_from_outside_reaches_no_sandbox(egress, server):
-    world = egress[0]
-    for address in addresses_of(server, "a"):
+def test_what_comes_from_outside_reaches_no_sandbox(world, serve):
+    """Where a server listens on all addresses of the sandbox. The control: without our rules it is reached."""
+    server = serve(network="egress")
+    server.run("a", "python3 -m http.server --bind :: 8000 >/dev/null 2>&1 & "
+                    "until (: </dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.05; done")
+    addresses = addresses_of(server, "a")
+    assert len(addresses) == 2
+    for address in addresses:
         subprocess.run(["ip", "-n", world.internet, "route", "add", f"{address}/{128 if ':' in address else 32}", "via",
                         "2001:db8:3::1" if ":" in address else HOST], check=True)
-        code = f"import socket; socket.create_connection(('{address}', 53), 1)"
+
+    def reached(address):
+        code = f"import socket; socket.create_connection(('{address}', 8000), 1)"
         done = subprocess.run(["ip", "netns", "exec", world.internet, sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.returncode != 0 and "refused" not in done.stderr, done.stderr  # dropped, not answered
+        assert done.returncode == 0 or "timed out" in done.stderr, done.stderr  # dropped, not answered
+        return done.returncode == 0
+
+    assert [a for a in addresses if reached(a)] == []
+    table = next(line.split()[2] for line in world.rules().split("\n") if line.startswith("table inet cove_"))
+    world.run("nft", "insert", "rule", "inet", table, "forward", "accept")
+    assert [a for a in addresses if reached(a)] == addresses, "the control"
 
 
 def test_lists_of_both_families_hold_for_running_sandboxes_and_mistakes_change_nothing(world, serve):
