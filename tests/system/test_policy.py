@@ -131,7 +131,8 @@ def test_sections_for_a_tenant_or_template_hold_at_exec_time_too(make_server):
 def test_a_background_process_is_still_judged_after_the_reply(server, project):
     hidden = base64_of("rm -rf /workspace/precious; touch /workspace/done")
     server.run(project, "mkdir /workspace/precious")
-    server.run(project, f"(sleep 0.3; echo {hidden} | base64 -d | sh) >/dev/null 2>&1 & echo")
+    server.run(project, f"(until [ -e /tmp/go ]; do sleep 0.05; done; echo {hidden} | base64 -d | sh) >/dev/null 2>&1 & echo")
+    server.run(project, "touch /tmp/go")
     wait_for(lambda: "done" in server.run(project, "ls /workspace"), 10, "the background command")
     assert server.run(project, "ls /workspace") == "done\nprecious\n"
 
