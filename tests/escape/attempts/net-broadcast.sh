@@ -1,6 +1,7 @@
 # class: network
 # promise: nobody answers to broadcast or multicast
 # world: internet
+# shellcheck shell=bash
 exec python3 - <<'END'
 import select, socket, sys
 socks = []

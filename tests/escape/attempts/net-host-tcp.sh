@@ -1,6 +1,7 @@
 # class: network
 # promise: no service of the host is reached, by any of its addresses
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, socket, sys

@@ -1,6 +1,7 @@
 # class: network
 # promise: the host does not answer on link-local addresses
 # world: internet
+# shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys
 for address in os.environ["LINK_LOCAL_ADDRESSES"].split():

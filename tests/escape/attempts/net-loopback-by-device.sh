@@ -1,6 +1,7 @@
 # class: network
 # promise: loopback addresses lead nowhere through the other interface
 # world: internet
+# shellcheck shell=bash
 exec python3 - <<'END'
 import socket, sys
 for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.53"), (socket.AF_INET6, "::1")):

@@ -1,6 +1,7 @@
 # class: network
 # promise: IPv4 in the clothes of IPv6 reaches no more than IPv4
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, socket, sys

@@ -1,6 +1,7 @@
 # class: network
 # promise: no metadata service is reached, of any cloud and family
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, socket, sys

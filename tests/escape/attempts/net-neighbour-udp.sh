@@ -1,6 +1,7 @@
 # class: network
 # promise: no datagram service of another sandbox answers
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, select, socket, sys

@@ -1,6 +1,7 @@
 # class: network
 # promise: no other name server is asked, by UDP or TCP
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, socket, sys

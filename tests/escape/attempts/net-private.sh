@@ -1,6 +1,7 @@
 # class: network
 # promise: no private address is reached, of either family
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, socket, sys

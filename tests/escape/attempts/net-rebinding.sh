@@ -1,6 +1,7 @@
 # class: network
 # promise: names on the list that point inwards lead nowhere
 # world: internet
+# shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys
 for name in os.environ["REBINDING_NAMES"].split():

@@ -1,6 +1,7 @@
 # class: network
 # promise: no shape of a question gets an unlisted name past the list
 # world: internet
+# shellcheck shell=bash
 # control: egress
 exec python3 - <<'END'
 import socket, struct, sys

@@ -1,6 +1,7 @@
 # class: network
 # promise: source routing leads round no rule
 # world: internet
+# shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys
 for through in os.environ["HOST_ADDRESSES"].split():

@@ -1,6 +1,7 @@
 # class: network
 # promise: no packet leaves with a source that is not its own (the runner looks at what arrived)
 # world: internet
+# shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys
 to = [a[4][0] for a in socket.getaddrinfo("public.example", 9)]

@@ -1,6 +1,7 @@
 # class: network
 # promise: no address is reached that is not on the list
 # world: internet
+# shellcheck shell=bash
 # weak: opens
 exec python3 - <<'END'
 import os, socket, sys

@@ -1,6 +1,7 @@
 # class: network
 # promise: names that are not on the list are not answered
 # world: internet
+# shellcheck shell=bash
 # control: egress
 exec python3 - <<'END'
 import os, socket, sys
