@@ -228,7 +228,8 @@ static void look_disk_kind(const struct patient *p, struct diagnosis *d)
     if (strcmp(line, "tmpfs") == 0 && strcmp(p->config.disk, "tmpfs") != 0) {
         found(d, FOUND_WARNING, "disk = %s cannot be had: sandboxes' files count as their memory",
               p->config.disk);
-        fix(d, "apt install btrfs-progs e2fsprogs, or mount state_dir with prjquota; coved's log has more");
+        fix(d, "apt install btrfs-progs e2fsprogs, or mount state_dir with prjquota; coved's log "
+               "has more");
         return;
     }
     found(d, FOUND_OK, "disk = %s: %s in use", p->config.disk, line);

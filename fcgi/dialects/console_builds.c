@@ -20,25 +20,25 @@ static const char *state_name(uint32_t state)
 
 /* ------------------------------------------------------------------ all of them */
 
-struct build {
+struct build_row {
     const char *id, *name, *tags, *state;
     uint64_t created_unix_ms, finished_unix_ms;
 };
 
 static const struct json_field build_fields[] = {
-    JSON_STR(struct build, id, "id", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct build, name, "name", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct build, tags, "tags", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct build, state, "state", JSON_REQUIRED, JSON_ANY),
-    JSON_TIME(struct build, created_unix_ms, "created", JSON_REQUIRED),
-    JSON_TIME(struct build, finished_unix_ms, "finished", JSON_OPTIONAL),
+    JSON_STR(struct build_row, id, "id", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct build_row, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct build_row, tags, "tags", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct build_row, state, "state", JSON_REQUIRED, JSON_ANY),
+    JSON_TIME(struct build_row, created_unix_ms, "created", JSON_REQUIRED),
+    JSON_TIME(struct build_row, finished_unix_ms, "finished", JSON_OPTIONAL),
     JSON_END,
 };
 
 static void tell_build(struct stream *s, const struct build_info *b)
 {
     stream_event(s, &(struct frame){ .name = "build" }, build_fields,
-                 &(struct build){
+                 &(struct build_row){
                      .id = b->id,
                      .name = b->name,
                      .tags = b->tags,

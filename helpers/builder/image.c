@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cove/base64.h"
 #include "cove/end.h"
 #include "cove/json.h"
 #include "cove/log.h"
@@ -48,15 +47,15 @@ static const struct json_field config_fields[] = {
     JSON_END,
 };
 
-struct image {
+struct image_config {
     const char *architecture, *os;
     struct config *config;
 };
 
 static const struct json_field image_fields[] = {
-    JSON_STR(struct image, architecture, "architecture", JSON_OPTIONAL, 64),
-    JSON_STR(struct image, os, "os", JSON_OPTIONAL, 64),
-    JSON_OBJECT(struct image, config, "config", JSON_OPTIONAL, config_fields),
+    JSON_STR(struct image_config, architecture, "architecture", JSON_OPTIONAL, 64),
+    JSON_STR(struct image_config, os, "os", JSON_OPTIONAL, 64),
+    JSON_OBJECT(struct image_config, config, "config", JSON_OPTIONAL, config_fields),
     JSON_END,
 };
 
@@ -177,7 +176,7 @@ static bool is_plain(const struct build_job *j, const char *host)
 static int open_auth(const struct build_order *o, const char *host)
 {
     AUTO_BUF struct buf pair = BUF(AUTH_MAX / 2), text = BUF(AUTH_MAX);
-    char *encoded;
+    struct json_writer w;
     int fds[2];
 
     if (!o->registry_user || !o->registry_password)
@@ -185,22 +184,19 @@ static int open_auth(const struct build_order *o, const char *host)
     buf_addf(&pair, "%s:%s", o->registry_user, o->registry_password);
     if (pair.overflow || pipe2(fds, O_CLOEXEC) < 0)
         return -1;
-    encoded = malloc(BASE64_LEN(pair.len));
-    if (!encoded)
-        abort();
-    base64_encode(pair.data, pair.len, encoded);
-    buf_add_str(&text, "{\"auths\":{");
-    buf_add_json_str(&text, host, strlen(host));
-    buf_add_str(&text, ":{\"auth\":\"");
-    buf_add(&text, encoded, BASE64_LEN(pair.len));
-    buf_add_str(&text, "\"}}}");
+    json_writer_init(&w, &text);
+    json_open(&w, NULL, '{');
+    json_open(&w, "auths", '{');
+    json_open(&w, host, '{');
+    json_put_bytes(&w, "auth", pair.data, pair.len);
+    json_close(&w, '}');
+    json_close(&w, '}');
+    json_close(&w, '}');
     if (write(fds[1], text.data, text.len) != (ssize_t)text.len)
         fds[0] = cove_close(fds[0]);
     cove_close(fds[1]);
-    explicit_bzero(encoded, BASE64_LEN(pair.len));
     explicit_bzero(text.data, text.len);
     explicit_bzero(pair.data, pair.len);
-    free(encoded);
     return fds[0];
 }
 
@@ -235,7 +231,7 @@ static int read_document(struct arena *a, const struct buf *text, const struct j
     return rc;
 }
 
-static int check_platform(struct build_job *j, const struct image *image)
+static int check_platform(struct build_job *j, const struct image_config *image)
 {
 #if defined(__x86_64__)
     const char *own = "amd64";
@@ -254,7 +250,7 @@ static int check_platform(struct build_job *j, const struct image *image)
 
 /* The image's variables are those of the template. Who runs commands, and where, is what every template
  * begins with. */
-static int take_config(struct build_job *j, const struct image *image, struct cove_err *e)
+static int take_config(struct build_job *j, const struct image_config *image, struct cove_err *e)
 {
     struct manifest m = { .ready_timeout_ms = MANIFEST_READY_MS };
     AUTO_BUF struct buf text = BUF(MANIFEST_TEXT_MAX);
@@ -271,7 +267,7 @@ static int take_config(struct build_job *j, const struct image *image, struct co
 static int read_config(struct build_job *j, const struct buf *text)
 {
     struct cove_err err = { 0 };
-    struct image image = { 0 };
+    struct image_config image = { 0 };
     struct arena a = { 0 };
     int rc = read_document(&a, text, image_fields, &image, &err) < 0 ||
                      check_platform(j, &image) < 0 || take_config(j, &image, &err) < 0

@@ -47,7 +47,7 @@ struct gate_asker { /* a worker's connection */
     pid_t pid;
 };
 
-static LIST_HEAD(asker_list, gate_asker) workers = LIST_HEAD_INITIALIZER(workers);
+static LIST_HEAD(worker_conn_list, gate_asker) workers = LIST_HEAD_INITIALIZER(workers);
 
 static int on_bind(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
 {

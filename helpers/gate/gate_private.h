@@ -40,8 +40,8 @@ struct port_target { /* where a connection leads */
     uint16_t port;
 };
 
-struct share { /* of one tenant: what its ports may use, and what they have moved lately */
-    LIST_ENTRY(share) link;
+struct tenant_share { /* of one tenant: what its ports may use, and what they have moved lately */
+    LIST_ENTRY(tenant_share) link;
     char tenant[COVE_TENANT_MAX];
     struct limits limits; /* of traffic; all others are nothing here */
     int64_t left;         /* bytes that may move now; below 0: after a while */
@@ -52,7 +52,7 @@ struct share { /* of one tenant: what its ports may use, and what they have move
 struct box_traffic {
     char id[24];
     char tenant[COVE_TENANT_MAX];
-    struct share *share;                       /* its tenant's */
+    struct tenant_share *share;                /* its tenant's */
     unsigned open;                             /* relays that lead there, waiting ones included */
     unsigned connecting;                       /* questions that init has not answered yet */
     TAILQ_HEAD(relay_queue, relay) waiting;    /* for their turn to ask */
@@ -142,7 +142,7 @@ void connect_forget(struct gate *g, struct box_traffic *u);
 /* ------------------------------------------------------------------ shares.c: what a tenant may use */
 
 int shares_open(struct gate *g, struct cove_err *e);
-struct share *share_of(struct gate *g, const char *tenant); /* NULL: out of memory */
+struct tenant_share *share_of(struct gate *g, const char *tenant); /* NULL: out of memory */
 void shares_sweep(struct gate *g); /* take up what an operator has changed; count what moved */
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
@@ -224,7 +224,7 @@ struct gate {
     struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
     struct box_traffic *usage;  /* by slot of the shared table */
     struct access_record *access;
-    LIST_HEAD(share_list, share) shares;
+    LIST_HEAD(share_list, tenant_share) shares;
     int tenants_fd;              /* the tenants' own limits, which the keeper writes; -1: none */
     uint32_t tenants_generation; /* of what was read there */
     uint64_t swept_ms;

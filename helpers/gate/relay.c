@@ -268,7 +268,7 @@ static int send_head(struct relay *r)
  * back by waiting longer. */
 static bool may_move(struct relay *r)
 {
-    struct share *share = r->usage->share;
+    struct tenant_share *share = r->usage->share;
     uint64_t per_s = share->limits.tenant_port_rate_bytes, now_ms;
     int64_t more;
 

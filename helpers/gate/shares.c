@@ -38,7 +38,7 @@ static void refresh(struct gate *g)
     uint32_t generation = state_keys_generation(g->state);
     struct tenants tenants = { 0 };
     struct cove_err e = { 0 };
-    struct share *s;
+    struct tenant_share *s;
 
     if (g->tenants_fd < 0 || generation == g->tenants_generation)
         return;
@@ -53,9 +53,9 @@ static void refresh(struct gate *g)
 }
 
 /* Tenants are few and stay. A new one is looked up at once. */
-struct share *share_of(struct gate *g, const char *tenant)
+struct tenant_share *share_of(struct gate *g, const char *tenant)
 {
-    struct share *s;
+    struct tenant_share *s;
 
     LIST_FOREACH(s, &g->shares, link)
     if (strcmp(s->tenant, tenant) == 0)
@@ -79,7 +79,7 @@ static void count_rates(struct gate *g)
         return;
     g->swept_ms = now_ms;
     for (uint32_t i = 0; i < state_box_count(g->state); i++) {
-        struct usage *u = &g->usage[i];
+        struct box_traffic *u = &g->usage[i];
 
         u->rate_in = (u->bytes_in - u->before_in) * 1000 / ms;
         u->rate_out = (u->bytes_out - u->before_out) * 1000 / ms;
