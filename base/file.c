@@ -81,6 +81,25 @@ ssize_t read_file_at(int dir, const char *name, char *out, size_t size)
     return (ssize_t)len;
 }
 
+int write_all(int fd, const void *bytes, size_t len)
+{
+    const char *at = bytes;
+
+    while (len > 0) {
+        ssize_t n = write(fd, at, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = EIO;
+        if (n <= 0)
+            return -1;
+        at += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
 /* ------------------------------------------------------------------ unix sockets */
 
 static int fill_address(struct sockaddr_un *addr, const char *path)

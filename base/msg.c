@@ -2,6 +2,7 @@
 
 #include "cove/msg.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -191,6 +192,18 @@ void msg_close_fds(struct msg *m)
     for (size_t i = 0; i < m->fd_count; i++)
         m->fds[i] = cove_close(m->fds[i]);
     m->fd_count = 0;
+}
+
+int msg_raise(const struct msg *m, struct cove_err *e)
+{
+    struct cove_err told;
+
+    assert(m->head.type == MSG_ERROR && m->body_len >= sizeof(told));
+    memcpy(&told, m->body, sizeof(told));
+    cove_err_sanitize(&told);
+    if (e)
+        *e = told;
+    return -1;
 }
 
 const char *msg_next_str(const char **at, const char *end)

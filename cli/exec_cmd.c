@@ -18,6 +18,7 @@
 
 #include "cli/boxes.h"
 #include "cove/client.h"
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
@@ -101,21 +102,6 @@ static int watch_signals(struct session *s, struct cove_err *e)
 }
 
 /* ------------------------------------------------------------------ the terminal inside */
-
-static int write_all(int fd, const char *bytes, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, bytes, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        bytes += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
 
 static void pass_input(struct session *s)
 {

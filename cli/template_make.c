@@ -14,6 +14,7 @@
 
 #include "cli/template.h"
 #include "cove/buf.h"
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/box/layer.h"
@@ -25,7 +26,7 @@ int store_put_file(int dir, const char *path, const void *bytes, size_t len, str
 {
     AUTO_CLOSE int fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 
-    if (fd < 0 || write(fd, bytes, len) != (ssize_t)len)
+    if (fd < 0 || write_all(fd, bytes, len) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
     return 0;
 }

@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "cove/base64.h"
 #include "cove/config.h"
 #include "cove/manifest.h"
+#include "cove/msg.h"
 #include "cove/text.h"
 
 static bool is_control(const char *s, size_t len)
@@ -61,6 +63,35 @@ int check_cwd(const char *cwd, struct cove_err *e)
 {
     if (cwd && *cwd != '/')
         return cove_fail(e, COVE_INVALID, "cwd: must begin with '/'");
+    return 0;
+}
+
+int check_query_path(const char *field, const char *path, struct cove_err *e)
+{
+    if (!path || !*path)
+        return cove_fail(e, COVE_INVALID, "%s: is missing from the query", field);
+    if (strlen(path) >= MSG_PATH_MAX)
+        return cove_fail(e, COVE_INVALID, "%s: longer than %d bytes", field, MSG_PATH_MAX - 1);
+    return 0;
+}
+
+int check_encoding(const char *encoding, bool *ret_base64, struct cove_err *e)
+{
+    bool base64 = encoding && strcmp(encoding, "base64") == 0;
+
+    if (encoding && !base64 && strcmp(encoding, "utf-8") != 0)
+        return cove_fail(e, COVE_INVALID, "encoding: must be utf-8 or base64");
+    *ret_base64 = base64;
+    return 0;
+}
+
+int check_base64(struct arena *a, const char *field, struct json_text *text, struct cove_err *e)
+{
+    char *bytes = arena_alloc(a, text->len / 4 * 3 + 1);
+
+    if (base64_decode(text->bytes, text->len, bytes, &text->len) < 0)
+        return cove_fail(e, COVE_INVALID, "%s: is not base64", field);
+    text->bytes = bytes;
     return 0;
 }
 

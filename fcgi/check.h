@@ -22,6 +22,14 @@ int check_template(const char *field, const char *name, struct cove_err *e);
 /* NULL is fine: the user's home. */
 int check_cwd(const char *cwd, struct cove_err *e);
 
+/* A file's path in a query; NULL: it was not given. */
+int check_query_path(const char *field, const char *path, struct cove_err *e);
+
+/* How a file's content is written in JSON: NULL or "utf-8", or "base64". */
+int check_encoding(const char *encoding, bool *ret_base64, struct cove_err *e);
+/* A text that is base64 becomes the bytes it stands for, in the arena. */
+int check_base64(struct arena *a, const char *field, struct json_text *text, struct cove_err *e);
+
 /* Names as a shell takes them. *ret is "K=V" strings in the arena, NULL-terminated. */
 int check_env(struct arena *a, const struct json_map *env, const char *const **ret,
               struct cove_err *e);

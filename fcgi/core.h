@@ -257,6 +257,9 @@ int core_file_create(struct core_session *s, const char *user, const char *path,
 int core_file_write(struct core_file *f, const char *bytes, size_t len, struct cove_err *e);
 int core_file_commit(struct core_file *f, struct cove_err *e);
 void core_file_done(struct core_file *f);
+/* All of these at once: the file has these bytes, or it is as it was. */
+int core_file_put(struct core_session *s, const char *user, const char *path, bool parents,
+                  const char *bytes, size_t len, struct cove_err *e);
 
 int core_make_dir(struct core_session *s, const char *user, const char *path, struct cove_err *e);
 /* flags: FILE_DIR, FILE_RECURSIVE. */

@@ -42,11 +42,8 @@ static int fail_unreachable(struct cove_err *e)
 
 static int take_answer(const struct question *q, struct msg *m, struct cove_err *e)
 {
-    if (m->head.type == MSG_ERROR) {
-        memcpy(e, m->body, sizeof(*e));
-        cove_err_sanitize(e);
-        return -1;
-    }
+    if (m->head.type == MSG_ERROR)
+        return msg_raise(m, e);
     if (m->head.type != q->want)
         return fail_unreachable(e);
     if (q->ret)

@@ -44,11 +44,8 @@ static int take_answer(int sock, struct fetch_done *ret, struct cove_err *e)
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
         return fail_unreachable(e); /* it died over this, or had no room for one more */
-    if (m.head.type == MSG_ERROR) {
-        memcpy(e, m.body, sizeof(*e));
-        cove_err_sanitize(e);
-        return -1;
-    }
+    if (m.head.type == MSG_ERROR)
+        return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));
     return 0;
 }

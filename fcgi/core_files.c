@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "fcgi/core.h"
@@ -132,17 +133,9 @@ int core_file_write(struct core_file *f, const char *bytes, size_t len, struct c
     if (len > max - f->written)
         return cove_fail(e, COVE_TOO_LARGE, "'%.160s': larger than file_max (%llu bytes)", f->given,
                          (unsigned long long)max);
-    while (len > 0) {
-        ssize_t n = write(f->fd, bytes, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return cove_fail_errno(e, COVE_LIMIT, "'%.160s'", f->given);
-        bytes += n;
-        len -= (size_t)n;
-        f->written += (uint64_t)n;
-    }
+    if (write_all(f->fd, bytes, len) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "'%.160s'", f->given);
+    f->written += len;
     return 0;
 }
 
@@ -167,6 +160,19 @@ void core_file_done(struct core_file *f)
     if (f->part[0])
         box_file_change(&f->session->conn, BOX_REMOVE, f->user, f->part, NULL, &args, &ignored);
     f->part[0] = '\0';
+}
+
+int core_file_put(struct core_session *s, const char *user, const char *path, bool parents,
+                  const char *bytes, size_t len, struct cove_err *e)
+{
+    struct core_file file;
+    int rc;
+
+    if (core_file_create(s, user, path, parents, &file, e) < 0)
+        return -1;
+    rc = core_file_write(&file, bytes, len, e) < 0 || core_file_commit(&file, e) < 0 ? -1 : 0;
+    core_file_done(&file);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ directories */

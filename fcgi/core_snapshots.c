@@ -58,33 +58,16 @@ int core_snapshot_list(struct core *c, const char *tenant, keeper_snapshot_fn ea
     return keeper_snapshots(&c->keeper, tenant, each, arg, e);
 }
 
-struct search {
-    const char *word;
-    struct keeper_snapshot found;
-    bool is_found;
-};
-
-static int compare(void *arg, const struct keeper_snapshot *s)
-{
-    struct search *search = arg;
-
-    search->is_found = keeper_snapshot_is(s, search->word);
-    if (search->is_found)
-        search->found = *s;
-    return search->is_found;
-}
-
 int core_snapshot_find(struct core *c, const char *tenant, const char *word,
                        struct keeper_snapshot *ret, struct cove_err *e)
 {
-    struct search search = { .word = core_template_word(tenant, word) };
+    int rc = may_all(c, e);
 
-    if (core_snapshot_list(c, tenant, compare, &search, e) < 0)
-        return -1;
-    if (!search.is_found)
+    if (rc == 0)
+        rc = keeper_snapshot_find(&c->keeper, tenant, core_template_word(tenant, word), ret, e);
+    if (rc == 0)
         return cove_fail(e, COVE_NOT_FOUND, "no snapshot '%.60s'", word);
-    *ret = search.found;
-    return 0;
+    return rc < 0 ? -1 : 0;
 }
 
 int core_snapshot_remove(struct core *c, const char *tenant, const char *word, struct cove_err *e)

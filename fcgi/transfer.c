@@ -9,15 +9,15 @@
 
 enum { CHUNK_BYTES = 64 * 1024 };
 
-/* Exactly as many bytes as were announced, or the connection breaks: half a file must not look
- * whole. */
-static int send_file(struct stream *s, int fd, uint64_t left)
+int transfer_bytes(struct stream *s, int fd, uint64_t left, bool announced)
 {
     while (left > 0) {
         struct buf *out = stream_open_frame(s, &(struct frame){ 0 });
         char *at = out ? buf_reserve(out, CHUNK_BYTES) : NULL;
         ssize_t n = at ? read(fd, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES) : -1;
 
+        if (n == 0 && !announced)
+            break;
         if (n <= 0)
             return -1;
         out->len = (size_t)n;
@@ -37,7 +37,7 @@ void transfer_send(struct request *req, struct reply *rep, int fd, uint64_t byte
                  arena_printf(&req->arena, "%llu", (unsigned long long)bytes));
     stream_init(&stream, req, rep, &framing_bytes);
     stream_begin(&stream);
-    if (send_file(&stream, fd, req->method == HEAD ? 0 : bytes) < 0)
+    if (transfer_bytes(&stream, fd, req->method == HEAD ? 0 : bytes, true) < 0)
         req->note.cause = "client";
 }
 

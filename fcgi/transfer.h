@@ -10,6 +10,12 @@
  * a broken transfer when the file turns out to be shorter. */
 void transfer_send(struct request *req, struct reply *rep, int fd, uint64_t bytes);
 
+/* The same for a stream whose head is made already, which ends with the last byte. A length that was
+ * announced is kept exactly, or the connection breaks: half a file must not look whole. One that was not
+ * announced is a maximum, and the file's end is the end. */
+struct stream;
+int transfer_bytes(struct stream *s, int fd, uint64_t left, bool announced);
+
 /* The body of a ROUTE_RAW request goes into the file; the caller commits. */
 int transfer_receive(struct request *req, struct core_file *file, struct cove_err *e);
 

@@ -3,13 +3,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cove/base64.h"
+#include "fcgi/check.h"
 #include "fcgi/dialects/agent.h"
 
 struct file_args {
     const char *sandbox, *path;
     struct json_text content;
-    const char *encoding; /* extension; NULL or "utf-8": text; "base64" */
+    const char *encoding; /* an extension of the document */
+    bool base64;          /* what `encoding` says */
 };
 
 static const struct json_field path_fields[] = {
@@ -24,11 +25,6 @@ static const struct json_field write_fields[] = {
     JSON_END,
 };
 
-static bool is_base64(const struct file_args *args)
-{
-    return args->encoding && strcmp(args->encoding, "base64") == 0;
-}
-
 static int decode_path(struct request *req, struct file_args *ret, struct cove_err *e)
 {
     *ret = (struct file_args){ 0 };
@@ -36,41 +32,16 @@ static int decode_path(struct request *req, struct file_args *ret, struct cove_e
         return -1;
     if (!*ret->path)
         return cove_fail(e, COVE_INVALID, "file_path: must not be empty");
-    if (ret->encoding && strcmp(ret->encoding, "utf-8") != 0 && !is_base64(ret))
-        return cove_fail(e, COVE_INVALID, "encoding: must be utf-8 or base64");
-    return 0;
+    return check_encoding(ret->encoding, &ret->base64, e);
 }
 
 /* ------------------------------------------------------------------ /write-file */
 
 static int decode_content(struct request *req, struct file_args *args, struct cove_err *e)
 {
-    char *bytes;
-
     if (request_json(req, write_fields, args, e) < 0)
         return -1;
-    if (!is_base64(args))
-        return 0;
-    bytes = arena_alloc(&req->arena, args->content.len / 4 * 3 + 1);
-    if (base64_decode(args->content.bytes, args->content.len, bytes, &args->content.len) < 0)
-        return cove_fail(e, COVE_INVALID, "content: is not base64");
-    args->content.bytes = bytes;
-    return 0;
-}
-
-static int write_whole(struct core_session *s, const struct file_args *args, struct cove_err *e)
-{
-    struct core_file file;
-    int rc;
-
-    if (core_file_create(s, core_default_user(s), args->path, true, &file, e) < 0)
-        return -1;
-    rc = core_file_write(&file, args->content.bytes, args->content.len, e) < 0 ||
-                 core_file_commit(&file, e) < 0
-             ? -1
-             : 0;
-    core_file_done(&file);
-    return rc;
+    return args->base64 ? check_base64(&req->arena, "content", &args->content, e) : 0;
 }
 
 int agent_write_file(struct request *req, struct reply *rep, struct cove_err *e)
@@ -83,7 +54,8 @@ int agent_write_file(struct request *req, struct reply *rep, struct cove_err *e)
     if (decode_path(req, &args, e) < 0 || decode_content(req, &args, e) < 0 ||
         agent_open(req, args.sandbox, &session, e) < 0)
         return -1;
-    rc = write_whole(&session, &args, e);
+    rc = core_file_put(&session, core_default_user(&session), args.path, true, args.content.bytes,
+                       args.content.len, e);
     core_session_close(&session);
     if (rc < 0)
         return agent_fail_file(req, rep, e);
@@ -125,7 +97,7 @@ int agent_read_file(struct request *req, struct reply *rep, struct cove_err *e)
     rc = core_file_read(&session, core_default_user(&session), args.path, &content, e);
     core_session_close(&session);
     if (rc == 0)
-        agent_reply(rep, is_base64(&args) ? content_base64_fields : content_fields,
+        agent_reply(rep, args.base64 ? content_base64_fields : content_fields,
                     &(struct file_content){ true, { content.data, content.len }, "base64" });
     buf_done(&content);
     return rc < 0 ? agent_fail_file(req, rep, e) : 0;
@@ -154,10 +126,8 @@ static int decode_dir(struct request *req, struct dir_args *ret, struct cove_err
     ret->path = request_query(req, "directory_path");
     if (!ret->sandbox || !*ret->sandbox)
         return cove_fail(e, COVE_INVALID, "sandbox_id: is missing from the query");
-    if (!ret->path || !*ret->path)
-        return cove_fail(e, COVE_INVALID, "directory_path: is missing from the query");
-    if (strlen(ret->path) >= MSG_PATH_MAX)
-        return cove_fail(e, COVE_INVALID, "directory_path: longer than %d bytes", MSG_PATH_MAX - 1);
+    if (check_query_path("directory_path", ret->path, e) < 0)
+        return -1;
     return read_bool("exist_ok", request_query(req, "exist_ok"), &ret->exist_ok, e);
 }
 

@@ -202,14 +202,8 @@ int console_open(struct request *req, struct core_session *ret, struct cove_err 
 
 int console_path(struct request *req, const char **ret, struct cove_err *e)
 {
-    const char *path = request_query(req, "path");
-
-    if (!path || !*path)
-        return cove_fail(e, COVE_INVALID, "path: is missing from the query");
-    if (strlen(path) >= MSG_PATH_MAX)
-        return cove_fail(e, COVE_INVALID, "path: longer than %d bytes", MSG_PATH_MAX - 1);
-    *ret = path;
-    return 0;
+    *ret = request_query(req, "path");
+    return check_query_path("path", *ret, e);
 }
 
 int console_with_permit(struct request *req, struct reply *rep, const char *command,

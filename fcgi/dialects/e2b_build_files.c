@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/keys.h"
 #include "fcgi/dialects/e2b_templates.h"
 
@@ -98,21 +99,6 @@ int e2b_build_file_link(struct request *req, struct reply *rep, struct cove_err 
 
 /* ------------------------------------------------------------------ the upload */
 
-static int write_all(int fd, const char *bytes, size_t len, struct cove_err *e)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, bytes, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return cove_fail_errno(e, COVE_BUSY, "keeping the upload");
-        bytes += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 static int receive(struct request *req, int fd, const struct build_file *file, bool declared,
                    struct cove_err *e)
 {
@@ -124,8 +110,8 @@ static int receive(struct request *req, int fd, const struct build_file *file, b
         got += (uint64_t)n;
         if (got > file->bytes)
             return cove_fail(e, COVE_TOO_LARGE, "body: is longer than it may be");
-        if (write_all(fd, chunk, (size_t)n, e) < 0)
-            return -1;
+        if (write_all(fd, chunk, (size_t)n) < 0)
+            return cove_fail_errno(e, COVE_BUSY, "keeping the upload");
     }
     if (FCGX_GetError(req->in) || (declared && got < file->bytes))
         return cove_fail(e, COVE_INVALID, "body: ended before its Content-Length");

@@ -41,8 +41,8 @@ static int append(struct envd *d, const char *path, struct core_file *to, struct
     return n < 0 ? cove_fail_errno(e, COVE_INTERNAL, "'%.160s'", path) : 0;
 }
 
-static int write_all(struct envd *d, const char **paths, size_t count, struct core_file *to,
-                     struct cove_err *e)
+static int write_parts(struct envd *d, const char **paths, size_t count, struct core_file *to,
+                       struct cove_err *e)
 {
     for (size_t i = 0; i < count; i++)
         if (append(d, paths[i], to, e) < 0)
@@ -77,7 +77,7 @@ static int compose(struct envd *d, const struct compose_args *args, const char *
             return -1;
     if (core_file_create(&d->session, d->user, *ret, true, &file, e) < 0)
         return envd_write_failed(e);
-    rc = write_all(d, paths, count, &file, e);
+    rc = write_parts(d, paths, count, &file, e);
     core_file_done(&file);
     if (rc == 0)
         remove_sources(d, paths, count, *ret);

@@ -17,6 +17,7 @@
 #include "cove/keys.h"
 #include "cove/text.h"
 #include "fcgi/dialects/e2b.h"
+#include "fcgi/transfer.h"
 
 enum { CHUNK_BYTES = 64 * 1024 };
 
@@ -171,28 +172,6 @@ static const char *disposition(struct arena *a, const char *path)
     return arena_printf(a, "inline; filename=\"%s\"", name);
 }
 
-/* Exactly as many bytes as were announced, or the connection breaks: half a file must not look
- * whole. Not announced: until the file's end. */
-static int send_bytes(struct stream *s, int fd, uint64_t left, bool announced)
-{
-    while (left > 0) {
-        struct buf *out = stream_open_frame(s, &(struct frame){ 0 });
-        char *at = out ? buf_reserve(out, CHUNK_BYTES) : NULL;
-        ssize_t n = at ? read(fd, at, left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES) : -1;
-
-        if (n == 0 && !announced)
-            break;
-        if (n <= 0)
-            return -1;
-        out->len = (size_t)n;
-        left -= (uint64_t)n;
-        stream_close_frame(s);
-        if (stream_drain(s) < 0)
-            return -1;
-    }
-    return stream_end(s);
-}
-
 /* ------------------------------------------------------------------ packed */
 
 /*
@@ -339,7 +318,8 @@ static int answer(struct request *req, struct reply *rep, struct file *f, struct
     announce(req, rep, f);
     stream_init(&stream, req, rep, &framing_bytes);
     stream_begin(&stream);
-    if ((f->gzip ? send_packed(&stream, f->fd) : send_bytes(&stream, f->fd, left, !f->endless)) < 0)
+    if ((f->gzip ? send_packed(&stream, f->fd)
+                 : transfer_bytes(&stream, f->fd, left, !f->endless)) < 0)
         req->note.cause = "client";
     return 0;
 }

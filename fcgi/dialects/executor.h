@@ -30,10 +30,6 @@ int executor_open(struct request *req, struct core_session *ret, struct cove_err
 /* The project a request means; with a host name, the sandbox's id: a name of its own. */
 const char *executor_project(struct request *req);
 
-/* The bytes a text of the request stands for, in place of it: as it is, or decoded from base64. */
-int executor_bytes(struct request *req, const char *field, struct json_text *text, bool base64,
-                   struct cove_err *e);
-
 /* A path or a process that is not there is a wrong parameter: the document knows no 404. Returns
  * -1. */
 int executor_fail(struct cove_err *e);

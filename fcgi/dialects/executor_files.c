@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cove/base64.h"
+#include "fcgi/check.h"
 #include "fcgi/dialects/executor.h"
 
 enum { ENTRIES_MAX = 100000 };
@@ -11,7 +11,8 @@ enum { ENTRIES_MAX = 100000 };
 struct file_args {
     const char *path;
     struct json_text content;
-    const char *encoding; /* NULL or "utf-8": text; "base64" */
+    const char *encoding;
+    bool base64; /* what `encoding` says */
     bool parents;
 };
 
@@ -29,11 +30,6 @@ static const struct json_field write_fields[] = {
     JSON_END,
 };
 
-static bool is_base64(const struct file_args *args)
-{
-    return args->encoding && strcmp(args->encoding, "base64") == 0;
-}
-
 static int decode_path(struct request *req, struct file_args *ret, struct cove_err *e)
 {
     *ret = (struct file_args){ 0 };
@@ -41,9 +37,7 @@ static int decode_path(struct request *req, struct file_args *ret, struct cove_e
         return -1;
     if (!*ret->path)
         return cove_fail(e, COVE_INVALID, "path: must not be empty");
-    if (ret->encoding && strcmp(ret->encoding, "utf-8") != 0 && !is_base64(ret))
-        return cove_fail(e, COVE_INVALID, "encoding: must be utf-8 or base64");
-    return 0;
+    return check_encoding(ret->encoding, &ret->base64, e);
 }
 
 static int reply_success(struct reply *rep)
@@ -51,37 +45,7 @@ static int reply_success(struct reply *rep)
     return executor_reply(rep, &(struct executor_result){ .success = true });
 }
 
-/* The bytes that a text from the request stands for: the text itself, or base64's. */
-int executor_bytes(struct request *req, const char *field, struct json_text *text, bool base64,
-                   struct cove_err *e)
-{
-    char *bytes;
-
-    if (!base64)
-        return 0;
-    bytes = arena_alloc(&req->arena, text->len / 4 * 3 + 1);
-    if (base64_decode(text->bytes, text->len, bytes, &text->len) < 0)
-        return cove_fail(e, COVE_INVALID, "%s: is not base64", field);
-    text->bytes = bytes;
-    return 0;
-}
-
 /* ------------------------------------------------------------------ /write_file */
-
-static int write_whole(struct core_session *s, const struct file_args *args, struct cove_err *e)
-{
-    struct core_file file;
-    int rc;
-
-    if (core_file_create(s, core_default_user(s), args->path, args->parents, &file, e) < 0)
-        return -1;
-    rc = core_file_write(&file, args->content.bytes, args->content.len, e) < 0 ||
-                 core_file_commit(&file, e) < 0
-             ? -1
-             : 0;
-    core_file_done(&file);
-    return rc;
-}
 
 int executor_write_file(struct request *req, struct reply *rep, struct cove_err *e)
 {
@@ -92,10 +56,11 @@ int executor_write_file(struct request *req, struct reply *rep, struct cove_err 
     req->note.operation = "write_file";
     if (decode_path(req, &args, e) < 0 || request_json(req, write_fields, &args, e) < 0)
         return -1;
-    if (executor_bytes(req, "content", &args.content, is_base64(&args), e) < 0 ||
+    if ((args.base64 && check_base64(&req->arena, "content", &args.content, e) < 0) ||
         executor_open(req, &session, e) < 0)
         return -1;
-    rc = write_whole(&session, &args, e);
+    rc = core_file_put(&session, core_default_user(&session), args.path, args.parents,
+                       args.content.bytes, args.content.len, e);
     core_session_close(&session);
     return rc < 0 ? executor_fail(e) : reply_success(rep);
 }
@@ -132,7 +97,7 @@ int executor_read_file(struct request *req, struct reply *rep, struct cove_err *
     rc = core_file_read(&session, core_default_user(&session), args.path, &content, e);
     core_session_close(&session);
     if (rc == 0)
-        reply_json(rep, is_base64(&args) ? content_base64_fields : content_fields,
+        reply_json(rep, args.base64 ? content_base64_fields : content_fields,
                    &(struct file_content){ { content.data, content.len }, "base64" });
     buf_done(&content);
     return rc < 0 ? executor_fail(e) : 0;

@@ -6,6 +6,7 @@
 
 #include "cove/dialect.h"
 #include "cove/text.h"
+#include "fcgi/check.h"
 #include "fcgi/dialects/executor.h"
 
 #define SHELL_WORDS                                                                                \
@@ -306,7 +307,8 @@ int executor_stdin(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "process_stdin";
     if (request_json(req, stdin_fields, &args, e) < 0)
         return -1;
-    if (executor_bytes(req, "data", &args.data, strcmp(args.encoding, "base64") == 0, e) < 0 ||
+    if ((strcmp(args.encoding, "base64") == 0 &&
+         check_base64(&req->arena, "data", &args.data, e) < 0) ||
         find(req, &args, &session, &p, e) < 0)
         return -1;
     rc = p.running ? core_proc_stdin(&session, &p, args.data.bytes, args.data.len, args.close,

@@ -3,19 +3,14 @@
 #include <string.h>
 
 #include "cove/mem.h"
+#include "fcgi/check.h"
 #include "fcgi/dialects/executor.h"
 #include "fcgi/transfer.h"
 
 static int decode_path(struct request *req, const char **ret, struct cove_err *e)
 {
-    const char *path = request_query(req, "path");
-
-    if (!path || !*path)
-        return cove_fail(e, COVE_INVALID, "path: is missing from the query");
-    if (strlen(path) >= MSG_PATH_MAX)
-        return cove_fail(e, COVE_INVALID, "path: longer than %d bytes", MSG_PATH_MAX - 1);
-    *ret = path;
-    return 0;
+    *ret = request_query(req, "path");
+    return check_query_path("path", *ret, e);
 }
 
 /* ------------------------------------------------------------------ GET */

@@ -84,19 +84,6 @@ static int check_count(const struct args *a, const struct result *r, struct cove
     return 0;
 }
 
-static int write_back(struct core_session *s, const char *user, const char *path,
-                      const struct buf *text, struct cove_err *e)
-{
-    struct core_file f;
-    int rc;
-
-    if (core_file_create(s, user, path, false, &f, e) < 0)
-        return -1;
-    rc = core_file_write(&f, text->data, text->len, e) < 0 || core_file_commit(&f, e) < 0 ? -1 : 0;
-    core_file_done(&f);
-    return rc;
-}
-
 static int edit_in(struct mcp_call *c, struct core_session *s, const struct args *a,
                    struct result *ret, struct cove_err *e)
 {
@@ -114,7 +101,7 @@ static int edit_in(struct mcp_call *c, struct core_session *s, const struct args
                    : cove_fail(e, COVE_TOO_LARGE, "the new file would be larger than 8 MiB");
     if (check_count(a, ret, e) < 0)
         return -1;
-    return write_back(s, user, a->path, &after, e);
+    return core_file_put(s, user, a->path, false, after.data, after.len, e);
 }
 
 static int edit(struct mcp_call *c, const void *args, struct cove_err *e)

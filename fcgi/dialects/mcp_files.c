@@ -245,19 +245,12 @@ static int write_file(struct mcp_call *c, const void *args, struct cove_err *e)
 {
     const struct file_args *a = args;
     struct core_session s;
-    struct core_file f;
     int rc;
 
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    rc = core_file_create(&s, core_default_user(&s), a->path, true, &f, e);
-    if (rc == 0) {
-        rc = core_file_write(&f, a->content.bytes, a->content.len, e) < 0 ||
-                     core_file_commit(&f, e) < 0
-                 ? -1
-                 : 0;
-        core_file_done(&f);
-    }
+    rc = core_file_put(&s, core_default_user(&s), a->path, true, a->content.bytes, a->content.len,
+                       e);
     core_session_close(&s);
     if (rc < 0)
         return -1;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/bucket/bucket_private.h"
@@ -69,16 +70,8 @@ static int sink_take(void *arg, const char *bytes, size_t len, struct cove_err *
         return cove_fail(e, COVE_INVALID, "the bucket gives more than was saved");
     EVP_DigestUpdate(k->sha, bytes, len);
     k->bytes += len;
-    while (k->out >= 0 && len > 0) {
-        ssize_t n = write(k->out, bytes, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return cove_fail_errno(e, COVE_LIMIT, "writing what came from the bucket");
-        bytes += n;
-        len -= (size_t)n;
-    }
+    if (k->out >= 0 && write_all(k->out, bytes, len) < 0)
+        return cove_fail_errno(e, COVE_LIMIT, "writing what came from the bucket");
     return 0;
 }
 

@@ -26,23 +26,6 @@ static void mix_str(struct build_job *j, const char *text)
 
 /* ------------------------------------------------------------------ what it begins with */
 
-struct search {
-    const char *word;
-    struct keeper_snapshot found;
-    bool is_found;
-};
-
-static int compare(void *arg, const struct keeper_snapshot *s)
-{
-    struct search *search = arg;
-
-    if (!keeper_snapshot_is(s, search->word))
-        return 0;
-    search->found = *s;
-    search->is_found = true;
-    return 1;
-}
-
 /* NAME of "TENANT/NAME". */
 static const char *own_word(const struct build_job *j, const char *word)
 {
@@ -55,20 +38,22 @@ int cache_begin(struct build_job *j, struct cove_err *e)
 {
     const char *word = own_word(j, j->build->order.from_template);
     const struct manifests *all = j->manifests ? j->manifests->value : NULL;
-    struct search s = { .word = word };
+    struct keeper_snapshot found;
     char version[32];
+    int is_found;
 
-    if (keeper_snapshots(&j->keeper, j->build->tenant, compare, &s, e) < 0)
+    is_found = keeper_snapshot_find(&j->keeper, j->build->tenant, word, &found, e);
+    if (is_found < 0)
         return -1;
-    j->template = s.is_found ? manifests_find(all, s.found.template)
-                             : manifests_resolve(all, j->build->tenant, word);
+    j->template = is_found ? manifests_find(all, found.template)
+                           : manifests_resolve(all, j->build->tenant, word);
     if (!j->template)
         return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found",
                          j->build->order.from_template);
-    if (s.is_found)
-        j->own = manifest_of_snapshot(j->builder->config.run_dir, s.found.id);
+    if (is_found)
+        j->own = manifest_of_snapshot(j->builder->config.run_dir, found.id);
     mix_str(j, "1"); /* raise when steps come to mean something else */
-    mix_str(j, s.is_found ? s.found.id : j->template->name);
+    mix_str(j, is_found ? found.id : j->template->name);
     snprintf(version, sizeof(version), "%llu", (unsigned long long)j->template->version);
     mix_str(j, version);
     return 0;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
@@ -44,21 +45,6 @@ static int fail_too_large(struct fetch_job *j)
     return cove_fail(&j->why, COVE_TOO_LARGE, "url: what comes from there is larger than %s", size);
 }
 
-static int write_all(struct fetch_job *j, const char *bytes, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(j->file, bytes, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return cove_fail_errno(&j->why, COVE_LIMIT, "writing the file");
-        bytes += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 /* Any other number than `len` ends the fetch. */
 static size_t take_download(char *bytes, size_t size, size_t count, void *arg)
 {
@@ -69,8 +55,10 @@ static size_t take_download(char *bytes, size_t size, size_t count, void *arg)
         fail_too_large(j);
         return 0;
     }
-    if (write_all(j, bytes, len) < 0)
+    if (write_all(j->file, bytes, len) < 0) {
+        cove_fail_errno(&j->why, COVE_LIMIT, "writing the file");
         return 0;
+    }
     j->bytes += len;
     return len;
 }

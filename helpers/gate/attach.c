@@ -296,8 +296,7 @@ static void on_error(struct attachment *a, const struct msg *m)
 {
     struct cove_err e;
 
-    memcpy(&e, m->body, sizeof(e));
-    cove_err_sanitize(&e);
+    msg_raise(m, &e);
     if (m->head.tag == TAG_LOG) {
         lose(a, WEBSOCKET_NO_PROCESS, e.msg);
     } else if (m->head.tag == TAG_INPUT) { /* its output goes on, for those who only listen */

@@ -176,8 +176,7 @@ static void answer_ready(struct watch *w, uint32_t events)
     if (rc != 1) {
         relay_refuse_with(r, COVE_GONE, "the sandbox ended");
     } else if (m.head.type == MSG_ERROR) {
-        memcpy(&e, m.body, sizeof(e));
-        cove_err_sanitize(&e);
+        msg_raise(&m, &e);
         on_error(r, &e);
     } else if (prepare_socket(m.fds[0])) {
         relay_begin(r, take_fd(&m.fds[0]));

@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "helpers/saver/saver_private.h"
 
@@ -47,22 +48,14 @@ int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e)
 static la_ssize_t write_out(struct archive *a, void *arg, const void *bytes, size_t len)
 {
     struct pack *p = arg;
-    size_t done = 0;
 
     if (p->sha.bytes + len > p->order->max_bytes) {
         archive_set_error(a, ENOSPC, "no room for the archive in the store");
         return -1;
     }
-    while (done < len) {
-        ssize_t n = write(p->fd, (const char *)bytes + done, len - done);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            archive_set_error(a, errno, "writing the archive: %s", strerror(errno));
-            return -1;
-        }
-        done += (size_t)n;
+    if (write_all(p->fd, bytes, len) < 0) {
+        archive_set_error(a, errno, "writing the archive: %s", strerror(errno));
+        return -1;
     }
     sha_add(&p->sha, bytes, len);
     return (la_ssize_t)len;

@@ -64,6 +64,9 @@ bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word);
 bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag);
 int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
                      struct cove_err *e);
+/* The one that `word` means. 1: found; 0: there is none; -1: the keeper could not be asked. */
+int keeper_snapshot_find(struct keeper_link *k, const char *tenant, const char *word,
+                         struct keeper_snapshot *ret, struct cove_err *e);
 int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,
                            struct cove_err *e);
 

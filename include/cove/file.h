@@ -10,6 +10,9 @@
 /* The whole of a file. *ret is malloc()ed, with a NUL behind its *ret_len bytes. */
 int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e);
 
+/* All of it, however many calls that takes: 0, or -1 and errno. */
+int write_all(int fd, const void *bytes, size_t len);
+
 /* The kernel's small files in /proc, /sys and cgroups, below `dir` or AT_FDCWD. */
 int write_file_at(int dir, const char *name, const char *text, struct cove_err *e);
 /* Up to size-1 bytes, NUL-terminated; returns the length, or -1 and errno. */

@@ -758,6 +758,8 @@ int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t bod
 int msg_recv(int sock, void *buf, size_t buf_size, const struct msg_rule *rules, int flags,
              struct msg *ret, struct cove_err *e);
 void msg_close_fds(struct msg *m);
+/* Raises the error that a MSG_ERROR carries, with its text made safe to print. Returns -1; e may be NULL. */
+int msg_raise(const struct msg *m, struct cove_err *e);
 
 /* Walk the strings of a tail: returns the string at *at and moves on, or NULL when there is none
    left or the NUL is missing. */

@@ -197,11 +197,8 @@ int bucket_hear(int sock, struct bucket_report *ret, struct cove_err *e)
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
         return cove_fail(e, COVE_INTERNAL, "cove-bucket ended without a word");
-    if (m.head.type == MSG_ERROR) {
-        memcpy(e, m.body, sizeof(*e));
-        cove_err_sanitize(e);
-        return -1;
-    }
+    if (m.head.type == MSG_ERROR)
+        return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));
     return 0;
 }

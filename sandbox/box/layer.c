@@ -129,17 +129,13 @@ static int hear(int sock, int status, struct cove_err *e)
     static const struct msg_rule rules[] = { { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
                                              { 0 } };
     char buf[sizeof(struct msg_head) + sizeof(struct cove_err)];
-    struct cove_err told;
     struct msg m;
 
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
         return cove_fail(e, COVE_INTERNAL, "unpacking ended without a word");
-    memcpy(&told, m.body, sizeof(told));
-    cove_err_sanitize(&told);
-    *e = told;
-    return -1;
+    return msg_raise(&m, e);
 }
 
 int layer_unpack(int tree, int archive, const struct id_range *ids,

@@ -79,8 +79,7 @@ int client_raise(const struct msg *m, struct cove_err *e)
 {
     struct cove_err remote;
 
-    memcpy(&remote, m->body, sizeof(remote));
-    cove_err_sanitize(&remote);
+    msg_raise(m, &remote);
     if (box_is_unanswered(&remote))
         remote.errnum = 0; /* an answer that claims to be none */
     if (e)

@@ -269,6 +269,30 @@ int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_
     return 0;
 }
 
+struct snapshot_search {
+    const char *word;
+    struct keeper_snapshot *ret;
+    bool found;
+};
+
+static int compare(void *arg, const struct keeper_snapshot *s)
+{
+    struct snapshot_search *search = arg;
+
+    search->found = keeper_snapshot_is(s, search->word);
+    if (search->found)
+        *search->ret = *s;
+    return search->found;
+}
+
+int keeper_snapshot_find(struct keeper_link *k, const char *tenant, const char *word,
+                         struct keeper_snapshot *ret, struct cove_err *e)
+{
+    struct snapshot_search search = { .word = word, .ret = ret };
+
+    return keeper_snapshots(k, tenant, compare, &search, e) < 0 ? -1 : search.found;
+}
+
 int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,
                            struct cove_err *e)
 {

@@ -31,11 +31,8 @@ static int hear(int sock, struct saver_report *ret, struct cove_err *e)
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
         return cove_fail(e, COVE_INTERNAL, "the saver ended without a word");
-    if (m.head.type == MSG_ERROR) {
-        memcpy(e, m.body, sizeof(*e));
-        cove_err_sanitize(e);
-        return -1;
-    }
+    if (m.head.type == MSG_ERROR)
+        return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));
     ret->digest[SAVED_DIGEST_TEXT - 1] = '\0';
     if (strspn(ret->digest, "0123456789abcdef") != SAVED_DIGEST_TEXT - 1)
