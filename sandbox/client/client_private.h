@@ -1,4 +1,4 @@
-/* What the stubs of keeper.c, procs.c and files.c are made of. See client.c. */
+/* What the stubs of keeper.c, gate.c, procs.c and files.c are made of. See client.c. */
 #ifndef SANDBOX_CLIENT_PRIVATE_H
 #define SANDBOX_CLIENT_PRIVATE_H
 
