@@ -2,7 +2,8 @@
  * The Model Context Protocol between its files (docs/api/mcp.md):
  *
  *   mcp.c            routes, origins, which sandbox, one POST, GET or DELETE
- *   mcp_rpc.c        a JSON-RPC message: read, checked against its headers, answered
+ *   mcp_message.c    a JSON-RPC message, read and checked against its headers and its session
+ *   mcp_rpc.c        how it is answered: a result, a fault, a stream
  *   mcp_session.c    sessions of the older revisions
  *   mcp_methods.c    every method but those below
  *   mcp_tools.c      the table of tools, tools/list, tools/call
@@ -21,6 +22,7 @@
 #include "fcgi/reply.h"
 #include "fcgi/stream.h"
 
+#define MCP_META   "io.modelcontextprotocol/" /* begins the names of the protocol's own members */
 #define MCP_MODERN "2026-07-28" /* every request for itself: no handshake and no session */
 #define MCP_LATEST "2025-11-25" /* the newest revision that has sessions */
 
@@ -88,6 +90,11 @@ struct mcp_call {
 /* The sandbox that a request names: by host name, path, header or query; else the project `default`. */
 const char *mcp_sandbox_name(const struct request *req);
 int mcp_open(struct mcp_call *c, struct core_session *ret, struct cove_err *e);
+
+/* ------------------------------------------------------------------ mcp_message.c */
+
+/* Fills the call's id, method, names, session and revision. -1: it is refused. */
+int mcp_read_message(struct mcp_call *c, struct json_object *message);
 
 /* ------------------------------------------------------------------ mcp_rpc.c */
 
