@@ -32,7 +32,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/dialects/agent_upload.c fcgi/dialects/agent_fetch.c fcgi/core_fetch.h fcgi/core_fetch.c fcgi/spool.h fcgi/spool.c \
 	fcgi/dialects/mcp.h fcgi/dialects/mcp.c fcgi/dialects/mcp_message.c fcgi/dialects/mcp_rpc.c fcgi/dialects/mcp_session.c \
 	fcgi/dialects/mcp_methods.c fcgi/dialects/mcp_tools.c fcgi/dialects/mcp_schema.c \
-	fcgi/dialects/mcp_run.c fcgi/dialects/mcp_procs.c fcgi/dialects/mcp_files.c fcgi/dialects/mcp_edit.c \
+	fcgi/dialects/mcp_run.c fcgi/dialects/mcp_procs.c fcgi/dialects/mcp_read.c fcgi/dialects/mcp_files.c fcgi/dialects/mcp_edit.c \
 	fcgi/dialects/mcp_search.c fcgi/dialects/mcp_info.c fcgi/dialects/mcp_resources.c fcgi/dialects/mcp_uri.c fcgi/dialects/mcp_watch.c fcgi/dialects/mcp_replay.c \
 	fcgi/dialects/execute.h fcgi/dialects/execute.c fcgi/dialects/execute_body.c
 

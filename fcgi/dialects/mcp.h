@@ -8,7 +8,7 @@
  *   mcp_methods.c    every method but those below
  *   mcp_tools.c      the table of tools, tools/list, tools/call
  *   mcp_schema.c     JSON schemas, written from the tables of fields
- *   mcp_run.c, mcp_procs.c, mcp_files.c, mcp_edit.c, mcp_search.c, mcp_info.c    the tools
+ *   mcp_run.c, mcp_procs.c, mcp_read.c, mcp_files.c, mcp_edit.c, mcp_search.c, mcp_info.c    the tools
  *   mcp_resources.c, mcp_uri.c  files as resources
  *   mcp_watch.c      streams that tell of changed files
  *   mcp_replay.c     streams that a client picks up again (Last-Event-ID)
@@ -202,7 +202,8 @@ int mcp_permit(struct mcp_call *c, const char *command, struct core_permit *ret,
 extern const struct mcp_tool mcp_tool_run;                                      /* mcp_run.c */
 extern const struct mcp_tool mcp_tool_start, mcp_tool_processes, mcp_tool_kill, /* mcp_procs.c */
     mcp_tool_log;
-extern const struct mcp_tool mcp_tool_read, mcp_tool_write, mcp_tool_list, /* mcp_files.c */
+extern const struct mcp_tool mcp_tool_read;                 /* mcp_read.c */
+extern const struct mcp_tool mcp_tool_write, mcp_tool_list, /* mcp_files.c */
     mcp_tool_move, mcp_tool_delete, mcp_tool_mkdir;
 extern const struct mcp_tool mcp_tool_edit;                  /* mcp_edit.c */
 extern const struct mcp_tool mcp_tool_search, mcp_tool_find; /* mcp_search.c */
