@@ -1,7 +1,7 @@
 /*
- * cgroups: on v2 all of a sandbox's limits, its freezing and its killing are in one directory. On
+ * The cgroups of one sandbox. On v2 all of a sandbox's limits, its freezing and its killing are in one directory. On
  * hybrid hosts the controllers may still be on v1 while v2 has freezing and killing only; then
- * limits go to the v1 directories of the same name. Which is where is found out once, at start.
+ * limits go to the v1 directories of the same name. cgroup_corner.c has found out which is where.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -11,306 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "sandbox/box/cgroup.h"
+#include "sandbox/box/cgroup_private.h"
 #include "sandbox/box/tools.h"
-
-static const char *const controller_names[CGROUP_CONTROLLERS] = {
-    [CGROUP_MEMORY] = "memory",
-    [CGROUP_PIDS] = "pids",
-    [CGROUP_CPU] = "cpu",
-};
-
-enum { CORNER_WEIGHT = 800 }; /* of all sandboxes together; 100 is one process of the machine */
-
-/* ------------------------------------------------------------------ finding the hierarchies */
-
-static bool has_word(const char *list, const char *word, const char *separators)
-{
-    char copy[512], *save, *at;
-
-    text_copy(copy, sizeof(copy), list);
-    for (at = strtok_r(copy, separators, &save); at; at = strtok_r(NULL, separators, &save))
-        if (strcmp(at, word) == 0)
-            return true;
-    return false;
-}
-
-/* A line of /proc/self/mountinfo: "... ... ... root MOUNTPOINT opts ... - TYPE source SUPEROPTS".
- */
-static bool parse_mount(char *line, const char **ret_point, const char **ret_type,
-                        const char **ret_super)
-{
-    char *dash = strstr(line, " - "), *save, *field = NULL;
-
-    if (!dash)
-        return false;
-    *dash = '\0';
-    field = strtok_r(line, " ", &save);
-    for (int i = 0; field && i < 4; i++)
-        field = strtok_r(NULL, " ", &save);
-    *ret_point = field;
-    *ret_type = strtok_r(dash + 3, " ", &save);
-    strtok_r(NULL, " ", &save);
-    *ret_super = strtok_r(NULL, " \n", &save);
-    return *ret_point && *ret_type && *ret_super;
-}
-
-struct hierarchies {
-    char v2[256];
-    char v1[CGROUP_CONTROLLERS][256];
-};
-
-static int find_hierarchies(struct hierarchies *h, struct cove_err *e)
-{
-    char line[4096];
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-
-    if (!f)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "/proc/self/mountinfo");
-    while (fgets(line, sizeof(line), f)) {
-        const char *point, *type, *super;
-
-        if (!parse_mount(line, &point, &type, &super))
-            continue;
-        if (strcmp(type, "cgroup2") == 0 && !h->v2[0])
-            text_copy(h->v2, sizeof(h->v2), point);
-        for (int c = 0; strcmp(type, "cgroup") == 0 && c < CGROUP_CONTROLLERS; c++)
-            if (has_word(super, controller_names[c], ","))
-                text_copy(h->v1[c], sizeof(h->v1[c]), point);
-    }
-    fclose(f);
-    if (!h->v2[0])
-        return cove_fail(e, COVE_UNSUPPORTED,
-                         "no cgroup2 file system is mounted: mount -t cgroup2 none /sys/fs/cgroup");
-    return 0;
-}
-
-static bool is_delegated(const char *path)
-{
-    char value[8];
-    ssize_t n = getxattr(path, "user.delegate", value, sizeof(value));
-
-    if (n <= 0)
-        n = getxattr(path, "trusted.delegate", value, sizeof(value));
-    return n > 0 && value[0] == '1';
-}
-
-/*
- * On v2 a cgroup that hands controllers down may hold no process, and systemd starts a service's
- * main process in the service's own cgroup: a keeper whose sandboxes were below that could never be
- * started again while they live. So they have a unit of their own, NAME-sandboxes.service, next to
- * the keeper's; it is looked for beside each cgroup that we are in.
- */
-static bool find_sandboxes_unit(const char *mount, const char *own, const char *name, char *out,
-                                size_t size)
-{
-    char parent[1024];
-    char *slash;
-
-    if (!text_copy(parent, sizeof(parent), own))
-        return false;
-    while ((slash = strrchr(parent, '/'))) {
-        *slash = '\0';
-        if ((size_t)snprintf(out, size, "%s%s/%s-sandboxes.service", mount, parent, name) < size &&
-            is_delegated(out))
-            return true;
-    }
-    return false;
-}
-
-enum cgroup_place cgroup_find_place(const char *mount, const char *own, const char *name, char *out,
-                                    size_t size)
-{
-    if (find_sandboxes_unit(mount, own, name, out, size))
-        return CGROUP_BESIDE;
-    if ((size_t)snprintf(out, size, "%s%s", mount, own) < size && is_delegated(out))
-        return CGROUP_WITHIN;
-    snprintf(out, size, "%s", mount);
-    return CGROUP_AT_ROOT;
-}
-
-/* Where on v2 this process is: "/system.slice/cove.service", "/" if it cannot be told. */
-static void find_own(char *out, size_t size)
-{
-    char text[1024], *line = NULL;
-
-    if (read_file_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) > 0)
-        line = strstr(text, "0::/");
-    if (line)
-        line[strcspn(line, "\n")] = '\0';
-    snprintf(out, size, "%s", line ? line + 3 : "/");
-}
-
-/* ------------------------------------------------------------------ our corner */
-
-static int make_dir(int parent, const char *name, int *ret_fd, struct cove_err *e)
-{
-    int fd;
-
-    if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup '%s'", name);
-    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup '%s'", name);
-    *ret_fd = fd;
-    return 0;
-}
-
-/* Hand the controllers that are on v2 down to the children of `dir`. */
-static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
-{
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
-        char text[16];
-
-        snprintf(text, sizeof(text), "+%s", controller_names[c]);
-        if (on_v2[c])
-            write_file_at(dir, "cgroup.subtree_control", text, NULL);
-    }
-}
-
-/* The kernel refuses where processes are in `dir` itself; told now, not at the first sandbox. */
-static int check_handed_down(int dir, const bool on_v2[CGROUP_CONTROLLERS], const char *path,
-                             struct cove_err *e)
-{
-    char handed[256] = "";
-
-    read_file_at(dir, "cgroup.subtree_control", handed, sizeof(handed));
-    for (int c = 0; c < CGROUP_CPU; c++)
-        if (on_v2[c] && !has_word(handed, controller_names[c], " \n"))
-            return cove_fail(e, COVE_UNSUPPORTED,
-                             "%s holds processes and so cannot hand the %s controller down", path,
-                             controller_names[c]);
-    return 0;
-}
-
-/* A cgroup that hands controllers down holds no process itself: move who is there (we, or what
- * systemd started in the sandboxes' unit to keep it) into a leaf beside the sandboxes. */
-static int empty_into_leaf(int base, struct cove_err *e)
-{
-    AUTO_CLOSE int leaf = -1;
-    char pids[4096], *save, *pid;
-
-    if (make_dir(base, "server", &leaf, e) < 0)
-        return -1;
-    if (read_file_at(base, "cgroup.procs", pids, sizeof(pids)) < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup.procs");
-    for (pid = strtok_r(pids, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
-        if (write_file_at(leaf, "cgroup.procs", pid, e) < 0 && errno != ESRCH) /* it ended */
-            return -1;
-    return 0;
-}
-
-/* Huge pages are set aside at boot for some program of this machine and are no part of a sandbox's
- * memory limit: all sandboxes together get none. A kernel without the controller, or one that has it
- * on v1, has no such files here. */
-static void forbid_huge_pages(int dir)
-{
-    DIR *files = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    struct dirent *entry;
-
-    while (files && (entry = readdir(files))) {
-        const char *end = strrchr(entry->d_name, '.');
-
-        if (strncmp(entry->d_name, "hugetlb.", 8) == 0 && end && strcmp(end, ".max") == 0)
-            write_file_at(dir, entry->d_name, "0", NULL);
-    }
-    if (files)
-        closedir(files);
-}
-
-static int set_number(int dir, const char *file, uint64_t n, struct cove_err *e)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
-    return write_file_at(dir, file, text, e);
-}
-
-/* 100 is everybody's weight on v2, 1024 on v1, where 2 is the least. */
-static uint64_t shares_of(uint64_t weight)
-{
-    uint64_t shares = weight * 1024 / 100;
-
-    return shares < 2 ? 2 : shares;
-}
-
-/*
- * At the top of a hierarchy our corner competes with single processes of the machine, each of which weighs as much
- * as a cgroup. With the usual weight all sandboxes together would get the cpu time of one worker thread, and a command
- * would wait a tenth of a second for its turn behind the requests that started other commands. Beside a service of
- * systemd's the weights are the units' (CPUWeight=), and are left alone.
- */
-static void weigh_corner(const struct cgroups *cg)
-{
-    if (cg->on_v2[CGROUP_CPU])
-        set_number(cg->v2, "cpu.weight", CORNER_WEIGHT, NULL);
-    else if (cg->v1[CGROUP_CPU] >= 0)
-        set_number(cg->v1[CGROUP_CPU], "cpu.shares", shares_of(CORNER_WEIGHT), NULL);
-}
-
-static int init_v2(struct cgroups *cg, const char *mount, const char *name,
-                   enum cgroup_place *ret_place, struct cove_err *e)
-{
-    char path[1024], own[1024], available[256] = "";
-    AUTO_CLOSE int base = -1;
-    enum cgroup_place place;
-
-    find_own(own, sizeof(own));
-    place = cgroup_find_place(mount, own, name, path, sizeof(path));
-    base = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (base < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "%s", path);
-    if (place != CGROUP_AT_ROOT && empty_into_leaf(base, e) < 0)
-        return -1;
-    read_file_at(base, "cgroup.controllers", available, sizeof(available));
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
-        cg->on_v2[c] = has_word(available, controller_names[c], " \n");
-    enable_controllers(base, cg->on_v2);
-    if (has_word(available, "hugetlb", " \n"))
-        write_file_at(base, "cgroup.subtree_control", "+hugetlb", NULL);
-    if (check_handed_down(base, cg->on_v2, path, e) < 0 || make_dir(base, name, &cg->v2, e) < 0)
-        return -1;
-    enable_controllers(cg->v2, cg->on_v2);
-    forbid_huge_pages(cg->v2);
-    if (faccessat(cg->v2, "cgroup.kill", W_OK, 0) < 0)
-        return cove_fail(e, COVE_UNSUPPORTED, "this kernel has no cgroup.kill (5.14 or newer has)");
-    *ret_place = place;
-    return 0;
-}
-
-int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
-{
-    struct hierarchies h = { 0 };
-    enum cgroup_place place = CGROUP_AT_ROOT;
-
-    *cg = (struct cgroups){ .v2 = -1, .v1 = { -1, -1, -1 } };
-    if (find_hierarchies(&h, e) < 0 || init_v2(cg, h.v2, name, &place, e) < 0)
-        return -1;
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
-        AUTO_CLOSE int mount = -1;
-
-        if (cg->on_v2[c] || !h.v1[c][0])
-            continue;
-        mount = open(h.v1[c], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (mount < 0 || make_dir(mount, name, &cg->v1[c], e) < 0)
-            return -1;
-    }
-    for (int c = 0; c < CGROUP_CPU; c++)
-        if (!cg->on_v2[c] && cg->v1[c] < 0)
-            return cove_fail(e, COVE_UNSUPPORTED, "this kernel offers no %s cgroup controller",
-                             controller_names[c]);
-    if (place == CGROUP_AT_ROOT)
-        weigh_corner(cg);
-    return 0;
-}
-
-/* ------------------------------------------------------------------ one sandbox */
 
 /* The kernel goes through all cpu cgroups of the machine when a quota is written. A new cgroup has
  * none, so "none" needs no writing there. */
@@ -325,11 +31,11 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     char quota[48];
 
     if (on_v2[CGROUP_MEMORY] && l->memory_bytes) {
-        if (set_number(dir, "memory.max", l->memory_bytes, e) < 0)
+        if (cgroup_set_number(dir, "memory.max", l->memory_bytes, e) < 0)
             return -1;
         write_file_at(dir, "memory.swap.max", "0", NULL); /* not there without swap accounting */
     }
-    if (on_v2[CGROUP_PIDS] && l->pids && set_number(dir, "pids.max", l->pids, e) < 0)
+    if (on_v2[CGROUP_PIDS] && l->pids && cgroup_set_number(dir, "pids.max", l->pids, e) < 0)
         return -1;
     if (!on_v2[CGROUP_CPU])
         return 0;
@@ -337,18 +43,18 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     if (needs_quota(l, fresh) &&
         write_file_at(dir, "cpu.max", l->cpu_percent ? quota : "max 100000", e) < 0)
         return -1;
-    return l->cpu_weight ? set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
+    return l->cpu_weight ? cgroup_set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
 }
 
 /* With swap accounting there are two limits, and at no moment may the one with swap be the lower.
  */
 static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
 {
-    if (set_number(dir, "memory.limit_in_bytes", bytes, NULL) < 0) {
-        set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
-        return set_number(dir, "memory.limit_in_bytes", bytes, e);
+    if (cgroup_set_number(dir, "memory.limit_in_bytes", bytes, NULL) < 0) {
+        cgroup_set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
+        return cgroup_set_number(dir, "memory.limit_in_bytes", bytes, e);
     }
-    set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
+    cgroup_set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
     return 0;
 }
 
@@ -360,7 +66,8 @@ static int set_cpu_v1(int dir, const struct cgroup_limits *l, bool fresh, struct
     if (needs_quota(l, fresh) &&
         write_file_at(dir, "cpu.cfs_quota_us", l->cpu_percent ? quota : "-1", e) < 0)
         return -1;
-    return l->cpu_weight ? set_number(dir, "cpu.shares", shares_of(l->cpu_weight), e) : 0;
+    return l->cpu_weight ? cgroup_set_number(dir, "cpu.shares", cgroup_shares_of(l->cpu_weight), e)
+                         : 0;
 }
 
 static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_limits *l,
@@ -371,7 +78,7 @@ static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_l
         write_file_at(dir, "memory.swappiness", "0", NULL);
         return l->memory_bytes ? set_memory_v1(dir, l->memory_bytes, e) : 0;
     case CGROUP_PIDS:
-        return l->pids ? set_number(dir, "pids.max", l->pids, e) : 0;
+        return l->pids ? cgroup_set_number(dir, "pids.max", l->pids, e) : 0;
     case CGROUP_CPU:
         return set_cpu_v1(dir, l, fresh, e);
     default:
@@ -424,13 +131,13 @@ int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgr
     struct cgroup_box b = { -1, -1, -1 };
     int dirs[CGROUP_CONTROLLERS] = { -1, -1, -1 }, rc = 0;
 
-    if (make_dir(cg->v2, id, &b.v2, e) < 0)
+    if (cgroup_make_dir(cg->v2, id, &b.v2, e) < 0)
         return -1;
     if (set_limits_v2(b.v2, cg->on_v2, limits, true, e) < 0 || delegate_to(b.v2, root_uid, e) < 0)
         rc = -1;
     for (int c = 0; rc == 0 && c < CGROUP_CONTROLLERS; c++)
         if (cg->v1[c] >= 0 &&
-            (make_dir(cg->v1[c], id, &dirs[c], e) < 0 ||
+            (cgroup_make_dir(cg->v1[c], id, &dirs[c], e) < 0 ||
              set_limit_v1(dirs[c], (enum cgroup_controller)c, limits, true, e) < 0))
             rc = -1;
     b.memory = dirs[CGROUP_MEMORY] >= 0 ? dirs[CGROUP_MEMORY] : dup(b.v2);
@@ -475,9 +182,9 @@ int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, 
     char path[128];
 
     if (cg->on_v2[CGROUP_CPU] && box_file(cg->v2, id, "cpu.weight", path) == 0)
-        return set_number(cg->v2, path, weight, e);
+        return cgroup_set_number(cg->v2, path, weight, e);
     if (box_file(cg->v1[CGROUP_CPU], id, "cpu.shares", path) == 0)
-        return set_number(cg->v1[CGROUP_CPU], path, shares_of(weight), e);
+        return cgroup_set_number(cg->v1[CGROUP_CPU], path, cgroup_shares_of(weight), e);
     return cove_fail(e, COVE_UNSUPPORTED, "no cpu controller");
 }
 
@@ -561,7 +268,8 @@ int cgroup_enter_v1(const struct cgroup_doors *doors, struct cove_err *e)
 {
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)
         if (doors->fd[c] >= 0 && write(doors->fd[c], "0", 1) != 1)
-            return cove_fail_errno(e, COVE_INTERNAL, "entering the %s cgroup", controller_names[c]);
+            return cove_fail_errno(e, COVE_INTERNAL, "entering the %s cgroup",
+                                   cgroup_controller_names[c]);
     return 0;
 }
 
@@ -663,32 +371,4 @@ void cgroup_each_box(const struct cgroups *cg, cgroup_box_fn each, void *arg)
         if (d->d_type == DT_DIR && text_is_id(d->d_name))
             each(arg, d->d_name);
     closedir(dir);
-}
-
-static void kill_one(void *arg, const char *id)
-{
-    cgroup_kill_box(arg, id);
-}
-
-static void remove_one(void *arg, const char *id)
-{
-    for (int i = 0; i < 200 && cgroup_remove_box(arg, id) < 0; i++)
-        poll(NULL, 0, 10);
-}
-
-static void remove_corner(int dir, const char *name)
-{
-    AUTO_CLOSE int parent = dir < 0 ? -1 : openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (parent >= 0)
-        unlinkat(parent, name, AT_REMOVEDIR);
-}
-
-void cgroup_remove_all(struct cgroups *cg, const char *name)
-{
-    cgroup_each_box(cg, kill_one, cg);
-    cgroup_each_box(cg, remove_one, cg);
-    remove_corner(cg->v2, name);
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
-        remove_corner(cg->v1[c], name);
 }

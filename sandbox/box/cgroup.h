@@ -36,7 +36,7 @@ void cgroup_remove_all(struct cgroups *cg,
                        const char *name); /* kills whatever is left, removes the directories */
 int cgroup_create_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
                       uid_t root_uid, struct cgroup_box *ret, struct cove_err *e);
-/* Other limits for one that is there. */
+/* Gives a sandbox that exists other limits. */
 int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgroup_limits *limits,
                      struct cove_err *e);
 int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, struct cove_err *e);
