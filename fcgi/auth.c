@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "cove/which.h"
@@ -19,23 +18,14 @@
 
 /* ------------------------------------------------------------------ the table as a live thing */
 
+static int parse(const char *text, void *ret, struct cove_err *e)
+{
+    return keys_parse(text, ret, e);
+}
+
 static int load(const char *path, void **ret, struct cove_err *e)
 {
-    AUTO_FREE char *text = NULL;
-    struct keys *k;
-    size_t len;
-
-    if (file_read(path, KEYS_FILE_MAX, &text, &len, e) < 0)
-        return -1;
-    k = calloc(1, sizeof(*k));
-    if (!k)
-        abort();
-    if (keys_parse(text, k, e) < 0) {
-        free(k);
-        return cove_context(e, "%s", path);
-    }
-    *ret = k;
-    return 0;
+    return live_load_text(path, KEYS_FILE_MAX, sizeof(struct keys), parse, ret, e);
 }
 
 static void unload(void *value)

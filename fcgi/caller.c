@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/meters.h"
 #include "cove/text.h"
@@ -13,35 +12,24 @@
 #include "fcgi/core.h"
 #include "process/manifests_live.h"
 
-typedef int (*parse_fn)(const char *text, struct tenants *ret, struct cove_err *e);
-
-static int load(const char *path, parse_fn parse, void **ret, struct cove_err *e)
+static int parse_tenants(const char *text, void *ret, struct cove_err *e)
 {
-    AUTO_FREE char *text = NULL;
-    struct tenants *t;
-    size_t len;
-
-    if (file_read(path, KEYS_FILE_MAX, &text, &len, e) < 0)
-        return -1;
-    t = calloc(1, sizeof(*t));
-    if (!t)
-        abort();
-    if (parse(text, t, e) < 0) {
-        free(t);
-        return cove_context(e, "%s", path);
-    }
-    *ret = t;
-    return 0;
+    return tenants_parse(text, ret, e);
 }
 
 static int load_tenants(const char *path, void **ret, struct cove_err *e)
 {
-    return load(path, tenants_parse, ret, e);
+    return live_load_text(path, KEYS_FILE_MAX, sizeof(struct tenants), parse_tenants, ret, e);
+}
+
+static int parse_templates(const char *text, void *ret, struct cove_err *e)
+{
+    return templates_parse(text, ret, e);
 }
 
 static int load_templates(const char *path, void **ret, struct cove_err *e)
 {
-    return load(path, templates_parse, ret, e);
+    return live_load_text(path, KEYS_FILE_MAX, sizeof(struct tenants), parse_templates, ret, e);
 }
 
 static void unload(void *value)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cove/file.h"
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
@@ -95,4 +96,23 @@ struct live_ref *live_get(struct live *l)
         atomic_fetch_add(&ref->users, 1);
     pthread_mutex_unlock(&l->lock);
     return ref;
+}
+
+int live_load_text(const char *path, size_t max, size_t size, live_parse_fn parse, void **ret,
+                   struct cove_err *e)
+{
+    AUTO_FREE char *text = NULL;
+    AUTO_FREE void *value = NULL;
+    size_t len;
+
+    if (file_read(path, max, &text, &len, e) < 0)
+        return -1;
+    value = calloc(1, size);
+    if (!value)
+        abort();
+    if (parse(text, value, e) < 0)
+        return cove_context(e, "%s", path);
+    *ret = value;
+    value = NULL;
+    return 0;
 }

@@ -49,4 +49,10 @@ void live_done(struct live *l);
 struct live_ref *live_get(struct live *l);
 void live_put(struct live_ref *ref);
 
+/* What most kinds' load() does: reads a file of at most `max` bytes and has `parse` fill a struct of `size`
+ * bytes, which is malloc()ed and zeroed. */
+typedef int (*live_parse_fn)(const char *text, void *ret, struct cove_err *e);
+int live_load_text(const char *path, size_t max, size_t size, live_parse_fn parse, void **ret,
+                   struct cove_err *e);
+
 #endif

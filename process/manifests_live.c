@@ -9,23 +9,14 @@
 
 enum { ALL_MAX = 16 * 1024 * 1024 };
 
+static int parse(const char *text, void *ret, struct cove_err *e)
+{
+    return manifests_parse(text, ret, e);
+}
+
 static int load(const char *path, void **ret, struct cove_err *e)
 {
-    AUTO_FREE char *text = NULL;
-    struct manifests *all;
-    size_t len;
-
-    if (file_read(path, ALL_MAX, &text, &len, e) < 0)
-        return -1;
-    all = calloc(1, sizeof(*all));
-    if (!all)
-        abort();
-    if (manifests_parse(text, all, e) < 0) {
-        free(all);
-        return cove_context(e, "%s", path);
-    }
-    *ret = all;
-    return 0;
+    return live_load_text(path, ALL_MAX, sizeof(struct manifests), parse, ret, e);
 }
 
 struct manifest *manifest_of_snapshot(const char *run_dir, const char *snapshot)

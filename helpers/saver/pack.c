@@ -43,6 +43,23 @@ int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e)
     return cove_fail(e, code, "%.80s: %.120s", path, why ? why : "cannot be read or written");
 }
 
+void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep)
+{
+    struct archive_entry *old = archive_entry_clone(entry);
+    const char *name;
+    const void *value;
+    size_t size;
+
+    archive_entry_xattr_clear(entry);
+    if (old)
+        archive_entry_xattr_reset(old);
+    while (old && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK)
+        if (keep(entry, name, value, size))
+            archive_entry_xattr_add_entry(entry, name, value, size);
+    archive_entry_free(old);
+    archive_entry_set_fflags(entry, 0, 0);
+}
+
 /* ------------------------------------------------------------------ out */
 
 static la_ssize_t write_out(struct archive *a, void *arg, const void *bytes, size_t len)
@@ -92,21 +109,13 @@ static void rename_member(struct archive_entry *entry, const struct saver_part *
 }
 
 /* The kernel's own notes in a layer (where a file was copied from, ...) mean nothing elsewhere. */
-static void filter_attributes(struct archive_entry *entry)
+static bool is_portable(struct archive_entry *entry, const char *name, const void *value,
+                        size_t size)
 {
-    struct archive_entry *old = archive_entry_clone(entry);
-    const char *name;
-    const void *value;
-    size_t size;
-
-    archive_entry_xattr_clear(entry);
-    if (old)
-        archive_entry_xattr_reset(old);
-    while (old && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK)
-        if (strncmp(name, "user.overlay.", 13) != 0 || strcmp(name, SAVER_OPAQUE) == 0)
-            archive_entry_xattr_add_entry(entry, name, value, size);
-    archive_entry_free(old);
-    archive_entry_set_fflags(entry, 0, 0);
+    (void)entry;
+    (void)value;
+    (void)size;
+    return strncmp(name, "user.overlay.", 13) != 0 || strcmp(name, SAVER_OPAQUE) == 0;
 }
 
 static int write_zeros(struct pack *p, uint64_t count)
@@ -177,7 +186,7 @@ static int pack_member(struct pack *p, struct archive_entry *entry, const struct
         p->report.sockets_left_out++;
         return 0;
     }
-    filter_attributes(entry);
+    saver_filter_attributes(entry, is_portable);
     rename_member(entry, part);
     archive_entry_linkify(p->links, &entry, &spare); /* tar: the first name carries the data */
     return entry ? write_member(p, entry, e) : 0;

@@ -2,12 +2,15 @@
 #ifndef COVE_SAVER_PRIVATE_H
 #define COVE_SAVER_PRIVATE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cove/err.h"
 #include "cove/saved.h"
 
 struct archive;
+struct archive_entry;
 
 /* What a sandbox's own files are called on disk, and what they are called in an archive. */
 struct saver_part {
@@ -19,6 +22,10 @@ extern const struct saver_part saver_parts[SAVER_PARTS];
 #define SAVER_OPAQUE "user.overlay.opaque"
 
 int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e);
+/* Takes from an entry the extended attributes that `keep` does not want, and the file flags. */
+typedef bool saver_keep_fn(struct archive_entry *entry, const char *name, const void *value,
+                           size_t size);
+void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep);
 
 /* pack.c: the root directory of this process into the archive `out`, then read again and compared. */
 int saver_pack(int out, const struct saver_order *order, struct saver_report *ret,

@@ -126,31 +126,15 @@ static int place_member(struct archive_entry *entry, struct cove_err *e)
 
 /* ------------------------------------------------------------------ one member */
 
-static bool is_kept(const char *name, const void *value, size_t size, bool is_dir)
+static bool is_kept(struct archive_entry *entry, const char *name, const void *value, size_t size)
 {
+    bool is_dir = archive_entry_filetype(entry) == AE_IFDIR;
+
     if (strcmp(name, SAVER_OPAQUE) == 0)
         return is_dir && size == 1 && (*(const char *)value == 'y' || *(const char *)value == 'x');
     if (strcmp(name, "security.capability") == 0)
         return true;
     return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
-}
-
-static void filter_attributes(struct archive_entry *entry)
-{
-    struct archive_entry *old = archive_entry_clone(entry);
-    bool is_dir = archive_entry_filetype(entry) == AE_IFDIR;
-    const char *name;
-    const void *value;
-    size_t size;
-
-    archive_entry_xattr_clear(entry);
-    if (old)
-        archive_entry_xattr_reset(old);
-    while (old && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK)
-        if (is_kept(name, value, size, is_dir))
-            archive_entry_xattr_add_entry(entry, name, value, size);
-    archive_entry_free(old);
-    archive_entry_set_fflags(entry, 0, 0);
 }
 
 static int copy_data(struct unpack *u, const char *path, struct cove_err *e)
@@ -174,7 +158,7 @@ static int write_member(struct unpack *u, struct archive_entry *entry, struct co
 {
     const char *path = archive_entry_pathname(entry);
 
-    filter_attributes(entry);
+    saver_filter_attributes(entry, is_kept);
     if (archive_write_header(u->out, entry) < ARCHIVE_OK)
         return saver_fail_archive(u->out, path, e);
     if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
