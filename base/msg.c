@@ -95,8 +95,7 @@ int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t bod
     return n < 0 ? fail_send(e) : 0;
 }
 
-/* Whatever came along is ours from now on, also when the message turns out to be nothing we take.
- */
+/* Whatever came along is ours from now on, also when the message turns out to be nothing we take. */
 static void collect_fds(struct msghdr *mh, struct msg *m)
 {
     m->fd_count = 0;

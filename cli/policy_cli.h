@@ -11,8 +11,7 @@ extern const char *const policy_cli_dialects[]; /* ends with NULL */
 int policy_cli_load(const char *path, struct policy **ret, struct cove_err *e);
 /* The one that workers run, as the keeper published it. */
 int policy_cli_running(struct policy **ret, struct cove_err *e);
-/* A profile by its name: beside this policy file, beside the instance's, among the installed ones.
- */
+/* A profile by its name: beside this policy file, beside the instance's, among the installed ones. */
 int policy_cli_profile(const char *name, const char *policy_file, char *path, size_t size,
                        struct cove_err *e);
 

@@ -89,8 +89,7 @@ static void put_warning(void *ctx, const struct policy_warning *w)
     json_close(out, '}');
 }
 
-/* Profiles that are not there. Without any (nothing is installed) there is nothing to compare with.
- */
+/* Profiles that are not there. Without any (nothing is installed) there is nothing to compare with. */
 static size_t warn_profiles(const struct policy *p, const char *file, policy_warn_fn fn, void *ctx)
 {
     char path[PATH_MAX], what[160];

@@ -1,5 +1,4 @@
-/* What a key may do: until when, in which dialects, with which projects. And what a tenant may use.
- */
+/* What a key may do: until when, in which dialects, with which projects. And what a tenant may use. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>

@@ -183,8 +183,7 @@ static int status_of(const struct outcome *o)
     if (o->error.code != COVE_OK)
         return reply_error_status(error_replies, ARRAY_SIZE(error_replies), o->error.code);
     if (o->end.cause == END_CLIENT)
-        return 499; /* nobody reads it, but the log and the counters do: nginx's own number for this
-                     */
+        return 499; /* nobody reads it, but the log and the counters do: nginx's own number for this */
     return o->end.cause == END_DEADLINE || end_was_taken_away(o->end.cause) ? 500 : 200;
 }
 

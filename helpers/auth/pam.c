@@ -99,8 +99,7 @@ int pam_ask(const struct pam_question *q, struct cove_err *e)
         last = pam_acct_mgmt(pam, PAM_SILENT | PAM_DISALLOW_NULL_AUTHTOK);
         rc = step(pam, last, "account", e);
     }
-    /* A module may have put another name in the user's place; that one is not who we would report.
-     */
+    /* A module may have put another name in the user's place; that one is not who we would report. */
     if (rc == 0 &&
         (pam_get_item(pam, PAM_USER, &user) != PAM_SUCCESS || !user || strcmp(user, q->user) != 0))
         rc = cove_fail(e, COVE_UNAUTHORIZED, "PAM knows this user by another name");

@@ -263,8 +263,7 @@ static struct lookup *new_job(struct resolver *r, struct known_box *b, struct tc
     return j;
 }
 
-/* Hints of addresses in HTTPS and SVCB records would be a way round the pins: programs do without.
- */
+/* Hints of addresses in HTTPS and SVCB records would be a way round the pins: programs do without. */
 static bool is_without_answer(uint16_t type)
 {
     return type == DNS_HTTPS || type == DNS_SVCB;

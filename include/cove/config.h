@@ -1,5 +1,4 @@
-/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes.
- */
+/* Configuration: one flat struct, read by the keeper from cove.conf and handed to workers as bytes. */
 #ifndef COVE_CONFIG_H
 #define COVE_CONFIG_H
 

@@ -1,5 +1,4 @@
-/* Errors: one type goes up, one place (the dialect, the keeper's loop, main) turns it into a reply.
- */
+/* Errors: one type goes up, one place (the dialect, the keeper's loop, main) turns it into a reply. */
 #ifndef COVE_ERR_H
 #define COVE_ERR_H
 

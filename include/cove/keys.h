@@ -122,8 +122,7 @@ struct keys_edit { /* the file, locked against other editors */
 
 int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e);
 void keys_edit_done(struct keys_edit *edit);
-/* Leave out the line of `drop` (or NULL), add some: one rename, whole or not at all. Comments stay.
- */
+/* Leave out the line of `drop` (or NULL), add some: one rename, whole or not at all. Comments stay. */
 int keys_edit_commit(struct keys_edit *edit, const struct key *drop, const struct key *add,
                      size_t add_count, struct cove_err *e);
 /* A fresh key: its text, shown once, and its hash in *ret. */

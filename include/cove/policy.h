@@ -56,8 +56,7 @@ struct policy_result {
 int policy_bundle_read(const char *path, char **ret, size_t *ret_len, struct cove_err *e);
 
 /* The files that a bundle was made of, one after the other: *at is 0 at first. False after the
- * last.
- */
+ * last. */
 bool policy_bundle_file(const char *bundle, size_t len, size_t *at, char *out, size_t size);
 
 /* Compile a bundle. A message of an error has the shape "FILE:LINE:COLUMN: rule 'NAME': what". */

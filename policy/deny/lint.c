@@ -277,8 +277,7 @@ static bool must_contain(const char *pattern, const char *text)
     return strstr(literal, text);
 }
 
-/* Is everything that b matches surely matched by a? Only if b is a and more, or a is a piece of it.
- */
+/* Is everything that b matches surely matched by a? Only if b is a and more, or a is a piece of it. */
 static bool pattern_covers(const struct rule *a, const struct rule *b)
 {
     size_t len = strlen(a->pattern);

@@ -198,8 +198,7 @@ static void judge_without_unknown(struct lex *l, const struct shell_command *c)
 /* --- commands inside commands ------------------------------------------------------------------------ */
 
 /* x=1 y=2 in front: for what the command reads again (sh -c), or, without one, for all that
- * follows.
- */
+ * follows. */
 static void take_assignments(struct lex *l, struct shell_command *c)
 {
     for (; c->first < c->last && unwrap_is_assignment(lex_word(l, c->first)); c->first++) {

@@ -137,8 +137,7 @@ static int setup_clock(void)
     return 0;
 }
 
-/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there.
- */
+/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there. */
 static int setup_cgroup_view(struct cove_err *e)
 {
     if (unshare(CLONE_NEWCGROUP) < 0)

@@ -46,8 +46,7 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     return l->cpu_weight ? cgroup_set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
 }
 
-/* With swap accounting there are two limits, and at no moment may the one with swap be the lower.
- */
+/* With swap accounting there are two limits, and at no moment may the one with swap be the lower. */
 static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
 {
     if (cgroup_set_number(dir, "memory.limit_in_bytes", bytes, NULL) < 0) {

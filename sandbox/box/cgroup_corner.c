@@ -39,8 +39,7 @@ static bool has_word(const char *list, const char *word, const char *separators)
     return false;
 }
 
-/* A line of /proc/self/mountinfo: "... ... ... root MOUNTPOINT opts ... - TYPE source SUPEROPTS".
- */
+/* A line of /proc/self/mountinfo: "... ... ... root MOUNTPOINT opts ... - TYPE source SUPEROPTS". */
 static bool parse_mount(char *line, const char **ret_point, const char **ret_type,
                         const char **ret_super)
 {

@@ -109,8 +109,7 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
     return 0;
 }
 
-/* tmpfs maps ids from Linux 6.3 on. Before that its files belong to the host's ids of the sandbox.
- */
+/* tmpfs maps ids from Linux 6.3 on. Before that its files belong to the host's ids of the sandbox. */
 static int give_files(int files, const struct id_range *ids, struct cove_err *e)
 {
     static const char *const dirs[] = { UPPER_ROOT, WORK_ROOT, UPPER_USR, WORK_USR };

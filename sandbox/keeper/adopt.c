@@ -93,8 +93,7 @@ static void end_stray_cgroup(void *arg, const char *id)
         usleep(5000);
 }
 
-/* Directories of sandboxes that nobody knows: swept one by one, before the first sandbox is made.
- */
+/* Directories of sandboxes that nobody knows: swept one by one, before the first sandbox is made. */
 static void sweep_strays(struct keeper *k)
 {
     int fd = openat(k->boxes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -530,8 +530,7 @@ int life_set_attributes(struct keeper *k, const struct keeper_which *args, int f
 
 /* ------------------------------------------------------------------ death.c */
 
-/* Everything in the sandbox gets SIGKILL. The rest happens when the kernel says that init is gone.
- */
+/* Everything in the sandbox gets SIGKILL. The rest happens when the kernel says that init is gone. */
 void death_begin(struct keeper *k, uint32_t index, enum end_cause cause, uint64_t limit);
 void death_on_exit(struct keeper *k, uint32_t index);
 void death_reap(struct keeper *k); /* child processes that have removed files */

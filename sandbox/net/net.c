@@ -41,8 +41,7 @@
 enum { DNS_PORT = 53, DNS_BACKLOG = 16 };
 #define RESOLVER_ADDRESS "127.0.0.53"
 
-/* ------------------------------------------------------------------ names and addresses of a slot
- */
+/* ------------------------------------------------------------------ names and addresses of a slot */
 
 struct address {
     int family;

@@ -135,8 +135,7 @@ static void write_down(struct net *n, int family, const char *name)
     netfilter_run(text, NULL, NULL);
 }
 
-/* Somebody forwards for the whole machine now: what we did is no longer ours to undo or to guard.
- */
+/* Somebody forwards for the whole machine now: what we did is no longer ours to undo or to guard. */
 static void forget(struct net *n, int family)
 {
     char *list = family == AF_INET ? n->opened4 : n->opened6, text[64];
@@ -167,8 +166,7 @@ static bool open_one(struct net *n, int family, const char *name)
         return true;
     }
     if (set_open(family, name, true) < 0 || !is_open(family, name))
-        return false; /* IPv6 before Linux 6.17: all interfaces or none, and that is not ours to say
-                       */
+        return false; /* IPv6 before Linux 6.17: all interfaces or none, and that is not ours to say */
     write_down(n, family, name);
     return true;
 }

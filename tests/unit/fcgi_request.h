@@ -12,8 +12,7 @@ struct fake_request {
     struct request req;
 };
 
-/* "POST", "/path?query", an extra parameter "NAME=value" or NULL; returns what request_init() does.
- */
+/* "POST", "/path?query", an extra parameter "NAME=value" or NULL; returns what request_init() does. */
 static inline int fake_init(struct fake_request *f, const char *method, const char *uri,
                             const char *extra, struct cove_err *e)
 {

@@ -37,8 +37,7 @@ const char *in_dir(const char *name); /* fx.dir/name, in a buffer of a few that 
 
 /* A message as it came; the body is in a static buffer until the next one. */
 int receive_from(int sock, struct msg *ret, int timeout_ms); /* 1, 0: closed, -1: nothing in time */
-/* The next message on fx.sock must be of this type; fds are closed unless wanted. Returns its body.
- */
+/* The next message on fx.sock must be of this type; fds are closed unless wanted. Returns its body. */
 const void *expect(uint32_t type, int *ret_fd);
 const void *expect_on(int sock, uint32_t type, int *ret_fd);
 enum cove_code expect_error(void); /* prints nothing: the test compares */

@@ -684,8 +684,7 @@ static void what_is_too_large_is_refused(void **state)
     assert_int_equal(check_repeated(policy, ';', POLICY_COMMAND_MAX).form, POLICY_FORM_NONE);
 }
 
-/* A bound must not hit honest work: a megabyte of names, for each rule that looks at all of them.
- */
+/* A bound must not hit honest work: a megabyte of names, for each rule that looks at all of them. */
 static void long_argument_lists_are_judged(void **state)
 {
     static const struct {

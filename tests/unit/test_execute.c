@@ -136,8 +136,7 @@ static void env_becomes_strings_for_the_command(void **state)
     request_done(&f.req);
 }
 
-/* ------------------------------------------------------------------ replies that need no sandbox
- */
+/* ------------------------------------------------------------------ replies that need no sandbox */
 
 static uint32_t same_generation(const struct state *state)
 {

@@ -1,5 +1,4 @@
-/* sandbox/client/ring.c: the output of a process, kept by the sandbox, read by those who do not trust it.
- */
+/* sandbox/client/ring.c: the output of a process, kept by the sandbox, read by those who do not trust it. */
 #include "config.h" /* _GNU_SOURCE */
 
 #include <fcntl.h>
@@ -133,8 +132,7 @@ static void a_reader_comes_back_where_it_left(void **state)
     assert_int_equal(rec.offset, 3);
 }
 
-/* Every record's bytes are its number, over and over; a prime length makes wraps fall everywhere.
- */
+/* Every record's bytes are its number, over and over; a prime length makes wraps fall everywhere. */
 static void append_numbered(unsigned from, unsigned to)
 {
     for (unsigned n = from; n < to; n++) {

@@ -554,8 +554,7 @@ static void every_end_is_reported_as_what_it_was(void **state)
         run_case(i);
 }
 
-/* An init that says nothing at all after the kill costs the deadline and two seconds, not a thread.
- */
+/* An init that says nothing at all after the kill costs the deadline and two seconds, not a thread. */
 static void a_silent_init_is_given_up_soon(void **state)
 {
     uint64_t start = clock_boot_ms(), took;

@@ -155,8 +155,7 @@ static void a_file_cut_short_is_whole_again_for_the_next_worker(void **state)
     state_close(w);
 }
 
-/* Workers attach again while the file says what an attacker wrote: all they take from it is numbers.
- */
+/* Workers attach again while the file says what an attacker wrote: all they take from it is numbers. */
 static void another_worker_stays_within_the_file(void **state)
 {
     struct state *w;
