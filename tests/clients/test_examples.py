@@ -1,4 +1,4 @@
-"""The programs of examples/ run as they stand, and leave no sandbox behind."""
+"""The programs of docs/examples/ run as they stand, and leave no sandbox behind."""
 import os
 import shutil
 import subprocess
@@ -21,16 +21,16 @@ RUNS = {".sh": ["bash"], ".py": ["python3"], ".mjs": ["node"]}
 
 
 def test_every_example_is_in_the_table_and_in_the_readme():
-    there = {name for name in os.listdir(f"{TOP}/examples") if name != "README.md" and not name.endswith(".mk")}
+    there = {name for name in os.listdir(f"{TOP}/docs/examples") if name != "README.md" and not name.endswith(".mk")}
     assert there == set(WANTED) | PARTS
-    assert all(f"`{name}`" in read(f"{TOP}/examples/README.md") for name in there)
+    assert all(f"`{name}`" in read(f"{TOP}/docs/examples/README.md") for name in there)
 
 
 @pytest.mark.parametrize("name", sorted(WANTED))
 def test_example(name, modules, clients_server, tmp_path):  # noqa: F811
     os.symlink(modules, tmp_path / "node_modules")
     for part in (name, *PARTS):
-        shutil.copy(f"{TOP}/examples/{part}", tmp_path)
+        shutil.copy(f"{TOP}/docs/examples/{part}", tmp_path)
     env = {**os.environ, "COVE_URL": f"http://127.0.0.1:{clients_server.http}", "COVE_KEY": clients_server.key}
     done = subprocess.run([*RUNS[os.path.splitext(name)[1]], name], cwd=tmp_path, env=env, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
