@@ -338,14 +338,6 @@ uint64_t clock_boot_ms(void)
     return clock_ms(CLOCK_BOOTTIME);
 }
 
-uint64_t clock_boot_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 uint64_t clock_unix_ms(void)
 {
     return clock_ms(CLOCK_REALTIME);

@@ -58,4 +58,4 @@ pkglibexec_PROGRAMS += cove-worker
 cove_worker_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
 cove_worker_SOURCES = fcgi/worker.c fcgi/threads.h fcgi/threads.c
 cove_worker_LDADD = $(FCGICORE_LIBS)
-EXTRA_DIST += fcgi/README.md fcgi/dialects/README.md
+EXTRA_DIST += fcgi/README.md fcgi/proto/README.md fcgi/dialects/README.md

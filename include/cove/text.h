@@ -65,7 +65,6 @@ bool text_is_id(const char *s); /* exactly what text_new_id() makes */
 /* Clocks in milliseconds: CLOCK_BOOTTIME for deadlines (goes on in suspend), CLOCK_REALTIME for
  * people. */
 uint64_t clock_boot_ms(void);
-uint64_t clock_boot_us(void);
 uint64_t clock_unix_ms(void);
 
 #endif
