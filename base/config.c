@@ -540,7 +540,7 @@ static bool has_only(const char *text, const char *more)
     return true;
 }
 
-/* These become parts of URLs that are signed as they stand: nothing in them needs an escape. */
+/* These values become parts of URLs, which are signed without escapes: characters that need one are refused. */
 static int check_store(const struct cove_config *c, struct cove_err *e)
 {
     const char *prefix = c->store_prefix;

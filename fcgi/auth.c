@@ -164,7 +164,7 @@ static const char *named_sandbox(const struct dialect *const *dialects, const st
     return name;
 }
 
-/* A token opens one sandbox, the one of this id. One that is nobody's yet has no token. */
+/* A token opens the one sandbox of this id. A sandbox that belongs to nobody yet has no token. */
 static bool token_opens(const struct request *req, const char *token, const char *name,
                         struct which *ret)
 {
@@ -187,7 +187,7 @@ static bool find_token(const struct dialect *const *dialects, const struct reque
     return token_opens(req, token, addressed ? addressed : named_sandbox(dialects, req), ret);
 }
 
-/* The router answers such a request with the same words whoever asks. */
+/* The host name is of no living sandbox: the router answers that with the same words whoever asks. */
 static bool names_no_sandbox(const struct request *req)
 {
     struct which w;
@@ -204,7 +204,7 @@ static bool has_own_access(const struct dialect *const *dialects, const struct r
     return false;
 }
 
-/* One text for each way to be nobody, the same whatever was wrong with the key or the password. */
+/* One text for each kind of missing credentials; it does not tell what was wrong with a key or a password. */
 static const char *refusal(const struct dialect *const *dialects, const struct request *req,
                            bool passwords)
 {

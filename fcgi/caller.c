@@ -52,7 +52,7 @@ const struct live_kind templates_kind = {
     .generation = state_keys_generation,
 };
 
-/* By a token: nginx was told so by auth.c a moment ago. */
+/* The caller has a sandbox's token, which auth.c checked when nginx asked it a moment ago. */
 static int find_box(struct caller *c, const struct core *core, const char *tenant, const char *id,
                     struct cove_err *e)
 {
@@ -243,7 +243,7 @@ static int count_running(void *arg, const struct box_proc *p, const char *label,
 
 enum { COUNT_MS = 3000 }; /* for all sandboxes of a tenant together */
 
-/* A frozen one cannot answer, and one that ends meanwhile has none. */
+/* A frozen sandbox cannot answer, and one that ends meanwhile has no processes. */
 static int count_in(struct core *core, const char *tenant, uint64_t *ret, struct cove_err *e)
 {
     uint64_t count = 0, until_ms = clock_boot_ms() + COUNT_MS;

@@ -377,8 +377,8 @@ int core_session_open(struct core *c, const char *tenant, const char *name,
     if (box_for_project(c, tenant, name, &w, &s.box, e) < 0)
         return -1;
     if (connect_box(&s, e) < 0) {
-        /* It may have ended since the lookup, and the keeper knows better. What the keeper named is
-         * final. */
+        /* The sandbox may have ended since the lookup: then the keeper is asked. A sandbox that the keeper
+         * named is not asked for again. */
         if (!s.box.known || e->code != COVE_GONE)
             return -1;
         if (claim(c, tenant, name, &s.box, e) < 0 || connect_box(&s, e) < 0)

@@ -60,7 +60,7 @@ struct core { /* one per thread */
 void core_count(struct core *c, enum state_counter counter,
                 uint64_t n); /* c may be NULL: not counted */
 
-/* This thread serves a request from here to there. */
+/* Between these two calls the thread serves a request. */
 void core_task_begin(struct core *c, const char *request_id, const char *what);
 void core_task_end(struct core *c);
 /* nginx hangs up when its client has. -1, 0: nobody waited in the first place, so nobody leaves. */
@@ -169,7 +169,7 @@ int core_service_start(struct core_session *s, unsigned port, struct cove_err *e
 /* By any name it has (cove/which.h); a project that has no sandbox gets one. */
 int core_session_open(struct core *c, const char *tenant, const char *name,
                       struct core_session *ret, struct cove_err *e);
-/* By the sandbox's own id; what is not the tenant's is not there. */
+/* By the sandbox's own id. A sandbox of another tenant is not found. */
 int core_session_open_id(struct core *c, const char *tenant, const char *id,
                          struct core_session *ret, struct cove_err *e);
 /* Init takes the end of a conversation as its moment to get ready for the next command. That moment
@@ -257,7 +257,7 @@ int core_file_create(struct core_session *s, const char *user, const char *path,
 int core_file_write(struct core_file *f, const char *bytes, size_t len, struct cove_err *e);
 int core_file_commit(struct core_file *f, struct cove_err *e);
 void core_file_done(struct core_file *f);
-/* All of these at once: the file has these bytes, or it is as it was. */
+/* Creates, writes and commits a whole file. On failure the file is as it was. */
 int core_file_put(struct core_session *s, const char *user, const char *path, bool parents,
                   const char *bytes, size_t len, struct cove_err *e);
 

@@ -91,7 +91,7 @@ static int dial(struct core *c, struct cove_err *e)
     return sock;
 }
 
-/* Templates are all the tenant's: a key for some projects has no say in them. */
+/* Templates belong to the whole tenant: a key that is limited to some projects may not change them. */
 static int ask(struct core *c, const struct question *q, struct cove_err *e)
 {
     AUTO_CLOSE int sock = -1;

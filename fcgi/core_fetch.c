@@ -50,7 +50,7 @@ static int take_answer(int sock, struct fetch_done *ret, struct cove_err *e)
     return 0;
 }
 
-/* Until cove-fetch answers, the client leaves, or the time is over twice. */
+/* Waits until cove-fetch answers, the client leaves, or the time is over. */
 static int await(struct core *c, int sock, int client_fd, struct cove_err *e)
 {
     uint64_t until = clock_boot_ms() + c->config->fetch_timeout_ms + GRACE_MS, now;

@@ -104,7 +104,7 @@ static int tell_bytes(struct follower *f, uint64_t unix_ns, uint64_t offset, con
     return send_frames(f);
 }
 
-/* The writer was faster: what was gathered of a line is told, then how much is missing. */
+/* The writer has overtaken us: the part of a line that was read is told, then how many bytes are missing. */
 static int tell_gap(struct follower *f, uint64_t lost, uint64_t offset)
 {
     struct log_place place;

@@ -48,7 +48,7 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
     return 0;
 }
 
-/* Until init has told the end of `proc`. Other events on this conversation are nobody's. */
+/* Waits until init reports the end of `proc`. Other events of this conversation are ignored. */
 static int await_end(struct core_session *s, uint32_t proc, struct cove_end *ret,
                      struct cove_err *e)
 {
@@ -78,7 +78,7 @@ int core_proc_find(struct core_session *s, const char *label, struct core_proc *
 
     if (!*label)
         return cove_fail(e, COVE_NOT_FOUND, "process ''");
-    /* Its log is what every such process has, and the question is answered by label. */
+    /* The log is asked for because every background process has one, and init finds it by the label. */
     if (box_log(&s->conn, 0, label, &opened, &ring, e) < 0)
         return -1;
     cove_close(ring);
@@ -115,7 +115,7 @@ int core_proc_signal(struct core_session *s, const struct core_proc *p, int sign
     return box_signal(&s->conn, &order, NULL, e);
 }
 
-/* What it left running goes with it: nobody could name that any more. */
+/* Processes that it left running are killed with it: nobody could name them any more. */
 int core_proc_forget(struct core_session *s, const struct core_proc *p, struct cove_err *e)
 {
     struct box_signal order = { .proc = p->proc, .scope = SIGNAL_TREE, .signo = SIGKILL };

@@ -43,8 +43,8 @@ int core_snapshot_make(struct core *c, const struct box_info *box, const char *n
     return capture(c, box, name, 0, ret, e);
 }
 
-/* A key that is only for some projects, or a sandbox's token, has no say in what is all the
- * tenant's. */
+/* Snapshots belong to the whole tenant: a key that is limited to some projects, or a sandbox's token, may
+ * not touch them. */
 static int may_all(struct core *c, struct cove_err *e)
 {
     return caller_may_project(c, "", e);

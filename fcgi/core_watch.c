@@ -251,7 +251,7 @@ static bool is_below(const char *name, const char *dir)
     return strncmp(name, dir, len) == 0 && (name[len] == '/' || !name[len]);
 }
 
-/* What was moved away keeps its watches, which have nothing to tell any more. */
+/* A directory that was moved out of the tree keeps its watches, whose events are ignored. */
 static void forget_below(struct core_watch *w, const char *dir)
 {
     for (size_t i = 0; i < w->count; i++) {

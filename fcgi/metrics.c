@@ -1,7 +1,7 @@
 /*
- * What to watch, for whoever watches: this machine itself, or a key that was made for it (`cove key
- * create ops --dialects metrics`). A key for all dialects is not enough, because these figures are
- * of all tenants together.
+ * Metrics for Prometheus, for callers on this machine and for keys that were made for it (`cove key create ops
+ * --dialects metrics`). A key for all dialects is not enough, because these figures are of all tenants
+ * together.
  */
 #include "fcgi/metrics.h"
 
@@ -79,7 +79,7 @@ static void print_counters(const struct core *core, struct buf *out)
 
 /* ------------------------------------------------------------------ sandboxes and workers */
 
-/* Which one: the hash is what `cove policy check` prints of a file. */
+/* Which policy is in force: the hash is the one that `cove policy check` prints of a file. */
 static void print_policy(const struct core *core, struct buf *out)
 {
     struct live_ref *ref = core->policy ? live_get(core->policy) : NULL;

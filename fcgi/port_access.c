@@ -85,7 +85,7 @@ bool port_token_fits(const unsigned char *secret, const char *id, unsigned port,
 
 /* ------------------------------------------------------------------ for replies */
 
-/* An address has no names below it. */
+/* A server that is reached by a bare IP address has no host names for its sandboxes. */
 static bool is_address(const char *host)
 {
     size_t len = strcspn(host, ":");

@@ -127,7 +127,7 @@ static size_t read_some(struct run *r, enum run_stream stream, size_t max)
     return 0;
 }
 
-/* Gone, or still there and talking nonsense? */
+/* Has init gone, or is it there and breaks the protocol? */
 static bool has_closed(int sock)
 {
     char byte;
@@ -184,7 +184,7 @@ static void end_unless_wanted(struct run *r, int nobody)
         kill_tree(r, END_CLIENT, 0);
 }
 
-/* The worker leaves: whoever waits is told while there is somebody to tell it. */
+/* The worker is asked to stop: the client is told while the connection is still there. */
 static void look_for_leaving(struct run *r)
 {
     uint64_t latest = clock_boot_ms() + LEAVE_MS;

@@ -39,7 +39,7 @@ bool slots_anywhere(const struct slots *s)
     return s->state && state_has_room(s->state);
 }
 
-/* Others care about the first and the last slot only. */
+/* Other workers need to hear only when the room here changes between none and some. */
 static void change_room(struct slots *s, int by)
 {
     int before = s->state ? state_worker_room(s->state, s->worker, by) : 0;

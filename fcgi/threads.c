@@ -70,7 +70,7 @@ static int accept_any(struct worker *w)
     return fd;
 }
 
-/* Nobody has room for a long request, but there are short ones. */
+/* No worker has room for a long request, but this one has threads for short ones. */
 static int accept_slotless(struct worker *w, uint32_t thread)
 {
     int fd = -1;

@@ -66,7 +66,7 @@ static const struct call common[] = {
     ANY(getsockopt), ANY(getsockname), ANY(fstat), ANY(newfstatat), ANY(statx),
     /* memory; data never becomes code */
     ANY(munmap), ANY(mremap), ANY(madvise), ANY(brk), IF(mprotect, 2, PROT_EXEC, 0),
-    /* signals, time, chance, who am I */
+    /* signals, time, random numbers, own ids */
     ANY(futex), ANY(rt_sigaction), ANY(rt_sigprocmask), ANY(rt_sigreturn), ANY(sigaltstack),
     ANY(restart_syscall), ANY(exit), ANY(exit_group), ANY(clock_gettime), ANY(clock_nanosleep),
     ANY(nanosleep), ANY(gettimeofday), ANY(getrandom), ANY(getpid), ANY(gettid), ANY(getuid),

@@ -1,4 +1,4 @@
-/* Live things: load, swap, count the readers. */
+/* Live files: load, swap, count the readers. */
 #include "process/live.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void swap(struct live *l, struct live_ref *fresh)
 
 static void load(struct live *l)
 {
-    /* Read before loading: a change during the load then makes another one. */
+    /* The generation is read before the file: a change during the load then leads to another load. */
     uint32_t generation = l->kind->generation(l->state);
     struct cove_err e;
     void *value;

@@ -1,7 +1,7 @@
 /*
- * Live things: files the keeper put in the run directory and that may change under us (the policy,
- * the keys). A reader takes the current one and gives it back; a change makes a new one beside it,
- * and the old one goes with its last reader. Nobody waits for a load and nobody sees half of one.
+ * Live files: what the keeper puts into the run directory and may replace at any time (the policy, the keys). A
+ * reader takes the current version and gives it back; a change loads a new version beside it, and the old one
+ * is freed with its last reader. Nobody waits for a load, and nobody sees half of one.
  */
 #ifndef COVE_PROCESS_LIVE_H
 #define COVE_PROCESS_LIVE_H
@@ -45,7 +45,7 @@ void live_init(struct live *l, const struct live_kind *kind, const struct state 
                const char *run_dir, const char *name);
 void live_done(struct live *l);
 
-/* NULL while there has never been a good one. */
+/* NULL as long as no load has succeeded. */
 struct live_ref *live_get(struct live *l);
 void live_put(struct live_ref *ref);
 

@@ -84,8 +84,8 @@ static bool someone_holds(const struct attachment *a)
     return false;
 }
 
-/* Must init hear how far all have read? In steps, and at once when somebody came late and wants what lies
- * before. */
+/* Is it time to tell init how far all viewers have read? Every so many bytes, and at once when a viewer came
+ * late and wants earlier output. */
 static bool must_tell(const struct attachment *a, uint64_t pos)
 {
     return !a->holding || pos < a->held_pos || pos - a->held_pos >= HOLD_STEP;
@@ -216,7 +216,7 @@ static void on_taken(struct attachment *a, const struct msg *m)
     pause_writers(a);
 }
 
-/* One question at a time: a client that resizes all the time waits for its sandbox. */
+/* Only one resize is under way at a time: a client that resizes all the time waits for its sandbox. */
 static void send_size(struct attachment *a)
 {
     struct box_resize body = { .proc = a->proc, .rows = a->rows, .cols = a->cols };

@@ -111,7 +111,7 @@ static int take_port(struct gate *g, struct binding *b, uint16_t wanted, struct 
 
 /* ------------------------------------------------------------------ connections */
 
-/* The client gets nothing but the end of its connection; why stands in the log. */
+/* The client only sees its connection end; the log says why. */
 static void refused(struct relay *r, const struct cove_err *why)
 {
     const struct binding_record *rec = &r->binding->rec;

@@ -275,7 +275,8 @@ static void close_all_of(struct gate *g, struct box_traffic *u)
     }
 }
 
-/* The slot may have had another sandbox, whose connections the next sweep would have ended. */
+/* The slot may still have the record of an earlier sandbox, whose connections the next sweep would have
+ * ended. */
 static struct box_traffic *usage_of(struct gate *g, uint32_t index, const struct box_info *info)
 {
     struct box_traffic *u = &g->usage[index];

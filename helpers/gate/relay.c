@@ -370,7 +370,8 @@ static void move(struct relay *r, int end, uint32_t events)
         watch_want(&r->end[i], wanted(r, i));
 }
 
-/* All who wait try again, the longest first; who is still too early waits anew, at the end. */
+/* All relays that wait for their tenant's rate try again, the longest-waiting first. A relay that is still
+ * too early waits again, at the end. */
 static void unthrottle(struct timer *t)
 {
     struct gate *g = container_of(t, struct gate, unthrottle);

@@ -50,7 +50,8 @@ static void tell_open(struct viewer *v, uint64_t lost)
     tell(v, &text);
 }
 
-/* Without a wish the last screenful; with one, from there, or from the oldest byte that is still there. */
+/* Where to begin: at the byte that the client asks for, or at the oldest one that is still there. A client
+ * that asks for none gets the last screenful. */
 static int begin(struct viewer *v, struct cove_err *e)
 {
     static char bytes[RING_REC_MAX];

@@ -57,7 +57,8 @@ static bool is_plain(uint8_t c)
     return isalnum(c) || c == '-' || c == '_';
 }
 
-/* Add a label to a text; what is not a letter, digit, - or _ makes a name we do not deal in. */
+/* Adds a label to a text. A character other than a letter, a digit, - or _ makes it a name that is not
+ * resolved here. */
 static bool add_label(char *out, size_t *len, const uint8_t *label, size_t n)
 {
     if (*len + n + 2 > DNS_NAME_MAX)

@@ -40,7 +40,8 @@ static bool needs_pins(const struct resolver *r, const struct known_box *b)
     return r->rules.mode == NET_ALLOW;
 }
 
-/* No name leads to where no address may: a name's owner could point it anywhere at any time. */
+/* An address that no sandbox may reach, and that the operator has not allowed, is taken out of every answer:
+ * the owner of a name can point it anywhere at any time. */
 static bool may_pass(const struct resolver *r, const struct dns_address *a)
 {
     if (net_list_has_addr(r->rules.deny, a->family, a->bytes))

@@ -108,7 +108,8 @@ static void rename_member(struct archive_entry *entry, const struct saver_part *
         archive_entry_copy_hardlink(entry, name);
 }
 
-/* The kernel's own notes in a layer (where a file was copied from, ...) mean nothing elsewhere. */
+/* Attributes that the kernel keeps in a layer (where a file was copied from, ...) mean nothing on another
+ * machine. */
 static bool is_portable(struct archive_entry *entry, const char *name, const void *value,
                         size_t size)
 {

@@ -188,7 +188,7 @@ static int start_all(struct start *s, struct cove_err *e)
     return 0;
 }
 
-/* Until `proc` has ended. 1: it has ended, 0: the time is over. */
+/* Waits until `proc` has ended. 1: it has ended, 0: the time is over. */
 static int await(struct start *s, uint32_t proc, uint64_t until_ms, struct cove_end *ret,
                  struct cove_err *e)
 {

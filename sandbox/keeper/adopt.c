@@ -24,8 +24,8 @@ static bool lives(const struct keeper *k, const struct box_info *b)
            cgroup_has_pid(&k->cgroups, b->id, (pid_t)b->init_pid);
 }
 
-/* The pidfd is from the process's birth (fdstore.c), or opened before the look at the process: it
- * is that process's or nobody's. */
+/* The pidfd was stored at the process's birth (fdstore.c), or it is opened here before the start time is
+ * compared. Either way it cannot stand for another process that got the same pid. */
 static int adopt_box(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];

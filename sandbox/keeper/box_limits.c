@@ -1,8 +1,8 @@
 /*
- * What a sandbox gets, of memory, processes, cpu and disk. One from the pool was made before
- * anybody knew whose it would be: when it is claimed its cgroup takes the claimant's limits, which
- * is a few small writes. Its disk and the cpus it sees cannot change any more, so who has others
- * gets a sandbox of his own, built when he asks.
+ * What a sandbox gets of memory, processes, cpu and disk. A sandbox of the pool was made before anybody knew
+ * whose it would be: when it is claimed, its cgroup takes the claimant's limits, which is a few small writes.
+ * Its disk and the cpus that it sees cannot change any more, so a claimant whose limits differ there gets a
+ * sandbox that is built on demand.
  */
 #include <string.h>
 

@@ -37,8 +37,8 @@ static void write_status(const struct keeper *k, enum net_mode wanted, const cha
     (void)done; /* for people only */
 }
 
-/* A host that cannot do it (no nftables, no veth,
- * no right) is no reason not to serve: new sandboxes then have loopback, and it is said once. */
+/* A host that cannot do this (no nftables, no veth, no right to either) still serves: new sandboxes then
+ * have loopback only, and the log says so once. */
 void network_setup(struct keeper *k)
 {
     struct net_rules rules;
@@ -118,7 +118,7 @@ static int save(const struct keeper *k, const char *id, const struct net_own *ow
     return 0;
 }
 
-/* Nothing is taken away where nothing was said. */
+/* The rules of a stage that says nothing: they restrict nothing. */
 static const struct net_rules all = { .mode = NET_EGRESS };
 
 static void get_own(const struct keeper *k, uint32_t box, struct net_own *ret)

@@ -99,7 +99,7 @@ static void move(struct keeper *k, struct box *b, enum box_place to)
         LIST_INSERT_HEAD(id_bucket(k, b->info.id), b, same_id);
 }
 
-/* Owner and project of a slot stay what they are from the promise to the end of all. */
+/* A slot's owner and project do not change between the claim and the end of the sandbox. */
 static void file_owner(struct keeper *k, struct box *b)
 {
     bool has = b->info.state != BOX_EMPTY && b->info.tenant[0];
@@ -116,7 +116,8 @@ static void file_owner(struct keeper *k, struct box *b)
     b->has_tenant = has;
 }
 
-/* id_base may be changed under living sandboxes. */
+/* Counts the sandboxes whose ids are not those of their slot: an operator has changed id_base while they
+ * lived. */
 static void file_ids(struct keeper *k, struct box *b)
 {
     uint64_t own = k->config.id_base + (uint64_t)(b - k->boxes) * k->config.id_count;

@@ -250,7 +250,7 @@ static int release(struct keeper *k, uint32_t i, struct cove_err *e)
     return bucket_run_start(k, &task, &k->saved[i].job, e);
 }
 
-/* One that is being woken stays where it is. */
+/* The next step for one saved sandbox. Nothing is done to it while it is being woken. */
 static void next_step(struct keeper *k, uint32_t i, uint64_t now)
 {
     struct saved *s = &k->saved[i];

@@ -207,7 +207,7 @@ static bool on_attributes(struct keeper *k, const struct msg *m, const struct wa
     return true;
 }
 
-/* A sealed file of text; "" stands for one that is none. */
+/* The text of a sealed memory file. Any other descriptor counts as an empty text. */
 static char *read_text(int fd, char *buf, size_t size)
 {
     ssize_t n = attributes_are_sealed(fd) ? pread(fd, buf, size - 1, 0) : -1;

@@ -87,7 +87,7 @@ static bool is_reusable(const struct box *b)
            clock_boot_ms() < b->info.reuse_until_ms;
 }
 
-/* One that is still being built answers when it is ready. */
+/* The claim is answered at once, or when the sandbox has been built. */
 static int join(struct keeper *k, uint32_t i, const struct waiter *w, struct cove_err *e)
 {
     if (life_thaw(k, i, 0, e) < 0)
@@ -113,8 +113,8 @@ static void supersede(struct keeper *k, uint32_t i)
 
 /* ------------------------------------------------------------------ it needs a new one */
 
-/* A warm sandbox, one that is being built for the pool, or one that is begun now. None waits that is
- * made of a snapshot. */
+/* A warm sandbox, one that is being built for the pool, or one whose build begins now. The pool holds no
+ * sandboxes that are made of a snapshot. */
 static int find_or_begin(struct keeper *k, const char *template_name,
                          const struct snapshot *snapshot, const struct limits *limits,
                          uint32_t *ret, struct cove_err *e)

@@ -45,7 +45,8 @@ static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
     return -1;
 }
 
-/* A slot's place in the list of free ones stays until it is filed anew. */
+/* Empties a slot for a new sandbox. The slot keeps its place in the list of free slots until boxes_save()
+ * files it again. */
 static void renew(struct box *b, const struct limits *limits)
 {
     const struct box old = *b;
@@ -90,7 +91,7 @@ static struct build_args build_args_of(struct keeper *k, uint32_t i, const struc
     };
 }
 
-/* What it stands on: a snapshot, or its template. */
+/* The layers below a sandbox's own files: those of its snapshot, or those of its template. */
 static int open_template(struct keeper *k, const struct box_info *b, struct template *ret,
                          struct cove_err *e)
 {

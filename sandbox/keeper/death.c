@@ -91,7 +91,8 @@ static void free_slot(struct keeper *k, uint32_t i)
     waking_on_free(k, id);
 }
 
-/* The first steps of what is left, each of which may be tried again. false: not yet. */
+/* The first steps of removing a dead sandbox. Each of them may be repeated. False: it is too early, and the
+ * next tick tries again. */
 static bool prepare_sweep(struct keeper *k, struct box *b)
 {
     if (b->capture || b->saving)

@@ -42,7 +42,8 @@ static void drop(struct keeper *k, uint32_t i)
     k->ended[i].until_ms = 0;
 }
 
-/* A free place, or that of the oldest record: of this tenant's when it has its share, else of all. */
+/* A free place. If there is none, or if this tenant has its share of places, the oldest record gives way:
+ * the tenant's own, or the oldest of all. */
 static uint32_t find_place(const struct keeper *k, uint64_t tenant_hash)
 {
     uint32_t free = PLACES_MAX, oldest = 0, own = PLACES_MAX, count = 0;
@@ -67,7 +68,8 @@ static uint32_t find_place(const struct keeper *k, uint64_t tenant_hash)
     return free < PLACES_MAX ? free : oldest;
 }
 
-/* Deleted by its owner: then its id is unknown. But a name that stands for one sandbox stays taken. */
+/* No record is kept of a sandbox that its owner deleted, so that its id is unknown afterwards. A sandbox
+ * that has a project's name keeps its record even then: the name stays taken. */
 static bool is_wanted(const struct box_info *b, enum end_cause cause)
 {
     bool deleted = cause == END_KILLED && b->flags & BOX_OWN_PROJECT;

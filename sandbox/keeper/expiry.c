@@ -4,7 +4,8 @@
 
 enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000, SAVE_RETRY_MS = 60000 };
 
-/* e2b says at creation what its end is; the configuration speaks where nobody did. */
+/* What happens at the end of a lifetime. A client of e2b decides this when it makes the sandbox; for all
+ * others the configuration does. */
 static enum timeout_way way_of_end(const struct keeper *k, const struct box_info *b)
 {
     struct limits limits;
@@ -17,7 +18,7 @@ static enum timeout_way way_of_end(const struct keeper *k, const struct box_info
     return b->dialect == DIALECT_E2B ? TIMEOUT_KILLS : (enum timeout_way)limits.timeout_way;
 }
 
-/* True: it is paused, one way or the other. A sandbox that cannot be saved is frozen. */
+/* True: the sandbox was saved or frozen. One that cannot be saved is frozen instead. */
 static bool pause_at_end(struct keeper *k, uint32_t i, enum timeout_way way)
 {
     const struct box_info *b = &k->boxes[i].info;
@@ -97,7 +98,7 @@ uint64_t expiry_due_ms(const struct keeper *k, struct box *b)
     return earliest_ms(b->info.dies_at_ms, b->save_at_ms);
 }
 
-/* One whose time has come: for a step of its way to the store, for the end of a freeze, for its own end. */
+/* Something is due for this sandbox: a step on its way to the store, the end of a freeze, or its own end. */
 static void meet(struct keeper *k, uint32_t i, uint64_t now)
 {
     struct box *b = &k->boxes[i];
@@ -116,8 +117,8 @@ static void meet(struct keeper *k, uint32_t i, uint64_t now)
         save_frozen(k, i, now);
 }
 
-/* All are looked at only when the time of one may have come. What it has become may have a time of its
- * own. */
+/* Looks at all sandboxes, but only when something is due for at least one of them. Each of them tells when
+ * it is due next. */
 static uint64_t tick_ends(struct keeper *k, uint64_t now)
 {
     struct box *b = TAILQ_FIRST(&k->found.places[PLACE_OWNED]), *next;

@@ -64,7 +64,8 @@ static bool listens_at(int fd, int type, const char *bound, const char *path)
            S_ISSOCK(st.st_mode);
 }
 
-/* One that does not listen where we would (run_dir was changed, the file is gone) is of no use. */
+/* A stored socket that listens at another path than `path` (run_dir was changed, or the file is gone) is
+ * closed and not used. */
 int fdstore_take_socket(struct fdstore *s, const char *name, int type, const char *bound,
                         const char *path)
 {
@@ -81,7 +82,7 @@ void fdstore_put(const struct fdstore *s, const char *name, int fd)
 {
     char text[96];
 
-    /* What hangs up is dropped by the manager itself (FDPOLL=1), should we not get to it. */
+    /* FDPOLL=1: the manager itself drops a descriptor that hangs up, in case we do not. */
     snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=1", name);
     notify_tell_fd(s->notify, text, fd);
 }

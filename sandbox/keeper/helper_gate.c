@@ -38,8 +38,7 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
     return 0;
 }
 
-/* After this nothing more is said on the socket. That it closes tells the gate that the keeper is
- * gone. */
+/* These are the only messages on this socket. When it closes, the gate knows that the keeper is gone. */
 static void started(struct keeper *k)
 {
     helper_tell(&k->helpers[HELPER_GATE], GATE_HOSTS, NULL, 0, &k->gate_hosts, 1);

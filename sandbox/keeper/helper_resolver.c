@@ -46,7 +46,7 @@ static uint64_t changed(const char *path)
                : (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
 }
 
-/* Ours to read: the file may lie where the resolver cannot. */
+/* The keeper reads this file, because the resolver may not be able to reach it. */
 static void read_resolv_conf(char *out, size_t size)
 {
     FILE *f = fopen(RESOLV_CONF, "re");
@@ -127,7 +127,8 @@ void resolver_tell_gone(struct keeper *k, uint32_t box)
     k->boxes[box].named = false;
 }
 
-/* Once in a while: those there was no room for, and a resolv.conf that changed. */
+/* Twice a second: tells the resolver again what did not fit into its socket before, and looks whether
+ * resolv.conf has changed. */
 void resolver_tick(struct keeper *k)
 {
     uint64_t now = clock_boot_ms();

@@ -82,7 +82,7 @@ static void fail_late(struct keeper *k, uint32_t i)
     starter_fail(k, i, &err);
 }
 
-/* All are looked at only when the time of one may be over. */
+/* Looks at all sandboxes, but only when the time of at least one of them may be over. */
 uint64_t starter_tick(struct keeper *k, uint64_t now, uint64_t next)
 {
     uint64_t due = UINT64_MAX;

@@ -121,7 +121,7 @@ void keeper_on_signal(struct watch *w, uint32_t events)
 
 /* ------------------------------------------------------------------ the loop */
 
-/* What follows the start of our own helpers: those of the keeper before us may go. */
+/* Starts our own helpers. After that the workers of the keeper before us may leave. */
 static void start_serving(struct keeper *k)
 {
     supervisor_start(k);

@@ -279,7 +279,7 @@ void boxes_done(struct keeper *k);
 void boxes_file(struct keeper *k, uint32_t index);
 void boxes_save(struct keeper *k, uint32_t index); /* write `info` through to shared memory */
 struct box *boxes_by_id(const struct keeper *k, const char *id); /* whatever its state; or NULL */
-/* The sandboxes of one bucket; others may be among them: compare. */
+/* Walks one bucket of a hash table. Other sandboxes may be in it, so the caller compares. */
 struct box *boxes_of_project(const struct keeper *k, const char *tenant, const char *project);
 struct box *boxes_of_tenant(const struct keeper *k, const char *tenant);
 bool boxes_runs(const struct keeper *k, uint32_t index); /* its init does */
@@ -374,7 +374,7 @@ struct bucket_task {
 int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bucket_run **ret,
                      struct cove_err *e);
 void bucket_run_abandon(struct bucket_run *run); /* killed, and nobody hears of it; NULL is fine */
-/* The next steps of all that is on its way there or to be removed there. */
+/* The next steps for all sandboxes that are on their way to the bucket or are to be removed from it. */
 uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
 void bucket_forget(struct keeper *k, struct saved *s); /* what is under way for it ends */
 void bucket_gone(struct keeper *k,
@@ -416,7 +416,7 @@ int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e);
 /* ------------------------------------------------------------------ saved.c */
 
 int saved_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
-/* After a restart: what is both in the store and among the living is one of the two from now on. */
+/* After a restart: an id that is both in the store and among the living stays in one of the two. */
 void saved_settle(struct keeper *k);
 bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
@@ -425,7 +425,7 @@ bool saved_knows(const struct keeper *k, const char *id); /* by its record on di
 int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
 int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
               struct cove_err *e);
-/* What workers see of a saved one: BOX_IS_WAKING, BOX_WAKE_FAILED. */
+/* Sets what workers see of a saved sandbox: BOX_IS_WAKING, BOX_WAKE_FAILED. */
 void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
 /* A directory that `cove store` has brought here since the start. */
 bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
@@ -453,13 +453,14 @@ void ended_tick(struct keeper *k, uint64_t now);
 int saving_begin(struct keeper *k, uint32_t index, const struct waiter *w, struct cove_err *e);
 int saving_ask(struct keeper *k, const struct keeper_which *args, const struct waiter *w,
                struct cove_err *e);
-/* It is needed after all: it stays as it is, frozen. Whoever waited hears `why`. */
+/* The sandbox is needed after all: saving stops, and the sandbox stays frozen. Whoever waited hears `why`. */
 void saving_cancel(struct keeper *k, uint32_t index, const char *why);
 /* The server stops: what is frozen is saved, within save_at_stop. */
 void saving_before_stop(struct keeper *k);
-/* Its init has died: the files go to the store all the same. False: it is not being saved. */
+/* The sandbox's init has died while it was being saved: its files go to the store all the same. False: it
+ * was not being saved. */
 bool saving_survives(struct keeper *k, uint32_t index);
-/* While it is not frozen yet it is looked at again and again. */
+/* To be called again and again until the sandbox is frozen. */
 uint64_t saving_due_ms(const struct box *b);
 void saving_tick(struct keeper *k, uint32_t index, uint64_t now);
 
@@ -586,7 +587,8 @@ void snapshot_drop_outdated(struct keeper *k);
 
 enum { SNAPSHOT_MANIFEST_MAX = 32 * 1024 };
 #define SNAPSHOTS_DIR "snapshots" /* below run_dir: the manifests of those that have one */
-/* Into the directory of a snapshot that is being made: `given`, or what its sandbox went by. */
+/* Writes a manifest into the directory of a snapshot that is being made: `given`, or the one that its
+ * sandbox had. */
 int snapshot_manifest_begin(struct keeper *k, const struct box_info *b, const char *id,
                             const char *given, struct cove_err *e);
 void snapshot_manifest_load(struct keeper *k, struct snapshot *s); /* and publish it */
@@ -624,9 +626,11 @@ void operator_ask(struct keeper *k, const struct keeper_operator *ask, char *tex
 bool attributes_are_sealed(int fd); /* a memfd that nobody can change, and not too large */
 int attributes_copy(struct keeper *k, const char *id, int fd, struct cove_err *e);
 void attributes_remove(const struct keeper *k, const char *id);
-/* It has ended: what must not be kept goes; all of it goes when the rest is long. */
+/* The sandbox has ended: secrets are taken out of its attributes, and all of them are removed if the rest is
+ * long. */
 void attributes_shorten(struct keeper *k, const char *id);
-/* Without what must not be kept: see core_attributes.h. To a file of `dir`, and back from there. */
+/* Copies the attributes without their secrets (see core_attributes.h) to a file of `dir`, and back from
+ * there. */
 int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
 int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e);
 
@@ -707,7 +711,8 @@ int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, s
 int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
 void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
-/* What its client had set goes with a saved sandbox, to a file of `dir`, and comes back. */
+/* What the client had set for the sandbox's network goes to a file of `dir` when the sandbox is saved, and
+ * comes back from there. */
 int network_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
 int network_restore(struct keeper *k, uint32_t box, int dir, struct cove_err *e);
 

@@ -88,8 +88,8 @@ static int freeze(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cov
     return 0;
 }
 
-/* Half of the sandbox may stand still: it is set back to what it was. At the end of its lifetime it
- * has nothing to go back to. */
+/* Some processes of the sandbox stand still and others do not, so all of them are set going again. A sandbox
+ * whose lifetime is over ends instead. */
 static void give_up_freezing(struct keeper *k, uint32_t i)
 {
     const struct box_info *b = &k->boxes[i].info;

@@ -8,7 +8,7 @@
 
 enum { POOL_RETRY_MS = 1000, SHRINK_MS = 1000 };
 
-/* One that nobody has, ready or at least begun, and that can be brought to these limits. */
+/* A spare sandbox in this state (warm, or still being built) that can be brought to these limits. */
 int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
                     const struct limits *limits, uint32_t *ret)
 {
@@ -28,8 +28,8 @@ int pool_find_spare(const struct keeper *k, enum box_state state, const char *te
     return -1;
 }
 
-/* A spare one of another size than spares have now is of no use to most, one of a template that was
- * made anew to nobody. */
+/* Ends a spare sandbox that is of no use any more: its limits are not those that spare ones get now, or its
+ * template was replaced. */
 void pool_review_one(struct keeper *k, uint32_t i)
 {
     const struct box *b = &k->boxes[i];
@@ -53,8 +53,8 @@ void pool_review(struct keeper *k)
     }
 }
 
-/* Disks made ahead make a sandbox that is not from the pool cheaper. As long as there is one, not
- * right after a claim. */
+/* Makes disks ahead, so that a sandbox which does not come from the pool is built faster. While at least one
+ * disk is ready, none is made right after a claim. */
 static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
 {
     struct cove_err err = { 0 };

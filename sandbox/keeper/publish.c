@@ -26,7 +26,7 @@ enum { SETTLE_MS = 100 };
 
 static void watch_files_of(struct keeper *k, const char *bundle, size_t len);
 
-/* Are these the very bytes that are there already? */
+/* Does the file have exactly these bytes already? */
 static bool is_same(const char *path, const void *bytes, size_t len)
 {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -139,7 +139,7 @@ int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place 
         return cove_fail(e, COVE_BUSY, "no room among the saved sandboxes (max_saved)");
     k->saved[i] = (struct saved){ .info = *info, .place = place };
     k->saved[i].info.box.state = BOX_SAVED;
-    /* So that it ends, for people, when it was saved: see core_sandbox_ends_unix_ms(). */
+    /* core_sandbox_ends_unix_ms() adds these figures up: the end that people see is then the time of saving. */
     k->saved[i].info.box.created_ms = 0;
     k->saved[i].info.box.frozen_ms = info->saved_unix_ms - info->box.created_unix_ms;
     state_box_write(state_saved(k->state), i, &k->saved[i].info.box);
@@ -299,7 +299,8 @@ static void load_one(struct keeper *k, const char *name)
         log_error("attributes of a saved sandbox", &err, LOG_S("sandbox", name));
 }
 
-/* It was being removed. What it has in the bucket goes, too. */
+/* Goes on with a removal that the keeper's end has cut off. What the sandbox has in the bucket is removed
+ * too. */
 static void finish_removal(struct keeper *k, const char *name)
 {
     AUTO_CLOSE int dir =
@@ -370,9 +371,9 @@ int saved_open(struct keeper *k, struct cove_err *e)
 }
 
 /*
- * Between the rename that makes a sandbox a saved one and its end, it is frozen. Between its return
- * among the living and the end of its record, it runs. So of two with one id the frozen one goes, and
- * of a running one the record goes.
+ * A keeper that dies at the wrong moment leaves both a sandbox and a saved sandbox with one id. A sandbox that
+ * has just been saved is frozen until it ends: then the sandbox goes. One that has just been woken runs: then
+ * its record in the store goes.
  */
 void saved_settle(struct keeper *k)
 {

@@ -120,7 +120,7 @@ static int write_file(int dir, const char *name, const struct buf *text, struct 
     return 0;
 }
 
-/* What its template was: the digest of the list of layers, each of which is named by its own. */
+/* Identifies the template: a digest of the list of its layers, whose names are digests themselves. */
 static void digest_layers(int dir, char ret[SAVED_DIGEST_TEXT])
 {
     char text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1];
@@ -143,8 +143,8 @@ static int write_record(int dir, const struct saved_info *info, struct cove_err 
     return write_file(dir, SAVED_RECORD, &record, e);
 }
 
-/* What lies beside the archive. Twice: at the beginning, because it goes with the sandbox if that dies
- * meanwhile, and at the end, because it may have changed. */
+/* The files beside the archive are written twice: at the beginning, because they would be gone if the
+ * sandbox died meanwhile, and at the end, because they may have changed. */
 /* The list that the sandbox was made with: its template may have been replaced since. */
 static int keep_layers(struct keeper *k, uint32_t i, struct cove_err *e)
 {

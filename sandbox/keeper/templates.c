@@ -74,8 +74,8 @@ static bool is_used(const struct keeper *k, const char *name)
     return false;
 }
 
-/* Sandboxes on a template that was removed go on by its words. No new ones are made: its version is
- * that of no template. */
+/* The manifest of a removed template is kept while sandboxes of it live. Its version becomes that of no
+ * template, so no new sandbox is made of it. */
 static void keep_used(struct keeper *k, struct manifests *fresh)
 {
     for (size_t i = 0; i < k->manifests.count; i++) {
@@ -124,7 +124,8 @@ static int publish_manifests(struct keeper *k, bool *ret_changed, struct cove_er
     return publish_put(k, "manifests", text.data ? text.data : "", text.len, ret_changed, e);
 }
 
-/* The keeper was restarted: its sandboxes are taken for those of the templates that are there. */
+/* After a restart nobody knows which version of its template a sandbox was made of: the version that is
+ * there now is assumed. */
 static void adopt_versions(struct keeper *k)
 {
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
@@ -166,7 +167,7 @@ bool templates_is_current(const struct keeper *k, const char *name, uint64_t ver
     return version && version_of(k, name) == version;
 }
 
-/* Known, and what is known is what lies there now. */
+/* The manifest of this template, if the table has it and the template was not replaced since. */
 static const struct manifest *look_up(const struct keeper *k, const char *tenant, const char *name)
 {
     const struct manifest *m = manifests_resolve(&k->manifests, tenant, name);

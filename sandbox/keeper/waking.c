@@ -55,7 +55,8 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
     }
 }
 
-/* Of two who failed, the saver is told of if the fetch only lost its reader. */
+/* When both the fetch and the saver have failed, the client hears of the saver's failure: the fetch failed
+ * only because the saver stopped reading. */
 static void on_fetched(struct keeper *k, uint32_t i, const struct bucket_report *report,
                        struct cove_err *err)
 {
@@ -182,7 +183,7 @@ static int check_quota(struct keeper *k, const struct saved_info *s, struct cove
     return quota_check_claim(k, &claim, e);
 }
 
-/* It is what it was: whose, of what name, by which key and dialect. */
+/* The woken sandbox has the owner, name, key and dialect that it had before. */
 static void set_identity(struct keeper *k, uint32_t i, const struct saved_info *s,
                          const struct limits *limits)
 {
@@ -269,7 +270,8 @@ int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const s
     return 0;
 }
 
-/* One that is here is woken like any other: whoever asks twice finds what the first time made. */
+/* A sandbox that is not saved (any more) is answered for, too: whoever asks twice gets the sandbox that the
+ * first request woke. */
 int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
                struct cove_err *e)
 {
@@ -320,8 +322,8 @@ int waking_prepare(struct keeper *k, uint32_t i, struct cove_err *e)
     return network_restore(k, i, dir, e);
 }
 
-/* Its beginning is its first one: on the other clock, which began anew with the machine, that may lie
- * before zero, and only differences are ever looked at. */
+/* created_ms counts from the first start of the sandbox. That may lie before the machine's own start, where
+ * the clock begins, and then wraps below zero; only differences of it are used. */
 void waking_set_times(struct keeper *k, uint32_t i, uint64_t now)
 {
     struct box *b = &k->boxes[i];

@@ -49,7 +49,7 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
     return 0;
 }
 
-/* Whoever leaves in peace, with nothing in hand, was asked to. */
+/* A worker that exits with status 0 and holds nothing was asked to leave: that is no loss. */
 static void exited(struct keeper *k, struct helper *h, int status)
 {
     h->lost = state_worker_release(k->state, h->slot);
@@ -168,7 +168,7 @@ void workers_stop(struct keeper *k)
 
 /* ------------------------------------------------------------------ those of the keeper before */
 
-/* They go on serving until ours are up. Slots of others are given back. */
+/* Workers of the keeper before go on serving until ours are up. Slots whose worker is gone are freed. */
 void workers_adopt(struct keeper *k)
 {
     for (uint32_t i = 0; i < WORKER_SLOTS; i++) {
