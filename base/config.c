@@ -380,7 +380,7 @@ int config_number(const char *name, const char *value, uint64_t *ret, struct cov
     const struct config_key *k = find_key(name);
 
     if (!k || k->kind == KEY_TEXT)
-        return cove_fail(e, COVE_INVALID, "%.60s: no such number", name);
+        return cove_fail(e, COVE_INVALID, "%.60s: no key of this name takes a number", name);
     return set_number(ret, k, value, e);
 }
 

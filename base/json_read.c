@@ -136,7 +136,8 @@ int json_parse(const char *text, size_t len, struct json_object **ret, struct co
         return -1;
     tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1); /* it counts the innermost value as a level */
     if (!tok)
-        return cove_fail(e, COVE_BUSY, "body: no memory for it");
+        return cove_fail(e, COVE_BUSY,
+                         "body: the server has no memory for it, try again in a second");
     rc = parse_with(tok, text, len, ret, e);
     json_tokener_free(tok);
     return rc;

@@ -205,7 +205,7 @@ int net_rules_check(const struct net_rules *r, struct cove_err *e)
 {
     if (r->mode > NET_ALLOW || !memchr(r->allow, '\0', sizeof(r->allow)) ||
         !memchr(r->deny, '\0', sizeof(r->deny)))
-        return cove_fail(e, COVE_INVALID, "network: not a setting of ours");
+        return cove_fail(e, COVE_INVALID, "network: the settings are not of this version");
     if (net_list_check("allow", r->allow, true, e) < 0)
         return -1;
     return net_list_check("deny", r->deny, false, e);

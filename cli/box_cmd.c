@@ -192,7 +192,8 @@ static int kill_one(const char *word, char ret_id[24], struct cove_err *e)
     if (boxes_open(word, &config, &box, e) < 0)
         return -1;
     if (!box.tenant[0])
-        return cove_fail(e, COVE_CONFLICT, "sandbox '%s' is nobody's yet", box.id);
+        return cove_fail(e, COVE_CONFLICT,
+                         "sandbox '%s' is a spare one: it belongs to no tenant yet", box.id);
     keeper = KEEPER_LINK(config.run_dir);
     text_copy(args.tenant, sizeof(args.tenant), box.tenant);
     text_copy(args.id, sizeof(args.id), box.id);

@@ -33,7 +33,8 @@ static int open_place(struct store_place *p, struct cove_err *e)
 
     p->dir = p->state_dir = -1;
     if (geteuid() != 0)
-        return cove_fail(e, COVE_INVALID, "saved sandboxes are root's: run it as root");
+        return cove_fail(e, COVE_INVALID,
+                         "saved sandboxes belong to root: run this command as root");
     if (cli_config(&p->config, e) < 0)
         return -1;
     p->state_dir = open(p->config.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -32,7 +32,7 @@ int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
 
     *s = (struct store){ .state_dir = -1, .templates = -1, .layers = -1 };
     if (geteuid() != 0)
-        return cove_fail(e, COVE_INVALID, "templates are root's: run it as root");
+        return cove_fail(e, COVE_INVALID, "templates belong to root: run this command as root");
     if (cli_config(&s->config, e) < 0 ||
         open_dir(AT_FDCWD, s->config.state_dir, &s->state_dir, e) < 0)
         return -1;

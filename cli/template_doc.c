@@ -119,7 +119,7 @@ void doc_write(const struct template_doc *d, struct buf *out)
 static int add_word(struct buf *out, const char *name, const char *value, struct cove_err *e)
 {
     if (!*value || strpbrk(value, " \t\n#"))
-        return cove_fail(e, COVE_INVALID, "%.40s: '%.60s' is no value", name, value);
+        return cove_fail(e, COVE_INVALID, "%.40s: '%.60s' is not a valid value", name, value);
     buf_addf(out, "%s%s=%s", out->len ? " " : "", name, value);
     return 0;
 }

@@ -219,7 +219,7 @@ int template_options(struct arena *a, int argc, char **argv, struct template_doc
     optind = 0; /* begin anew: words before an option are moved behind the last one */
     while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
         if (c < 0 || (size_t)c >= ARRAY_SIZE(options))
-            return cove_fail(e, COVE_INVALID, "an option that is not there, see --help");
+            return cove_fail(e, COVE_INVALID, "there is no such option, see --help");
         if (options[c].set(a, d, optarg, e) < 0)
             return cove_context(e, "--%s", options[c].name);
     }

@@ -49,12 +49,12 @@ int log_place_parse(const char *text, struct log_place *ret, struct cove_err *e)
     size_t len = strcspn(text, "-");
 
     if (len >= sizeof(first))
-        return cove_fail(e, COVE_INVALID, "'%.60s' is no place in a log", text);
+        return cove_fail(e, COVE_INVALID, "'%.60s' is not an event id of this log", text);
     memcpy(first, text, len);
     first[len] = '\0';
     if (text_parse_u64(first, &p.offset[0], e) < 0 ||
         (text[len] && text_parse_u64(text + len + 1, &p.offset[1], e) < 0))
-        return cove_fail(e, COVE_INVALID, "'%.60s' is no place in a log", text);
+        return cove_fail(e, COVE_INVALID, "'%.60s' is not an event id of this log", text);
     *ret = p;
     return 0;
 }

@@ -249,7 +249,8 @@ int request_read_body(struct request *req, size_t max, struct cove_err *e)
             return FCGX_GetChar(req->in) < 0 ? 0 : body_too_large(max, e);
         at = buf_reserve(&req->body, room);
         if (!at)
-            return cove_fail(e, COVE_BUSY, "body: no memory for it");
+            return cove_fail(e, COVE_BUSY,
+                             "body: the server has no memory for it, try again in a second");
         n = FCGX_GetStr(at, (int)(room < 1 << 30 ? room : 1 << 30), req->in);
         req->body.len += n > 0 ? (size_t)n : 0;
         req->body.data[req->body.len] = '\0';
@@ -266,7 +267,8 @@ static int parse_json(struct request *req, struct cove_err *e)
     size_t weight = req->body.data ? json_weight(req->body.data, req->body.len) : 0;
 
     if (!req->json_bytes && !budget_take(req->body.budget, weight))
-        return cove_fail(e, COVE_BUSY, "body: no memory for it");
+        return cove_fail(e, COVE_BUSY,
+                         "body: the server has no memory for it, try again in a second");
     req->json_bytes = weight;
     return json_parse(req->body.data, req->body.len, &req->json, e);
 }
@@ -278,7 +280,10 @@ int request_json(struct request *req, const struct json_field *fields, void *out
         return -1;
     if (json_read(&req->arena, req->json, fields, out, e) < 0)
         return -1;
-    return req->arena.starved ? cove_fail(e, COVE_BUSY, "body: no memory for it") : 0;
+    return req->arena.starved
+               ? cove_fail(e, COVE_BUSY,
+                           "body: the server has no memory for it, try again in a second")
+               : 0;
 }
 
 const char *request_param(const struct request *req, const char *name)

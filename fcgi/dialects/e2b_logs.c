@@ -278,7 +278,9 @@ static int read_level(struct request *req, size_t *ret, struct cove_err *e)
             return 0;
     }
     *ret = 0;
-    return text && *text ? cove_fail(e, COVE_INVALID, "level: '%.20s' is none", text) : 0;
+    return text && *text ? cove_fail(e, COVE_INVALID,
+                                     "level: '%.20s' is not one of debug, info, warn, error", text)
+                         : 0;
 }
 
 /* Which entries are told, in the order in which they are. */

@@ -355,7 +355,7 @@ static int carry_out(struct s3 *s, struct task *t, struct cove_err *e)
     case BUCKET_COLLECT:
         return collect(s, &t->order, e);
     default:
-        return cove_fail(e, COVE_INVALID, "an order that nobody knows");
+        return cove_fail(e, COVE_INVALID, "unknown kind of order");
     }
 }
 

@@ -85,7 +85,7 @@ int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char
     int rc;
 
     if (!sink.sha || EVP_DigestInit_ex(sink.sha, EVP_sha256(), NULL) != 1)
-        return cove_fail(e, COVE_INTERNAL, "SHA-256 is not to be had");
+        return cove_fail(e, COVE_INTERNAL, "libcrypto offers no SHA-256");
     rc = s3_perform(s, &r, e);
     EVP_DigestFinal_ex(sink.sha, sum, NULL);
     EVP_MD_CTX_free(sink.sha);

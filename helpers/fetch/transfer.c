@@ -109,7 +109,7 @@ static int check_url(struct fetch_job *j, const char *url, struct cove_err *e)
     if (!u || curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK ||
         curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK)
-        rc = cove_fail(e, COVE_INVALID, "url: is none");
+        rc = cove_fail(e, COVE_INVALID, "url: is not a URL");
     else if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)
         rc = cove_fail(e, COVE_INVALID, "url: must begin with http:// or https://");
     else if (!text_copy(j->host, sizeof(j->host), host))

@@ -14,7 +14,7 @@ int sha_init(struct sha *s, struct cove_err *e)
     s->ctx = EVP_MD_CTX_new();
     if (s->ctx && EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) == 1)
         return 0;
-    return cove_fail(e, COVE_INTERNAL, "SHA-256 is not to be had");
+    return cove_fail(e, COVE_INTERNAL, "libcrypto offers no SHA-256");
 }
 
 void sha_add(struct sha *s, const void *bytes, size_t len)

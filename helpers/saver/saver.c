@@ -92,7 +92,7 @@ static int work(struct saver_report *ret, struct cove_err *e)
             return cove_fail_errno(e, COVE_LIMIT, "archive");
         return saver_digest(0, &ret->archive_bytes, ret->digest, e);
     default:
-        return cove_fail(e, COVE_INVALID, "an order that nobody knows");
+        return cove_fail(e, COVE_INVALID, "unknown kind of order");
     }
 }
 

@@ -70,7 +70,8 @@ static int lock_file(struct audit *a, struct cove_err *e)
             return 0;
         a->fd = cove_close(a->fd);
     }
-    return cove_fail(e, COVE_INTERNAL, "audit log %s: it is replaced again and again", a->path);
+    return cove_fail(e, COVE_INTERNAL, "audit log %s: other processes replace it again and again",
+                     a->path);
 }
 
 /* The last `want` bytes of a file. */

@@ -209,5 +209,5 @@ int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e)
 
 int client_bad_page(struct cove_err *e)
 {
-    return cove_fail(e, COVE_GONE, "the sandbox sent a listing that makes no sense");
+    return cove_fail(e, COVE_GONE, "the sandbox sent a listing that cannot be read");
 }

@@ -39,7 +39,7 @@ static int gate_ask(const char *run_dir, uint32_t type, const void *body, size_t
     if (m.head.type == MSG_ERROR)
         return client_raise(&m, e);
     if (m.head.type != want)
-        return cove_fail(e, COVE_INTERNAL, "the gate gave an answer of another kind");
+        return cove_fail(e, COVE_INTERNAL, "the gate answered with the wrong type of message");
     if (ret)
         memcpy(ret, m.body, ret_size);
     return 0;
@@ -87,7 +87,7 @@ static int counts_page(int sock, uint32_t first, struct gate_counted *ret_head,
     memcpy(ret_head, m.body, sizeof(*ret_head));
     if (ret_head->count > GATE_COUNTS_PAGE ||
         m.body_len != sizeof(*ret_head) + ret_head->count * sizeof(*ret_page))
-        return cove_fail(e, COVE_INTERNAL, "the gate's counts have another size");
+        return cove_fail(e, COVE_INTERNAL, "the gate answered with counts of a wrong size");
     memcpy(ret_page, (const char *)m.body + sizeof(*ret_head), ret_head->count * sizeof(*ret_page));
     return 0;
 }

@@ -75,7 +75,7 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
     }
     if (m.head.type != q->want || m.head.tag != k->tag) {
         msg_close_fds(&m);
-        return cove_fail(e, COVE_INTERNAL, "the keeper gave an answer of another kind");
+        return cove_fail(e, COVE_INTERNAL, "the keeper answered with the wrong type of message");
     }
     if (q->ret_fd)
         *q->ret_fd = m.fds[0];

@@ -83,7 +83,7 @@ static int add(struct notes *n, uint64_t about, uint64_t tenant, const char *tex
         write_note(&n->items[i], about, tenant, text);
         return 0;
     }
-    return cove_fail(e, COVE_BUSY, "the server keeps too many of these, try again later");
+    return cove_fail(e, COVE_BUSY, "the server has no room for another note, try again later");
 }
 
 int notes_put(struct notes *n, const char *kind, const char *tenant, const char *session,

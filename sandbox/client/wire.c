@@ -184,7 +184,7 @@ int box_answer_check(const struct box_request *r, uint32_t tag, struct msg *m, s
     if (ours && m->head.type == MSG_ERROR)
         return client_raise(m, e);
     if (!box_is_event(m->head.type) && m->head.type != MSG_DONE && m->head.type != MSG_ERROR)
-        return cove_fail(e, COVE_GONE, "the sandbox gave an answer nobody asked for");
+        return cove_fail(e, COVE_GONE, "the sandbox sent an answer to no request");
     return 0;
 }
 

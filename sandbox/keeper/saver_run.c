@@ -36,7 +36,7 @@ static int hear(int sock, struct saver_report *ret, struct cove_err *e)
     memcpy(ret, m.body, sizeof(*ret));
     ret->digest[SAVED_DIGEST_TEXT - 1] = '\0';
     if (strspn(ret->digest, "0123456789abcdef") != SAVED_DIGEST_TEXT - 1)
-        return cove_fail(e, COVE_INTERNAL, "the saver told a digest that is none");
+        return cove_fail(e, COVE_INTERNAL, "the saver reported something that is no digest");
     return 0;
 }
 
