@@ -32,7 +32,7 @@ static const struct {
     LIMIT("file_max", file_max_bytes),
     LIMIT("command_timeout", command_timeout_ms),
     LIMIT("output_max", output_max_bytes),
-    LIMIT("executor_timeout", executor_timeout_ms),
+    LIMIT("executor_timeout", run_timeout_ms),
     LIMIT("log_max", log_max_bytes),
     LIMIT("pause", pause_way),
     LIMIT("on_timeout", timeout_way),

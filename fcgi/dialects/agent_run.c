@@ -132,7 +132,7 @@ static int collect(void *arg, enum run_stream stream, uint64_t offset, const cha
 
 static uint64_t timeout_ms(const struct run_body *body, const struct limits *limits)
 {
-    uint64_t asked = (uint64_t)body->timeout_s * 1000, most = limits->executor_timeout_ms;
+    uint64_t asked = (uint64_t)body->timeout_s * 1000, most = limits->run_timeout_ms;
 
     return asked && asked < most ? asked : most;
 }

@@ -26,7 +26,7 @@ static struct run_args run_args_of(const struct request *req, const struct execu
 /* What holds for it is known once its sandbox is. */
 static void run_within(struct run_args *args, const struct limits *limits)
 {
-    uint64_t limit_ms = limits->executor_timeout_ms;
+    uint64_t limit_ms = limits->run_timeout_ms;
 
     args->timeout_ms =
         args->timeout_ms && args->timeout_ms < limit_ms ? args->timeout_ms : limit_ms;

@@ -61,7 +61,7 @@ static void read_info(const struct core_session *s, struct info *ret)
         .memory = (int64_t)s->limits.memory_max_bytes,
         .disk = (int64_t)s->limits.disk_max_bytes,
         .file = (int64_t)s->limits.file_max_bytes,
-        .timeout_s = (int64_t)(s->limits.executor_timeout_ms / 1000),
+        .timeout_s = (int64_t)(s->limits.run_timeout_ms / 1000),
     };
 }
 

@@ -241,7 +241,7 @@ static uint64_t timeout_ms(const struct args *a, const struct limits *limits)
 {
     uint64_t wanted = (uint64_t)(a->timeout_s ? a->timeout_s : TIMEOUT_DEFAULT_S) * 1000;
 
-    return wanted < limits->executor_timeout_ms ? wanted : limits->executor_timeout_ms;
+    return wanted < limits->run_timeout_ms ? wanted : limits->run_timeout_ms;
 }
 
 static int run_in(struct run *r, struct core_session *s, const struct args *a,

@@ -114,14 +114,14 @@ struct cove_config {
     uint64_t tenant_disk_bytes; /* of all its sandboxes and snapshots together */
 
     /* limits of a command */
-    uint64_t command_timeout_ms;
+    uint64_t command_timeout_ms; /* of /execute and of the relay */
     uint64_t output_max_bytes;
     uint64_t commands_max;      /* in one request */
     uint64_t command_max_bytes; /* one command's text */
 
-    /* the executor dialect */
-    uint64_t executor_timeout_ms; /* of /run and /run_streaming */
-    uint64_t log_max_bytes;       /* kept of a background process's output */
+    uint64_t
+        run_timeout_ms; /* executor_timeout: of a command of the executor, the agent API or MCP */
+    uint64_t log_max_bytes; /* kept of a background process's output */
     /* traffic to ports of sandboxes */
     uint64_t tenant_proxy_ports;     /* ports that one tenant may bind at a time */
     uint64_t port_connections;       /* connections to one sandbox at a time */

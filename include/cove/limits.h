@@ -26,7 +26,7 @@ struct limits {
     /* of a command */
     uint64_t command_timeout_ms;
     uint64_t output_max_bytes;
-    uint64_t executor_timeout_ms;
+    uint64_t run_timeout_ms;
     uint64_t log_max_bytes;
     /* what becomes of it: see cove/config.h */
     uint64_t pause_way;
