@@ -16,15 +16,16 @@ struct store_place {
         *json; /* --json: a list, with an object for each sandbox; NULL: for people */
 };
 
-/* The archive of one that is in the bucket, to `out` (-1: nowhere); compared with its digest. */
+/* Writes the archive of a saved sandbox in the bucket to `out` (-1: nowhere) and compares it with its
+ * digest. */
 int store_bucket_get(struct store_place *p, const struct saved_info *s, int out,
                      struct cove_err *e);
-/* The manifest of one that only the bucket knows. */
+/* Prints the manifest of a saved sandbox that is in the bucket and not on this machine. */
 int store_bucket_show(struct store_place *p, const char *id, struct cove_err *e);
 int store_bucket_ls(struct store_place *p, struct cove_err *e);
-/* One that another machine has saved becomes a saved sandbox of this one. */
+/* Takes over a sandbox that another machine has saved: it becomes a saved sandbox of this machine. */
 int store_bucket_adopt(struct store_place *p, const char *id, bool force, struct cove_err *e);
-/* All that the bucket has of it. */
+/* Removes everything that the bucket has of this sandbox. */
 int store_bucket_rm(struct store_place *p, const char *id, struct cove_err *e);
 int store_bucket_gc(struct store_place *p, struct cove_err *e);
 /* Something was done with, or found out about, one sandbox: a line `ID: WORDS`, or {id, NAME: words}. */

@@ -113,7 +113,7 @@ static const char *where_is(const struct entry *entry)
     return words[entry->place];
 }
 
-/* Of one that is being written: as many bytes as there are by now. */
+/* The size of the archive; while it is being written, the bytes that are there by now. */
 static uint64_t bytes_of(const struct store_place *p, const struct entry *entry)
 {
     char path[320];
@@ -203,7 +203,7 @@ static int open_file(const struct store_place *p, const char *id, const char *na
     return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s of '%s'", name, id) : 0;
 }
 
-/* Another machine may have put it there. */
+/* Is this a sandbox that is not here and may be in the bucket, where another machine has put it? */
 static bool only_in_bucket(const struct store_place *p, const char *id)
 {
     return p->config.store_bucket[0] && text_is_id(id) &&

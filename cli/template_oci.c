@@ -130,7 +130,7 @@ static int check_digest(int fd, const struct descriptor *d, struct cove_err *e)
     return 0;
 }
 
-/* Its bytes are what its name says: from here on it can only be wrong, not exchanged. */
+/* Opens a blob whose digest is right. It may hold nonsense, but it is the blob that the manifest names. */
 static int open_checked(int dir, const struct descriptor *d, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;

@@ -167,7 +167,8 @@ static int add_service_on_use(struct arena *a, struct template_doc *d, char *val
     return put_service(a, d, value, true, e);
 }
 
-/* Options that stand before it are replaced by what it says, those behind it replace that. */
+/* --manifest FILE: what the file says replaces options that stand before it, and options behind it replace
+ * what the file says. */
 static int read_manifest(struct arena *a, struct template_doc *d, char *value, struct cove_err *e)
 {
     return doc_read_file(a, value, d, e);

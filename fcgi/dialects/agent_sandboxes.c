@@ -103,7 +103,7 @@ static void describe(struct request *req, const struct box_info *box, struct san
     };
 }
 
-/* Also one that has stopped, while there is a record of it. */
+/* A sandbox that lives, or the record of one that has stopped. */
 static int find_any(struct request *req, const char *name, struct box_info *ret, struct cove_err *e)
 {
     if (agent_find(req, name, ret, NULL) == 0)
@@ -199,7 +199,7 @@ static const struct json_field connect_fields[] = {
     JSON_END,
 };
 
-/* One that was paused at its end gets a new one; others keep theirs. */
+/* A sandbox that was paused at the end of its lifetime gets a new lifetime; others keep the end they have. */
 int agent_connect(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct connect_args args = { 0 };

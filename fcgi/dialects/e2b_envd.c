@@ -77,7 +77,7 @@ static bool is_admitted(const struct envd *d)
     if (strncasecmp(bearer, "Bearer ", 7) == 0 &&
         token_fits(req->core->token_secret, d->box.id, bearer + 7))
         return true;
-    /* Where nginx lets somebody in by the address, it asks nobody. */
+    /* nginx asks no worker about a caller whom it lets in by the address, so the token is checked here. */
     return token_fits(req->core->token_secret, d->box.id,
                       request_param(req, "HTTP_X_ACCESS_TOKEN"));
 }

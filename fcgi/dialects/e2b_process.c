@@ -123,7 +123,8 @@ static int add_process(void *arg, const struct box_proc *p, const char *label, c
     return l->count == LISTED_MAX;
 }
 
-/* As it was asked for, if init still has that; what init says may be anything. */
+/* The process's configuration as its client gave it, if init still has that. The text comes from inside the
+ * sandbox, so it is parsed like any input. */
 static int add_config(struct rpc *r, uint32_t proc, Process__ProcessInfo *info, struct cove_err *e)
 {
     struct cove_err ignored;

@@ -286,7 +286,7 @@ int e2b_pause(struct request *req, struct reply *rep, struct cove_err *e)
     return done(rep);
 }
 
-/* What the sandbox is like after a change. */
+/* Replies with the sandbox as it is after a change. */
 static int reply_again(struct request *req, struct reply *rep, int status,
                        const struct box_info *box, struct cove_err *e)
 {

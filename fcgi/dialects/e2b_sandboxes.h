@@ -45,10 +45,10 @@ extern const struct json_field e2b_listed_fields[];
 int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e);
 
 int e2b_check_timeout(int64_t seconds, struct cove_err *e);
-/* What create answers. */
+/* The reply to a request that makes a sandbox. */
 int e2b_reply_sandbox(struct request *req, struct reply *rep, int status,
                       const struct box_info *box);
-/* {"NAME": the same} */
+/* The same object as a member called `name` of a larger one. */
 void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct box_info *box,
                      const char *name);
 /* The keeper's word for what a client calls a template: without the tag `default`, which means nothing. */
@@ -57,13 +57,14 @@ const char *e2b_template_word(struct request *req, const char *given);
 /* ------------------------------------------------------------------ e2b_network.c */
 
 extern const struct json_field e2b_network_fields[];
-/* What was asked for, into what is kept with the sandbox; NULL: nothing was. */
+/* Puts the network settings of a request into the sandbox's attributes; `from` may be NULL. */
 int e2b_network_take(const struct e2b_network *from, struct core_attributes *to,
                      struct cove_err *e);
-/* As rules. *ret_any: there is something to set. COVE_INVALID names the word that is wrong. */
+/* Turns the stored settings into rules. *ret_any: there is something to set. COVE_INVALID names the word
+ * that is wrong. */
 int e2b_network_rules(const struct core_attributes *from, struct net_rules *ret, bool *ret_any,
                       struct cove_err *e);
-/* NULL: nothing was ever asked for. */
+/* The stored settings as replies show them; NULL if the client never gave any. */
 struct e2b_network *e2b_network_told(struct arena *a, const struct core_attributes *from);
 
 #endif

@@ -255,7 +255,7 @@ int e2b_template_list(struct request *req, struct reply *rep, struct cove_err *e
 
 /* ------------------------------------------------------------------ one of them */
 
-/* Is there one of this name? */
+/* Is there a template of this name? */
 int e2b_template_alias(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *given = request_capture(req, "alias"), *word = e2b_template_word(req, given);

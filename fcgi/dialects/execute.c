@@ -1,5 +1,5 @@
 /*
- * The execute dialect: shell commands in a project's sandbox, as in shared/spec/execute.md.
+ * The execute dialect: shell commands in a project's sandbox, as in docs/api/execute.yaml.
  *
  *   POST .../execute {"projectId", "commands": [...], "stopOnError"?, "timeout"?, "cwd"?, "env"?, "template"?}
  *   POST .../cleanup {"projectId"}

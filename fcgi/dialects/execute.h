@@ -39,10 +39,10 @@ struct execute_reply {
     const char *rule, *reason, *hint;          /* of the policy, when it refused */
 };
 
-/* What commands came to; that nothing ran; that there is nothing to tell. */
+/* The tables of the replies: the results of commands, a failure, and a success that has nothing to tell. */
 extern const struct json_field execute_reply_fields[], execute_error_fields[],
     execute_success_fields[];
-/* And how long a sandbox will be there. */
+/* A success that tells until when the sandbox lives. */
 extern const struct json_field execute_life_fields[];
 
 /* Each checks what its operation needs and names the bad field. */

@@ -19,7 +19,7 @@ struct executor_command { /* /run, /run_streaming, /start_process */
 /* What is done with a command: /run, /run_streaming, /start_process. */
 typedef int executor_verb(struct request *req, struct reply *rep, const struct executor_command *c,
                           const struct policy_filter *filter, struct cove_err *e);
-/* The body, checked, and the policy's word on it; then the verb, unless that was no. */
+/* Reads and checks the body and asks the policy; if the policy allows the command, calls the verb. */
 int executor_with_command(struct request *req, struct reply *rep, executor_verb *verb,
                           struct cove_err *e);
 

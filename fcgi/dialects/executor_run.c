@@ -23,7 +23,7 @@ static struct run_args run_args_of(const struct request *req, const struct execu
     };
 }
 
-/* What holds for it is known once its sandbox is. */
+/* The limits of a command are known only when its sandbox is known. */
 static void run_within(struct run_args *args, const struct limits *limits)
 {
     uint64_t limit_ms = limits->run_timeout_ms;
