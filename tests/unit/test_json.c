@@ -479,6 +479,26 @@ static void nothing_is_written_for_a_reader_who_has_left(void **state)
     free(text);
 }
 
+static void a_string_in_parts_goes_on_in_another_buffer(void **state)
+{
+    AUTO_BUF struct buf first = BUF(100), second = BUF(100);
+    struct json_writer w;
+
+    (void)state;
+    json_writer_init(&w, &first);
+    json_open(&w, NULL, '{');
+    json_put_json(&w, "id", "[1, \"x\"]!", 8);
+    json_text_begin(&w, "line");
+    json_text_add(&w, "a\"", 2);
+    w.out = &second;
+    json_text_add(&w, "b\n", 2);
+    json_text_end(&w);
+    json_put_bool(&w, "more", true);
+    json_close(&w, '}');
+    assert_string_equal(first.data, "{\"id\":[1, \"x\"],\"line\":\"a\\\"");
+    assert_string_equal(second.data, "b\\n\",\"more\":true}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -494,6 +514,7 @@ int main(void)
         cmocka_unit_test(an_enum_may_come_as_its_number),
         cmocka_unit_test(a_long_string_leaves_in_pieces_and_is_the_same),
         cmocka_unit_test(nothing_is_written_for_a_reader_who_has_left),
+        cmocka_unit_test(a_string_in_parts_goes_on_in_another_buffer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
