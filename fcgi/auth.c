@@ -43,8 +43,6 @@ const struct live_kind keys_kind = {
 
 /* ------------------------------------------------------------------ the question */
 
-enum { ENVD_PORT = 49983 };
-
 struct auth_ask {
     const struct dialect *const *dialects;
     struct live_ref *keys;
@@ -102,11 +100,20 @@ static const char *id_of(struct request *req, const struct key *key)
     return id;
 }
 
-bool auth_is_foreign(const struct request *req, const char *tenant)
+static bool has_own_access(const struct dialect *const *dialects, const struct request *req)
+{
+    for (; *dialects; dialects++)
+        if ((*dialects)->own_access && (*dialects)->is_meant(req))
+            return true;
+    return false;
+}
+
+bool auth_is_foreign(const struct dialect *const *dialects, const struct request *req,
+                     const char *tenant)
 {
     struct which w;
 
-    return req->host_box && req->core && req->host_port != ENVD_PORT &&
+    return req->host_box && req->core && !has_own_access(dialects, req) &&
            which_sandbox_id(req->core->state, tenant, req->host_box, &w) == WHICH_NONE;
 }
 
@@ -116,9 +123,10 @@ static void send_to_port(struct reply *rep)
     reply_header(rep, "X-Cove-Traffic", "1");
 }
 
-static void admit(struct request *req, struct reply *rep, const char *tenant, const char *key)
+static void admit(const struct dialect *const *dialects, struct request *req, struct reply *rep,
+                  const char *tenant, const char *key)
 {
-    if (auth_is_foreign(req, tenant)) {
+    if (auth_is_foreign(dialects, req, tenant)) {
         send_to_port(rep); /* where it is told apart from nothing by nobody */
         return;
     }
@@ -131,9 +139,10 @@ static void admit(struct request *req, struct reply *rep, const char *tenant, co
 /* nginx may keep this answer for a second (nginx/cove.conf says for which requests). Nothing is lost by that: the
  * worker that gets the request itself looks the key up again by its public name (caller.c), so a key that was
  * revoked or has expired meanwhile is refused there. */
-static void admit_key(struct request *req, struct reply *rep, const struct key *key)
+static void admit_key(const struct dialect *const *dialects, struct request *req, struct reply *rep,
+                      const struct key *key)
 {
-    admit(req, rep, key->tenant, id_of(req, key));
+    admit(dialects, req, rep, key->tenant, id_of(req, key));
     if (rep->status == 204)
         reply_header(rep, "X-Accel-Expires", "1");
 }
@@ -194,14 +203,6 @@ static bool names_no_sandbox(const struct request *req)
 
     return req->host_box && req->core &&
            which_sandbox_id(req->core->state, NULL, req->host_box, &w) == WHICH_NONE;
-}
-
-static bool has_own_access(const struct dialect *const *dialects, const struct request *req)
-{
-    for (; *dialects; dialects++)
-        if ((*dialects)->own_access && (*dialects)->is_meant(req))
-            return true;
-    return false;
 }
 
 /* One text for each kind of missing credentials; it does not tell what was wrong with a key or a password. */
@@ -371,20 +372,21 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
     struct which w;
 
     req->note.operation = "auth";
-    if (req->host_box && !port_is_ours(req))
+    if (req->host_box && !port_is_ours(dialects, req))
         send_to_port(rep);
     else if (key)
-        admit_key(req, rep, key);
+        admit_key(dialects, req, rep, key);
     else if (find_token(dialects, req, &w))
-        admit(req, rep, w.box.tenant, arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));
+        admit(dialects, req, rep, w.box.tenant,
+              arena_printf(&req->arena, CALLER_BOX "%s", w.box.id));
     else if (console_sign_in(req, ref ? ref->value : NULL, &session))
-        admit(req, rep, session.tenant, arena_strdup(&req->arena, session.key));
+        admit(dialects, req, rep, session.tenant, arena_strdup(&req->arena, session.key));
     else if (req->method == OPTIONS || names_no_sandbox(req))
         rep->status = 204; /* a preflight carries no key: it passes as nobody */
     else if (has_own_access(dialects, req))
         rep->status = 204; /* so does who speaks to a sandbox: its dialect knows if it is open */
     else if (basic_sign_in(req, tenant, &wait_s))
-        admit(req, rep, tenant, "");
+        admit(dialects, req, rep, tenant, "");
     else
         refuse(dialects, req, rep, wait_s);
     live_put(ref);

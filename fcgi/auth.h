@@ -21,8 +21,9 @@ struct auth_who {
 };
 
 /* The host name is of a sandbox that is not this tenant's: for the tenant it must look like no sandbox at all,
- * which is what the gate answers. envd has an answer of its own. */
-bool auth_is_foreign(const struct request *req, const char *tenant);
+ * which is what the gate answers. A dialect with own_access answers for itself. */
+bool auth_is_foreign(const struct dialect *const *dialects, const struct request *req,
+                     const char *tenant);
 
 /* Who opens a WebSocket. Its address is asked for once, so this is not a request of its own. */
 int auth_socket(const struct dialect *const *dialects, struct live *keys, const char *cors_origins,

@@ -16,7 +16,7 @@
  * The gate knows what single ports say (GATE_ACCESS) and decides. Whether ports are public without a
  * word is decided by the dialect that made the sandbox (port_access_DIALECT in cove.conf).
  *
- * Credentials here are the sandbox's token (X-Access-Token, E2b-Traffic-Access-Token), a key of the
+ * Credentials here are the sandbox's token (X-Access-Token, or a dialect's own header), a key of the
  * sandbox's tenant (X-Access-Token, or Authorization and X-API-Key, which otherwise are the app's own),
  * and the cookie that a signed link has set. None of them reaches the sandbox: nginx takes away the
  * first two headers and the cookie always, and the others when X-Cove-Strip says that they hold a key.
@@ -43,6 +43,7 @@
 #include "fcgi/core_attributes.h"
 #include "fcgi/core_sandboxes.h"
 #include "fcgi/http.h"
+#include "fcgi/router.h"
 
 #define COOKIE "cove-port"
 
@@ -151,30 +152,37 @@ static bool read_place(const struct request *req, struct place *ret)
            text_copy(ret->id, sizeof(ret->id), req->host_box);
 }
 
-/* Where all sandboxes share one address, the headers of the e2b dialect say which port is meant. */
-static bool read_headers(const struct request *req, struct place *ret)
+/* Where all sandboxes share one address, headers of a dialect say which port is meant. */
+static bool read_headers(const struct dialect *d, const struct request *req, struct place *ret)
 {
-    const char *id = request_param(req, "HTTP_E2B_SANDBOX_ID");
+    const char *id = d->port_param ? request_param(req, d->sandbox_param) : "";
     uint64_t port;
 
     if (req->host_box || !text_is_id(id) ||
-        text_parse_u64(request_param(req, "HTTP_E2B_SANDBOX_PORT"), &port, NULL) < 0 || port < 1 ||
+        text_parse_u64(request_param(req, d->port_param), &port, NULL) < 0 || port < 1 ||
         port > 65535)
         return false;
     ret->port = (unsigned)port;
     return text_copy(ret->id, sizeof(ret->id), id);
 }
 
-static const struct {
-    unsigned port;
-    uint32_t dialect; /* DIALECT_NONE: whichever made the sandbox */
-} ours[] = {
-    { 49983, DIALECT_NONE }, /* envd */
-    { 8080, DIALECT_EXECUTOR },
-    { 4000, DIALECT_RELAY },
-};
+static bool find_place(const struct dialect *const *dialects, const struct request *req,
+                       struct place *ret)
+{
+    if (read_place(req, ret))
+        return true;
+    for (; *dialects; dialects++)
+        if (read_headers(*dialects, req, ret))
+            return true;
+    return false;
+}
 
-bool port_is_ours(const struct request *req)
+static bool has_host_port(const struct dialect *d, const struct request *req, unsigned port)
+{
+    return d->host_port == HOST_PORT_MEANT ? d->is_meant(req) : d->host_port == port;
+}
+
+bool port_is_ours(const struct dialect *const *dialects, const struct request *req)
 {
     struct box_info box;
     struct place place;
@@ -183,11 +191,9 @@ bool port_is_ours(const struct request *req)
     if (!req->core || !read_place(req, &place) ||
         !state_find_id_any(req->core->state, place.id, &index, &box))
         return false;
-    if (place.port == req->core->config->agent_mcp_port && box.dialect == DIALECT_AGENT)
-        return true;
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-        if (ours[i].port == place.port &&
-            (ours[i].dialect == DIALECT_NONE || ours[i].dialect == box.dialect))
+    for (; *dialects; dialects++)
+        if (has_host_port(*dialects, req, place.port) &&
+            ((*dialects)->host_maker == DIALECT_NONE || (*dialects)->host_maker == box.dialect))
             return true;
     return false;
 }
@@ -264,19 +270,34 @@ static void read_cookie(const struct request *req, char *ret, size_t size)
     }
 }
 
-static bool has_token(const struct request *req, const struct place *place)
+static bool has_traffic_token(const struct dialect *const *dialects, const struct request *req,
+                              const char *id)
 {
-    const char *own = request_param(req, "HTTP_X_ACCESS_TOKEN");
-    const char *traffic = request_param(req, "HTTP_E2B_TRAFFIC_ACCESS_TOKEN");
+    const unsigned char *secret = req->core->token_secret;
+
+    for (; *dialects; dialects++) {
+        const char *param = (*dialects)->traffic_param;
+        const char *token = param ? request_param(req, param) : "";
+
+        if (token_fits(secret, id, token) || traffic_token_fits(secret, id, token))
+            return true;
+    }
+    return false;
+}
+
+static bool has_token(const struct dialect *const *dialects, const struct request *req,
+                      const struct place *place)
+{
     const unsigned char *secret = req->core->token_secret;
     char cookie[PORT_TOKEN_MAX];
 
-    if (secret && (token_fits(secret, place->id, own) || token_fits(secret, place->id, traffic) ||
-                   traffic_token_fits(secret, place->id, traffic)))
+    if (!secret)
+        return false;
+    if (token_fits(secret, place->id, request_param(req, "HTTP_X_ACCESS_TOKEN")) ||
+        has_traffic_token(dialects, req, place->id))
         return true;
     read_cookie(req, cookie, sizeof(cookie));
-    return secret &&
-           port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
+    return port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
 }
 
 /* ------------------------------------------------------------------ the verdict */
@@ -336,7 +357,8 @@ static void start_service(struct request *req, const struct place *place, const 
     core_session_close(&session);
 }
 
-static const char *judge(struct request *req, const struct place *place, const struct keys *keys,
+static const char *judge(const struct dialect *const *dialects, struct request *req,
+                         const struct place *place, const struct keys *keys,
                          struct credentials *credentials, const char **reason)
 {
     struct box_info box = { 0 };
@@ -346,7 +368,7 @@ static const char *judge(struct request *req, const struct place *place, const s
     look_at_keys(req, keys, &box, credentials);
     if (!there)
         return "gone";
-    credentials->owner |= has_token(req, place);
+    credentials->owner |= has_token(dialects, req, place);
     req->tenant = arena_strdup(&req->arena, box.tenant);
     req->note.sandbox = arena_strdup(&req->arena, box.id);
     if (box.state == BOX_FROZEN) {
@@ -364,7 +386,8 @@ static const char *judge(struct request *req, const struct place *place, const s
     return credentials->stranger ? "gone" : "nobody"; /* what is not yours is not there */
 }
 
-void port_access_serve(struct live *keys, struct request *req, struct reply *rep)
+void port_access_serve(const struct dialect *const *dialects, struct live *keys,
+                       struct request *req, struct reply *rep)
 {
     /* Before the keys are taken: they are of this generation, or of a later one. */
     unsigned generation = atomic_load(&keys->generation_seen);
@@ -376,8 +399,8 @@ void port_access_serve(struct live *keys, struct request *req, struct reply *rep
 
     req->note.operation = "port";
     rep->status = 204;
-    if (read_place(req, &place) || read_headers(req, &place)) {
-        verdict = judge(req, &place, ref ? ref->value : NULL, &credentials, &reason);
+    if (find_place(dialects, req, &place)) {
+        verdict = judge(dialects, req, &place, ref ? ref->value : NULL, &credentials, &reason);
         good = strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0;
         if (good)
             start_service(req, &place, req->tenant);

@@ -10,14 +10,16 @@
 
 /* nginx's question before it passes a request on to the gate (COVE_ROLE=port): always 204, with the
  * verdict in X-Cove-Target. */
-void port_access_serve(struct live *keys, struct request *req, struct reply *rep);
+struct dialect;
+void port_access_serve(const struct dialect *const *dialects, struct live *keys,
+                       struct request *req, struct reply *rep);
 
 /* GET /.cove/open?token=...&to=/path on a port's host name (COVE_ROLE=open): a signed link. Sets the
  * cookie that opens this port, and sends the browser on to `to`. */
 void port_access_open(struct request *req, struct reply *rep);
 
 /* Does a dialect of ours answer on this host name, instead of the sandbox's own program? */
-bool port_is_ours(const struct request *req);
+bool port_is_ours(const struct dialect *const *dialects, const struct request *req);
 
 /* A token that opens one port of one sandbox until a time: in a link or a cookie. */
 enum { PORT_TOKEN_MAX = 96 };

@@ -46,9 +46,13 @@ struct dialect {
         *headers; /* of its own that pages of other sites may send, ", X-A, X-B"; NULL: none */
     /* It answers on a sandbox's own host names with this port; 0 = on none, HOST_PORT_MEANT = is_meant() knows. */
     unsigned host_port;
+    /* There it answers for sandboxes that this dialect has made (enum cove_dialect); DIALECT_NONE: for all. */
+    uint32_t host_maker;
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
     bool (*is_meant)(const struct request *req); /* NULL = by every request */
     const char *sandbox_param; /* a header that names the sandbox; NULL: there is none */
+    const char *port_param;    /* a header that names a port of that sandbox; NULL: there is none */
+    const char *traffic_param; /* a header with a token for a sandbox's ports; NULL: none */
     /* The sandbox that an address of this dialect names, whose token clients send as a bearer; it returns
      * NULL for other requests. NULL: the dialect has no such address. */
     const char *(*addressed)(const struct request *req);

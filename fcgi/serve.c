@@ -88,7 +88,8 @@ static void serve_attach(struct router *router, struct callers *callers, struct 
     struct auth_who who = { 0 };
     int rc = auth_socket(router->dialects, &callers->keys, router->cors_origins, req, &who, &e);
 
-    if (req->host_box && (!port_is_ours(req) || (rc == 0 && auth_is_foreign(req, who.tenant)))) {
+    if (req->host_box && (!port_is_ours(router->dialects, req) ||
+                          (rc == 0 && auth_is_foreign(router->dialects, req, who.tenant)))) {
         slots_withdraw(&router->slots, &req->promised);
         rep->status = 403; /* nginx sends the request on to the port itself */
         reply_header(rep, "X-Cove-Traffic", "1");
@@ -113,7 +114,7 @@ static void route(struct router *router, struct callers *callers, struct request
         cors_apply(router, req, rep, 0); /* nginx repeats it on its own 401 */
     } else if (strcmp(request_param(req, "COVE_ROLE"), "port") == 0) {
         slots_withdraw(&router->slots, &req->promised);
-        port_access_serve(&callers->keys, req, rep);
+        port_access_serve(router->dialects, &callers->keys, req, rep);
     } else if (strcmp(request_param(req, "COVE_ROLE"), "attach") == 0 && !refused) {
         serve_attach(router, callers, req, rep);
     } else if (refused) {

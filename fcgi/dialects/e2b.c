@@ -147,6 +147,8 @@ const struct dialect envd_dialect = {
     .on_error = envd_error,
     .is_meant = envd_is_meant,
     .sandbox_param = "HTTP_E2B_SANDBOX_ID",
+    .port_param = "HTTP_E2B_SANDBOX_PORT",
+    .traffic_param = "HTTP_E2B_TRAFFIC_ACCESS_TOKEN",
     .own_access = true, /* a sandbox that is not secured takes commands without a token */
     .host_port = ENVD_PORT,
 };

@@ -247,5 +247,6 @@ const struct dialect executor_dialect = {
     .route_count = ARRAY_SIZE(executor_routes),
     .headers = ", X-Project-Id",
     .host_port = EXECUTOR_PORT,
+    .host_maker = DIALECT_EXECUTOR,
     .on_error = on_error,
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cove/dialect.h"
 #include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/check.h"
@@ -319,6 +320,7 @@ const struct dialect mcp_port_dialect = {
     .routes = mcp_port_routes,
     .route_count = ARRAY_SIZE(mcp_port_routes),
     .host_port = HOST_PORT_MEANT,
+    .host_maker = DIALECT_AGENT,
     .is_meant = is_port,
     .on_error = on_error,
 };

@@ -439,6 +439,7 @@ const struct dialect relay_bridge_dialect = {
     .routes = bridge_routes,
     .route_count = ARRAY_SIZE(bridge_routes),
     .host_port = RELAY_BRIDGE_PORT,
+    .host_maker = DIALECT_RELAY,
     .is_meant = is_bridge,
     .on_error = relay_error,
 };

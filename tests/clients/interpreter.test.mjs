@@ -1,4 +1,4 @@
-// @e2b/code-interpreter against a template with the server of examples/code_interpreter.py: every public method, with success and failure.
+// @e2b/code-interpreter against a template with the server of docs/examples/code_interpreter.py: every public method, with success and failure.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { InvalidArgumentError, NotFoundError, Sandbox, SandboxError, Template, TimeoutError, waitForPort } from '@e2b/code-interpreter'
