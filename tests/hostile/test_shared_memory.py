@@ -57,7 +57,7 @@ def answer(server):
     while time.monotonic() < end:
         try:
             reply = server.execute("victim", "cat /workspace/mark", timeout=10)
-        except TimeoutError:  # whoever should serve hangs
+        except TimeoutError:  # nobody serves: no worker starts over a table of sandboxes that it cannot read. The keeper itself goes on
             continue
         if reply.status not in (502, 503):
             return reply
