@@ -269,6 +269,19 @@ def test_snapshots_count_as_the_tenants_disk(make_server):
     end_all(server)
 
 
+@pytest.mark.parametrize("backend", ["btrfs", "image"])
+def test_a_sandbox_at_its_limit_is_captured_whole(make_server, backend):
+    """It writes until its disk is full, and goes on writing while it is captured."""
+    server = make_server(disk=backend, disk_max="64M", pool=0)
+    box = server.execute("p", "echo kept > /workspace/f; (while :; do head -c 1M /dev/zero >> /workspace/z; done) 2>/dev/null >&2 & "
+                              "until ! head -c 1M /dev/zero > /workspace/try; do :; done 2>/dev/null; stat -c %s /workspace/z").id
+    take(server, box, "full")
+    fork = create(server, "full").json["sandboxID"]
+    assert inside(server, fork, "cat /workspace/f; test $(stat -c %s /workspace/z) -gt 30000000; echo more > /workspace/g; cat /workspace/g") == "kept\nmore\n"
+    assert server.run("p", "cat /workspace/f") == "kept\n"
+    end_all(server)
+
+
 def test_what_was_captured_does_not_use_up_the_sandboxs_own_disk(make_server):
     """A sandbox of 100 MiB writes 60, is captured, and writes the same 60 anew."""
     server = make_server(disk="btrfs", disk_max="100M", pool=0)

@@ -205,6 +205,14 @@ def test_whiteouts_are_understood_in_both_spellings(store, tmp_path):
         assert os.listxattr(f"{tree}/{name}") == ["user.overlay.opaque"], name
 
 
+def test_attributes_of_users_stay_and_all_others_go(store, tmp_path):
+    """security.* would give rights, and trusted.* and user.overlay.* change what the overlay shows."""
+    foreign = {f"SCHILY.xattr.{name}": "x" for name in ("security.capability", "security.selinux", "trusted.x", "user.overlay.metacopy")}
+    store.template("add", "x", pack(tmp_path / "x.tar", ("f", b"x", {"pax_headers": {**foreign, "SCHILY.xattr.user.color": "red"}})))
+    tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "x"))["layers"][-1].removeprefix("sha256:")
+    assert os.listxattr(f"{tree}/f") == ["user.color"] and os.getxattr(f"{tree}/f", "user.color") == b"red"
+
+
 @pytest.mark.parametrize("name", ["base", "", ".", "..", "default", "a/b/c", "/b", "a/", "UPPER", "-x", ".hidden", "x" * 64, "sp ace"])
 def test_odd_names_are_refused(store, tmp_path, name):
     store.template("add", name, pack(tmp_path / "t.tar", ("x", b"x", {})), ok=False)

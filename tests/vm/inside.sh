@@ -470,8 +470,8 @@ quotas_survive_a_kill() {
 }
 
 full_host_is_told() {
-    setting disk_reserve 900G && systemctl reload cove && wait_until 30 write_fails || return
-    setting disk_reserve 0 && systemctl reload cove && wait_until 30 write_works
+    setting disk_reserve 900G && systemctl reload cove && wait_until 90 write_fails || return
+    setting disk_reserve 0 && systemctl reload cove && wait_until 90 write_works
 }
 write_fails() { [ "$(execute jail 'head -c 2M /dev/zero >>/workspace/h' | field .success)" = false ]; } # more each time
 write_works() { [ "$(execute jail 'head -c 4M /dev/zero >/workspace/h' | field .success)" = true ]; }

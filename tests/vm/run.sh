@@ -13,7 +13,7 @@ export LC_ALL=C
 umask 022
 
 readonly SUITE=bookworm
-readonly MINUTES=20          # one run, two boots; without KVM and among others a boot takes most of a minute
+readonly MINUTES=30          # one run, two boots; without KVM and among others a boot takes most of a minute
 readonly MEMORY=1024         # MiB; the machine must manage with little
 readonly HOST_PACKAGES=(debhelper debootstrap dpkg-dev e2fsprogs qemu-system-x86)
 readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
