@@ -1,7 +1,9 @@
 /*
  * The serving threads. Workers share one listening socket, where the kernel wakes whoever has
  * waited longest. So only a few threads of each worker wait there at a time (the rest wait for
- * their turn at the door): connections are then dealt out among workers, not thread by thread. A
+ * their turn at the door): connections are then dealt out among workers, not thread by thread. The
+ * last one who leaves the door calls the next, so that one client after another is served by the same few
+ * threads, whose memory is still in the cpu's cache, and no other thread is woken for them. A
  * worker whose long slots are all taken leaves the door to the others (slots.h); when no worker has
  * one left, all wait there again, for short requests, and a thread of its own calls them back as soon as one
  * is free. nginx opens a connection per request, and a connection is closed after its reply
@@ -137,6 +139,31 @@ static void serve_connection(struct worker *w, struct core *core, int fd, bool p
     FCGX_Free(&fcgi, 1);
 }
 
+/* Wait for a place at the door. When the worker drains, everybody may pass. */
+static void door_enter(struct worker *w)
+{
+    pthread_mutex_lock(&w->door.lock);
+    while (w->door.there >= AT_THE_DOOR && !atomic_load(&w->draining))
+        pthread_cond_wait(&w->door.next, &w->door.lock);
+    w->door.there++;
+    pthread_mutex_unlock(&w->door.lock);
+}
+
+static void door_leave(struct worker *w)
+{
+    pthread_mutex_lock(&w->door.lock);
+    if (--w->door.there == 0)
+        pthread_cond_signal(&w->door.next);
+    pthread_mutex_unlock(&w->door.lock);
+}
+
+static void door_open_wide(struct worker *w)
+{
+    pthread_mutex_lock(&w->door.lock);
+    pthread_cond_broadcast(&w->door.next);
+    pthread_mutex_unlock(&w->door.lock);
+}
+
 static void *thread_main(void *arg)
 {
     struct thread_args *args = arg;
@@ -163,11 +190,10 @@ static void *thread_main(void *arg)
         bool promised = false;
         int fd = -1;
 
-        while (sem_wait(&w->door) < 0)
-            ;
+        door_enter(w);
         if (!atomic_load(&w->draining))
             fd = accept_one(w, index, &promised);
-        sem_post(&w->door);
+        door_leave(w);
         if (fd >= 0)
             serve_connection(w, &core, fd, promised);
     }
@@ -212,7 +238,8 @@ int threads_start(struct worker *w, struct cove_err *e)
     w->slotless = calloc(w->config.threads, sizeof(*w->slotless));
     if (!w->threads || !w->slotless)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    sem_init(&w->door, 0, AT_THE_DOOR);
+    pthread_mutex_init(&w->door.lock, NULL);
+    pthread_cond_init(&w->door.next, NULL);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     while (rc == 0 && w->thread_count < w->config.threads)
@@ -241,6 +268,7 @@ void threads_drain(struct worker *w)
 {
     atomic_store(&w->draining, true);
     slots_close(&w->router.slots);
+    door_open_wide(w);
     while (atomic_load(&w->running) > 0) {
         for (size_t i = 0; i < w->thread_count; i++)
             pthread_kill(w->threads[i], SIGUSR1);
@@ -250,5 +278,6 @@ void threads_drain(struct worker *w)
     for (size_t i = 0; i < w->thread_count; i++)
         pthread_join(w->threads[i], NULL);
     pthread_join(w->recaller, NULL);
-    sem_destroy(&w->door);
+    pthread_cond_destroy(&w->door.next);
+    pthread_mutex_destroy(&w->door.lock);
 }

@@ -3,7 +3,6 @@
 #define COVE_FCGI_THREADS_H
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -27,7 +26,11 @@ struct worker {
     struct shares tenant_shares, box_shares;
     struct budget bytes; /* what all requests may keep in memory together */
     int listen_fd;
-    sem_t door; /* who may wait in accept() */
+    struct {                  /* who may wait in accept() */
+        pthread_mutex_t lock; /* for `there` */
+        pthread_cond_t next;  /* signalled when nobody is there any more */
+        uint32_t there;
+    } door;
     atomic_bool draining;
     atomic_bool leaving; /* and streams that could go on elsewhere are to end */
     atomic_uint running; /* threads that have not left yet */
