@@ -139,10 +139,10 @@ static const struct {
 };
 
 /* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is
- * the second lock. */
+ * the second lock. The first one is there on every kernel (cover_all()). */
 static const char *const hidden[] = {
-    "kcore",      "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
-    "kallsyms",   "cmdline",    "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
+    "cmdline",    "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
+    "kallsyms",   "kcore",      "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
     "interrupts", "key-users",  "mtrr",       "modules",     "iomem",        "ioports",
     "diskstats",  "partitions", "slabinfo",   "vmallocinfo", "pagetypeinfo", "timer_stats",
     "vmstat",     "zoneinfo",   "softirqs",   "buddyinfo",
@@ -191,7 +191,8 @@ static int bind_again(const char *from, const char *to)
 
 /*
  * Cover all of these with one thing. Only the first takes the long way, the others are copies of it: it
- * is a quarter of the calls. Some names are there on some kernels only.
+ * is a quarter of the calls. Some names are there on some kernels only; the long way to such a name
+ * would be taken again, and the kernel waits for all cpus before it drops a mount that found no place.
  */
 static int cover_all(const char *const *names, size_t count, const char *with, struct cove_err *e)
 {
