@@ -69,7 +69,7 @@ test(`${many} sandboxes by pages, each once, while others come and go`, { timeou
 
 const megabytes = COVE_LONG ? 5000 : 150
 
-test(`${megabytes} MB up and down at flat memory`, { timeout: 280000 }, withSandbox(async sandbox => {
+test(`${megabytes} MB up and down at flat memory`, { timeout: 280000 }, withSandbox(async (sandbox, t) => {
   const workers = () => Number(execFileSync('/bin/sh', ['-c', COVE_MEMORY]).toString())
   const piece = new Uint8Array(1e6).fill(7)
   const upload = () => {
@@ -88,6 +88,7 @@ test(`${megabytes} MB up and down at flat memory`, { timeout: 280000 }, withSand
     clearInterval(timer)
   }
   assert.equal((await sandbox.commands.run('stat -c %s large')).stdout, `${megabytes * 1e6}\n`)
+  t.diagnostic(`workers had ${before} KiB before, and ${most - before} KiB more at most`)
   assert.ok(most > 0 && most - before < 20 * 1024, `workers grew by ${most - before} KiB`)
 }))
 

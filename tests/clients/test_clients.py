@@ -65,4 +65,5 @@ def test_suite(suite, workplace, clients_server):
         done = apart.run(command, clients_server.http, cwd=workplace, env=env, timeout=300)
     else:
         done = subprocess.run(command, cwd=workplace, env=env, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout)
     assert done.returncode == 0, done.stdout
