@@ -76,7 +76,7 @@ def test_an_image_becomes_the_whole_root_of_a_template(server):
                                 "echo $GREETING; stat -c %a:%u /usr/bin/true /opt/tool; ls -d /.image /.fetch 2>&1", template="app")
     out = reply.json["stdout"] + reply.json["stderr"]
     assert "built by user in /home/user" in out and "over" in out, out
-    for gone in ("/etc/second", "/etc/marker", "/usr/bin/python3", "/.image", "/.fetch"):
+    for gone in ("/etc/second", "/etc/marker", "/usr/bin/python3", "/opt/tool", "/.image", "/.fetch"):
         assert f"'{gone}': No such file" in out, (gone, out)
     assert "new\n" in out and "second layer" in out and "it's here" in out and "4755:0" in out, out
     server.cleanup("p")
