@@ -45,7 +45,7 @@ void step_describe(const struct build_step *s, char *out, size_t size)
 
 static const char user_script[] =
     "set -e; n=$1\n"
-    "cut -d: -f1 /etc/passwd | grep -qxF -- \"$n\" && exit 0\n"
+    "while IFS=: read -r a _; do [ \"$a\" != \"$n\" ] || exit 0; done < /etc/passwd\n"
     "u=1000; while cut -d: -f3 /etc/passwd /etc/group | grep -qx $u; do u=$((u+1)); done\n"
     "s=/bin/sh; [ -x /bin/bash ] && s=/bin/bash\n"
     "echo \"$n:x:$u:$u::/home/$n:$s\" >> /etc/passwd\n"

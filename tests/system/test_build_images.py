@@ -40,7 +40,7 @@ def place(tmp_path_factory):
                        image, f"docker://127.0.0.1:{OPEN}/{name}"]
             wait_for(lambda: subprocess.run(command, capture_output=True).returncode == 0, 20, "the registry")
 
-        server = Server(new_dir(), network="none", pool=1, workers=1, disk_max="400M").up()
+        server = Server(new_dir(), network="none", pool=0, workers=1, disk_max="150M").up()
         try:
             plain = " ".join(f"{host}:{port}" for host in (PUBLIC, PRIVATE, "public.example") for port in (OPEN, CLOSED))
             world.move_keeper(server, network="egress", network_dns=RESOLVER, build_insecure_registries=plain)
@@ -131,7 +131,7 @@ def test_credentials_open_a_registry_and_are_kept_nowhere(server):
     wrong = {"type": "registry", "username": NAME, "password": PASSWORD + "x"}
     assert "was not fetched" in error_of(build(server, "closed", image, fromImageRegistry=wrong))
     right = {"type": "registry", "username": NAME, "password": PASSWORD}
-    built = build(server, "closed", image, [("RUN", "ls -a /dev/shm > /tmp/left; env >> /tmp/left")], force=True, fromImageRegistry=right).ready()
+    built = build(server, "closed", image, [("RUN", "ls -a /dev/shm > /tmp/left; export -p >> /tmp/left")], force=True, fromImageRegistry=right).ready()
     encoded = base64.b64encode(f"{NAME}:{PASSWORD}".encode()).decode()
     assert PASSWORD not in str(built.messages()) and PASSWORD not in str(built.status())
     reply = server.execute("p", "cat /tmp/left", template="closed")
@@ -182,6 +182,6 @@ def test_layers_that_lead_out_stay_within_the_image(place, server, tmp_path, bas
 
 
 def test_an_image_that_does_not_fit_is_an_error_that_says_so(place, server, tmp_path, base_tar):
-    place[2](Image(tmp_path / "large").write(base_tar, tar(("large", bytes(500 << 20), {}))), "large:1")
+    place[2](Image(tmp_path / "large").write(base_tar, tar(("large", bytes(200 << 20), {}))), "large:1")
     assert "layer 2" in (error := error_of(build(server, "large", f"{PUBLIC}:{OPEN}/large:1"))) or "fetched" in error, error
     build(server, "after", f"{PUBLIC}:{OPEN}/app:1").ready()
