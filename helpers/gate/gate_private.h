@@ -110,7 +110,7 @@ struct relay { /* one connection: two ends and a target */
     struct buf head; /* what was read from the client before the sandbox was connected */
     size_t head_sent;
     bool html;        /* the client wants pages for people */
-    bool kept;        /* nginx has not asked a worker for this one, but knew the verdict */
+    bool kept;        /* nginx knew the verdict; so it is a request without a body */
     char reason[120]; /* what an owner may know beyond the usual answer */
 };
 

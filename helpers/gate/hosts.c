@@ -141,31 +141,38 @@ static void more_ready(struct watch *w, uint32_t events)
     watch_want(w, 0);
 }
 
-static void head_ready(struct watch *w, uint32_t events)
+/* True: more must come. False: the line was followed, or the connection is no more. */
+static bool read_head(struct relay *r)
 {
-    struct relay *r = container_of(w, struct relay, end[CLIENT]);
+    struct watch *w = &r->end[CLIENT];
     char *room = buf_reserve(&r->head, 4096);
     ssize_t n = room ? recv(w->fd, room, 4096, MSG_DONTWAIT) : -1;
     char line[LINE_MAX_BYTES];
     int rc;
 
-    (void)events;
     if (n < 0 && room && (errno == EAGAIN || errno == EINTR))
-        return;
+        return true;
     if (n <= 0) {
         relay_close(r);
-        return;
+        return false;
     }
     r->head.len += (size_t)n;
     rc = cut_line(&r->head, line);
     if (rc == 0)
-        return;
+        return true;
     timer_stop(&r->timer);
     w->ready = more_ready; /* most requests are whole by now */
     if (rc == 1 && follow(r, line))
-        return;
+        return false;
     log_event(LOG_LEVEL_WARN, "a connection to the ports' socket did not begin with nginx's line");
     relay_close(r);
+    return false;
+}
+
+static void head_ready(struct watch *w, uint32_t events)
+{
+    (void)events;
+    read_head(container_of(w, struct relay, end[CLIENT]));
 }
 
 static void too_slow(struct timer *t)
@@ -185,7 +192,8 @@ static void hosts_ready(struct watch *w, uint32_t events)
     r->end[CLIENT].ready = head_ready;
     timer_start(&g->loop, &r->timer, HEAD_MS, too_slow);
     gate_room_changed(g);
-    if (watch_want(&r->end[CLIENT], EPOLLIN) < 0)
+    /* nginx sends as soon as it has connected: mostly the line is here already. */
+    if (read_head(r) && watch_want(&r->end[CLIENT], EPOLLIN) < 0)
         relay_close(r);
 }
 

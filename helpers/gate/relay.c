@@ -338,6 +338,8 @@ static int pump(struct relay *r, int from)
     if (rc == 1 && !d->held && d->ended && !d->shut) {
         if (from == CLIENT && !r->way_in->half_close)
             return -1; /* the client has left */
+        if (from == BOX && r->kept)
+            return -1; /* a request without a body: nginx has nothing more to say, and reads what we sent */
         shutdown(r->end[!from].fd, SHUT_WR);
         d->shut = true;
     }
