@@ -138,13 +138,15 @@ static void put_cpu(struct json_writer *w, const struct sample_ring *ring, uint3
 static void put_usage(struct usage_look *u, const struct box_info *box, uint64_t since)
 {
     uint32_t count = u->ring->count < SAMPLES_MAX ? u->ring->count : SAMPLES_MAX;
-    const struct sample *last = &u->ring->samples[count - 1];
-    struct buf *out = stream_open_frame(&u->ev->stream, &(struct frame){ .name = "usage" });
+    const struct sample *last;
+    struct buf *out =
+        count == 0 ? NULL : stream_open_frame(&u->ev->stream, &(struct frame){ .name = "usage" });
     struct json_writer w;
     struct limits limits;
 
     if (!out)
         return;
+    last = &u->ring->samples[count - 1];
     caller_limits(u->req->core, u->req->tenant, box->template, &limits);
     json_writer_init(&w, out);
     json_open(&w, NULL, '{');
