@@ -489,7 +489,7 @@ def test_a_kept_verdict_does_not_outlive_what_it_was_given_for(ports):
     assert ports.get().status == 200
     pause(ports)
     assert ports.get().body == b"hello from 8000", "the sandbox was paused: it wakes"
-    ports.sh("pkill -f app.py")
+    ports.sh("pkill -f '[a]pp.py'")
     wait_for(lambda: ports.get().status == 502, 10, "the end of the app")
     assert ports.get().json["message"] == "The sandbox is running but port is not open"
     ports.serve(8000)
@@ -903,7 +903,7 @@ def read_rest(response):
 
 @pytest.mark.parametrize("end", ["cleanup", "init killed", "gate killed", "expired"])
 def test_a_download_that_is_ended_midway_is_a_cut(make_server, project, end):
-    server = make_server(lifetime="20s" if end == "expired" else "1h")
+    server = make_server(**({"lifetime": "20s", "reuse": "20s"} if end == "expired" else {}))
     ports = Ports(server, project)
     with begun_download(ports, 1 << 30) as (got, response):
         if end == "cleanup":
@@ -911,7 +911,8 @@ def test_a_download_that_is_ended_midway_is_a_cut(make_server, project, end):
         elif end == "init killed":
             os.kill(server.inits[ports.id], signal.SIGKILL)
         elif end == "gate killed":
-            os.kill(server.titles("cove: gate")[0], signal.SIGKILL)
+            gate, = server.titles("cove: gate")
+            os.kill(gate, signal.SIGKILL)
         else:
             wait_for(lambda: ports.get().status == 502, 60, "the end of the sandbox's life")
         assert got + read_rest(response) < 1 << 30
