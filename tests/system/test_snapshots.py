@@ -326,7 +326,8 @@ def test_what_is_in_the_pool_is_found_when_disks_are_made_in_another_way(make_se
     os.kill(server.keeper_pid, signal.SIGKILL)
     server.settings["disk"] = "image"
     server.up()
-    assert [line["backend"] for line in server.log_lines() if line["event"] == "disks"][-1] == "image"
+    backends = lambda: [line["backend"] for line in server.log_lines() if line["event"] == "disks"]
+    wait_for(lambda: backends()[-1] == "image", 10, "the next keeper's disks")  # workers answer before that
     assert server.execute("p", "echo more >> /workspace/f").id == box
     take(server, box, "later")
     assert inside(server, create(server, "lasting").json["sandboxID"], "cat /workspace/f") == "kept\n"
