@@ -26,7 +26,6 @@ TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [f"{TOP}/tests/system"]
 
 from cove import Server  # noqa: E402
-from test_template_sources import Image, tar  # noqa: E402
 
 COVE = f"{TOP}/.cove/inst/bin/cove"
 
@@ -129,6 +128,7 @@ def fork(where):
 
 
 def add_templates(server, where):
+    from test_template_sources import Image, tar  # needs pytest, which the other parts do not
     debian = pathlib.Path(where) / "debian.tar"
     subprocess.run(["mmdebstrap", "--variant=minbase", "--quiet", "bookworm", debian], check=True)
     layers = [debian.read_bytes()] + [tar((f"srv/{i}", b"x" * 1000, {})) for i in range(19)]
