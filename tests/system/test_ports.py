@@ -492,8 +492,8 @@ def test_a_kept_verdict_does_not_outlive_what_it_was_given_for(ports):
     ports.sh("pkill -f '[a]pp.py'")
     wait_for(lambda: ports.get().status == 502, 10, "the end of the app")
     assert ports.get().json["message"] == "The sandbox is running but port is not open"
-    ports.serve(8000)
-    assert ports.get().status == 200
+    ports.ok("/start_process", cmd="python3 /tmp/app.py 8000")
+    wait_for(lambda: ports.get().status == 200, 10, "the app again")
     ports.server.cleanup(ports.project, key=ports.key)
     assert ports.get().json["message"] == "The sandbox was not found"
 
