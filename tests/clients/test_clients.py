@@ -50,7 +50,7 @@ def test_suite(suite, workplace, clients_server):
         "COVE_MEMORY": memory_of(clients_server.worker_pids),
         **({"COVE_LONG": "1"} if LONG else {}),
         "COVE_PROGRAM": COVE,
-        "COVE_EXAMPLES": f"{TOP}/examples",
+        "COVE_EXAMPLES": f"{TOP}/docs/examples",
         "COVE_RUN_DIR": clients_server.run_dir,
         "COVE_ACCOUNT": ":".join(clients_server.account),
         "COVE_CONFIG": f"{clients_server.dir}/conf/cove.conf",
