@@ -30,7 +30,7 @@ function controls(box) {
   const paused = isPaused(box);
   return h("p", { class: "row" },
     paused ? button("Resume", () => changeLife(box.id, "resume"), { class: "main" }) : button("Pause", () => changeLife(box.id, "pause")),
-    box.state === "saved" ? null : button("Save", () => changeLife(box.id, "pause", { save: true }), { title: "Pause it to storage: its files are kept, its processes end" }),
+    box.state === "saved" ? null : button("Pause to storage", () => changeLife(box.id, "pause", { save: true }), { title: "Its files are kept, its processes end" }),
     box.state === "saved" ? h("a", { class: "button", href: base + sandboxPath(box.id, "/saved"), download: true }, "Download") : null,
     paused ? null : button("More time", () => extend(box)),
     button("End", async () => { if (await end(box.id)) location.hash = "#/"; }, { class: "danger" }));

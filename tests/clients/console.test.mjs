@@ -150,7 +150,7 @@ test("a sandbox is saved, its archive is downloaded, and it runs again with its 
   await api("PUT", `/sandboxes/${id}/file?path=${encodeURIComponent("/workspace/kept")}`, "kept in the archive");
   await signIn();
   await open(`#/sandbox/${id}/files`);
-  await page.click("button:has-text('Save')");
+  await page.click("button:has-text('Pause to storage')");
   await page.waitForSelector("#state:has-text('saved')");
   await page.waitForSelector("text=its files are in the store");
   await photograph("saved");
