@@ -139,14 +139,16 @@ static void put_usage(struct usage_look *u, const struct box_info *box, uint64_t
 {
     uint32_t count = u->ring->count < SAMPLES_MAX ? u->ring->count : SAMPLES_MAX;
     const struct sample *last;
-    struct buf *out =
-        count == 0 ? NULL : stream_open_frame(&u->ev->stream, &(struct frame){ .name = "usage" });
     struct json_writer w;
     struct limits limits;
+    struct buf *out;
 
-    if (!out)
+    if (count == 0)
         return;
     last = &u->ring->samples[count - 1];
+    out = stream_open_frame(&u->ev->stream, &(struct frame){ .name = "usage" });
+    if (!out)
+        return;
     caller_limits(u->req->core, u->req->tenant, box->template, &limits);
     json_writer_init(&w, out);
     json_open(&w, NULL, '{');
