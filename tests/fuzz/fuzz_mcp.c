@@ -1,5 +1,5 @@
 /*
- * What a client of the MCP server can send: fcgi/dialects/mcp_rpc.c, mcp_session.c and mcp_uri.c. The first byte
+ * What a client of the MCP server can send: fcgi/dialects/mcp_message.c, mcp_rpc.c, mcp_session.c and mcp_uri.c. The first byte
  * picks the headers, the rest is one message. Whatever it is, the answer is JSON with the request's id, or there is
  * none; a path that came out of a URI comes back the same by way of its own URI.
  */
@@ -18,6 +18,19 @@ mcp_method *mcp_find_method(const struct mcp_call *c)
 {
     (void)c;
     return NULL;
+}
+
+/* Only a resumed stream waits, and nothing here resumes one. */
+bool mcp_is_leaving(const struct request *req)
+{
+    (void)req;
+    abort();
+}
+
+int run_poll(struct pollfd *fds, size_t count, int timeout_ms)
+{
+    (void)fds, (void)count, (void)timeout_ms;
+    abort();
 }
 
 static char *const headers[][6] = {
