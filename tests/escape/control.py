@@ -113,9 +113,9 @@ def verdict(attempt, world, program, place):
 
 def expected(attempt, out):
     """None, or in which way an attempt was refused that its head does not tell."""
-    if not attempt.refused:
-        return f"{attempt.name}: its head does not say by which error it is refused"
     told = errnos(out)
+    if not attempt.refused:
+        return f"{attempt.name}: refused by {sorted(told) or 'no word'}, its head does not say by which error"
     want = set(re.split(r"[ ,]+", attempt.refused)) - {"nothing"}
     if told <= want and (told or "nothing" in attempt.refused):
         return None

@@ -70,6 +70,7 @@ def test_no_attempt_on_the_network_escapes(open_server, attempts, program, capsy
         with capsys.disabled():
             print("\n" + escape.summary(results))
         assert not [str(r) for r in results if r.evidence]
+        assert not [wrong for r in results if (wrong := control.expected(r.attempt, r.out))], "refused, but not in the way it should be"
 
 
 # ------------------------------------------------------------------ the suite can fail

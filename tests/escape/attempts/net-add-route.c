@@ -1,5 +1,6 @@
 // class: network
 // promise: no route is made
+// refused: EPERM
 // world: internet
 // control: host
 #include "attempt.h"

@@ -1,5 +1,6 @@
 // class: network
 // promise: the neighbour table is not written: nothing to redirect packets with
+// refused: EPERM
 // world: internet
 // control: host
 #include "attempt.h"

@@ -1,5 +1,6 @@
 # class: network
 # promise: nobody answers to broadcast or multicast
+# refused: silence
 # world: internet
 # shellcheck shell=bash
 exec python3 - <<'END'

@@ -1,5 +1,6 @@
 # class: network
 # promise: no datagram service of the host answers, by any of its addresses
+# refused: EACCES EHOSTUNREACH
 # world: internet
 # shellcheck shell=bash
 # weak: opens

@@ -1,5 +1,6 @@
 # class: network
 # promise: the host does not answer on link-local addresses
+# refused: ENETUNREACH silence
 # world: internet
 # shellcheck shell=bash
 exec python3 - <<'END'

@@ -1,5 +1,6 @@
 # class: network
 # promise: loopback addresses lead nowhere through the other interface
+# refused: silence
 # world: internet
 # shellcheck shell=bash
 exec python3 - <<'END'

@@ -1,5 +1,6 @@
 # class: network
 # promise: IPv4 in the clothes of IPv6 reaches no more than IPv4
+# refused: ECONNREFUSED
 # world: internet
 # shellcheck shell=bash
 # weak: opens

@@ -1,5 +1,6 @@
 # class: network
 # promise: no metadata service is reached, of any cloud and family
+# refused: ECONNREFUSED
 # world: internet
 # shellcheck shell=bash
 # weak: opens

@@ -1,5 +1,6 @@
 # class: network
 # promise: no service of another sandbox is reached, by any of its addresses
+# refused: ECONNREFUSED
 # world: internet
 # shellcheck shell=bash
 # weak: opens

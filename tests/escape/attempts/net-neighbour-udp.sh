@@ -1,5 +1,6 @@
 # class: network
 # promise: no datagram service of another sandbox answers
+# refused: EACCES EHOSTUNREACH
 # world: internet
 # shellcheck shell=bash
 # weak: opens

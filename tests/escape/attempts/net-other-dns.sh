@@ -1,5 +1,6 @@
 # class: network
 # promise: no other name server is asked, by UDP or TCP
+# refused: EACCES ECONNREFUSED EHOSTUNREACH
 # world: internet
 # shellcheck shell=bash
 # weak: opens

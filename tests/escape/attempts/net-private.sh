@@ -1,5 +1,6 @@
 # class: network
 # promise: no private address is reached, of either family
+# refused: ECONNREFUSED
 # world: internet
 # shellcheck shell=bash
 # weak: opens

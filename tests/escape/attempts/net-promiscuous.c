@@ -1,5 +1,6 @@
 // class: network
 // promise: the interface does not listen to what is not for it
+// refused: EPERM
 // world: internet
 // control: host
 #include "attempt.h"

@@ -1,5 +1,6 @@
 # class: network
 # promise: names on the list that point inwards lead nowhere
+# refused: EAI_NODATA EAI_NONAME
 # world: internet
 # shellcheck shell=bash
 exec python3 - <<'END'

@@ -1,5 +1,6 @@
 # class: network
 # promise: no shape of a question gets an unlisted name past the list
+# refused: nothing
 # world: internet
 # shellcheck shell=bash
 # control: egress

@@ -1,5 +1,6 @@
 # class: network
 # promise: source routing leads round no rule
+# refused: EPERM
 # world: internet
 # shellcheck shell=bash
 exec python3 - <<'END'

@@ -1,5 +1,6 @@
 # class: network
 # promise: no packet leaves with a source that is not its own (the runner looks at what arrived)
+# refused: ENETUNREACH
 # world: internet
 # shellcheck shell=bash
 exec python3 - <<'END'

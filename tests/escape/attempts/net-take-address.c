@@ -1,5 +1,6 @@
 // class: network
 // promise: an interface is given no other address
+// refused: EPERM
 // world: internet
 // control: host
 #include "attempt.h"

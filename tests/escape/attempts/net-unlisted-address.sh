@@ -1,5 +1,6 @@
 # class: network
 # promise: no address is reached that is not on the list
+# refused: ECONNREFUSED
 # world: internet
 # shellcheck shell=bash
 # weak: opens

@@ -1,5 +1,6 @@
 # class: network
 # promise: names that are not on the list are not answered
+# refused: EAI_AGAIN
 # world: internet
 # shellcheck shell=bash
 # control: egress
