@@ -10,6 +10,7 @@
 #include "process/policy_live.h"
 
 #define SPOOL "/tmp/.cove-restore.tar"
+#define STAGE "/workspace/.cove-restore" /* on the file system that the files go to */
 
 /* ------------------------------------------------------------------ /health */
 
@@ -260,15 +261,23 @@ static int spool(struct request *req, struct core_session *s, struct cove_err *e
  * sandbox's disk, or of too many members, changes nothing.
  */
 static const char unpack[] =
-    "stage=$(mktemp -d /workspace/.cove-restore.XXXXXX) || exit 1; result=0; "
+    "rm -rf " STAGE "; mkdir " STAGE " || exit 1; result=0; "
     "if [ $(tar --list --file " SPOOL " 2>/dev/null | head -n 1000001 | wc -l) -gt 1000000 ]; "
-    "then echo \"more than 1000000 members\" >&2; result=1; "
-    "elif tar --extract --directory \"$stage\" --file " SPOOL "; then "
-    "for file in \"$stage\"/* \"$stage\"/.[!.]*; do "
+    "then echo \"more than 1000000 members\" >&2; exit 1; fi; "
+    "tar --extract --directory " STAGE " --file " SPOOL " || exit; "
+    "for file in " STAGE "/* " STAGE "/.[!.]*; do "
     "if [ -e \"$file\" ] || [ -L \"$file\" ]; then "
     "cp --archive --link --remove-destination \"$file\" / || result=1; fi; done; "
-    "else result=1; fi; "
-    "rm -rf \"$stage\" " SPOOL "; exit $result";
+    "exit $result";
+
+/* Also after a command that was ended by its time limit or for its memory. */
+static void clean_up(struct core_session *s)
+{
+    struct cove_err ignored;
+
+    core_remove(s, core_default_user(s), SPOOL, 0, &ignored);
+    core_remove(s, core_default_user(s), STAGE, FILE_DIR | FILE_RECURSIVE, &ignored);
+}
 
 static int restore(struct request *req, struct reply *rep, struct core_session *s,
                    const char *command, const struct policy_filter *filter, struct cove_err *e)
@@ -282,6 +291,7 @@ static int restore(struct request *req, struct reply *rep, struct core_session *
     for (size_t i = 0; i < ARRAY_SIZE(o.streams); i++)
         buf_init_within(&o.streams[i], 64 * 1024, req->core->bytes);
     rc = run(req, s, command, filter, &o, &end, e);
+    clean_up(s);
     if (rc == 0 && end_exit_code(&end) != 0)
         rc = cove_fail(e, COVE_INVALID, "body: tar could not read it: %.120s",
                        o.streams[RUN_STDERR].len ? o.streams[RUN_STDERR].data : "it is damaged");

@@ -198,7 +198,7 @@ def test_a_crafted_archive_on_restore_stays_in_its_sandbox(relay, case):  # noqa
 
 
 def files_of(relay, name):  # noqa: F811
-    return relay("POST", f"/{name}/bridge/exec", {"command": "cd /workspace && find . -type f -exec md5sum {} + | sort; ls -A /tmp | grep cove"}).json["stdout"]
+    return relay("POST", f"/{name}/bridge/exec", {"command": "cd /workspace && find . -type f -exec md5sum {} + | sort; ls -A . /tmp | grep cove"}).json["stdout"]
 
 
 def test_a_bomb_on_restore_is_refused_and_changes_nothing(relay):  # noqa: F811
