@@ -14,11 +14,6 @@
 
 enum { NET_LIST_MAX = 1536, NET_NAME_MAX = 254 };
 
-/* Where a sandbox asks for names: an address of its own loopback, on which the resolver has sockets. */
-#define NET_NAMES_ADDRESS "127.0.0.53"
-/* All of a sandbox's /etc/resolv.conf. */
-#define NET_RESOLV_CONF "nameserver " NET_NAMES_ADDRESS "\n"
-
 enum net_mode {
     NET_NONE,   /* nothing but loopback */
     NET_EGRESS, /* all that is not refused always */

@@ -19,13 +19,12 @@
 
 #include "cove/manifest.h"
 #include "cove/mem.h"
-#include "cove/netlist.h"
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
 #include "sandbox/box/template.h"
 #include "sandbox/box/tools.h"
 
-enum { BASE_VERSION = 5, VERSION_LEN = 64 }; /* raise when what is made below changes */
+enum { BASE_VERSION = 4, VERSION_LEN = 64 }; /* raise when what is made below changes */
 
 /* The layer that every template gets, as it lies below state_dir/templates. */
 #define TOOLS "base/tools/root"
@@ -81,7 +80,7 @@ static const struct {
     { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" },
     { "etc/hostname", "cove\n" },
     { "etc/host.conf", "multi on\n" },
-    { "etc/resolv.conf", NET_RESOLV_CONF }, /* else net_enter() would have to write it */
+    { "etc/resolv.conf", "" },
     { "etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
                            "services: files\nprotocols: files\n" },
     { "etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n" },

@@ -39,6 +39,7 @@
 #include "sandbox/net/net_private.h"
 
 enum { DNS_PORT = 53, DNS_BACKLOG = 16 };
+#define RESOLVER_ADDRESS "127.0.0.53"
 
 /* ------------------------------------------------------------------ names and addresses of a slot */
 
@@ -308,26 +309,11 @@ static int open_resolv_conf(void)
     return fd;
 }
 
-/* `base` has the right file in its layer. Writing the same again would copy /etc and the file into
- * the sandbox's own files. A saved sandbox may have put anything in its place, a FIFO for instance. */
-static bool has_resolv_conf(void)
-{
-    AUTO_CLOSE int fd =
-        open("/etc/resolv.conf", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    char found[sizeof(NET_RESOLV_CONF)];
-    ssize_t n = fd < 0 ? -1 : read(fd, found, sizeof(found));
-
-    return n == sizeof(found) - 1 && memcmp(found, NET_RESOLV_CONF, sizeof(found) - 1) == 0;
-}
-
 static int write_resolv_conf(struct cove_err *e)
 {
-    static const char text[] = NET_RESOLV_CONF;
-    AUTO_CLOSE int fd = -1;
+    static const char text[] = "nameserver " RESOLVER_ADDRESS "\n";
+    AUTO_CLOSE int fd = open_resolv_conf();
 
-    if (has_resolv_conf())
-        return 0;
-    fd = open_resolv_conf();
     if (fd < 0 && errno == ENOENT)
         return 0; /* a template without /etc asks for no names */
     if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)
@@ -373,7 +359,7 @@ static int bound_socket(int type, uid_t owner)
     AUTO_CLOSE int sock = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int one = 1;
 
-    inet_pton(AF_INET, NET_NAMES_ADDRESS, &addr.sin_addr);
+    inet_pton(AF_INET, RESOLVER_ADDRESS, &addr.sin_addr);
     /* The next resolver's sockets come beside the last one's. Nobody inside can join: this takes
      * the same user id on both sides. */
     if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0 ||

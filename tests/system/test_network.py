@@ -298,11 +298,6 @@ def test_names_work_by_udp_and_tcp_with_many_addresses_and_other_types(server):
     assert names(server, "a", "no-such-name.example") == {"name no-such-name.example": []}
 
 
-def test_the_file_that_names_the_resolver_comes_with_base_and_is_not_written_for_each_sandbox(server):
-    """base's files are written in one go, resolv.conf before pip.conf: one that was written later is newer."""
-    assert server.run("p", "cat /etc/resolv.conf; [ /etc/resolv.conf -nt /etc/pip.conf ] && echo newer; true") == "nameserver 127.0.0.53\n"
-
-
 def test_hostile_questions_harm_nobody(server):
     resolver = next(iter(server.titles("cove: resolver")))
     flood = ("import os, socket, random\nrandom.seed(7)\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
