@@ -165,17 +165,19 @@ def test_the_access_log_names_tenant_and_key_but_never_the_key_itself(make_serve
 
 def locations():
     """{name: what is in its braces} of every location in the site."""
-    return dict(re.findall(r"^    location (.+?) \{\n(.*?)^    \}", read(f"{TOP}/nginx/cove.conf"), re.M | re.S))
+    asks = "include @SNIPPETS@/cove-port.conf;"  # most of what such a location says
+    site = read(f"{TOP}/nginx/cove.conf").replace(asks, read(f"{TOP}/nginx/snippets/cove-port.conf"))
+    return dict(re.findall(r"^    location (.+?) \{\n(.*?)^    \}", site, re.M | re.S))
 
 
 def test_a_location_without_sign_in_passes_no_tenant():
     """`/health#/execute` is nginx's open location and the worker's execute route: an empty tenant is then all that stops it."""
     to_workers = {name: body for name, body in locations().items() if "fastcgi_pass " in body}
-    assert len(to_workers) >= 6
+    assert len(to_workers) >= 7
     for name, body in to_workers.items():
         tenant = re.findall(r"fastcgi_param COVE_TENANT (\S+);", body)
         assert tenant == (["$cove_tenant"] if "cove-auth.conf" in body else ['""']), name
-        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/open": "open", "= /.cove/attach": "attach"}.get(name, "api")
+        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/port-kept": "port", "= /.cove/open": "open", "= /.cove/attach": "attach"}.get(name, "api")
         assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == [role], name
         assert ("internal;" in body) == (name.startswith("= /.cove/") and role != "open"), name
 
