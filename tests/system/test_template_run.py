@@ -108,7 +108,7 @@ def test_limits_and_network_of_a_manifest_hold(store, root):
     line = next(x for x in read(f"{store.run_dir}/templates").split("\n") if x.startswith("app "))
     assert line == "app pids_max=37 network=none"
     assert "limits" in add(store, root, "--limit", "pids=5", ok=False)
-    assert "no value" in add(store, root, "--limit", "pids_max=5 memory_max=1", ok=False)
+    assert "pids_max: '5 memory_max=1' is not a valid value" in add(store, root, "--limit", "pids_max=5 memory_max=1", ok=False)
 
 
 def test_what_show_prints_can_be_given_back(store, root, tmp_path):
