@@ -12,7 +12,7 @@ import tempfile
 import pytest
 
 from cove import read, wait_for
-from test_relay import relay  # noqa: F401
+from test_relay import API, relay  # noqa: F401
 from test_saving import bare, corrupt, cove_store, save, saved, store, wake
 
 OUTSIDE = "/var/tmp/cove-test-escaped"
@@ -49,7 +49,7 @@ def compress(tar):
 def bomb(name, gib, packer, first=b""):
     """A few megabytes that become so many gigabytes. `first`: members before the large one."""
     header = tarfile.TarInfo(name)
-    header.size = gib << 30
+    header.size = int(gib * (1 << 30))
     with tempfile.NamedTemporaryFile() as head:
         head.write(first + header.tobuf(tarfile.GNU_FORMAT))
         head.flush()
@@ -201,12 +201,15 @@ def files_of(relay, name):  # noqa: F811
     return relay("POST", f"/{name}/bridge/exec", {"command": "cd /workspace && find . -type f -exec md5sum {} + | sort; ls -A . /tmp | grep cove"}).json["stdout"]
 
 
-def test_a_bomb_on_restore_is_refused_and_changes_nothing(relay):  # noqa: F811
+@pytest.mark.parametrize("gib, seconds", [(0.25, 20), (1, 1)], ids=["larger-than-the-disk", "longer-than-a-command-may-take"])
+def test_a_bomb_on_restore_is_refused_and_changes_nothing(make_server, gib, seconds):
+    server = make_server(disk_max="64M", command_timeout=f"{seconds}s")
+    relay = lambda method, path, body=None, **kw: server.request(method, API + path, body, key=False, headers={"X-Relay-Secret": server.key}, **kw)  # noqa: E731
     relay("POST", "/r-bomb", {})
     relay("POST", "/r-bomb/bridge/exec", {"command": "echo old >/workspace/w; mkdir /workspace/d; echo deep >/workspace/d/x"})
     before = files_of(relay, "r-bomb")
     first = pack([member("workspace/w", b"new"), member("workspace/more", b"more")])[:2048]  # without the end of an archive
-    archive, _ = bomb("workspace/zeros", 5, "gzip -1", first)
+    archive, _ = bomb("workspace/zeros", gib, "gzip -1", first)
     reply = relay("POST", "/r-bomb/bridge/restore", archive, timeout=120)
     assert reply.status == 400, reply
     assert files_of(relay, "r-bomb") == before and "./w" in before
