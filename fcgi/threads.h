@@ -28,7 +28,7 @@ struct worker {
     int listen_fd;
     struct {                  /* who may wait in accept() */
         pthread_mutex_t lock; /* for `there` */
-        pthread_cond_t next;  /* signalled when nobody is there any more */
+        pthread_cond_t next;  /* signalled when the last thread has left accept() */
         uint32_t there;
     } door;
     atomic_bool draining;
