@@ -120,7 +120,7 @@ int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], st
 int user_enter(const struct user *u, struct cove_err *e);
 void user_leave(void);
 
-/* --- processes (proc.c) --- */
+/* --- processes (proc.c, proc_cause.c, proc_verbs.c) --- */
 struct log;
 struct start;
 
@@ -151,6 +151,8 @@ struct proc {
 };
 TAILQ_HEAD(proc_list, proc);
 
+/* Where the process `number` is in the table, or would be. */
+size_t proc_position(const struct init *in, uint32_t number);
 struct proc *proc_by_number(struct init *in, uint32_t number);
 /* By number or, when that is 0, the newest with this label. */
 int proc_find(struct init *in, uint32_t number, const char *label, struct proc **ret,
@@ -161,6 +163,7 @@ void proc_drop_if_done(struct init *in, struct proc *p);
 void proc_kill_tree(struct init *in, struct proc *p);
 void proc_reap(struct watch *w, uint32_t events);
 void proc_ended(struct init *in, struct proc *p, int wait_status);
+void proc_tell_cause(struct init *in, struct proc *p); /* fills in p->end.cause and its limit */
 void proc_set_deadline(struct init *in, struct proc *p, uint32_t timeout_ms);
 int on_signal(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_wait(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -288,8 +291,18 @@ int path_open(const char *path, uint64_t flags);
 int path_parent(const char *path, bool make, char ret_name[NAME_MAX + 1]);
 int path_chmod(int path_fd, uint32_t mode);
 
-/* --- files (files.c, remove.c) and ports (ports.c) --- */
+/* --- files (files.c, files_look.c, remove.c) and ports (ports.c) --- */
+struct file_target { /* of a request: who, and which path */
+    struct user user;
+    const char *given; /* as errors name it */
+    char path[MSG_PATH_MAX];
+};
+
 int file_fail(struct cove_err *e, const char *path); /* errno as the client's error */
+/* The strings of the message are user, path and, where ret_second is not NULL, a second path. */
+int file_target(const struct msg *m, size_t body_size, struct file_target *t,
+                const char **ret_second, struct cove_err *e);
+struct box_stat file_stat(const struct stat *st);
 int on_open(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_list(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
