@@ -235,7 +235,7 @@ int disk_configure(struct disk *d, const char *wanted, const struct disk_size *u
     if (d->backend != backend)
         drop_ahead(d);
     d->backend = backend;
-    pool_reopen(d);
+    btrfs_reopen(d);
     return rc;
 }
 

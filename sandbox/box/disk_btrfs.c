@@ -10,7 +10,7 @@
  *              that the limit on bytes bounds them too.
  *   reserve    at the limit a file of the sandbox's own can be deleted, but to delete a file of the
  *              template its whiteout must be written. So a sandbox that has reached its limit gets
- *              a little more, once, until it has freed some (pool_tick()).
+ *              a little more, once, until it has freed some (review_limit()).
  *   the host   all quota groups are in one parent group. When the disk of the host gets full, its
  *              limit is what there is: sandboxes see EDQUOT, and the image never fails to grow.
  *   df         shows the pool, not the limit: btrfs has no other answer to statfs(). init is told
@@ -19,173 +19,35 @@
  *   snapshots  a subvolume shares all data with the sandbox that it was taken from. As long as there
  *              are snapshots the image outlives the keeper.
  *
- * The pool is not written in an order that survives a power cut. An image that cannot be mounted is
- * put aside and a new one is made: sandboxes did not outlive that, but snapshots are lost.
+ * How the pool is made and mounted is in btrfs_pool.c.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/btrfs_tree.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "sandbox/box/btrfs_pool.h"
 #include "sandbox/box/disk_private.h"
-#include "sandbox/box/loop.h"
 #include "sandbox/box/tools.h"
 
-#define IMAGE     "pool.img"
-#define IMAGE_NEW "pool.new"
-#define IMAGE_BAD "pool.damaged" /* an image that could not be mounted, for its operator */
-#define MOUNT     "pool"
-#define BOXES     "boxes"     /* in the pool: a subvolume for each sandbox */
-#define SNAPSHOTS "snapshots" /* and one for each snapshot, read-only */
-
-#ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
-#define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4 /* Linux 6.7 */
-#endif
-
-#define MIB        ((uint64_t)1 << 20)
-#define GIB        ((uint64_t)1 << 30)
-#define ALL_GROUPS (1ULL << 48) /* 1/0: the parent of all */
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
 
 enum {
-    LIMIT_STEP = 64 * 1024,      /* a limit is a multiple of this, */
-    LIMIT_RAISED = 4096,         /* and this is added to mark that the reserve was given */
-    LIMIT_NEAR = 256 * 1024,     /* this close to the limit writes are refused already */
-    POOL_BYTES_MIN = 1024 << 20, /* smaller file systems are not worth a pool */
+    LIMIT_STEP = 64 * 1024,  /* a limit is a multiple of this, */
+    LIMIT_RAISED = 4096,     /* and this is added to mark that the reserve was given */
+    LIMIT_NEAR = 256 * 1024, /* this close to the limit writes are refused already */
 };
-
-/* ------------------------------------------------------------------ the image */
-
-/* As large as the file system that it lies in: it is sparse, and what the host has is looked at
- * elsewhere. */
-static int make_image(const struct disk *d, struct cove_err *e)
-{
-    AUTO_CLOSE int fd = openat(d->dir, IMAGE_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    char path[48];
-    /* One copy of the metadata, in small nodes: a quota group reserves a node per change. */
-    const char *const mkfs[] = { "mkfs.btrfs", "-q", "-f",   "-m", "single", "-d",
-                                 "single",     "-n", "4096", path, NULL };
-    struct statvfs fs;
-    uint64_t bytes;
-
-    if (fd < 0 || fstatvfs(fd, &fs) < 0)
-        return disk_fail(e);
-    bytes = (uint64_t)fs.f_blocks * fs.f_frsize / MIB * MIB;
-    if (bytes < POOL_BYTES_MIN)
-        return cove_fail(e, COVE_UNSUPPORTED, "state_dir is too small for a pool of disks");
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
-    if (ftruncate(fd, (off_t)bytes) < 0)
-        return disk_fail(e);
-    if (disk_run(mkfs, e) < 0)
-        return -1;
-    return renameat(d->dir, IMAGE_NEW, d->dir, IMAGE) < 0 ? disk_fail(e) : 0;
-}
-
-static const struct {
-    const char *key, *value; /* no value: a flag */
-} mount_options[] = {
-    { "discard", "async" }, /* what is deleted is given back to the host */
-    { "nobarrier", NULL },  /* nothing here must survive a power cut, */
-    { "nodatacow", NULL },  /* nor be found whole after one: data is written in place, unchecked */
-    { "noacl", NULL },      /* as in an overlay with the option userxattr */
-};
-
-static int mount_device(int number, int *ret, struct cove_err *e)
-{
-    AUTO_CLOSE int fs = fsopen("btrfs", FSOPEN_CLOEXEC);
-    char device[LOOP_PATH_MAX];
-    int bad;
-
-    loop_path(number, device);
-    bad = fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", device, 0) < 0;
-    for (size_t i = 0; !bad && i < ARRAY_SIZE(mount_options); i++)
-        bad = fsconfig(fs, mount_options[i].value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
-                       mount_options[i].key, mount_options[i].value, 0) < 0;
-    if (bad || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks");
-    *ret = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOATIME);
-    return *ret < 0 ? cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks") : 0;
-}
-
-/* Sandboxes of a keeper before us may hold the pool mounted where we cannot see it: then its device
- * is mounted once more. A second device for one image would destroy it. */
-static int mount_image(const struct disk *d, int *ret, struct cove_err *e)
-{
-    AUTO_CLOSE int image = openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
-    AUTO_CLOSE int loop = -1;
-    int number = -1;
-
-    if (image < 0)
-        return disk_fail(e);
-    if (loop_find(image, &number, &loop) < 0 && loop_attach(image, &number, &loop, e) < 0)
-        return -1;
-    return mount_device(number, ret, e);
-}
-
-/* A mount that is attached: of a detached one older kernels clone no directories. */
-static int attach(const struct disk *d, int mnt, struct cove_err *e)
-{
-    if (mkdirat(d->dir, MOUNT, 0700) < 0 && errno != EEXIST)
-        return disk_fail(e);
-    if (move_mount(mnt, "", d->dir, MOUNT, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks");
-    return 0;
-}
-
-static bool is_mounted(const struct disk *d)
-{
-    AUTO_CLOSE int fd = openat(d->dir, MOUNT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct stat here, there;
-
-    return fd >= 0 && fstat(fd, &there) == 0 && fstat(d->dir, &here) == 0 &&
-           here.st_dev != there.st_dev;
-}
-
-static int mount_pool(const struct disk *d, struct cove_err *e)
-{
-    AUTO_CLOSE int mnt = -1;
-
-    if (is_mounted(d))
-        return 0;
-    if (faccessat(d->dir, IMAGE, F_OK, 0) < 0 && make_image(d, e) < 0)
-        return -1;
-    if (mount_image(d, &mnt, e) < 0) { /* perhaps it was damaged: nobody can be living in it */
-        renameat(d->dir, IMAGE, d->dir, IMAGE_BAD);
-        if (make_image(d, e) < 0 || mount_image(d, &mnt, e) < 0)
-            return -1;
-    }
-    return attach(d, mnt, e);
-}
 
 /* ------------------------------------------------------------------ quota groups */
-
-static int enable_quotas(int pool, struct cove_err *e)
-{
-    struct btrfs_ioctl_quota_ctl_args enable = { .cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA };
-    struct btrfs_ioctl_qgroup_create_args all = { .create = 1, .qgroupid = ALL_GROUPS };
-
-    if (ioctl(pool, BTRFS_IOC_QUOTA_CTL, &enable) < 0) {
-        enable.cmd = BTRFS_QUOTA_CTL_ENABLE;
-        if (ioctl(pool, BTRFS_IOC_QUOTA_CTL, &enable) < 0)
-            return cove_fail_errno(e, COVE_UNSUPPORTED, "quota groups of btrfs");
-        ioctl(pool, BTRFS_IOC_QUOTA_RESCAN_WAIT); /* of a pool that has nothing in it yet */
-    }
-    if (ioctl(pool, BTRFS_IOC_QGROUP_CREATE, &all) < 0 && errno != EEXIST)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "quota groups of btrfs");
-    return 0;
-}
 
 static int set_limit(int fd, uint64_t group, uint64_t bytes)
 {
@@ -209,8 +71,8 @@ static uint64_t read_figure(const struct disk *d, uint64_t group, const char *na
     char path[128], text[32];
 
     snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/qgroups/%llu_%llu/%s", d->pool.fsid,
-             (unsigned long long)(group >> 48), (unsigned long long)(group & (ALL_GROUPS - 1)),
-             name);
+             (unsigned long long)(group >> 48),
+             (unsigned long long)(group & (BTRFS_ALL_GROUPS - 1)), name);
     if (read_file_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
         return 0;
     return strtoull(text, NULL, 10);
@@ -243,7 +105,7 @@ static int create_subvolume(const struct disk *d, const char *id, uint64_t bytes
         .head = { .flags = BTRFS_QGROUP_INHERIT_SET_LIMITS,
                   .num_qgroups = 1,
                   .lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = limit_for(bytes) } },
-        .parent = ALL_GROUPS,
+        .parent = BTRFS_ALL_GROUPS,
     };
     struct btrfs_ioctl_vol_args_v2 args = {
         .flags = BTRFS_SUBVOL_QGROUP_INHERIT,
@@ -280,12 +142,12 @@ static void sweep_strays(int pool_dir, int known_dir)
 
 /* ------------------------------------------------------------------ snapshots */
 
-bool pool_has(const struct disk *d, const char *id)
+bool btrfs_has(const struct disk *d, const char *id)
 {
     return d->pool.boxes >= 0 && faccessat(d->pool.boxes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int pool_share(const struct disk *d, const char *id, const char *snapshot)
+int btrfs_share(const struct disk *d, const char *id, const char *snapshot)
 {
     struct btrfs_ioctl_vol_args_v2 args = { .flags = BTRFS_SUBVOL_RDONLY };
     AUTO_CLOSE int from = openat(d->pool.boxes, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -295,7 +157,7 @@ int pool_share(const struct disk *d, const char *id, const char *snapshot)
     return from < 0 ? -1 : ioctl(d->pool.snapshots, BTRFS_IOC_SNAP_CREATE_V2, &args);
 }
 
-int pool_make_empty(const struct disk *d, const char *snapshot, int *ret)
+int btrfs_make_empty(const struct disk *d, const char *snapshot, int *ret)
 {
     struct btrfs_ioctl_vol_args_v2 args = { 0 };
 
@@ -306,14 +168,14 @@ int pool_make_empty(const struct disk *d, const char *snapshot, int *ret)
     return *ret < 0 ? -1 : 0;
 }
 
-int pool_make_read_only(int snapshot)
+int btrfs_make_read_only(int snapshot)
 {
     uint64_t flags = BTRFS_SUBVOL_RDONLY;
 
     return ioctl(snapshot, BTRFS_IOC_SUBVOL_SETFLAGS, &flags);
 }
 
-void pool_drop_snapshot(const struct disk *d, const char *snapshot)
+void btrfs_drop_snapshot(const struct disk *d, const char *snapshot)
 {
     if (d->pool.snapshots >= 0)
         destroy_subvolume(d->pool.snapshots, snapshot);
@@ -337,41 +199,6 @@ static bool has_snapshots(const struct disk *d)
 
 /* ------------------------------------------------------------------ the backend */
 
-static void format_fsid(const uint8_t id[16], char out[DISK_FSID_TEXT])
-{
-    size_t at = 0;
-
-    for (int i = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            out[at++] = '-';
-        at += (size_t)snprintf(out + at, DISK_FSID_TEXT - at, "%02x", id[i]);
-    }
-}
-
-static int open_folder(int pool, const char *name, int *ret)
-{
-    if (mkdirat(pool, name, 0700) < 0 && errno != EEXIST)
-        return -1;
-    *ret = openat(pool, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret < 0 ? -1 : 0;
-}
-
-static int open_pool(struct disk *d, struct cove_err *e)
-{
-    AUTO_CLOSE int pool = openat(d->dir, MOUNT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct btrfs_ioctl_fs_info_args info = { 0 };
-
-    if (pool < 0 || fchmod(pool, 0700) < 0 || ioctl(pool, BTRFS_IOC_FS_INFO, &info) < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "pool of disks");
-    if (enable_quotas(pool, e) < 0)
-        return -1;
-    if (open_folder(pool, BOXES, &d->pool.boxes) < 0 ||
-        open_folder(pool, SNAPSHOTS, &d->pool.snapshots) < 0)
-        return disk_fail(e);
-    format_fsid(info.fsid, d->pool.fsid);
-    return 0;
-}
-
 static void sweep_all_strays(const struct disk *d)
 {
     sweep_strays(d->pool.boxes, d->boxes_dir);
@@ -382,22 +209,15 @@ static int btrfs_open(struct disk *d, struct cove_err *e)
 {
     if (d->pool.boxes >= 0)
         return 0;
-    if (mount_pool(d, e) < 0 || open_pool(d, e) < 0)
+    if (btrfs_pool_open(d, e) < 0)
         return -1;
     sweep_all_strays(d);
     return 0;
 }
 
-/* Unlike above, no image is made and none is put aside. */
-void pool_reopen(struct disk *d)
+void btrfs_reopen(struct disk *d)
 {
-    AUTO_CLOSE int mnt = -1;
-
-    if (d->pool.boxes >= 0 || faccessat(d->dir, IMAGE, F_OK, 0) < 0)
-        return;
-    if (!is_mounted(d) && (mount_image(d, &mnt, NULL) < 0 || attach(d, mnt, NULL) < 0))
-        return;
-    if (open_pool(d, NULL) == 0)
+    if (d->pool.boxes < 0 && btrfs_pool_open_existing(d) == 0)
         sweep_all_strays(d);
 }
 
@@ -435,7 +255,7 @@ static int btrfs_find_files(const struct disk *d, const char *id, int box_dir, i
                             struct cove_err *e)
 {
     (void)box_dir;
-    if (!pool_has(d, id))
+    if (!btrfs_has(d, id))
         return 1;
     *ret = openat(d->pool.boxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return *ret < 0 ? disk_fail(e) : 0;
@@ -453,30 +273,14 @@ void disk_adjust_limit(const struct disk *d, const char *id, uint64_t bytes, boo
         set_limit(fd, group, grow ? limit + step : limit - step);
 }
 
-/* While sandboxes live on without us the pool stays mounted for the next keeper. */
 static void btrfs_leave(struct disk *d, bool for_good)
 {
-    AUTO_CLOSE int image = openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
     bool keep_image = has_snapshots(d);
-    int number = -1, loop = -1;
-    char path[64];
 
-    d->pool.boxes = cove_close(d->pool.boxes);
-    d->pool.snapshots = cove_close(d->pool.snapshots);
     if (d->pool.list)
         closedir(d->pool.list);
     d->pool.list = NULL;
-    if (!for_good)
-        return;
-    if (image >= 0)
-        loop_find(image, &number, &loop);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d/" MOUNT, d->dir);
-    umount2(path, MNT_DETACH);
-    unlinkat(d->dir, MOUNT, AT_REMOVEDIR);
-    if (!keep_image)
-        unlinkat(d->dir, IMAGE, 0);
-    cove_close(loop);
-    loop_remove(number);
+    btrfs_pool_close(d, for_good, keep_image);
 }
 
 /* ------------------------------------------------------------------ once a second */
@@ -507,15 +311,15 @@ static void review_pool(struct disk *d, uint64_t room)
     uint64_t used, limit;
 
     if (room > 8 * GIB) {
-        if (d->pool.limit && set_limit(d->pool.boxes, ALL_GROUPS, UINT64_MAX) == 0)
+        if (d->pool.limit && set_limit(d->pool.boxes, BTRFS_ALL_GROUPS, UINT64_MAX) == 0)
             d->pool.limit = 0;
         return;
     }
-    used = group_used(d, ALL_GROUPS);
+    used = group_used(d, BTRFS_ALL_GROUPS);
     limit = used + room > 0 ? used + room : 1;
     if (d->pool.limit < limit + 4 * MIB && limit < d->pool.limit + 4 * MIB)
         return;
-    if (set_limit(d->pool.boxes, ALL_GROUPS, limit) == 0)
+    if (set_limit(d->pool.boxes, BTRFS_ALL_GROUPS, limit) == 0)
         d->pool.limit = limit;
 }
 

@@ -38,13 +38,13 @@ void disk_each_box(struct disk *d, disk_look_fn *look, bool full);
 void disk_some_boxes(struct disk *d, DIR **round, int dir, disk_look_fn *look);
 
 /* disk_btrfs.c: -1 and errno. Sharing: of a sandbox in the pool. Empty: to be copied into. */
-bool pool_has(const struct disk *d, const char *id);
+bool btrfs_has(const struct disk *d, const char *id);
 /* Another backend makes disks now: sandboxes and snapshots that are in the pool stay reachable. */
-void pool_reopen(struct disk *d);
-int pool_share(const struct disk *d, const char *id, const char *snapshot);
-int pool_make_empty(const struct disk *d, const char *snapshot, int *ret);
-int pool_make_read_only(int snapshot);
-void pool_drop_snapshot(const struct disk *d, const char *snapshot);
+void btrfs_reopen(struct disk *d);
+int btrfs_share(const struct disk *d, const char *id, const char *snapshot);
+int btrfs_make_empty(const struct disk *d, const char *snapshot, int *ret);
+int btrfs_make_read_only(int snapshot);
+void btrfs_drop_snapshot(const struct disk *d, const char *snapshot);
 
 int disk_make_dirs(int files, struct cove_err *e); /* the directories named in mounts.h */
 int disk_fail(struct cove_err *e);                 /* errno as an error: no room is COVE_LIMIT */

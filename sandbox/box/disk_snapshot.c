@@ -59,7 +59,7 @@ int disk_snapshot_open(const struct disk *d, const char *snapshot, int *ret, str
 
 void disk_snapshot_drop(const struct disk *d, const char *snapshot)
 {
-    pool_drop_snapshot(d, snapshot);
+    btrfs_drop_snapshot(d, snapshot);
     sweep_tree(d->snapshots_dir, snapshot, NULL);
 }
 
@@ -67,7 +67,7 @@ void disk_snapshot_drop(const struct disk *d, const char *snapshot)
 
 static bool goes_into_pool(const struct disk *d, const struct disk_capture *c)
 {
-    return d->pool.snapshots >= 0 && (d->backend == &disk_btrfs || pool_has(d, c->id));
+    return d->pool.snapshots >= 0 && (d->backend == &disk_btrfs || btrfs_has(d, c->id));
 }
 
 static int make_target(const struct disk *d, const struct disk_capture *c, int *ret,
@@ -77,7 +77,7 @@ static int make_target(const struct disk *d, const struct disk_capture *c, int *
     AUTO_CLOSE int dir = -1;
 
     if (goes_into_pool(d, c))
-        return pool_make_empty(d, snapshot, ret) < 0 ? fail_files(e) : 0;
+        return btrfs_make_empty(d, snapshot, ret) < 0 ? fail_files(e) : 0;
     dir = open_dir(d->snapshots_dir, snapshot);
     if (dir < 0 || mkdirat(dir, FILES, 0700) < 0 || (*ret = open_dir(dir, FILES)) < 0)
         return fail_files(e);
@@ -153,7 +153,7 @@ static int take_copy(const struct disk *d, const struct disk_capture *c, int fil
         copy_all(d, c, files, target, e) < 0)
         return -1;
     if (goes_into_pool(d, c))
-        return pool_make_read_only(target) < 0 ? fail_files(e) : 0;
+        return btrfs_make_read_only(target) < 0 ? fail_files(e) : 0;
     return syncfs(target) < 0 ? fail_files(e) : 0;
 }
 
@@ -161,8 +161,8 @@ static int take(const struct disk *d, const struct disk_capture *c, struct cove_
 {
     AUTO_CLOSE int found = -1;
 
-    if (c->below_count == 0 && pool_has(d, c->id))
-        return pool_share(d, c->id, c->snapshot) < 0 ? fail_files(e) : 0;
+    if (c->below_count == 0 && btrfs_has(d, c->id))
+        return btrfs_share(d, c->id, c->snapshot) < 0 ? fail_files(e) : 0;
     if (c->files < 0 && disk_open_files(d, c->id, &found, e) < 0)
         return -1;
     return take_copy(d, c, c->files >= 0 ? c->files : found, e);

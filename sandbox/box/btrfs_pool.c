@@ -1,0 +1,228 @@
+/*
+ * The pool of the backend "btrfs": a sparse image with a file system, mounted once for all sandboxes.
+ * Making it, mounting it, leaving it. What is in it is the business of disk_btrfs.c.
+ *
+ * The pool is not written in an order that survives a power cut. An image that cannot be mounted is
+ * put aside and a new one is made: sandboxes did not outlive that, but snapshots are lost.
+ */
+#include "sandbox/box/btrfs_pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/btrfs.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "sandbox/box/disk_private.h"
+#include "sandbox/box/loop.h"
+#include "sandbox/box/tools.h"
+
+#define IMAGE     "pool.img"
+#define IMAGE_NEW "pool.new"
+#define IMAGE_BAD "pool.damaged" /* an image that could not be mounted, for its operator */
+#define MOUNT     "pool"
+#define BOXES     "boxes"     /* in the pool: a subvolume for each sandbox */
+#define SNAPSHOTS "snapshots" /* and one for each snapshot, read-only */
+
+#ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
+#define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4 /* Linux 6.7 */
+#endif
+
+#define MIB ((uint64_t)1 << 20)
+
+enum { POOL_BYTES_MIN = 1024 << 20 }; /* smaller file systems are not worth a pool */
+
+/* ------------------------------------------------------------------ the image */
+
+/* As large as the file system that it lies in: it is sparse, and what the host has is looked at
+ * elsewhere. */
+static int make_image(const struct disk *d, struct cove_err *e)
+{
+    AUTO_CLOSE int fd = openat(d->dir, IMAGE_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    char path[48];
+    /* One copy of the metadata, in small nodes: a quota group reserves a node per change. */
+    const char *const mkfs[] = { "mkfs.btrfs", "-q", "-f",   "-m", "single", "-d",
+                                 "single",     "-n", "4096", path, NULL };
+    struct statvfs fs;
+    uint64_t bytes;
+
+    if (fd < 0 || fstatvfs(fd, &fs) < 0)
+        return disk_fail(e);
+    bytes = (uint64_t)fs.f_blocks * fs.f_frsize / MIB * MIB;
+    if (bytes < POOL_BYTES_MIN)
+        return cove_fail(e, COVE_UNSUPPORTED, "state_dir is too small for a pool of disks");
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
+    if (ftruncate(fd, (off_t)bytes) < 0)
+        return disk_fail(e);
+    if (disk_run(mkfs, e) < 0)
+        return -1;
+    return renameat(d->dir, IMAGE_NEW, d->dir, IMAGE) < 0 ? disk_fail(e) : 0;
+}
+
+static const struct {
+    const char *key, *value; /* no value: a flag */
+} mount_options[] = {
+    { "discard", "async" }, /* what is deleted is given back to the host */
+    { "nobarrier", NULL },  /* nothing here must survive a power cut, */
+    { "nodatacow", NULL },  /* nor be found whole after one: data is written in place, unchecked */
+    { "noacl", NULL },      /* as in an overlay with the option userxattr */
+};
+
+static int mount_device(int number, int *ret, struct cove_err *e)
+{
+    AUTO_CLOSE int fs = fsopen("btrfs", FSOPEN_CLOEXEC);
+    char device[LOOP_PATH_MAX];
+    int bad;
+
+    loop_path(number, device);
+    bad = fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", device, 0) < 0;
+    for (size_t i = 0; !bad && i < ARRAY_SIZE(mount_options); i++)
+        bad = fsconfig(fs, mount_options[i].value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
+                       mount_options[i].key, mount_options[i].value, 0) < 0;
+    if (bad || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks");
+    *ret = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOATIME);
+    return *ret < 0 ? cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks") : 0;
+}
+
+/* Sandboxes of a keeper before us may hold the pool mounted where we cannot see it: then its device
+ * is mounted once more. A second device for one image would destroy it. */
+static int mount_image(const struct disk *d, int *ret, struct cove_err *e)
+{
+    AUTO_CLOSE int image = openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
+    AUTO_CLOSE int loop = -1;
+    int number = -1;
+
+    if (image < 0)
+        return disk_fail(e);
+    if (loop_find(image, &number, &loop) < 0 && loop_attach(image, &number, &loop, e) < 0)
+        return -1;
+    return mount_device(number, ret, e);
+}
+
+/* A mount that is attached: of a detached one older kernels clone no directories. */
+static int attach(const struct disk *d, int mnt, struct cove_err *e)
+{
+    if (mkdirat(d->dir, MOUNT, 0700) < 0 && errno != EEXIST)
+        return disk_fail(e);
+    if (move_mount(mnt, "", d->dir, MOUNT, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks");
+    return 0;
+}
+
+static bool is_mounted(const struct disk *d)
+{
+    AUTO_CLOSE int fd = openat(d->dir, MOUNT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat here, there;
+
+    return fd >= 0 && fstat(fd, &there) == 0 && fstat(d->dir, &here) == 0 &&
+           here.st_dev != there.st_dev;
+}
+
+static int mount_pool(const struct disk *d, struct cove_err *e)
+{
+    AUTO_CLOSE int mnt = -1;
+
+    if (is_mounted(d))
+        return 0;
+    if (faccessat(d->dir, IMAGE, F_OK, 0) < 0 && make_image(d, e) < 0)
+        return -1;
+    if (mount_image(d, &mnt, e) < 0) { /* perhaps it was damaged: nobody can be living in it */
+        renameat(d->dir, IMAGE, d->dir, IMAGE_BAD);
+        if (make_image(d, e) < 0 || mount_image(d, &mnt, e) < 0)
+            return -1;
+    }
+    return attach(d, mnt, e);
+}
+/* ------------------------------------------------------------------ opening it */
+
+static int enable_quotas(int pool, struct cove_err *e)
+{
+    struct btrfs_ioctl_quota_ctl_args enable = { .cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA };
+    struct btrfs_ioctl_qgroup_create_args all = { .create = 1, .qgroupid = BTRFS_ALL_GROUPS };
+
+    if (ioctl(pool, BTRFS_IOC_QUOTA_CTL, &enable) < 0) {
+        enable.cmd = BTRFS_QUOTA_CTL_ENABLE;
+        if (ioctl(pool, BTRFS_IOC_QUOTA_CTL, &enable) < 0)
+            return cove_fail_errno(e, COVE_UNSUPPORTED, "quota groups of btrfs");
+        ioctl(pool, BTRFS_IOC_QUOTA_RESCAN_WAIT); /* of a pool that has nothing in it yet */
+    }
+    if (ioctl(pool, BTRFS_IOC_QGROUP_CREATE, &all) < 0 && errno != EEXIST)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "quota groups of btrfs");
+    return 0;
+}
+static void format_fsid(const uint8_t id[16], char out[DISK_FSID_TEXT])
+{
+    size_t at = 0;
+
+    for (int i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            out[at++] = '-';
+        at += (size_t)snprintf(out + at, DISK_FSID_TEXT - at, "%02x", id[i]);
+    }
+}
+
+static int open_folder(int pool, const char *name, int *ret)
+{
+    if (mkdirat(pool, name, 0700) < 0 && errno != EEXIST)
+        return -1;
+    *ret = openat(pool, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret < 0 ? -1 : 0;
+}
+
+static int open_mounted(struct disk *d, struct cove_err *e)
+{
+    AUTO_CLOSE int pool = openat(d->dir, MOUNT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct btrfs_ioctl_fs_info_args info = { 0 };
+
+    if (pool < 0 || fchmod(pool, 0700) < 0 || ioctl(pool, BTRFS_IOC_FS_INFO, &info) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "pool of disks");
+    if (enable_quotas(pool, e) < 0)
+        return -1;
+    if (open_folder(pool, BOXES, &d->pool.boxes) < 0 ||
+        open_folder(pool, SNAPSHOTS, &d->pool.snapshots) < 0)
+        return disk_fail(e);
+    format_fsid(info.fsid, d->pool.fsid);
+    return 0;
+}
+int btrfs_pool_open(struct disk *d, struct cove_err *e)
+{
+    return mount_pool(d, e) < 0 ? -1 : open_mounted(d, e);
+}
+
+int btrfs_pool_open_existing(struct disk *d)
+{
+    AUTO_CLOSE int mnt = -1;
+
+    if (faccessat(d->dir, IMAGE, F_OK, 0) < 0)
+        return -1;
+    if (!is_mounted(d) && (mount_image(d, &mnt, NULL) < 0 || attach(d, mnt, NULL) < 0))
+        return -1;
+    return open_mounted(d, NULL);
+}
+
+void btrfs_pool_close(struct disk *d, bool for_good, bool keep_image)
+{
+    AUTO_CLOSE int image = openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
+    int number = -1, loop = -1;
+    char path[64];
+
+    d->pool.boxes = cove_close(d->pool.boxes);
+    d->pool.snapshots = cove_close(d->pool.snapshots);
+    if (!for_good)
+        return;
+    if (image >= 0)
+        loop_find(image, &number, &loop);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d/" MOUNT, d->dir);
+    umount2(path, MNT_DETACH);
+    unlinkat(d->dir, MOUNT, AT_REMOVEDIR);
+    if (!keep_image)
+        unlinkat(d->dir, IMAGE, 0);
+    cove_close(loop);
+    loop_remove(number);
+}
