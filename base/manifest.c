@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cove/mem.h"
+#include "cove/msg.h"
 #include "cove/text.h"
 
 #define LETTERS  "abcdefghijklmnopqrstuvwxyz"

@@ -6,6 +6,7 @@
 
 #include "cove/file.h"
 #include "cove/keys.h"
+#include "cove/msg.h"
 
 enum { TEXT_MAX = 1 << 20, LIST_MAX = 256 };
 

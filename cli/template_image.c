@@ -16,6 +16,7 @@
 #include "cli/template.h"
 #include "cove/buf.h"
 #include "cove/mem.h"
+#include "cove/msg.h"
 #include "cove/text.h"
 
 enum { ACCOUNTS_MAX = 256 * 1024, LINKS_MAX = 8 };

@@ -19,6 +19,7 @@
 #include "cli/template.h"
 #include "cove/file.h"
 #include "cove/mem.h"
+#include "cove/msg.h"
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
 

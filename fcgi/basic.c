@@ -21,6 +21,7 @@
 #include "cove/file.h"
 #include "cove/keys.h"
 #include "cove/mem.h"
+#include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "fcgi/core.h"
 #include "fcgi/http.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cove/msg.h"
+#include "cove/names.h"
 
 struct request;
 

@@ -2,6 +2,7 @@
 #ifndef COVE_FCGI_CORE_FETCH_H
 #define COVE_FCGI_CORE_FETCH_H
 
+#include "cove/msg_helpers.h"
 #include "fcgi/core.h"
 
 struct core_fetch {

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "cove/msg.h"
+#include "cove/msg_gate.h"
 #include "fcgi/reply.h"
 #include "process/live.h"
 

@@ -12,7 +12,7 @@
 
 #include "cove/buf.h"
 #include "cove/err.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 
 struct share {
     char who[COVE_TENANT_MAX]; /* a tenant, or a sandbox's id */

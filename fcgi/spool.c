@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
+#include "cove/names.h"
 #include "cove/text.h"
 
 enum {

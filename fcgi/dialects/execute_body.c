@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cove/config.h"
+#include "cove/msg.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/execute.h"
 

@@ -26,6 +26,7 @@
 #include "cove/loop.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
+#include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "helpers/auth/backoff.h"
 #include "helpers/auth/cage.h"

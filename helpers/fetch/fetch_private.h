@@ -10,6 +10,7 @@
 #include "cove/config.h"
 #include "cove/loop.h"
 #include "cove/msg.h"
+#include "cove/msg_helpers.h"
 
 enum {
     JOBS_MAX = 64,       /* fetches under way, of all tenants */

@@ -17,6 +17,7 @@
 
 #include "cove/file.h"
 #include "cove/mem.h"
+#include "cove/msg_box.h"
 #include "cove/text.h"
 #include "helpers/gate/gate_private.h"
 

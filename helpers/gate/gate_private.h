@@ -16,6 +16,7 @@
 #include "cove/limits.h"
 #include "cove/loop.h"
 #include "cove/msg.h"
+#include "cove/msg_gate.h"
 #include "cove/state.h"
 
 enum {

@@ -26,6 +26,7 @@
 #include "cove/log.h"
 #include "cove/loop.h"
 #include "cove/mem.h"
+#include "cove/msg_helpers.h"
 #include "cove/policy.h"
 #include "cove/state.h"
 #include "cove/text.h"

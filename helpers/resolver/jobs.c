@@ -11,6 +11,7 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "helpers/resolver/resolver_private.h"
 

@@ -21,6 +21,7 @@
 #include "cove/config.h"
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "helpers/resolver/resolver_private.h"
 #include "process/confine.h"

@@ -28,6 +28,7 @@
 #include "cove/log.h"
 #include "cove/manifest.h"
 #include "cove/mem.h"
+#include "cove/msg_helpers.h"
 #include "cove/state.h"
 #include "cove/text.h"
 #include "cove/weak.h"

@@ -23,6 +23,7 @@
 #include "cove/client.h"
 #include "cove/err.h"
 #include "cove/msg.h"
+#include "cove/msg_box.h"
 
 /* ------------------------------------------------------------------ requests */
 

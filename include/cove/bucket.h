@@ -29,6 +29,13 @@ enum {
 
 extern const char *const bucket_notes[BUCKET_NOTES]; /* the manifest is the last one */
 
+/* keeper, or `cove store`, to cove-bucket */
+enum bucket_msg {
+    /* struct bucket_order + credentials (+ notes) -> BUCKET_REPORT or MSG_ERROR */
+    BUCKET_ORDER = 850,
+    BUCKET_REPORT, /* struct bucket_report */
+};
+
 enum bucket_work {
     BUCKET_PUT =
         1, /* in: the archive; beside the order: its notes. Read again and compared; taken */

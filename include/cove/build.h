@@ -20,6 +20,8 @@
 #define COVE_BUILD_H
 
 #include "cove/client.h"
+#include "cove/msg_keeper.h"
+#include "cove/names.h"
 
 #define BUILD_PROJECT ".build-" /* the projects of the sandboxes that builds run in begin so */
 
@@ -30,6 +32,20 @@ enum {
     BUILD_ENTRIES_MAX = 100,  /* in one answer */
     BUILD_LIST_MAX = 64,
     BUILD_HASH_LEN = 64, /* hexadecimal digits */
+};
+
+/* worker to cove-builder */
+enum build_msg {
+    BUILD_NEW = 900, /* struct build_new -> BUILD_TOLD */
+    BUILD_START,     /* struct build_which + the order -> MSG_DONE */
+    BUILD_ASK,       /* struct build_ask -> BUILD_TOLD */
+    BUILD_TOLD,      /* struct build_told, tail: log entries */
+    BUILD_LIST,      /* struct build_which, `id` is a name or "" -> BUILD_LISTED */
+    BUILD_LISTED,    /* struct build_listed */
+    BUILD_FILE,      /* struct build_file -> MSG_DONE: it is there; or COVE_NOT_FOUND */
+    BUILD_UPLOAD,    /* struct build_file -> MSG_DONE + a file to write; then BUILD_UPLOADED */
+    BUILD_UPLOADED,  /* no body: all of it is written -> MSG_DONE */
+    BUILD_FORGET,    /* struct build_which, `id` is a name: its builds end and go -> MSG_DONE */
 };
 
 enum build_state {

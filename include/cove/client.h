@@ -14,6 +14,9 @@
 #include "cove/end.h"
 #include "cove/err.h"
 #include "cove/msg.h"
+#include "cove/msg_box.h"
+#include "cove/msg_gate.h"
+#include "cove/msg_keeper.h"
 #include "cove/text.h"
 
 /* ------------------------------------------------------------------ the keeper */
@@ -48,7 +51,7 @@ int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct c
 int keeper_wake(struct keeper_link *k, const struct keeper_extend *args, struct keeper_box *ret,
                 struct cove_err *e);
 
-/* Snapshots (cove/msg.h). Capturing waits until the snapshot is whole; the sandbox stands still
+/* Snapshots (cove/msg_keeper.h). Capturing waits until the snapshot is whole; the sandbox stands still
  * meanwhile. Asked twice it makes two. */
 int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
                    struct keeper_snapshot *ret, struct cove_err *e);
@@ -218,7 +221,7 @@ int box_marks(struct box_conn *c, const char *path, const char *prefix,
               struct pair ret[BOX_MARKS_MAX], size_t *ret_count, struct cove_err *e);
 int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t mask, int inotify_fd,
               int32_t *ret_wd, int *ret_inotify_fd, struct cove_err *e);
-/* Watches that init keeps under a name, so that any worker can go on with them (cove/msg.h). The
+/* Watches that init keeps under a name, so that any worker can go on with them (cove/msg_box.h). The
  * first one of a name brings the inotify descriptor; -1 with all others. */
 int box_watch_keep(struct box_conn *c, const char *name, int inotify_fd, int32_t wd,
                    const char *path, struct cove_err *e);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "cove/err.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 #include "cove/netlist.h"
 
 enum pause_way { PAUSE_FREEZES, PAUSE_SAVES };

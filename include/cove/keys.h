@@ -20,7 +20,7 @@
 #include "cove/dialect.h"
 #include "cove/err.h"
 #include "cove/limits.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 
 enum {
     KEY_HASH_BYTES = 32,

@@ -30,7 +30,7 @@
 
 #include "cove/buf.h"
 #include "cove/err.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 
 enum {
     MANIFEST_TEXT_MAX = 64 * 1024, /* of one template */

@@ -51,6 +51,13 @@ struct saver_report { /* what a job of the saver tells the keeper: numbers and n
     char digest[SAVED_DIGEST_TEXT];
 };
 
+/* keeper to a job of the saver */
+enum saver_msg {
+    /* struct saver_order (+ files of the sandbox) -> SAVER_REPORT or MSG_ERROR */
+    SAVER_ORDER = 800,
+    SAVER_REPORT, /* struct saver_report */
+};
+
 enum saver_work { SAVER_PACK_TREE = 1, SAVER_UNPACK_TREE, SAVER_DIGEST_FILE };
 
 struct saver_order {    /* keeper to a job of the saver, with the sandbox's files beside it */

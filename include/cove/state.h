@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 #include "cove/err.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 #include "cove/text.h"
 
 /* The arrows between these states are drawn in sandbox/README.md. */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "cove/err.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 #include "sandbox/box/template.h"
 #include "sandbox/box/userns.h"
 

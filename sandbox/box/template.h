@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "cove/err.h"
-#include "cove/msg.h"
+#include "cove/names.h"
 
 /* Make the template `base`, and beside it the layer that every template gets (`sudo`), below state_dir
    if it is not there or was made by another version. */

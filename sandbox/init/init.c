@@ -9,7 +9,7 @@
  *              sandboxed process controls
  *
  * Theory of operation. The keeper leaves a few descriptors (init_fds.h) and execs us. Workers
- * connect to the listening socket and speak the protocol of cove/msg.h: one packet, one request,
+ * connect to the listening socket and speak the protocol of cove/msg_box.h: one packet, one request,
  * one answer, with the result as a descriptor. One thread runs base/loop.c; each thing it waits for
  * is a struct watch. All sends are MSG_DONTWAIT: a client that does not read is cut off. Jobs that
  * take long (removing a tree) run in a forked helper.

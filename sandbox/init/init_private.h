@@ -18,6 +18,7 @@
 #include "cove/loop.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
+#include "cove/msg_box.h"
 #include "cove/ring.h"
 
 #if defined(__x86_64__)

@@ -12,6 +12,7 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 

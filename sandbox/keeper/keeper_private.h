@@ -8,6 +8,7 @@
 #include "cove/loop.h"
 #include "cove/manifest.h"
 #include "cove/meters.h"
+#include "cove/msg_keeper.h"
 #include "cove/samples.h"
 #include "cove/saved.h"
 #include "cove/state.h"

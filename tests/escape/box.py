@@ -1,6 +1,6 @@
-"""Messages of include/cove/msg.h: the host's root, or whoever a test becomes, as a client of the keeper or of one sandbox's init.
+"""Messages of include/cove/msg*.h: the host's root, or whoever a test becomes, as a client of the keeper or of one sandbox's init.
 
-Numbers come from include/cove/msg.h itself, so that this file cannot grow apart from it.
+Numbers come from the headers themselves, so that this file cannot grow apart from them.
 """
 import array
 import os
@@ -14,13 +14,15 @@ HEAD = struct.Struct("=IIII")
 
 
 def message_numbers():
-    text = read(f"{TOP}/include/cove/msg.h")
-    body = re.sub(r"/\*.*?\*/", "", re.search(r"enum msg_type \{(.*?)\n\};", text, re.S).group(1), flags=re.S)
-    numbers, following = {}, 0
-    for name, value in re.findall(r"(\w+)(?: = (\d+))?,", body):
-        following = int(value) if value else following
-        numbers[name] = following
-        following += 1
+    numbers = {}
+    for header in ("msg", "msg_box", "msg_keeper", "msg_gate", "msg_helpers", "saved", "bucket", "build"):
+        text = re.sub(r"/\*.*?\*/", "", read(f"{TOP}/include/cove/{header}.h"), flags=re.S)
+        for body in re.findall(r"enum (?:msg_type|[a-z]+_msg) \{(.*?)\n\};", text, re.S):
+            following = 0
+            for name, value in re.findall(r"(\w+)(?:\s*=\s*(\d+))?,", body):
+                following = int(value) if value else following
+                numbers[name] = following
+                following += 1
     return numbers
 
 

@@ -14,7 +14,7 @@ from box import HEAD, MAGIC, NUMBERS, Peer
 from cove import free_port, wait_for
 from hostile import Keeper, as_worker, become, worker_ids
 
-TENANT, PROJECT, NAME, TAGS = 64, 132, 128, 512  # sizes of include/cove/msg.h and build.h
+TENANT, PROJECT, NAME, TAGS = 64, 132, 128, 512  # sizes of include/cove/names.h and build.h
 
 
 def said(path, kind, body, fds=()):

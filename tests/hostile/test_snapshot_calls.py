@@ -6,7 +6,7 @@ import struct
 from cove import TOP, read
 from hostile import Keeper, as_worker
 
-HEADER = read(f"{TOP}/include/cove/msg.h")
+HEADER = read(f"{TOP}/include/cove/names.h") + read(f"{TOP}/include/cove/msg_keeper.h")
 NAME, TAG = (int(re.search(rf"COVE_{word}_MAX = (\d+)", HEADER).group(1)) for word in ("TEMPLATE", "TAG"))
 
 

@@ -17,7 +17,7 @@ VERBS = re.findall(r'\{ "([a-z-]+)",\s+(?:true|false)', read(f"{TOP}/sandbox/kee
 HEAD = struct.Struct("=IIII")
 HEADER = read(f"{TOP}/include/cove/msg.h")
 MAGIC = int(re.search(r"MSG_MAGIC (0x\w+?)u", HEADER).group(1), 16)
-CALLS = re.findall(r"^    (KEEPER_[A-Z_]+)(?: = 300)?,", HEADER[HEADER.index("    KEEPER_CLAIM = 300"):HEADER.index("JUDGE_BOX")], re.M)
+CALLS = re.findall(r"^    (KEEPER_[A-Z_]+)(?: = 300)?,", read(f"{TOP}/include/cove/msg_keeper.h"), re.M)
 ERROR = 1
 
 

@@ -15,7 +15,7 @@ import pytest
 from cove import TOP, read, wait_for
 from test_pause import BOX, DONE, HEAD, MAGIC, which
 
-CALLS = re.findall(r"^    (KEEPER_\w+)(?: =|,)", read(f"{TOP}/include/cove/msg.h").split("worker to keeper ---")[1].split("/* ---")[0], re.M)
+CALLS = re.findall(r"^    (KEEPER_\w+)(?: =|,)", read(f"{TOP}/include/cove/msg_keeper.h"), re.M)
 SAVE, WAKE = (300 + CALLS.index(name) for name in ("KEEPER_SAVE", "KEEPER_WAKE"))
 
 # Everything that a tree can hold, made with fixed times and hashed with all that tar must carry.

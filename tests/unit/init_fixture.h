@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "cove/msg.h"
+#include "cove/msg_box.h"
 
 enum { ANSWER_MS = 5000 };
 

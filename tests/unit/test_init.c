@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "cove/mem.h"
+#include "cove/msg_keeper.h"
 #include "tests/unit/init_filters.h"
 #include "tests/unit/init_fixture.h"
 

@@ -18,6 +18,7 @@
 
 #include "cove/mem.h"
 #include "cove/msg.h"
+#include "cove/msg_box.h"
 
 static const struct msg_rule rules[] = {
     { BOX_PING, 0, 0, 0, 0 },

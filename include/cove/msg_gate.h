@@ -1,0 +1,74 @@
+/* What workers, the keeper and the next gate ask of the gate. */
+#ifndef COVE_MSG_GATE_H
+#define COVE_MSG_GATE_H
+
+#include "cove/msg.h"
+#include "cove/names.h"
+
+enum gate_msg {
+    GATE_BIND = 500, /* struct gate_bind -> GATE_BOUND, or COVE_CONFLICT with the bound port as its
+                        message */
+    GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE; having none is fine */
+    GATE_BOUND,      /* struct gate_bound */
+    GATE_BEFORE,     /* no body + a connection to the gate before; keeper to gate, at its start */
+    GATE_HOSTS,      /* no body + the socket that nginx connects to; likewise, and first */
+    GATE_ACCESS,     /* struct gate_access -> MSG_DONE; from a worker */
+    GATE_COUNTS,     /* struct gate_counts_ask -> GATE_COUNTED; from a worker, or `cove` */
+    GATE_COUNTED,    /* struct gate_counted, tail: struct gate_count, repeated */
+    /* gate to the one before it, whose keeper is gone: take over. -> MSG_DONE */
+    GATE_SUCCEED,
+    GATE_LISTENER, /* struct gate_listener -> MSG_DONE with the socket, which is the asker's now */
+};
+
+struct gate_bind {
+    char tenant[COVE_TENANT_MAX];
+    char project[COVE_PROJECT_MAX];
+    char id[24]; /* the sandbox's */
+    uint16_t port;
+    uint16_t proxy_port; /* listen on this one; 0 = the next free one of the range */
+};
+
+struct gate_unbind {
+    char tenant[COVE_TENANT_MAX];
+    char project[COVE_PROJECT_MAX];
+};
+
+enum gate_access_word { GATE_ACCESS_DEFAULT, GATE_ACCESS_PUBLIC, GATE_ACCESS_PRIVATE };
+
+struct gate_access { /* who may reach this port by host name, from now on */
+    char tenant[COVE_TENANT_MAX];
+    char id[24];
+    uint16_t port;
+    uint16_t word; /* enum gate_access_word */
+};
+
+/* Traffic of sandboxes since the gate knows them, a page of it: asks for slots of the shared table from
+ * `first` on. */
+enum { GATE_COUNTS_PAGE = 512 };
+
+struct gate_counts_ask {
+    uint32_t first, reserved;
+};
+
+struct gate_counted {
+    uint32_t count; /* entries in the tail */
+    uint32_t next;  /* ask again from here; 0: that was all */
+};
+
+struct gate_count {
+    char id[24];
+    uint32_t open, reserved; /* connections now */
+    uint64_t connections, bytes_in, bytes_out;
+    uint64_t rate_in, rate_out; /* bytes per second, lately */
+};
+
+struct gate_listener {
+    uint32_t slot, serial; /* of the binding, in the file that both know */
+};
+
+struct gate_bound {
+    uint16_t proxy_port; /* on this machine */
+    uint16_t reserved;
+};
+
+#endif
