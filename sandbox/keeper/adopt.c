@@ -16,6 +16,8 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/store.h"
 
 static bool lives(const struct keeper *k, const struct box_info *b)
 {

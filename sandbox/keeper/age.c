@@ -18,6 +18,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/store.h"
 
 #define AGE "/usr/bin/age"
 

@@ -12,7 +12,10 @@
 
 #include "cove/file.h"
 #include "cove/mem.h"
+#include "cove/saved.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/publish.h"
 
 enum { SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW, ENDED_ATTRIBUTES_MAX = 4096 };
 

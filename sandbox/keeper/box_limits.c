@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/quota.h"
 
 void box_limits_resolve(const struct keeper *k, const char *template_name, const char *tenant,
                         struct limits *ret)

@@ -13,7 +13,10 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/saved.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/quota.h"
 
 /* ------------------------------------------------------------------ how things stand */
 

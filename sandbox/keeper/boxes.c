@@ -7,6 +7,7 @@
 #include "cove/text.h"
 #include "cove/weak.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
 
 /* ------------------------------------------------------------------ ways to a sandbox */
 

@@ -25,7 +25,9 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "sandbox/box/bucket_start.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/store.h"
 
 enum {
     JOBS_MAX = 2, /* at a time, of those in the background */

@@ -11,6 +11,8 @@
 #include "cove/operators.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/store.h"
 
 enum { REFUSED_LOG_EVERY_MS = 1000 };
 

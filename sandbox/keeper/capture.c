@@ -17,6 +17,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/quota.h"
 
 enum {
     CHAIN_MAX = 8,           /* snapshots on each other; the next one is merged with all below */

@@ -5,6 +5,10 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/publish.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 enum { POOL_PAUSE_MS = 150 };
 

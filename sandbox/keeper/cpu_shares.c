@@ -9,6 +9,7 @@
  * keeper looks at some of them at a time, so that nobody else waits for it.
  */
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/quota.h"
 
 enum {
     LOOK_EVERY_MS = 1000,

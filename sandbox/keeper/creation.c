@@ -5,7 +5,11 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 enum { POOL_RETRY_MS = 1000 };
 

@@ -10,7 +10,11 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t limit)
 {

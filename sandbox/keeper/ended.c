@@ -14,6 +14,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
 
 enum {
     PLACES_MAX = 8192,

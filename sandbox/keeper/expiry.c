@@ -1,6 +1,10 @@
 /* What happens to sandboxes by the clock: their time is over, or what is left of them is removed. */
 #include "cove/log.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000, SAVE_RETRY_MS = 60000 };
 

@@ -12,6 +12,7 @@
 #include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/msg_gate.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 
 int gate_listen(struct keeper *k, struct cove_err *e)

@@ -3,6 +3,7 @@
 #include "cove/mem.h"
 #include "cove/msg_helpers.h"
 #include "cove/text.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 
 void judge_tell(struct keeper *k, uint32_t box)

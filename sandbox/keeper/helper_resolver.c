@@ -14,6 +14,7 @@
 #include "cove/mem.h"
 #include "cove/msg_helpers.h"
 #include "cove/text.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 
 enum { PIN_SECONDS_MAX = 86400, TICK_MS = 500 };

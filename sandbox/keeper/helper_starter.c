@@ -10,7 +10,10 @@
 #include "cove/mem.h"
 #include "cove/msg_helpers.h"
 #include "cove/text.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
 
 enum { OVERTIME_MS = 15000 }; /* that the starter may take beyond the template's own time */
 

@@ -7,6 +7,7 @@
 
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/store.h"
 
 int job_watch(struct keeper *k, struct job *j, const struct boxed *b, watch_fn ended,
               struct cove_err *e)

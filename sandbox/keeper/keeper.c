@@ -26,7 +26,12 @@
 
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/publish.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 /* ------------------------------------------------------------------ signals */
 

@@ -5,6 +5,9 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 enum { FREEZE_LOOK_MS = 1, FREEZE_MAX_MS = 500 };
 

@@ -5,6 +5,9 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/publish.h"
+#include "sandbox/keeper/quota.h"
 
 enum { POOL_RETRY_MS = 1000, SHRINK_MS = 1000 };
 

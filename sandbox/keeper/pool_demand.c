@@ -9,6 +9,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
 
 enum { HALF_LIFE_MS = 10000 };
 

@@ -21,6 +21,9 @@
 #include "cove/operators.h"
 #include "cove/policy.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/publish.h"
+#include "sandbox/keeper/quota.h"
 
 enum { SETTLE_MS = 100 };
 

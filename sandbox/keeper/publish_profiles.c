@@ -15,6 +15,7 @@
 #include "cove/seccomp_profile.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/publish.h"
 
 enum { PROFILES_MAX = 64, NAME_BYTES = 64 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/quota.h"
 
 struct tally {
     uint64_t current; /* of other projects */

@@ -9,6 +9,7 @@
 
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/quota.h"
 
 enum { SEARCH_EVERY_MS = 100, IDLE_AFTER = 3, IDLE_ONE_OF = 6 };
 

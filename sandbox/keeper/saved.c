@@ -17,6 +17,8 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/store.h"
 
 enum { LOOK_EVERY_MS = 60000 };
 

@@ -10,6 +10,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/store.h"
 
 struct saver_run {
     struct job job;

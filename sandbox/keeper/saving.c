@@ -27,6 +27,9 @@
 #include "cove/text.h"
 #include "cove/weak.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 enum { FREEZE_LOOK_MS = 2, FREEZE_MAX_MS = 5000, SAVE_RETRY_MS = 60000, PLACE_LOOK_MS = 100 };
 

@@ -16,6 +16,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/publish.h"
 
 #define FILE_NAME "run"
 

@@ -27,6 +27,8 @@
 #include "cove/text.h"
 #include "sandbox/box/mounts.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/store.h"
 
 enum {
     TICK_MS = 1000,

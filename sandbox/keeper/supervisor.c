@@ -28,6 +28,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "cove/weak.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 
 enum { RESTART_PAUSE_MS = 500, QUICK_DEATH_MS = 2000, MESSAGES_AT_ONCE = 64 };

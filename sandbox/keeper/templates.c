@@ -13,6 +13,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/publish.h"
 
 /* Another number when a template of this name was made anew; 0: there is none. */
 static uint64_t version_of(const struct keeper *k, const char *name)

@@ -11,6 +11,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/publish.h"
 
 static int read_or_make_secret(struct keeper *k, unsigned char ret[TOKEN_SECRET_BYTES],
                                struct cove_err *e)

@@ -3,6 +3,7 @@
 
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/store.h"
 
 void waiters_add(struct box *b, const struct waiter *w)
 {

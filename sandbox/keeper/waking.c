@@ -15,6 +15,9 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 struct waking {
     uint64_t lifetime_ms; /* 0: as it was claimed with */

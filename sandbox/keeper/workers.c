@@ -12,6 +12,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 
 enum { RESTART_PAUSE_MS = 500, DRAIN_MS = 10000, BACKLOG = 4096 };

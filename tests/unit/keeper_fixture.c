@@ -1,4 +1,6 @@
 #include "keeper_fixture.h"
+#include "sandbox/keeper/life.h"
+#include "sandbox/keeper/publish.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/helpers.h"
+#include "sandbox/keeper/life.h"
 
 static pid_t stranger(void)
 {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/life.h"
 
 static void a_sandbox_is_found_by_id_project_and_tenant_until_its_slot_is_free(void **state)
 {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/life.h"
 
 /* ------------------------------------------------------------------ which sandbox */
 

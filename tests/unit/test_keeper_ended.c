@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/life.h"
 
 enum { TENANT_MAX = 1024 };
 

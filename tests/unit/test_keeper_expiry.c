@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/life.h"
 
 static struct keeper_extend life_of(const struct keeper_box *box, uint64_t lifetime_ms,
                                     uint32_t flags)

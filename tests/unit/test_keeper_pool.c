@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/life.h"
 
 /* As the loop does it: one at a time, until the pool wants no more. */
 static void fill(struct fixture *f)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "keeper_fixture.h"
+#include "sandbox/keeper/publish.h"
 
 #define RULE "[*]\ndeny no-halt words /^halt\\b/ \"no\"\n"
 

@@ -1,0 +1,58 @@
+/* What a tenant may have and what one sandbox gets: quotas, limits, network, cpu; and what it uses. */
+#ifndef COVE_KEEPER_QUOTA_H
+#define COVE_KEEPER_QUOTA_H
+
+#include "cove/limits.h"
+#include "cove/msg_keeper.h"
+#include "sandbox/box/cgroup.h"
+
+struct box;
+struct keeper;
+struct snapshot;
+
+/* ------------------------------------------------------------------ quota.c */
+
+/* May this tenant have one more? COVE_QUOTA if not. */
+int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
+int quota_check_snapshot(struct keeper *k, const char *tenant, struct cove_err *e);
+uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
+
+/* ------------------------------------------------------------------ box_limits.c */
+
+/* What a sandbox of this template gets when this tenant claims it; "" for one that waits. */
+void box_limits_resolve(const struct keeper *k, const char *template_name, const char *tenant,
+                        struct limits *ret);
+/* What the template of a tenant asks for is less than its sandboxes could have: they have that. */
+void box_limits_narrow(const struct snapshot *s, struct limits *l);
+struct cgroup_limits box_limits_cgroup(const struct limits *l);
+uint32_t box_limits_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
+/* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */
+bool box_limits_fit(const struct limits *has, const struct limits *want);
+int box_limits_apply(struct keeper *k, struct box *b, const struct limits *want,
+                     struct cove_err *e);
+
+/* ------------------------------------------------------------------ box_network.c */
+
+void network_setup(struct keeper *k); /* as the configuration says */
+void network_watch(struct keeper *k); /* once */
+void network_tick(struct keeper *k);
+void network_adopt(struct keeper *k);
+int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e);
+int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
+void network_review(struct keeper *k); /* tables of tenants or templates have changed */
+void network_forget(struct keeper *k, uint32_t box);
+/* What the client had set for the sandbox's network goes to a file of `dir` when the sandbox is saved, and
+ * comes back from there. */
+int network_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
+int network_restore(struct keeper *k, uint32_t box, int dir, struct cove_err *e);
+
+/* ------------------------------------------------------------------ cpu_shares.c */
+
+uint64_t cpu_shares_tick(struct keeper *k, uint64_t now, uint64_t next);
+
+/* ------------------------------------------------------------------ sampling.c */
+
+int sampling_setup(struct keeper *k, struct cove_err *e);
+void sampling_tick(struct keeper *k, uint64_t now);
+
+#endif

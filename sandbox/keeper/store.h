@@ -1,0 +1,157 @@
+/* Sandboxes on their way to the store and back, and the processes that carry them. */
+#ifndef COVE_KEEPER_STORE_H
+#define COVE_KEEPER_STORE_H
+
+#include "cove/bucket.h"
+#include "cove/loop.h"
+#include "cove/saved.h"
+#include "sandbox/box/boxed.h"
+#include "sandbox/box/disk.h"
+#include "sandbox/box/template.h"
+
+struct box;
+struct keeper;
+struct waiter;
+
+/* A process of the saver at work for one sandbox (saver_run.c). */
+struct saver_run;
+typedef void (*saver_done)(struct keeper *k, uint32_t box, const struct saver_report *report,
+                           struct cove_err *err); /* report NULL: it failed, err says why */
+
+struct bucket_run; /* a process of cove-bucket (bucket.c) */
+
+struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
+    struct saved_info info; /* box.state BOX_EMPTY: this place is free */
+    struct waiter *waiters; /* for its old self to be gone, so that it can be woken */
+    uint64_t lifetime_ms;   /* that they asked for */
+    enum saved_place place; /* of its archive: here, in the bucket, on its way */
+    struct bucket_run *job; /* that brings it there, or NULL */
+    uint64_t began_ms, try_at_ms;
+    unsigned tries; /* that failed in a row */
+};
+
+/* ------------------------------------------------------------------ job.c */
+
+struct job {           /* embedded in whatever runs one */
+    struct watch exit; /* its pidfd */
+    int sock;
+    pid_t pid;
+};
+/* Whether it succeeds or not, the process's descriptors are the job's from here on. */
+int job_watch(struct keeper *k, struct job *j, const struct boxed *b, watch_fn ended,
+              struct cove_err *e);
+int job_reap(struct job *j); /* of one that has ended; returns waitpid()'s status */
+void job_kill(struct job *j);
+
+/* ------------------------------------------------------------------ saver_run.c */
+
+struct saver_task {
+    uint32_t box;
+    struct id_range ids;
+    const struct disk_files *files; /* NULL: none are needed */
+    int in, out;
+    struct saver_order order;
+    saver_done done;
+};
+int saver_run_start(struct keeper *k, const struct saver_task *task, struct saver_run **ret,
+                    struct cove_err *e);
+void saver_run_abandon(
+    struct saver_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+
+/* ------------------------------------------------------------------ age.c */
+
+struct age_run; /* one process of age */
+typedef void (*age_done)(struct keeper *k, uint32_t box, int exit_code);
+struct age_task {
+    uint32_t box;
+    int in, out;
+    int identity; /* to decrypt by it; -1: encrypt for store_recipient */
+    age_done done;
+};
+int age_start(struct keeper *k, const struct age_task *task, struct age_run **ret,
+              struct cove_err *e);
+void age_abandon(struct age_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e);
+
+/* ------------------------------------------------------------------ bucket.c */
+
+typedef void (*bucket_done)(struct keeper *k, uint32_t index, const struct bucket_report *report,
+                            struct cove_err *err); /* report NULL: it failed, err says why */
+struct bucket_task {
+    uint32_t index; /* done() is told */
+    int in, out;
+    struct bucket_order order;
+    const int *notes;
+    bucket_done done;
+};
+int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bucket_run **ret,
+                     struct cove_err *e);
+void bucket_run_abandon(struct bucket_run *run); /* killed, and nobody hears of it; NULL is fine */
+/* The next steps for all sandboxes that are on their way to the bucket or are to be removed from it. */
+uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
+void bucket_forget(struct keeper *k, struct saved *s); /* what is under way for it ends */
+void bucket_gone(struct keeper *k,
+                 const struct saved_info *info); /* remove its objects, some time */
+/* The archive comes to how->out, after it was taken from all other machines. */
+int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
+                 struct bucket_run **ret, struct cove_err *e);
+
+/* ------------------------------------------------------------------ saved.c */
+
+int saved_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
+/* After a restart: an id that is both in the store and among the living stays in one of the two. */
+void saved_settle(struct keeper *k);
+bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
+bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
+                        uint32_t *ret);
+bool saved_knows(const struct keeper *k, const char *id); /* by its record on disk */
+int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
+int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
+              struct cove_err *e);
+/* Sets what workers see of a saved sandbox: BOX_IS_WAKING, BOX_WAKE_FAILED. */
+void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
+/* A directory that `cove store` has brought here since the start. */
+bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
+int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
+void saved_drop(struct keeper *k, uint32_t index); /* its files, its record, its place */
+void saved_retire(struct keeper *k, const struct keeper_retire *args);
+void saved_remove_dir(const struct keeper *k, const char *name); /* in a child process */
+void saved_tick(struct keeper *k, uint64_t now);
+bool saved_stands_on(const struct keeper *k, const char *snapshot); /* one of them does */
+
+/* ------------------------------------------------------------------ saving.c */
+
+/* A running or frozen sandbox goes to the store. The waiter (NULL: nobody) is answered with MSG_DONE
+ * once it is there and the sandbox has ended; until the archive is verified the sandbox lives. */
+int saving_begin(struct keeper *k, uint32_t index, const struct waiter *w, struct cove_err *e);
+int saving_ask(struct keeper *k, const struct keeper_which *args, const struct waiter *w,
+               struct cove_err *e);
+/* The sandbox is needed after all: saving stops, and the sandbox stays frozen. Whoever waited hears `why`. */
+void saving_cancel(struct keeper *k, uint32_t index, const char *why);
+/* The server stops: what is frozen is saved, within save_at_stop. */
+void saving_before_stop(struct keeper *k);
+/* The sandbox's init has died while it was being saved: its files go to the store all the same. False: it
+ * was not being saved. */
+bool saving_survives(struct keeper *k, uint32_t index);
+/* To be called again and again until the sandbox is frozen. */
+uint64_t saving_due_ms(const struct box *b);
+void saving_tick(struct keeper *k, uint32_t index, uint64_t now);
+
+/* ------------------------------------------------------------------ waking.c */
+
+/* A saved sandbox becomes a running one; the waiter is answered with KEEPER_BOX. */
+int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const struct waiter *w,
+                 struct cove_err *e);
+int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
+               struct cove_err *e);
+/* A saved sandbox stands on the layers it was made with. */
+bool waking_has_layers(const struct keeper *k, const char *id);
+int waking_open_template(const struct keeper *k, const char *id, struct template *ret,
+                         struct cove_err *e);
+int waking_prepare(struct keeper *k, uint32_t index, struct cove_err *e); /* before it is live */
+void waking_set_times(struct keeper *k, uint32_t index, uint64_t now);
+void waking_is_live(struct keeper *k, uint32_t index);
+void waking_on_death(struct keeper *k, uint32_t index);
+void waking_on_free(struct keeper *k, const char *id); /* the slot of its old self is free */
+
+#endif
