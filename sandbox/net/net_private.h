@@ -1,4 +1,4 @@
-/* What the files about the network share: net.c, rtnl.c, uplink.c, netfilter.c. */
+/* What the files of this folder share. */
 #ifndef COVE_NET_PRIVATE_H
 #define COVE_NET_PRIVATE_H
 
@@ -35,6 +35,14 @@ void rtnl_way_out(int family, char ret[IFNAMSIZ]);
 void rtnl_add_forwarding(struct rtnl *r, bool on); /* within IFLA_AF_SPEC; IPv4 */
 int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e); /* IPv4 */
 void rtnl_remove_group(uint32_t group); /* all interfaces of a group at once */
+
+/* ------------------------------------------------------------------ rules.c */
+
+enum { RULES_MAX = 4 << 20 }; /* bytes of text */
+
+int rules_write(struct net *n, struct buf *out, struct cove_err *e); /* the whole table */
+/* The sets and chains of one sandbox that has rules of its own. */
+void rules_write_box(const struct net *n, uint32_t slot, struct buf *out);
 
 /* ------------------------------------------------------------------ netfilter.c */
 

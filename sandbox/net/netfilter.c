@@ -1,27 +1,13 @@
 /*
- * What may pass between sandboxes and the rest: one nftables table for all sandboxes of this
+ * Putting rules in place: one nftables table for all sandboxes of this
  * keeper, told apart from other traffic by the names of their interfaces. It is replaced as a
  * whole, in one transaction, when the configuration changes it, so a change holds for sandboxes
  * that run already; and left alone when it is what it should be, so that a new keeper cuts no
- * connection. Addresses that names were answered with are pinned into sets of it (names.c).
+ * connection. Addresses that names were answered with are pinned into sets of this table (helpers/resolver/jobs.c asks for it).
  *
- *   in any mode   nothing reaches a sandbox that it did not ask for; no sandbox reaches another (of
- *                 any keeper), the host's own services, loopback, link-local (metadata), private or
- *                 reserved ranges; a source that is not its own is dropped; a sandbox has no more
- *                 than network_connections connections at a time
- *   egress        all else
- *   allow-list    network_allow, and what names on it were answered with; nothing else
- *
- * network_allow also opens what is refused otherwise (a private range with a package mirror);
- * network_deny closes more. A sandbox with rules of its own has a chain of its own, which can only
- * take away. IPv4 and IPv6 stand in the same chains.
- *
- * A connection that was allowed carries the number of the rules that allowed it (ct mark), and
- * passes as long as those hold: pinned addresses may run out under it, but after a change of rules
- * it is judged again.
+ * What the rules say is in rules.c.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <nftables/libnftables.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +17,7 @@
 #include "cove/text.h"
 #include "sandbox/net/net_private.h"
 
-enum { RULES_MAX = 4 << 20, OUTPUT_MAX = 4 << 20, PINS_MAX = 65536 };
+enum { OUTPUT_MAX = 4 << 20 };
 
 /* ------------------------------------------------------------------ talking to libnftables */
 
@@ -108,284 +94,6 @@ void netfilter_each_table(netfilter_table_fn each, void *arg)
     buf_done(&answer);
 }
 
-/* ------------------------------------------------------------------ sets */
-
-/* Only the canonical print of a range gets into the text of a rule. */
-static void add_words(struct buf *out, int family, const char *list, bool *any)
-{
-    char word[NET_NAME_MAX + 1], text[64];
-    struct net_range r;
-
-    while (net_next_word(&list, word)) {
-        if (!net_range_parse(word, &r) || r.family != family)
-            continue;
-        net_range_print(&r, text, sizeof(text));
-        buf_addf(out, "%s%s", *any ? ", " : "elements = { ", text);
-        *any = true;
-    }
-}
-
-static void add_family_set(struct buf *out, const char *name, int family, const char *list)
-{
-    bool any = false;
-
-    buf_addf(out, "set %s%c { type %s; flags interval; auto-merge; ", name,
-             family == AF_INET ? '4' : '6', family == AF_INET ? "ipv4_addr" : "ipv6_addr");
-    add_words(out, family, list, &any);
-    buf_addf(out, "%s\n}\n", any ? " }" : "");
-}
-
-static void add_set(struct buf *out, const char *name, const char *list)
-{
-    add_family_set(out, name, AF_INET, list);
-    add_family_set(out, name, AF_INET6, list);
-}
-
-static void add_names(struct buf *out, const char *set, const char *list)
-{
-    char word[NET_NAME_MAX + 1];
-    bool any = false;
-
-    buf_addf(out, "set %s { type ifname; ", set);
-    while (net_next_word(&list, word)) {
-        buf_addf(out, "%s\"%s\"", any ? ", " : "elements = { ", word);
-        any = true;
-    }
-    buf_addf(out, "%s\n}\n", any ? " }" : "");
-}
-
-/* ------------------------------------------------------------------ chains */
-
-/* The same verdict for both families by a pair of sets. */
-static void add_match(struct buf *out, const char *set, const char *verdict)
-{
-    buf_addf(out, "ip daddr @%s4 %s\nip6 daddr @%s6 %s\n", set, verdict, set, verdict);
-}
-
-static void add_pinned(struct buf *out, const char *verdict)
-{
-    buf_addf(out, "iif . ip daddr @pins4 %s\niif . ip6 daddr @pins6 %s\n", verdict, verdict);
-}
-
-/* What the operator's rules say; the last word about a packet. */
-static void add_verdicts(struct buf *out, const struct net_rules *r, uint32_t mark)
-{
-    char take[48];
-
-    snprintf(take, sizeof(take), "ct mark set 0x%08x accept", mark);
-    add_match(out, "deny", "goto refuse");
-    add_match(out, "allow", take);
-    add_match(out, "never", "goto refuse");
-    if (r->mode == NET_EGRESS) {
-        buf_addf(out, "%s\n", take);
-        return;
-    }
-    add_pinned(out, take);
-    buf_addf(out, "goto refuse\n");
-}
-
-static void add_known(struct buf *out, uint32_t mark)
-{
-    buf_addf(out, "ct state established,related ct mark 0x%08x accept\n", mark);
-}
-
-/*
- * One stage of what narrows a sandbox: its template's rules, its tenant's, its own. What passes
- * goes on to the next stage, and from the last to the operator's rules for all. Allow beats deny
- * here.
- */
-static void add_stage(struct buf *out, uint32_t slot, unsigned stage, const struct net_rules *r)
-{
-    char set[32], next[32];
-
-    if (stage + 1 < NET_STAGES)
-        snprintf(next, sizeof(next), "goto box_%u_%u", slot, stage + 1);
-    else
-        snprintf(next, sizeof(next), "goto then_%u", slot);
-    if (r->mode == NET_NONE) {
-        buf_addf(out, "goto refuse\n");
-        return;
-    }
-    snprintf(set, sizeof(set), "a%u_%u_", slot, stage);
-    add_match(out, set, next);
-    snprintf(set, sizeof(set), "d%u_%u_", slot, stage);
-    add_match(out, set, "goto refuse");
-    if (r->mode == NET_ALLOW) {
-        add_pinned(out, next);
-        buf_addf(out, "goto refuse\n");
-    } else {
-        buf_addf(out, "%s\n", next);
-    }
-}
-
-static uint32_t fold(uint64_t hash)
-{
-    return (uint32_t)(hash ^ hash >> 32);
-}
-
-static uint32_t mark_of(uint32_t stamp, const struct net_own *own)
-{
-    uint64_t mark = stamp;
-
-    for (unsigned i = 0; own && i < NET_STAGES; i++)
-        mark = text_hash(
-            text_hash(text_hash(mark, net_mode_name(own->stages[i].mode)), own->stages[i].allow),
-            own->stages[i].deny);
-    return fold(mark) | 1; /* never 0, which means "no mark" */
-}
-
-static void add_box_sets(struct buf *out, const struct net *n, uint32_t slot)
-{
-    char set[32];
-
-    for (unsigned i = 0; i < NET_STAGES; i++) {
-        snprintf(set, sizeof(set), "a%u_%u_", slot, i);
-        add_set(out, set, n->own[slot]->stages[i].allow);
-        snprintf(set, sizeof(set), "d%u_%u_", slot, i);
-        add_set(out, set, n->own[slot]->stages[i].deny);
-    }
-}
-
-/* From the last stage to the first: a chain is made before it is led to. */
-static void add_box(struct buf *out, const struct net *n, uint32_t slot)
-{
-    uint32_t mark = mark_of(n->stamp, n->own[slot]);
-
-    add_box_sets(out, n, slot);
-    buf_addf(out, "chain then_%u {\n", slot);
-    add_verdicts(out, &n->rules, mark);
-    buf_addf(out, "}\n");
-    for (unsigned i = NET_STAGES; i-- > 0;) {
-        buf_addf(out, "chain box_%u_%u {\n", slot, i);
-        if (i == 0)
-            add_known(out, mark);
-        add_stage(out, slot, i, &n->own[slot]->stages[i]);
-        buf_addf(out, "}\n");
-    }
-}
-
-static void add_boxes(struct buf *out, const struct net *n)
-{
-    char name[IFNAMSIZ];
-    bool any = false;
-
-    for (uint32_t i = 0; i < n->slots; i++)
-        if (n->own[i])
-            add_box(out, n, i);
-    buf_addf(out, "map boxes { type ifname : verdict; ");
-    for (uint32_t i = 0; i < n->slots; i++) {
-        if (!n->own[i])
-            continue;
-        net_interface(n, i, name);
-        buf_addf(out, "%s\"%s\" : goto box_%u_0", any ? ", " : "elements = { ", name, i);
-        any = true;
-    }
-    buf_addf(out, "%s\n}\n", any ? " }" : "");
-}
-
-/* The kernel's table of connections is one for the whole machine: a sandbox gets a share of it. The set
- * has one element per sandbox that has connections, and the kernel drops it with the last of them. */
-static void add_share(struct buf *out, const struct net *n)
-{
-    if (n->connections && !n->uncounted)
-        buf_addf(out, "ct state new add @flows { iif ct count over %u } counter goto refuse\n",
-                 n->connections);
-}
-
-/* What leaves a sandbox. */
-static void add_way_out(struct buf *out, const struct net *n)
-{
-    if (n->connections && !n->uncounted)
-        buf_addf(out, "set flows { type iface_index; size %u; flags dynamic; }\n", n->slots + 64);
-    buf_addf(out, "chain out {\n"
-                  "oifname \"" NET_ANY_COVE "\" counter goto refuse\n"
-                  "fib saddr . iif oif missing counter drop\n");
-    add_share(out, n);
-    buf_addf(out, "iifname vmap @boxes\n"
-                  "goto base\n}\n");
-}
-
-/* Our end of the pair speaks Neighbour Discovery, which comes by here where ARP does not. */
-static void add_hooks(struct buf *out, const struct net *n)
-{
-    const char *p = n->prefix;
-
-    add_way_out(out, n);
-    buf_addf(out,
-             "chain forward { type filter hook forward priority -10; policy accept;\n"
-             "iifname \"%s*\" goto out\n"
-             "oifname \"%s*\" iifname != \"" NET_ANY_COVE "\" ct state established,related accept\n"
-             "oifname \"%s*\" counter drop\n"
-             "meta nfproto ipv4 iifname @opened4 oifname != \"" NET_ANY_COVE "\" counter drop\n"
-             "meta nfproto ipv6 iifname @opened6 oifname != \"" NET_ANY_COVE "\" counter drop\n}\n",
-             p, p, p);
-    buf_addf(out,
-             "chain input { type filter hook input priority -10; policy accept;\n"
-             "iifname \"%s*\" icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } "
-             "ip6 hoplimit 255 accept\n"
-             "iifname \"%s*\" counter goto refuse\n}\n"
-             "chain nat { type nat hook postrouting priority 100; policy accept;\n"
-             "iifname \"%s*\" oifname != \"" NET_ANY_COVE "\" masquerade\n}\n",
-             p, p, p);
-}
-
-static void add_pin_sets(struct buf *out)
-{
-    buf_addf(out,
-             "set pins4 { type iface_index . ipv4_addr; flags timeout; size %d; }\n"
-             "set pins6 { type iface_index . ipv6_addr; flags timeout; size %d; }\n",
-             PINS_MAX, PINS_MAX);
-}
-
-/* A refusal is told at once: a connection that is neither opened nor refused hangs for minutes. For
- * TCP by a reset, since the kernel sends only a few ICMP messages a second. */
-static void add_refusal(struct buf *out)
-{
-    buf_addf(out, "chain refuse {\ncounter\nmeta l4proto tcp reject with tcp reset\n"
-                  "reject with icmpx admin-prohibited\n}\n");
-}
-
-/* All that depends on the configuration; its hash is the stamp by which it is known again. */
-static void add_rules(struct buf *out, const struct net *n)
-{
-    struct in_addr base = { htonl(n->base) };
-
-    buf_addf(out, "set base4 { type ipv4_addr; flags interval; elements = { %s/%u }\n}\n",
-             inet_ntoa(base), n->base_bits);
-    add_pin_sets(out);
-    add_family_set(out, "never", AF_INET, net_never4);
-    add_family_set(out, "never", AF_INET6, net_never6);
-    add_set(out, "deny", n->rules.deny);
-    add_set(out, "allow", n->rules.allow);
-    add_refusal(out);
-    buf_addf(out, "# %s %s\n", net_mode_name(n->rules.mode), n->rules.allow); /* names count too */
-}
-
-static int write_rules(struct net *n, struct buf *out, struct cove_err *e)
-{
-    struct buf fixed;
-
-    buf_init(&fixed, RULES_MAX);
-    add_rules(&fixed, n);
-    add_hooks(&fixed, n);
-    n->stamp = fixed.data ? fold(text_hash(TEXT_HASH_START, fixed.data)) : 0;
-    buf_addf(out, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", n->table, n->table,
-             n->table);
-    buf_addf(out, "set stamp { type mark; elements = { 0x%08x }\n}\n", n->stamp);
-    add_names(out, "opened4", n->opened4);
-    add_names(out, "opened6", n->opened6);
-    add_rules(out, n);
-    buf_addf(out, "chain base {\n");
-    add_known(out, mark_of(n->stamp, NULL));
-    add_verdicts(out, &n->rules, mark_of(n->stamp, NULL));
-    buf_addf(out, "}\n");
-    add_boxes(out, n);
-    add_hooks(out, n);
-    buf_addf(out, "}\n");
-    buf_done(&fixed);
-    return out->overflow ? cove_fail(e, COVE_TOO_LARGE, "network: too many rules") : 0;
-}
-
 /* ------------------------------------------------------------------ one sandbox's own */
 
 /* Every chain and set of a slot, as commands. */
@@ -428,7 +136,7 @@ int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct 
     each_chain(&text, n, slot, "flush");
     each_set(&text, n, slot, "flush", "", "");
     buf_addf(&text, "table inet %s {\n", n->table);
-    add_box(&text, n, slot);
+    rules_write_box(n, slot, &text);
     buf_addf(&text, "}\nadd element inet %s boxes { \"%s\" : goto box_%u_0 }\n", n->table, name,
              slot);
     rc = netfilter_run(text.data, NULL, e);
@@ -494,7 +202,7 @@ static bool is_loaded(const struct net *n)
 static int load_once(struct net *n, struct cove_err *e)
 {
     AUTO_BUF struct buf rules = BUF(RULES_MAX);
-    int rc = write_rules(n, &rules, e);
+    int rc = rules_write(n, &rules, e);
 
     if (rc == 0 && is_loaded(n))
         remove_stale(n);
