@@ -33,7 +33,6 @@
 enum {
     TICK_MS = 1000,
     DROPS_MAX = 2,
-    INFO_BYTES_MAX = 2048,
     PASSING_MS = 60000, /* a fork's sandboxes are made within this time */
 };
 
@@ -98,72 +97,7 @@ static struct snapshot *append(struct keeper *k, const struct snapshot *s)
     return &all->items[all->count++];
 }
 
-/* ------------------------------------------------------------------ the file `info` */
-
-static const struct field {
-    const char *word;
-    size_t at, size;
-} fields[] = {
-    { "tenant", offsetof(struct snapshot, info.tenant), COVE_TENANT_MAX },
-    { "name", offsetof(struct snapshot, info.name), COVE_TEMPLATE_MAX },
-    { "tags", offsetof(struct snapshot, info.tags), COVE_TAGS_MAX },
-    { "build", offsetof(struct snapshot, info.build), 40 },
-    { "sandbox", offsetof(struct snapshot, info.sandbox), 24 },
-    { "template", offsetof(struct snapshot, info.template), COVE_TEMPLATE_MAX },
-    { "parent", offsetof(struct snapshot, parent), 24 },
-};
-
-static const struct number {
-    const char *word;
-    size_t at;
-} numbers[] = {
-    { "created", offsetof(struct snapshot, info.created_unix_ms) },
-    { "bytes", offsetof(struct snapshot, info.bytes) },
-};
-
-static void format_info(const struct snapshot *s, struct buf *out)
-{
-    const char *base = (const char *)s;
-
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        buf_addf(out, "%s %s\n", fields[i].word, base + fields[i].at);
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-        buf_addf(out, "%s %llu\n", numbers[i].word,
-                 *(const unsigned long long *)(base + numbers[i].at));
-    buf_addf(out, "flags %u\n", (unsigned)s->info.flags);
-}
-
-static void parse_line(char *line, struct snapshot *s)
-{
-    char *value = strchr(line, ' ');
-    uint64_t flags;
-
-    if (!value)
-        return;
-    *value++ = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        if (strcmp(fields[i].word, line) == 0)
-            text_copy((char *)s + fields[i].at, fields[i].size, value);
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-        if (strcmp(numbers[i].word, line) == 0)
-            text_parse_u64(value, (uint64_t *)((char *)s + numbers[i].at), NULL);
-    if (strcmp(line, "flags") == 0 && text_parse_u64(value, &flags, NULL) == 0)
-        s->info.flags = (uint32_t)flags;
-}
-
-/* Written beside and renamed: what is there is whole. */
-static int write_info(int dir, const struct snapshot *s, struct cove_err *e)
-{
-    AUTO_CLOSE int fd = openat(dir, "info.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    AUTO_BUF struct buf text = BUF(INFO_BYTES_MAX);
-
-    format_info(s, &text);
-    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
-        renameat(dir, "info.new", dir, "info") < 0)
-        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL,
-                               "record of the snapshot");
-    return 0;
-}
+/* ------------------------------------------------------------------ its directory */
 
 int snapshots_open_dir(const struct keeper *k, const char *id)
 {
@@ -175,7 +109,7 @@ int snapshots_save(struct keeper *k, const struct snapshot *s, struct cove_err *
     AUTO_CLOSE int dir = snapshots_open_dir(k, s->info.id);
 
     return dir < 0 ? cove_fail_errno(e, COVE_INTERNAL, "directory of the snapshot")
-                   : write_info(dir, s, e);
+                   : snapshot_info_write(dir, s, e);
 }
 
 /* ------------------------------------------------------------------ made and removed */
@@ -426,7 +360,6 @@ void snapshots_reap(struct keeper *k)
 static void load_one(struct keeper *k, const char *id)
 {
     AUTO_CLOSE int dir = snapshots_open_dir(k, id), files = -1;
-    char text[INFO_BYTES_MAX], *rest = text, *line;
     struct snapshot s = { 0 }, *kept;
     struct cove_err err = { 0 };
     bool whole;
@@ -434,11 +367,7 @@ static void load_one(struct keeper *k, const char *id)
     if (dir < 0)
         return;
     text_copy(s.info.id, sizeof(s.info.id), id);
-    whole = read_file_at(dir, "info", text, sizeof(text)) > 0;
-    while (whole && (line = strsep(&rest, "\n")))
-        parse_line(line, &s);
-    if (s.info.name[0] && !s.info.tags[0]) /* of a version that knew no tags */
-        text_copy(s.info.tags, sizeof(s.info.tags), COVE_TAG_DEFAULT);
+    whole = snapshot_info_read(dir, &s);
     s.removed = !whole || faccessat(dir, "removed", F_OK, 0) == 0;
     kept = append(k, &s);
     if (kept)

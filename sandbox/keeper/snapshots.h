@@ -57,6 +57,11 @@ int snapshots_save(struct keeper *k, const struct snapshot *s, struct cove_err *
 void snapshots_mark_removed(struct keeper *k, struct snapshot *s);
 int snapshots_open_dir(const struct keeper *k, const char *id); /* -1 and errno */
 
+/* ------------------------------------------------------------------ snapshot_info.c */
+
+int snapshot_info_write(int dir, const struct snapshot *s, struct cove_err *e);
+bool snapshot_info_read(int dir, struct snapshot *s); /* false: the capture was cut off */
+
 /* ------------------------------------------------------------------ snapshot_names.c */
 
 bool snapshot_is_named(const struct snapshot *s, const char *tenant, const char *word);
