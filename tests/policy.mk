@@ -2,6 +2,8 @@
 if HAVE_CMOCKA
 POLICY_TESTS = tests/unit/test_lexer \
 	tests/unit/test_deny \
+	tests/unit/test_deny_rules \
+	tests/unit/test_deny_bounds \
 	tests/unit/test_policy_file \
 	tests/unit/test_policy_lint \
 	tests/unit/test_profile \
@@ -16,9 +18,16 @@ POLICY_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_SRCDIR='"$(abs_top_srcdir)"'
 tests_unit_test_lexer_SOURCES = tests/unit/test_lexer.c
 tests_unit_test_lexer_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_lexer_LDADD = $(POLICY_LDADD)
-tests_unit_test_deny_SOURCES = tests/unit/test_deny.c
+DENY_FIXTURE = tests/unit/deny_fixture.h tests/unit/deny_fixture.c
+tests_unit_test_deny_SOURCES = tests/unit/test_deny.c $(DENY_FIXTURE)
 tests_unit_test_deny_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_deny_LDADD = $(POLICY_LDADD)
+tests_unit_test_deny_rules_SOURCES = tests/unit/test_deny_rules.c $(DENY_FIXTURE)
+tests_unit_test_deny_rules_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_deny_rules_LDADD = $(POLICY_LDADD)
+tests_unit_test_deny_bounds_SOURCES = tests/unit/test_deny_bounds.c $(DENY_FIXTURE)
+tests_unit_test_deny_bounds_CPPFLAGS = $(POLICY_CPPFLAGS)
+tests_unit_test_deny_bounds_LDADD = $(POLICY_LDADD)
 tests_unit_test_policy_file_SOURCES = tests/unit/test_policy_file.c
 tests_unit_test_policy_file_CPPFLAGS = $(POLICY_CPPFLAGS)
 tests_unit_test_policy_file_LDADD = $(POLICY_LDADD)
