@@ -6,7 +6,7 @@ _cove_words() { # what may follow the words so far
     status | doctor) echo "--json" ;;
     ls) echo "--all --tenant --json" ;;
     top) echo "--count --interval --tenant --json" ;;
-    exec) echo "--tty --interactive --user --cwd" ;;
+    exec) echo "--tty --interactive --user --cwd --json" ;;
     logs) echo "--follow --json" ;;
     kill | token | version) echo "--json" ;;
     mcp) echo "--url --sandbox --cacert" ;;
@@ -22,9 +22,9 @@ _cove_words() { # what may follow the words so far
     policy) echo "check test explain diff status log seccomp" ;;
     'policy check') echo "--strict --json" ;;
     'policy test' | 'policy explain') echo "--dialect --tenant --template --file --cases --argv --json" ;;
-    'policy status') echo "--json" ;;
+    'policy status' | 'policy diff') echo "--json" ;;
     'policy log') echo "--tenant --project --rule --all --lines --file --json" ;;
-    'policy seccomp') echo "show diff" ;;
+    'policy seccomp') echo "show diff --json" ;;
     audit) echo "verify" ;;
     snapshot) echo "make ls rm fork" ;;
     store) echo "ls show verify restore export rm gc" ;;

@@ -1,7 +1,8 @@
 /*
  * cove exec: a program in a sandbox, with this terminal's input and output. With -t it gets a
  * terminal of its own, made inside: what is typed here goes to it byte by byte, what it shows comes
- * back, and the window's size follows.
+ * back, and the window's size follows. With --json the output is kept and told at the end, in one
+ * object with how the program ended.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,17 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "cli/boxes.h"
+#include "cli/json.h"
 #include "cove/client.h"
 #include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 
-enum { END_OF_INPUT = 4 /* ^D */, CHUNK = 1024 };
+enum {
+    END_OF_INPUT = 4 /* ^D */,
+    CHUNK = 1024,
+    TOLD_MAX = 8 << 20 /* of each output, with --json */
+};
 
 struct session {
     struct box_conn conn;
@@ -238,14 +245,58 @@ static void ask_for_terminal(struct spawn_args *args, const char *env[2], char t
     args->env = env;
 }
 
+/* ------------------------------------------------------------------ --json */
+
+/* Files in memory take the place of both outputs. What the program writes there counts as the
+ * sandbox's own memory, so its limit holds. */
+static int keep_output(struct spawn_args *args, struct cove_err *e)
+{
+    args->stdout_fd = memfd_create("stdout", MFD_CLOEXEC);
+    args->stderr_fd = memfd_create("stderr", MFD_CLOEXEC);
+    if (args->stdout_fd < 0 || args->stderr_fd < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "memory for the program's output");
+    return 0;
+}
+
+/* True: there is more than was put. */
+static bool put_output(struct json_writer *w, const char *name, int fd)
+{
+    AUTO_FREE char *text = malloc(TOLD_MAX + 1);
+    size_t len = 0;
+    ssize_t n;
+
+    while (text && len <= TOLD_MAX &&
+           (n = pread(fd, text + len, TOLD_MAX + 1 - len, (off_t)len)) > 0)
+        len += (size_t)n;
+    json_put_text(w, name, text ? text : "", len < TOLD_MAX ? len : TOLD_MAX);
+    return len > TOLD_MAX;
+}
+
+static void tell_json(const struct box_info *box, const struct spawn_args *args,
+                      const struct cove_end *end)
+{
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
+    bool cut = false;
+    char why[160];
+
+    end_describe(end, why, sizeof(why));
+    json_put_str(w, "id", box->id);
+    cut |= put_output(w, "stdout", args->stdout_fd);
+    cut |= put_output(w, "stderr", args->stderr_fd);
+    json_put_bool(w, "truncated", cut);
+    json_put_int(w, "exit_code", end_exit_code(end));
+    json_put_str(w, "ended_by", end_cause_name(end->cause));
+    json_put_str(w, "reason", why);
+    cli_json_end(&json, '}');
+}
+
 int cli_exec(int argc, char **argv)
 {
     static const struct option longs[] = {
-        { "user", required_argument, NULL, 'u' },
-        { "cwd", required_argument, NULL, 'w' },
-        { "tty", no_argument, NULL, 't' },
-        { "interactive", no_argument, NULL, 'i' },
-        { 0 },
+        { "user", required_argument, NULL, 'u' }, { "cwd", required_argument, NULL, 'w' },
+        { "tty", no_argument, NULL, 't' },        { "interactive", no_argument, NULL, 'i' },
+        { "json", no_argument, NULL, 'j' },       { 0 },
     };
     struct spawn_args args = { .stdin_fd = 0, .stdout_fd = 1, .stderr_fd = 2, .flags = SPAWN_TIED };
     const char *env[2] = { NULL, NULL };
@@ -253,17 +304,20 @@ int cli_exec(int argc, char **argv)
     struct cove_config config;
     struct box_info box;
     struct cove_err e;
+    bool as_json = false;
     char term[64];
     int c;
 
     optind = 1;
-    while ((c = getopt_long(argc, argv, "+u:w:ti", longs, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "+u:w:tij", longs, NULL)) != -1) {
         if (c == 'u')
             args.user = optarg;
         else if (c == 'w')
             args.cwd = optarg;
         else if (c == 't')
             ask_for_terminal(&args, env, term);
+        else if (c == 'j')
+            as_json = true;
         else if (c != 'i') /* -i: input is always passed on; other tools need the letter */
             return CLI_ERROR;
     }
@@ -271,13 +325,16 @@ int cli_exec(int argc, char **argv)
         argv[optind + 1] = argv[optind]; /* SANDBOX -- PROGRAM: the dashes may stand there, too */
         optind++;
     }
-    if (argc - optind < 2)
-        return cli_usage("cove exec [-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...");
+    if (argc - optind < 2 || (as_json && args.flags & SPAWN_PTY))
+        return cli_usage(
+            "cove exec [-it | --json] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...");
     args.argv = (const char *const *)argv + optind + 1;
     if (boxes_open(argv[optind], &config, &box, &e) < 0 ||
-        run(&config, box.id, &args, &end, &e) < 0)
+        (as_json && keep_output(&args, &e) < 0) || run(&config, box.id, &args, &end, &e) < 0)
         return cli_fail(&e);
-    if (end.cause != END_OWN) {
+    if (as_json) {
+        tell_json(&box, &args, &end);
+    } else if (end.cause != END_OWN) {
         char why[160];
 
         end_describe(&end, why, sizeof(why));

@@ -34,9 +34,11 @@ static const struct cli_command commands[] = {
       "example: cove ls --tenant acme\nexample: cove ls --json | jq -r '.[].id'\n" },
     { "top", cli_top, "[--count N] [--interval 1s] [--tenant T] [--json]", CLI_PLAIN,
       "On a terminal it goes on until ^C.\nexample: cove top --interval 5s --tenant acme\n" },
-    { "exec", cli_exec, "[-it] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...", CLI_PROGRAM,
+    { "exec", cli_exec, "[-it | --json] [--user U] [--cwd DIR] SANDBOX PROGRAM [ARG]...",
+      CLI_PROGRAM,
       "SANDBOX is an id, the beginning of one, a project, or TENANT/PROJECT.\nexample: cove exec "
-      "-it demo bash\nexample: cove exec demo cat /etc/hostname\n" },
+      "-it demo bash\nexample: cove exec demo cat /etc/hostname\nexample: cove exec --json demo "
+      "make | jq -r .stderr\n" },
     { "logs", cli_logs, "SANDBOX [PROC|LABEL [--follow]] [--json]", CLI_PLAIN,
       "Without PROC: the background processes that have a log.\nexample: cove logs demo\nexample: "
       "cove logs demo server --follow\n" },

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/mem.h"
 
@@ -19,7 +20,30 @@ struct cases {
     const struct policy_query *query; /* tenant and template of all of them */
     const char *path;
     unsigned line, count, wrong;
+    bool json;
 };
+
+static void show_wrong(const struct cases *c, const char *want, const char *dialect,
+                       const char *command, const struct policy_result *r)
+{
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!c->json) {
+        printf("%s:%u: %s: wanted %s%s%s, got %s%s%s: %s\n", c->path, c->line, dialect,
+               *want == '-' ? "no refusal" : "rule '", *want == '-' ? "" : want,
+               *want == '-' ? "" : "'", r->denied ? "rule '" : "no refusal",
+               r->denied ? r->rule : "", r->denied ? "'" : "", r->denied ? r->matched : command);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    json_put_int(w, "line", c->line);
+    json_put_str(w, "dialect", dialect);
+    json_put_str(w, "command", command);
+    json_put_str(w, "wanted", want);
+    json_put_str(w, "got", r->denied ? r->rule : "-");
+    cli_json_end(&json, '}');
+}
 
 static char *take_word(char **at)
 {
@@ -44,10 +68,7 @@ static void try_one(struct cases *c, const char *want, const char *dialect, cons
     if (strcmp(r.denied ? r.rule : "-", want) == 0)
         return;
     c->wrong++;
-    printf("%s:%u: %s: wanted %s%s%s, got %s%s%s: %s\n", c->path, c->line, dialect,
-           *want == '-' ? "no refusal" : "rule '", *want == '-' ? "" : want,
-           *want == '-' ? "" : "'", r.denied ? "rule '" : "no refusal", r.denied ? r.rule : "",
-           r.denied ? "'" : "", r.denied ? r.matched : command);
+    show_wrong(c, want, dialect, command, &r);
 }
 
 static int on_line(struct cases *c, char *line, struct cove_err *e)
@@ -69,9 +90,26 @@ static int on_line(struct cases *c, char *line, struct cove_err *e)
     return 0;
 }
 
-int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q)
+static void show_sum(const struct cases *c)
 {
-    struct cases c = { .p = p, .query = q, .path = path };
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!c->json) {
+        printf("%s: %u cases, %u wrong\n", c->path, c->count, c->wrong);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    json_put_str(w, "file", c->path);
+    json_put_int(w, "cases", c->count);
+    json_put_int(w, "wrong", c->wrong);
+    cli_json_end(&json, '}');
+}
+
+int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q,
+                     bool as_json)
+{
+    struct cases c = { .p = p, .query = q, .path = path, .json = as_json };
     FILE *f = fopen(path, "re");
     AUTO_FREE char *line = NULL;
     struct cove_err e;
@@ -90,6 +128,6 @@ int policy_cli_cases(const struct policy *p, const char *path, const struct poli
     fclose(f);
     if (r < 0)
         return cli_fail(&e);
-    printf("%s: %u cases, %u wrong\n", path, c.count, c.wrong);
+    show_sum(&c);
     return c.wrong ? CLI_NO : CLI_OK;
 }

@@ -3,6 +3,7 @@
 #define CLI_POLICY_CLI_H
 
 #include "cli/cli.h"
+#include "cove/json.h"
 #include "cove/policy.h"
 
 extern const char *const policy_cli_dialects[]; /* ends with NULL */
@@ -15,7 +16,12 @@ int policy_cli_running(struct policy **ret, struct cove_err *e);
 int policy_cli_profile(const char *name, const char *policy_file, char *path, size_t size,
                        struct cove_err *e);
 
-int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q);
+/* With --json: the members of a rule, and of which of two compared things ('-' or '+') something is. */
+void policy_cli_put_rule(struct json_writer *w, const struct policy_rule_info *r);
+const char *policy_cli_side(char sign);
+
+int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q,
+                     bool as_json);
 int policy_cli_diff(int argc, char **argv);
 int policy_cli_status(int argc, char **argv);
 

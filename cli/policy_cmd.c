@@ -237,7 +237,7 @@ static int test(int argc, char **argv)
     if (policy_cli_load(o.file, &p, &e) < 0)
         return cli_fail(&e);
     if (o.cases) {
-        int r = policy_cli_cases(p, o.cases, &o.query);
+        int r = policy_cli_cases(p, o.cases, &o.query, o.json);
 
         policy_free(p);
         return r;
@@ -252,12 +252,52 @@ static int test(int argc, char **argv)
 
 /* --- explain --------------------------------------------------------------------------------- */
 
+void policy_cli_put_rule(struct json_writer *w, const struct policy_rule_info *r)
+{
+    json_put_str(w, "rule", r->name);
+    json_put_bool(w, "allow", r->allow);
+    json_put_str(w, "form", policy_form_name(r->form));
+    json_put_str(w, "pattern", r->pattern);
+    json_put_str(w, "reason", r->reason);
+    json_put_str(w, "scope", r->scope);
+}
+
+const char *policy_cli_side(char sign)
+{
+    return sign == '-' ? "first" : "second";
+}
+
+struct explained {
+    bool json, denied;
+};
+
+static void put_form(const char *text, size_t len, const struct policy_result *r)
+{
+    struct cli_json json;
+    struct json_writer *w = cli_json_begin(&json, '{');
+
+    json_put_text(w, "text", text, len);
+    json_put_str(w, "form", policy_form_name(r->form));
+    json_put_bool(w, "denied", r->denied);
+    if (r->denied) {
+        json_put_str(w, "rule", r->rule);
+        json_put_str(w, "reason", r->reason);
+    } else if (r->lifted[0]) {
+        json_put_str(w, "lifted", r->lifted);
+    }
+    cli_json_end(&json, '}');
+}
+
 static void show_form(void *ctx, const char *text, size_t len, const struct policy_result *r)
 {
+    struct explained *x = ctx;
     int shown = len > 500 ? 500 : (int)len;
 
-    if (r->denied)
-        *(bool *)ctx = true;
+    x->denied |= r->denied;
+    if (x->json) {
+        put_form(text, len, r);
+        return;
+    }
     printf("%-6s %.*s%s\n", r->denied ? "" : policy_form_name(r->form), shown, text,
            len > 500 ? "..." : "");
     if (r->denied)
@@ -267,7 +307,24 @@ static void show_form(void *ctx, const char *text, size_t len, const struct poli
         printf("       ^ rule '%s' matches, an exception lifts it\n", r->lifted);
 }
 
-static void list_rules(const struct policy *p, const struct policy_query *q)
+static void show_rule(const struct policy_rule_info *r, bool as_json)
+{
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!as_json) {
+        printf("%s %s %s /%s/\n    %s\n    [%s] %s:%u\n", r->allow ? "allow" : "deny", r->name,
+               policy_form_name(r->form), r->pattern, r->reason, r->scope, r->file, r->line);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    policy_cli_put_rule(w, r);
+    json_put_str(w, "file", r->file);
+    json_put_int(w, "line", r->line);
+    cli_json_end(&json, '}');
+}
+
+static void list_rules(const struct policy *p, const struct policy_query *q, bool as_json)
 {
     for (size_t i = 0; i < policy_rule_count(p); i++) {
         struct policy_rule_info r;
@@ -275,47 +332,66 @@ static void list_rules(const struct policy *p, const struct policy_query *q)
         if (!policy_rule_holds(p, i, q))
             continue;
         policy_rule_get(p, i, &r);
-        printf("%s %s %s /%s/\n    %s\n    [%s] %s:%u\n", r.allow ? "allow" : "deny", r.name,
-               policy_form_name(r.form), r.pattern, r.reason, r.scope, r.file, r.line);
+        show_rule(&r, as_json);
     }
+}
+
+static void show_settings(const struct policy *p, const struct policy_query *q, bool as_json)
+{
+    const char *exec_time = policy_exec_time(p, q) ? "on" : "off", *profile = policy_profile(p, q);
+    const char *audited = policy_audit_all(p, q) ? "all commands" : "refusals";
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!as_json) {
+        printf("dialect %s: exec-time %s, seccomp profile %s, audit of %s\n", q->dialect, exec_time,
+               profile, audited);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    json_put_str(w, "dialect", q->dialect);
+    json_put_str(w, "exec_time", exec_time);
+    json_put_str(w, "seccomp", profile);
+    json_put_str(w, "audit", audited);
+    cli_json_end(&json, '}');
 }
 
 /* Without a command: which rules hold. With one: each form of it, and its verdict. */
 static int explain(int argc, char **argv)
 {
+    struct explained x = { 0 };
     struct policy *p = NULL;
-    bool denied = false;
     struct cove_err e;
     struct options o;
 
     if (parse_options(argc, argv, &o) < 0 || argc - optind > 1)
         return cli_usage("cove policy explain [COMMAND] [--dialect D] [--tenant T] [--template T] "
-                         "[--file F]");
+                         "[--file F] [--json]");
+    x.json = o.json;
     if (!o.query.dialect)
         o.query.dialect = "execute";
     if (policy_cli_load(o.file, &p, &e) < 0)
         return cli_fail(&e);
-    printf("dialect %s: exec-time %s, seccomp profile %s, audit of %s\n", o.query.dialect,
-           policy_exec_time(p, &o.query) ? "on" : "off", policy_profile(p, &o.query),
-           policy_audit_all(p, &o.query) ? "all commands" : "refusals");
+    show_settings(p, &o.query, o.json);
     if (optind == argc)
-        list_rules(p, &o.query);
+        list_rules(p, &o.query, o.json);
     else
-        policy_explain(p, &o.query, argv[optind], strlen(argv[optind]), show_form, &denied);
+        policy_explain(p, &o.query, argv[optind], strlen(argv[optind]), show_form, &x);
     policy_free(p);
-    return denied ? CLI_NO : CLI_OK;
+    return x.denied ? CLI_NO : CLI_OK;
 }
 
 static const struct cli_command commands[] = {
     { "check", check, "[FILE] [--strict] [--json]" },
     { "test", test,
       "COMMAND | --cases FILE [--dialect D] [--tenant T] [--template T] [--file F] [--json]" },
-    { "explain", explain, "[COMMAND] [--dialect D] [--tenant T] [--template T] [--file F]" },
-    { "diff", policy_cli_diff, "[[FILE] FILE]" },
+    { "explain", explain,
+      "[COMMAND] [--dialect D] [--tenant T] [--template T] [--file F] [--json]" },
+    { "diff", policy_cli_diff, "[[FILE] FILE] [--json]" },
     { "status", policy_cli_status, "[--json]" },
     { "log", cli_policy_log,
       "[--tenant T] [--project P] [--rule R] [--all] [-n N] [--file F] [--json]" },
-    { "seccomp", cli_policy_seccomp, "show PROFILE | diff PROFILE PROFILE", CLI_GROUP },
+    { "seccomp", cli_policy_seccomp, "show PROFILE | diff PROFILE PROFILE [--json]", CLI_GROUP },
     { NULL },
 };
 

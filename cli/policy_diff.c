@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/mem.h"
 
@@ -37,8 +38,39 @@ static bool has_setting(const struct policy *p, const char *wanted)
     return false;
 }
 
+static void show_setting(char sign, const char *line, bool as_json)
+{
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!as_json) {
+        printf("%c %s\n", sign, line);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    json_put_str(w, "only_in", policy_cli_side(sign));
+    json_put_str(w, "setting", line);
+    cli_json_end(&json, '}');
+}
+
+static void show_rule(char sign, const struct policy_rule_info *r, bool as_json)
+{
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!as_json) {
+        printf("%c [%s] %s %s %s /%s/ \"%s\"\n", sign, r->scope, r->allow ? "allow" : "deny",
+               r->name, policy_form_name(r->form), r->pattern, r->reason);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    json_put_str(w, "only_in", policy_cli_side(sign));
+    policy_cli_put_rule(w, r);
+    cli_json_end(&json, '}');
+}
+
 /* Shows what policy a has and policy b has not. */
-static size_t show_missing(char sign, const struct policy *a, const struct policy *b)
+static size_t show_missing(char sign, const struct policy *a, const struct policy *b, bool as_json)
 {
     char line[SETTING_MAX];
     size_t count = 0;
@@ -46,7 +78,7 @@ static size_t show_missing(char sign, const struct policy *a, const struct polic
     for (size_t i = 0; i < policy_setting_count(a); i++) {
         if (!policy_setting_get(a, i, line, sizeof(line)) || has_setting(b, line))
             continue;
-        printf("%c %s\n", sign, line);
+        show_setting(sign, line, as_json);
         count++;
     }
     for (size_t i = 0; i < policy_rule_count(a); i++) {
@@ -55,8 +87,7 @@ static size_t show_missing(char sign, const struct policy *a, const struct polic
         policy_rule_get(a, i, &r);
         if (has_rule(b, &r))
             continue;
-        printf("%c [%s] %s %s %s /%s/ \"%s\"\n", sign, r.scope, r.allow ? "allow" : "deny", r.name,
-               policy_form_name(r.form), r.pattern, r.reason);
+        show_rule(sign, &r, as_json);
         count++;
     }
     return count;
@@ -66,18 +97,19 @@ static size_t show_missing(char sign, const struct policy *a, const struct polic
 int policy_cli_diff(int argc, char **argv)
 {
     struct policy *a = NULL, *b = NULL;
+    bool as_json = cli_take_json(&argc, argv);
     struct cove_err e;
     int r;
 
     if (argc > 3 || (argc > 1 && argv[1][0] == '-'))
-        return cli_usage("cove policy diff [[FILE] FILE]");
+        return cli_usage("cove policy diff [[FILE] FILE] [--json]");
     r = argc == 3 ? policy_cli_load(argv[1], &a, &e) : policy_cli_running(&a, &e);
     if (r == 0)
         r = policy_cli_load(argc > 1 ? argv[argc - 1] : NULL, &b, &e);
     if (r < 0)
         r = cli_fail(&e);
     else
-        r = show_missing('-', a, b) + show_missing('+', b, a) ? CLI_NO : CLI_OK;
+        r = show_missing('-', a, b, as_json) + show_missing('+', b, a, as_json) ? CLI_NO : CLI_OK;
     policy_free(a);
     policy_free(b);
     return r;

@@ -4,34 +4,68 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/mem.h"
 #include "cove/seccomp_profile.h"
 
+struct seccomp_row {
+    char *syscall, *action, *condition;
+};
+
 struct listing {
-    char **lines; /* "name action condition" */
+    struct seccomp_row *rows;
     size_t count, cap;
 };
 
 static void collect(void *ctx, const struct seccomp_line *line)
 {
     struct listing *l = ctx;
+    struct seccomp_row *row;
 
     if (l->count == l->cap) {
         l->cap = l->cap ? l->cap * 2 : 512;
-        l->lines = reallocarray(l->lines, l->cap, sizeof(*l->lines));
+        l->rows = reallocarray(l->rows, l->cap, sizeof(*l->rows));
     }
-    if (!l->lines || asprintf(&l->lines[l->count], "%-7s %s%s%s", line->action, line->syscall,
-                              line->condition[0] ? " if " : "", line->condition) < 0)
+    if (!l->rows)
         abort(); /* out of memory: nothing can be shown */
-    l->count++;
+    row = &l->rows[l->count++];
+    row->syscall = strdup(line->syscall);
+    row->action = strdup(line->action);
+    row->condition = strdup(line->condition);
+    if (!row->syscall || !row->action || !row->condition)
+        abort();
 }
 
 static void listing_done(struct listing *l)
 {
-    for (size_t i = 0; i < l->count; i++)
-        free(l->lines[i]);
-    free(l->lines);
+    for (size_t i = 0; i < l->count; i++) {
+        free(l->rows[i].syscall);
+        free(l->rows[i].action);
+        free(l->rows[i].condition);
+    }
+    free(l->rows);
+}
+
+/* sign: '-' or '+' where two profiles are compared, else 0. */
+static void show_row(char sign, const struct seccomp_row *row, bool as_json)
+{
+    struct cli_json json;
+    struct json_writer *w;
+
+    if (!as_json) {
+        printf("%.*s%-7s %s%s%s\n", sign ? 2 : 0, sign == '-' ? "- " : "+ ", row->action,
+               row->syscall, row->condition[0] ? " if " : "", row->condition);
+        return;
+    }
+    w = cli_json_begin(&json, '{');
+    if (sign)
+        json_put_str(w, "only_in", policy_cli_side(sign));
+    json_put_str(w, "syscall", row->syscall);
+    json_put_str(w, "action", row->action);
+    if (row->condition[0])
+        json_put_str(w, "condition", row->condition);
+    cli_json_end(&json, '}');
 }
 
 /* A profile by its name, or a file by its path. */
@@ -53,6 +87,7 @@ static int list(const char *name, struct listing *ret, struct cove_err *e)
 
 static int show(int argc, char **argv)
 {
+    bool as_json = cli_take_json(&argc, argv);
     struct sock_filter *filter = NULL;
     struct listing l = { 0 };
     char path[PATH_MAX];
@@ -60,38 +95,42 @@ static int show(int argc, char **argv)
     size_t count;
 
     if (argc != 2)
-        return cli_usage("cove policy seccomp show PROFILE");
+        return cli_usage("cove policy seccomp show PROFILE [--json]");
     if (list(argv[1], &l, &e) < 0 || find(argv[1], path, sizeof(path), &e) < 0 ||
         seccomp_profile_compile(path, false, &filter, &count, &e) < 0) {
         listing_done(&l);
         return cli_fail(&e);
     }
     for (size_t i = 0; i < l.count; i++)
-        puts(l.lines[i]);
-    printf("# %s: %zu syscalls, all others answer ENOSYS; %zu instructions\n", path, l.count,
-           count);
+        show_row(0, &l.rows[i], as_json);
+    if (!as_json)
+        printf("# %s: %zu syscalls, all others answer ENOSYS; %zu instructions\n", path, l.count,
+               count);
     free(filter);
     listing_done(&l);
     return CLI_OK;
 }
 
-static bool has_line(const struct listing *l, const char *line)
+static bool has_row(const struct listing *l, const struct seccomp_row *row)
 {
     for (size_t i = 0; i < l->count; i++) {
-        if (strcmp(l->lines[i], line) == 0)
+        if (strcmp(l->rows[i].syscall, row->syscall) == 0 &&
+            strcmp(l->rows[i].action, row->action) == 0 &&
+            strcmp(l->rows[i].condition, row->condition) == 0)
             return true;
     }
     return false;
 }
 
-static size_t show_missing(char sign, const struct listing *a, const struct listing *b)
+static size_t show_missing(char sign, const struct listing *a, const struct listing *b,
+                           bool as_json)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < a->count; i++) {
-        if (has_line(b, a->lines[i]))
+        if (has_row(b, &a->rows[i]))
             continue;
-        printf("%c %s\n", sign, a->lines[i]);
+        show_row(sign, &a->rows[i], as_json);
         count++;
     }
     return count;
@@ -99,24 +138,26 @@ static size_t show_missing(char sign, const struct listing *a, const struct list
 
 static int diff(int argc, char **argv)
 {
+    bool as_json = cli_take_json(&argc, argv);
     struct listing a = { 0 }, b = { 0 };
     struct cove_err e;
     int r;
 
     if (argc != 3)
-        return cli_usage("cove policy seccomp diff PROFILE PROFILE");
+        return cli_usage("cove policy seccomp diff PROFILE PROFILE [--json]");
     if (list(argv[1], &a, &e) < 0 || list(argv[2], &b, &e) < 0)
         r = cli_fail(&e);
     else
-        r = show_missing('-', &a, &b) + show_missing('+', &b, &a) ? CLI_NO : CLI_OK;
+        r = show_missing('-', &a, &b, as_json) + show_missing('+', &b, &a, as_json) ? CLI_NO
+                                                                                    : CLI_OK;
     listing_done(&a);
     listing_done(&b);
     return r;
 }
 
 static const struct cli_command commands[] = {
-    { "show", show, "PROFILE" },
-    { "diff", diff, "PROFILE PROFILE" },
+    { "show", show, "PROFILE [--json]" },
+    { "diff", diff, "PROFILE PROFILE [--json]" },
     { NULL },
 };
 

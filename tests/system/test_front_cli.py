@@ -395,6 +395,42 @@ def test_every_listing_has_json_for_scripts(server, args):
     json.loads(cove(server, *args, "--json", check=False).stdout)
 
 
+def test_the_policys_commands_tell_json_an_object_a_line(server, tmp_path):
+    lines = lambda *args: [json.loads(line) for line in cove(server, "policy", *args, "--json", check=False).stdout.splitlines()]
+    settings, *rules = lines("explain")
+    assert settings["dialect"] == "execute" and settings["seccomp"] and len(rules) > 5
+    assert all(rule["rule"] and rule["pattern"] and rule["file"] and rule["line"] > 0 for rule in rules)
+    _, *forms = lines("explain", "rm -rf /")
+    assert [f for f in forms if f["denied"] and f["rule"] and f["reason"]] and [f for f in forms if f["text"] == "rm -rf /"]
+    one, other = tmp_path / "one.conf", tmp_path / "other.conf"
+    one.write_text("[*]\ndeny cat raw /cat/ \"no cats\"\n")
+    other.write_text("[*]\ndeny dog raw /dog/ \"no dogs\"\n")
+    assert [(d["only_in"], d["rule"], d["allow"], d["reason"]) for d in lines("diff", str(one), str(other))] == [
+        ("first", "cat", False, "no cats"), ("second", "dog", False, "no dogs")]
+    assert lines("diff", str(one), str(one)) == []
+    cases = tmp_path / "cases"
+    cases.write_text("cat execute concat\n- execute cat\n")
+    assert lines("test", "--cases", str(cases), "--file", str(one)) == [
+        {"line": 2, "dialect": "execute", "command": "cat", "wanted": "-", "got": "cat"}, {"file": str(cases), "cases": 2, "wrong": 1}]
+    shown = lines("seccomp", "show", "default")
+    assert {"read", "openat"} <= {row["syscall"] for row in shown} and [row for row in shown if row.get("condition")]
+    assert {row["only_in"] for row in lines("seccomp", "diff", "default", "strict")} <= {"first", "second"}
+    assert cove(server, "policy", "seccomp", "show", "default").stdout.startswith("allow ")
+
+
+def test_exec_tells_output_and_end_as_one_object(server, project):
+    server.run(project, "true")
+    done = cove(server, "exec", "--json", project, "sh", "-c", "echo out; echo err >&2; printf '\\377'; exit 3", check=False)
+    told = json.loads(done.stdout)
+    assert done.returncode == 3 and done.stderr == "" and told["exit_code"] == 3 and told["ended_by"] == "own"
+    assert told["stdout"].startswith("out\n") and told["stderr"] == "err\n" and told["truncated"] is False
+    killed = json.loads(cove(server, "exec", "--json", project, "sh", "-c", "kill -9 $$", check=False).stdout)
+    assert killed["exit_code"] == 137 and "SIGKILL" in killed["reason"]
+    much = json.loads(cove(server, "exec", "--json", project, "head", "-c", "9000000", "/dev/zero").stdout)
+    assert much["truncated"] is True and len(much["stdout"]) == 8 << 20
+    assert cove(server, "exec", "--json", "-t", project, "true", check=False).returncode == 2
+
+
 def on_a_terminal(columns, *words, env=None):
     """What a person sees in a terminal of that many columns."""
     ours, theirs = pty.openpty()
