@@ -162,7 +162,7 @@ static void add_row(struct table *t, const struct row *r, bool with_cpu)
 {
     const struct box_info *b = &r->box;
     uint64_t now = clock_boot_ms();
-    char age[16] = "-", left[16] = "-", memory[32], traffic[32];
+    char age[16] = "-", left[16] = "-", memory[32], traffic[32], rate[32];
 
     if (b->created_ms && b->created_ms <= now)
         format_span(now - b->created_ms, age);
@@ -170,6 +170,7 @@ static void add_row(struct table *t, const struct row *r, bool with_cpu)
         format_span(b->dies_at_ms - now, left);
     text_format_bytes(r->usage.memory_bytes, memory);
     text_format_bytes(r->traffic.bytes_in + r->traffic.bytes_out, traffic);
+    text_format_bytes(r->traffic.rate_in + r->traffic.rate_out, rate);
     table_add(t, "%s", b->id);
     table_add(t, "%s", box_state_name(b->state));
     table_paint(t, paint_of(b->state));
@@ -181,14 +182,17 @@ static void add_row(struct table *t, const struct row *r, bool with_cpu)
     table_add(t, "%llu", (unsigned long long)r->usage.pids);
     table_add(t, "%u", r->traffic.open);
     table_add(t, "%s", traffic);
-    if (with_cpu)
-        table_add(t, "%.1f%%", r->cpu);
+    if (!with_cpu)
+        return;
+    table_add(t, "%s/s", rate);
+    table_add(t, "%.1f%%", r->cpu);
 }
 
 static void show_table(const struct rows *rows, bool with_cpu)
 {
-    static const char *const all[] = { "SANDBOX", "STATE",  "TENANT", "PROJECT",  ">AGE", ">LEFT",
-                                       ">MEMORY", ">PROCS", ">CONNS", ">TRAFFIC", ">CPU", NULL };
+    static const char *const all[] = { "SANDBOX", "STATE",   "TENANT", "PROJECT", ">AGE",
+                                       ">LEFT",   ">MEMORY", ">PROCS", ">CONNS",  ">TRAFFIC",
+                                       ">RATE",   ">CPU",    NULL };
     static const char *const plain[] = { "SANDBOX", "STATE",  "TENANT", "PROJECT",  ">AGE", ">LEFT",
                                          ">MEMORY", ">PROCS", ">CONNS", ">TRAFFIC", NULL };
     struct table t;
