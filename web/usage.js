@@ -3,6 +3,7 @@ import { events, sandboxPath } from "./api.js";
 import { bytes, h, show, svg } from "./ui.js";
 
 const WIDTH = 320, HEIGHT = 64;
+const perSecond = (count) => `${bytes(count)}/s`;
 
 // One line from left to right over the sandbox's life; the top is the limit, or the largest value.
 function chart(label, samples, value, format, limit) {
@@ -25,7 +26,9 @@ export function usageTab(pane, box) {
     return show(pane, h("div", { class: "charts" },
       chart("Cpu", samples, (s) => s.cpuPercent, (n) => `${n.toFixed(1)} %`),
       chart("Memory", samples, (s) => s.memoryBytes, bytes, limits.memoryBytes),
-      chart("Disk", samples, (s) => s.diskBytes, bytes, limits.diskBytes)));
+      chart("Disk", samples, (s) => s.diskBytes, bytes, limits.diskBytes),
+      chart("Network, received", samples, (s) => s.receivedBytesPerSecond, perSecond),
+      chart("Network, sent", samples, (s) => s.sentBytesPerSecond, perSecond)));
   }
 
   draw();

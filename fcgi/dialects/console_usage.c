@@ -21,6 +21,7 @@ struct usage_event {
     uint64_t unix_ms;
     double cpu_percent; /* of one cpu */
     int64_t memory_bytes, disk_bytes;
+    int64_t received_bps, sent_bps;
 };
 
 static const struct json_field usage_fields[] = {
@@ -28,6 +29,9 @@ static const struct json_field usage_fields[] = {
     JSON_DOUBLE(struct usage_event, cpu_percent, "cpuPercent", JSON_REQUIRED),
     JSON_INT(struct usage_event, memory_bytes, "memoryBytes", JSON_REQUIRED, 0, INT64_MAX),
     JSON_INT(struct usage_event, disk_bytes, "diskBytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct usage_event, received_bps, "receivedBytesPerSecond", JSON_REQUIRED, 0,
+             INT64_MAX),
+    JSON_INT(struct usage_event, sent_bps, "sentBytesPerSecond", JSON_REQUIRED, 0, INT64_MAX),
     JSON_END,
 };
 
@@ -56,6 +60,8 @@ static uint64_t tell_new(struct stream *s, const struct sample_ring *ring, uint6
                          .cpu_percent = (double)sample->cpu_permille / 10,
                          .memory_bytes = (int64_t)sample->memory_bytes,
                          .disk_bytes = (int64_t)sample->disk_bytes,
+                         .received_bps = sample->received_bps,
+                         .sent_bps = sample->sent_bps,
                      });
     }
     return since;

@@ -16,23 +16,29 @@ enum { SAMPLE_EVERY_MS = 5000, SAMPLES_MAX = 240 };
 
 struct sample {
     uint64_t unix_ms;
-    uint64_t cpu_permille; /* of one cpu, since the sample before */
     uint64_t memory_bytes, cache_bytes, disk_bytes;
+    /* Since the sample before: */
+    uint32_t cpu_permille;           /* of one cpu */
+    uint32_t received_bps, sent_bps; /* bytes a second through the sandbox's network interface */
+    uint32_t unused;
 };
 
 struct sample_ring {     /* of one slot of the table of sandboxes; a new file is all zero */
     uint32_t generation; /* of the slot: whose samples these are */
     uint32_t count;
     uint32_t every, skipped; /* one of `every` looks is kept; `skipped` since the last one kept */
-    uint64_t last_cpu_us, last_unix_ms; /* at the last look */
+    /* At the last look that was kept: */
+    uint64_t last_unix_ms, last_cpu_us, last_received_bytes, last_sent_bytes;
     struct sample samples[SAMPLES_MAX];
 };
 
 struct sample_look { /* what the keeper sees */
     uint64_t unix_ms, cpu_us, memory_bytes, cache_bytes, disk_bytes;
+    uint64_t received_bytes, sent_bytes; /* since the sandbox was made; 0 without a network */
 };
 
-/* The keeper's: the file, made if it is not there. */
+/* The keeper's: the file, made if it is not there. A file of another size was left by another version, whose
+ * samples cannot be read: it begins anew. */
 int samples_open(const char *path, gid_t worker_gid, uint32_t slots, int *ret_fd,
                  struct cove_err *e);
 int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_look *look);

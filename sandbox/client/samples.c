@@ -8,7 +8,7 @@
 
 #include "cove/mem.h"
 
-enum { READ_TRIES = 5, HEAD_BYTES = offsetof(struct sample_ring, samples) };
+enum { READ_TRIES = 5, MS_PER_S = 1000, HEAD_BYTES = offsetof(struct sample_ring, samples) };
 
 static off_t place(uint32_t slot)
 {
@@ -21,9 +21,11 @@ int samples_open(const char *path, gid_t worker_gid, uint32_t slots, int *ret_fd
                  struct cove_err *e)
 {
     AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct stat st;
 
-    if (fd < 0 || ftruncate(fd, place(slots)) < 0 || fchown(fd, (uid_t)-1, worker_gid) < 0 ||
-        fchmod(fd, 0640) < 0)
+    if (fd < 0 || fstat(fd, &st) < 0 ||
+        (st.st_size != place(slots) && (ftruncate(fd, 0) < 0 || ftruncate(fd, place(slots)) < 0)) ||
+        fchown(fd, (uid_t)-1, worker_gid) < 0 || fchmod(fd, 0640) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
     *ret_fd = take_fd(&fd);
     return 0;
@@ -44,14 +46,16 @@ static int thin_out(int fd, uint32_t slot, struct sample_ring *head)
     return pwrite(fd, &r, sizeof(r), place(slot)) == sizeof(r) ? 0 : -1;
 }
 
-static uint64_t permille(const struct sample_ring *head, const struct sample_look *look)
+/* How much a figure that only grows has grown in a millisecond, times `unit`. 0: there is nothing to compare with. */
+static uint32_t rate(const struct sample_ring *head, const struct sample_look *look,
+                     uint64_t before, uint64_t now, uint64_t unit)
 {
-    uint64_t ms = look->unix_ms - head->last_unix_ms;
+    uint64_t rate;
 
-    if (!head->last_unix_ms || look->unix_ms <= head->last_unix_ms ||
-        look->cpu_us < head->last_cpu_us)
+    if (!head->last_unix_ms || look->unix_ms <= head->last_unix_ms || now < before)
         return 0;
-    return (look->cpu_us - head->last_cpu_us) / ms;
+    rate = (now - before) * unit / (look->unix_ms - head->last_unix_ms);
+    return rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
 }
 
 static int keep(int fd, uint32_t slot, struct sample_ring *head, const struct sample *sample)
@@ -79,13 +83,18 @@ int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_
         return -1;
     if (head.generation != generation || head.count > SAMPLES_MAX || head.every == 0)
         head = (struct sample_ring){ .generation = generation, .every = 1 };
-    sample.cpu_permille = permille(&head, look);
+    sample.cpu_permille = rate(&head, look, head.last_cpu_us, look->cpu_us, 1);
+    sample.received_bps =
+        rate(&head, look, head.last_received_bytes, look->received_bytes, MS_PER_S);
+    sample.sent_bps = rate(&head, look, head.last_sent_bytes, look->sent_bytes, MS_PER_S);
     if (++head.skipped >= head.every) {
         head.skipped = 0;
         if (keep(fd, slot, &head, &sample) < 0)
             return -1;
-        head.last_cpu_us = look->cpu_us; /* the next one tells of all the time in between */
-        head.last_unix_ms = look->unix_ms;
+        head.last_unix_ms = look->unix_ms; /* the next one tells of all the time in between */
+        head.last_cpu_us = look->cpu_us;
+        head.last_received_bytes = look->received_bytes;
+        head.last_sent_bytes = look->sent_bytes;
     }
     return pwrite(fd, &head, HEAD_BYTES, place(slot)) == HEAD_BYTES ? 0 : -1;
 }

@@ -39,6 +39,10 @@ static void look_at(struct keeper *k, struct box *b)
         return;
     b->look.disk_bytes = disk_used(&k->disk, b->info.id, (pid_t)b->info.init_pid);
     cgroup_memory_bytes(&k->cgroups, b->info.id, &b->look.memory_bytes, &b->look.cache_bytes);
+    /* Without a process that runs nothing is sent, and nobody outside reaches a sandbox unasked. */
+    if (b->idle_looks == 0 && k->net.rules.mode != NET_NONE)
+        net_traffic(&k->net, (uint32_t)(b - k->boxes), &b->look.received_bytes,
+                    &b->look.sent_bytes);
 }
 
 void sampling_tick(struct keeper *k, uint64_t now)

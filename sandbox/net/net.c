@@ -245,6 +245,15 @@ int net_probe(const struct net *n, struct cove_err *e)
     return rc;
 }
 
+/* The host's end is asked: what comes in there was sent by the sandbox. */
+void net_traffic(const struct net *n, uint32_t slot, uint64_t *received, uint64_t *sent)
+{
+    char name[IFNAMSIZ];
+
+    net_interface(n, slot, name);
+    rtnl_traffic(name, sent, received);
+}
+
 /* A pair of the slot's last sandbox may not be gone yet: namespaces die in the background. */
 int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e)
 {

@@ -56,6 +56,8 @@ int net_restore(struct net *n, struct cove_err *e); /* the same rules again */
 
 int net_probe(const struct net *n, struct cove_err *e);
 void net_interface(const struct net *n, uint32_t slot, char out[16]);
+/* The bytes that the sandbox has received and sent since it was made. Both stay as they are when it has no network. */
+void net_traffic(const struct net *n, uint32_t slot, uint64_t *received, uint64_t *sent);
 int net_attach(const struct net *n, uint32_t slot, pid_t pid,
                struct cove_err *e);                  /* the keeper's half */
 void net_settle(const struct net *n, uint32_t slot); /* once the link is up; may be left out */

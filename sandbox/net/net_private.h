@@ -34,6 +34,8 @@ int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e);
 void rtnl_way_out(int family, char ret[IFNAMSIZ]);
 void rtnl_add_forwarding(struct rtnl *r, bool on); /* within IFLA_AF_SPEC; IPv4 */
 int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e); /* IPv4 */
+/* The bytes that came in and went out by an interface so far. */
+int rtnl_traffic(const char *name, uint64_t *ret_in, uint64_t *ret_out);
 void rtnl_remove_group(uint32_t group); /* all interfaces of a group at once */
 
 /* ------------------------------------------------------------------ rules.c */

@@ -161,6 +161,47 @@ int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e)
     return rtnl_ask(&r, "forwarding", e);
 }
 
+struct link_bytes {
+    uint64_t in, out;
+    bool found;
+};
+
+static int read_bytes(const struct nlmsghdr *head, void *arg)
+{
+    struct link_bytes *ret = arg;
+    struct rtnl_link_stats64 stats;
+    const struct nlattr *a;
+
+    mnl_attr_for_each(a, head, sizeof(struct ifinfomsg))
+    {
+        if (mnl_attr_get_type(a) != IFLA_STATS64 || mnl_attr_get_payload_len(a) < sizeof(stats))
+            continue;
+        memcpy(&stats, mnl_attr_get_payload(a), sizeof(stats));
+        *ret = (struct link_bytes){ stats.rx_bytes, stats.tx_bytes, true };
+    }
+    return MNL_CB_STOP;
+}
+
+int rtnl_traffic(const char *name, uint64_t *ret_in, uint64_t *ret_out)
+{
+    struct ifinfomsg any = { 0 };
+    struct link_bytes bytes = { 0 };
+    union rtnl_answer answer;
+    struct rtnl r;
+    ssize_t n;
+
+    rtnl_begin(&r, RTM_GETLINK, 0, &any, sizeof(any));
+    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    n = exchange(&r, &answer, sizeof(answer));
+    if (n > 0)
+        mnl_cb_run(&answer, (size_t)n, 0, 0, read_bytes, &bytes);
+    if (!bytes.found)
+        return -1;
+    *ret_in = bytes.in;
+    *ret_out = bytes.out;
+    return 0;
+}
+
 void rtnl_remove_group(uint32_t group)
 {
     struct ifinfomsg none = { 0 };

@@ -362,6 +362,7 @@ test("charts tell what the sandbox uses", { skip }, async () => {
   await open(`#/sandbox/${id}/usage`);
   await page.waitForSelector("figure:has-text('Memory') strong");
   assert.match(await page.textContent("figure:has-text('Memory') strong"), /iB of 512 MiB$/);
+  for (const name of ["Network, received", "Network, sent"]) await page.waitForSelector(`svg[aria-label^="${name} over time, now "][aria-label$="/s"]`);
   await photograph("usage");
   await checkAccess();
   await endBox(id);

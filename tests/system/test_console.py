@@ -297,6 +297,7 @@ def test_usage_tells_limits_and_samples_as_they_come(console):
             break
     assert seen["limits"]["memoryBytes"] > 0
     assert seen["usage"]["memoryBytes"] > 0 and seen["usage"]["cpuPercent"] >= 0 and "time" in seen["usage"]
+    assert seen["usage"]["sentBytesPerSecond"] >= 0 and seen["usage"]["receivedBytesPerSecond"] >= 0
     connection.close()
 
 

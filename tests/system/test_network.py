@@ -1,5 +1,6 @@
 """The network of sandboxes, in a small internet that the test makes (internet.py)."""
 import ipaddress
+import itertools
 import json
 import os
 import shlex
@@ -13,6 +14,7 @@ import pytest
 from cove import QUICKSTART, TOP, Server, alive, new_dir, stop, wait_for
 from internet import (HOST, HOST6, METADATA, OTHER_PUBLIC, OTHER_PUBLIC6, OTHER_RESOLVER, PRIVATE, PRIVATE6, PUBLIC, PUBLIC6,
                       REFUSED_ALL, RESOLVER, RESOLVER6, World)
+from test_console import told_by
 
 # One round trip for many looks: what HTTP says there, and what names say. Each look has its own short time.
 LOOK = """
@@ -121,6 +123,37 @@ def test_sandboxes_do_not_reach_each_other_nor_the_host_by_any_address(egress, s
     gateways = [str(ipaddress.ip_address(a) - 1) for a in [*other, *addresses_of(server, "a")]]
     assert get(server, "a", *gateways) == {""}, "the gateways of sandboxes' routes are nobody's"
     assert not [a for a in world.run("ip", "-o", "addr").split("\n") if "cv" in a], "the host's ends have no address"
+
+
+TALK = f"""
+import socket, time
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    for _ in range(100): udp.sendto(b'x' * 1000, ('{PUBLIC}', 9))
+    s = socket.create_connection(('{PUBLIC}', 80))
+    s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')
+    while s.recv(4096): pass
+    time.sleep(.05)
+"""
+
+
+def test_samples_tell_what_a_sandbox_receives_and_sends_and_not_what_others_do(server):
+    quiet, busy = server.execute("b", "true").id, server.execute("a", f"python3 -c {shlex.quote(TALK)} >/dev/null 2>&1 &").id
+
+    def usage(box, enough):
+        """The first sample of the sandbox that is enough."""
+        connection = server.connect()
+        try:
+            connection.request("GET", f"/console/api/sandboxes/{box}/usage", headers={"X-API-Key": server.key})
+            told = itertools.islice(told_by(connection.getresponse()), 12)
+            return next((data for kind, data in told if kind == "usage" and enough(data)), None)
+        finally:
+            connection.close()
+
+    told = usage(busy, lambda data: data["sentBytesPerSecond"] > 0)
+    assert told and told["sentBytesPerSecond"] > 20_000 and 0 < told["receivedBytesPerSecond"] < told["sentBytesPerSecond"], told
+    later = usage(quiet, lambda data: data["time"] > told["time"])
+    assert later and later["sentBytesPerSecond"] == later["receivedBytesPerSecond"] == 0, later
 
 
 def test_the_hosts_end_of_a_link_leaves_two_routes_and_no_more(egress, server):

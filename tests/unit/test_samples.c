@@ -44,6 +44,8 @@ static void look(uint32_t slot, uint32_t generation, uint64_t n)
         .cpu_us = n * SAMPLE_EVERY_MS * 500,
         .memory_bytes = n,
         .disk_bytes = 2 * n,
+        .received_bytes = 7000 + n * SAMPLE_EVERY_MS * 3, /* 3,000 bytes a second */
+        .sent_bytes = n * SAMPLE_EVERY_MS,
     };
 
     assert_int_equal(samples_add(fd, slot, generation, &at), 0);
@@ -62,6 +64,27 @@ static void samples_come_back_as_they_were_taken(void **state)
     assert_int_equal(r.samples[2].cpu_permille, 500);
     assert_int_equal(r.samples[2].memory_bytes, 2);
     assert_int_equal(r.samples[2].disk_bytes, 4);
+    assert_int_equal(r.samples[0].received_bps, 0);
+    assert_int_equal(r.samples[2].received_bps, 3000);
+    assert_int_equal(r.samples[2].sent_bps, 1000);
+}
+
+static void a_file_of_another_version_begins_anew(void **state)
+{
+    struct sample_ring r;
+    int again;
+
+    (void)state;
+    look(1, 7, 0);
+    assert_int_equal(samples_open(path, getgid(), SLOTS, &again, NULL), 0);
+    close(again);
+    assert_int_equal(samples_read(path, 1, 7, &r, NULL), 0);
+    assert_int_equal(r.count, 1);
+    assert_int_equal(ftruncate(fd, SLOTS * 1000), 0);
+    assert_int_equal(samples_open(path, getgid(), SLOTS, &again, NULL), 0);
+    close(again);
+    assert_int_equal(samples_read(path, 1, 7, &r, NULL), 0);
+    assert_int_equal(r.count, 0);
 }
 
 static void a_slot_that_is_used_again_shows_nothing_of_before(void **state)
@@ -94,6 +117,7 @@ static void a_long_life_is_covered_from_beginning_to_end(void **state)
     for (uint32_t i = 1; i < r.count; i++) {
         assert_true(r.samples[i].unix_ms > r.samples[i - 1].unix_ms);
         assert_int_equal(r.samples[i].cpu_permille, 500);
+        assert_int_equal(r.samples[i].received_bps, 3000);
     }
 }
 
@@ -113,6 +137,7 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, open_samples, close_samples)
     const struct CMUnitTest tests[] = {
         T(samples_come_back_as_they_were_taken),
+        T(a_file_of_another_version_begins_anew),
         T(a_slot_that_is_used_again_shows_nothing_of_before),
         T(a_long_life_is_covered_from_beginning_to_end),
         T(a_spoilt_head_is_begun_anew),
