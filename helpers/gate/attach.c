@@ -117,6 +117,7 @@ static void arm(struct attachment *a)
     if (!a->running && !all_caught_up(a) && !must_tell(a, body.held))
         return; /* a tick would come at once, and tell nothing */
     a->held_pos = body.held;
+    a->caught_up = all_caught_up(a);
     a->holding = a->holding || holds; /* who has begun to hold must go on telling where it is */
     if (say(a, &r, TAG_ARM) == 0)
         a->armed++;
@@ -127,17 +128,12 @@ void attachment_progress(struct attachment *a)
     arm(a);
 }
 
-static void pump_viewers(struct attachment *a)
+static void pump_all(struct attachment *a)
 {
     struct viewer *v;
 
     LIST_FOREACH(v, &a->viewers, link)
     viewer_pump(v);
-}
-
-static void pump_all(struct attachment *a)
-{
-    pump_viewers(a);
     arm(a);
 }
 
@@ -257,28 +253,31 @@ static void on_opened(struct attachment *a, struct msg *m)
     if (say(a, &r, TAG_WAIT) < 0)
         return;
     send_size(a);
-    send_input(a);
     pump_all(a);
+    /* Last: what the input makes the process write must find that init was told to keep it. */
+    send_input(a);
+}
+
+/* When the process ends, some of its output may have had no room in the ring: it comes when we have read on.
+ * Nothing is left when init adds nothing although it was asked after everything had been read. An answer to
+ * an earlier question does not tell: init may have had no room then. */
+static bool nothing_is_left(const struct attachment *a, const struct box_log_tick *tick)
+{
+    return !tick->running &&
+           (!a->holding || (a->armed == 0 && a->caught_up && tick->end <= a->end_pos));
 }
 
 static void on_tick(struct attachment *a, const struct msg *m)
 {
     struct box_log_tick tick;
-    bool grew;
 
     memcpy(&tick, m->body, sizeof(tick));
     if (a->armed)
         a->armed--;
-    grew = tick.end > a->end_pos;
-    a->end_pos = grew ? tick.end : a->end_pos;
     a->running = tick.running;
-    pump_viewers(a);
-    /* When the process ends, some of its output may have had no room in the ring: it comes when we have
-     * read on. */
-    a->drained = !a->running && (!a->holding || (!grew && all_caught_up(a)));
-    if (a->drained)
-        pump_viewers(a);
-    arm(a);
+    a->drained = nothing_is_left(a, &tick);
+    a->end_pos = tick.end > a->end_pos ? tick.end : a->end_pos;
+    pump_all(a);
 }
 
 static void on_exited(struct attachment *a, const struct msg *m)

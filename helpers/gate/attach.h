@@ -91,6 +91,7 @@ struct attachment {
     int ring;           /* -1: not there yet */
     uint64_t end_pos;   /* of the ring, as far as it is known */
     unsigned armed;     /* ticks that init was asked for */
+    bool caught_up;     /* all viewers had got all there was when the last tick was asked for */
     bool running, has_end;
     bool drained; /* nothing more will be written */
     struct cove_end end;
