@@ -9,9 +9,8 @@
 
 #include "cove/base64.h"
 
-enum {
-    PIECE_BYTES = 12 * 1024, /* of a string at a time: a multiple of 3, for base64 */
-};
+static_assert(JSON_PIECE_BYTES % 3 == 0,
+              "the base64 of a piece must not end inside a group of three");
 
 void json_writer_init(struct json_writer *w, struct buf *out)
 {
@@ -20,9 +19,11 @@ void json_writer_init(struct json_writer *w, struct buf *out)
 
 /* ------------------------------------------------------------------ values */
 
+/* What misses a part is not handed over: the caller finds the overflow, and can still say so instead. */
 static void drain(struct json_writer *w)
 {
-    if (w->drain && !w->stopped && w->out->len >= w->drain_at && w->drain(w->drain_arg) != 0)
+    if (w->drain && !w->stopped && !w->out->overflow && w->out->len >= w->drain_at &&
+        w->drain(w->drain_arg) != 0)
         w->stopped = true;
     if (w->stopped)
         buf_clear(w->out);
@@ -64,11 +65,11 @@ void json_put_str(struct json_writer *w, const char *name, const char *text)
 /* How much of a long string goes into this piece: never the first half of a character. */
 static size_t piece_of(const char *bytes, size_t len)
 {
-    size_t n = PIECE_BYTES;
+    size_t n = JSON_PIECE_BYTES;
 
     if (len <= n)
         return len;
-    while (n > PIECE_BYTES - 3 && ((unsigned char)bytes[n] & 0xC0) == 0x80)
+    while (n > JSON_PIECE_BYTES - 3 && ((unsigned char)bytes[n] & 0xC0) == 0x80)
         n--;
     return n;
 }
@@ -81,7 +82,7 @@ void json_text_begin(struct json_writer *w, const char *name)
 
 void json_text_add(struct json_writer *w, const char *bytes, size_t len)
 {
-    while (len > 0 && !w->stopped) {
+    while (len > 0 && !w->stopped && !w->out->overflow) {
         size_t n = piece_of(bytes, len);
 
         buf_add_json_part(w->out, bytes, n);
@@ -108,7 +109,7 @@ void json_put_bytes(struct json_writer *w, const char *name, const char *bytes, 
     begin(w, name);
     buf_add_char(w->out, '"');
     while (len > 0 && !w->stopped) {
-        size_t n = len < PIECE_BYTES ? len : PIECE_BYTES;
+        size_t n = len < JSON_PIECE_BYTES ? len : JSON_PIECE_BYTES;
         char *at = buf_reserve(w->out, BASE64_LEN(n));
 
         if (!at)

@@ -2,6 +2,7 @@
  * log line. */
 #include "fcgi/serve.h"
 
+#include <assert.h>
 #include <fcgiapp.h>
 #include <string.h>
 
@@ -129,7 +130,14 @@ static void route(struct router *router, struct callers *callers, struct request
 
 /* ------------------------------------------------------------------ replies that are large */
 
-enum { WHOLE_BYTES = 64 * 1024 }; /* a reply up to this size is built whole and has a length */
+enum {
+    WHOLE_BYTES = 64 * 1024, /* a reply up to this size is built whole and has a length */
+    NAMES_BYTES = 8 * 1024,  /* names, numbers and short strings between two long ones */
+};
+/* A buffer of this many bytes has room for twice as many (buf.c), paid from the tenant's budget before the
+ * head of the reply is sent. That must do until the reply's end: later there is no status to refuse with. */
+static_assert(WHOLE_BYTES + 6 * JSON_PIECE_BYTES + NAMES_BYTES <= 2 * WHOLE_BYTES,
+              "a reply that has begun could run out of memory");
 
 struct large_reply {
     struct request *req;

@@ -171,11 +171,13 @@ int json_read(struct arena *a, struct json_object *tree, const struct json_field
 
 /* ------------------------------------------------------------------ writing (json_write.c) */
 
+enum { JSON_PIECE_BYTES = 9 * 1024 }; /* of a string at a time; as JSON up to six times as many */
+
 /*
  * Writes into a buffer; `name` is NULL for the outermost value and for an array's entries. With a
  * drain, the buffer is handed over whenever it holds `drain_at` bytes or more, in the middle of a
- * long string too, so a reply of any size needs no more room than that. The drain takes what it can
- * out of the buffer; non-zero: nobody reads on, and everything after is thrown away.
+ * long string too, so a reply of any size needs no more room than that and one piece. The drain takes
+ * what it can out of the buffer; non-zero: nobody reads on, and everything after is thrown away.
  */
 struct json_writer {
     struct buf *out;
