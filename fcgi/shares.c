@@ -10,6 +10,7 @@ int shares_init(struct shares *s, size_t threads, unsigned total, unsigned perce
                 struct cove_err *e)
 {
     *s = (struct shares){ .most = (total * percent + 99) / 100, .count = threads };
+    s->most_among = s->most;
     pthread_mutex_init(&s->lock, NULL);
     s->rows = calloc(threads, sizeof(*s->rows));
     return s->rows ? 0 : cove_fail(e, COVE_INTERNAL, "out of memory");
@@ -20,6 +21,14 @@ void shares_done(struct shares *s)
     free(s->rows);
     s->rows = NULL;
     pthread_mutex_destroy(&s->lock);
+}
+
+void shares_halve_among(struct shares *s, unsigned total)
+{
+    unsigned half = (total + 1) / 2;
+
+    if (s->most_among > half)
+        s->most_among = half;
 }
 
 /* Their row, else a free one, else NULL. */
@@ -45,6 +54,23 @@ static void begin_row(struct shares *s, struct share *row, const char *who)
     row->bytes = (struct budget){ .max = s->bytes_max, .above = s->all };
 }
 
+static bool has_room_locked(const struct shares *s, const struct share *row)
+{
+    unsigned held = row->users ? row->held : 0;
+    bool among_others = s->holders > (held > 0);
+
+    return !s->most || held < (among_others ? s->most_among : s->most);
+}
+
+static void count_locked(struct shares *s, struct share *row, int by)
+{
+    if (row->held == 0 && by > 0)
+        s->holders++;
+    row->held += (unsigned)by;
+    if (row->held == 0 && by < 0)
+        s->holders--;
+}
+
 bool shares_take(struct shares *s, const char *who, bool counts, struct budget **ret_bytes)
 {
     struct share *row;
@@ -56,11 +82,11 @@ bool shares_take(struct shares *s, const char *who, bool counts, struct budget *
         return true;
     pthread_mutex_lock(&s->lock);
     row = find_locked(s, who);
-    taken = row && (!row->users || !counts || !s->most || row->held < s->most);
+    taken = row && (!counts || has_room_locked(s, row));
     if (taken && row->users++ == 0)
         begin_row(s, row, who);
     if (taken)
-        row->held += counts;
+        count_locked(s, row, counts);
     if (taken && ret_bytes)
         *ret_bytes = &row->bytes;
     pthread_mutex_unlock(&s->lock);
@@ -77,7 +103,7 @@ void shares_release(struct shares *s, const char *who, bool counts)
     row = find_locked(s, who);
     if (row && row->users > 0) {
         row->users--;
-        row->held -= counts;
+        count_locked(s, row, -counts);
     }
     pthread_mutex_unlock(&s->lock);
 }

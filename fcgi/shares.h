@@ -23,17 +23,21 @@ struct share {
 
 struct shares {
     pthread_mutex_t lock;
-    unsigned most; /* that one of them may hold; 0 = no limit */
+    unsigned most;       /* that one of them may hold; 0 = no limit */
+    unsigned most_among; /* the same while another one holds some too */
+    unsigned holders;    /* how many of them hold some */
     struct share *rows;
     struct budget *all; /* of the worker, above the shares' own; NULL = no limit */
     size_t bytes_max;   /* of one share; 0 = no limit of its own */
     size_t count;       /* as many as there are threads: a thread holds one share at a time */
 };
 
-/* percent of `total`, rounded up; 0 = no limit. */
+/* percent of `total`, rounded up, whoever else holds some; 0 = no limit. */
 int shares_init(struct shares *s, size_t threads, unsigned total, unsigned percent,
                 struct cove_err *e);
 void shares_done(struct shares *s);
+/* While another one holds some too, nobody takes more than half. What is held already stays. */
+void shares_halve_among(struct shares *s, unsigned total);
 
 /*
  * s may be NULL: no limit. false: it counts, and `who` holds its share already. *ret_bytes, if wanted, is the budget of

@@ -97,6 +97,7 @@ static int setup_router(struct worker *w, struct cove_err *e)
     if (shares_init(&w->tenant_shares, threads, threads - spare, (unsigned)w->config.tenant_threads,
                     e) < 0)
         return -1;
+    shares_halve_among(&w->tenant_shares, threads - spare);
     w->bytes.max = w->config.worker_memory_bytes;
     w->tenant_shares.all = &w->bytes;
     w->tenant_shares.bytes_max = w->bytes.max / 100 * w->config.tenant_memory;

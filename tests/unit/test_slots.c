@@ -163,6 +163,33 @@ static void nobody_holds_more_than_a_share(void **state)
     shares_done(&shares);
 }
 
+static void nobody_takes_more_than_half_while_another_holds_some(void **state)
+{
+    struct shares shares;
+
+    (void)state;
+    assert_int_equal(shares_init(&shares, 12, 10, 90, NULL), 0);
+    shares_halve_among(&shares, 10);
+    for (int i = 0; i < 9; i++) /* alone: nine of ten */
+        assert_true(shares_take(&shares, "greedy", true, NULL));
+    assert_false(shares_take(&shares, "greedy", true, NULL));
+    assert_true(shares_take(&shares, "other", true, NULL));
+    for (int i = 9; i > 5; i--) { /* what it gives back it does not get again */
+        shares_release(&shares, "greedy", true);
+        assert_false(shares_take(&shares, "greedy", true, NULL));
+    }
+    shares_release(&shares, "greedy", true);
+    assert_true(shares_take(&shares, "greedy", true, NULL)); /* the fifth */
+    for (int i = 0; i < 4; i++)
+        assert_true(shares_take(&shares, "other", true, NULL));
+    assert_false(shares_take(&shares, "other", true, NULL));
+    assert_true(shares_take(&shares, "brief", false, NULL)); /* holds none */
+    for (int i = 0; i < 5; i++)
+        shares_release(&shares, "other", true);
+    assert_true(shares_take(&shares, "greedy", true, NULL)); /* alone again: the sixth */
+    shares_done(&shares);
+}
+
 static void bytes_are_paid_to_the_share_and_to_all(void **state)
 {
     struct budget all = { .max = 100000 }, *mine, *theirs;
@@ -213,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(brief_slots_come_first_and_long_ones_after),
         cmocka_unit_test(nobody_holds_more_than_a_share),
+        cmocka_unit_test(nobody_takes_more_than_half_while_another_holds_some),
         cmocka_unit_test(a_share_of_nothing_is_no_limit),
         cmocka_unit_test(bytes_are_paid_to_the_share_and_to_all),
         TEST(a_full_worker_leaves_the_door_to_one_that_has_room),
