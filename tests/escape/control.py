@@ -4,7 +4,8 @@ An attempt that is marked `control: host` is run by the host's root without any 
 namespace, in a copy of the host's root that keeps what is written to itself. It must get through there. If it fails because the
 kernel does not have what it attacks (no such system call, address family or file), it is not testable here, and counted apart.
 `control: pool` is the same with the pool of the instance's disks in it, `control: host pids` the same in the host's pid namespace, with a
-decoy for the processes that an attempt would kill; `control: neighbour` is the sandbox that the attempt wants to reach. `trace: PATH` is a
+decoy for the processes that an attempt would kill; `control: neighbour` is the sandbox that the attempt wants to reach, `control: egress`
+and `control: no rules` are the network of network.py without its list and without its rules. `trace: PATH` is a
 file that shows, where the attempt itself cannot tell, that it got through. `needs: PATH` says the same of attempts that nobody would run on a
 host: without that file they are not testable; `needs: CAP_X`: without that capability of the host's root.
 """
@@ -99,7 +100,7 @@ def verdict(attempt, world, program, place):
     """"controlled", "not testable", "without control", or what is wrong with the control."""
     if attempt.needs and not is_there(attempt.needs):
         return "not testable"
-    if attempt.opens_when_weak or attempt.control == "egress":  # test_escape.py has a test of its own that shows it
+    if attempt.opens_when_weak or attempt.control in ("egress", "no rules", "no rules, as the host's root"):  # test_escape.py has a test of its own that shows it
         return "controlled"
     if not attempt.control:
         return "without control"

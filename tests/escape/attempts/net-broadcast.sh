@@ -2,6 +2,7 @@
 # promise: nobody answers to broadcast or multicast
 # refused: silence
 # world: internet
+# control: no rules
 # shellcheck shell=bash
 exec python3 - <<'END'
 import select, socket, sys

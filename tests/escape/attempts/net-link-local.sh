@@ -2,6 +2,7 @@
 # promise: the host does not answer on link-local addresses
 # refused: ENETUNREACH silence
 # world: internet
+# control: no rules
 # shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys

@@ -2,6 +2,7 @@
 # promise: loopback addresses lead nowhere through the other interface
 # refused: silence
 # world: internet
+# control: no rules
 # shellcheck shell=bash
 exec python3 - <<'END'
 import socket, sys

@@ -2,6 +2,7 @@
 # promise: names on the list that point inwards lead nowhere
 # refused: EAI_NODATA EAI_NONAME
 # world: internet
+# control: no rules
 # shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys

@@ -2,6 +2,7 @@
 # promise: no packet leaves with a source that is not its own (the runner looks at what arrived)
 # refused: ENETUNREACH
 # world: internet
+# control: no rules
 # shellcheck shell=bash
 exec python3 - <<'END'
 import os, socket, sys
