@@ -251,6 +251,30 @@ static void weigh_corner(const struct cgroups *cg)
         cgroup_set_number(cg->v1[CGROUP_CPU], "cpu.shares", cgroup_shares_of(CORNER_WEIGHT), NULL);
 }
 
+static uint64_t kernel_number(const char *path)
+{
+    char text[32] = "";
+
+    read_file_at(AT_FDCWD, path, text, sizeof(text));
+    return strtoull(text, NULL, 10);
+}
+
+/*
+ * The machine has so many process numbers and threads, and max_sandboxes x pids_max may be more. All sandboxes
+ * together leave a quarter of them: otherwise a tenant with enough sandboxes could keep everybody, the keeper
+ * included, from starting anything.
+ */
+static void bound_processes(const struct cgroups *cg)
+{
+    uint64_t numbers = kernel_number("/proc/sys/kernel/pid_max");
+    uint64_t threads = kernel_number("/proc/sys/kernel/threads-max");
+    uint64_t all = threads && threads < numbers ? threads : numbers;
+
+    if (all)
+        cgroup_set_number(cg->on_v2[CGROUP_PIDS] ? cg->v2 : cg->v1[CGROUP_PIDS], "pids.max",
+                          all / 4 * 3, NULL);
+}
+
 static int init_v2(struct cgroups *cg, const char *mount, const char *name,
                    enum cgroup_place *ret_place, struct cove_err *e)
 {
@@ -303,6 +327,7 @@ int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
         if (!cg->on_v2[c] && cg->v1[c] < 0)
             return cove_fail(e, COVE_UNSUPPORTED, "this kernel offers no %s cgroup controller",
                              cgroup_controller_names[c]);
+    bound_processes(cg);
     if (place == CGROUP_AT_ROOT)
         weigh_corner(cg);
     return 0;

@@ -198,6 +198,18 @@ def test_other_projects_get_ports_of_the_range(box):
     assert low <= foreign.ok("/bind_port", port="7000")["proxy_port"] <= high  # `default` of another tenant
 
 
+def test_a_tenant_has_its_share_of_ports_and_others_have_theirs(make_server):
+    server = make_server(tenant_proxy_ports=2)
+    foreign = server.add_key("foreign")
+    bind = lambda project, key=True: Executor(server, project, key).post("/bind_port", port="7000")
+    assert [bind(f"p{i}").status for i in range(2)] == [200, 200]
+    refused = bind("p2")
+    assert refused.status == 429 and "2 ports" in refused.json["error"], refused
+    wait_for(lambda: bind("p0", foreign).status == 200, 10, "a port of another tenant's")
+    assert Executor(server, "p0").post("/unbind_port").status == 200
+    assert bind("p2").status == 200
+
+
 def test_a_killed_gate_is_replaced_and_listens_again(box):
     box.ok("/bind_port", port="7000")
     gate, = box.server.titles("cove: gate")

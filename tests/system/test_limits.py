@@ -161,3 +161,24 @@ def test_all_sandboxes_together_weigh_more_than_one_process_of_the_machine(sessi
     found = [int(read(f"{d}/{name}")) / usual for d in session_server.cgroups()
              for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100)) if os.path.exists(f"{d}/{name}")]
     assert found and all(weight == 8 for weight in found), found
+
+
+def test_all_sandboxes_together_leave_processes_to_the_machine(session_server):
+    """max_sandboxes x pids_max may be more than the machine has."""
+    machine = min(int(read(f"/proc/sys/kernel/{name}")) for name in ("pid_max", "threads-max"))
+    corner, = [d for d in session_server.cgroups() if os.path.exists(f"{d}/pids.max")]
+    assert int(read(f"{corner}/pids.max")) == machine // 4 * 3
+
+
+def test_a_bound_for_all_sandboxes_holds_in_each(make_server):
+    server = make_server(pool=1)
+    server.run("a", "true")
+    corner, = [d for d in server.cgroups() if os.path.exists(f"{d}/pids.max")]
+    there = int(read(f"{corner}/pids.current"))
+    with open(f"{corner}/pids.max", "w") as f:
+        f.write(str(there + 20))
+    forks = "for i in $(seq 60); do sleep 20 2>/dev/null & done; jobs -p | wc -l"
+    reply = server.execute("a", forks)
+    assert "fork" in reply.json["stderr"], reply
+    assert int(read(f"{corner}/pids.current")) <= there + 20
+    assert server.request("GET", "/health").status == 200 and server.keeper_pid
