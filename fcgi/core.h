@@ -290,6 +290,7 @@ struct core_spawn {
     bool pty;            /* stdin, stdout and stderr are a terminal of this size */
     uint16_t rows, cols;
     bool keep_stdin; /* core_proc_stdin() may write to it; else it reads end of file */
+    bool whole;      /* this session follows it (core_follow()) and must miss nothing */
 };
 
 int core_spawn(struct core_session *s, const struct core_spawn *args, struct box_spawned *ret,

@@ -25,7 +25,8 @@ int core_spawn(struct core_session *s, const struct core_spawn *args, struct box
         .base_env = core_base_env(s),
         .common_env = s->core->config->environment,
         .flags = SPAWN_LOG | SPAWN_RECORD | (args->keep_stdin ? SPAWN_STDIN : 0) |
-                 (args->pty ? SPAWN_PTY : 0) | (args->filter->exec_time ? SPAWN_NOTIFY : 0),
+                 (args->pty ? SPAWN_PTY : 0) | (args->whole ? SPAWN_HOLD : 0) |
+                 (args->filter->exec_time ? SPAWN_NOTIFY : 0),
         .rows = args->rows,
         .cols = args->cols,
         .context = args->dialect,

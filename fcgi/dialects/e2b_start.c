@@ -323,6 +323,7 @@ static int spawn(struct rpc *r, const Process__StartRequest *args,
         .rows = (uint16_t)(size ? size->rows : 0),
         .cols = (uint16_t)(size ? size->cols : 0),
         .keep_stdin = !args->pty && (!args->has_stdin || args->stdin),
+        .whole = true,
     };
     struct box_spawned spawned;
 

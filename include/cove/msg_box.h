@@ -77,6 +77,7 @@ enum box_spawn_flags {
     SPAWN_NOTIFY = 1 << 8, /* the filter notifies execve: ask the judge */
     SPAWN_RECORD = 1 << 9, /* keep a record after the end, for BOX_PROCS and BOX_WAIT */
     SPAWN_NOTE = 1 << 10,  /* the last string of the tail is a note: BOX_NOTE tells it again */
+    SPAWN_HOLD = 1 << 11,  /* who starts it reads its log from the beginning (LOG_ARM_HOLD) */
 };
 
 struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")..., note */

@@ -251,9 +251,11 @@ int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
 int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
                  struct cove_err *e);
 int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
-void log_drain(struct proc *p);                 /* all that was written up to now */
-bool log_is_open(const struct proc *p);         /* somebody may still write */
-uint64_t log_bytes(const struct proc *p);       /* memory it takes */
+void log_drain(struct proc *p);           /* all that was written up to now */
+bool log_is_open(const struct proc *p);   /* somebody may still write */
+uint64_t log_bytes(const struct proc *p); /* memory it takes */
+/* Nothing behind `pos` is overwritten before c has said that it has read it, or is gone. */
+void log_hold(struct proc *p, struct conn *c, uint64_t pos);
 void log_settle(struct proc *p);                /* nobody writes to it any more */
 void log_tick(struct init *in, struct proc *p); /* tell those who wait */
 void log_free(struct init *in, struct proc *p);

@@ -221,6 +221,13 @@ static int add_source(struct init *in, struct proc *p, enum ring_stream stream, 
     return 0;
 }
 
+/* The larger it is, the further a process runs ahead of us. What is left in its two pipes when it has ended must
+ * fit into the ring, whose reader gets it in one go. */
+static int pipe_bytes(const struct log *log)
+{
+    return log->ring.capacity / 4 < PIPE_BYTES ? (int)(log->ring.capacity / 4) : PIPE_BYTES;
+}
+
 int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
                  struct cove_err *e)
 {
@@ -228,8 +235,8 @@ int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *
 
     if (pipe2(fds, O_CLOEXEC) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "making a pipe");
-    fcntl(fds[0], F_SETFL, O_NONBLOCK);      /* ours alone: the other end has its own flags */
-    fcntl(fds[0], F_SETPIPE_SZ, PIPE_BYTES); /* if it may be: lets the process run ahead */
+    fcntl(fds[0], F_SETFL, O_NONBLOCK); /* ours alone: the other end has its own flags */
+    fcntl(fds[0], F_SETPIPE_SZ, pipe_bytes(p->log));
     if (add_source(in, p, stream, fds[0], e) < 0) {
         close(fds[0]);
         close(fds[1]);
@@ -326,6 +333,12 @@ static void set_holder(struct proc *p, struct conn *holder, uint64_t pos)
         watch_want(&p->log->sources[i].watch, EPOLLIN);
 }
 
+void log_hold(struct proc *p, struct conn *c, uint64_t pos)
+{
+    c->holds = true;
+    set_holder(p, c, pos);
+}
+
 void logs_conn_closed(struct init *in, struct conn *c)
 {
     if (!c->holds)
@@ -349,8 +362,7 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
     if (!p->log)
         return cove_fail(e, COVE_INVALID, "process %u keeps no log", p->number);
     if ((arm->flags & LOG_ARM_HOLD) && arm->held <= ring_end(&p->log->ring)) {
-        c->holds = true;
-        set_holder(p, c, arm->held);
+        log_hold(p, c, arm->held);
         if (!p->running)
             log_drain(p); /* what had no room when the process ended */
         log_settle(p);

@@ -18,7 +18,7 @@
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum { SPAWN_FDS = SPAWN_FD_STDIN | SPAWN_FD_STDOUT | SPAWN_FD_STDERR | SPAWN_FD_FILTER };
-enum { SPAWN_ALL = (SPAWN_NOTE << 1) - 1, FILTER_MAX = BPF_MAXINSNS };
+enum { SPAWN_ALL = (SPAWN_HOLD << 1) - 1, FILTER_MAX = BPF_MAXINSNS };
 
 struct spawn { /* one request, while it is being carried out */
     const struct box_spawn *args;
@@ -85,6 +85,8 @@ static int check(const struct spawn *s, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "two standard inputs");
     if ((flags & SPAWN_NOTIFY) && !(flags & SPAWN_FD_FILTER))
         return cove_fail(e, COVE_INVALID, "notifications need a filter");
+    if ((flags & SPAWN_HOLD) && !(flags & SPAWN_LOG))
+        return cove_fail(e, COVE_INVALID, "there is no log to hold");
     if (strlen(s->label) >= MAX_LABEL)
         return cove_fail(e, COVE_INVALID, "label is longer than %d", MAX_LABEL - 1);
     if (!s->strings[3][0])
@@ -332,6 +334,8 @@ static int carry_out(struct init *in, struct spawn *s, struct conn *c, uint32_t 
         proc_free(in, p);
         return -1;
     }
+    if (s->args->flags & SPAWN_HOLD)
+        log_hold(p, c, 0);
     if (start_watch(in, c, tag, p, take_fd(&s->sock), e) < 0) {
         proc_kill_tree(in, p); /* its end is reaped as nobody's */
         proc_free(in, p);

@@ -277,6 +277,35 @@ static void a_process_waits_for_the_reader_that_holds_its_log(void **state)
     close(fd);
 }
 
+/* The starter is slow: the process has ended before its log is asked for. Ring and pipe together hold what it
+ * wrote, the ring alone does not. */
+static void a_log_is_held_from_the_start_for_a_starter_that_says_so(void **state)
+{
+    struct command cmd = { .argv = { "head", "-c", "75000", "/dev/zero" },
+                           .flags = SPAWN_LOG | SPAWN_HOLD | SPAWN_RECORD,
+                           .log_bytes = 65536 };
+    struct box_log_arm args = { .proc = spawn(&cmd).proc, .flags = LOG_ARM_HOLD };
+    uint64_t gap, bytes = 0;
+    struct ring_reader r;
+    struct ring_rec rec;
+    int fd;
+
+    (void)state;
+    expect_exit(args.proc);
+    fd = open_log(args.proc, &r);
+    for (int rounds = 0; rounds < 10; rounds++) {
+        while (ring_read(&r, &rec, out, &gap, NULL) == 1) {
+            assert_int_equal(gap, 0);
+            bytes += rec.len;
+        }
+        args.pos = args.held = r.pos;
+        send_on(fx.sock, BOX_LOG_ARM, 9, &args, sizeof(args), NULL, 0, NULL, 0);
+        expect(BOX_LOG_TICK, NULL);
+    }
+    assert_int_equal(bytes, 75000);
+    close(fd);
+}
+
 static void init_keeps_a_deadline_by_itself(void **state)
 {
     struct command cmd = { .argv = { "sleep", "1000" }, .flags = SPAWN_RECORD, .timeout_ms = 50 };
@@ -413,6 +442,7 @@ int main(void)
         PLAIN(output_is_kept_with_its_streams_and_offsets),
         PLAIN(one_tick_for_each_arming_and_a_last_one_at_the_end),
         PLAIN(a_process_waits_for_the_reader_that_holds_its_log),
+        PLAIN(a_log_is_held_from_the_start_for_a_starter_that_says_so),
         PLAIN(init_keeps_a_deadline_by_itself),
         PLAIN(what_a_background_child_writes_later_is_still_kept),
         PLAIN(what_is_left_running_writes_on_after_its_pipe_was_given_away),
