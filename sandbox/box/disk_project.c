@@ -255,7 +255,8 @@ static void review(struct disk *d, const char *id, int box_dir, bool host_is_ful
     }
 }
 
-/* Nobody can write more than there is now. A limit of 0 would be none. */
+/* Nobody can write more than there is now. A limit of 0 would be none, and XFS ignores a hard limit below the soft
+ * one. */
 static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {
     struct project_quota q, limits;
@@ -267,7 +268,7 @@ static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
         return;
     limits = limits_of(&o);
     if (on && q.used_bytes < o.bytes)
-        limits.hard_limit_bytes = (q.used_bytes + KIB - 1) / KIB * KIB + KIB;
+        limits.limit_bytes = limits.hard_limit_bytes = (q.used_bytes + KIB - 1) / KIB * KIB + KIB;
     project_set(box_dir, o.number, &limits);
 }
 

@@ -72,6 +72,8 @@ int __wrap_project_set(int fd, uint32_t project, const struct project_quota *q)
     struct project_quota *kept = find(project), limits = *q;
 
     (void)fd;
+    if (q->hard_limit_bytes && q->hard_limit_bytes < q->limit_bytes)
+        return 0; /* XFS leaves the limits as they are, and says nothing */
     limits.used_bytes = kept->used_bytes;
     limits.used_inodes = kept->used_inodes;
     *kept = limits;

@@ -399,7 +399,9 @@ files_are_counted() {
 
 whiteout_at_the_limit() {
     execute full 'head -c 60M /dev/zero >/workspace/big' >/dev/null
-    wait_until 20 removes_hostname && [ "$(out_of full 'ls /etc/hostname 2>&1 | grep -c "No such"')" = 1 ]
+    wait_until 60 removes_hostname
+    printf 'used %s of %s bytes, %s of %s inodes' "$(quota_now full 2)" "$(quota_now full 0)" "$(quota_now full 5)" "$(quota_now full 3)"
+    [ "$(out_of full 'ls /etc/hostname 2>&1 | grep -c "No such"')" = 1 ]
 }
 removes_hostname() { [ "$(execute full 'rm -f /etc/hostname' | field .success)" = true ]; }
 
@@ -408,6 +410,7 @@ quota_of() { # quota_of PROJECT WANTED
     perl -e 'open my $d, "<", "/var/lib/cove" or die; my $q = "\0" x 72;
         syscall(443, fileno($d), 0x80000702, $ARGV[0] + 0, $q) == 0 or die "$!\n"; print((unpack "Q8", $q)[$ARGV[1]])' "$1" "$2"
 }
+quota_now() { quota_of "$(project_of "$(id_of "$1")")" "$2"; }
 # The first project from 2^30 on that has a limit or a file, or nothing.
 next_quota() {
     perl -e 'open my $d, "<", "/var/lib/cove" or die; my $q = "\0" x 72;
