@@ -42,6 +42,9 @@ struct config_key {
         name, KEY_WORD, FIELD(f), 0, 0, 0, words                                                   \
     }
 
+#define PORT_ACCESS(number, name, access, traits)                                                  \
+    TEXT("port_access_" name, port_access[DIALECT_##number], false),
+
 #define KIB    ((uint64_t)1 << 10)
 #define MIB    ((uint64_t)1 << 20)
 #define GIB    ((uint64_t)1 << 30)
@@ -97,7 +100,7 @@ static const struct config_key keys[] = {
     WORD("pause", pause_way, "freeze save"), /* in the order of enum pause_way */
     WORD("on_timeout", timeout_way, "kill freeze save"),
     TIME("save_frozen_after", save_frozen_ms, 0, 3650 * DAY_MS),
-    WORD("save_frozen_e2b", save_frozen_e2b, "no yes"),
+    WORD("save_frozen_e2b", save_in_memory, "no yes"),
     TIME("save_at_stop", save_at_stop_ms, 0, 10 * 60000),
     TEXT("store_recipient", store_recipient, true),
     TEXT("store_identity", store_identity, true),
@@ -166,11 +169,7 @@ static const struct config_key keys[] = {
     NUMBER("proxy_range_first", proxy_range_first, 0, 65535),
     NUMBER("proxy_range_last", proxy_range_last, 0, 65535),
     NUMBER("tenant_proxy_ports", tenant_proxy_ports, 0, 1024),
-    TEXT("port_access_execute", port_access_execute, false),
-    TEXT("port_access_executor", port_access_executor, false),
-    TEXT("port_access_e2b", port_access_e2b, false),
-    TEXT("port_access_relay", port_access_relay, false),
-    TEXT("port_access_agent", port_access_agent, false),
+    DIALECT_ROWS(PORT_ACCESS) /* "port_access_NAME" for each dialect */
     TEXT("port_wake", port_wake, false),
     TIME("port_wait", port_wait_ms, 0, 10 * 60000),
     TIME("port_idle", port_idle_ms, 0, UINT64_C(30) * 24 * 3600000),
@@ -264,22 +263,19 @@ void config_default(struct cove_config *c)
         .builds_tenant = 2,
         .build_timeout_ms = 3600000,
         .build_files_bytes = GIB,
-        .build_images = "e2bdev/base=base",
+        .build_images = DIALECT_IMAGES,
         .on_disconnect = "kill",
         .tenant_proxy_ports = 16,
         .tenant_connections = 4096,
         .port_connections = 2048,
         .port_wake = "yes",
-        .port_access_execute = "private",
-        .port_access_executor = "private",
-        .port_access_e2b = "public",
-        .port_access_relay = "private",
-        .port_access_agent = "private",
         .port_wait_ms = 5000,
         .proxy_port = 3031,
         .proxy_range_first = 3032,
         .proxy_range_last = 3095,
     };
+    for (uint32_t i = 0; i < DIALECT_COUNT; i++)
+        text_copy(c->port_access[i], sizeof(c->port_access[i]), dialect_access(i));
 }
 
 static const struct config_key *find_key(const char *name)
@@ -500,14 +496,12 @@ static int check_network(const struct cove_config *c, struct cove_err *e)
 
 static int check_ports(const struct cove_config *c, struct cove_err *e)
 {
-    const char *const words[] = { c->port_access_execute, c->port_access_executor,
-                                  c->port_access_e2b, c->port_access_relay, c->port_access_agent };
-
     if (strcmp(c->port_wake, "yes") != 0 && strcmp(c->port_wake, "no") != 0)
         return cove_fail(e, COVE_INVALID, "port_wake: must be yes or no");
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-        if (strcmp(words[i], "public") != 0 && strcmp(words[i], "private") != 0)
-            return cove_fail(e, COVE_INVALID, "port_access_*: must be public or private");
+    for (uint32_t i = 0; i < DIALECT_COUNT; i++)
+        if (strcmp(c->port_access[i], "public") != 0 && strcmp(c->port_access[i], "private") != 0)
+            return cove_fail(e, COVE_INVALID, "port_access_%s: must be public or private",
+                             dialect_name(i));
     return 0;
 }
 

@@ -39,6 +39,15 @@ static int set_expiry(struct key *key, const char *text, struct cove_err *e)
     return 0;
 }
 
+static int no_such_dialect(const char *name, struct cove_err *e)
+{
+    AUTO_BUF struct buf all = BUF(256);
+
+    for (size_t i = 0; dialect_names[i]; i++)
+        buf_addf(&all, "%s, ", dialect_names[i]);
+    return cove_fail(e, COVE_INVALID, "--dialects: '%.40s' is none of %smetrics", name, all.data);
+}
+
 static int check_dialects(const char *list, struct cove_err *e)
 {
     char copy[64], *rest = copy, *one;
@@ -46,10 +55,7 @@ static int check_dialects(const char *list, struct cove_err *e)
     text_copy(copy, sizeof(copy), list);
     while ((one = strsep(&rest, ",")))
         if (dialect_number(one) == DIALECT_NONE && strcmp(one, "metrics") != 0)
-            return cove_fail(
-                e, COVE_INVALID,
-                "--dialects: '%.40s' is none of execute, executor, e2b, relay, agent, metrics",
-                one);
+            return no_such_dialect(one, e);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 
 #include "cli/json.h"
 #include "cli/policy_cli.h"
+#include "cove/dialect.h"
 #include "cove/mem.h"
 
 struct cases {
@@ -81,9 +82,9 @@ static int on_line(struct cases *c, char *line, struct cove_err *e)
     if (!dialect || *at == '\0')
         return cove_fail(e, COVE_INVALID, "%s:%u:1: a line is: RULE or -, DIALECT or *, COMMAND",
                          c->path, c->line);
-    for (size_t i = 0; policy_cli_dialects[i]; i++) {
+    for (size_t i = 0; dialect_names[i]; i++) {
         if (strcmp(dialect, "*") == 0)
-            try_one(c, want, policy_cli_dialects[i], at);
+            try_one(c, want, dialect_names[i], at);
     }
     if (strcmp(dialect, "*") != 0)
         try_one(c, want, dialect, at);

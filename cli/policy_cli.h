@@ -6,8 +6,6 @@
 #include "cove/json.h"
 #include "cove/policy.h"
 
-extern const char *const policy_cli_dialects[]; /* ends with NULL */
-
 /* The policy in a file; NULL: the instance's own. */
 int policy_cli_load(const char *path, struct policy **ret, struct cove_err *e);
 /* The one that workers run, as the keeper published it. */

@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/buf.h"
+#include "cove/dialect.h"
 #include "cove/mem.h"
 
 struct options {
@@ -111,7 +112,7 @@ static size_t warn_profiles(const struct policy *p, const char *file, policy_war
 
 static size_t warn_all(const struct policy *p, const char *file, policy_warn_fn fn, void *ctx)
 {
-    return policy_lint(p, policy_cli_dialects, fn, ctx) + warn_profiles(p, file, fn, ctx);
+    return policy_lint(p, dialect_names, fn, ctx) + warn_profiles(p, file, fn, ctx);
 }
 
 static size_t check_json(const struct policy *p, const char *file)
@@ -244,8 +245,8 @@ static int test(int argc, char **argv)
     }
     if (o.query.dialect)
         denied = test_dialect(p, &o, o.query.dialect, argc - optind, argv + optind);
-    for (size_t i = 0; policy_cli_dialects[i] && !o.query.dialect; i++)
-        denied |= test_dialect(p, &o, policy_cli_dialects[i], argc - optind, argv + optind);
+    for (size_t i = 0; dialect_names[i] && !o.query.dialect; i++)
+        denied |= test_dialect(p, &o, dialect_names[i], argc - optind, argv + optind);
     policy_free(p);
     return denied ? CLI_NO : CLI_OK;
 }
@@ -369,7 +370,7 @@ static int explain(int argc, char **argv)
                          "[--file F] [--json]");
     x.json = o.json;
     if (!o.query.dialect)
-        o.query.dialect = "execute";
+        o.query.dialect = dialect_name(DIALECT_SHOWN);
     if (policy_cli_load(o.file, &p, &e) < 0)
         return cli_fail(&e);
     show_settings(p, &o.query, o.json);

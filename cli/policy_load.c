@@ -12,9 +12,6 @@
 #include "cove/seccomp_profile.h"
 #include "cove/text.h"
 
-const char *const policy_cli_dialects[] = { "execute", "executor", "e2b", "relay",
-                                            "agent",   "mcp",      NULL };
-
 int policy_cli_load(const char *path, struct policy **ret, struct cove_err *e)
 {
     AUTO_FREE char *bundle = NULL;

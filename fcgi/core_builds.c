@@ -107,6 +107,7 @@ int core_build_new(struct core *c, const char *tenant, const struct core_build *
                    struct build_info *ret, struct cove_err *e)
 {
     struct build_new args = { .key_sandboxes = caller_sandboxes(c),
+                              .dialect = asked->dialect,
                               .cpus = asked->cpus,
                               .memory_bytes = asked->memory_bytes };
     struct build_told told;

@@ -16,6 +16,7 @@
 
 struct core_build {          /* that is asked for */
     const char *name, *tags; /* tags: separated by spaces */
+    uint32_t dialect;        /* enum cove_dialect that asks */
     uint32_t cpus;           /* that its sandboxes have at most; 0 = as many as they can */
     uint64_t memory_bytes;   /* likewise */
 };

@@ -51,6 +51,9 @@ enum { KEPT_S = 1 }; /* so long nginx may keep a verdict */
 
 /* ------------------------------------------------------------------ tokens of one port */
 
+/* A token that opens one port of one sandbox until a time: in a link or a cookie. */
+enum { PORT_TOKEN_MAX = 96 };
+
 static void sign(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
                  char ret[TOKEN_LEN + 1])
 {
@@ -63,8 +66,8 @@ static void sign(const unsigned char *secret, const char *id, unsigned port, uin
     text_hex(mac, TOKEN_LEN / 2, ret);
 }
 
-void port_token_make(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
-                     char ret[PORT_TOKEN_MAX])
+static void port_token_make(const unsigned char *secret, const char *id, unsigned port,
+                            uint64_t until_s, char ret[PORT_TOKEN_MAX])
 {
     char mac[TOKEN_LEN + 1];
 
@@ -72,8 +75,8 @@ void port_token_make(const unsigned char *secret, const char *id, unsigned port,
     snprintf(ret, PORT_TOKEN_MAX, "%llu.%s", (unsigned long long)until_s, mac);
 }
 
-bool port_token_fits(const unsigned char *secret, const char *id, unsigned port, const char *token,
-                     uint64_t now_s)
+static bool port_token_fits(const unsigned char *secret, const char *id, unsigned port,
+                            const char *token, uint64_t now_s)
 {
     char mac[TOKEN_LEN + 1], *end = NULL;
     uint64_t until_s = strtoull(token, &end, 10);
@@ -305,16 +308,10 @@ static bool has_token(const struct dialect *const *dialects, const struct reques
 /* By its dialect's default, unless the sandbox was made to keep its ports to itself. */
 static bool is_public(struct request *req, const struct box_info *box)
 {
-    const struct cove_config *c = req->core->config;
-    uint32_t dialect = box->dialect;
+    uint32_t dialect = box->dialect < DIALECT_COUNT ? box->dialect : DIALECT_NONE;
     struct core_attributes attributes;
-    const char *const words[] = {
-        [DIALECT_EXECUTE] = c->port_access_execute, [DIALECT_EXECUTOR] = c->port_access_executor,
-        [DIALECT_E2B] = c->port_access_e2b,         [DIALECT_RELAY] = c->port_access_relay,
-        [DIALECT_AGENT] = c->port_access_agent,
-    };
 
-    if (dialect >= ARRAY_SIZE(words) || !words[dialect] || strcmp(words[dialect], "public") != 0)
+    if (strcmp(req->core->config->port_access[dialect], "public") != 0)
         return false;
     core_attributes_read(req->core, &req->arena, box->id, &attributes);
     return !attributes.private_ports;
@@ -329,7 +326,7 @@ static bool wake(struct request *req, const struct box_info *box)
     if (strcmp(req->core->config->port_wake, "no") == 0)
         return false;
     core_attributes_read(req->core, &req->arena, box->id, &attributes);
-    if (box->dialect == DIALECT_E2B)
+    if (dialect_has(box->dialect, DIALECT_CLIENT_DECIDES))
         return attributes.auto_resume && core_sandbox_wake(req->core, box, NULL) == 0;
     text_copy(args.tenant, sizeof(args.tenant), box->tenant);
     text_copy(args.id, sizeof(args.id), box->id);

@@ -22,13 +22,6 @@ void port_access_open(struct request *req, struct reply *rep);
 /* Does a dialect of ours answer on this host name, instead of the sandbox's own program? */
 bool port_is_ours(const struct dialect *const *dialects, const struct request *req);
 
-/* A token that opens one port of one sandbox until a time: in a link or a cookie. */
-enum { PORT_TOKEN_MAX = 96 };
-void port_token_make(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
-                     char ret[PORT_TOKEN_MAX]);
-bool port_token_fits(const unsigned char *secret, const char *id, unsigned port, const char *token,
-                     uint64_t now_s);
-
 /* https://PORT-ID.DOMAIN, where DOMAIN is the name by which the client came here, without the label of a
  * sandbox's port if it has one. Who came by an address gets the site's own name. */
 const char *port_origin(struct request *req, const char *id, unsigned port);

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Two habits that a compiler does not look after. The name of a struct in a header means one thing in the whole tree,
-# so that whoever searches for it finds one definition. And JSON is written by base/json_write.c alone: a quoted
-# member name in a format string is JSON by hand, which escapes nothing. Runs in make check.
+# Habits that a compiler does not look after. The name of a struct in a header means one thing in the whole tree,
+# so that whoever searches for it finds one definition. JSON is written by base/json_write.c alone: a quoted
+# member name in a format string is JSON by hand, which escapes nothing. And a dialect is named in its own files
+# alone: what others must know of it is its row in include/cove/dialect.h. Runs in make check.
 set -euo pipefail
 export LC_ALL=C
 
@@ -23,6 +24,16 @@ twice=$({ structs '*.h'; structs '*.c'; } | sort -u | awk '
 # These two read lines of the audit log by their text.
 by_hand=$(sources '*.c' | xargs -0 grep -nE '[{,]\\"[A-Za-z_]+\\":' | grep -vE '^(policy/audit/audit_verify|cli/audit_cmd)\.c:' || true)
 [ -z "$by_hand" ] || { echo "JSON by hand; json_put_*() of cove/json.h writes it:"; echo "$by_hand"; bad=1; }
+
+# By its number, or by its name as a whole string. In cove.conf and in its reader an operator sets something for one dialect by
+# its name; cli/main.c's "mcp" is a command of `cove`.
+names=$(sed -nE 's/^    ROW\(\w+, +"(\w+)".*/\1/p' include/cove/dialect.h)
+numbers=$(sed -nE 's/^    ROW\((\w+),.*/DIALECT_\1/p' include/cove/dialect.h)
+named=$(sources '*.[ch]' | xargs -0 grep -nwE "$(paste -sd'|' <<<"$numbers")|\"($(paste -sd'|' <<<"$names"))\"|e2b\w*" |
+    grep -vE '^(fcgi/dialects/|include/cove/dialect\.h:|base/config\.c:|include/cove/config\.h:|cli/main\.c:[0-9]+:.*cli_mcp)' |
+    grep -vE '^[^:]+:[0-9]+:( \*|/\*|    /\*|.*/\* .*e2b.*\*/)' || true)
+[ -z "$named" ] || { echo "a dialect is named outside its files; its row in include/cove/dialect.h can say what is needed:"; echo "$named"; bad=1; }
+[ "$(wc -l <<<"$names")" -gt 5 ] || { echo "$0 found no dialects"; bad=1; }
 
 # A check that finds nothing to look at would prove nothing.
 [ "$(structs '*.h' | wc -l)" -gt 100 ] || { echo "$0 found no headers below $PWD"; bad=1; }

@@ -65,7 +65,7 @@ int e2b_build_new(struct request *req, struct reply *rep, struct cove_err *e)
 {
     AUTO_BUF struct buf tags = BUF(COVE_TAGS_MAX * 8);
     struct build_info made;
-    struct core_build asked = { 0 };
+    struct core_build asked = { .dialect = DIALECT_E2B };
     struct json_writer w;
     const char *name;
 

@@ -56,6 +56,7 @@ struct
     char tenant[COVE_TENANT_MAX], key[COVE_KEY_ID_MAX];
     uint32_t key_sandboxes;
     uint64_t cpus, memory_bytes;              /* of its sandboxes, at most; 0 = as they come */
+    uint64_t dialect;                         /* enum cove_dialect that asked for it */
     char step[16], reason[BUILD_MESSAGE_MAX]; /* of a failed one */
     struct build_order order;
     uint64_t log_bytes;
@@ -144,7 +145,6 @@ int job_fail(struct build_job *j, const char *fmt, ...) __attribute__((format(pr
 int job_fail_err(struct build_job *j, const struct cove_err *e);
 /* A sandbox of this template, or snapshot, for what follows; the one before it ends. */
 int job_open_box(struct build_job *j, const char *word, struct cove_err *e);
-void job_close_box(struct build_job *j);
 
 /* ------------------------------------------------------------------ cache.c */
 
@@ -194,7 +194,6 @@ int step_note(struct build_job *j, const struct build_step *s);
 int step_run(struct build_job *j, const struct build_step *s);
 bool step_changes_files(const struct build_step *s);
 void step_describe(const struct build_step *s, char *out, size_t size);
-int step_make_user(struct build_job *j, const char *name); /* in the sandbox, if it is not there */
 /* A script of cove's own, by /bin/sh as root of the sandbox. A failure's reason is the last line that it
  * wrote to stderr. `output` gets its stdout; NULL = nobody does. */
 int step_run_script(struct build_job *j, const char *script, const char *const args[5], int input,

@@ -35,6 +35,7 @@ static const struct number {
 } numbers[] = {
     { "created", offsetof(struct build, info.created_unix_ms) },
     { "finished", offsetof(struct build, info.finished_unix_ms) },
+    { "dialect", offsetof(struct build, dialect) },
 };
 
 static void save_locked(struct build *b)
@@ -154,7 +155,9 @@ static void load_one(struct builder *builder, const char *id)
     while ((line = strsep(&rest, "\n")))
         parse_line(line, b);
     insert_locked(builder, b);
-    if (b->info.state == BUILD_QUEUED || b->info.state == BUILD_RUNNING)
+    /* Without a dialect it would not be known by which rules its commands are to be judged. */
+    if (b->info.state == BUILD_QUEUED || b->info.state == BUILD_RUNNING ||
+        (b->info.state == BUILD_WAITING && b->dialect == DIALECT_NONE))
         end_cut_off(builder, b);
 }
 
@@ -222,9 +225,12 @@ static int make_room_locked(struct builder *builder, const char *tenant, struct 
 int builds_add(struct builder *builder, const struct build_new *args, struct build_info *ret,
                struct cove_err *e)
 {
-    struct build *b = calloc(1, sizeof(*b));
+    struct build *b;
     int rc;
 
+    if (args->dialect == DIALECT_NONE || args->dialect >= DIALECT_COUNT)
+        return cove_fail(e, COVE_INVALID, "dialect %u", args->dialect);
+    b = calloc(1, sizeof(*b));
     if (!b)
         abort();
     b->builder = builder;
@@ -236,6 +242,7 @@ int builds_add(struct builder *builder, const struct build_new *args, struct bui
     b->key_sandboxes = args->key_sandboxes;
     b->cpus = args->cpus;
     b->memory_bytes = args->memory_bytes;
+    b->dialect = args->dialect;
     b->info.created_unix_ms = clock_unix_ms();
     pthread_mutex_lock(&builder->lock);
     rc = make_room_locked(builder, args->tenant, e);

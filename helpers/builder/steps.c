@@ -104,7 +104,8 @@ int step_run_script(struct build_job *j, const char *script, const char *const a
     return job_fail(j, "%s", last[0] ? last : how);
 }
 
-int step_make_user(struct build_job *j, const char *name)
+/* in the sandbox, if it is not there */
+static int step_make_user(struct build_job *j, const char *name)
 {
     const char *const args[5] = { name, "", "", "", "" };
 
@@ -214,7 +215,7 @@ static void audit(struct build_job *j, const char *event, const struct policy_re
 {
     struct keeper_audit_entry entry = {
         .event = event,
-        .dialect = dialect_name(DIALECT_E2B),
+        .dialect = dialect_name((uint32_t)j->build->dialect),
         .tenant = j->build->tenant,
         .key = j->build->key,
         .sandbox = j->box,
@@ -231,7 +232,7 @@ static void audit(struct build_job *j, const char *event, const struct policy_re
 static int permit(struct build_job *j, const char *command)
 {
     const struct manifest *t = j->template;
-    const struct policy_query q = { .dialect = dialect_name(DIALECT_E2B),
+    const struct policy_query q = { .dialect = dialect_name((uint32_t)j->build->dialect),
                                     .tenant = j->build->tenant,
                                     .template = t->policy ? t->policy : t->name,
                                     .profile = t->seccomp };

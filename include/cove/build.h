@@ -64,6 +64,8 @@ struct build_new {
     uint32_t key_sandboxes;
     uint32_t cpus; /* that its sandboxes may have at most; 0 = as many as they can */
     uint64_t memory_bytes;
+    uint32_t dialect; /* enum cove_dialect of the caller, for the policy and for its sandboxes */
+    uint32_t reserved;
     char name[COVE_TEMPLATE_MAX]; /* without the tenant */
     char tags[COVE_TAGS_MAX];     /* separated by spaces, at least one */
 };

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cove/dialect.h"
 #include "cove/err.h"
 #include "cove/names.h"
 #include "cove/netlist.h"
@@ -68,7 +69,7 @@ struct cove_config {
     uint64_t pause_way;      /* enum pause_way: what a pause means where the request does not say */
     uint64_t timeout_way;    /* enum timeout_way: likewise the end of a sandbox's lifetime */
     uint64_t save_frozen_ms; /* a sandbox that was frozen so long is saved; 0 = never */
-    uint64_t save_frozen_e2b;  /* 1: also those of e2b, which lose their environment variables */
+    uint64_t save_in_memory; /* save_frozen_e2b: 1: also DIALECT_KEEPS_IN_MEMORY ones */
     uint64_t save_at_stop_ms;  /* so long may saving the frozen ones take when the server stops */
     char store_recipient[256]; /* age encrypts archives for this one; "" = they are not encrypted */
     char store_identity[512];  /* file by which age decrypts them */
@@ -128,8 +129,8 @@ struct cove_config {
     uint64_t tenant_connections;     /* and to all sandboxes of one tenant */
     uint64_t tenant_port_rate_bytes; /* bytes per second, both ways, of all of them; 0 = no limit */
     char port_wake[8];               /* yes: a request wakes a frozen sandbox; no: it does not */
-    char port_access_execute[8]; /* public, private: ports of sandboxes that this dialect made */
-    char port_access_executor[8], port_access_e2b[8], port_access_relay[8], port_access_agent[8];
+    char port_access[DIALECT_COUNT]
+                    [8];   /* public, private: ports of sandboxes that a dialect made */
     uint64_t port_idle_ms; /* a connection on which nothing moves is closed after this; 0 = never */
     uint64_t port_wait_ms; /* so long after its start a sandbox's closed port is waited for */
     uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */

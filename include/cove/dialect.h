@@ -1,42 +1,56 @@
-/* The dialects by number and name: the number travels with a spawn, the name is what policy
- * sections use. */
+/*
+ * The dialects, as far as others than the dialect itself must know of them. A row of DIALECT_ROWS is all
+ * that the rest of cove knows; nothing outside fcgi/dialects/ names a dialect (tests/names.sh).
+ */
 #ifndef COVE_DIALECT_H
 #define COVE_DIALECT_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
-enum cove_dialect {
-    DIALECT_NONE,
-    DIALECT_EXECUTE,
-    DIALECT_EXECUTOR,
-    DIALECT_E2B,
-    DIALECT_RELAY,
-    DIALECT_AGENT,
-    DIALECT_MCP,
-    DIALECT_CONSOLE,
-    DIALECT_COUNT
+/* What differs in how its sandboxes are treated. */
+enum dialect_traits {
+    /* A client says for each sandbox what becomes of it at the end of its lifetime, and whether a
+     * request for a port may wake it. With other dialects the configuration says both. */
+    DIALECT_CLIENT_DECIDES = 1 << 0,
+    /* What a client gives to a sandbox beside its files (environment variables) is kept in memory only.
+     * A sandbox that is frozen for long would lose it by being saved. */
+    DIALECT_KEEPS_IN_MEMORY = 1 << 1,
 };
+
+/*
+ * ROW(number, name, access to ports, traits). The number travels with a spawn and stands in records: new
+ * rows come last. The name is what sections of the policy, settings of keys and `port_access_NAME` use.
+ * The access is that of sandboxes' ports where cove.conf does not say.
+ */
+/* clang-format off */
+#define DIALECT_ROWS(ROW)                                                                       \
+    ROW(EXECUTE,  "execute",  "private", 0)                                                     \
+    ROW(EXECUTOR, "executor", "private", 0)                                                     \
+    ROW(E2B,      "e2b",      "public",  DIALECT_CLIENT_DECIDES | DIALECT_KEEPS_IN_MEMORY)      \
+    ROW(RELAY,    "relay",    "private", 0)                                                     \
+    ROW(AGENT,    "agent",    "private", 0)                                                     \
+    ROW(MCP,      "mcp",      "private", 0)                                                     \
+    ROW(CONSOLE,  "console",  "private", 0)
+/* clang-format on */
+
+#define DIALECT_NUMBER(number, name, access, traits) DIALECT_##number,
+enum cove_dialect { DIALECT_NONE, DIALECT_ROWS(DIALECT_NUMBER) DIALECT_COUNT };
 
 /* Clients of the e2b dialect refuse a key that does not begin so; all other clients take any key. So
  * every key begins so, and one key serves all dialects. */
 #define DIALECT_KEY_PREFIX "e2b_"
 
-static inline const char *dialect_name(uint32_t dialect)
-{
-    static const char *const names[] = { "none",  "execute", "executor", "e2b",
-                                         "relay", "agent",   "mcp",      "console" };
+/* The image that clients of the e2b dialect build on where they name none is the template `base` here. */
+#define DIALECT_IMAGES "e2bdev/base=base"
 
-    return dialect < sizeof(names) / sizeof(names[0]) ? names[dialect] : names[0];
-}
+#define DIALECT_OF_OPERATORS DIALECT_CONSOLE /* the requests that operators sign come by this one */
+#define DIALECT_SHOWN        DIALECT_EXECUTE /* what `cove policy explain` explains unless told */
 
-static inline uint32_t dialect_number(const char *name)
-{
-    for (uint32_t i = DIALECT_EXECUTE; i < DIALECT_COUNT; i++)
-        if (strcmp(dialect_name(i), name) == 0)
-            return i;
-    return DIALECT_NONE;
-}
+const char *dialect_name(uint32_t dialect); /* "none" for numbers that no dialect has */
+uint32_t dialect_number(const char *name);  /* DIALECT_NONE for names that no dialect has */
+bool dialect_has(uint32_t dialect, enum dialect_traits trait);
+const char *dialect_access(uint32_t dialect); /* to ports: "public" or "private" */
+extern const char *const dialect_names[];     /* ends with NULL */
 
 #endif

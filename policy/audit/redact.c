@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cove/audit.h"
+#include "cove/dialect.h"
 #include "cove/mem.h"
 #include "policy/audit/audit_private.h"
 
@@ -42,8 +43,8 @@ static const char *const patterns[] = {
     "(\\bcurl\\b[^;|&]*\\s(?:-u|--user)[= ]?\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
     /* https://user:password@host */
     "(\\b[a-zA-Z][a-zA-Z0-9+.-]*://)[^\\s/@\"']+(?=@)",
-    /* keys that tell themselves: E2B, GitHub, GitLab, Slack, Stripe, OpenAI, AWS, Google, JWT */
-    "()\\be2b_[A-Za-z0-9]{6,}",
+    /* keys that tell themselves: ours, GitHub, GitLab, Slack, Stripe, OpenAI, AWS, Google, JWT */
+    "()\\b" DIALECT_KEY_PREFIX "[A-Za-z0-9]{6,}",
     "()\\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{6,}",
     "()\\bxox[abprs]-[A-Za-z0-9-]{6,}",
     "()\\b(?:hf|npm|dop_v1|doo_v1|dckr_pat|shpat|glsa|sntrys|pypi)[_-][A-Za-z0-9_-]{16,}",

@@ -61,8 +61,8 @@ static void on_exit_of(struct watch *w, uint32_t events)
         done(k, index, rc == 0 ? &report : NULL, &err);
 }
 
-int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bucket_run **ret,
-                     struct cove_err *e)
+static int bucket_run_start(struct keeper *k, const struct bucket_task *task,
+                            struct bucket_run **ret, struct cove_err *e)
 {
     struct bucket_run *run = calloc(1, sizeof(*run));
     AUTO_CLOSE int credentials = -1;

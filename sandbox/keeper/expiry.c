@@ -8,8 +8,8 @@
 
 enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000, SAVE_RETRY_MS = 60000 };
 
-/* What happens at the end of a lifetime. A client of e2b decides this when it makes the sandbox; for all
- * others the configuration does. */
+/* What happens at the end of a lifetime: what the client has asked for, or else what the configuration
+ * says. */
 static enum timeout_way way_of_end(const struct keeper *k, const struct box_info *b)
 {
     struct limits limits;
@@ -19,7 +19,9 @@ static enum timeout_way way_of_end(const struct keeper *k, const struct box_info
     box_limits_resolve(k, b->template, b->tenant, &limits);
     if (b->flags & BOX_END_FREEZES)
         return limits.pause_way == PAUSE_SAVES ? TIMEOUT_SAVES : TIMEOUT_FREEZES;
-    return b->dialect == DIALECT_E2B ? TIMEOUT_KILLS : (enum timeout_way)limits.timeout_way;
+    if (dialect_has(b->dialect, DIALECT_CLIENT_DECIDES))
+        return TIMEOUT_KILLS;
+    return (enum timeout_way)limits.timeout_way;
 }
 
 /* True: the sandbox was saved or frozen. One that cannot be saved is frozen instead. */
@@ -65,7 +67,7 @@ static void look_up_save(const struct keeper *k, struct box *b)
     struct limits limits;
 
     box_limits_resolve(k, b->info.template, b->info.tenant, &limits);
-    if (limits.save_frozen_ms && (b->info.dialect != DIALECT_E2B || k->config.save_frozen_e2b))
+    if (limits.save_frozen_ms && saving_loses_nothing(k, &b->info))
         b->save_at_ms = b->info.frozen_ms + limits.save_frozen_ms;
     else
         b->save_at_ms = UINT64_MAX;

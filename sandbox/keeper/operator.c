@@ -253,7 +253,9 @@ static int note(struct keeper *k, const char *who, const struct operator_command
                 struct cove_err *e)
 {
     AUTO_BUF struct buf line = BUF(OPERATOR_TEXT_MAX * 2);
-    struct audit_entry entry = { .event = "operator", .dialect = "console", .key = who };
+    struct audit_entry entry = { .event = "operator",
+                                 .dialect = dialect_name(DIALECT_OF_OPERATORS),
+                                 .key = who };
 
     for (size_t i = k->config_path ? 3 : 1; i < c->count; i++)
         buf_addf(&line, "%s%s", line.len ? " " : "", c->argv[i]);

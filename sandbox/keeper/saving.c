@@ -502,10 +502,14 @@ int saving_ask(struct keeper *k, const struct keeper_which *args, const struct w
 
 /* ------------------------------------------------------------------ the server stops */
 
+bool saving_loses_nothing(const struct keeper *k, const struct box_info *b)
+{
+    return k->config.save_in_memory || !dialect_has(b->dialect, DIALECT_KEEPS_IN_MEMORY);
+}
+
 static bool outlives_stop(const struct keeper *k, const struct box *b)
 {
-    return b->info.state == BOX_FROZEN && !b->saving &&
-           (b->info.dialect != DIALECT_E2B || k->config.save_frozen_e2b);
+    return b->info.state == BOX_FROZEN && !b->saving && saving_loses_nothing(k, &b->info);
 }
 
 static unsigned begin_all(struct keeper *k)

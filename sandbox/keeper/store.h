@@ -84,8 +84,6 @@ struct bucket_task {
     const int *notes;
     bucket_done done;
 };
-int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct bucket_run **ret,
-                     struct cove_err *e);
 void bucket_run_abandon(struct bucket_run *run); /* killed, and nobody hears of it; NULL is fine */
 /* The next steps for all sandboxes that are on their way to the bucket or are to be removed from it. */
 uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
@@ -128,6 +126,9 @@ int saving_ask(struct keeper *k, const struct keeper_which *args, const struct w
                struct cove_err *e);
 /* The sandbox is needed after all: saving stops, and the sandbox stays frozen. Whoever waited hears `why`. */
 void saving_cancel(struct keeper *k, uint32_t index, const char *why);
+/* May it be saved without its client's word? Not if the client would miss something afterwards, unless
+ * the configuration says so. */
+bool saving_loses_nothing(const struct keeper *k, const struct box_info *b);
 /* The server stops: what is frozen is saved, within save_at_stop. */
 void saving_before_stop(struct keeper *k);
 /* The sandbox's init has died while it was being saved: its files go to the store all the same. False: it

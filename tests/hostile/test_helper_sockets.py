@@ -234,7 +234,7 @@ def test_a_fetch_reaches_no_service_of_the_host_whoever_asks(target, attempt):
 # ------------------------------------------------------------------ the builder
 
 def build_new(tenant, name, tags=b"default"):
-    return struct.pack(f"={TENANT}s24sII{NAME}s{TAGS}s", tenant, b"", 0, 0, name, tags)
+    return struct.pack(f"={TENANT}s24sIIQII{NAME}s{TAGS}s", tenant, b"", 0, 0, 0, 1, 0, name, tags)
 
 
 def order_of(what):

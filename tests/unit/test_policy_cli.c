@@ -51,7 +51,7 @@ static const struct {
     { "policy test 'x y' --dialect e2b --file lifted.conf", 0, "an exception lifts rule 'a'" },
     { "policy test 'x z' --dialect e2b --file lifted.conf", 1, "denied by rule 'a'" },
     { "policy explain 'x y' --file lifted.conf", 0, "rule 'a' matches, an exception lifts it" },
-    { "policy test --cases good.cases --file " POLICY, 0, "good.cases: 8 cases, 0 wrong" },
+    { "policy test --cases good.cases --file " POLICY, 0, "good.cases: 9 cases, 0 wrong" },
     { "policy test --cases bad.cases --file " POLICY, 1,
       "bad.cases:2: e2b: wanted rule 'rm-rf', got no refusal: rm -rf x" },
     { "policy test --cases worse.cases --file " POLICY, 2, "worse.cases:1:1: a line is" },
