@@ -562,7 +562,7 @@ static int check_store(const struct cove_config *c, struct cove_err *e)
 
 int config_check(const struct cove_config *c, struct cove_err *e)
 {
-    static const char *const disks[] = { "auto", "btrfs", "image", "tmpfs", NULL };
+    static const char *const disks[] = { "auto", "project", "btrfs", "image", "tmpfs", NULL };
 
     if (check_network(c, e) < 0 || check_environment(c->environment, e) < 0 ||
         check_store(c, e) < 0)
@@ -588,7 +588,7 @@ int config_check(const struct cove_config *c, struct cove_err *e)
     if (check_ports(c, e) < 0)
         return -1;
     if (!is_word_of(c->disk, disks))
-        return cove_fail(e, COVE_INVALID, "disk: must be auto, btrfs, image or tmpfs");
+        return cove_fail(e, COVE_INVALID, "disk: must be auto, project, btrfs, image or tmpfs");
     if (strchr(c->cgroup, '/') || c->cgroup[0] == '.')
         return cove_fail(e, COVE_INVALID, "cgroup: must be a plain name");
     return 0;
