@@ -167,7 +167,8 @@ void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms)
 
 /* ------------------------------------------------------------------ tables */
 
-const char *json_name_of(const struct json_name *names, int64_t value)
+/* The name of an enum's value, or NULL. */
+static const char *json_name_of(const struct json_name *names, int64_t value)
 {
     for (; names->name; names++)
         if (names->value == value)
@@ -175,7 +176,8 @@ const char *json_name_of(const struct json_name *names, int64_t value)
     return NULL;
 }
 
-bool json_field_is_empty(const struct json_field *f, const void *from)
+/* Is the field's value in `from` one that an optional field leaves out? */
+static bool json_field_is_empty(const struct json_field *f, const void *from)
 {
     const void *at = (const char *)from + f->offset;
 

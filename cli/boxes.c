@@ -40,7 +40,10 @@ static bool fits(const struct box_info *b, const char *word)
            (b->tenant[0] && strcmp(b->project, word) == 0);
 }
 
-int boxes_find(const struct state *s, const char *word, struct box_info *ret, struct cove_err *e)
+/* An id (with or without what a dialect puts in front of it), the beginning of one, a project or
+ * TENANT/PROJECT; exactly one sandbox must fit. */
+static int boxes_find(const struct state *s, const char *word, struct box_info *ret,
+                      struct cove_err *e)
 {
     size_t hits = 0;
 

@@ -24,11 +24,6 @@ enum store_lock {
     STORE_REMOVES, /* takes layers away; alone */
 };
 
-int store_open(struct store *s, enum store_lock lock, struct cove_err *e);
-void store_close(struct store *s);
-/* The names of a list of layers, topmost first, from a file `layers` in dir/name. */
-int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
-                    unsigned *ret_count, struct cove_err *e);
 int store_put_file(int dir, const char *path, const void *bytes, size_t len, struct cove_err *e);
 
 struct layer_list { /* of a template in the making; the topmost first */

@@ -26,7 +26,7 @@ static int open_dir(int parent, const char *path, int *ret, struct cove_err *e)
     return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
 }
 
-int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
+static int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
 {
     static const enum layers_lock locks[] = { LAYERS_UNLOCKED, LAYERS_SHARED, LAYERS_ALONE };
 
@@ -43,15 +43,16 @@ int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
     return layers_open(s->state_dir, locks[lock], &s->layers, e);
 }
 
-void store_close(struct store *s)
+static void store_close(struct store *s)
 {
     s->state_dir = cove_close(s->state_dir);
     s->templates = cove_close(s->templates);
     s->layers = cove_close(s->layers);
 }
 
-int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
-                    unsigned *ret_count, struct cove_err *e)
+/* The names of a list of layers, topmost first, from a file `layers` in dir/name. */
+static int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
+                           unsigned *ret_count, struct cove_err *e)
 {
     char path[COVE_TEMPLATE_MAX + 16], text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text,
                                                                                     *line;

@@ -18,7 +18,7 @@ static const struct {
     { "PATCH", PATCH }, { "DELETE", DELETE }, { "OPTIONS", OPTIONS },
 };
 
-unsigned http_method(const char *name)
+static unsigned http_method(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
         if (strcmp(methods[i].name, name) == 0)

@@ -90,7 +90,6 @@ const char *request_capture(const struct request *req,
  * in it. */
 char *http_decode(struct arena *a, const char *text, size_t len, int plus);
 
-unsigned http_method(const char *name);
 /* "GET, POST" of a set of methods. */
 const char *http_method_list(struct arena *a, unsigned methods);
 

@@ -300,7 +300,7 @@ static void print_traffic(const struct core *core, struct buf *out)
     print_tenants(core, &t, out);
 }
 
-void metrics_print(const struct core *core, struct buf *out)
+static void metrics_print(const struct core *core, struct buf *out)
 {
     print_requests(core->meters, out);
     buf_add_str(out, "# HELP cove_request_duration_seconds From accepting a request to its reply.\n"

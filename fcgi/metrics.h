@@ -6,8 +6,4 @@
 
 extern const struct dialect metrics_dialect;
 
-/* All of it; core->meters and core->state must be there. */
-struct core;
-void metrics_print(const struct core *core, struct buf *out);
-
 #endif

@@ -17,6 +17,10 @@
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/router.h"
 
+static console_handler console_session_show, console_session_open, console_session_close;
+static console_handler console_sandboxes, console_sandbox, console_create, console_kill;
+static console_handler console_pause, console_resume, console_extend;
+
 static const struct route console_routes[] = {
     { GET, "/session", console_session_show, 0 },
     { POST, "/session", console_session_open, 0 },
@@ -137,7 +141,7 @@ static void set_cookie(struct request *req, struct reply *rep, const char *value
                               name, value, seconds, secure ? "; Secure" : ""));
 }
 
-int console_session_show(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_session_show(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *cookie = req->core->token_secret ? console_cookie(req) : NULL;
     struct console_session s;
@@ -151,7 +155,7 @@ int console_session_show(struct request *req, struct reply *rep, struct cove_err
 }
 
 /* A browser is signed in by what this request came with: a key, or a name and a password. */
-int console_session_open(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_session_open(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct console_session s = { .until_s = clock_unix_ms() / 1000 + CONSOLE_SESSION_S };
     char *cookie = arena_alloc(&req->arena, CONSOLE_COOKIE_MAX);
@@ -171,7 +175,7 @@ int console_session_open(struct request *req, struct reply *rep, struct cove_err
     return reply_session(req, rep, cookie, s.until_s);
 }
 
-int console_session_close(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_session_close(struct request *req, struct reply *rep, struct cove_err *e)
 {
     (void)e;
     req->note.operation = "sign-out";
@@ -286,7 +290,7 @@ static int put_box(void *arg, const struct box_info *box)
     return 0;
 }
 
-int console_sandboxes(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_sandboxes(struct request *req, struct reply *rep, struct cove_err *e)
 {
     (void)e;
     req->note.operation = "list";
@@ -298,7 +302,7 @@ int console_sandboxes(struct request *req, struct reply *rep, struct cove_err *e
     return 0;
 }
 
-int console_sandbox(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_sandbox(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct box_info box;
 
@@ -317,7 +321,7 @@ static const struct json_field create_fields[] = {
     JSON_END,
 };
 
-int console_create(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_create(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct core_attributes attributes = { 0 };
     struct create_args args = { 0 };
@@ -342,7 +346,7 @@ int console_create(struct request *req, struct reply *rep, struct cove_err *e)
     return console_reply_box(rep, &box);
 }
 
-int console_kill(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_kill(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct box_info box;
 
@@ -368,7 +372,7 @@ static const struct json_field pause_fields[] = {
     JSON_END,
 };
 
-int console_pause(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_pause(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct pause_args args = { 0 };
     struct box_info box;
@@ -382,7 +386,7 @@ int console_pause(struct request *req, struct reply *rep, struct cove_err *e)
     return reply_found(req, rep, e);
 }
 
-int console_resume(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_resume(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct box_info box;
 
@@ -402,7 +406,7 @@ static const struct json_field extend_fields[] = {
     JSON_END,
 };
 
-int console_extend(struct request *req, struct reply *rep, struct cove_err *e)
+static int console_extend(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct extend_args args = { 0 };
     struct box_info box;

@@ -10,9 +10,6 @@
 
 typedef int console_handler(struct request *req, struct reply *rep, struct cove_err *e);
 
-console_handler console_session_show, console_session_open, console_session_close;
-console_handler console_sandboxes, console_sandbox, console_create, console_kill;
-console_handler console_pause, console_resume, console_extend;
 console_handler console_events;                                    /* console_events.c */
 console_handler console_usage;                                     /* console_usage.c */
 console_handler console_builds, console_build_log;                 /* console_builds.c */

@@ -86,8 +86,6 @@ struct envd_metadata {
     struct pair pairs[BOX_MARKS_MAX];
     size_t count;
 };
-/* Of the headers X-Metadata-KEY. COVE_INVALID names the key that is wrong. */
-int envd_metadata_read(struct request *req, struct envd_metadata *ret, struct cove_err *e);
 /* What is there to know of one file that was written: path, name, type, metadata. */
 void envd_put_file(struct json_writer *w, const char *path, const struct envd_metadata *metadata);
 /* A write that failed for want of space says so in the words clients know: COVE_LIMIT. */

@@ -49,7 +49,8 @@ static const char *key_of(struct request *req, const char *name, size_t len)
     return key;
 }
 
-int envd_metadata_read(struct request *req, struct envd_metadata *ret, struct cove_err *e)
+/* Of the headers X-Metadata-KEY. COVE_INVALID names the key that is wrong. */
+static int envd_metadata_read(struct request *req, struct envd_metadata *ret, struct cove_err *e)
 {
     static const char prefix[] = "HTTP_X_METADATA_";
     size_t all = 0;

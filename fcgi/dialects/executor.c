@@ -15,6 +15,8 @@
 
 enum { EXECUTOR_PORT = 8080 }; /* where the document's own server listens: 8080-ID.DOMAIN */
 
+static executor_handler executor_extend;
+
 static const struct route executor_routes[] = {
     /* command execution */
     { POST, "/run", executor_run, ROUTE_LONG },
@@ -221,7 +223,7 @@ static const struct json_field extend_fields[] = {
     JSON_END,
 };
 
-int executor_extend(struct request *req, struct reply *rep, struct cove_err *e)
+static int executor_extend(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct extend_args args;
     struct core_box box;

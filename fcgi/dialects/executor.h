@@ -66,7 +66,6 @@ executor_handler executor_start, executor_list, executor_kill; /* executor_procs
 executor_handler executor_signal, executor_stdin, executor_remove;
 executor_handler executor_logs;                     /* executor_logs.c */
 executor_handler executor_terminal, executor_lines; /* executor_sockets.c */
-executor_handler executor_extend;                   /* executor.c */
 
 /* The policy has refused a command. */
 void executor_forbidden(struct request *req, struct reply *rep, const struct core_permit *p);

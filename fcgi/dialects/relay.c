@@ -49,7 +49,7 @@ static const struct route bridge_routes[] = {
 
 /* ------------------------------------------------------------------ bad news */
 
-void relay_error(struct request *req, struct reply *rep, const struct cove_err *e)
+static void relay_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
     (void)req;
     rep->status = reply_error_status(NULL, 0, e->code);
@@ -65,7 +65,8 @@ static const char *name_of(const struct request *req)
     return req->host_box ? req->host_box : request_capture(req, "id");
 }
 
-int relay_find(struct request *req, struct which *ret, struct cove_err *e)
+/* The sandbox that the path ({id}) or the host name means; WHICH_SAVED counts. COVE_NOT_FOUND. */
+static int relay_find(struct request *req, struct which *ret, struct cove_err *e)
 {
     const char *name = name_of(req);
 

@@ -13,8 +13,6 @@ enum { RELAY_BRIDGE_PORT = 4000 };
 
 typedef int relay_handler(struct request *req, struct reply *rep, struct cove_err *e);
 
-/* The sandbox that the path ({id}) or the host name means; WHICH_SAVED counts. COVE_NOT_FOUND. */
-int relay_find(struct request *req, struct which *ret, struct cove_err *e);
 /* A conversation with it, if it runs; COVE_CONFLICT when it is paused. */
 int relay_open(struct request *req, struct core_session *ret, struct cove_err *e);
 
@@ -51,7 +49,5 @@ const char *relay_url_without_secret(struct request *req, const char *url);
 relay_handler relay_socket;                             /* relay_agent.c */
 relay_handler relay_health, relay_exec, relay_start_pi; /* relay_bridge.c */
 relay_handler relay_backup, relay_restore;
-
-void relay_error(struct request *req, struct reply *rep, const struct cove_err *e);
 
 #endif

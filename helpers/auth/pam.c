@@ -9,7 +9,9 @@
 
 #include "cove/mem.h"
 
-bool pam_service_exists(const char *dir, const char *service)
+/* PAM takes "other" when a service has no file, and on Debian that lets every account in: so the
+ * file must be there. */
+static bool pam_service_exists(const char *dir, const char *service)
 {
     char path[640];
 

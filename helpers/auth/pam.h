@@ -15,8 +15,4 @@ struct pam_question {
  * could not be asked. */
 int pam_ask(const struct pam_question *q, struct cove_err *e);
 
-/* PAM takes "other" when a service has no file, and on Debian that lets every account in: so the
- * file must be there. */
-bool pam_service_exists(const char *dir, const char *service);
-
 #endif

@@ -163,7 +163,7 @@ static void send_input(struct attachment *a)
     say(a, &r, TAG_INPUT);
 }
 
-bool attachment_has_room(const struct attachment *a)
+static bool attachment_has_room(const struct attachment *a)
 {
     return a->input.len < INPUT_ROOM;
 }

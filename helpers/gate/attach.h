@@ -111,10 +111,9 @@ struct attachment {
  * the socket. */
 void attach(struct relay *r, const struct viewer_kind *kind, uint32_t proc,
             const struct viewer_options *options);
-/* Input for the process; the caller has looked at attachment_has_room(). */
+/* Input for the process. A viewer's socket is paused while there is no room for more. */
 void attachment_input(struct attachment *a, const char *bytes, size_t len, const char *more,
                       size_t more_len);
-bool attachment_has_room(const struct attachment *a);
 /* A viewer has read on, or left: the process may go on, too. */
 void attachment_progress(struct attachment *a);
 void attachment_resize(struct attachment *a, uint16_t rows, uint16_t cols);

@@ -86,7 +86,7 @@ static struct asker *asker_take(struct gate *g, struct box_traffic *u)
     return a;
 }
 
-void connect_forget(struct gate *g, struct box_traffic *u)
+static void connect_forget(struct gate *g, struct box_traffic *u)
 {
     struct asker *a;
 

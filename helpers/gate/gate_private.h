@@ -138,7 +138,6 @@ bool relay_claim(struct relay *r, const struct port_target *t);
 void connect_stop(struct relay *r); /* no longer wait for a turn or for init's answer */
 void connect_take_turns(struct timer *t);
 void connect_sweep(struct gate *g);
-void connect_forget(struct gate *g, struct box_traffic *u);
 
 /* ------------------------------------------------------------------ shares.c: what a tenant may use */
 

@@ -56,7 +56,6 @@ int box_request_send(const struct box_request *r, int sock, uint32_t tag, struct
 /* One message that has the shape of something an init says. 0; -1: COVE_BUSY: nothing is there;
    COVE_GONE: the sandbox ended, or what speaks there is no init. */
 int box_answer_receive(int sock, void *buf, size_t buf_size, struct msg *ret, struct cove_err *e);
-bool box_is_event(uint32_t type); /* init says it of its own accord */
 /* 1: the answer to that request. 0: something left over from before, whose descriptors are closed
    now. -1: the request failed, or this is no conversation any more. */
 int box_answer_check(const struct box_request *r, uint32_t tag, struct msg *m, struct cove_err *e);

@@ -62,8 +62,6 @@ int keeper_snapshot_tag(struct keeper_link *k, const struct keeper_snapshot_tag 
                         struct keeper_snapshot *ret, struct cove_err *e);
 typedef int (*keeper_snapshot_fn)(void *arg,
                                   const struct keeper_snapshot *s); /* non-zero ends it */
-/* Is it the one that `word` means: an id, NAME, NAME:TAG? */
-bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word);
 bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag);
 int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
                      struct cove_err *e);

@@ -215,11 +215,4 @@ void json_put_members(struct json_writer *w, const struct json_field *fields, co
 void json_put_object(struct json_writer *w, const char *name, const struct json_field *fields,
                      const void *from);
 
-/* ------------------------------------------------------------------ what tables' users share */
-
-/* Is the field's value in `from` one that an optional field leaves out? */
-bool json_field_is_empty(const struct json_field *f, const void *from);
-/* The name of an enum's value, or NULL. */
-const char *json_name_of(const struct json_name *names, int64_t value);
-
 #endif

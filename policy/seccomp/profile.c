@@ -19,7 +19,7 @@
 
 static int read_path(const char *path, unsigned depth, struct profile *p, struct cove_err *e);
 
-const char *profile_native_arch(void)
+static const char *profile_native_arch(void)
 {
 #if defined(__x86_64__)
     return "x86_64";

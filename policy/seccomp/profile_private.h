@@ -64,7 +64,6 @@ struct profile_reader {
 
 int profile_read(const char *path, struct profile *ret, struct cove_err *e);
 void profile_done(struct profile *p);
-const char *profile_native_arch(void);
 
 /* The next word of the line, NULL at its end or at a comment. */
 char *profile_take_word(struct profile_reader *r);

@@ -62,7 +62,8 @@ int client_wait(int sock, short events, uint64_t until_ms)
     }
 }
 
-int client_unanswered(struct cove_err *e)
+/* COVE_GONE, in the way that box_is_unanswered() knows. */
+static int client_unanswered(struct cove_err *e)
 {
     errno = ETIMEDOUT;
     return cove_fail_errno(e, COVE_GONE, "the sandbox does not answer");

@@ -13,8 +13,6 @@
 int client_connect(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e);
 /* 1: ready for these events of poll(2), or closed; 0: not within the time. */
 int client_wait(int sock, short events, uint64_t until_ms);
-/* COVE_GONE, in the way that box_is_unanswered() knows. */
-int client_unanswered(struct cove_err *e);
 /* An answer that is MSG_ERROR becomes the caller's error; returns -1. */
 int client_raise(const struct msg *m, struct cove_err *e);
 

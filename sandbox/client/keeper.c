@@ -237,7 +237,8 @@ bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag)
     return false;
 }
 
-bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word)
+/* Is it the one that `word` means: an id, NAME, NAME:TAG? */
+static bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word)
 {
     size_t len = strcspn(word, ":");
     const char *tag = word[len] ? word + len + 1 : COVE_TAG_DEFAULT;

@@ -169,7 +169,8 @@ int box_answer_receive(int sock, void *buf, size_t buf_size, struct msg *ret, st
     return -1;
 }
 
-bool box_is_event(uint32_t type)
+/* init says it of its own accord */
+static bool box_is_event(uint32_t type)
 {
     return type == BOX_EXITED || type == BOX_LOG_TICK || type == BOX_EXEC_DENIED;
 }

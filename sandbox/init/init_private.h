@@ -239,7 +239,6 @@ int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
 bool spare_reaped(struct init *in, pid_t pid);
-void spare_drop(struct init *in);
 /* Before a process gets its number: one that would not be taken must not stand in its way. */
 void spare_drop_unless(struct init *in, const struct stat *file, bool notify);
 /* 0: it has become p; the answer to the client follows from *ret_sock, as with SPAWN_NOTIFY. -1:

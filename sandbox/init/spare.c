@@ -37,6 +37,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
+static void spare_drop(struct init *in);
+
 static bool fits(const struct spare *s, const struct stat *file, bool notify)
 {
     return s->filter.len > 0 && s->notify == notify && same_file(&s->file, file);
@@ -95,7 +97,7 @@ static void spare_forget(struct init *in)
 }
 
 /* The number that the spare stood for is used up: its cgroup has that name until it is empty. */
-void spare_drop(struct init *in)
+static void spare_drop(struct init *in)
 {
     struct spare *s = &in->spare;
 

@@ -41,7 +41,8 @@ void fdstore_init(struct fdstore *s, const struct notify *notify)
     free(names);
 }
 
-int fdstore_take(struct fdstore *s, const char *name)
+/* -1: there is none */
+static int fdstore_take(struct fdstore *s, const char *name)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->items[i].fd >= 0 && strcmp(s->items[i].name, name) == 0)

@@ -42,29 +42,7 @@ static void started(struct keeper *k)
             tell(k, i);
 }
 
-bool starter_begin(struct keeper *k, uint32_t i, struct cove_err *e)
-{
-    struct box *b = &k->boxes[i];
-    const struct manifest *m = snapshot_manifest_of_box(k, &b->info);
-
-    if (!m || !manifest_has_start(m))
-        return false;
-    b->starting = true;
-    b->start_by_ms = clock_boot_ms() + m->ready_timeout_ms + OVERTIME_MS;
-    if (!k->start_due_ms || b->start_by_ms < k->start_due_ms)
-        k->start_due_ms = b->start_by_ms;
-    if (network_allot(k, i, e) < 0) {
-        starter_fail(k, i, e);
-        return true;
-    }
-    if (k->helpers[HELPER_STARTER].pid)
-        tell(k, i);
-    else
-        supervisor_start(k); /* which tells it */
-    return true;
-}
-
-void starter_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
+static void fail_start(struct keeper *k, uint32_t i, const struct cove_err *err)
 {
     struct box *b = &k->boxes[i];
 
@@ -77,13 +55,35 @@ void starter_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
     death_begin(k, i, END_GONE, 0);
 }
 
+bool starter_begin(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    const struct manifest *m = snapshot_manifest_of_box(k, &b->info);
+
+    if (!m || !manifest_has_start(m))
+        return false;
+    b->starting = true;
+    b->start_by_ms = clock_boot_ms() + m->ready_timeout_ms + OVERTIME_MS;
+    if (!k->start_due_ms || b->start_by_ms < k->start_due_ms)
+        k->start_due_ms = b->start_by_ms;
+    if (network_allot(k, i, e) < 0) {
+        fail_start(k, i, e);
+        return true;
+    }
+    if (k->helpers[HELPER_STARTER].pid)
+        tell(k, i);
+    else
+        supervisor_start(k); /* which tells it */
+    return true;
+}
+
 static void fail_late(struct keeper *k, uint32_t i)
 {
     struct cove_err err = { 0 };
 
     cove_fail(&err, COVE_NOT_READY, "template '%.60s': its sandbox did not start in time",
               k->boxes[i].info.template);
-    starter_fail(k, i, &err);
+    fail_start(k, i, &err);
 }
 
 /* Looks at all sandboxes, but only when the time of at least one of them may be over. */
@@ -125,7 +125,7 @@ static int answer(struct keeper *k, const struct msg *m, struct cove_err *e)
         return 0; /* it ended meanwhile */
     if (done.err.code != COVE_OK) {
         cove_err_sanitize(&done.err);
-        starter_fail(k, done.index, &done.err);
+        fail_start(k, done.index, &done.err);
         return 0;
     }
     b->starting = false;

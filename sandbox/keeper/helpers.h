@@ -34,7 +34,6 @@ void resolver_tell_gone(struct keeper *k, uint32_t box);
 enum { STARTER_RETRY_MS = 1000 };
 /* Has its template something to start? Then it is handed out, or fails, when the starter says so. */
 bool starter_begin(struct keeper *k, uint32_t index, struct cove_err *e);
-void starter_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
 uint64_t starter_tick(struct keeper *k, uint64_t now, uint64_t next);
 
 #endif

@@ -35,7 +35,6 @@ void notify_alive(struct notify *n);
 /* ------------------------------------------------------------------ fdstore.c */
 
 void fdstore_init(struct fdstore *s, const struct notify *notify);
-int fdstore_take(struct fdstore *s, const char *name); /* -1: there is none */
 /* One that was bound as `bound` and is at `path` now. */
 int fdstore_take_socket(struct fdstore *s, const char *name, int type, const char *bound,
                         const char *path);
