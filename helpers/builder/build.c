@@ -62,7 +62,7 @@ static void job_close_box(struct build_job *j)
 int job_open_box(struct build_job *j, const char *word, struct cove_err *e)
 {
     uint64_t most = j->builder->config.build_timeout_ms + SPARE_MS;
-    struct keeper_claim args = { .dialect = (uint32_t)j->build->dialect,
+    struct keeper_claim args = { .dialect = j->build->dialect,
                                  .key_sandboxes = j->build->key_sandboxes,
                                  .reuse_ms = most,
                                  .lifetime_ms = most };
@@ -130,7 +130,7 @@ static int begin(struct build_job *j)
         return job_fail(j, "no policy is loaded, so nothing may run");
     if (cache_begin(j, &err) < 0)
         return job_fail_err(j, &err);
-    const struct policy_query q = { .dialect = dialect_name((uint32_t)j->build->dialect),
+    const struct policy_query q = { .dialect = dialect_name(j->build->dialect),
                                     .tenant = j->build->tenant,
                                     .template = j->template->policy ? j->template->policy
                                                                     : j->template->name,

@@ -56,7 +56,7 @@ struct
     char tenant[COVE_TENANT_MAX], key[COVE_KEY_ID_MAX];
     uint32_t key_sandboxes;
     uint64_t cpus, memory_bytes;              /* of its sandboxes, at most; 0 = as they come */
-    uint64_t dialect;                         /* enum cove_dialect that asked for it */
+    uint32_t dialect;                         /* enum cove_dialect that asked for it */
     char step[16], reason[BUILD_MESSAGE_MAX]; /* of a failed one */
     struct build_order order;
     uint64_t log_bytes;

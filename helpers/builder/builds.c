@@ -11,6 +11,7 @@
 #include "cove/buf.h"
 #include "cove/log.h"
 #include "cove/mem.h"
+#include "cove/record.h"
 #include "cove/text.h"
 #include "helpers/builder/builder_private.h"
 
@@ -18,63 +19,32 @@ enum { RECORD_MAX = 8192, STACK_BYTES = 512 * 1024 };
 
 /* ------------------------------------------------------------------ records */
 
-static const struct field {
-    const char *word;
-    size_t at, size;
-} fields[] = {
-    { "tenant", offsetof(struct build, tenant), COVE_TENANT_MAX },
-    { "name", offsetof(struct build, info.name), COVE_TEMPLATE_MAX },
-    { "tags", offsetof(struct build, info.tags), COVE_TAGS_MAX },
-    { "step", offsetof(struct build, step), 16 },
-    { "reason", offsetof(struct build, reason), BUILD_MESSAGE_MAX },
-};
-
-static const struct number {
-    const char *word;
-    size_t at;
-} numbers[] = {
-    { "created", offsetof(struct build, info.created_unix_ms) },
-    { "finished", offsetof(struct build, info.finished_unix_ms) },
-    { "dialect", offsetof(struct build, dialect) },
+static const struct record_field fields[] = {
+    RECORD(struct build, tenant, RECORD_TEXT, "tenant"),
+    RECORD(struct build, info.name, RECORD_TEXT, "name"),
+    RECORD(struct build, info.tags, RECORD_TEXT, "tags"),
+    RECORD(struct build, step, RECORD_TEXT, "step"),
+    RECORD(struct build, reason, RECORD_TEXT, "reason"),
+    RECORD(struct build, info.created_unix_ms, RECORD_U64, "created"),
+    RECORD(struct build, info.finished_unix_ms, RECORD_U64, "finished"),
+    RECORD(struct build, dialect, RECORD_U32, "dialect"),
+    RECORD(struct build, info.state, RECORD_U32, "state"),
+    { 0 },
 };
 
 static void save_locked(struct build *b)
 {
     AUTO_BUF struct buf text = BUF(RECORD_MAX);
-    const char *base = (const char *)b;
     char name[64], aside[64];
     AUTO_CLOSE int fd = -1;
 
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        buf_addf(&text, "%s %s\n", fields[i].word, base + fields[i].at);
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-        buf_addf(&text, "%s %llu\n", numbers[i].word,
-                 *(const unsigned long long *)(base + numbers[i].at));
-    buf_addf(&text, "state %u\n", b->info.state);
+    record_write(fields, b, &text);
     snprintf(name, sizeof(name), "b.%s", b->info.id);
     snprintf(aside, sizeof(aside), "n.%s", b->info.id);
     fd = openat(b->builder->dir, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
         renameat(b->builder->dir, aside, b->builder->dir, name) < 0)
         log_event(LOG_LEVEL_WARN, "record of a build not written", LOG_S("build", b->info.id));
-}
-
-static void parse_line(char *line, struct build *b)
-{
-    char *value = strchr(line, ' ');
-    uint64_t n;
-
-    if (!value)
-        return;
-    *value++ = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        if (strcmp(fields[i].word, line) == 0)
-            text_copy((char *)b + fields[i].at, fields[i].size, value);
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-        if (strcmp(numbers[i].word, line) == 0)
-            text_parse_u64(value, (uint64_t *)(void *)((char *)b + numbers[i].at), NULL);
-    if (strcmp(line, "state") == 0 && text_parse_u64(value, &n, NULL) == 0 && n <= BUILD_FAILED)
-        b->info.state = (uint32_t)n;
 }
 
 static bool has_ended(const struct build *b)
@@ -153,7 +123,9 @@ static void load_one(struct builder *builder, const char *id)
     b->builder = builder;
     text_copy(b->info.id, sizeof(b->info.id), id);
     while ((line = strsep(&rest, "\n")))
-        parse_line(line, b);
+        record_read_line(fields, line, b, NULL);
+    if (b->info.state > BUILD_FAILED)
+        b->info.state = BUILD_FAILED;
     insert_locked(builder, b);
     /* Without a dialect it would not be known by which rules its commands are to be judged. */
     if (b->info.state == BUILD_QUEUED || b->info.state == BUILD_RUNNING ||

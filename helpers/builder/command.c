@@ -167,7 +167,7 @@ static int spawn(struct run *r, int in, int out, int err, struct cove_err *e)
         .base_env = c->own ? NULL : (const char *const *)j->env,
         .common_env = c->own ? NULL : config->environment,
         .flags = SPAWN_TIED | (j->filter.exec_time ? SPAWN_NOTIFY : 0),
-        .context = (uint32_t)j->build->dialect,
+        .context = j->build->dialect,
         .stdin_fd = in,
         .stdout_fd = out,
         .stderr_fd = err,

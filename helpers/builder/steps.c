@@ -215,7 +215,7 @@ static void audit(struct build_job *j, const char *event, const struct policy_re
 {
     struct keeper_audit_entry entry = {
         .event = event,
-        .dialect = dialect_name((uint32_t)j->build->dialect),
+        .dialect = dialect_name(j->build->dialect),
         .tenant = j->build->tenant,
         .key = j->build->key,
         .sandbox = j->box,
@@ -232,7 +232,7 @@ static void audit(struct build_job *j, const char *event, const struct policy_re
 static int permit(struct build_job *j, const char *command)
 {
     const struct manifest *t = j->template;
-    const struct policy_query q = { .dialect = dialect_name((uint32_t)j->build->dialect),
+    const struct policy_query q = { .dialect = dialect_name(j->build->dialect),
                                     .tenant = j->build->tenant,
                                     .template = t->policy ? t->policy : t->name,
                                     .profile = t->seccomp };

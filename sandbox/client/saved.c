@@ -14,6 +14,7 @@
 #include "cove/file.h"
 #include "cove/json.h"
 #include "cove/mem.h"
+#include "cove/record.h"
 
 const char *const bucket_notes[BUCKET_NOTES] = {
     SAVED_RECORD, SAVED_ATTRIBUTES, SAVED_NETWORK, SAVED_LAYERS, SAVED_SEAL, SAVED_MANIFEST,
@@ -27,42 +28,33 @@ const char *const saved_marks[] = {
 
 #define RECORD_HEAD "cove-saved 1"
 
-enum field_kind { FIELD_TEXT, FIELD_U64, FIELD_U32, FIELD_BOOL };
-
-struct field {
-    const char *name;
-    enum field_kind kind;
-    size_t offset, size;
-};
-
-#define AT(member) offsetof(struct saved_info, member), sizeof(((struct saved_info *)0)->member)
-
-static const struct field fields[] = {
-    { "id", FIELD_TEXT, AT(box.id) },
-    { "tenant", FIELD_TEXT, AT(box.tenant) },
-    { "project", FIELD_TEXT, AT(box.project) },
-    { "template", FIELD_TEXT, AT(box.template) },
-    { "snapshot", FIELD_TEXT, AT(box.snapshot) },
-    { "templateDigest", FIELD_TEXT, AT(template_digest) },
-    { "key", FIELD_TEXT, AT(box.key) },
-    { "dialect", FIELD_U32, AT(box.dialect) },
-    { "flags", FIELD_U32, AT(box.flags) },
-    { "lifetimeMs", FIELD_U64, AT(box.lifetime_ms) },
-    { "keepEndedS", FIELD_U32, AT(box.keep_ended_s) },
-    { "createdUnixMs", FIELD_U64, AT(box.created_unix_ms) },
-    { "savedUnixMs", FIELD_U64, AT(saved_unix_ms) },
-    { "entries", FIELD_U64, AT(report.entries) },
-    { "files", FIELD_U64, AT(report.files) },
-    { "directories", FIELD_U64, AT(report.directories) },
-    { "links", FIELD_U64, AT(report.links) },
-    { "whiteouts", FIELD_U64, AT(report.whiteouts) },
-    { "socketsLeftOut", FIELD_U64, AT(report.sockets_left_out) },
-    { "contentBytes", FIELD_U64, AT(report.content_bytes) },
-    { "archiveBytes", FIELD_U64, AT(report.archive_bytes) },
-    { "archiveSha256", FIELD_TEXT, AT(report.digest) },
-    { "storedBytes", FIELD_U64, AT(stored_bytes) },
-    { "storedSha256", FIELD_TEXT, AT(stored_digest) },
-    { "encrypted", FIELD_BOOL, AT(encrypted) },
+static const struct record_field fields[] = {
+    RECORD(struct saved_info, box.id, RECORD_TEXT, "id"),
+    RECORD(struct saved_info, box.tenant, RECORD_TEXT, "tenant"),
+    RECORD(struct saved_info, box.project, RECORD_TEXT, "project"),
+    RECORD(struct saved_info, box.template, RECORD_TEXT, "template"),
+    RECORD(struct saved_info, box.snapshot, RECORD_TEXT, "snapshot"),
+    RECORD(struct saved_info, template_digest, RECORD_TEXT, "templateDigest"),
+    RECORD(struct saved_info, box.key, RECORD_TEXT, "key"),
+    RECORD(struct saved_info, box.dialect, RECORD_U32, "dialect"),
+    RECORD(struct saved_info, box.flags, RECORD_U32, "flags"),
+    RECORD(struct saved_info, box.lifetime_ms, RECORD_U64, "lifetimeMs"),
+    RECORD(struct saved_info, box.keep_ended_s, RECORD_U32, "keepEndedS"),
+    RECORD(struct saved_info, box.created_unix_ms, RECORD_U64, "createdUnixMs"),
+    RECORD(struct saved_info, saved_unix_ms, RECORD_U64, "savedUnixMs"),
+    RECORD(struct saved_info, report.entries, RECORD_U64, "entries"),
+    RECORD(struct saved_info, report.files, RECORD_U64, "files"),
+    RECORD(struct saved_info, report.directories, RECORD_U64, "directories"),
+    RECORD(struct saved_info, report.links, RECORD_U64, "links"),
+    RECORD(struct saved_info, report.whiteouts, RECORD_U64, "whiteouts"),
+    RECORD(struct saved_info, report.sockets_left_out, RECORD_U64, "socketsLeftOut"),
+    RECORD(struct saved_info, report.content_bytes, RECORD_U64, "contentBytes"),
+    RECORD(struct saved_info, report.archive_bytes, RECORD_U64, "archiveBytes"),
+    RECORD(struct saved_info, report.digest, RECORD_TEXT, "archiveSha256"),
+    RECORD(struct saved_info, stored_bytes, RECORD_U64, "storedBytes"),
+    RECORD(struct saved_info, stored_digest, RECORD_TEXT, "storedSha256"),
+    RECORD(struct saved_info, encrypted, RECORD_BOOL, "encrypted"),
+    { 0 },
 };
 
 const char *saved_archive_name(const struct saved_info *s)
@@ -70,29 +62,10 @@ const char *saved_archive_name(const struct saved_info *s)
     return s->encrypted ? SAVED_AGE : SAVED_ARCHIVE;
 }
 
-static uint64_t number_of(const struct saved_info *s, const struct field *f)
-{
-    const char *at = (const char *)s + f->offset;
-
-    switch (f->kind) {
-    case FIELD_U64:
-        return *(const uint64_t *)at;
-    case FIELD_U32:
-        return *(const uint32_t *)at;
-    default:
-        return *(const bool *)at;
-    }
-}
-
 void saved_format(const struct saved_info *s, struct buf *out)
 {
     buf_add_str(out, RECORD_HEAD "\n");
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        if (fields[i].kind == FIELD_TEXT)
-            buf_addf(out, "%s %s\n", fields[i].name, (const char *)s + fields[i].offset);
-        else
-            buf_addf(out, "%s %llu\n", fields[i].name,
-                     (unsigned long long)number_of(s, &fields[i]));
+    record_write(fields, s, out);
 }
 
 void saved_format_manifest(const struct saved_info *s, struct buf *out)
@@ -105,45 +78,15 @@ void saved_format_manifest(const struct saved_info *s, struct buf *out)
     json_put_int(&w, "formatVersion", 1);
     json_put_str(&w, "coveVersion", COVE_VERSION);
     json_put_str(&w, "archive", saved_archive_name(s));
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-        const struct field *f = &fields[i];
-
-        if (f->kind == FIELD_TEXT)
-            json_put_str(&w, f->name, (const char *)s + f->offset);
-        else if (f->kind == FIELD_BOOL)
-            json_put_bool(&w, f->name, number_of(s, f) != 0);
+    for (const struct record_field *f = fields; f->word; f++)
+        if (f->kind == RECORD_TEXT)
+            json_put_str(&w, f->word, (const char *)s + f->offset);
+        else if (f->kind == RECORD_BOOL)
+            json_put_bool(&w, f->word, record_number(f, s) != 0);
         else
-            json_put_int(&w, f->name, (int64_t)number_of(s, f));
-    }
+            json_put_int(&w, f->word, (int64_t)record_number(f, s));
     json_close(&w, '}');
     buf_add_char(out, '\n');
-}
-
-static const struct field *find_field(const char *name)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        if (strcmp(fields[i].name, name) == 0)
-            return &fields[i];
-    return NULL;
-}
-
-static int set_field(struct saved_info *s, const struct field *f, const char *value)
-{
-    char *at = (char *)s + f->offset;
-    uint64_t n = 0;
-
-    if (f->kind == FIELD_TEXT)
-        return text_copy(at, f->size, value) ? 0 : -1;
-    if (text_parse_u64(value, &n, NULL) < 0 || (f->kind == FIELD_U32 && n > UINT32_MAX) ||
-        (f->kind == FIELD_BOOL && n > 1))
-        return -1;
-    if (f->kind == FIELD_U64)
-        *(uint64_t *)at = n;
-    else if (f->kind == FIELD_U32)
-        *(uint32_t *)at = (uint32_t)n;
-    else
-        *(bool *)at = n != 0;
-    return 0;
 }
 
 static bool is_digest(const char *s)
@@ -152,7 +95,6 @@ static bool is_digest(const char *s)
            strspn(s, "0123456789abcdef") == SAVED_DIGEST_TEXT - 1;
 }
 
-/* A name that this version does not know was written by a newer one: it is passed over. */
 int saved_parse(char *text, struct saved_info *ret, struct cove_err *e)
 {
     struct saved_info s = { .box.state = BOX_SAVED };
@@ -160,17 +102,9 @@ int saved_parse(char *text, struct saved_info *ret, struct cove_err *e)
 
     if (!line || strcmp(line, RECORD_HEAD) != 0)
         return cove_fail(e, COVE_INVALID, "not a record of a saved sandbox");
-    while ((line = strsep(&rest, "\n")) && *line) {
-        char *value = strchr(line, ' ');
-        const struct field *f;
-
-        if (!value)
-            return cove_fail(e, COVE_INVALID, "the record has a line without a value");
-        *value++ = '\0';
-        f = find_field(line);
-        if (f && set_field(&s, f, value) < 0)
-            return cove_fail(e, COVE_INVALID, "the record's %s is wrong", f->name);
-    }
+    while ((line = strsep(&rest, "\n")) && *line)
+        if (record_read_line(fields, line, &s, e) < 0)
+            return -1;
     if (!text_is_id(s.box.id) || !s.box.tenant[0] || !s.box.project[0] || !s.box.template[0] ||
         !is_digest(s.report.digest) || !is_digest(s.stored_digest))
         return cove_fail(e, COVE_INVALID, "the record is not whole");
