@@ -1,5 +1,6 @@
 #include "cove/buf.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static int grow(struct buf *b, size_t more)
     size_t need, cap;
     char *data;
 
+    assert(b->len <= b->max && (b->len < b->cap || !b->cap));
     if (more > b->max - b->len)
         return overflow(b);
     need = b->len + more + 1;

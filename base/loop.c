@@ -57,6 +57,7 @@ void timer_start(struct loop *l, struct timer *t, uint64_t after_ms, timer_fn fi
 {
     struct timer *before;
 
+    assert(fire);
     timer_stop(t);
     t->loop = l;
     t->set = true;

@@ -1,5 +1,6 @@
 #include "cove/text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -85,6 +86,7 @@ bool text_copy(char *dst, size_t dst_size, const char *src)
 {
     size_t len = strnlen(src, dst_size);
 
+    assert(dst_size > 0);
     if (len == dst_size)
         len = dst_size - 1;
     memcpy(dst, src, len);

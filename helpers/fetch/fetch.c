@@ -12,6 +12,7 @@
  * socket <run_dir>/fetch.sock, which only workers may connect to. A connection is one fetch; when the worker
  * hangs up, because its client has left, the fetch ends. One event loop; libcurl resolves names in threads.
  */
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -44,6 +45,7 @@ static void drop(struct fetch_job *j)
     watch_close(&j->watch);
     cove_close(j->file);
     LIST_REMOVE(j, link);
+    assert(j->fetcher->job_count > 0);
     j->fetcher->job_count--;
     free(j);
 }

@@ -4,6 +4,7 @@
  * taken.
  */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -187,6 +188,7 @@ static void drop(struct gate *g, struct binding *b)
     relays_close_of(g, b);
     watch_close(&b->watch);
     LIST_REMOVE(b, link);
+    assert(g->binding_count > 0);
     g->binding_count--;
     if (!g->superseded)
         log_event(LOG_LEVEL_INFO, "port unbound", LOG_S("sandbox", b->rec.id),

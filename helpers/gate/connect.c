@@ -6,6 +6,7 @@
  * A socket on which init has answered properly is kept for the next question to the same init, for a second or
  * two: connecting to init costs both sides more than the question itself.
  */
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -80,6 +81,7 @@ static struct asker *asker_take(struct gate *g, struct box_traffic *u)
     u->kept_used = true;
     if (a) {
         LIST_REMOVE(a, link);
+        assert(u->kept_count > 0 && g->kept_count > 0);
         u->kept_count--;
         g->kept_count--;
     }

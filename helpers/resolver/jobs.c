@@ -4,6 +4,7 @@
  * wants to forge an answer has to guess both.
  */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static void finish(struct resolver *r, struct lookup *j)
     watch_close(&j->watch);
     LIST_REMOVE(j, link);
     LIST_INSERT_HEAD(&r->done, j, link); /* the caller may still look at it */
+    assert(j->box->jobs > 0 && r->job_count > 0);
     j->box->jobs--;
     r->job_count--;
     if (j->conn)

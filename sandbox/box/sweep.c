@@ -3,6 +3,7 @@
  * is followed, nothing is looked up by a path of more than one part, and a tree that is deeper than
  * we care to hold descriptors for is flattened by moving its lower parts up.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -75,6 +76,9 @@ int sweep_tree(int parent_fd, const char *name, struct cove_err *e)
     struct sweep s = { .top = -1 };
     AUTO_CLOSE int top = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
+    /* Anything else would remove more than was meant. */
+    assert(name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0);
+    assert(parent_fd == AT_FDCWD || !strchr(name, '/'));
     if (top < 0)
         return errno == ENOENT ? 0 : cove_fail_errno(e, COVE_INTERNAL, "sweeping %s", name);
     s.top = top;

@@ -1,6 +1,7 @@
 /* Connections of init: accept, receive, answer, cut off; and what they wait for. */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -32,6 +33,7 @@ static void conn_free(struct init *in, struct conn *c)
     start_conn_closed(in, c);
     watch_close(&c->watch);
     LIST_REMOVE(c, link);
+    assert(in->conn_count > 0);
     in->conn_count--;
     free(c);
     spare_hurry(in);
@@ -173,6 +175,7 @@ void want_free(struct want *w)
 {
     TAILQ_REMOVE(&w->conn->wants, w, by_conn);
     TAILQ_REMOVE(&w->proc->wants, w, by_proc);
+    assert(w->conn->want_count > 0);
     w->conn->want_count--;
     free(w);
 }

@@ -5,6 +5,7 @@
  */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -29,6 +30,7 @@ static void drain_ready(struct watch *w, uint32_t events)
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
         return;
     watch_close(w);
+    assert(in->drain_count > 0);
     in->drain_count--;
     free(container_of(w, struct drain, watch));
 }

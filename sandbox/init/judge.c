@@ -9,6 +9,7 @@
  */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -169,6 +170,7 @@ static void answer_kernel(int listener_fd, uint64_t notif_id, bool allow)
 static void ask_free(struct init *in, struct ask *a)
 {
     TAILQ_REMOVE(&in->asks, a, link);
+    assert(in->ask_count > 0 && in->asks_sent >= a->sent);
     in->ask_count--;
     in->asks_sent -= a->sent;
     free(a);

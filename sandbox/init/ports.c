@@ -1,6 +1,7 @@
 /* BOX_CONNECT: a socket to a port of the sandbox, made inside its network namespace. */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -28,6 +29,7 @@ static void connecting_free(struct init *in, struct connecting *w)
 {
     watch_close(&w->watch);
     LIST_REMOVE(w, link);
+    assert(in->connect_count > 0);
     in->connect_count--;
     free(w);
 }

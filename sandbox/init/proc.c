@@ -1,6 +1,7 @@
 /* Processes of a sandbox: the table of them, and how they end. */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -64,6 +65,7 @@ int proc_add(struct init *in, struct proc *p, struct cove_err *e)
         in->procs = more;
         in->proc_room = room;
     }
+    assert(!p->number && p->running);
     p->number = ++in->last_number;
     in->procs[in->proc_count++] = p;
     TAILQ_INSERT_TAIL(&in->running, p, link);
@@ -81,6 +83,7 @@ static void unlink_from_table(struct init *in, struct proc *p)
         TAILQ_REMOVE(&in->running, p, link);
     } else {
         TAILQ_REMOVE(&in->finished, p, link);
+        assert(in->finished_count > 0 && in->finished_ring_bytes >= p->kept_bytes);
         in->finished_count--;
         in->finished_ring_bytes -= p->kept_bytes;
     }

@@ -2,6 +2,7 @@
  * through. */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +134,7 @@ static void helper_ready(struct watch *w, uint32_t events)
         conn_send(h->conn, MSG_DONE, h->tag, NULL, 0);
     watch_close(w);
     LIST_REMOVE(h, link);
+    assert(in->remover_count > 0);
     in->remover_count--;
     free(h);
 }

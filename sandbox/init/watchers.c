@@ -5,6 +5,7 @@
  */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,7 @@ static void watcher_free(struct init *in, struct watcher *w)
     free(w->dirs);
     cove_close(w->fd);
     LIST_REMOVE(w, link);
+    assert(in->watcher_count > 0);
     in->watcher_count--;
     free(w);
 }

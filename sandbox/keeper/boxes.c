@@ -1,6 +1,7 @@
 /* The keeper's table of sandboxes: what it knows of each one, written through to shared memory, and
  * how one is found. Each slot is in one list of its kind, and in hash tables by id, project and tenant;
  * boxes_save(), which follows every change, sees to that. */
+#include <assert.h>
 #include <string.h>
 
 #include "cove/mem.h"
@@ -89,6 +90,7 @@ static void move(struct keeper *k, struct box *b, enum box_place to)
 
     if (b->place != PLACE_NONE) {
         TAILQ_REMOVE(&f->places[b->place], b, in_place);
+        assert(f->counts[b->place] > 0);
         f->counts[b->place]--;
     }
     if (b->place != PLACE_NONE && b->place != PLACE_FREE)
@@ -124,6 +126,7 @@ static void file_ids(struct keeper *k, struct box *b)
     uint64_t own = k->config.id_base + (uint64_t)(b - k->boxes) * k->config.id_count;
     bool moved = b->info.state != BOX_EMPTY && b->info.id_base != own;
 
+    assert(moved || !b->has_moved_ids || k->found.moved_ids > 0);
     if (moved != b->has_moved_ids)
         k->found.moved_ids = moved ? k->found.moved_ids + 1 : k->found.moved_ids - 1;
     b->has_moved_ids = moved;
@@ -134,6 +137,7 @@ void boxes_file(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
     enum box_place place = place_of(b);
 
+    assert(i < state_box_count(k->state));
     if (place != b->place)
         move(k, b, place);
     file_owner(k, b);

@@ -1,4 +1,5 @@
 /* The end of a sandbox: kill, then remove control socket, cgroup and files. */
+#include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -81,6 +82,7 @@ static void free_slot(struct keeper *k, uint32_t i)
     struct box *b = &k->boxes[i];
     char id[sizeof(b->info.id)];
 
+    assert(b->info.state == BOX_DYING && b->dead && !b->saving && !b->capture);
     memcpy(id, b->info.id, sizeof(id));
     b->info = (struct box_info){
         .state = BOX_EMPTY,

@@ -11,6 +11,7 @@
  * A snapshot stands on its parent, which its sandbox was made of. So a snapshot is in use as long as a
  * sandbox or another snapshot was made of it.
  */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -158,6 +159,7 @@ int snapshots_add(struct keeper *k, const struct snapshot *s, struct cove_err *e
     added->info.tags[0] = '\0';
     if ((s->info.name[0] ? snapshot_take_tag(k, added, s->info.name, s->info.tags, e)
                          : snapshots_save(k, added, e)) < 0) {
+        assert(added == &k->snapshots.items[k->snapshots.count - 1]);
         k->snapshots.count--;
         return -1;
     }
@@ -349,6 +351,7 @@ void snapshots_reap(struct keeper *k)
         if (s->sweeper <= 0 || waitpid(s->sweeper, NULL, WNOHANG) != s->sweeper)
             continue;
         s->sweeper = 0;
+        assert(k->snapshots.sweepers > 0);
         k->snapshots.sweepers--;
         if (faccessat(k->disk.snapshots_dir, s->info.id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
             forget(k, i - 1);

@@ -8,6 +8,7 @@
  * What the rules say is in rules.c.
  */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <nftables/libnftables.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,7 @@ int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct 
     struct buf text;
     int rc;
 
+    assert(slot < n->slots);
     if (!copy)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     *copy = *own;
@@ -162,6 +164,7 @@ static void remove_own(const struct net *n, uint32_t slot)
 /* The slot's sandbox is gone. */
 void net_forget_own(struct net *n, uint32_t slot)
 {
+    assert(!n->own || slot < n->slots);
     if (!n->own || !n->own[slot])
         return;
     free(n->own[slot]);
