@@ -343,6 +343,7 @@ static void serve(struct starter *st, const struct starter_box *box)
     report(st, box, &err);
 }
 
+/* May the tenant of this order have one more thread? Orders for the pool are no tenant's, and always may. */
 static bool has_share_locked(const struct starter *st, const struct order *asks)
 {
     unsigned count = 0;
@@ -350,8 +351,7 @@ static bool has_share_locked(const struct starter *st, const struct order *asks)
 
     TAILQ_FOREACH(o, &st->served, link)
     count += strcmp(o->box.tenant, asks->box.tenant) == 0;
-    return !asks->box.tenant[0] || count < TENANT_THREADS_MAX ||
-           weak("places"); /* the pool is no tenant's */
+    return !asks->box.tenant[0] || count < TENANT_THREADS_MAX || weak("places");
 }
 
 /* The one that has waited longest, of those whose tenant may have one more thread. */

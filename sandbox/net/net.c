@@ -14,7 +14,7 @@
  * sandbox's routes belongs to nobody.
  *
  * Names are answered on an address of the sandbox's own loopback, by sockets that the keeper makes
- * in its namespace and hands to the resolver (names.c): whose question it is follows from the
+ * in its namespace and hands to the resolver (keeper/helper_resolver.c): whose question it is follows from the
  * socket, and the host needs no open port for it.
  */
 #include <arpa/inet.h>
@@ -56,7 +56,7 @@ void net_interface(const struct net *n, uint32_t slot, char out[IFNAMSIZ])
     snprintf(out, IFNAMSIZ, "%s%u", n->prefix, slot % 16384);
 }
 
-/* Two addresses each: the host's end and the sandbox's. */
+/* A slot has two addresses of each family: that of the gateway and that of the sandbox. */
 static struct address address_of(const struct net *n, int family, uint32_t slot, bool inside)
 {
     struct address a = { .family = family };
@@ -78,7 +78,7 @@ static struct address address_of(const struct net *n, int family, uint32_t slot,
 
 /* ------------------------------------------------------------------ steps */
 
-/* An address of our own making (bit 1 of the first byte), to one station (bit 0). */
+/* A hardware address that is locally administered (bit 1 of the first byte) and unicast (bit 0). */
 static void new_mac(uint8_t mac[MAC_LEN])
 {
     if (getrandom(mac, MAC_LEN, 0) != MAC_LEN)
@@ -196,7 +196,7 @@ static int set_route(uint32_t index, struct address gateway, struct cove_err *e)
     return rtnl_ask(&r, "route", e);
 }
 
-/* The host's way to the one address that is behind this interface. */
+/* The host's route to the sandbox's address, which is behind this interface. */
 static int set_way_in(uint32_t index, struct address inside, struct cove_err *e)
 {
     struct rtmsg route = { .rtm_family = (unsigned char)inside.family,
@@ -221,8 +221,9 @@ static void set_switch6(const char *name, const char *which)
     write_file_at(AT_FDCWD, path, "1", NULL);
 }
 
-/* IPv6 is forwarded for all interfaces or none, but on newer kernels by a switch of each. Where the
- * host has no way out by IPv6, its end of the pair does without. */
+/* Older kernels forward IPv6 for all interfaces or for none; newer ones have a switch for each
+ * interface. Where the host has no IPv6 route to the outside, its end of the pair gets no IPv6
+ * route either. */
 static void set_ipv6(const struct net *n, const char *name)
 {
     set_switch6(name, n->ipv6 ? "force_forwarding" : "disable_ipv6");
@@ -230,7 +231,7 @@ static void set_ipv6(const struct net *n, const char *name)
 
 /* ------------------------------------------------------------------ both halves */
 
-/* Can this kernel do it at all, and may we? */
+/* Does this kernel have veth pairs, and may we make one? */
 int net_probe(const struct net *n, struct cove_err *e)
 {
     char name[IFNAMSIZ];
@@ -276,9 +277,10 @@ int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e
 }
 
 /*
- * With a link that is up the kernel adds a route for multicast, one more in a list that it reads
- * from its beginning for each of the next ones. Nothing on the host's end needs it. The kernel may
- * come to it later than we do: asking for the link's state makes it come now.
+ * When a link comes up the kernel adds a route for multicast to a list, which it reads from the
+ * beginning for every further link. Nothing on the host's end needs this route, so it is removed.
+ * The kernel may add it later than this function runs: asking for the link's state makes the kernel
+ * add it now.
  */
 void net_settle(const struct net *n, uint32_t slot)
 {
@@ -306,7 +308,8 @@ void net_settle(const struct net *n, uint32_t slot)
     rtnl_ask(&r, "multicast", NULL);
 }
 
-/* Many templates have a link there, to a service that does not run in a sandbox. */
+/* In many templates /etc/resolv.conf is a link to a file of a service that does not run in a
+ * sandbox. */
 static int open_resolv_conf(void)
 {
     static const char path[] = "/etc/resolv.conf";
@@ -324,7 +327,7 @@ static int write_resolv_conf(struct cove_err *e)
     AUTO_CLOSE int fd = open_resolv_conf();
 
     if (fd < 0 && errno == ENOENT)
-        return 0; /* a template without /etc asks for no names */
+        return 0; /* without /etc no program of the template looks up names */
     if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)
         return cove_fail_errno(e, COVE_INTERNAL, "/etc/resolv.conf");
     return 0;
@@ -369,15 +372,16 @@ static int bound_socket(int type, uid_t owner)
     int one = 1;
 
     inet_pton(AF_INET, RESOLVER_ADDRESS, &addr.sin_addr);
-    /* The next resolver's sockets come beside the last one's. Nobody inside can join: this takes
-     * the same user id on both sides. */
+    /* The next resolver binds its sockets while those of the last one are still bound. No
+     * process inside can bind there too: SO_REUSEPORT wants the same user id on both sides. */
     if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0 ||
         bind_as(owner, sock, &addr) < 0 || (type == SOCK_STREAM && listen(sock, DNS_BACKLOG) < 0))
         return -1;
     return take_fd(&sock);
 }
 
-/* In the sandbox's namespace for a moment. The keeper has one thread. */
+/* Enters the sandbox's network namespace for the time of this call. The keeper has one thread,
+ * so nothing else happens there. */
 int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e)
 {
     char path[48];
@@ -393,7 +397,7 @@ int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e)
     tcp = bound_socket(SOCK_STREAM, owner);
     error = errno;
     if (setns(own, CLONE_NEWNET) < 0)
-        abort(); /* nothing that follows would be right */
+        abort(); /* the keeper would stay in the sandbox's namespace */
     if (udp >= 0 && tcp >= 0) {
         ret[0] = udp;
         ret[1] = tcp;

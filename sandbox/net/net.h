@@ -22,10 +22,10 @@ struct net {
     struct net_own **own;   /* by slot; NULL = nothing */
     uint32_t slots;
     uint32_t base;        /* host order: where our addresses begin, two a slot */
-    unsigned base_bits;   /* of the block that is ours */
-    uint8_t base6[16];    /* likewise, unique-local */
+    unsigned base_bits;   /* bits of the prefix of our block */
+    uint8_t base6[16];    /* the same for IPv6, unique-local */
     uint32_t group;       /* all our interfaces on the host are in it */
-    uint32_t stamp;       /* of the rules */
+    uint32_t stamp;       /* hash of the rules, by which a loaded table is recognised */
     uint32_t connections; /* of one sandbox at a time; 0 = as many as the kernel has room for */
     bool uncounted;       /* this kernel cannot limit them */
     bool loaded;          /* our table is in the kernel */
@@ -37,7 +37,8 @@ struct net {
     char opened4[NET_OPENED_MAX], opened6[NET_OPENED_MAX]; /* interfaces we let forward */
 };
 
-/* What the configuration says. strict: the policy's profile is, which `auto` follows. */
+/* Reads the configuration. strict: the policy's seccomp profile is `strict`, with which `auto`
+ * means no network. */
 void net_configure(const struct cove_config *c, bool strict, struct net_rules *ret);
 /* Names and addresses that no other keeper on this machine has, rules, forwarding. On failure all
  * is as it was. */
@@ -49,7 +50,7 @@ bool net_done(struct net *n);
 /* The same for a keeper that was killed. */
 bool net_sweep(const struct cove_config *c);
 
-/* netwatch.c: a descriptor that tells when rules change on this machine; are ours gone? */
+/* watch.c: a descriptor that tells when rules change on this machine; whether ours are gone. */
 int net_watch(void);
 bool net_watch_lost(int sock, const struct net *n);
 int net_restore(struct net *n, struct cove_err *e); /* the same rules again */
@@ -59,11 +60,12 @@ void net_interface(const struct net *n, uint32_t slot, char out[16]);
 /* The bytes that the sandbox has received and sent since it was made. Both stay as they are when it has no network. */
 void net_traffic(const struct net *n, uint32_t slot, uint64_t *received, uint64_t *sent);
 int net_attach(const struct net *n, uint32_t slot, pid_t pid,
-               struct cove_err *e);                  /* the keeper's half */
+               struct cove_err *e);                  /* in the keeper: makes the pair */
 void net_settle(const struct net *n, uint32_t slot); /* once the link is up; may be left out */
-int net_enter(const struct net *n, uint32_t slot, struct cove_err *e); /* the child's */
-/* Where names are asked in a sandbox: a UDP socket and a listening TCP one. owner: of its user
- * namespace. */
+int net_enter(const struct net *n, uint32_t slot,
+              struct cove_err *e); /* in the child: gives its end address and route */
+/* The sockets on which a sandbox asks for names: UDP, and listening TCP. owner: the owner of its
+ * user namespace. */
 int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e);
 int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
             struct cove_err *e);

@@ -48,18 +48,20 @@ void rules_write_box(const struct net *n, uint32_t slot, struct buf *out);
 
 /* ------------------------------------------------------------------ netfilter.c */
 
-int netfilter_check(struct cove_err *e); /* is there nftables, and may we? (watch.c) */
+int netfilter_check(struct cove_err *e); /* can we use nftables here? (watch.c) */
 int netfilter_run(const char *text, struct buf *ret_output, struct cove_err *e);
 /* The words of a set in any keeper's table, separated by spaces; "" if there is none. */
 void netfilter_read_set(const char *table, const char *set, char *out, size_t size);
 /* Tables of all keepers on this machine. */
 typedef void (*netfilter_table_fn)(void *arg, const char *table);
 void netfilter_each_table(netfilter_table_fn each, void *arg);
-int netfilter_load(struct net *n, struct cove_err *e); /* unless exactly that is there already */
+int netfilter_load(struct net *n,
+                   struct cove_err *e); /* unless the kernel has exactly these rules already */
 
 /* ------------------------------------------------------------------ uplink.c */
 
-int uplink_lock(void); /* a descriptor, to close: one keeper at a time arranges the host */
+int uplink_lock(
+    void); /* returns a descriptor; closing it unlocks. One keeper at a time changes the host's settings */
 /* Let packets pass from and to the outside, and remember what was changed for it. */
 void uplink_open(struct net *n);
 void uplink_restore(struct net *n); /* after our table is gone */

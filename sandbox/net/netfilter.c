@@ -1,9 +1,9 @@
 /*
- * Putting rules in place: one nftables table for all sandboxes of this
- * keeper, told apart from other traffic by the names of their interfaces. It is replaced as a
- * whole, in one transaction, when the configuration changes it, so a change holds for sandboxes
- * that run already; and left alone when it is what it should be, so that a new keeper cuts no
- * connection. Addresses that names were answered with are pinned into sets of this table (helpers/resolver/jobs.c asks for it).
+ * Putting rules in place: one nftables table for all sandboxes of this keeper, told apart from other
+ * traffic by the names of their interfaces. It is replaced as a whole, in one transaction, when the
+ * configuration changes it, so a change holds for sandboxes that run already; and left alone when it
+ * is what it should be, so that a new keeper cuts no connection. Addresses that names were answered
+ * with are pinned into sets of this table, when the resolver asks for it.
  *
  * What the rules say is in rules.c.
  */
@@ -24,7 +24,7 @@ enum { OUTPUT_MAX = 4 << 20 };
 
 static struct nft_ctx *open_nft(struct cove_err *e)
 {
-    static struct nft_ctx *nft; /* one for the life of the process: making it reads files */
+    static struct nft_ctx *nft; /* made once, because making it reads files */
 
     if (!nft)
         nft = nft_ctx_new(NFT_CTX_DEFAULT);
@@ -48,7 +48,7 @@ int netfilter_run(const char *text, struct buf *ret_output, struct cove_err *e)
     return 0;
 }
 
-/* Of "elements = { a, b timeout 1m }" the a and b, without quotes. */
+/* Takes a and b, without quotes, out of "elements = { a, b timeout 1m }". */
 static void read_elements(const char *text, char *out, size_t size)
 {
     const char *at = strstr(text, "elements = {");
@@ -97,7 +97,7 @@ void netfilter_each_table(netfilter_table_fn each, void *arg)
 
 /* ------------------------------------------------------------------ one sandbox's own */
 
-/* Every chain and set of a slot, as commands. */
+/* Writes a command for every set of a slot. */
 static void each_set(struct buf *out, const struct net *n, uint32_t slot, const char *command,
                      const char *body4, const char *body6)
 {
@@ -114,7 +114,7 @@ static void each_chain(struct buf *out, const struct net *n, uint32_t slot, cons
     buf_addf(out, "%s chain inet %s then_%u\n", command, n->table, slot);
 }
 
-/* Its chains are made anew in place; the map leads there from then on. */
+/* The chains of the slot's sandbox are made anew in place; from then on the map leads to them. */
 int net_set_own(struct net *n, uint32_t slot, const struct net_own *own, struct cove_err *e)
 {
     struct net_own *copy = malloc(sizeof(*copy));
@@ -173,7 +173,8 @@ void net_forget_own(struct net *n, uint32_t slot)
         remove_own(n, slot);
 }
 
-/* Sandboxes that ended while there was no keeper: their rules must not be the next ones'. */
+/* Removes rules of sandboxes that ended while there was no keeper: the next sandbox in the slot
+ * must not get them. */
 static void remove_stale(const struct net *n)
 {
     char name[IFNAMSIZ + 2], bare[IFNAMSIZ], command[64];
@@ -214,8 +215,8 @@ static int load_once(struct net *n, struct cove_err *e)
     return rc;
 }
 
-/* A kernel without nft_connlimit cannot count connections per sandbox: better the other rules alone than
- * no network. n->uncounted tells. */
+/* A kernel without nft_connlimit cannot count connections per sandbox. Then the other rules are
+ * loaded without that one, and n->uncounted is set. */
 int netfilter_load(struct net *n, struct cove_err *e)
 {
     struct cove_err first = { 0 };
@@ -233,7 +234,8 @@ int netfilter_load(struct net *n, struct cove_err *e)
 
 /* ------------------------------------------------------------------ pins */
 
-/* Anew even where it is there, for the time: adding alone does not prolong it on older kernels. */
+/* An address that is pinned already is removed and added: on older kernels adding alone does not
+ * prolong its time. */
 int net_pin(const struct net *n, uint32_t slot, int family, const uint8_t *addr, uint32_t seconds,
             struct cove_err *e)
 {

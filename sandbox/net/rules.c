@@ -26,7 +26,7 @@ enum { PINS_MAX = 65536 };
 
 /* ------------------------------------------------------------------ sets */
 
-/* Only the canonical print of a range gets into the text of a rule. */
+/* Ranges are printed anew: no text of the configuration gets into a rule as it is. */
 static void add_words(struct buf *out, int family, const char *list, bool *any)
 {
     char word[NET_NAME_MAX + 1], text[64];
@@ -72,7 +72,7 @@ static void add_names(struct buf *out, const char *set, const char *list)
 
 /* ------------------------------------------------------------------ chains */
 
-/* The same verdict for both families by a pair of sets. */
+/* One verdict for the IPv4 and the IPv6 set of this name. */
 static void add_match(struct buf *out, const char *set, const char *verdict)
 {
     buf_addf(out, "ip daddr @%s4 %s\nip6 daddr @%s6 %s\n", set, verdict, set, verdict);
@@ -83,7 +83,7 @@ static void add_pinned(struct buf *out, const char *verdict)
     buf_addf(out, "iif . ip daddr @pins4 %s\niif . ip6 daddr @pins6 %s\n", verdict, verdict);
 }
 
-/* What the operator's rules say; the last word about a packet. */
+/* The operator's rules, which decide last about a packet. */
 static void add_verdicts(struct buf *out, const struct net_rules *r, uint32_t mark)
 {
     char take[48];
@@ -106,9 +106,9 @@ static void add_known(struct buf *out, uint32_t mark)
 }
 
 /*
- * One stage of what narrows a sandbox: its template's rules, its tenant's, its own. What passes
- * goes on to the next stage, and from the last to the operator's rules for all. Allow beats deny
- * here.
+ * A sandbox is narrowed in stages: by the rules of its template, of its tenant, and its own. A
+ * packet that passes one stage goes on to the next, and from the last stage to the operator's rules
+ * for all sandboxes. Within a stage allow beats deny.
  */
 static void add_stage(struct buf *out, uint32_t slot, unsigned stage, const struct net_rules *r)
 {
@@ -162,7 +162,8 @@ static void add_box_sets(struct buf *out, const struct net *n, uint32_t slot)
     }
 }
 
-/* From the last stage to the first: a chain is made before it is led to. */
+/* Stages are written from the last to the first, because a chain must exist before a rule leads
+ * to it. */
 void rules_write_box(const struct net *n, uint32_t slot, struct buf *out)
 {
     uint32_t mark = mark_of(n->stamp, n->own[slot]);
@@ -199,8 +200,9 @@ static void add_boxes(struct buf *out, const struct net *n)
     buf_addf(out, "%s\n}\n", any ? " }" : "");
 }
 
-/* The kernel's table of connections is one for the whole machine: a sandbox gets a share of it. The set
- * has one element per sandbox that has connections, and the kernel drops it with the last of them. */
+/* The kernel has one table of connections for the whole machine, and a sandbox gets a share of
+ * it. The set has one element for each sandbox that has connections; the kernel drops the
+ * element with the last connection. */
 static void add_share(struct buf *out, const struct net *n)
 {
     if (n->connections && !n->uncounted)
@@ -221,7 +223,8 @@ static void add_way_out(struct buf *out, const struct net *n)
                   "goto base\n}\n");
 }
 
-/* Our end of the pair speaks Neighbour Discovery, which comes by here where ARP does not. */
+/* Neighbour Discovery (IPv6) passes this chain, unlike ARP, and the host's end of the pair needs
+ * it. */
 static void add_hooks(struct buf *out, const struct net *n)
 {
     const char *p = n->prefix;
@@ -253,15 +256,16 @@ static void add_pin_sets(struct buf *out)
              PINS_MAX, PINS_MAX);
 }
 
-/* A refusal is told at once: a connection that is neither opened nor refused hangs for minutes. For
- * TCP by a reset, since the kernel sends only a few ICMP messages a second. */
+/* A refusal is answered, because a connection that is neither opened nor refused hangs for
+ * minutes. TCP gets a reset, since the kernel sends only a few ICMP messages a second. */
 static void add_refusal(struct buf *out)
 {
     buf_addf(out, "chain refuse {\ncounter\nmeta l4proto tcp reject with tcp reset\n"
                   "reject with icmpx admin-prohibited\n}\n");
 }
 
-/* All that depends on the configuration; its hash is the stamp by which it is known again. */
+/* All that depends on the configuration. The hash of this text is the stamp by which the next
+ * keeper knows whether the table in the kernel is up to date. */
 static void add_rules(struct buf *out, const struct net *n)
 {
     struct in_addr base = { htonl(n->base) };
@@ -274,7 +278,8 @@ static void add_rules(struct buf *out, const struct net *n)
     add_set(out, "deny", n->rules.deny);
     add_set(out, "allow", n->rules.allow);
     add_refusal(out);
-    buf_addf(out, "# %s %s\n", net_mode_name(n->rules.mode), n->rules.allow); /* names count too */
+    buf_addf(out, "# %s %s\n", net_mode_name(n->rules.mode),
+             n->rules.allow); /* so that a change of names changes the stamp */
 }
 
 int rules_write(struct net *n, struct buf *out, struct cove_err *e)

@@ -16,7 +16,7 @@ enum { LOOK_AGAIN_MS = 5000 };
 
 /* ------------------------------------------------------------------ what the configuration says */
 
-/* config_check() has looked at the words. */
+/* The mode is valid: config_check() has seen it. */
 void net_configure(const struct cove_config *c, bool strict, struct net_rules *ret)
 {
     enum net_mode mode = strict ? NET_NONE : NET_EGRESS;
@@ -43,7 +43,8 @@ static void name_all(struct net *n, const struct cove_config *c)
 
     snprintf(n->prefix, sizeof(n->prefix), "cv%06x-", (unsigned)(hash & 0xFFFFFF));
     snprintf(n->table, sizeof(n->table), "cove_%08x", (unsigned)hash);
-    n->group = (uint32_t)(hash >> 8) | 0x40000000; /* not 0, which is everybody's */
+    n->group =
+        (uint32_t)(hash >> 8) | 0x40000000; /* not 0, the group of interfaces that have none */
     memset(n->base6, 0, sizeof(n->base6));
     n->base6[0] = 0xfd;
     for (int i = 0; i < 5; i++)
@@ -56,7 +57,7 @@ struct taken {
     const struct net *self;
     struct net_range blocks[1024];
     unsigned count;
-    struct net_range own; /* what our table says; family 0 if there is none */
+    struct net_range own; /* the block that our own table has; family 0 if there is no table */
 };
 
 static void note_block(void *arg, const char *table)
@@ -80,7 +81,8 @@ static uint32_t number_of(const struct net_range *r)
            r->bytes[3];
 }
 
-/* Of two blocks, each at a multiple of its size, one holds the other or they are apart. */
+/* Each block begins at a multiple of its size, so of two blocks one contains the other or they
+ * do not touch. */
 static bool is_free(const struct taken *t, uint32_t at, unsigned bits)
 {
     for (unsigned i = 0; i < t->count; i++) {
@@ -101,7 +103,8 @@ static unsigned bits_for(uint32_t slots)
     return bits;
 }
 
-/* Which block: the one we had, else the first free one from a place of our own. */
+/* Takes the block that this keeper had before, or else the first free one, searched from a place
+ * that follows from run_dir. */
 static int choose_base(struct net *n, const struct cove_config *c, struct cove_err *e)
 {
     AUTO_FREE struct taken *t = calloc(1, sizeof(*t));
@@ -134,7 +137,8 @@ static int choose_base(struct net *n, const struct cove_config *c, struct cove_e
 
 /* ------------------------------------------------------------------ all of it */
 
-/* What a killed keeper of the same name had opened is ours to close. */
+/* Reads which interfaces a keeper with this run_dir opened before it was killed: this keeper
+ * closes them. */
 static void inherit(struct net *n)
 {
     netfilter_read_set(n->table, "opened4", n->opened4, sizeof(n->opened4));
@@ -173,7 +177,8 @@ int net_init(struct net *n, const struct cove_config *c, const struct net_rules 
     name_all(&fresh, c);
     if (rules->mode == NET_NONE) {
         if (!net_done(&fresh))
-            net_sweep(c); /* of a keeper before us; a host that never had the rules is left alone */
+            net_sweep(
+                c); /* removes the rules of a keeper before us; a host that never had any is left alone */
         *n = fresh;
         return 0;
     }
@@ -190,7 +195,7 @@ int net_restore(struct net *n, struct cove_err *e)
     return netfilter_load(n, e);
 }
 
-/* Uplinks come and go. */
+/* Called now and then, because interfaces that lead outside come and go. */
 void net_tick(struct net *n, uint64_t now_ms)
 {
     AUTO_CLOSE int lock = -1;

@@ -113,7 +113,7 @@ static bool written_down(int family, const char *name)
     return s.found;
 }
 
-/* A name that can stand in a rule. The kernel takes stranger ones. */
+/* Can this interface's name stand in a rule? The kernel allows names that cannot. */
 static bool is_plain(const char *name)
 {
     return *name &&
@@ -129,13 +129,14 @@ static void write_down(struct net *n, int family, const char *name)
         return;
     add_word(list, NET_OPENED_MAX, name);
     if (!n->loaded)
-        return; /* the table will have it */
+        return; /* rules_write() puts it into the table */
     snprintf(text, sizeof(text), "add element inet %s opened%c { \"%s\" }", n->table,
              family == AF_INET ? '4' : '6', name);
     netfilter_run(text, NULL, NULL);
 }
 
-/* Somebody forwards for the whole machine now: what we did is no longer ours to undo or to guard. */
+/* Somebody has turned forwarding on for the whole machine: this keeper neither undoes nor guards
+ * it any more. */
 static void forget(struct net *n, int family)
 {
     char *list = family == AF_INET ? n->opened4 : n->opened6, text[64];
@@ -162,11 +163,12 @@ static bool open_one(struct net *n, int family, const char *name)
     }
     if (is_open(family, name)) {
         if (written_down(family, name))
-            write_down(n, family, name); /* another keeper's doing: whoever goes last closes it */
+            write_down(n, family,
+                       name); /* another keeper has opened it: the last keeper to stop closes it */
         return true;
     }
     if (set_open(family, name, true) < 0 || !is_open(family, name))
-        return false; /* IPv6 before Linux 6.17: all interfaces or none, and that is not ours to say */
+        return false; /* before Linux 6.17 IPv6 is forwarded for all interfaces or none, which the operator decides */
     write_down(n, family, name);
     return true;
 }

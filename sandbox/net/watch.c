@@ -30,7 +30,7 @@ static bool is_removal(const struct nlmsghdr *head)
     return head->nlmsg_type == (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE);
 }
 
-/* Some table was removed, or so much happened that we did not hear all of it. */
+/* Was a table removed? Also true when so much happened that the kernel dropped messages to us. */
 static bool hear_of_removal(int sock)
 {
     bool removed = false;
@@ -53,7 +53,8 @@ static bool hear_of_removal(int sock)
     }
 }
 
-/* Our own replacing of the table is a removal too, but then there is one. */
+/* When this keeper replaces its table the kernel tells of a removal too; but then the table is
+ * there. */
 bool net_watch_lost(int sock, const struct net *n)
 {
     char stamp[32];
@@ -64,7 +65,8 @@ bool net_watch_lost(int sock, const struct net *n)
     return stamp[0] == '\0';
 }
 
-/* Asked in so many words, because libnftables complains on standard error, where our log is. */
+/* Asks the kernel directly, because libnftables prints its complaints to standard error, where
+ * our log is. */
 int netfilter_check(struct cove_err *e)
 {
     struct {
