@@ -127,7 +127,7 @@ char *buf_reserve(struct buf *b, size_t want)
     return b->data + b->len;
 }
 
-/* Something of several parts did not fit: none of it stays. */
+/* One part of a longer text did not fit: the buffer goes back to its length before that text. */
 static int take_back(struct buf *b, size_t start)
 {
     b->len = start;

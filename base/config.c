@@ -16,7 +16,8 @@ struct config_key {
     enum key_kind kind;
     size_t offset, size; /* size: of a text field */
     uint64_t min, max;   /* of a number; of a text, max 0 means it may be empty */
-    const char *words;   /* of a word: those there are, separated by spaces; kept as its number */
+    const char *
+        words; /* of a word: the words that are allowed, separated by spaces; the field keeps the number of the word */
 };
 
 #define FIELD(f) offsetof(struct cove_config, f)
@@ -344,7 +345,7 @@ static int set_number(uint64_t *field, const struct config_key *k, const char *v
 static int no_such_key(const char *name, struct cove_err *e)
 {
     const struct config_key *nearest = NULL;
-    unsigned distance = 3; /* further apart is another word */
+    unsigned distance = 3; /* a name that differs in more letters was not meant */
 
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
         unsigned d = text_distance(name, keys[i].name);
@@ -406,7 +407,8 @@ static int set_line(struct cove_config *c, char *line, struct cove_err *e)
     return config_set(c, trim(key), trim(eq + 1), e);
 }
 
-/* Where a file's mistakes go: the first one to the caller's error, all of them to its function. */
+/* Collects the mistakes of a file: the first one goes to the caller's error, all of them to the
+ * caller's function. */
 struct mistakes {
     config_mistake_fn tell;
     void *ctx;

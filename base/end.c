@@ -91,7 +91,8 @@ void end_sanitize(struct cove_end *end)
     if (end->cause >= END_CAUSE_COUNT)
         end->cause = END_OWN;
     if (end->signal < 0 || end->signal > SIGRTMAX)
-        end->signal = SIGKILL; /* it says that it did not end by itself: keep that much */
+        end->signal =
+            SIGKILL; /* the sender says that the process was killed: keep that, with a signal that exists */
     end->exit_code = end->signal ? 0 : end->exit_code & 0xFF;
     end->started_unix_ms = at_most(end->started_unix_ms, last_unix_ms);
     end->ended_unix_ms = at_most(end->ended_unix_ms, last_unix_ms);

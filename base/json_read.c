@@ -17,8 +17,8 @@ struct shape {
 };
 
 /*
- * Skip a string whose opening quote is at `at`; returns its closing quote or the end. NULL: a
- * control character as it is, which json-c would let pass.
+ * Skips a string whose opening quote is at `at`. Returns its closing quote, or the end of the text.
+ * NULL: the string has a raw control character, which json-c would let pass.
  */
 static const char *skip_string(const char *at, const char *end)
 {
@@ -70,7 +70,10 @@ static int check_shape(const char *text, size_t len, struct cove_err *e)
     return 0;
 }
 
-enum { CONTAINER_BYTES = 1024, VALUE_BYTES = 160 }; /* json-c's, with malloc's own, rounded up */
+enum {
+    CONTAINER_BYTES = 1024,
+    VALUE_BYTES = 160
+}; /* what json-c allocates for one, with malloc's overhead, rounded up */
 
 size_t json_weight(const char *text, size_t len)
 {
@@ -134,7 +137,8 @@ int json_parse(const char *text, size_t len, struct json_object **ret, struct co
         return cove_fail(e, COVE_INVALID, "body: %zu bytes are more than %d", len, INT_MAX);
     if (check_shape(text, len, e) < 0)
         return -1;
-    tok = json_tokener_new_ex(JSON_DEPTH_MAX + 1); /* it counts the innermost value as a level */
+    tok =
+        json_tokener_new_ex(JSON_DEPTH_MAX + 1); /* json-c counts the innermost value as a level */
     if (!tok)
         return cove_fail(e, COVE_BUSY,
                          "body: the server has no memory for it, try again in a second");
@@ -201,7 +205,7 @@ static int get_text(struct reader *r, const struct where *w, struct json_object 
         return bad(w, r->e, "must be a string");
     s = json_object_get_string(v);
     len = (size_t)json_object_get_string_len(v);
-    if (!text_is_utf8(s, len)) /* json-c takes surrogates */
+    if (!text_is_utf8(s, len)) /* json-c lets lone surrogates pass */
         return bad(w, r->e, "is not valid UTF-8");
     if (len > max)
         return bad(w, r->e, "%zu bytes are more than %zu", len, max);

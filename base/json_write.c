@@ -136,7 +136,7 @@ void json_put_double(struct json_writer *w, const char *name, double number)
     if (isfinite(number))
         buf_addf(w->out, "%.15g", number);
     else
-        buf_add_str(w->out, "null"); /* JSON has no word for it */
+        buf_add_str(w->out, "null"); /* JSON has no infinity and no NaN */
 }
 
 void json_put_bool(struct json_writer *w, const char *name, bool value)

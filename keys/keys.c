@@ -60,7 +60,7 @@ int keys_parse_time(const char *text, uint64_t now_s, uint64_t *ret_s, struct co
         *ret_s = (uint64_t)t;
         return 0;
     }
-    if (!now_s) /* in a file a span would begin anew with every reading */
+    if (!now_s) /* a span in a file would begin anew whenever the file is read */
         return cove_fail(e, COVE_INVALID, "'%.40s' is not a time (2027-01-31T12:00:00Z)", text);
     return parse_relative(text, now_s, ret_s, e);
 }

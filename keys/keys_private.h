@@ -4,8 +4,8 @@
 
 #include "cove/keys.h"
 
-/* requests, sandboxes, processes: the bit of the member that was set, 0 if `name` is none of them,
- * -1 on a bad value. */
+/* Sets requests, sandboxes, processes or disk. Returns the bit of that member, 0 if `name` is
+ * none of them, -1 if the value is wrong. */
 int quota_set(struct quota *q, const char *name, const char *value, struct cove_err *e);
 void quota_format(const struct quota *q, struct buf *out);
 
@@ -13,11 +13,12 @@ void quota_format(const struct quota *q, struct buf *out);
 typedef int (*line_fn)(void *arg, char *line, struct cove_err *e);
 int lines_parse(const char *text, line_fn line, void *arg, struct cove_err *e);
 
-/* The whole file; one that is not there is empty. *ret is malloc()ed. */
+/* Reads the whole file; a missing file counts as empty. *ret is malloc()ed. */
 int lines_read(const char *path, char **ret, struct cove_err *e);
-/* The lock of whoever edits this file, or -1. Closing it gives it back. */
+/* Waits for the lock of those who edit this file. Returns a descriptor, or -1; closing it
+ * unlocks. */
 int lines_lock(const char *path, struct cove_err *e);
-/* These bytes become the file: one rename, whole or not at all. */
+/* Replaces the file by these bytes, with one rename. */
 int lines_replace(const char *path, const struct buf *b, struct cove_err *e);
 
 /* The next word of a line, or NULL; *at moves on. */

@@ -20,7 +20,7 @@
 static const struct {
     const char *name;
     size_t in_config, in_limits;
-    bool of_tenant; /* a template's line may not name it */
+    bool of_tenant; /* only a tenant's line may set it */
 } members[] = {
     LIMIT("memory_max", memory_max_bytes),
     LIMIT("pids_max", pids_max),

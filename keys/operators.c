@@ -89,7 +89,8 @@ static const struct operator_key *find(const struct operators *o, const char *na
 
 /* ------------------------------------------------------------------ changing the file */
 
-/* All lines but that of the operator `drop` (or NULL). True if there was one. */
+/* Copies all lines except that of the operator `drop` (NULL: all). True if there was such a
+ * line. */
 static bool copy_lines(const char *text, const char *drop, struct buf *out)
 {
     bool dropped = false;
@@ -246,7 +247,8 @@ static EVP_PKEY *public_key(const struct operator_key *o)
     return key;
 }
 
-/* Both halves as OpenSSL wants them. Returns the length, or 0. */
+/* Writes the two numbers of the signature in DER, as OpenSSL wants them. Returns the length, or
+ * 0. */
 static size_t to_der(const unsigned char signature[OPERATOR_SIGNATURE], unsigned char der[DER_MAX])
 {
     ECDSA_SIG *sig = ECDSA_SIG_new();
@@ -255,7 +257,7 @@ static size_t to_der(const unsigned char signature[OPERATOR_SIGNATURE], unsigned
     int len = 0;
 
     if (sig && r && s && ECDSA_SIG_set0(sig, r, s) == 1) {
-        r = s = NULL; /* the signature's own from here on */
+        r = s = NULL; /* the signature owns them from here on */
         len = i2d_ECDSA_SIG(sig, NULL);
         len = len > 0 && len <= DER_MAX ? i2d_ECDSA_SIG(sig, &der) : 0;
     }

@@ -58,8 +58,8 @@ struct parsing { /* lines of tenants, or of templates */
     bool quotas;
 };
 
-/* network=allow-list network_allow=a.example,192.0.2.0/24 network_deny=...: 1 if it was one of
- * them. */
+/* Takes network=allow-list, network_allow=a.example,192.0.2.0/24 and network_deny=... Returns 1
+ * if the setting was one of these. */
 static int set_network(struct tenant *t, const char *name, const char *value, struct cove_err *e)
 {
     bool is_mode = strcmp(name, "network") == 0, is_allow = strcmp(name, "network_allow") == 0;
@@ -71,7 +71,8 @@ static int set_network(struct tenant *t, const char *name, const char *value, st
         t->network = calloc(1, sizeof(*t->network));
         if (!t->network)
             return cove_fail(e, COVE_INTERNAL, "out of memory");
-        t->network->mode = NET_EGRESS; /* a line with a list alone takes away no more than that */
+        t->network->mode =
+            NET_EGRESS; /* a line that has a list and no mode narrows the network by that list alone */
     }
     if (is_mode) {
         if (net_mode_parse(value, &mode, e) < 0)

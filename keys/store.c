@@ -75,7 +75,7 @@ void keys_edit_done(struct keys_edit *edit)
     keys_done(&edit->keys);
 }
 
-/* All lines but that of `drop`. */
+/* Copies all lines except that of `drop`. */
 static void copy_lines(const char *text, const struct key *drop, struct buf *out)
 {
     char hex[2 * KEY_HASH_BYTES + 1] = "";

@@ -20,7 +20,8 @@ void token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
 {
     unsigned char mac[32];
     char text[64];
-    /* The purpose is part of the text, so that no other MAC under this secret can be taken for one. */
+    /* The MAC is made over the purpose as well, so that no other MAC under this secret can serve
+     * as a token. */
     int len = snprintf(text, sizeof(text), "sandbox token %.32s", id);
 
     HMAC(EVP_sha256(), secret, TOKEN_SECRET_BYTES, (unsigned char *)text, (size_t)len, mac, NULL);
@@ -39,7 +40,7 @@ bool token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id, 
     return fits;
 }
 
-/* No id begins like this, so neither token can be taken for the other. */
+/* No id begins with this text, so neither kind of token can serve as the other. */
 static void traffic_name(const char *id, char out[32])
 {
     snprintf(out, 32, "traffic-%.20s", id);

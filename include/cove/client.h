@@ -77,10 +77,10 @@ int keeper_operator_nonce(struct keeper_link *k, struct keeper_nonce *ret, struc
 int keeper_operator(struct keeper_link *k, const struct keeper_operator *ask, const char *text,
                     struct keeper_output *ret, int *ret_fd, struct cove_err *e);
 
-/* What was refused in a sandbox lately; none is no failure. */
 /* The archive of a saved sandbox; COVE_CONFLICT: it is in the bucket. The file is the caller's. */
 int keeper_saved_archive(struct keeper_link *k, const struct keeper_which *args,
                          struct keeper_archive *ret, int *ret_fd, struct cove_err *e);
+/* The commands that were refused in a sandbox lately. An empty list is no failure. */
 int keeper_refusals(struct keeper_link *k, const struct keeper_which *args,
                     struct keeper_refusal_list *ret, struct cove_err *e);
 

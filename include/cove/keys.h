@@ -42,7 +42,7 @@ struct key {
     unsigned char hash[KEY_HASH_BYTES];
     char tenant[COVE_TENANT_MAX];
     char name[KEY_NAME_MAX];
-    uint64_t created_s, expires_s; /* unix time; 0 = not told, never */
+    uint64_t created_s, expires_s; /* unix time; created 0 = not known, expires 0 = never */
     char dialects[64];             /* "execute,e2b"; "" = all */
     char projects[256];            /* globs, "web-*,ci"; "" = all */
     struct quota limits;           /* on top of the tenant's */
@@ -53,7 +53,7 @@ struct keys {
     size_t count;
 };
 
-/* "line 3: ..." when one is none. */
+/* COVE_INVALID begins with "line 3: " when that line is not a key. */
 int keys_parse(const char *text, struct keys *ret, struct cove_err *e);
 void keys_done(struct keys *k);
 /* One line of the file, with its line feed. */
@@ -75,12 +75,12 @@ bool key_may_project(const struct key *key, const char *project);
 /* ------------------------------------------------------------------ tenants */
 
 struct tenant {
-    char name[COVE_TEMPLATE_MAX]; /* in a table of templates, a template's */
+    char name[COVE_TEMPLATE_MAX]; /* of the tenant; in a table of templates, of the template */
     struct quota quota;
-    unsigned given; /* bit per member of quota that its line sets */
+    unsigned given; /* a bit for each member of quota that the tenant's line sets */
     struct limits limits;
     unsigned limits_given;
-    struct net_rules *network; /* NULL: its line says nothing of it */
+    struct net_rules *network; /* NULL: the line says nothing about the network */
 };
 
 struct tenants {
@@ -92,15 +92,16 @@ int tenants_parse(const char *text, struct tenants *ret, struct cove_err *e);
 /* The same for templates, which have limits and no quotas. */
 int templates_parse(const char *text, struct tenants *ret, struct cove_err *e);
 void tenants_done(struct tenants *t);
-/* The defaults, with what the tenant's own line says in their place. t may be NULL. */
+/* The defaults, replaced by what the tenant's own line says. t may be NULL. */
 struct quota tenants_quota(const struct tenants *t, const char *tenant,
                            const struct quota *defaults);
 
-/* What the last line of this name says of the network, or NULL. */
+/* What the last line with this name says about the network; NULL if it says nothing. */
 const struct net_rules *tenants_network(const struct tenants *t, const char *name);
 
-/* What holds in a sandbox: the instance's limits, over them its template's, over them its
- * tenant's. Either table may be NULL, and `tenant` "" for a sandbox that is nobody's yet. */
+/* The limits of a sandbox: those of cove.conf, replaced by what its template's line says,
+ * replaced by what its tenant's line says. Either table may be NULL; `tenant` is "" for a
+ * sandbox of the pool, which belongs to nobody yet. */
 void limits_resolve(const struct cove_config *c, const struct tenants *templates,
                     const char *template, const struct tenants *tenants, const char *tenant,
                     struct limits *ret);
@@ -110,19 +111,21 @@ uint64_t limits_output_ceiling(const struct cove_config *c, const struct tenants
 
 /* ------------------------------------------------------------------ the file, for `cove key` */
 
-/* Only reading needs no lock: the file is replaced whole. One that is not there is empty. */
+/* Reads the file. No lock is needed for that, because the file is replaced whole. A missing file
+ * counts as empty. */
 int keys_load(const char *path, struct keys *ret, struct cove_err *e);
 
 struct keys_edit { /* the file, locked against other editors */
     char path[512];
     int lock_fd;
-    char *text; /* as it is, comments included */
+    char *text; /* the text of the file, comments included */
     struct keys keys;
 };
 
 int keys_edit_begin(const char *path, struct keys_edit *ret, struct cove_err *e);
 void keys_edit_done(struct keys_edit *edit);
-/* Leave out the line of `drop` (or NULL), add some: one rename, whole or not at all. Comments stay. */
+/* Removes the line of `drop` (unless NULL) and adds `count` lines. The file is replaced by one
+ * rename; comments stay. */
 int keys_edit_commit(struct keys_edit *edit, const struct key *drop, const struct key *add,
                      size_t add_count, struct cove_err *e);
 /* A fresh key: its text, shown once, and its hash in *ret. */

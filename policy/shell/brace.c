@@ -66,14 +66,14 @@ static bool find_list(const struct live_text *t, size_t from, struct list *ret)
                 return true;
             }
         }
-        return false; /* it never closes, and none behind it does at this level */
+        return false; /* this list never closes, so none behind it closes at this level either */
     }
     return false;
 }
 
 static void expand(struct lex *l, const struct live_text *t, size_t from);
 
-/* What stands before the list, one of its items, what stands behind it. */
+/* Writes what stands before the list, one item of the list, and what stands behind it. */
 static void expand_item(struct lex *l, const struct live_text *t, const struct list *g,
                         const struct live_text *item, size_t at, size_t len)
 {
@@ -102,7 +102,8 @@ static void expand_commas(struct lex *l, const struct live_text *t, const struct
     }
 }
 
-/* a..e, 1..9, 9..1..2: the ends and the step; false if it is none, or too long. */
+/* Reads the ends and the step of a..e, 1..9 or 9..1..2. False if the text is no such range, or
+ * the range is too long. */
 static bool read_sequence(const char *s, size_t len, long *first, long *last, long *step,
                           bool *letters)
 {

@@ -23,7 +23,7 @@ static void add_printed(struct lex *l, bool quoted)
         lex_word_add(l, "$()", 3);
 }
 
-/* Up to and over the closing backtick; what a backslash protects loses it. */
+/* Reads up to and over the closing backtick. Backslashes that protect a character are dropped. */
 static size_t unescape_backtick(struct lex *l, bool quoted, char *out)
 {
     const char *escapable = quoted ? "$`\\\"" : "$`\\";
@@ -39,7 +39,7 @@ static size_t unescape_backtick(struct lex *l, bool quoted, char *out)
     return len;
 }
 
-/* `commands`: at is behind the first one. */
+/* `commands`: l->at is behind the first backtick. */
 void expand_backtick(struct lex *l, bool quoted)
 {
     AUTO_FREE char *inner = malloc((size_t)(l->end - l->at) + 1);

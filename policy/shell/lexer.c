@@ -193,7 +193,7 @@ void lex_emit_command(struct lex *l, const struct shell_command *c)
         l->result = LEXER_STOPPED;
 }
 
-/* A text that ended before its heredocs did. */
+/* The text has ended, but not its heredocs: their bodies are empty. */
 static void drop_heredocs(struct lex *l, size_t first)
 {
     while (l->heredoc_count > first)

@@ -95,7 +95,7 @@ static bool print_echo(struct printer *p)
     return true;
 }
 
-/* The format once over; false if there is something in it that we do not follow. */
+/* Prints the format once. False if it has a conversion that is not followed here. */
 static bool add_format(struct printer *p, const char *f, bool *ret_used)
 {
     while (*f) {
@@ -140,7 +140,7 @@ static bool print_printf(struct printer *p)
         if (!add_format(p, w, &used))
             return false;
     } while (used && p->at < p->last && !p->out.overflow);
-    if (name) { /* into a variable, not to the screen */
+    if (name) { /* printf -v: the output goes into a variable */
         vars_set(p->l, name, strlen(name), p->out.data ? p->out.data : "", p->out.len, false);
         buf_clear(&p->out);
     }
@@ -163,7 +163,7 @@ static bool print_cat(struct printer *p)
     return (!w || strcmp(w, "-") == 0) && print_input(p);
 }
 
-/* which rm, command -v rm: where it is does not matter, its name does. */
+/* which rm, command -v rm: the output is taken to be the name, because rules ignore the folder. */
 static bool print_which(struct printer *p)
 {
     const char *w = next_word(p);

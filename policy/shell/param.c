@@ -25,7 +25,8 @@ void param_add_value(struct lex *l, const char *value, size_t len, bool quoted)
     const char *blanks = ifs ? ifs->value : " \t\n";
 
     if (len > LEX_EXPAND_BYTES - l->expanded) {
-        l->vars_lost = true; /* a bound: no refusal, but no variable is known from here on */
+        l->vars_lost =
+            true; /* reaching this bound is no reason to refuse: from here on no variable is known */
         lex_word_add(l, "$()", 3);
         return;
     }
@@ -100,7 +101,8 @@ static void read_word(struct lex *l, bool quoted)
         l->at++;
 }
 
-/* As above, for the commands in it only: it leaves no trace in the word. */
+/* Reads the word as above, but only for the commands in it: nothing is added to the current
+ * word. */
 static void skip_word(struct lex *l)
 {
     bool open = l->word_open;
@@ -128,7 +130,7 @@ static bool is_name_char(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* [@], [*] or [12]; anything else is left where it is, and not known. */
+/* Reads [@], [*] or [12]. Any other index is left unread, and its element is not known. */
 static void read_index(struct lex *l, struct param *p)
 {
     size_t n = 1;
@@ -177,7 +179,8 @@ static bool is_positional(const struct param *p)
            (isdigit((unsigned char)*p->name) || *p->name == '@' || *p->name == '*');
 }
 
-/* The variable that holds it; for $1 and $@ that is "@", and index and element say which. */
+/* The variable that holds the parameter. $1 and $@ are in the variable "@"; index and element
+ * say which of its elements are meant. */
 static const struct var *find(struct lex *l, struct param *p)
 {
     const struct var *v;
@@ -197,7 +200,7 @@ static const struct var *find(struct lex *l, struct param *p)
     return v;
 }
 
-/* A single value: ${x}, ${a[2]}, $1; NULL for lists and for what is not there. */
+/* The value of ${x}, ${a[2]} or $1; NULL for lists and for variables that are not known. */
 static const char *single(const struct var *v, const struct param *p)
 {
     if (!v || p->element == '@' || p->element == '*')
@@ -215,7 +218,8 @@ static void add_known(struct lex *l, const struct var *v, const struct param *p,
         param_add_value(l, value, strlen(value), quoted);
 }
 
-/* As it is written; parameters that nobody gave are nothing, as in the `bash -c TEXT` to come. */
+/* Adds the parameter as it is written. Positional parameters that were not given are empty, as
+ * they are in `bash -c TEXT`. */
 static void add_unknown(struct lex *l, const struct param *p)
 {
     if (is_positional(p))
@@ -280,7 +284,7 @@ static bool plain_until(const struct lex *l, size_t from, const char *stops, siz
     return lex_peek(l, n) != '\0';
 }
 
-/* #text and %text: without it at the beginning, or at the end. */
+/* ${x#text} and ${x%text}: the value without that text at its beginning, or at its end. */
 static bool strip(struct lex *l, const char *value, bool quoted)
 {
     char op = lex_peek(l, 0);
@@ -388,7 +392,7 @@ void param_read_braces(struct lex *l, bool quoted)
     } else if (value && !p.length &&
                (cut(l, value, quoted) || fold(l, value, quoted) || strip(l, value, quoted) ||
                 replace(l, value, quoted))) {
-        ; /* done there */
+        ; /* one of these four has added the word */
     } else if (v && !p.length && lex_peek(l, 0) == '}') {
         l->at++;
         add_known(l, v, &p, quoted);

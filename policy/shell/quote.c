@@ -184,7 +184,8 @@ static void set_array(struct lex *l, size_t count)
     if (!lex_going(l) || strchr(name, '[') || (name[len] == '+' && !old))
         return;
     if (old)
-        first = push_elements(l, old); /* they come before the new ones: those are pushed again */
+        first = push_elements(
+            l, old); /* old elements come first, so the new ones are pushed again behind them */
     for (size_t i = count, end = first; old && i < end; i++) {
         AUTO_FREE char *copy = strdup(lex_word(l, i));
 
@@ -204,7 +205,7 @@ static void read_array(struct lex *l)
     while (lex_more(l) && *l->at != ')') {
         const char *before = l->at;
 
-        if (*l->at == '#') { /* a comment, in which a quote is none */
+        if (*l->at == '#') { /* in a comment, quotes have no meaning */
             while (l->at < l->end && *l->at != '\n')
                 l->at++;
             continue;

@@ -56,7 +56,7 @@ static void reset_command(struct lex *l, const struct level *lv)
     l->text.len = lv->text;
 }
 
-/* printf -v, which output.c does on the way. */
+/* printf -v sets a variable while output.c works out what is printed. */
 static bool sets_variable(const struct lex *l, const struct level *lv)
 {
     return l->word_count > lv->words + 3 && strcmp(lex_word(l, lv->words), "printf") == 0;
@@ -256,7 +256,7 @@ static size_t command_begin(const struct lex *l, const struct level *lv)
     return i;
 }
 
-/* A word was read: does it only steer? Reserved words count where a command may begin. */
+/* A word was read. Is it a reserved word? Such words count only where a command may begin. */
 static void after_word(struct lex *l, struct level *lv)
 {
     if (lv->test && last_word_is(l, "]]"))

@@ -176,9 +176,10 @@ void vars_define(struct lex *l, const char *name, const char *body, size_t len)
 }
 
 /*
- * f rm -rf /: the function's commands once more, with these parameters. Those without any were
- * judged where they stand. A function that calls itself is not followed, and all calls together
- * have a bound of their own, which is no refusal: what they would have told is seen at exec time.
+ * `f rm -rf /`: the commands of the function f are judged once more, with these parameters. A
+ * function that is called without parameters was judged where it is defined. A function that calls
+ * itself is not followed. All calls together have a bound of their own; reaching it refuses
+ * nothing, because exec-time policy sees what really runs.
  */
 void vars_call(struct lex *l, const struct shell_command *c)
 {

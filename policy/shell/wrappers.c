@@ -20,7 +20,7 @@ static size_t open_command(struct lex *l, const struct prefix *p, const struct s
     return i + p->skip < c->last ? i + p->skip : c->last;
 }
 
-/* command -v rm only asks. */
+/* `command -v rm` runs nothing: it prints where rm is. */
 static size_t open_if_run(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     const char *w = c->first + 1 < c->last ? lex_word(l, c->first + 1) : "";
@@ -149,7 +149,7 @@ static bool is_one_of(const char *w, const char *const list[])
     return false;
 }
 
-/* find ... -exec COMMAND ;   each of them, and what find was asked is no command itself. */
+/* find ... -exec COMMAND \;: each of these commands is judged. */
 static size_t open_find(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     static const char *const starts[] = { "-exec", "-execdir",     "-ok",    "-okdir", "-x",
@@ -279,7 +279,7 @@ static size_t open_declare(struct lex *l, const struct prefix *p, const struct s
     return c->last;
 }
 
-/* unset x, read x, mapfile x, getopts o x: from here on it is not known, or nothing. */
+/* unset x, read x, mapfile x, getopts o x: from here on the variable is unknown, or unset. */
 static size_t open_forget(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     bool unset = strcmp(p->name, "unset") == 0;
@@ -313,7 +313,7 @@ static size_t open_read(struct lex *l, const struct prefix *p, const struct shel
     return c->last;
 }
 
-/* set -- rm -rf /: the parameters; set -e is none. */
+/* `set -- rm -rf /` sets the parameters; `set -e` sets none. */
 static size_t open_set(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     size_t i = c->first + 1;
@@ -369,7 +369,7 @@ static bool is_stdin(const char *w)
     return is_one_of(w, names);
 }
 
-/* sh FILE: what we know of that file. */
+/* sh FILE: what is known of the file's content is judged as a script. */
 static void judge_file(struct lex *l, const struct shell_command *c, size_t i)
 {
     if (is_stdin(lex_word(l, i)))
@@ -430,7 +430,7 @@ static size_t open_source(struct lex *l, const struct prefix *p, const struct sh
     return c->last;
 }
 
-/* at, batch: whatever their arguments, they run what they read. */
+/* at, batch: whatever their arguments are, they run the script that they read. */
 static size_t open_input(struct lex *l, const struct prefix *p, const struct shell_command *c)
 {
     (void)p;
