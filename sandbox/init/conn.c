@@ -78,7 +78,8 @@ static void turn_away(struct init *in)
 {
     if (errno != EMFILE && errno != ENFILE)
         return;
-    in->spare_fd = cove_close(in->spare_fd); /* without it the event would come again forever */
+    in->spare_fd =
+        cove_close(in->spare_fd); /* otherwise the same event would come again and again */
     cove_close(accept4(in->listen.fd, NULL, NULL, SOCK_CLOEXEC));
     /* A copy of our own /dev/null: what has that name now may be a FIFO, and opening it would wait. */
     in->spare_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);

@@ -23,8 +23,8 @@ struct drain {
 static void drain_ready(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
-    ssize_t n = splice(w->fd, NULL, STDOUT_FILENO /* ours is /dev/null */, NULL, DRAIN_BYTES,
-                       SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    ssize_t n = splice(w->fd, NULL, STDOUT_FILENO /* init's standard output is /dev/null */, NULL,
+                       DRAIN_BYTES, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
 
     (void)events;
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))

@@ -172,7 +172,9 @@ static int setup_descriptors(struct init *in, struct cove_err *e)
     exec_setup();
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files); /* children get the old one back, or what they ask for */
+        setrlimit(
+            RLIMIT_NOFILE,
+            &files); /* children get the old limit back, or the one that their spawn asks for */
     }
     return 0;
 }
@@ -199,7 +201,7 @@ static int setup_signals(struct init *in, struct cove_err *e)
 }
 
 #define CAP(c) (1ULL << CAP_##c)
-/* What commands of the sandbox's root get, by the bounding set. */
+/* What commands of the sandbox's root may have: the bounding set. */
 static const uint64_t command_caps = CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(FSETID) |
                                      CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETPCAP) |
                                      CAP(SETFCAP) | CAP(NET_BIND_SERVICE) | CAP(SYS_CHROOT);
@@ -234,7 +236,7 @@ static int setup_privileges(struct cove_err *e)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* for tests, which run us as an ordinary process */
     prctl(PR_SET_NAME, "cove-init");
-    umask(0); /* modes in messages are meant as they are */
+    umask(0); /* modes in messages are taken as they are */
     return 0;
 }
 

@@ -68,8 +68,8 @@ struct want { /* a connection waits for something of a process */
     struct proc *proc;
     enum want_kind kind;
     uint32_t tag;
-    uint64_t pos; /* of a tick */
-    bool spawner; /* it started the process: denials go here too */
+    uint64_t pos; /* WANT_TICK: told when the ring has more than this */
+    bool spawner; /* this connection started the process, so it is told of refused execves too */
 };
 TAILQ_HEAD(want_list, want);
 
@@ -78,8 +78,8 @@ struct conn {
     struct watch watch;
     struct want_list wants;
     unsigned want_count;
-    bool holds; /* a log must not overwrite what it has not read */
-    bool cut;   /* no more of this one: it goes at its next event */
+    bool holds; /* some log must not overwrite what this connection has not read */
+    bool cut;   /* nothing more is read from it; its next event closes it */
 };
 
 void conn_accept(struct watch *w, uint32_t events);
@@ -144,9 +144,9 @@ struct proc {
     int kill_signo;
     uint64_t kill_limit;
     struct timer deadline;
-    uint32_t timeout_ms;              /* that leads to it */
+    uint32_t timeout_ms;              /* the time-out that set the deadline */
     uint64_t oom_before, pids_before; /* the counters when it started */
-    uint64_t cpu_us;                  /* of its tree, once it has ended */
+    uint64_t cpu_us;                  /* cpu time of its tree, once it has ended */
     uint64_t kept_bytes;              /* of its ring, as counted in finished_ring_bytes */
     struct start *start;              /* until execve is through */
 };
@@ -178,7 +178,7 @@ int on_input(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 /* --- spawning (spawn.c), and what the child does (init_exec.c) --- */
 struct exec_job { /* all that the child needs, made ready by init: the child allocates nothing */
     const char *cwd;
-    bool cwd_is_home; /* may be missing: then / */
+    bool cwd_is_home; /* the home may be missing: then the command starts in / */
     char **argv, **env;
     struct user user;
     int stdio[3];
@@ -222,13 +222,15 @@ struct spare_job {
 };
 
 struct spare {
-    struct watch watch;       /* our end of its socket */
-    pid_t pid;                /* 0: there is none */
-    uint32_t number;          /* of the process it will be: its cgroup has that name already */
-    int listener;             /* with notify, once it came */
-    struct watch timer;       /* says when to make one */
-    bool wanted;              /* the timer runs */
-    struct sock_fprog filter; /* what was used last, from which file; len 0: nothing yet */
+    struct watch watch; /* our end of its socket */
+    pid_t pid;          /* 0: there is none */
+    uint32_t
+        number; /* the number of the process that it will become; its cgroup has that name already */
+    int listener;       /* with notify, once the spare has sent it */
+    struct watch timer; /* says when to make one */
+    bool wanted;        /* the timer runs */
+    struct sock_fprog
+        filter; /* the filter that was used last; len 0: none yet. `file` is where it came from */
     struct stat file;
     bool notify;
 };
@@ -239,10 +241,11 @@ int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
 bool spare_reaped(struct init *in, pid_t pid);
-/* Before a process gets its number: one that would not be taken must not stand in its way. */
+/* Called before a process gets its number: a spare that this spawn cannot take gives the number
+ * up. */
 void spare_drop_unless(struct init *in, const struct stat *file, bool notify);
-/* 0: it has become p; the answer to the client follows from *ret_sock, as with SPAWN_NOTIFY. -1:
- * start in the ordinary way. */
+/* 0: the spare has become p, and what it says on *ret_sock decides over the answer to the
+ * client, as with SPAWN_NOTIFY. -1: p must be started in the ordinary way. */
 int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock);
 
 /* --- log rings (log.c) --- */
@@ -250,12 +253,12 @@ int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
 int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *ret_write_end,
                  struct cove_err *e);
 int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
-void log_drain(struct proc *p);           /* all that was written up to now */
+void log_drain(struct proc *p);           /* read all that was written up to now */
 bool log_is_open(const struct proc *p);   /* somebody may still write */
 uint64_t log_bytes(const struct proc *p); /* memory it takes */
 /* Nothing behind `pos` is overwritten before c has said that it has read it, or is gone. */
 void log_hold(struct proc *p, struct conn *c, uint64_t pos);
-void log_settle(struct proc *p);                /* nobody writes to it any more */
+void log_settle(struct proc *p);                /* no process writes to it any more */
 void log_tick(struct init *in, struct proc *p); /* tell those who wait */
 void log_free(struct init *in, struct proc *p);
 void logs_expire(struct init *in, uint64_t now_ms);
@@ -267,7 +270,7 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
 void cgroup_setup(struct init *in);
 void cgroup_prepare(struct init *in);
 int cgroup_make(struct init *in, uint32_t number, int *ret_fd,
-                struct cove_err *e);                 /* -1: without */
+                struct cove_err *e);                 /* *ret_fd -1: there are no cgroups */
 int cgroup_kill(struct init *in, uint32_t number);   /* 0, or -1 and errno */
 void cgroup_leave(struct init *in, uint32_t number); /* remove it, now or when it is empty */
 void cgroup_sweep(struct init *in);
@@ -285,7 +288,9 @@ uint64_t cgroup_pids_limit(void);
 
 /* --- paths (paths.c): no magic links, nothing of a process in /proc; errno EACCES or ELOOP --- */
 enum { PATH_OF_FD = 32 };
-void path_of_fd(int fd, char out[PATH_OF_FD]); /* a name of it that calls without an fd take */
+void path_of_fd(
+    int fd,
+    char out[PATH_OF_FD]); /* a path of this descriptor, for system calls that take a path only */
 int path_open_at(int dir_fd, const char *path, uint64_t flags, uint32_t mode);
 int path_open(const char *path, uint64_t flags);
 /* The directory that `path` is in, and its last component. With `make` missing directories on the
@@ -327,7 +332,7 @@ void ports_expire(struct init *in, uint64_t now_ms);
 
 /* --- exec-time policy (judge.c) --- */
 int judge_listen(struct init *in, const struct proc *p, int *listener,
-                 struct cove_err *e); /* takes it */
+                 struct cove_err *e); /* takes the listener */
 void judge_conn_closed(struct init *in, struct conn *c);
 void judge_expire(struct init *in, uint64_t now_ms);
 int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
@@ -336,7 +341,7 @@ int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_e
 /* --- all of it --- */
 struct init {
     struct loop loop;
-    int spare_fd; /* given up for a moment when descriptors run out, to turn a client away */
+    int spare_fd; /* closed for a moment when descriptors run out, so that a client can be accepted and turned away */
     struct watch listen, signals;
     LIST_HEAD(conn_list, conn) conns;
     unsigned conn_count;
@@ -353,7 +358,7 @@ struct init {
     uint32_t next_cgroup;
     int oom_fd, pids_fd; /* the counters' files, -1: none */
     int memory_fds[MEMORY_FILES];
-    int meminfo_fd;      /* what stands for /proc/meminfo, -1 if nothing does */
+    int meminfo_fd;      /* the file that is mounted over /proc/meminfo, -1 if there is none */
     uint32_t *lingering; /* numbers of cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;
 

@@ -31,7 +31,7 @@ enum {
     ANSWER_MS = 5000,
     ARGV_BYTES_MAX = 2 * 1024 * 1024, /* what the kernel takes under the usual limit of the stack */
     INLINE_BYTES = 8 * 1024, /* longer ones go as a file: the socket's buffer is not large */
-    ASKS_IN_FLIGHT = 32,     /* which it must hold; the others wait here */
+    ASKS_IN_FLIGHT = 32, /* questions that the socket's buffer must hold; the others wait here */
     PAGE = 4096,
 };
 
@@ -287,7 +287,8 @@ static void new_ask(struct init *in, struct listener *l, const struct seccomp_no
         answer_kernel(l->watch.fd, req->id, false);
         return;
     }
-    if (req->data.arch != NATIVE_ARCH) { /* its argv has pointers of another size */
+    if (req->data.arch !=
+        NATIVE_ARCH) { /* another architecture: its argv has pointers of another size */
         refuse(in, l, req->id,
                "cove: refused by policy (limit): a 32-bit program may not start others here");
         return;
@@ -306,7 +307,7 @@ static void new_ask(struct init *in, struct listener *l, const struct seccomp_no
                        .argv = req->data.args[is_at ? 2 : 1],
                        .deadline_ms = clock_boot_ms() + JUDGE_MS };
     if (in->judge)
-        a->deadline_ms += ANSWER_MS; /* there is one, and it may be busy */
+        a->deadline_ms += ANSWER_MS; /* there is a judge, and it may be busy */
     TAILQ_INSERT_TAIL(&in->asks, a, link);
     in->ask_count++;
     send_waiting(in);
@@ -405,7 +406,8 @@ int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     (void)e;
     if (in->judge && in->judge != c) {
-        conn_cut(in->judge); /* of a keeper before: it ends when nobody is left to ask it */
+        conn_cut(
+            in->judge); /* the judge of the keeper before: it ends when its last connection is closed */
         judge_conn_closed(in, in->judge);
     }
     in->judge = c;
@@ -428,7 +430,7 @@ int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_e
         if (a->number == args->ask && a->sent)
             break;
     if (!a)
-        return 0; /* it was killed, or took too long */
+        return 0; /* the process was killed, or the answer came too late */
     if (args->allow) {
         answer_kernel(a->listener->watch.fd, a->notif_id, true);
         ask_free(in, a);

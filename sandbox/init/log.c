@@ -21,7 +21,7 @@ enum {
     CHUNK = 64 * 1024,
     PIPE_BYTES = 256 * 1024,
     DRAIN_CHUNKS = 32,     /* more than a pipe can hold, so that what was there at the end is in */
-    HOT_BYTES = 64 * 1024, /* in HOLD_MS */
+    HOT_BYTES = 64 * 1024, /* bytes within HOLD_MS */
     HOLD_MS = 10,
     HOLD_MIN_ROOM = 1024,
 };
@@ -39,7 +39,7 @@ struct log {
     uint64_t window_ms, window_pos; /* the ring's end a moment ago: tells how fast it grows */
     bool held;                      /* so fast that ticks wait for the window's end */
     struct conn *holder;            /* reads everything (LOG_ARM_HOLD); NULL: nobody */
-    uint64_t holder_pos;            /* what it has read */
+    uint64_t holder_pos;            /* how far the holder has read */
 };
 
 int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e)
@@ -236,7 +236,7 @@ int log_add_pipe(struct init *in, struct proc *p, enum ring_stream stream, int *
     if (pipe2(fds, O_CLOEXEC) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "making a pipe");
     fcntl(fds[0], F_SETFL, O_NONBLOCK); /* ours alone: the other end has its own flags */
-    fcntl(fds[0], F_SETPIPE_SZ, pipe_bytes(p->log));
+    fcntl(fds[0], F_SETPIPE_SZ, pipe_bytes(p->log)); /* it may be refused */
     if (add_source(in, p, stream, fds[0], e) < 0) {
         close(fds[0]);
         close(fds[1]);
@@ -364,7 +364,7 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
     if ((arm->flags & LOG_ARM_HOLD) && arm->held <= ring_end(&p->log->ring)) {
         log_hold(p, c, arm->held);
         if (!p->running)
-            log_drain(p); /* what had no room when the process ended */
+            log_drain(p); /* what had no room in the ring when the process ended */
         log_settle(p);
     }
     tick = tick_now(p);

@@ -165,7 +165,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
         keep_record(in, p);
     if (p->log)
         log_tick(in, p);
-    tell_waiting(p); /* what follows is tidying up: nobody should wait for it */
+    tell_waiting(p); /* told before the tidying up that follows, which nobody should wait for */
     if (p->has_cgroup && (p->flags & SPAWN_RECORD))
         p->cpu_us = cgroup_cpu_us(in, p->number);
     if (p->has_cgroup)
@@ -230,9 +230,9 @@ void proc_reap(struct watch *w, uint32_t events)
 /* --------------------------------------------------------------- killing */
 
 /*
- * Without cgroups all we know is the session that the command started in: kill those who are still
- * in it. What called setsid() itself escapes this; it is the fallback of tests and of hosts without
- * cgroup v2, not what is promised.
+ * Without cgroups all that is known of a tree is the session of its first process: the processes of
+ * that session are killed. A process that called setsid() itself escapes this. It is the fallback
+ * for tests and for hosts without cgroup v2, not what is promised.
  */
 static void kill_session(pid_t session)
 {
@@ -256,6 +256,7 @@ void proc_kill_tree(struct init *in, struct proc *p)
     if (p->running)
         kill(-p->pid, SIGKILL);
     if (p->running ||
-        !running_by_pid(in, p->pid)) /* once it is reaped, its number may be another's */
+        !running_by_pid(in,
+                        p->pid)) /* a process that was reaped may have left its pid to another */
         kill_session(p->pid);
 }

@@ -15,14 +15,15 @@ static bool ended_by(const struct cove_end *end, int signo)
     return end->signal == signo || (!end->signal && end->exit_code == 128 + signo);
 }
 
-enum { DISK_FULL_BYTES = 256 * 1024 }; /* less than this is left only when something was refused */
+enum { DISK_FULL_BYTES = 256 * 1024 }; /* a disk with less than this left has refused something */
 
 static bool is_full(int error)
 {
     return error == ENOSPC || error == EDQUOT;
 }
 
-/* Overlays of older kernels have no files without a name: then it has one for a moment. */
+/* Overlays of older kernels have no files without a name: there the file has a name for a
+ * moment. */
 static int open_scratch(void)
 {
     char name[] = "/.cove-XXXXXX";
@@ -36,7 +37,7 @@ static int open_scratch(void)
     return fd;
 }
 
-/* A quota that statfs() does not show is tried out. */
+/* statfs() does not show this quota, so it is tried out. */
 static bool quota_is_full(void)
 {
     int fd = open_scratch();

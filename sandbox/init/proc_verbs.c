@@ -119,7 +119,8 @@ static ssize_t write_at_once(int fd, const void *bytes, size_t len)
 
     fcntl(fd, F_SETFL, flags | O_NONBLOCK);
     n = write(fd, bytes, len);
-    fcntl(fd, F_SETFL, flags); /* whoever else has a copy of it may count on waiting */
+    fcntl(fd, F_SETFL,
+          flags); /* others have copies of this descriptor and may rely on writes that wait */
     return n;
 }
 
@@ -152,7 +153,7 @@ int on_stdin(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     return 0;
 }
 
-/* Safe: one write that never waits, and what has no room stays with whoever sent it. */
+/* Safe: one write that never waits. What has no room is not taken, and the sender keeps it. */
 int on_input(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_input *args = m->body;
@@ -193,7 +194,7 @@ int on_resize(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
     return 0;
 }
 
-/* Safe: what a worker said of the process when it started it. */
+/* Safe: the answer is what a worker gave with the spawn. */
 int on_note(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     struct proc *p;

@@ -83,7 +83,7 @@ static void start_ready(struct watch *w, uint32_t events)
 
     (void)events;
     if (n == 0) {
-        start_succeeded(s); /* closed by execve */
+        start_succeeded(s); /* execve has closed the child's end */
     } else if (n > 0 && m.head.type == MSG_DONE) {
         judge_listen(in, s->proc, &m.fds[0], &e);
         msg_close_fds(&m);
@@ -155,7 +155,8 @@ void starts_expire(struct init *in, uint64_t now_ms)
         if (s->deadline_ms <= now_ms) {
             cove_fail(&e, COVE_LIMIT, "command '%.100s' was held up in the sandbox before it began",
                       s->proc->command);
-            kill(s->proc->pid, SIGKILL); /* it may not lead a session yet */
+            kill(s->proc->pid,
+                 SIGKILL); /* a child that leads no session yet is not reached by its group */
             proc_kill_tree(in, s->proc);
             start_failed(in, s, &e);
         }
