@@ -219,13 +219,35 @@ static int overlay(const struct layers *lower, int files, const char *upper, con
     return rc;
 }
 
+enum { FD_PATH = 32 };
+
+/*
+ * A directory of the new root itself. Its files may be a tenant's, and until pivot_root a link among them would
+ * be followed from the host's root: what is mounted on it would lie elsewhere, without what covers it.
+ */
+static int open_mount_point(const char *name, int *ret, char path[FD_PATH], struct cove_err *e)
+{
+    AUTO_CLOSE int root = open(NEW, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    *ret = root < 0 ? -1 : openat(root, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*ret < 0)
+        return cove_fail_errno(e, COVE_INVALID, "/%s of the template", name);
+    snprintf(path, FD_PATH, "/proc/self/fd/%d", *ret);
+    return 0;
+}
+
 static int stage_root(const struct box_mounts *m, struct cove_err *e)
 {
+    AUTO_CLOSE int usr = -1;
+    char path[FD_PATH];
+
     if (attach_all(m, e) < 0 || overlay(&m->root, m->files, UPPER_ROOT, WORK_ROOT, NEW, e) < 0)
         return -1;
     if (m->usr.count == 0)
         return 0;
-    return overlay(&m->usr, m->files, UPPER_USR, WORK_USR, NEW "/usr", e);
+    if (open_mount_point("usr", &usr, path, e) < 0)
+        return -1;
+    return overlay(&m->usr, m->files, UPPER_USR, WORK_USR, path, e);
 }
 
 /* A folder of /dev's tmpfs, not one more file system; programs map it executable (libffi). */
@@ -240,12 +262,34 @@ static int mount_shm(struct cove_err *e)
     return 0;
 }
 
+static int mount_proc(struct cove_err *e)
+{
+    AUTO_CLOSE int point = -1;
+    char path[FD_PATH];
+
+    if (open_mount_point("proc", &point, path, e) < 0)
+        return -1;
+    if (mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "mounting /proc");
+    return 0;
+}
+
+static int attach_dev(int dev, struct cove_err *e)
+{
+    AUTO_CLOSE int point = -1;
+    char path[FD_PATH];
+
+    if (open_mount_point("dev", &point, path, e) < 0)
+        return -1;
+    if (move_mount(dev, "", point, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "attaching /dev");
+    return 0;
+}
+
 static int mount_api_filesystems(const struct box_mounts *m, struct cove_err *e)
 {
-    if (mount("proc", NEW "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "mounting /proc");
-    if (put_mount(m->dev, NEW "/dev") < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "attaching /dev");
+    if (mount_proc(e) < 0 || attach_dev(m->dev, e) < 0)
+        return -1;
     if (mount("devpts", NEW "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
               "newinstance,ptmxmode=0666,mode=0620,gid=5") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/pts");

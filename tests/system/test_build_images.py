@@ -185,3 +185,31 @@ def test_an_image_that_does_not_fit_is_an_error_that_says_so(place, server, tmp_
     place[2](Image(tmp_path / "large").write(base_tar, tar(("large", bytes(200 << 20), {}))), "large:1")
     assert "layer 2" in (error := error_of(build(server, "large", f"{PUBLIC}:{OPEN}/large:1"))) or "fetched" in error, error
     build(server, "after", f"{PUBLIC}:{OPEN}/app:1").ready()
+
+
+KINDS = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time")
+
+
+def a_false_proc():
+    """Members of a layer: /proc is a link, and where it leads is all that a set-up wants to find in /proc."""
+    link = {"type": tarfile.SYMTYPE, "linkname": "/tmp/inner"}
+    names = ["cpuinfo", "stat", "meminfo", "uptime", "loadavg", "swaps", "vmstat", "cmdline", "sys/kernel/random/boot_id"]
+    files = [(f"tmp/inner/{name}", open(f"/proc/{name}", "rb").read() or b"x", {}) for name in names if os.path.exists(f"/proc/{name}")]
+    files += [(f"tmp/inner/sys/user/max_{kind}_namespaces", b"9999\n", {}) for kind in KINDS]
+    return [("proc", None, link), ("inner/keep", b"", {}), *files]
+
+
+@pytest.mark.parametrize("point", ["proc", "dev"])
+def test_an_image_does_not_choose_where_proc_and_dev_are_mounted(place, server, tmp_path, base_tar, point):
+    """While a sandbox is put together its root lies at /tmp of the host's: a link there would lead past what /proc is covered with."""
+    layers = [tar((f".wh.{point}", b"", {}), ("x", None, {"type": tarfile.SYMTYPE, "linkname": "/tmp"})), tar(("x/inner/keep", b"", {})),
+              tar(*a_false_proc()) if point == "proc" else tar(("dev", None, {"type": tarfile.SYMTYPE, "linkname": "/tmp/inner"}), ("inner/keep", b"", {}))]
+    place[2](Image(tmp_path / point).write(base_tar, *layers), f"linked-{point}:1")
+    built = build(server, f"linked-{point}", f"{PUBLIC}:{OPEN}/linked-{point}:1")
+    end = built.end()
+    if end["status"] == "error":
+        assert point in end["reason"]["message"], end
+        return
+    reply = server.execute("p", "stat -c %F /proc /dev; ls /inner; cat /proc/sys/user/max_user_namespaces; cat /inner/vmstat | wc -c", template=f"linked-{point}")
+    server.cleanup("p")
+    assert reply.json["stdout"].startswith("directory\ndirectory\nkeep\n0\n"), reply
