@@ -116,6 +116,19 @@ def test_a_weakened_build_is_found_out(open_server, attempts, program, weak_buil
     assert sorted(a.name for a in openings if a.name not in escaped) == [], "marked 'weak: opens' and yet refused"
 
 
+# Mounts, which the filter and missing capabilities refuse too. Those that only make a detached mount are no matter of Landlock's.
+HELD_BY_LANDLOCK = ["mount-bind", "mount-overlay", "mount-proc", "mount-root-propagation", "mount-tmpfs"]
+
+
+def test_landlock_holds_by_itself(open_server, attempts, program, weak_build):
+    """The layers that refuse the same are taken away: without Landlock all of these would get through (the test above)."""
+    server = open_server()
+    escape.weaken(server, weak_build, WEAKNESSES[0].replace("landlock,", ""))
+    held = [a for a in attempts if a.name in HELD_BY_LANDLOCK]
+    assert len(held) == len(HELD_BY_LANDLOCK) and all(a.opens_when_weak for a in held)
+    assert not [str(r) for r in escape.run_all(server, held, program, ("root",)) if r.evidence]
+
+
 def test_a_weakened_network_is_found_out(open_server, attempts, program, weak_build, capsys):
     openings = [a for a in in_internet(attempts) if a.opens_when_weak]
     with World() as world:
