@@ -11,7 +11,10 @@
 #include "sandbox/keeper/quota.h"
 #include "sandbox/keeper/store.h"
 
-enum { POOL_RETRY_MS = 1000 };
+enum {
+    POOL_RETRY_MS = 1000,
+    BUILD_MOST_MS = 30000, /* it takes milliseconds, on a machine in trouble seconds */
+};
 
 /* Each slot has a range of its own, unless id_base was changed under living sandboxes. */
 static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
@@ -189,10 +192,38 @@ int creation_build(struct keeper *k, uint32_t i, const struct disk_files *filled
         death_begin(k, i, END_GONE, 0);
         return -1;
     }
+    b->ready_by_ms = clock_boot_ms() + BUILD_MOST_MS;
+    if (!k->ready_due_ms)
+        k->ready_due_ms = b->ready_by_ms;
     b->info.init_pid = (uint32_t)b->build.pid;
     b->info.init_start = process_start_time(b->build.pid);
     boxes_save(k, i);
     return 0;
+}
+
+/* Files of a sandbox's root may be a tenant's work: whatever they make the set-up wait for, its slot comes back.
+ * A set-up that was killed is a failed one (creation_on_ready()). */
+uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next)
+{
+    uint64_t due = UINT64_MAX;
+
+    if (!k->ready_due_ms || now < k->ready_due_ms)
+        return k->ready_due_ms ? earliest_ms(next, k->ready_due_ms) : next;
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        struct box *b = &k->boxes[i];
+
+        if (b->info.state != BOX_BUILDING || !watch_is_on(&b->ready))
+            continue;
+        if (now >= b->ready_by_ms) {
+            log_event(LOG_LEVEL_WARN, "sandbox not built in time", LOG_S("sandbox", b->info.id),
+                      LOG_S("template", b->info.template));
+            cgroup_kill_box(&k->cgroups, b->info.id);
+            b->ready_by_ms = now + BUILD_MOST_MS;
+        }
+        due = earliest_ms(due, b->ready_by_ms);
+    }
+    k->ready_due_ms = due == UINT64_MAX ? 0 : due;
+    return earliest_ms(next, due);
 }
 
 /* Begin a new box in a free slot. On failure the slot is swept and free again in time. */

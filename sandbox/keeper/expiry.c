@@ -159,6 +159,7 @@ uint64_t expiry_tick(struct keeper *k)
     saved_tick(k, now);
     ended_tick(k, now);
     next = bucket_tick(k, now, next);
+    next = creation_tick(k, now, next);
     next = starter_tick(k, now, next);
     next = cpu_shares_tick(k, now, next);
     next = snapshots_tick(k, now, next);

@@ -80,7 +80,8 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     struct watch exit, ready;       /* of these two */
     struct waiter *waiters;         /* for it to be ready, or to be dead */
     uint64_t build_began_ms;
-    uint64_t reuse_ms; /* of the project it is promised to while it is being built */
+    uint64_t ready_by_ms; /* being built: then its set-up hangs */
+    uint64_t reuse_ms;    /* of the project it is promised to while it is being built */
     pid_t sweeper;
     struct capture *capture;   /* that is under way, or NULL */
     struct limits limits;      /* that hold now; all 0 after a restart of the keeper */
@@ -132,6 +133,8 @@ struct keeper {
     struct state *state;
     struct tenants tenants, templates;
     struct manifests manifests; /* what templates say */
+    uint64_t
+        ready_due_ms; /* when the set-up of a sandbox may have taken too long; 0: none is under way */
     uint64_t start_due_ms; /* when a sandbox that starts may have taken too long; 0: none does */
     struct cgroups cgroups;
     struct disk disk;

@@ -29,6 +29,7 @@ void claim_go_live(struct keeper *k, uint32_t index); /* it is built, and promis
 int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
                    const struct limits *limits, uint32_t *ret, struct cove_err *e);
 void creation_on_ready(struct keeper *k, uint32_t index);
+uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next); /* set-ups that hang */
 /* It runs, and so does what its template starts in it: it is warm, or goes to whom it is promised. */
 void creation_hand_out(struct keeper *k, uint32_t index);
 

@@ -31,6 +31,7 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/file.h"
@@ -308,17 +309,17 @@ void net_settle(const struct net *n, uint32_t slot)
     rtnl_ask(&r, "multicast", NULL);
 }
 
-/* In many templates /etc/resolv.conf is a link to a file of a service that does not run in a
- * sandbox. */
+/* In many templates /etc/resolv.conf is a link to a file of a service that does not run in a sandbox. A tenant may
+ * have made a FIFO of it, on which open() would wait. What is no regular file is replaced. */
 static int open_resolv_conf(void)
 {
     static const char path[] = "/etc/resolv.conf";
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
-    int fd = open(path, flags, 0644);
+    struct stat st;
 
-    if (fd < 0 && errno == ELOOP && unlink(path) == 0)
-        fd = open(path, flags, 0644);
-    return fd;
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && unlink(path) < 0)
+        return -1;
+    return open(path, flags, 0644);
 }
 
 static int write_resolv_conf(struct cove_err *e)

@@ -381,6 +381,17 @@ def test_a_sandbox_that_ends_while_it_is_captured_leaves_no_snapshot(copying):
     wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/snapshots"), 15, "the sweep")
 
 
+@pytest.mark.parametrize("make", ["mkfifo", "python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])'", "ln -s /proc/1/fd/0"])
+def test_what_a_sandbox_put_in_the_way_does_not_hold_up_its_forks(server, project, make):
+    """The set-up of a sandbox writes /etc/resolv.conf. Opening a FIFO there would wait for ever, with a slot of the server's."""
+    box = server.execute(project, f"rm /etc/resolv.conf; {make} /etc/resolv.conf; stat -c %F /etc/resolv.conf")
+    assert "regular" not in box.json["stdout"] and box.json["success"], box
+    take(server, box.id, "in-the-way")
+    fork = create(server, "in-the-way").json["sandboxID"]
+    assert inside(server, fork, "stat -c %F /etc/resolv.conf; cat /etc/resolv.conf") == "regular file\nnameserver 127.0.0.53\n"
+    assert server.request("DELETE", f"/sandboxes/{fork}").status == 204
+
+
 def test_what_a_sandbox_put_in_the_way_does_not_lead_out(disk):
     """Links to the host, deep directories and odd files are copied as what they are."""
     marker = f"{disk.dir}/marker"

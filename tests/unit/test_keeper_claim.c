@@ -75,6 +75,33 @@ static void a_failed_build_is_told_to_all_who_wait(void **state)
     assert_int_equal(fixture_count(f, BOX_EMPTY), FIXTURE_BOXES);
 }
 
+static void a_set_up_that_hangs_is_ended_and_told(void **state)
+{
+    struct fixture *f = *state;
+    struct keeper_claim args = claim_of("acme", "p");
+    struct cove_err err;
+    unsigned kills;
+
+    fixture_claim(f, &args, -1);
+    kills = fake.kills;
+    fake.now_ms += 29000;
+    expiry_tick(&f->k);
+    assert_int_equal(fake.kills, kills);
+    fake.now_ms += 2000;
+    expiry_tick(&f->k);
+    assert_int_equal(fake.kills, kills + 1);
+    fake.builds_fail = true; /* what is killed is never ready */
+    fixture_finish_builds(f);
+    assert_int_equal(fixture_answer(f, NULL, &err), MSG_ERROR);
+    fake.builds_fail = false;
+    fixture_settle(f);
+    fixture_claimed(f, "acme", "p");
+    kills = fake.kills;
+    fake.now_ms += 40000; /* one that is ready is left alone */
+    expiry_tick(&f->k);
+    assert_int_equal(fake.kills, kills);
+}
+
 static void an_unknown_template_is_refused_and_its_slot_comes_back(void **state)
 {
     struct fixture *f = *state;
@@ -354,6 +381,7 @@ int main(void)
         T(who_asks_while_it_is_being_built_waits_for_that_one),
         T(a_warm_sandbox_is_given_out_at_once),
         T(a_failed_build_is_told_to_all_who_wait),
+        T(a_set_up_that_hangs_is_ended_and_told),
         T(an_unknown_template_is_refused_and_its_slot_comes_back),
         T(past_its_reuse_a_sandbox_ages_and_the_project_gets_a_new_one),
         T(a_lifetime_beyond_all_bounds_is_refused),
