@@ -251,16 +251,25 @@ def test_in_allow_list_mode_no_other_name_server_answers(serve):
             assert server.execute("a", f"python3 -c {shlex.quote(code)}").json["exitCode"] != 0, (to, kind)
 
 
-def test_an_open_connection_outlives_its_pin_but_not_a_change_of_rules(world, serve):
-    server = serve(network="allow-list", network_allow="public.example")
+def open_connection(server, project):
+    """A connection of this sandbox to public.example that goes on. Returns a function that waits until more has come by it."""
     follow = ("import socket; s = socket.create_connection(('public.example', 80)); s.sendall(b'GET /slow HTTP/1.0\\r\\n\\r\\n')\n"
               "f = open('/tmp/got', 'wb', 0)\nwhile d := s.recv(100): f.write(d)")
-    server.run("a", f"python3 -c {shlex.quote(follow)} >/tmp/end 2>&1 & until [ -s /tmp/got ]; do sleep 0.05; done")
+    server.run(project, f"python3 -c {shlex.quote(follow)} >/tmp/end 2>&1 & until [ -s /tmp/got ]; do sleep 0.05; done")
+    size = lambda: int(server.run(project, "stat -c %s /tmp/got"))
+
+    def goes_on():
+        before = size()
+        wait_for(lambda: size() > before + 30, what="more of it")
+    return goes_on
+
+
+def test_an_open_connection_outlives_its_pin_but_not_a_change_of_rules(world, serve):
+    server = serve(network="allow-list", network_allow="public.example")
+    goes_on = open_connection(server, "a")
     table = next(line.split()[2] for line in world.rules().split("\n") if line.startswith("table inet cove_"))
     world.run("nft", f"flush set inet {table} pins4; flush set inet {table} pins6")
-    size = lambda: int(server.run("a", "stat -c %s /tmp/got"))
-    before = size()
-    wait_for(lambda: size() > before + 30, what="more of it")
+    goes_on()
     server.change_config(network_allow="other.example")
     wait_for(lambda: "reset" in server.run("a", "cat /tmp/end"), what="the end of the connection")
 
@@ -389,8 +398,10 @@ def test_a_new_keeper_cuts_nothing_off_and_what_a_killed_one_left_is_swept(world
     server = serve(network="allow-list", network_allow="public.example other.example")
     assert narrow(server, server.execute("b", "true"), "allow-list", "allow=public.example").returncode == 0
     assert get(server, "a", "public.example", "other.example") == {"internet"}
+    goes_on = open_connection(server, "a")
     end_keeper(server, signal.SIGKILL)
     world.start_keeper(server, TOP, wait_for)
+    goes_on()
     assert get(server, "a", PUBLIC, OTHER_PUBLIC) == {"internet"}, "its pins are still there"
     wait_for(lambda: get(server, "b", "public.example") == "internet", what="names")
     assert get(server, "b", "other.example") == "", "and what was set for one sandbox"
