@@ -13,7 +13,7 @@
 #include "cove/which.h"
 #include "helpers/gate/gate_private.h"
 
-enum { FD_FILE = 1, WORDS_MAX = 4096, WORDS_PER_SANDBOX = 64 };
+enum { FD_FILE = 1, WORDS_MAX = 4096, WORDS_PER_TENANT = WORDS_MAX / 2, WORDS_PER_SANDBOX = 64 };
 
 static off_t place_of(uint32_t slot)
 {
@@ -65,6 +65,29 @@ static unsigned count_of(const struct gate *g, const char *id)
     return count;
 }
 
+static unsigned count_of_tenant(const struct gate *g, const char *tenant)
+{
+    unsigned count = 0;
+    struct box_info info;
+    uint32_t index;
+
+    for (uint32_t i = 0; i < WORDS_MAX; i++)
+        count +=
+            g->access[i].port && state_find_id(g->state, tenant, g->access[i].id, &index, &info);
+    return count;
+}
+
+static int check_room(const struct gate *g, const struct gate_access *ask, struct cove_err *e)
+{
+    if (count_of(g, ask->id) >= WORDS_PER_SANDBOX)
+        return cove_fail(e, COVE_QUOTA, "quota: %d ports of a sandbox may have access of their own",
+                         WORDS_PER_SANDBOX);
+    if (count_of_tenant(g, ask->tenant) >= WORDS_PER_TENANT)
+        return cove_fail(e, COVE_QUOTA, "quota: %d ports of a tenant may have access of their own",
+                         WORDS_PER_TENANT);
+    return 0;
+}
+
 int access_set(struct gate *g, const struct gate_access *ask, struct cove_err *e)
 {
     struct access_record *rec = find(g, ask->id, ask->port);
@@ -74,9 +97,8 @@ int access_set(struct gate *g, const struct gate_access *ask, struct cove_err *e
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox");
     if (!rec && ask->word == GATE_ACCESS_DEFAULT)
         return 0;
-    if (!rec && count_of(g, ask->id) >= WORDS_PER_SANDBOX)
-        return cove_fail(e, COVE_QUOTA, "quota: %d ports of a sandbox may have access of their own",
-                         WORDS_PER_SANDBOX);
+    if (!rec && check_room(g, ask, e) < 0)
+        return -1;
     if (!rec)
         rec = find(g, "", 0);
     if (!rec)

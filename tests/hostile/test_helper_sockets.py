@@ -151,6 +151,31 @@ def test_nobody_takes_the_gates_place_while_it_has_a_keeper(target, attempt):
     assert pid_of(server, "gate") == gate
 
 
+WORDS, WORDS_OF_A_SANDBOX = 4096, 64  # that ports may have about who reaches them (helpers/gate/access.c)
+
+
+def say_of_ports(run_dir, tenant, boxes):
+    """Says of as many ports as it can who may reach them. How many of these words were taken."""
+    taken = 0
+    with Peer(f"{run_dir}/gate.sock") as peer:
+        for box in boxes:
+            for port in range(1, WORDS_OF_A_SANDBOX + 1):
+                word = struct.pack(f"={TENANT}s24sHH", tenant, box, 1000 + port, 1)
+                taken += peer.ask("GATE_ACCESS", word)[0] == "MSG_DONE"
+    return taken
+
+
+def test_words_about_ports_of_one_tenant_leave_room_for_others(target, attempt):
+    """They stand in one table: a tenant with enough sandboxes would leave others none."""
+    server, boxes = target(max_sandboxes=64, pool=4), WORDS // 2 // WORDS_OF_A_SANDBOX + 1
+    victim = server.execute("theirs", "true", key=server.add_key("victim")).id.encode()
+    ids = [server.execute(f"p{i}", "true").id.encode() for i in range(boxes)]
+    taken = as_worker(server, say_of_ports, server.run_dir, b"default", ids)
+    assert taken >= WORDS // 2, "the control: words are taken"
+    attempt("hold the words about ports", taken > WORDS // 2 and taken)
+    assert as_worker(server, say_of_ports, server.run_dir, b"victim", [victim]) == WORDS_OF_A_SANDBOX
+
+
 def for_everybody(server):
     """The weakening: nginx's sockets are open to all."""
     for name in ("ports.sock", "fcgi.sock"):
