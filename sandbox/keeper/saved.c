@@ -109,13 +109,19 @@ static int find_place(const struct keeper *k, uint32_t *ret)
     return -1;
 }
 
+/* Without a quota one tenant leaves a quarter of the places to others. */
+static uint64_t places_of_a_tenant(const struct cove_config *c)
+{
+    return c->tenant_saved ? c->tenant_saved : c->max_saved - c->max_saved / 4;
+}
+
 int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e)
 {
     const struct cove_config *c = &k->config;
     struct tally t = tally_of(k, tenant);
     uint32_t place;
 
-    if (c->tenant_saved && t.count >= c->tenant_saved)
+    if (t.count >= places_of_a_tenant(c))
         return cove_fail(e, COVE_QUOTA,
                          "quota: this tenant has %llu saved sandboxes, and may have no more",
                          (unsigned long long)t.count);

@@ -466,6 +466,18 @@ def test_a_full_store_leaves_the_sandbox_running(make_server, project):
     server.cleanup("two")
 
 
+def test_without_a_quota_a_tenant_leaves_a_quarter_of_the_store_to_others(make_server):
+    server = make_server(max_saved="4")
+    other = server.add_key("other")
+    boxes = [bare(server.execute(f"p{i}", "true")) for i in range(4)]
+    assert [save(server, box) for box in boxes[:3]] == [True] * 3
+    assert "quota" in save(server, boxes[3])
+    wait_for(lambda: server.execute("theirs", "true", key=other).status == 200, 10, "the other tenant's key")
+    assert save(server, bare(server.execute("theirs", "true", key=other)), tenant="other") is True
+    for i in range(4):
+        server.cleanup(f"p{i}")
+
+
 def test_a_disk_that_is_full_while_a_sandbox_is_saved_leaves_it_running(tmp_path):
     from cove import Server
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "cove-test", tmp_path], check=True)
