@@ -53,11 +53,13 @@ def test_a_saved_sandbox_is_woken_by_its_own_tenant_alone(target, attempt):
     server = target(pool=0)
     box = server.execute("p", "echo kept > /workspace/f").id.encode()
     assert as_worker(server, ask, server.run_dir, "KEEPER_SAVE", which(b"default", box)) == "MSG_DONE"
-    for call in ("KEEPER_WAKE", "KEEPER_SAVE", "KEEPER_RETIRE"):
-        body = CALLS[call](b"stranger", box) if call in CALLS else struct.pack("=64s24s132s", b"stranger", box, b"")
+    bodies = {**CALLS, "KEEPER_SAVED_ARCHIVE": which, "KEEPER_RETIRE": lambda tenant, box: struct.pack("=64s24s132s", tenant, box, b"")}
+    for call in ("KEEPER_WAKE", "KEEPER_SAVE", "KEEPER_SAVED_ARCHIVE", "KEEPER_RETIRE"):
+        body = bodies[call](b"stranger", box)
         answer = as_worker(server, ask, server.run_dir, call, body)
         attempt(f"{call} of another tenant's saved sandbox", answer not in ("MSG_ERROR", "cut", "MSG_DONE" if call == "KEEPER_RETIRE" else "") and answer)
         attempt(f"{call}: a sandbox runs", len(server.inits))
     attempt("it is gone", not os.path.exists(f"{server.config['state_dir']}/saved/{box.decode()}"))
+    assert as_worker(server, ask, server.run_dir, "KEEPER_SAVED_ARCHIVE", which(b"default", box)) == "KEEPER_ARCHIVE", "the control"
     assert as_worker(server, ask, server.run_dir, "KEEPER_WAKE", extend(b"default", box)) == "KEEPER_BOX", "the control"
     assert server.run("p", "cat /workspace/f") == "kept\n"

@@ -123,6 +123,15 @@ def test_pages_of_other_sites_are_refused_whatever_cors_says(mcp, origin, allowe
     assert (reply.status == 200) == allowed and (allowed or reply.status == 403), reply
 
 
+def test_an_origin_without_a_star_is_meant_whole(make_server):
+    server = make_server(mcp_origins="https://app.example http://localhost:*")
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    status = lambda origin: server.post("/mcp", message, headers={"Origin": origin}).status
+    assert [status(o) for o in ("https://app.example", "http://localhost:1")] == [200, 200]
+    for other in ("https://app.example.evil.example", "https://app.exampl", "https://app.example:8443", "http://app.example", "https://"):
+        assert status(other) == 403, other
+
+
 def test_a_message_that_is_too_large_is_413(mcp):
     reply = mcp.post("tools/call", {"name": "write_file", "arguments": {"path": "/workspace/x", "content": "x" * 9_000_000}})
     assert reply.status == 413 and b"error" in reply.body
