@@ -80,7 +80,7 @@ static void a_file_of_another_version_begins_anew(void **state)
     close(again);
     assert_int_equal(samples_read(path, 1, 7, &r, NULL), 0);
     assert_int_equal(r.count, 1);
-    assert_int_equal(ftruncate(fd, SLOTS * 1000), 0);
+    assert_int_equal(ftruncate(fd, SLOTS * 100000), 0);
     assert_int_equal(samples_open(path, getgid(), SLOTS, &again, NULL), 0);
     close(again);
     assert_int_equal(samples_read(path, 1, 7, &r, NULL), 0);
