@@ -429,13 +429,14 @@ void supervisor_start(struct keeper *k)
 }
 
 /*
- * When sandboxes are left to a successor, so are judge, gate and resolver: what runs in sandboxes
- * goes on calling execve and asking for names, and talks to those who are connected.
+ * When sandboxes are left to a successor, so are the helpers that outlive a keeper: what runs in
+ * sandboxes goes on calling execve and asking for names, and talks to those who are connected.
+ * Workers end first, because requests that they finish may need a helper.
  */
 void supervisor_stop(struct keeper *k, bool leave_rest)
 {
-    helper_end(k, &k->helpers[HELPER_AUTH]);
     workers_stop(k);
-    for (int i = 0; i < HELPERS && !leave_rest; i++)
-        helper_end(k, &k->helpers[i]);
+    for (int i = 0; i < HELPERS; i++)
+        if (!leave_rest || k->helpers[i].kind->takeover == DIES_WITH_KEEPER)
+            helper_end(k, &k->helpers[i]);
 }

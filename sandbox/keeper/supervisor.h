@@ -28,11 +28,13 @@ enum {
 };
 enum { HELPER_FDS = 4 };
 
-enum helper_takeover { /* what becomes of it when the keeper dies, or hands over to another one */
-                       DIES_WITH_KEEPER, /* the kernel ends it */
-                       LEAVES_BY_ITSELF, /* it goes on, and goes when its successor has taken over */
-                       IS_REPLACED, /* it goes on, and is killed as soon as its successor runs */
-                       DRAINS_FOR_THE_NEXT, /* it goes on, the next keeper watches it and asks it to finish */
+/* What becomes of a helper when the keeper dies, or leaves its sandboxes to the next keeper. */
+enum helper_takeover {
+    DIES_WITH_KEEPER, /* the kernel ends it */
+    LEAVES_BY_ITSELF, /* it goes on, and goes when its successor has taken over */
+    IS_REPLACED,      /* it goes on, and is killed as soon as its successor runs */
+    /* It goes on; the next keeper watches it and asks it to finish. */
+    DRAINS_FOR_THE_NEXT,
 };
 
 struct helper_kind {
@@ -61,7 +63,7 @@ struct helper {
     pid_t pid; /* 0: does not run */
     uint64_t began_ms;
     uint32_t lost; /* requests of a worker that died over them */
-    bool child;    /* ours to reap; false for one of the keeper before */
+    bool child;    /* ours to reap; false: the keeper before has started it */
     bool draining; /* was asked to finish; its end is no news */
     struct watch exit, sock;
 };
@@ -70,7 +72,7 @@ extern const struct helper_kind worker_kind, judge_kind, auth_kind, resolver_kin
     starter_kind, fetch_kind, builder_kind;
 
 int supervisor_init(struct keeper *k, struct cove_err *e);
-void supervisor_start(struct keeper *k); /* whatever should run and does not */
+void supervisor_start(struct keeper *k); /* all helpers that should run and do not */
 void supervisor_stop(struct keeper *k, bool leave_rest);
 
 int helper_start(struct keeper *k, struct helper *h, struct cove_err *e);
@@ -79,7 +81,7 @@ int helper_watch(struct keeper *k, struct helper *h, pid_t pid, int pidfd, int s
 int helper_find_old(const struct keeper *k, const struct helper *h, pid_t *ret_pid);
 void helper_signal(struct helper *h, int signo);
 void helper_kill(struct helper *h);                  /* its end is noticed later */
-void helper_end(struct keeper *k, struct helper *h); /* and wait for it; if it runs */
+void helper_end(struct keeper *k, struct helper *h); /* kill it if it runs, and wait for its end */
 /* Never waits. -1: it was not told. */
 int helper_tell(struct helper *h, uint32_t type, const void *body, size_t len, const int *fds,
                 size_t fd_count);
