@@ -39,6 +39,7 @@
 #include "cove/mem.h"
 #include "cove/state.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "fcgi/core.h"
 #include "fcgi/core_attributes.h"
 #include "fcgi/core_sandboxes.h"
@@ -187,16 +188,16 @@ static bool has_host_port(const struct dialect *d, const struct request *req, un
 
 bool port_is_ours(const struct dialect *const *dialects, const struct request *req)
 {
-    struct box_info box;
+    struct which found;
     struct place place;
-    uint32_t index;
 
     if (!req->core || !read_place(req, &place) ||
-        !state_find_id_any(req->core->state, place.id, &index, &box))
+        which_sandbox_id(req->core->state, NULL, place.id, &found) != WHICH_HERE)
         return false;
     for (; *dialects; dialects++)
         if (has_host_port(*dialects, req, place.port) &&
-            ((*dialects)->host_maker == DIALECT_NONE || (*dialects)->host_maker == box.dialect))
+            ((*dialects)->host_maker == DIALECT_NONE ||
+             (*dialects)->host_maker == found.box.dialect))
             return true;
     return false;
 }
@@ -339,13 +340,12 @@ static void start_service(struct request *req, const struct place *place, const 
 {
     struct core_session session;
     struct cove_err e = { 0 };
-    struct box_info box;
-    uint32_t index;
+    struct which found;
 
-    if (!state_find_id_any(req->core->state, place->id, &index, &box) ||
-        !core_has_service(req->core, box.template, place->port))
+    if (which_sandbox_id(req->core->state, NULL, place->id, &found) != WHICH_HERE ||
+        !core_has_service(req->core, found.box.template, place->port))
         return;
-    req->core->dialect = box.dialect;
+    req->core->dialect = found.box.dialect;
     if (core_session_open_id(req->core, tenant, place->id, &session, &e) < 0)
         return;
     if (core_service_start(&session, place->port, &e) < 0)
@@ -358,9 +358,9 @@ static const char *judge(const struct dialect *const *dialects, struct request *
                          const struct place *place, const struct keys *keys,
                          struct credentials *credentials, const char **reason)
 {
-    struct box_info box = { 0 };
-    uint32_t index;
-    bool there = state_find_id_any(req->core->state, place->id, &index, &box) && box.tenant[0];
+    struct which found;
+    bool there = which_sandbox_id(req->core->state, NULL, place->id, &found) == WHICH_HERE;
+    struct box_info box = there ? found.box : (struct box_info){ 0 };
 
     look_at_keys(req, keys, &box, credentials);
     if (!there)
