@@ -41,6 +41,17 @@ while read -r name below; do
     done
 done <<<"$LAYERS"
 
+# A dialect knows the core, and the core knows no dialect: only the worker's main lists them all.
+names() { awk -v column="$1" 'NF >= column { print $column }' | sort -u; }
+nm --defined-only --extern-only fcgi/dialects/*.o 2>/dev/null | names 3 >"$scratch/dialects"
+nm --undefined-only fcgi/libfcgicore_a-*.o 2>/dev/null | names 2 >"$scratch/core"
+wrong=$(comm -12 "$scratch/core" "$scratch/dialects" | tr '\n' ' ')
+[ -z "$wrong" ] || { echo "fcgi/ may not use fcgi/dialects/, and calls: $wrong"; bad=1; }
+if [ ! -s "$scratch/dialects" ] || [ ! -s "$scratch/core" ]; then
+    echo "$0 found no objects of fcgi/ in $PWD"
+    bad=1
+fi
+
 # Of two functions with one name the linker takes the first it meets, without a word.
 twice=$(cat "$scratch"/*.has | sort | uniq -d | tr '\n' ' ')
 [ -z "$twice" ] || { echo "defined in more than one library: $twice"; bad=1; }

@@ -35,6 +35,13 @@ named=$(sources '*.[ch]' | xargs -0 grep -nwE "$(paste -sd'|' <<<"$numbers")|\"(
 [ -z "$named" ] || { echo "a dialect is named outside its files; its row in include/cove/dialect.h can say what is needed:"; echo "$named"; bad=1; }
 [ "$(wc -l <<<"$names")" -gt 5 ] || { echo "$0 found no dialects"; bad=1; }
 
+# The README of a folder names each of its files, or a family of them: `mcp_*.c`.
+unnamed=$(sources '*.c' | tr '\0' '\n' | while read -r file; do
+    folder=$(dirname "$file") name=$(basename "$file")
+    grep -qE "(^|[^a-z_])(${name//./\\.}|${name%%_*}_\*\.c)" "$folder/README.md" || echo "$file"
+done)
+[ -z "$unnamed" ] || { echo "the README of their folder does not name:"; echo "$unnamed"; bad=1; }
+
 # A check that finds nothing to look at would prove nothing.
 [ "$(structs '*.h' | wc -l)" -gt 100 ] || { echo "$0 found no headers below $PWD"; bad=1; }
 exit $bad
