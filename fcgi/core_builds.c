@@ -124,7 +124,7 @@ int core_build_new(struct core *c, const char *tenant, const struct core_build *
     if (!text_copy(args.name, sizeof(args.name), asked->name))
         return cove_fail(e, COVE_INVALID, "name: is too long");
     if (!text_copy(args.tags, sizeof(args.tags), asked->tags))
-        return cove_fail(e, COVE_INVALID, "tags: are too many");
+        return cove_fail(e, COVE_INVALID, "tags: together longer than %d bytes", COVE_TAGS_MAX - 1);
     if (ask(c, &q, e) < 0)
         return -1;
     *ret = told.info;

@@ -4,19 +4,20 @@
 
 #include "cove/err.h"
 
-enum confine_kind { /* the rows of the table in confine.c */
-                    CONFINE_WORKER,
-                    CONFINE_JUDGE,
-                    CONFINE_GATE,
-                    CONFINE_RESOLVER,
-                    CONFINE_AUTH,
-                    CONFINE_PACK,
-                    CONFINE_UNPACK,
-                    CONFINE_STARTER,
-                    CONFINE_FETCH,
-                    CONFINE_BUCKET,
-                    CONFINE_BUILDER,
-                    CONFINE_KINDS,
+/* The rows of the table in confine.c. */
+enum confine_kind {
+    CONFINE_WORKER,
+    CONFINE_JUDGE,
+    CONFINE_GATE,
+    CONFINE_RESOLVER,
+    CONFINE_AUTH,
+    CONFINE_PACK,
+    CONFINE_UNPACK,
+    CONFINE_STARTER,
+    CONFINE_FETCH,
+    CONFINE_BUCKET,
+    CONFINE_BUILDER,
+    CONFINE_KINDS,
 };
 
 /*

@@ -18,19 +18,20 @@
 #include "cove/buf.h"
 #include "cove/loop.h"
 
-enum websocket_code { /* RFC 6455, and ours from 4000 on (docs/PORTS.md) */
-                      WEBSOCKET_NORMAL = 1000,
-                      WEBSOCKET_BAD_DATA = 1003,
-                      WEBSOCKET_POLICY = 1008,
-                      WEBSOCKET_INTERNAL = 1011,
-                      WEBSOCKET_RESTART = 1012,
-                      WEBSOCKET_BUSY = 1013,
-                      WEBSOCKET_SANDBOX_ENDED = 4000,
-                      WEBSOCKET_TOO_SLOW = 4001,
-                      WEBSOCKET_IDLE = 4002,
-                      WEBSOCKET_NO_PROCESS = 4004,
-                      WEBSOCKET_NO_INPUT = 4005,
-                      WEBSOCKET_REFUSED = 4000, /* and an HTTP status: 4401, 4403, 4404 */
+/* RFC 6455, and ours from 4000 on (docs/PORTS.md). */
+enum websocket_code {
+    WEBSOCKET_NORMAL = 1000,
+    WEBSOCKET_BAD_DATA = 1003,
+    WEBSOCKET_POLICY = 1008,
+    WEBSOCKET_INTERNAL = 1011,
+    WEBSOCKET_RESTART = 1012,
+    WEBSOCKET_BUSY = 1013,
+    WEBSOCKET_SANDBOX_ENDED = 4000,
+    WEBSOCKET_TOO_SLOW = 4001,
+    WEBSOCKET_IDLE = 4002,
+    WEBSOCKET_NO_PROCESS = 4004,
+    WEBSOCKET_NO_INPUT = 4005,
+    WEBSOCKET_REFUSED = 4000, /* and an HTTP status: 4401, 4403, 4404 */
 };
 
 enum { WEBSOCKET_REASON_MAX = 123 }; /* what fits into a control frame beside the code */

@@ -196,7 +196,7 @@ int bucket_hear(int sock, struct bucket_report *ret, struct cove_err *e)
     struct msg m;
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
-        return cove_fail(e, COVE_INTERNAL, "cove-bucket ended without a word");
+        return cove_fail(e, COVE_INTERNAL, "cove-bucket ended without saying why");
     if (m.head.type == MSG_ERROR)
         return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));

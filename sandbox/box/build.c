@@ -216,7 +216,7 @@ static int wait_for_own_table(const struct build_parts *p, int pidfd, struct cov
         if (errno != EINTR)
             return cove_fail_errno(e, COVE_INTERNAL, "waiting for the sandbox's set-up");
     if (!either[0].revents || recv(p->go_keeper, word, sizeof(word), MSG_DONTWAIT) <= 0)
-        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without a word");
+        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without saying why");
     return 0;
 }
 
@@ -280,7 +280,7 @@ int build_finish(struct build *b, struct cove_err *e)
     if (n == 0)
         return 0;
     if (n != (ssize_t)sizeof(remote))
-        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without a word");
+        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without saying why");
     cove_err_sanitize(&remote);
     *e = remote;
     return -1;

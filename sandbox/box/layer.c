@@ -134,7 +134,7 @@ static int hear(int sock, int status, struct cove_err *e)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
-        return cove_fail(e, COVE_INTERNAL, "unpacking ended without a word");
+        return cove_fail(e, COVE_INTERNAL, "unpacking ended without saying why");
     return msg_raise(&m, e);
 }
 

@@ -307,7 +307,7 @@ static void explain(const struct operator_run *run, int status, struct cove_err 
     if (WIFSIGNALED(status))
         cove_fail(e, COVE_BUSY, "the command was ended by signal %d", WTERMSIG(status));
     else if (n <= 0)
-        cove_fail(e, COVE_INTERNAL, "the command failed without a word");
+        cove_fail(e, COVE_INTERNAL, "the command failed without saying why");
     else
         cove_fail(e, COVE_INVALID, "%.*s", (int)strcspn(said, "\n"), said);
     cove_err_sanitize(e);

@@ -31,7 +31,7 @@ static int hear(int sock, struct saver_report *ret, struct cove_err *e)
     struct msg m;
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
-        return cove_fail(e, COVE_INTERNAL, "the saver ended without a word");
+        return cove_fail(e, COVE_INTERNAL, "the saver ended without saying why");
     if (m.head.type == MSG_ERROR)
         return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));

@@ -422,7 +422,7 @@ def test_a_killed_saver_leaves_the_sandbox_running(server, project):
     pid = wait_for(lambda: savers(server))[0]
     os.kill(pid, signal.SIGKILL)
     thread.join()
-    assert answers == ["the saver ended without a word"]
+    assert answers == ["the saver ended without saying why"]
     assert server.run(project, "cat /workspace/f") == "precious\n" and saved(server) == set()
 
 
