@@ -164,6 +164,63 @@ static void what_cannot_be_frozen_at_its_end_is_killed(void **state)
     assert_int_equal(info_of(f, &box)->end_cause, END_EXPIRED);
 }
 
+static struct keeper_box claimed_by(struct fixture *f, uint32_t dialect)
+{
+    struct keeper_claim args = claim_of("acme", dialect_name(dialect));
+    struct keeper_box box = { 0 };
+
+    args.lifetime_ms = 5000;
+    args.dialect = dialect;
+    fixture_claim(f, &args, -1);
+    fixture_finish_builds(f);
+    assert_int_equal(fixture_answer(f, &box, NULL), KEEPER_BOX);
+    return box;
+}
+
+static void the_configuration_says_what_happens_at_the_end_unless_clients_do(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.timeout_way = TIMEOUT_FREEZES;
+    for (uint32_t d = DIALECT_NONE + 1; d < DIALECT_COUNT; d++) {
+        struct keeper_box box = claimed_by(f, d);
+
+        fake.now_ms += 5000;
+        expiry_tick(&f->k);
+        assert_int_equal(info_of(f, &box)->state,
+                         dialect_has(d, DIALECT_CLIENT_DECIDES) ? BOX_DYING : BOX_FROZEN);
+        death_begin(&f->k, box.index, END_KILLED, 0);
+        fixture_settle(f);
+    }
+}
+
+static void what_is_in_memory_only_is_not_saved_unless_the_operator_says_so(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.save_frozen_ms = 1000;
+    for (uint32_t d = DIALECT_NONE + 1; d < DIALECT_COUNT; d++) {
+        struct keeper_box box = claimed_by(f, d);
+        struct keeper_extend args = life_of(&box, 60000, 0);
+        struct box *b = &f->k.boxes[box.index];
+        struct cove_err e;
+
+        assert_int_equal(life_freeze(&f->k, &args, true, NULL, &e), 0);
+        fake.now_ms += 100;
+        expiry_tick(&f->k);
+        assert_int_equal(b->info.state, BOX_FROZEN);
+        for (int allowed = 0; allowed < 2; allowed++) {
+            f->k.config.save_in_memory = (uint64_t)allowed;
+            b->save_at_ms = 0; /* as after a reload */
+            expiry_due_ms(&f->k, b);
+            assert_int_equal(b->save_at_ms == UINT64_MAX,
+                             !allowed && dialect_has(d, DIALECT_KEEPS_IN_MEMORY));
+        }
+        death_begin(&f->k, box.index, END_KILLED, 0);
+        fixture_settle(f);
+    }
+}
+
 static void what_happens_at_the_end_can_be_changed(void **state)
 {
     struct fixture *f = *state;
@@ -271,6 +328,8 @@ int main(void)
         T(a_sandbox_may_be_frozen_at_its_end),
         T(a_sandbox_that_was_frozen_at_its_end_does_not_stay_for_ever),
         T(what_cannot_be_frozen_at_its_end_is_killed),
+        T(the_configuration_says_what_happens_at_the_end_unless_clients_do),
+        T(what_is_in_memory_only_is_not_saved_unless_the_operator_says_so),
         T(what_happens_at_the_end_can_be_changed),
         T(pausing_can_set_the_end_and_going_on_too),
         T(a_failed_freeze_leaves_the_sandbox_running),
