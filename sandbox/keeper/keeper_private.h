@@ -77,30 +77,30 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     enum box_place place;
     bool has_tenant, has_moved_ids; /* it is in the last two buckets; it counts in moved_ids */
     struct build build;             /* pidfd while it lives, ready while it is being built */
-    struct watch exit, ready;       /* of these two */
-    struct waiter *waiters;         /* for it to be ready, or to be dead */
+    struct watch exit, ready;       /* watch the two descriptors of `build` */
+    struct waiter *waiters;         /* who waits for the sandbox to be ready, or to be dead */
     uint64_t build_began_ms;
-    uint64_t ready_by_ms; /* being built: then its set-up hangs */
-    uint64_t reuse_ms;    /* of the project it is promised to while it is being built */
+    uint64_t ready_by_ms; /* while it is being built: after that moment its set-up hangs */
+    uint64_t reuse_ms;    /* while it is being built: of the project that it is promised to */
     pid_t sweeper;
-    struct capture *capture;   /* that is under way, or NULL */
-    struct limits limits;      /* that hold now; all 0 after a restart of the keeper */
-    struct limits wanted;      /* of the project that the sandbox is promised to */
-    uint64_t cpu_us;           /* used when cpu_shares.c looked last */
-    uint64_t looked_ms;        /* when that was */
+    struct capture *capture;   /* the snapshot that is being taken of it, or NULL */
+    struct limits limits;      /* its limits now; all 0 after a restart of the keeper */
+    struct limits wanted;      /* the limits that it gets when it goes to whom it is promised */
+    uint64_t cpu_us;           /* cpu time that it had used when cpu_shares.c looked last */
+    uint64_t looked_ms;        /* when cpu_shares.c looked last */
     uint64_t sampled_ms;       /* when sampling.c looked last; 0 = not yet */
-    struct sample_look look;   /* what it saw */
-    unsigned idle_looks;       /* in a row: no cpu time was used in between */
+    struct sample_look look;   /* what sampling.c saw then */
+    unsigned idle_looks;       /* so many looks in a row saw no cpu time used */
     bool busy;                 /* it kept a cpu busy: its weight is lowered */
     bool child;                /* ours to reap; false after a restart of the keeper */
     bool promised;             /* a project waits for it: info.tenant and .project are set */
     bool dead;                 /* init has ended; cgroup and files are left to remove */
     bool named;                /* the resolver knows it */
     bool starting;             /* it is built, and what its template starts in it is under way */
-    uint64_t start_by_ms;      /* then that has failed */
-    uint64_t template_version; /* of the template it was made from */
+    uint64_t start_by_ms;      /* by then its start commands must have ended, or they have failed */
+    uint64_t template_version; /* version of the template that it was made from */
     uint64_t freeze_began_ms; /* it is being frozen, and not all of it stands still; 0: it is not */
-    uint64_t freeze_look_ms;  /* then: when to look again */
+    uint64_t freeze_look_ms;  /* when to look again whether all of it stands still */
     uint64_t save_at_ms;      /* frozen: when it is saved; 0 = to be looked up (expiry.c) */
     struct saving *saving;    /* on its way to the store (saving.c); NULL: it is not */
     struct waking *waking;    /* on its way back from there (waking.c); NULL: it is not */
@@ -123,7 +123,7 @@ struct keeper {
     struct watch signals, inotify;
     struct watch listen;    /* <run_dir>/keeper.sock */
     struct watch net_watch; /* rules of this machine change */
-    int end_signal;         /* that ends the loop; 0: go on */
+    int end_signal;         /* the signal that ended the loop; 0: none did */
     int fcgi_listen;        /* <run_dir>/fcgi.sock, shared by the workers */
     int state_dir, boxes_dir, init_exe;
     int spool_dir; /* workers make files without a name in it, for uploads (fcgi/spool.h) */
@@ -142,12 +142,12 @@ struct keeper {
     struct snapshots snapshots;
     bool strict;                  /* the policy's seccomp profile is `strict` */
     struct box *boxes;            /* state_box_count() of them */
-    struct boxes found;           /* ways to them */
+    struct boxes found;           /* ways to find one of them */
     pid_t sweepers[SWEEPERS_MAX]; /* child processes that remove dead sandboxes' files; 0: none */
     struct demand demands[DEMANDS];
-    uint64_t pool_shrink_ms; /* not before this */
-    uint64_t pool_retry_ms;  /* after a failure */
-    uint64_t pool_pause_ms;  /* after a claim */
+    uint64_t pool_shrink_ms; /* no surplus sandbox is ended before this */
+    uint64_t pool_retry_ms;  /* none is built before this, after a failure */
+    uint64_t pool_pause_ms;  /* nor before this, after a claim */
     uint64_t publish_at_ms;  /* 0: nothing to publish */
     int samples_fd;          /* of sampling.c */
     uint64_t sampling_ms;    /* when it last looked for sandboxes whose time has come */
@@ -155,29 +155,31 @@ struct keeper {
         uint64_t began_ms;   /* the last round of looks at who is busy */
         uint64_t all_us;     /* what all sandboxes had used by then */
         uint32_t left;       /* slots to look at in this round */
-        bool any_busy;       /* somebody in this round */
+        bool any_busy;       /* some sandbox was busy in this round */
     } fair;
-    bool rules_changed; /* in run_dir, and workers were not told yet; so at the start */
+    bool
+        rules_changed; /* files in run_dir have changed and workers were not told; true at the start */
 
     struct helper workers[WORKER_SLOTS];
     struct helper helpers[HELPERS];
-    bool supervised;                /* helpers of the keeper before were looked for */
-    uint64_t supervisor_retry_ms;   /* after a failure */
-    int auth_listen;                /* <run_dir>/auth.sock; -1: not yet */
-    int fetch_listen;               /* <run_dir>/fetch.sock; -1: not yet */
-    int builds_dir;                 /* state_dir/builds: the builder's */
-    int builder_listen;             /* <run_dir>/builder.sock; -1: not yet */
-    int gate_listen, gate_file;     /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
-    int gate_hosts;                 /* <run_dir>/ports.sock */
-    int gate_before;                /* a connection to the gate of the keeper before, or -1 */
-    uint64_t resolver_next_ms;      /* when to look whether the resolver knows all sandboxes */
-    uint64_t resolv_changed;        /* of the host's resolv.conf, as last told */
-    struct audit *audit;            /* NULL: not configured */
+    bool supervised;              /* helpers of the keeper before were looked for */
+    uint64_t supervisor_retry_ms; /* no helper is started before this, after a failure */
+    int auth_listen;              /* <run_dir>/auth.sock; -1: not yet */
+    int fetch_listen;             /* <run_dir>/fetch.sock; -1: not yet */
+    int builds_dir;               /* state_dir/builds: the builder's */
+    int builder_listen;           /* <run_dir>/builder.sock; -1: not yet */
+    int gate_listen, gate_file;   /* <run_dir>/gate.sock, <run_dir>/gate.bindings */
+    int gate_hosts;               /* <run_dir>/ports.sock */
+    int gate_before;              /* a connection to the gate of the keeper before, or -1 */
+    uint64_t resolver_next_ms;    /* when to look whether the resolver knows all sandboxes */
+    uint64_t
+        resolv_changed;  /* when the host's resolv.conf had changed, as last told to the resolver */
+    struct audit *audit; /* NULL: not configured */
     struct audit_counts audit_told; /* what the last warning was about */
     uint64_t audit_next_ms, audit_warn_ms;
     struct client *clients;
     uint64_t calls_refused,
-        calls_refused_log_ms; /* messages not told yet; when the next line may come */
+        calls_refused_log_ms; /* refused messages that are not in the log yet; when the next line may come */
     bool stopping;
 
     int saved_dir;       /* <state_dir>/saved */
@@ -187,7 +189,7 @@ struct keeper {
         uint64_t due_ms;            /* when to look for the next step of any */
         unsigned jobs;              /* under way */
         bool gone;                  /* there may be files saved/.gone-* */
-        struct bucket_run *removal; /* of one of these, and its name: */
+        struct bucket_run *removal; /* the removal of one of these, and the name of that file: */
         char removing[96];
         uint64_t gone_at_ms;
         unsigned gone_tries;
@@ -234,7 +236,7 @@ struct box *boxes_by_id(const struct keeper *k, const char *id); /* whatever its
 /* Walks one bucket of a hash table. Other sandboxes may be in it, so the caller compares. */
 struct box *boxes_of_project(const struct keeper *k, const char *tenant, const char *project);
 struct box *boxes_of_tenant(const struct keeper *k, const char *tenant);
-bool boxes_runs(const struct keeper *k, uint32_t index); /* its init does */
+bool boxes_runs(const struct keeper *k, uint32_t index); /* is its init alive? */
 int boxes_watch_exit(struct keeper *k, uint32_t index, struct cove_err *e);
 int boxes_watch_ready(struct keeper *k, uint32_t index, struct cove_err *e);
 void boxes_set_state(struct keeper *k, uint32_t index, enum box_state state);
@@ -261,7 +263,9 @@ void fault_point(const char *name); /* where a test may end the keeper */
 
 /* ------------------------------------------------------------------ refusals.c */
 
-void refusals_note(struct keeper *k, const struct audit_entry *entry); /* others are passed over */
+void refusals_note(
+    struct keeper *k,
+    const struct audit_entry *entry); /* entries that tell no refusal are passed over */
 void refusals_list(struct keeper *k, const char *tenant, const char *id,
                    struct keeper_refusal_list *ret);
 
