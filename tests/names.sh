@@ -35,6 +35,19 @@ named=$(sources '*.[ch]' | xargs -0 grep -nwE "$(paste -sd'|' <<<"$numbers")|\"(
 [ -z "$named" ] || { echo "a dialect is named outside its files; its row in include/cove/dialect.h can say what is needed:"; echo "$named"; bad=1; }
 [ "$(wc -l <<<"$names")" -gt 5 ] || { echo "$0 found no dialects"; bad=1; }
 
+# The number of a message means one thing, whoever receives it: a log or a packet then tells what was said.
+numbered=$(sed -E 's:/\*.*\*/::' include/cove/*.h | awk '
+    /^enum (msg_type|[a-z]+_msg) \{/ { inside = 1; value = 0; next }
+    /^\};/ { inside = 0 }
+    inside && match($0, /[A-Z_]+/) && $1 !~ /^[*\/]/ {
+        name = substr($0, RSTART, RLENGTH)
+        if (match($0, /= *[0-9]+/)) value = substr($0, RSTART + 1, RLENGTH - 1) + 0
+        print value++, name
+    }' | sort -n)
+same=$(awk 'seen[$1]++ { print }' <<<"$numbered")
+[ -z "$same" ] || { echo "messages whose number another one has:"; echo "$same"; bad=1; }
+[ "$(wc -l <<<"$numbered")" -gt 90 ] || { echo "$0 found no messages"; bad=1; }
+
 # The README of a folder names each of its files, or a family of them: `mcp_*.c`.
 unnamed=$(sources '*.c' | tr '\0' '\n' | while read -r file; do
     folder=$(dirname "$file") name=$(basename "$file")

@@ -10,13 +10,13 @@
  *
  *   100-299  worker, keeper, judge, gate, starter <-> init of one sandbox      cove/msg_box.h
  *   300-399  worker -> keeper                                                  cove/msg_keeper.h
+ *   400-499  keeper -> judge                                                   cove/msg_helpers.h
  *   500-599  worker, keeper, the next gate -> gate                             cove/msg_gate.h
- *   400-499  keeper -> judge
  *   600-799  worker -> auth, worker -> fetch, keeper <-> resolver              cove/msg_helpers.h
- *   800-849  keeper <-> starter                                                cove/msg_helpers.h
  *   800-849  keeper -> saver                                                   cove/saved.h
  *   850-899  keeper, `cove store` -> bucket                                    cove/bucket.h
  *   900-949  worker -> builder                                                 cove/build.h
+ *   950-999  keeper <-> starter                                                cove/msg_helpers.h
  */
 #ifndef COVE_MSG_H
 #define COVE_MSG_H

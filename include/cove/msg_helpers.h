@@ -66,7 +66,7 @@ enum resolver_msg {
     RESOLVER_GONE,        /* struct resolver_box */
 
     /* --- resolver to keeper: all that it can make root do --- */
-    RESOLVER_PIN = 802, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
+    RESOLVER_PIN = 750, /* struct resolver_pin -> MSG_DONE, or MSG_ERROR */
 };
 
 #define RESOLVER_ALL UINT32_MAX
@@ -95,7 +95,7 @@ struct resolver_pin { /* let this sandbox reach that address, for so long */
 
 enum starter_msg {
     /* --- keeper to starter --- */
-    STARTER_BOX = 800, /* struct starter_box: run what its template says, then STARTER_DONE */
+    STARTER_BOX = 950, /* struct starter_box: run what its template says, then STARTER_DONE */
 
     /* --- starter to keeper: all that it can make root do --- */
     STARTER_DONE, /* struct starter_done -> MSG_DONE */
