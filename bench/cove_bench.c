@@ -26,6 +26,7 @@
 
 #include "cove/client.h"
 #include "cove/dialect.h"
+#include "cove/json.h"
 #include "cove/mem.h"
 
 static double now_ms(void)
@@ -227,15 +228,23 @@ static int http_reply(struct http *h)
 
 static double run_http(struct http *h, const char *route, const char *project)
 {
-    char body[512], request[1024];
+    char request[1024];
+    AUTO_BUF struct buf body = BUF(512);
     double began = now_ms();
+    struct json_writer w;
     int len, status;
 
-    snprintf(body, sizeof(body), "{\"projectId\":\"%s\",\"commands\":[\"true\"]}", project);
+    json_writer_init(&w, &body);
+    json_open(&w, NULL, '{');
+    json_put_str(&w, "projectId", project);
+    json_open(&w, "commands", '[');
+    json_put_str(&w, NULL, "true");
+    json_close(&w, ']');
+    json_close(&w, '}');
     len = snprintf(request, sizeof(request),
                    "POST /%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"
                    "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                   route, h->host, h->key, strlen(body), body);
+                   route, h->host, h->key, body.len, body.data);
     if (write(h->sock, request, (size_t)len) != len)
         die("sending a request");
     status = http_reply(h);
