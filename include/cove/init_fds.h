@@ -1,13 +1,13 @@
 /*
- * What the keeper leaves open for init across execve: the contract between keeper.c and init.c.
+ * What is open in init after execve: the contract between sandbox/box/build_child.c and init.c.
  *
- * argv[0] is "cove: init ID"; there are no arguments. The three directories may be /dev/null (a controller that is missing, tests): then init does without. All
- * other descriptors are closed by init.
+ * argv[0] is "cove: init ID"; there are no arguments. The three directories may be /dev/null (where a
+ * controller is missing, and in tests): init then does without. Init closes all other descriptors.
  */
 #ifndef SANDBOX_INIT_FDS_H
 #define SANDBOX_INIT_FDS_H
 
-/* The disk limit in bytes, where statfs() does not show it; 0 or unset: it does. */
+/* The disk limit in bytes, where statfs() does not show it; 0 or unset: statfs() shows it. */
 #define INIT_DISK_ENV "COVE_DISK"
 
 enum init_fd {
