@@ -80,10 +80,8 @@ static void unlink_control_socket(const struct keeper *k, const char *id)
 static void free_slot(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
-    char id[sizeof(b->info.id)];
 
     assert(b->info.state == BOX_DYING && b->dead && !b->saving && !b->capture);
-    memcpy(id, b->info.id, sizeof(id));
     b->info = (struct box_info){
         .state = BOX_EMPTY,
         .generation = b->info.generation,
@@ -94,7 +92,7 @@ static void free_slot(struct keeper *k, uint32_t i)
     b->dead = false;
     b->promised = false;
     boxes_save(k, i);
-    waking_on_free(k, id);
+    k->wakes_due = true;
 }
 
 /* The first steps of removing a dead sandbox. Each of them may be repeated. False: it is too early, and the

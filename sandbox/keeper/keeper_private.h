@@ -195,6 +195,7 @@ struct keeper {
         unsigned gone_tries;
     } bucket;
     uint64_t saved_next_ms;        /* when to look for saved sandboxes that are too old */
+    bool wakes_due;                /* somebody may wait for a saved sandbox whose turn has come */
     struct refusal_ring *refusals; /* of refusals.c, one for each slot; NULL: none was needed yet */
     struct operator_desk *operators; /* of operator.c; NULL: nobody has asked yet */
     struct ended *ended;             /* places of ended.c */
@@ -255,6 +256,7 @@ void waiters_answer(struct keeper *k, uint32_t index, uint32_t type, const void 
 void waiters_answer_box(struct keeper *k, uint32_t index, bool created); /* with KEEPER_BOX */
 void waiters_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
 void waiters_move(struct waiter **from, struct box *to);
+void waiters_fail_list(struct keeper *k, struct waiter **list, const struct cove_err *err);
 void waiters_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ faults.c */

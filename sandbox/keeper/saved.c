@@ -186,13 +186,7 @@ void saved_drop(struct keeper *k, uint32_t i)
             bucket_gone(k, &s->info);
         saved_remove_dir(k, aside);
     }
-    while (s->waiters) {
-        struct waiter *w = s->waiters;
-
-        s->waiters = w->next;
-        keeper_answer_error(k, w, &gone);
-        free(w);
-    }
+    waiters_fail_list(k, &s->waiters, &gone);
     s->info = (struct saved_info){ 0 };
     state_box_write(state_saved(k->state), i, &s->info.box);
 }
@@ -225,10 +219,10 @@ void saved_retire(struct keeper *k, const struct keeper_retire *args)
 
 /* ------------------------------------------------------------------ by the clock */
 
-/* Saved, and nobody is waking it. */
-static bool is_at_rest(const struct saved_info *s)
+/* Saved, and nobody wakes it or waits for it to be woken. */
+static bool is_at_rest(const struct saved *s)
 {
-    return s->box.state == BOX_SAVED && !(s->box.flags & BOX_IS_WAKING);
+    return s->info.box.state == BOX_SAVED && !(s->info.box.flags & BOX_IS_WAKING) && !s->waiters;
 }
 
 static void remove_old(struct keeper *k)
@@ -236,9 +230,9 @@ static void remove_old(struct keeper *k)
     uint64_t now_unix = clock_unix_ms(), keep = k->config.saved_keep_ms;
 
     for (uint32_t i = 0; keep && i < count_places(k); i++) {
-        const struct saved_info *s = &k->saved[i].info;
+        const struct saved *s = &k->saved[i];
 
-        if (is_at_rest(s) && s->saved_unix_ms + keep < now_unix)
+        if (is_at_rest(s) && s->info.saved_unix_ms + keep < now_unix)
             remove_saved(k, i, END_EXPIRED, "saved sandbox removed: it is older than saved_keep");
     }
 }
@@ -263,7 +257,7 @@ static void remove_surplus(struct keeper *k)
     size_t count = 0, first = 0; /* first: the newest of this tenant, which stays */
 
     for (uint32_t i = 0; order && i < count_places(k); i++)
-        if (is_at_rest(&k->saved[i].info))
+        if (is_at_rest(&k->saved[i]))
             order[count++] = &k->saved[i];
     if (count)
         qsort(order, count, sizeof(struct saved *), compare_age);

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/weak.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/store.h"
 
@@ -92,6 +94,25 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct save
     }
     *ret = run;
     return 0;
+}
+
+/*
+ * A saver keeps a cpu busy: of those that pack and of those that unpack two for each cpu run at a time, half
+ * of them for one tenant at most. The rest wait. A tenant that pauses or wakes hundreds of sandboxes at
+ * once waits for them, and nobody else does.
+ */
+bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has has)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned most = cpus > 0 ? 2 * (unsigned)cpus : 2, all = 0, own = 0;
+
+    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
+        if (!has(&k->boxes[i]))
+            continue;
+        all++;
+        own += strcmp(k->boxes[i].info.tenant, tenant) == 0;
+    }
+    return (all < most && own < most / 2) || weak("places");
 }
 
 void saver_run_abandon(struct saver_run *run)

@@ -25,7 +25,6 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "cove/weak.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/life.h"
 #include "sandbox/keeper/quota.h"
@@ -387,24 +386,9 @@ uint64_t saving_due_ms(const struct box *b)
     return b->saving->step == SAVING_FREEZE ? b->saving->look_ms : UINT64_MAX;
 }
 
-/*
- * Packing keeps a cpu busy: two for each cpu run at a time, half of them for one tenant at most. The rest
- * wait, frozen. A tenant that pauses hundreds of sandboxes at once waits for them, and nobody else does.
- */
-static bool has_place(const struct keeper *k, const struct box *asks)
+static bool is_packed(const struct box *b)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned most = cpus > 0 ? 2 * (unsigned)cpus : 2, all = 0, own = 0;
-
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box *b = &k->boxes[i];
-
-        if (!b->saving || b->saving->step == SAVING_FREEZE)
-            continue;
-        all++;
-        own += strcmp(b->info.tenant, asks->info.tenant) == 0;
-    }
-    return (all < most && own < most / 2) || weak("places");
+    return b->saving && b->saving->step != SAVING_FREEZE;
 }
 
 void saving_tick(struct keeper *k, uint32_t i, uint64_t now)
@@ -413,8 +397,8 @@ void saving_tick(struct keeper *k, uint32_t i, uint64_t now)
     struct cove_err err = { 0 };
 
     if (cgroup_is_frozen(&k->cgroups, b->info.id)) {
-        if (!has_place(k, b))
-            b->saving->look_ms = now + PLACE_LOOK_MS;
+        if (!saver_run_has_place(k, b->info.tenant, is_packed))
+            b->saving->look_ms = now + PLACE_LOOK_MS; /* it waits, frozen */
         else if (pack(k, i, &err) < 0)
             fail(k, i, &err);
     } else if (now < b->saving->began_ms + FREEZE_MAX_MS) {

@@ -22,7 +22,8 @@ struct bucket_run; /* a process of cove-bucket (bucket.c) */
 
 struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
     struct saved_info info; /* box.state BOX_EMPTY: this place is free */
-    struct waiter *waiters; /* for its old self to be gone, so that it can be woken */
+    struct waiter *waiters; /* who want it woken, and wait for its turn (waking.c) */
+    uint64_t asked_ms;      /* when the first of them came */
     uint64_t lifetime_ms;   /* that they asked for */
     enum saved_place place; /* of its archive: here, in the bucket, on its way */
     struct bucket_run *job; /* that brings it there, or NULL */
@@ -57,6 +58,9 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct save
                     struct cove_err *e);
 void saver_run_abandon(
     struct saver_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+/* May this tenant have one more saver of the kind that `has` finds with a sandbox? */
+typedef bool (*saver_has)(const struct box *b);
+bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has has);
 
 /* ------------------------------------------------------------------ age.c */
 
@@ -153,6 +157,6 @@ int waking_prepare(struct keeper *k, uint32_t index, struct cove_err *e); /* bef
 void waking_set_times(struct keeper *k, uint32_t index, uint64_t now);
 void waking_is_live(struct keeper *k, uint32_t index);
 void waking_on_death(struct keeper *k, uint32_t index);
-void waking_on_free(struct keeper *k, const char *id); /* the slot of its old self is free */
+void waking_tick(struct keeper *k); /* wakes those who wait for their turn, as many as may */
 
 #endif

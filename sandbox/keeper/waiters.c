@@ -41,6 +41,17 @@ void waiters_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
     waiters_answer(k, i, MSG_ERROR, err, sizeof(*err));
 }
 
+void waiters_fail_list(struct keeper *k, struct waiter **list, const struct cove_err *err)
+{
+    while (*list) {
+        struct waiter *w = *list;
+
+        *list = w->next;
+        keeper_answer_error(k, w, err);
+        free(w);
+    }
+}
+
 void waiters_move(struct waiter **from, struct box *to)
 {
     while (*from) {

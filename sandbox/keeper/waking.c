@@ -47,6 +47,7 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
     struct box *b = &k->boxes[i];
 
     b->waking->run = NULL;
+    k->wakes_due = true;
     fault_point("wake-unpacked");
     if (!report && b->waking->fetch) {
         b->waking->why = *err; /* perhaps because too little came: on_fetched() tells */
@@ -239,16 +240,26 @@ static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_
 
 /* ------------------------------------------------------------------ asked for */
 
-static void wait_for_slot(struct saved *s, uint64_t lifetime_ms, const struct waiter *w)
+static bool is_unpacked(const struct box *b)
+{
+    return b->waking && b->waking->run;
+}
+
+/* Until what the sandbox was before is swept, and until there is a place for one more saver: waking_tick(). */
+static void wait_for_turn(struct keeper *k, struct saved *s, uint64_t lifetime_ms,
+                          const struct waiter *w)
 {
     struct waiter *copy = malloc(sizeof(*copy));
 
     if (!copy)
         return; /* the client runs into its own deadline */
+    if (!s->waiters)
+        s->asked_ms = clock_boot_ms();
     *copy = *w;
     copy->next = s->waiters;
     s->waiters = copy;
     s->lifetime_ms = lifetime_ms;
+    k->wakes_due = true;
 }
 
 int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const struct waiter *w,
@@ -260,11 +271,12 @@ int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const s
 
     if (lifetime_ms > LIFETIME_MAX_MS)
         return cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
-    if (old) {
-        if (old->info.state == BOX_BUILDING)
-            waiters_add(old, w); /* another one has asked already */
-        else
-            wait_for_slot(s, lifetime_ms, w); /* what it was is still being swept */
+    if (old && old->info.state == BOX_BUILDING) {
+        waiters_add(old, w); /* another one has asked already */
+        return 0;
+    }
+    if (old || s->waiters || !saver_run_has_place(k, s->info.box.tenant, is_unpacked)) {
+        wait_for_turn(k, s, lifetime_ms, w);
         return 0;
     }
     if (begin(k, saved, lifetime_ms, &i, e) < 0)
@@ -291,26 +303,46 @@ int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct 
     return 0;
 }
 
-void waking_on_free(struct keeper *k, const char *id)
+static void begin_for_waiters(struct keeper *k, uint32_t saved)
+{
+    struct saved *s = &k->saved[saved];
+    struct cove_err err = { 0 };
+    uint32_t i;
+
+    if (begin(k, saved, s->lifetime_ms, &i, &err) == 0)
+        waiters_move(&s->waiters, &k->boxes[i]);
+    else
+        waiters_fail_list(k, &s->waiters, &err);
+}
+
+/* The one that was asked for first, of those that can be begun now. */
+static bool find_next(const struct keeper *k, uint32_t *ret)
 {
     const struct state *table = state_saved(k->state);
-    struct cove_err err = { 0 };
-    struct box_info info;
-    uint32_t s, i;
+    bool found = false;
 
-    if (k->stopping || !table || !state_find_id_any(table, id, &s, &info) || !k->saved[s].waiters)
-        return;
-    if (begin(k, s, k->saved[s].lifetime_ms, &i, &err) == 0) {
-        waiters_move(&k->saved[s].waiters, &k->boxes[i]);
-        return;
-    }
-    while (k->saved[s].waiters) {
-        struct waiter *w = k->saved[s].waiters;
+    for (uint32_t i = 0; table && i < state_box_count(table); i++) {
+        const struct saved *s = &k->saved[i];
 
-        k->saved[s].waiters = w->next;
-        keeper_answer_error(k, w, &err);
-        free(w);
+        if (!s->waiters || (found && s->asked_ms >= k->saved[*ret].asked_ms) ||
+            boxes_by_id(k, s->info.box.id) ||
+            !saver_run_has_place(k, s->info.box.tenant, is_unpacked))
+            continue;
+        *ret = i;
+        found = true;
     }
+    return found;
+}
+
+void waking_tick(struct keeper *k)
+{
+    uint32_t next;
+
+    if (!k->wakes_due || k->stopping)
+        return;
+    k->wakes_due = false;
+    while (find_next(k, &next))
+        begin_for_waiters(k, next);
 }
 
 /* ------------------------------------------------------------------ it lives */
@@ -372,5 +404,6 @@ void waking_on_death(struct keeper *k, uint32_t i)
     cove_close(w->files.dir);
     free(w);
     k->bucket.due_ms = 0; /* what was taken for it may be released */
+    k->wakes_due = true;
     k->boxes[i].waking = NULL;
 }
