@@ -156,7 +156,7 @@ uint64_t expiry_tick(struct keeper *k)
 
     next = earliest_ms(next, tick_ends(k, now));
     next = tick_remains(k, now, next);
-    saved_tick(k, now);
+    retention_tick(k, now);
     waking_tick(k);
     ended_tick(k, now);
     next = bucket_tick(k, now, next);

@@ -20,9 +20,7 @@
 #include "sandbox/keeper/life.h"
 #include "sandbox/keeper/store.h"
 
-enum { LOOK_EVERY_MS = 60000 };
-
-static uint32_t count_places(const struct keeper *k)
+uint32_t saved_places(const struct keeper *k)
 {
     return state_saved(k->state) ? state_box_count(state_saved(k->state)) : 0;
 }
@@ -71,7 +69,7 @@ int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove
 
 bool saved_stands_on(const struct keeper *k, const char *snapshot)
 {
-    for (uint32_t i = 0; i < count_places(k); i++)
+    for (uint32_t i = 0; i < saved_places(k); i++)
         if (k->saved[i].info.box.state == BOX_SAVED &&
             strcmp(k->saved[i].info.box.snapshot, snapshot) == 0)
             return true;
@@ -88,7 +86,7 @@ static struct tally tally_of(const struct keeper *k, const char *tenant)
 {
     struct tally t = { 0 };
 
-    for (uint32_t i = 0; i < count_places(k); i++) {
+    for (uint32_t i = 0; i < saved_places(k); i++) {
         const struct saved_info *s = &k->saved[i].info;
 
         if (s->box.state != BOX_SAVED || strcmp(s->box.tenant, tenant) != 0)
@@ -101,7 +99,7 @@ static struct tally tally_of(const struct keeper *k, const char *tenant)
 
 static int find_place(const struct keeper *k, uint32_t *ret)
 {
-    for (uint32_t i = 0; i < count_places(k); i++)
+    for (uint32_t i = 0; i < saved_places(k); i++)
         if (k->saved[i].info.box.state == BOX_EMPTY) {
             *ret = i;
             return 0;
@@ -199,7 +197,7 @@ static bool is_meant(const struct saved_info *s, const struct keeper_retire *arg
                        : strcmp(s->box.project, args->project) == 0;
 }
 
-static void remove_saved(struct keeper *k, uint32_t i, enum end_cause cause, const char *event)
+void saved_remove(struct keeper *k, uint32_t i, enum end_cause cause, const char *event)
 {
     struct box_info box = k->saved[i].info.box;
 
@@ -212,71 +210,9 @@ static void remove_saved(struct keeper *k, uint32_t i, enum end_cause cause, con
 
 void saved_retire(struct keeper *k, const struct keeper_retire *args)
 {
-    for (uint32_t i = 0; i < count_places(k); i++)
+    for (uint32_t i = 0; i < saved_places(k); i++)
         if (is_meant(&k->saved[i].info, args))
-            remove_saved(k, i, END_KILLED, "saved sandbox removed");
-}
-
-/* ------------------------------------------------------------------ by the clock */
-
-/* Saved, and nobody wakes it or waits for it to be woken. */
-static bool is_at_rest(const struct saved *s)
-{
-    return s->info.box.state == BOX_SAVED && !(s->info.box.flags & BOX_IS_WAKING) && !s->waiters;
-}
-
-static void remove_old(struct keeper *k)
-{
-    uint64_t now_unix = clock_unix_ms(), keep = k->config.saved_keep_ms;
-
-    for (uint32_t i = 0; keep && i < count_places(k); i++) {
-        const struct saved *s = &k->saved[i];
-
-        if (is_at_rest(s) && s->info.saved_unix_ms + keep < now_unix)
-            remove_saved(k, i, END_EXPIRED, "saved sandbox removed: it is older than saved_keep");
-    }
-}
-
-/* By tenant, the newest first. */
-static int compare_age(const void *a, const void *b)
-{
-    const struct saved_info *x = &(*(const struct saved *const *)a)->info;
-    const struct saved_info *y = &(*(const struct saved *const *)b)->info;
-    int by_tenant = strcmp(x->box.tenant, y->box.tenant);
-
-    if (by_tenant != 0 || x->saved_unix_ms == y->saved_unix_ms)
-        return by_tenant;
-    return x->saved_unix_ms > y->saved_unix_ms ? -1 : 1;
-}
-
-/* Each tenant keeps as many of its newest as tenant_saved_keep says. */
-static void remove_surplus(struct keeper *k)
-{
-    uint64_t keep = k->config.tenant_saved_keep;
-    AUTO_FREE struct saved **order = keep ? calloc(count_places(k), sizeof(struct saved *)) : NULL;
-    size_t count = 0, first = 0; /* first: the newest of this tenant, which stays */
-
-    for (uint32_t i = 0; order && i < count_places(k); i++)
-        if (is_at_rest(&k->saved[i]))
-            order[count++] = &k->saved[i];
-    if (count)
-        qsort(order, count, sizeof(struct saved *), compare_age);
-    for (size_t n = 0; n < count; n++) {
-        if (strcmp(order[n]->info.box.tenant, order[first]->info.box.tenant) != 0)
-            first = n;
-        if (n - first >= keep)
-            remove_saved(k, (uint32_t)(order[n] - k->saved), END_EXPIRED,
-                         "saved sandbox removed: its tenant has tenant_saved_keep newer ones");
-    }
-}
-
-void saved_tick(struct keeper *k, uint64_t now)
-{
-    if (now < k->saved_next_ms)
-        return;
-    k->saved_next_ms = now + LOOK_EVERY_MS;
-    remove_old(k);
-    remove_surplus(k);
+            saved_remove(k, i, END_KILLED, "saved sandbox removed");
 }
 
 /* ------------------------------------------------------------------ the start */

@@ -107,6 +107,7 @@ bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, u
 bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
                         uint32_t *ret);
 bool saved_knows(const struct keeper *k, const char *id); /* by its record on disk */
+uint32_t saved_places(const struct keeper *k);            /* how many k->saved has */
 int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
 int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
               struct cove_err *e);
@@ -116,10 +117,14 @@ void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
 bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
 void saved_drop(struct keeper *k, uint32_t index); /* its files, its record, its place */
+void saved_remove(struct keeper *k, uint32_t index, enum end_cause cause, const char *event);
 void saved_retire(struct keeper *k, const struct keeper_retire *args);
-void saved_remove_dir(const struct keeper *k, const char *name); /* in a child process */
-void saved_tick(struct keeper *k, uint64_t now);
+void saved_remove_dir(const struct keeper *k, const char *name);    /* in a child process */
 bool saved_stands_on(const struct keeper *k, const char *snapshot); /* one of them does */
+
+/* ------------------------------------------------------------------ retention.c */
+
+void retention_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ saving.c */
 
