@@ -8,8 +8,10 @@
  *                        network          the rules that its client had set, if any
  *                        layers           the layers of its template, which stay as long as it does
  *                        seal, uploading, uploaded, bucket    on its way to a bucket: below
+ *                        since            when it came into this store, for saved_keep
  *   <state_dir>/saved/.new-ID             one that is being written: nobody's yet
  *   <state_dir>/saved/.old-ID             one that is being removed
+ *   <state_dir>/saved-clock               the clock that `since` is of (sandbox/keeper/retention.c)
  *
  * A directory gets its name ID by one rename when all in it is written, synced and verified. That
  * rename is the moment from which the sandbox is saved.
@@ -32,7 +34,9 @@
 #define SAVED_AGE        SAVED_ARCHIVE ".age"
 #define SAVED_ATTRIBUTES "attributes"
 #define SAVED_NETWORK    "network"
-#define SAVED_LAYERS     "layers" /* of its template, as it was then; none for `base` */
+#define SAVED_LAYERS     "layers"      /* of its template, as it was then; none for `base` */
+#define SAVED_CLOCK      "saved-clock" /* below state_dir */
+#define SAVED_SINCE      "since"
 #define SAVED_SEAL       "seal" /* proves the other small files to machines with the same secret */
 
 /* Empty files that tell how far it has come on its way to the bucket (cove/bucket.h). */

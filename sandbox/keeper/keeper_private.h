@@ -194,7 +194,11 @@ struct keeper {
         uint64_t gone_at_ms;
         unsigned gone_tries;
     } bucket;
-    uint64_t saved_next_ms;        /* when to look for saved sandboxes that are too old */
+    uint64_t saved_next_ms;  /* when to look for saved sandboxes that are too old */
+    struct {                 /* retention.c */
+        uint64_t counted_ms; /* what keepers before this one had counted */
+        uint64_t began_ms;   /* when this one began to */
+    } retention;
     bool wakes_due;                /* somebody may wait for a saved sandbox whose turn has come */
     struct refusal_ring *refusals; /* of refusals.c, one for each slot; NULL: none was needed yet */
     struct operator_desk *operators; /* of operator.c; NULL: nobody has asked yet */

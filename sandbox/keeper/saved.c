@@ -148,6 +148,7 @@ int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place 
     /* core_sandbox_ends_unix_ms() adds these figures up: the end that people see is then the time of saving. */
     k->saved[i].info.box.created_ms = 0;
     k->saved[i].info.box.frozen_ms = info->saved_unix_ms - info->box.created_unix_ms;
+    retention_note(k, &k->saved[i]);
     state_box_write(state_saved(k->state), i, &k->saved[i].info.box);
     k->bucket.due_ms = 0;
     k->saved_next_ms = 0;
@@ -304,6 +305,7 @@ int saved_open(struct keeper *k, struct cove_err *e)
     state_give_saved(k->state, table);
     clear_table(table);
     k->bucket.gone = true;
+    retention_open(k);
     load_all(k);
     return 0;
 }

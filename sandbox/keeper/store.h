@@ -24,6 +24,7 @@ struct saved {              /* a saved sandbox; its record is mirrored in state_
     struct saved_info info; /* box.state BOX_EMPTY: this place is free */
     struct waiter *waiters; /* who want it woken, and wait for its turn (waking.c) */
     uint64_t asked_ms;      /* when the first of them came */
+    uint64_t since_ms;      /* by the count of retention.c: when it came into the store */
     uint64_t lifetime_ms;   /* that they asked for */
     enum saved_place place; /* of its archive: here, in the bucket, on its way */
     struct bucket_run *job; /* that brings it there, or NULL */
@@ -124,6 +125,8 @@ bool saved_stands_on(const struct keeper *k, const char *snapshot); /* one of th
 
 /* ------------------------------------------------------------------ retention.c */
 
+void retention_open(struct keeper *k);                  /* once, before saved_put() */
+void retention_note(struct keeper *k, struct saved *s); /* it is in the store now, or still */
 void retention_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ saving.c */

@@ -253,22 +253,32 @@ def test_deleting_a_sandbox_while_it_is_being_woken_leaves_nothing(server, proje
     wait_for(lambda: not os.path.exists(f"{server.dir}/state/boxes/{box}"), what="the half-made sandbox to be swept")
 
 
-def set_saved_time(server, box, unix_ms):
-    """As if it had been saved then: the keeper reads records at its start."""
+def jump_clock(server, box, seconds):
+    """As if the wall clock had jumped since the sandbox was saved: the keeper reads records at its start."""
     path = f"{store(server)}/{box}/record"
-    text = re.sub(r"(?m)^savedUnixMs .*$", f"savedUnixMs {unix_ms}", read(path))
+    text = re.sub(r"(?m)^savedUnixMs .*$", f"savedUnixMs {int((time.time() - seconds) * 1000)}", read(path))
     with open(path, "w") as f:
         f.write(text)
 
 
+def grow_older(server, boxes, hours):
+    """As if keepers had run for so long since these were saved, and the others had been saved just now. No keeper runs."""
+    clock = int(read(f"{server.dir}/state/saved-clock")) + hours * 3600_000
+    for path in (f"{server.dir}/state/saved-clock", *(f"{store(server)}/{box}/since" for box in saved(server) - set(boxes))):
+        with open(path, "w") as f:
+            f.write(f"{clock:020}")
+
+
 @pytest.mark.parametrize("jump_s", [-10 * 365 * 86400, 10 * 365 * 86400])
 def test_a_clock_that_has_jumped_since_a_sandbox_was_saved_loses_nothing(make_server, jump_s):
-    server = make_server()
+    server = make_server(saved_keep="1h")
     box = bare(server.execute("p", "echo kept >/workspace/f"))
     assert save(server, box) is True
-    set_saved_time(server, box, int((time.time() + jump_s) * 1000))
     kill_keeper(server)
+    jump_clock(server, box, jump_s)
+    before = read(f"{server.dir}/state/saved-clock")
     server.up()
+    wait_for(lambda: read(f"{server.dir}/state/saved-clock") != before, what="the keeper to have looked for what is too old")
     listed = [r for r in json.loads(cove_store(server, "ls", "--json").stdout) if r["id"] == box]
     assert listed and listed[0]["state"] == "saved"
     assert server.request("GET", "/v2/sandboxes?state=paused").status == 200
@@ -284,9 +294,13 @@ def test_what_is_too_old_or_more_than_a_tenant_may_keep_is_removed(make_server):
     for name in ("one", "two", "three"):
         boxes.append(bare(server.execute(name, "true")))
         assert save(server, boxes[-1]) is True
+        if name == "one":
+            kill_keeper(server)
+            jump_clock(server, boxes[0], -86400)  # by the wall clock it is the newest of the three
+            server.up()
     wait_for(lambda: saved(server) == set(boxes[1:]), 20, "the oldest of three to be removed")
     kill_keeper(server)
-    set_saved_time(server, boxes[1], int((time.time() - 3 * 3600) * 1000))
+    grow_older(server, [boxes[1]], hours=3)
     server.up()
     wait_for(lambda: saved(server) == {boxes[2]}, 20, "what is older than an hour to be removed")
     assert bare(server.execute("three", "true")) == boxes[2] and bare(server.execute("one", "true")) != boxes[0]
