@@ -182,13 +182,13 @@ static void on_uploaded(struct keeper *k, uint32_t i, const struct bucket_report
     AUTO_CLOSE int dir = -1;
 
     end_step(k, s);
-    fault_point("bucket-put");
+    fault_point("bucket-put", NULL);
     if (!report || saved_open_dir(k, s->info.box.id, &dir, err) < 0 ||
         set_mark(s, dir, SAVED_IS_OURS, err) < 0) {
         try_later(k, s, "a saved sandbox is not in the bucket yet, it stays here", err);
         return;
     }
-    fault_point("bucket-marked");
+    fault_point("bucket-marked", NULL);
     unlinkat(dir, saved_archive_name(&s->info), 0);
     s->tries = 0;
     log_event(LOG_LEVEL_INFO, "saved sandbox is in the bucket", LOG_S("sandbox", s->info.box.id),
@@ -240,7 +240,7 @@ static int upload(struct keeper *k, uint32_t i, struct cove_err *e)
     while (count > 0)
         close(notes[--count]);
     close(task.in);
-    fault_point("bucket-begun");
+    fault_point("bucket-begun", NULL);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 /* The first part of a sandbox's life: a free slot, its range of user ids, its build, and what
  * happens when the build is ready. */
+#include <poll.h>
 #include <string.h>
 
 #include "cove/log.h"
@@ -245,9 +246,13 @@ void creation_on_ready(struct keeper *k, uint32_t i)
 
     watch_take(&b->ready);
     if (build_finish(&b->build, &err) < 0) {
+        k->pool_retry_ms = clock_boot_ms() + POOL_RETRY_MS;
+        if (b->waking) {
+            waking_fail(k, i, &err);
+            return;
+        }
         log_error("sandbox not created", &err, LOG_S("sandbox", b->info.id));
         waiters_fail(k, i, &err);
-        k->pool_retry_ms = clock_boot_ms() + POOL_RETRY_MS;
         death_begin(k, i, END_GONE, 0);
         return;
     }
@@ -259,17 +264,24 @@ void creation_on_ready(struct keeper *k, uint32_t i)
     judge_tell(k, i);
     fdstore_put_box(&k->fdstore, b->info.id, b->build.pidfd);
     resolver_tell_box(k, i);
-    if (b->waking && waking_prepare(k, i, &err) < 0) { /* before anything in it runs */
-        log_error("saved sandbox not woken", &err, LOG_S("sandbox", b->info.id));
-        waiters_fail(k, i, &err);
-        death_begin(k, i, END_GONE, 0);
-    } else if (!starter_begin(k, i, &err)) {
+    if (b->waking && waking_prepare(k, i, &err) < 0) /* before anything in it runs */
+        waking_fail(k, i, &err);
+    else if (!starter_begin(k, i, &err))
         creation_hand_out(k, i);
-    }
+}
+
+/* A woken sandbox that is live has left the store: its init is looked at once more before. */
+static bool has_died(const struct box *b)
+{
+    struct pollfd exit = { .fd = b->build.pidfd, .events = POLLIN };
+
+    return poll(&exit, 1, 0) != 0;
 }
 
 void creation_hand_out(struct keeper *k, uint32_t i)
 {
+    if (k->boxes[i].waking && has_died(&k->boxes[i]))
+        return; /* death_on_exit() is about to hear of it */
     if (k->boxes[i].promised)
         claim_go_live(k, i);
     else

@@ -54,7 +54,7 @@ void death_on_exit(struct keeper *k, uint32_t i)
         waitpid(b->build.pid, NULL, 0);
     if (b->info.state != BOX_DYING && saving_survives(k, i)) {
         death_begin(k, i, END_SAVED, 0);
-    } else if (b->info.state != BOX_DYING) {
+    } else if (b->info.state != BOX_DYING && !waking_lost_init(k, i)) {
         log_event(LOG_LEVEL_WARN, "sandbox lost: its init died", LOG_S("sandbox", b->info.id),
                   LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project));
         state_count(k->state, STATE_KEEPER, COUNT_BOXES_LOST, 1);

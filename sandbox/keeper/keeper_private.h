@@ -265,7 +265,8 @@ void waiters_forget_client(struct keeper *k, uint32_t client);
 
 /* ------------------------------------------------------------------ faults.c */
 
-void fault_point(const char *name); /* where a test may end the keeper */
+/* Where a test may end the keeper, or the init of the sandbox b (NULL: there is none). */
+void fault_point(const char *name, const struct box *b);
 
 /* ------------------------------------------------------------------ refusals.c */
 

@@ -145,9 +145,7 @@ static int write_record(int dir, const struct saved_info *info, struct cove_err 
     return write_file(dir, SAVED_RECORD, &record, e);
 }
 
-/* The files beside the archive are written twice: at the beginning, because they would be gone if the
- * sandbox died meanwhile, and at the end, because they may have changed. */
-/* The list that the sandbox was made with: its template may have been replaced since. */
+/* The list of layers that the sandbox was made with: its template may have been replaced since. */
 static int keep_layers(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     char from[64];
@@ -159,6 +157,8 @@ static int keep_layers(struct keeper *k, uint32_t i, struct cove_err *e)
     return 0;
 }
 
+/* The files beside the archive are written twice: at the beginning, because they would be gone if the
+ * sandbox died meanwhile, and at the end, because they may have changed. */
 static int keep_notes(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     const struct box *b = &k->boxes[i];
@@ -170,16 +170,17 @@ static int keep_notes(struct keeper *k, uint32_t i, struct cove_err *e)
     return network_keep(k, b->info.id, b->saving->dir, e);
 }
 
-static int make_it_so(struct keeper *k, const struct saved_info *info, int dir, struct cove_err *e)
+static int make_it_so(struct keeper *k, const struct box *b, struct cove_err *e)
 {
+    int dir = b->saving->dir;
     char name[64];
 
-    new_name(info->box.id, name);
-    fault_point("save-written");
-    if (fsync(dir) < 0 || renameat(k->saved_dir, name, k->saved_dir, info->box.id) < 0 ||
+    new_name(b->info.id, name);
+    fault_point("save-written", b);
+    if (fsync(dir) < 0 || renameat(k->saved_dir, name, k->saved_dir, b->info.id) < 0 ||
         fsync(k->saved_dir) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "putting a sandbox into the store");
-    fault_point("save-renamed");
+    fault_point("save-renamed", b);
     return 0;
 }
 
@@ -199,7 +200,7 @@ static int commit(struct keeper *k, uint32_t i, const struct saver_report *repor
     memcpy(info.stored_digest, stored->digest, sizeof(info.stored_digest));
     digest_layers(b->saving->dir, info.template_digest);
     if (saved_check_room(k, b->info.tenant, e) < 0 || keep_notes(k, i, e) < 0 ||
-        write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, &info, b->saving->dir, e) < 0)
+        write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, b, e) < 0)
         return -1;
     return saved_put(k, &info, SAVED_IS_HERE, e);
 }
@@ -228,12 +229,12 @@ static void put_away(struct keeper *k, uint32_t i, const struct saver_report *re
     dir = take_fd(&b->saving->dir);
     forget(k, i);
     attributes_restore(k, b->info.id, dir, NULL); /* workers no longer see what was not kept */
-    fault_point("save-known");
+    fault_point("save-known", b);
     if (b->dead)
         waiters_answer(k, i, MSG_DONE, NULL, 0);
     else
         death_begin(k, i, END_SAVED, 0);
-    fault_point("save-dying");
+    fault_point("save-dying", b);
 }
 
 /* ------------------------------------------------------------------ encrypted: read again */
@@ -290,7 +291,7 @@ static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *r
     struct saving *s = k->boxes[i].saving;
 
     s->run = NULL;
-    fault_point("save-packed");
+    fault_point("save-packed", &k->boxes[i]);
     if (!report) {
         fail(k, i, err);
     } else if (!s->encrypted) {
@@ -374,10 +375,10 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
         return -1;
     task.out = b->saving->encrypted ? pipe_end : archive;
     b->saving->step = SAVING_PACK;
-    fault_point("save-frozen");
+    fault_point("save-frozen", b);
     if (saver_run_start(k, &task, &b->saving->run, e) < 0)
         return -1;
-    fault_point("save-packing");
+    fault_point("save-packing", b);
     return 0;
 }
 
@@ -463,7 +464,7 @@ int saving_begin(struct keeper *k, uint32_t i, const struct waiter *w, struct co
         if (was_live)
             b->info.frozen_ms = clock_boot_ms();
         boxes_set_state(k, i, BOX_FROZEN);
-        fault_point("save-begun");
+        fault_point("save-begun", b);
     }
     if (w)
         waiters_add(b, w);

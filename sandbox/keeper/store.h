@@ -162,7 +162,11 @@ bool waking_has_layers(const struct keeper *k, const char *id);
 int waking_open_template(const struct keeper *k, const char *id, struct template *ret,
                          struct cove_err *e);
 int waking_prepare(struct keeper *k, uint32_t index, struct cove_err *e); /* before it is live */
+/* The sandbox stays saved; what was made of it is swept, and who waited is told. */
+void waking_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
 void waking_set_times(struct keeper *k, uint32_t index, uint64_t now);
+/* Its init has died before the sandbox was live: it stays saved. False: it was not being woken. */
+bool waking_lost_init(struct keeper *k, uint32_t index);
 void waking_is_live(struct keeper *k, uint32_t index);
 void waking_on_death(struct keeper *k, uint32_t index);
 void waking_tick(struct keeper *k); /* wakes those who wait for their turn, as many as may */

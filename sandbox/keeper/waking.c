@@ -30,7 +30,7 @@ struct waking {
     struct cove_err why; /* what the saver failed with while the fetch was still under way */
 };
 
-static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
+void waking_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
 {
     log_error("saved sandbox not woken, it stays saved", err, LOG_S("sandbox", k->boxes[i].info.id),
               LOG_S("tenant", k->boxes[i].info.tenant));
@@ -48,14 +48,14 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
 
     b->waking->run = NULL;
     k->wakes_due = true;
-    fault_point("wake-unpacked");
+    fault_point("wake-unpacked", b);
     if (!report && b->waking->fetch) {
         b->waking->why = *err; /* perhaps because too little came: on_fetched() tells */
     } else if (!report) {
         cove_context(err, "archive of '%s'", b->info.id);
-        fail(k, i, err);
+        waking_fail(k, i, err);
     } else if (creation_build(k, i, &b->waking->files, err) < 0) {
-        fail(k, i, err);
+        waking_fail(k, i, err);
     }
 }
 
@@ -74,7 +74,7 @@ static void on_fetched(struct keeper *k, uint32_t i, const struct bucket_report 
         *err = w->why;
         cove_context(err, "archive of '%s'", k->boxes[i].info.id);
     }
-    fail(k, i, err);
+    waking_fail(k, i, err);
 }
 
 static int fetch(struct keeper *k, uint32_t i, int *ret_archive, struct cove_err *e)
@@ -150,10 +150,10 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
         (s->encrypted && decrypt(k, i, archive, &pipe_end, e) < 0))
         return -1;
     task.in = s->encrypted ? pipe_end : archive;
-    fault_point("wake-files");
+    fault_point("wake-files", b);
     if (saver_run_start(k, &task, &b->waking->run, e) < 0)
         return -1;
-    fault_point("wake-unpacking");
+    fault_point("wake-unpacking", b);
     return 0;
 }
 
@@ -228,7 +228,7 @@ static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_
                           .created_unix_ms = s->box.created_unix_ms,
                           .files = { .dir = -1 } };
     k->boxes[*ret].waking = w;
-    fault_point("wake-slot");
+    fault_point("wake-slot", &k->boxes[*ret]);
     saved_flag(k, s->box.id, BOX_WAKE_FAILED, BOX_IS_WAKING);
     if (unpack(k, *ret, s, e) == 0)
         return 0;
@@ -351,10 +351,21 @@ int waking_prepare(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     AUTO_CLOSE int dir = -1;
 
-    fault_point("wake-built");
+    fault_point("wake-built", &k->boxes[i]);
     if (saved_open_dir(k, k->boxes[i].info.id, &dir, e) < 0)
         return -1;
     return network_restore(k, i, dir, e);
+}
+
+bool waking_lost_init(struct keeper *k, uint32_t i)
+{
+    struct cove_err err = { 0 };
+
+    if (!k->boxes[i].waking)
+        return false;
+    cove_fail(&err, COVE_GONE, "the init of the sandbox died while it was being woken");
+    waking_fail(k, i, &err);
+    return true;
 }
 
 /* created_ms counts from the first start of the sandbox. That may lie before the machine's own start, where
@@ -385,10 +396,10 @@ void waking_is_live(struct keeper *k, uint32_t i)
     cove_close(b->waking->files.dir);
     free(b->waking);
     b->waking = NULL;
-    fault_point("wake-live");
+    fault_point("wake-live", b);
     if (saved_find_id(k, b->info.tenant, b->info.id, &saved))
         saved_drop(k, saved);
-    fault_point("wake-dropped");
+    fault_point("wake-dropped", b);
 }
 
 void waking_on_death(struct keeper *k, uint32_t i)

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from bucket import KEY, SECRET, Bucket  # noqa: E402
 from cove import read, wait_for  # noqa: E402
 from test_clients import modules  # noqa: E402, F401
-from test_saving import bare, cove_store, restart, save, saved, settled, store, wake, with_fault  # noqa: E402
+from test_saving import bare, cove_store, restart, save, saved, set_fault, settled, start_fragile, store, wake  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +294,9 @@ def test_an_encrypted_archive_goes_there_and_comes_back(bucket, make_server, tmp
 @pytest.mark.parametrize("point", ["bucket-begun", "bucket-put", "bucket-marked"])
 def test_a_keeper_killed_on_the_way_to_the_bucket_loses_nothing(bucket, make_server, point):
     server = make_server(**bucket.settings())
-    with_fault(server, point)
+    server.quickstart("down")
+    set_fault(server, point)
+    start_fragile(server)
     reply = server.execute("p", FILL)
     box, noise = bare(reply), reply.json["stdout"]
     keeper = server.keeper_pid

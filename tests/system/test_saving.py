@@ -353,10 +353,25 @@ def kill_keeper(server):
     os.kill(server.keeper_pid, signal.SIGKILL)
 
 
+def set_fault(server, point):
+    """Where the keeper kills itself, or with ":init" the sandbox's init; "": nowhere. A keeper of start_fragile() looks into this file
+    (sandbox/keeper/faults.c)."""
+    with open(f"{server.dir}/fault", "w") as f:
+        f.write(point)
+
+
+def start_fragile(server):
+    os.environ["COVE_FAULT"] = f"{server.dir}/fault"
+    try:
+        server.up()
+    finally:
+        os.environ.pop("COVE_FAULT", None)
+
+
 def restart(server):
     """Another keeper takes over."""
-    os.environ.pop("COVE_FAULT", None)
-    server.up()
+    set_fault(server, "")
+    start_fragile(server)
 
 
 def settled(server, box):
@@ -367,54 +382,83 @@ def settled(server, box):
     return wait_for(look, 20, "the sandbox to be in one place and no other")
 
 
-def with_fault(server, point):
-    """The keeper dies when it comes to this point."""
-    server.quickstart("down")
-    os.environ["COVE_FAULT"] = point
-    try:
-        server.up()
-    finally:
-        os.environ.pop("COVE_FAULT", None)
-
-
 @pytest.fixture(scope="module")
 def fragile(request):
     from cove import Server, new_dir, stop
     server = Server(new_dir(), pool=1, workers=1, command_timeout="20s")
-    server.up()
+    start_fragile(server)
     yield server
     stop(server)
+
+
+def make_precious(server):
+    """A sandbox, and what its files say."""
+    reply = server.execute("p", "echo precious >/workspace/f; head -c 2000000 /dev/urandom >/workspace/noise; md5sum </workspace/noise")
+    return bare(reply), "precious\n" + reply.json["stdout"]
+
+
+def check_precious(server, box, files):
+    """The project still has that sandbox, and nothing of it is left in the store."""
+    reply = server.execute("p", "cat /workspace/f; md5sum </workspace/noise")
+    assert (bare(reply), reply.json["stdout"]) == (box, files) and saved(server) == set()
+    server.cleanup("p")
 
 
 @pytest.mark.parametrize("point, where", [
     ("save-begun", "here"), ("save-frozen", "here"), ("save-packing", "here"), ("save-packed", "here"), ("save-written", "here"),
     ("save-renamed", "saved"), ("save-known", "saved"), ("save-dying", "saved")])
 def test_a_keeper_killed_while_it_saves_leaves_the_sandbox_running_or_saved(fragile, point, where):
-    with_fault(fragile, point)
-    reply = fragile.execute("p", "echo precious >/workspace/f; head -c 2000000 /dev/urandom >/workspace/noise; md5sum </workspace/noise")
-    box, noise = bare(reply), reply.json["stdout"]
+    box, files = make_precious(fragile)
+    set_fault(fragile, point)
     assert save(fragile, box) is None, "the keeper was to die"
     restart(fragile)
     assert settled(fragile, box) == where
-    assert fragile.run("p", "cat /workspace/f; md5sum </workspace/noise") == "precious\n" + noise
-    assert bare(fragile.execute("p", "true")) == box and saved(fragile) == set()
-    fragile.cleanup("p")
+    check_precious(fragile, box, files)
 
 
 @pytest.mark.parametrize("point, where", [
     ("wake-slot", "saved"), ("wake-files", "saved"), ("wake-unpacking", "saved"), ("wake-unpacked", "saved"), ("wake-built", "saved"),
     ("wake-live", "here"), ("wake-dropped", "here")])
 def test_a_keeper_killed_while_it_wakes_leaves_the_sandbox_running_or_saved(fragile, point, where):
-    with_fault(fragile, point)
-    reply = fragile.execute("p", "echo precious >/workspace/f; head -c 2000000 /dev/urandom >/workspace/noise; md5sum </workspace/noise")
-    box, noise = bare(reply), reply.json["stdout"]
+    box, files = make_precious(fragile)
     assert save(fragile, box) is True
+    set_fault(fragile, point)
     assert wake(fragile, box) is None, "the keeper was to die"
     restart(fragile)
     assert settled(fragile, box) == where
-    assert fragile.run("p", "cat /workspace/f; md5sum </workspace/noise") == "precious\n" + noise
-    assert bare(fragile.execute("p", "true")) == box and saved(fragile) == set()
-    fragile.cleanup("p")
+    check_precious(fragile, box, files)
+
+
+@pytest.mark.parametrize("point", ["save-begun", "save-frozen", "save-packing", "save-packed", "save-written", "save-renamed", "save-known"])
+def test_an_init_killed_at_any_step_of_saving_leaves_the_sandbox_saved(fragile, point):
+    box, files = make_precious(fragile)
+    set_fault(fragile, f"{point}:init")
+    assert save(fragile, box) is True
+    set_fault(fragile, "")
+    assert settled(fragile, box) == "saved"
+    check_precious(fragile, box, files)
+
+
+def test_an_init_killed_while_its_sandbox_is_woken_leaves_it_saved(fragile):
+    box, files = make_precious(fragile)
+    assert save(fragile, box) is True
+    set_fault(fragile, "wake-built:init")
+    assert "died while it was being woken" in wake(fragile, box)
+    set_fault(fragile, "")
+    assert settled(fragile, box) == "saved"
+    check_precious(fragile, box, files)
+
+
+def test_a_saver_killed_while_it_unpacks_leaves_the_sandbox_saved(server, project):
+    box, answers, thread = start_saving(server, project)
+    thread.join()
+    assert answers == [True]
+    thread = threading.Thread(target=lambda: answers.append(wake(server, box)))
+    thread.start()
+    os.kill(wait_for(lambda: savers(server), what="the saver to unpack")[0], signal.SIGKILL)
+    thread.join()
+    assert answers[1:] == [f"archive of '{box}': the saver ended without a word"] and settled(server, box) == "saved"
+    assert server.run(project, "cat /workspace/f; wc -c </workspace/noise") == "precious\n300000000\n"
 
 
 def savers(server):
