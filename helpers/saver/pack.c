@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "cove/file.h"
@@ -45,11 +46,15 @@ int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e)
 
 void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep)
 {
-    struct archive_entry *old = archive_entry_clone(entry);
+    struct archive_entry *old;
     const char *name;
     const void *value;
     size_t size;
 
+    archive_entry_set_fflags(entry, 0, 0);
+    if (archive_entry_xattr_count(entry) == 0)
+        return;
+    old = archive_entry_clone(entry);
     archive_entry_xattr_clear(entry);
     if (old)
         archive_entry_xattr_reset(old);
@@ -195,12 +200,39 @@ static int pack_member(struct pack *p, struct archive_entry *entry, const struct
 
 /* ------------------------------------------------------------------ a tree */
 
+/* libarchive looks for attributes, ACLs and holes with ten system calls for each file, and most files have
+ * none of them. Two calls tell whether a member is one of those; only for the others libarchive is asked. */
+enum {
+    LOOK_FULLY = ARCHIVE_READDISK_NO_TRAVERSE_MOUNTS | ARCHIVE_READDISK_NO_FFLAGS,
+    LOOK_BRIEFLY = LOOK_FULLY | ARCHIVE_READDISK_NO_XATTR | ARCHIVE_READDISK_NO_ACL |
+                   ARCHIVE_READDISK_NO_SPARSE,
+};
+
+/* An ACL is an extended attribute to the kernel. A path that is too long for one call has more to it, too. */
+static bool has_more(const char *path)
+{
+    struct stat st;
+
+    return llistxattr(path, NULL, 0) != 0 || lstat(path, &st) < 0 ||
+           (S_ISREG(st.st_mode) && st.st_blocks * 512 < st.st_size);
+}
+
+/* libarchive calls this for a member before it looks for more than its status. */
+static int choose_look(struct archive *disk, void *arg, struct archive_entry *entry)
+{
+    const char *path = archive_entry_pathname(entry);
+
+    (void)arg;
+    archive_read_disk_set_behavior(disk, !path || has_more(path) ? LOOK_FULLY : LOOK_BRIEFLY);
+    return 1; /* the member is wanted */
+}
+
 static int open_disk(struct pack *p, const char *top, struct cove_err *e)
 {
     p->disk = archive_read_disk_new();
     if (!p->disk || archive_read_disk_set_symlink_physical(p->disk) != ARCHIVE_OK ||
-        archive_read_disk_set_behavior(p->disk, ARCHIVE_READDISK_NO_TRAVERSE_MOUNTS |
-                                                    ARCHIVE_READDISK_NO_FFLAGS) != ARCHIVE_OK)
+        archive_read_disk_set_behavior(p->disk, LOOK_FULLY) != ARCHIVE_OK ||
+        archive_read_disk_set_metadata_filter_callback(p->disk, choose_look, NULL) != ARCHIVE_OK)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     if (archive_read_disk_open(p->disk, top) != ARCHIVE_OK)
         return saver_fail_archive(p->disk, top, e);
