@@ -173,6 +173,10 @@ static const struct call pack_calls[] = {
     END_OF_CALLS
 };
 
+/* Packing compresses in a second thread and reads back in a third. */
+static const struct call packing_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_THREAD),
+                                             ANY(sync_file_range), END_OF_CALLS };
+
 /* A job of the saver that unpacks an archive into a new sandbox's files. */
 static const struct call unpack_calls[] = {
     ANY(openat),    ANY(mkdir),     ANY(mkdirat),   ANY(mknod),     ANY(mknodat),   ANY(symlink),
@@ -205,7 +209,7 @@ static const struct confinement {
                        .calls = { gate_calls, plain_memory },
                        .families = { AF_UNIX, AF_INET } },
     [CONFINE_PACK] = { .name = "saver that reads",
-                       .calls = { pack_calls, reading_files, plain_memory },
+                       .calls = { pack_calls, packing_calls, reading_files, plain_memory },
                        .all_files = true },
     [CONFINE_UNPACK] = { .name = "saver that unpacks",
                          .calls = { pack_calls, reading_files, plain_memory, unpack_calls },

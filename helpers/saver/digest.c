@@ -23,13 +23,18 @@ void sha_add(struct sha *s, const void *bytes, size_t len)
     s->bytes += len;
 }
 
+void sha_drop(struct sha *s)
+{
+    EVP_MD_CTX_free(s->ctx);
+    s->ctx = NULL;
+}
+
 void sha_end(struct sha *s, char ret[SAVED_DIGEST_TEXT])
 {
     unsigned char sum[EVP_MAX_MD_SIZE];
 
     EVP_DigestFinal_ex(s->ctx, sum, NULL);
-    EVP_MD_CTX_free(s->ctx);
-    s->ctx = NULL;
+    sha_drop(s);
     text_hex(sum, 32, ret);
 }
 

@@ -12,6 +12,7 @@
  */
 #include <fcntl.h>
 #include <locale.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +69,9 @@ static int set_limits(struct cove_err *e)
 {
     const struct rlimit memory = { MEMORY_MAX, MEMORY_MAX }, files = { FILES_MAX, FILES_MAX };
 
-    if (setrlimit(RLIMIT_AS, &memory) < 0 || setrlimit(RLIMIT_NOFILE, &files) < 0)
+    /* libc would set 64 MiB of addresses aside for each thread. */
+    if (mallopt(M_ARENA_MAX, 1) != 1 || setrlimit(RLIMIT_AS, &memory) < 0 ||
+        setrlimit(RLIMIT_NOFILE, &files) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "limits");
     return 0;
 }

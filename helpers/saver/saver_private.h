@@ -43,5 +43,15 @@ struct sha { /* a digest that grows with the bytes that pass */
 int sha_init(struct sha *s, struct cove_err *e);
 void sha_add(struct sha *s, const void *bytes, size_t len);
 void sha_end(struct sha *s, char ret[SAVED_DIGEST_TEXT]); /* and free */
+void sha_drop(struct sha *s);                             /* free alone */
+
+/* read_back.c: the digest of an archive as the disk has it, computed behind its writer. */
+struct read_back;
+int read_back_new(int fd, struct read_back **ret, struct cove_err *e);
+void read_back_tell(struct read_back *r, uint64_t written); /* so many bytes are in the file */
+/* All are; they are synced, and the rest is read. */
+int read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
+                  struct cove_err *e);
+void read_back_free(struct read_back *r); /* NULL is fine */
 
 #endif

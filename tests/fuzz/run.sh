@@ -23,7 +23,7 @@ mkdir -p "$build/objects"
 mkdir -p "$build/fcgi/proto"
 (cd "$src" && protoc-c --c_out="$build" fcgi/proto/process.proto fcgi/proto/filesystem.proto)
 for source in "$src"/policy/*/*.c "$src"/base/*.c "$src"/keys/*.c "$src/process/audit_send.c" "$src"/sandbox/client/*.c "$src/helpers/resolver/dns.c" "$src/helpers/gate/websocket.c" \
-    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/multipart.c" "$src/helpers/saver/digest.c" "$src/helpers/saver/pack.c" "$src/helpers/saver/unpack.c" "$src/fcgi/dialects/mcp_message.c" "$src/fcgi/dialects/mcp_replay.c" "$src/fcgi/dialects/mcp_rpc.c" \
+    "$src"/fcgi/connect*.c "$src/fcgi/http.c" "$src/fcgi/multipart.c" "$src/helpers/saver/digest.c" "$src/helpers/saver/pack.c" "$src/helpers/saver/read_back.c" "$src/helpers/saver/unpack.c" "$src/fcgi/dialects/mcp_message.c" "$src/fcgi/dialects/mcp_replay.c" "$src/fcgi/dialects/mcp_rpc.c" \
     "$src/fcgi/dialects/mcp_session.c" "$src/fcgi/dialects/mcp_uri.c" "$src/fcgi/reply.c" "$src/fcgi/stream.c" "$src/fcgi/stream_framing.c" "$src/fcgi/wire.c" "$build"/fcgi/proto/*.pb-c.c; do
     name=${source#"$build"/}
     name=${name#"$src"/}

@@ -211,7 +211,7 @@ static const struct {
         [CONFINE_KINDS]; /* worker, judge, gate, resolver, auth, the saver that reads, unpacks, starter, fetch, bucket, builder */
 } tries[] = {
     { use_memory, "memory", { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } },
-    { start_a_thread, "a thread", { 0, EPERM, EPERM, EPERM, 0, EPERM, EPERM, 0, 0, 0, 0 } },
+    { start_a_thread, "a thread", { 0, EPERM, EPERM, EPERM, 0, 0, EPERM, 0, 0, 0, 0 } },
     { make_pipes_and_poll, "pipes", { 0, EPERM, EPERM, EPERM, 0, EPERM, EPERM, EPERM, 0, 0, 0 } },
     { open_unix_socket, "a unix socket", { 0, 0, 0, EPERM, 0, EPERM, EPERM, 0, EPERM, EPERM, 0 } },
     { open_inet_socket,

@@ -1,5 +1,6 @@
 /* Packing a tree (helpers/saver/pack.c): what it does when the disk does not give back what was written. */
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,22 +15,23 @@
 #include "helpers/saver/saver_private.h"
 
 static enum { AS_WRITTEN, OTHER_BYTES, CUT } disk;
+static int archive;
 
-int __real_saver_digest(int fd, uint64_t *ret_bytes, char ret[SAVED_DIGEST_TEXT],
-                        struct cove_err *e);
-int __wrap_saver_digest(int fd, uint64_t *ret_bytes, char ret[SAVED_DIGEST_TEXT],
-                        struct cove_err *e);
+int __real_read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
+                         struct cove_err *e);
+int __wrap_read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
+                         struct cove_err *e);
 
-int __wrap_saver_digest(int fd, uint64_t *ret_bytes, char ret[SAVED_DIGEST_TEXT],
-                        struct cove_err *e)
+int __wrap_read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
+                         struct cove_err *e)
 {
-    int rc = __real_saver_digest(fd, ret_bytes, ret, e);
+    const off_t at = (off_t)written / 2;
 
     if (disk == OTHER_BYTES)
-        ret[0] = ret[0] == '0' ? '1' : '0';
+        assert_int_equal(pwrite(archive, "?", 1, at), 1);
     if (disk == CUT)
-        --*ret_bytes;
-    return rc;
+        assert_int_equal(ftruncate(archive, (off_t)written - 1), 0);
+    return __real_read_back_end(r, written, ret, e);
 }
 
 static int enter_tree(void **state)
@@ -56,11 +58,12 @@ static int leave_tree(void **state)
 static int pack(struct saver_report *ret, struct cove_err *e)
 {
     const struct saver_order order = { .work = SAVER_PACK_TREE, .max_bytes = 1 << 20 };
-    int fd = open("archive", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), rc;
+    int rc;
 
-    assert_true(fd >= 0);
-    rc = saver_pack(fd, &order, ret, e);
-    close(fd);
+    archive = open("archive", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(archive >= 0);
+    rc = saver_pack(archive, &order, ret, e);
+    close(archive);
     return rc;
 }
 
@@ -90,11 +93,68 @@ static void an_archive_that_reads_differently_is_a_failure(void **state)
     }
 }
 
+/* The digest of what was written, and of what is read back behind it; block `bad` goes bad on the disk. */
+static void write_blocks(unsigned bad, char ret_written[SAVED_DIGEST_TEXT],
+                         char ret_read[SAVED_DIGEST_TEXT])
+{
+    enum { BLOCK = 1 << 20, BLOCKS = 20 };
+    static char block[BLOCK];
+    struct cove_err e = { 0 };
+    struct read_back *back = NULL;
+    struct sha sha;
+
+    disk = AS_WRITTEN;
+    archive = open("archive", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(archive >= 0 && sha_init(&sha, &e) == 0);
+    assert_int_equal(read_back_new(archive, &back, &e), 0);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        memset(block, (int)i + 1, sizeof(block));
+        assert_int_equal(write(archive, block, sizeof(block)), sizeof(block));
+        if (i == bad)
+            assert_int_equal(pwrite(archive, "?", 1, (off_t)i * BLOCK + 5), 1);
+        sha_add(&sha, block, sizeof(block));
+        read_back_tell(back, sha.bytes);
+    }
+    assert_int_equal(read_back_end(back, sha.bytes, ret_read, &e), 0);
+    sha_end(&sha, ret_written);
+    read_back_free(back);
+    close(archive);
+}
+
+static void a_large_archive_is_read_back_behind_its_writer(void **state)
+{
+    char written[SAVED_DIGEST_TEXT], back[SAVED_DIGEST_TEXT];
+
+    (void)state;
+    write_blocks(UINT_MAX, written, back);
+    assert_string_equal(written, back);
+    for (unsigned bad = 0; bad < 20; bad += 9) { /* at the beginning, in the middle, near the end */
+        write_blocks(bad, written, back);
+        assert_string_not_equal(written, back);
+    }
+}
+
+static void an_archive_that_is_given_up_is_not_waited_for(void **state)
+{
+    struct read_back *back = NULL;
+    struct cove_err e = { 0 };
+
+    (void)state;
+    archive = open("archive", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(ftruncate(archive, 64 << 20), 0);
+    assert_int_equal(read_back_new(archive, &back, &e), 0);
+    read_back_tell(back, 9 << 20); /* a thread reads the first chunk */
+    read_back_free(back);
+    close(archive);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_archive_that_reads_as_it_was_written_is_a_success),
         cmocka_unit_test(an_archive_that_reads_differently_is_a_failure),
+        cmocka_unit_test(a_large_archive_is_read_back_behind_its_writer),
+        cmocka_unit_test(an_archive_that_is_given_up_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, enter_tree, leave_tree);
