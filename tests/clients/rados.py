@@ -4,10 +4,9 @@ The gateway checks signatures, honours conditional writes (one of two at the sam
 """
 import os
 import subprocess
-import time
 import uuid
 
-from swift import answers, free_ports, list_objects, list_uploads, s3cmd
+from s3_server import S3Server, free_ports
 
 KEY, SECRET = "RADOSTESTTEST", "s3cr3tRadosKeyForTests"
 
@@ -42,53 +41,32 @@ rgw dns name = localhost
 """
 
 
-class Rados:
-    key, secret = KEY, SECRET
-
+class Rados(S3Server):
     def __init__(self, top):
-        self.top, self.processes = str(top), []
+        super().__init__(top, KEY, SECRET)
+
+    def begin(self):
         os.makedirs(f"{self.top}/osd")
         self.port, mon = free_ports(2)
         self.conf, fsid, osd = f"{self.top}/ceph.conf", str(uuid.uuid4()), str(uuid.uuid4())
         with open(self.conf, "w") as f:
             f.write(CONFIG.format(top=self.top, port=self.port, mon=mon, fsid=fsid))
-        try:
-            new = ("ceph-authtool", f"{self.top}/keyring", "--gen-key", "--cap", "mon", "allow *")
-            self.run(*new, "--create-keyring", "-n", "mon.")
-            for name in ("client.admin", "client.rgw", "osd.0"):
-                self.run(*new, "-n", name, "--cap", "osd", "allow *", "--cap", "mgr", "allow *")
-            self.run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:127.0.0.1:{mon}]", f"{self.top}/monmap")
-            self.run("ceph-mon", "-c", self.conf, "--mkfs", "-i", "a", "--monmap", f"{self.top}/monmap", "--keyring", f"{self.top}/keyring")
-            self.start("ceph-mon", "-i", "a")
-            self.run("ceph", "-c", self.conf, "--connect-timeout", "60", "osd", "new", osd)
-            self.run("ceph-osd", "-c", self.conf, "-i", "0", "--mkfs", "--osd-uuid", osd)
-            self.start("ceph-osd", "-i", "0")
-            self.run("radosgw-admin", "-c", self.conf, "user", "create", "--uid", "test", "--display-name", "test", "--access-key", KEY, "--secret", SECRET)
-            self.start("radosgw", "-n", "client.rgw")
-            until = time.monotonic() + 120
-            while not answers(self.port):
-                assert time.monotonic() < until and all(p.poll() is None for p in self.processes), self.log()
-                time.sleep(0.1)
-            self.s3cmd("mb", "s3://saved")
-        except BaseException:
-            self.close()
-            raise
+        new = ("ceph-authtool", f"{self.top}/keyring", "--gen-key", "--cap", "mon", "allow *")
+        self.run(*new, "--create-keyring", "-n", "mon.")
+        for name in ("client.admin", "client.rgw", "osd.0"):
+            self.run(*new, "-n", name, "--cap", "osd", "allow *", "--cap", "mgr", "allow *")
+        self.run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:127.0.0.1:{mon}]", f"{self.top}/monmap")
+        self.run("ceph-mon", "-c", self.conf, "--mkfs", "-i", "a", "--monmap", f"{self.top}/monmap", "--keyring", f"{self.top}/keyring")
+        self.start_daemon("ceph-mon", "-i", "a")
+        self.run("ceph", "-c", self.conf, "--connect-timeout", "60", "osd", "new", osd)
+        self.run("ceph-osd", "-c", self.conf, "-i", "0", "--mkfs", "--osd-uuid", osd)
+        self.start_daemon("ceph-osd", "-i", "0")
+        self.run("radosgw-admin", "-c", self.conf, "user", "create", "--uid", "test", "--display-name", "test", "--access-key", KEY, "--secret", SECRET)
+        self.start_daemon("radosgw", "-n", "client.rgw")
+        self.wait_for_ports(self.port, seconds=120)
 
     def run(self, *command):
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=180, cwd=self.top).stdout
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=180, cwd=self.top)
 
-    def start(self, program, *args):
-        with open(f"{self.top}/out", "a") as out:
-            self.processes.append(subprocess.Popen([program, "-c", self.conf, "-f", *args], stdout=out, stderr=out, cwd=self.top))
-
-    def log(self):
-        with open(f"{self.top}/out") as f:
-            return f.read()[-4000:]
-
-    s3cmd = s3cmd
-    objects, uploads = property(list_objects), property(list_uploads)
-
-    def close(self):
-        for p in self.processes:
-            p.kill()
-            p.wait()
+    def start_daemon(self, program, *args):
+        self.start(program, "-c", self.conf, "-f", *args)

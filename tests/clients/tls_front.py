@@ -2,7 +2,7 @@
 import os
 import subprocess
 
-from swift import answers, free_ports
+from s3_server import answers, free_ports
 
 CONFIG = """daemon off;
 worker_processes 1;
