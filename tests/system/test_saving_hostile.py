@@ -8,6 +8,7 @@ import random
 import subprocess
 import tarfile
 import tempfile
+import time
 
 import pytest
 
@@ -213,6 +214,26 @@ def test_a_bomb_on_restore_is_refused_and_changes_nothing(make_server, gib, seco
     reply = relay("POST", "/r-bomb/bridge/restore", archive, timeout=120)
     assert reply.status == 400, reply
     assert files_of(relay, "r-bomb") == before and "./w" in before
+
+
+@pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="a million files: long runs")
+def test_a_restore_of_a_million_members_is_taken(make_server):
+    server = make_server(memory_max="2G", disk_max="8G", inodes_max="2500000", command_timeout="15m")
+    relay = lambda method, path, body=None, **kw: server.request(method, API + path, body, key=False, headers={"X-Relay-Secret": server.key}, **kw)  # noqa: E731
+    relay("POST", "/r-million", {})
+    with tempfile.TemporaryFile() as packed:
+        with subprocess.Popen(["gzip", "-1"], stdin=subprocess.PIPE, stdout=packed) as gzip:
+            for d in range(1000):  # 1,000 directories with 999 files each
+                gzip.stdin.write(member(f"workspace/{d}", kind=tarfile.DIRTYPE, mode=0o755)[0].tobuf(tarfile.GNU_FORMAT))
+                gzip.stdin.write(b"".join(member(f"workspace/{d}/{f}")[0].tobuf(tarfile.GNU_FORMAT) for f in range(999)))
+            gzip.stdin.write(bytes(10240))
+        packed.seek(0)
+        begin = time.monotonic()
+        reply = relay("POST", "/r-million/bridge/restore", packed.read(), timeout=900)
+    assert reply.status == 200, reply
+    print(f"a restore of 1,000,000 members: {time.monotonic() - begin:.0f} s")
+    assert relay("POST", "/r-million/bridge/exec", {"command": "find /workspace -type f | wc -l"}, timeout=120).json["stdout"] == "999000\n"
+    relay("DELETE", "/r-million")
 
 
 def test_a_restore_of_too_many_members_is_refused_and_changes_nothing(relay):  # noqa: F811
