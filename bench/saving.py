@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What pausing to storage costs: save and wake by size, against `tar -C upper -c . | zstd -1` of the same tree.
+"""What pausing to storage costs: save and wake by size, against `tar -C upper -c . | zstd -1` of the same tree and `tar --zstd -x` of its archive.
 
     bench/saving.py [ROUNDS [local|s3|freeze]...]        starts and stops instances of its own; a third of the rounds for 1 GB
 
@@ -31,6 +31,9 @@ TREES = {  # what the row says, and the command that makes it: half of the bytes
 }
 
 
+PLAIN = {}  # by name of the tree: seconds of tar and zstd without cove, to pack and to unpack
+
+
 def seconds(call):
     begin = time.perf_counter()
     assert call() in (True, 0)
@@ -44,17 +47,18 @@ def plain(tree):
 def measure(server, name, command, rounds):
     box = bare(server.execute("bench", command, timeout=120))
     tree = f"{server.dir}/plain-tree"
-    saves, wakes, plains = [], [], []
+    saves, wakes, plains, unpacks = [], [], [], []
     for _ in range(rounds):
         saves.append(seconds(lambda: save(server, box, timeout=600)))
         subprocess.run(["mkdir", "-p", tree], check=True)
-        subprocess.run(["tar", "--zstd", "-xf", f"{server.dir}/state/saved/{box}/archive.tar.zst", "-C", tree], check=True)
+        unpacks.append(seconds(lambda: subprocess.run(["tar", "--zstd", "-xf", f"{server.dir}/state/saved/{box}/archive.tar.zst", "-C", tree]).returncode))
         plains.append(seconds(lambda: plain(tree)))
         wakes.append(seconds(lambda: wake(server, box, timeout=600)))
         subprocess.run(["rm", "-r", tree], check=True)
     server.cleanup("bench")
-    s, w, p = (statistics.median(v) for v in (saves, wakes, plains))
-    print(f"| {name} | {s * 1e3:.0f} | {w * 1e3:.0f} | {p * 1e3:.0f} | {s / p:.2f} |", flush=True)
+    s, w, p, u = (statistics.median(v) for v in (saves, wakes, plains, unpacks))
+    PLAIN[name] = p, u
+    print(f"| {name} | {s * 1e3:.0f} | {p * 1e3:.0f} | {s / p:.2f} | {w * 1e3:.0f} | {u * 1e3:.0f} | {w / u:.2f} |", flush=True)
 
 
 def measure_bucket(server, name, command, rounds):
@@ -65,7 +69,9 @@ def measure_bucket(server, name, command, rounds):
                              bool(wait_for(lambda: os.path.exists(f"{server.dir}/state/saved/{box}/bucket"), 600, "it to be in the bucket"))))
         wakes.append(seconds(lambda: wake(server, box, timeout=600)))
     server.cleanup("bench")
-    print(f"| {name} | {statistics.median(saves) * 1e3:.0f} | {statistics.median(wakes) * 1e3:.0f} |", flush=True)
+    s, w = statistics.median(saves), statistics.median(wakes)
+    to_plain = f"{s / PLAIN[name][0]:.2f} | {w / PLAIN[name][1]:.2f}" if name in PLAIN else "- | -"
+    print(f"| {name} | {s * 1e3:.0f} | {w * 1e3:.0f} | {to_plain} |", flush=True)
 
 
 def rounds_of(name, rounds):
@@ -94,7 +100,7 @@ def through_a_bucket(modules, rounds):
     settings = bucket.settings(store_endpoint=f"http://127.0.0.1:{bucket.inner}")  # without the proxy of the tests
     server = Server(new_dir(), pool=1, workers=1, command_timeout="2m", memory_max="2G", **settings).up()
     try:
-        print("\n| what, by S3 | in the bucket ms | wake ms |\n| --- | --- | --- |")
+        print("\n| what, by S3 | in the bucket ms | wake ms | in the bucket / tar | wake / tar |\n| --- | --- | --- | --- | --- |")
         for name, command in TREES.items():
             measure_bucket(server, name, command, rounds_of(name, rounds))
     finally:
@@ -105,7 +111,7 @@ def through_a_bucket(modules, rounds):
 def here(rounds):
     server = Server(new_dir(), pool=1, workers=1, command_timeout="2m", memory_max="2G").up()
     try:
-        print("| what | save ms | wake ms | tar and zstd -1 ms | save / tar |\n| --- | --- | --- | --- | --- |")
+        print("| what | save ms | tar and zstd -1 ms | save / tar | wake ms | tar --zstd -x ms | wake / tar |\n| --- | --- | --- | --- | --- | --- | --- |")
         for name, command in TREES.items():
             measure(server, name, command, rounds_of(name, rounds))
     finally:
