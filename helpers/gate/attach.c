@@ -201,10 +201,8 @@ static void on_taken(struct attachment *a, const struct msg *m)
         taken.bytes = (uint32_t)a->asked; /* what init says is not believed beyond that */
     a->asked = 0;
     buf_drop(&a->input, taken.bytes);
-    if (a->input.len == 0) {
+    if (a->input.len == 0)
         buf_done(&a->input); /* an idle process keeps no memory here */
-        a->input = BUF(INPUT_MAX);
-    }
     if (taken.bytes)
         send_input(a);
     else
@@ -362,7 +360,7 @@ static struct attachment *find(const struct gate *g, const char *id, uint32_t pr
 }
 
 static struct attachment *open_talk(struct gate *g, const char *id, uint32_t proc,
-                                    struct cove_err *e)
+                                    struct budget *bytes, struct cove_err *e)
 {
     struct box_proc_ref body = { .proc = proc };
     struct box_request r = box_request(BOX_LOG, BOX_LOG_OPENED, &body, sizeof(body));
@@ -382,7 +380,7 @@ static struct attachment *open_talk(struct gate *g, const char *id, uint32_t pro
     a->gate = g;
     a->proc = proc;
     a->ring = -1;
-    a->input = BUF(INPUT_MAX);
+    buf_init_within(&a->input, INPUT_MAX, bytes);
     text_copy(a->id, sizeof(a->id), id);
     LIST_INIT(&a->viewers);
     LIST_INSERT_HEAD(&g->attachments, a, link);
@@ -398,7 +396,7 @@ void attach(struct relay *r, const struct viewer_kind *kind, uint32_t proc,
     struct viewer *v;
 
     if (!a)
-        a = open_talk(r->gate, r->target.id, proc, &e);
+        a = open_talk(r->gate, r->target.id, proc, &r->usage->share->socket_bytes, &e);
     v = a ? viewer_new(r, kind, options) : NULL;
     if (!v) {
         if (a && LIST_EMPTY(&a->viewers))

@@ -44,8 +44,9 @@ struct port_target { /* where a connection leads */
 struct tenant_share { /* of one tenant: what its ports may use, and what they have moved lately */
     LIST_ENTRY(tenant_share) link;
     char tenant[COVE_TENANT_MAX];
-    struct limits limits; /* of traffic; all others are nothing here */
-    int64_t left;         /* bytes that may move now; below 0: after a while */
+    struct limits limits;       /* of traffic; all others are nothing here */
+    struct budget socket_bytes; /* its part of the gate's */
+    int64_t left;               /* bytes that may move now; below 0: after a while */
     uint64_t at_ms;
 };
 
@@ -221,8 +222,9 @@ struct gate {
     LIST_HEAD(binding_list, binding) bindings;
     struct relay_list relays;
     LIST_HEAD(attachment_list, attachment) attachments;
-    struct budget socket_bytes; /* what WebSockets keep of messages that are not whole yet */
-    struct box_traffic *usage;  /* by slot of the shared table */
+    struct budget
+        socket_bytes; /* messages of WebSockets that are not whole, or wait for their process */
+    struct box_traffic *usage; /* by slot of the shared table */
     struct access_record *access;
     LIST_HEAD(share_list, tenant_share) shares;
     int tenants_fd;              /* the tenants' own limits, which the keeper writes; -1: none */

@@ -64,6 +64,7 @@ struct tenant_share *share_of(struct gate *g, const char *tenant)
     if (!s)
         return NULL;
     text_copy(s->tenant, sizeof(s->tenant), tenant);
+    s->socket_bytes = (struct budget){ .max = g->socket_bytes.max / 2, .above = &g->socket_bytes };
     limits_from_config(&g->config, &s->limits);
     LIST_INSERT_HEAD(&g->shares, s, link);
     g->tenants_generation = state_keys_generation(g->state) - 1;

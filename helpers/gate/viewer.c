@@ -14,13 +14,14 @@ struct viewer *viewer_new(struct relay *r, const struct viewer_kind *kind,
 {
     struct viewer *v = calloc(1, sizeof(*v));
     struct gate *g = r->gate;
+    struct budget *bytes = r->usage ? &r->usage->share->socket_bytes : &g->socket_bytes;
     int fd;
 
     if (!v)
         return NULL;
     buf_done(&r->head);
     fd = watch_take(&r->end[CLIENT]);
-    if (websocket_init(&v->socket, &kind->socket, &g->loop, fd, &g->socket_bytes, PING_MS) < 0) {
+    if (websocket_init(&v->socket, &kind->socket, &g->loop, fd, bytes, PING_MS) < 0) {
         free(v);
         return NULL;
     }

@@ -25,6 +25,7 @@ static struct {
     struct gate gate;
     struct relay relay;
     struct box_traffic usage;
+    struct tenant_share share;
     struct viewer *viewer;
     int init;           /* init's end */
     uint64_t reads_to;  /* where the viewer has read to when it is next asked to */
@@ -129,6 +130,7 @@ static int begin(void **state)
     assert_int_equal(loop_init(&fx.gate.loop, &e), 0);
     fx.relay.gate = &fx.gate;
     fx.relay.usage = &fx.usage;
+    fx.usage.share = &fx.share;
     fx.catches_up = true;
     attach(&fx.relay, &kind, PROC, &options);
     return 0;
@@ -138,6 +140,7 @@ static int end(void **state)
 {
     (void)state;
     viewer_free(fx.viewer); /* the last one: the attachment goes with it */
+    assert_int_equal(atomic_load(&fx.share.socket_bytes.used), 0);
     close(fx.init);
     loop_done(&fx.gate.loop);
     return 0;
@@ -255,6 +258,22 @@ static void what_had_no_room_when_the_process_ended_is_asked_for(void **state)
     hear_nothing();
 }
 
+/* Input for processes that do not read is counted, and given back when it was taken or nobody is there any more. */
+static void input_that_waits_is_paid_from_the_tenants_part(void **state)
+{
+    struct box_taken taken = { .proc = PROC, .bytes = 5000 };
+
+    (void)state;
+    hear(BOX_LOG);
+    say_opened();
+    for (size_t i = 0; i < 5000; i++)
+        attachment_input(fx.viewer->attachment, "x", 1, "", 0);
+    assert_in_range(atomic_load(&fx.share.socket_bytes.used), 5000, 16384);
+    say(BOX_TAKEN, &taken, sizeof(taken), NULL);
+    assert_int_equal(fx.viewer->attachment->input.len, 4999); /* one was on its way */
+    attachment_input(fx.viewer->attachment, "x", 1, "", 0);
+}
+
 /* The client keeps the beginning of a line that has no end yet: it has got all there is all the same. */
 static void a_last_line_without_an_end_is_the_end(void **state)
 {
@@ -279,6 +298,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_had_no_room_when_the_process_ended_is_asked_for, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_last_line_without_an_end_is_the_end, begin, end),
+        cmocka_unit_test_setup_teardown(input_that_waits_is_paid_from_the_tenants_part, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
