@@ -1,8 +1,10 @@
 """Terminals over WebSocket: GET /terminal, through nginx and the gate. docs/TERMINALS.md describes the messages."""
+import concurrent.futures
 import contextlib
 import hashlib
 import json
 import os
+import select
 import signal
 
 import pytest
@@ -100,6 +102,24 @@ def test_much_input_and_output_arrive_whole(terminals):
         messages, closed = ws.closed()
     out = b"".join(m for m in messages if isinstance(m, bytes))
     assert closed.code == 1000 and out.split() == [b"%d" % n for n in range(1, 100001)]
+
+
+def test_who_starts_a_terminal_sees_all_of_it_however_late_the_gate_looks(terminals):
+    gate = gate_pid(terminals)
+
+    def output():
+        with terminals.open("&cmd=seq+100000;touch+/tmp/written") as ws:
+            return b"".join(m for m in ws.closed()[0] if isinstance(m, bytes))
+
+    os.kill(gate, signal.SIGSTOP)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            job = pool.submit(output)
+            wait_for(lambda: terminals.sh("ls /tmp").split().count("written"), 20, "the program's end")
+            os.kill(gate, signal.SIGCONT)
+            assert job.result().split() == [b"%d" % n for n in range(1, 100001)]
+    finally:
+        os.kill(gate, signal.SIGCONT)
 
 
 # ---------------------------------------------------------------------- several viewers, coming back
@@ -417,6 +437,27 @@ def test_a_close_whose_reason_is_not_utf8_is_1007(terminals):
     with terminals.open(SHELL) as ws:
         ws.raw(frame(CLOSE, b"\x03\xe8\xff"))
         assert ws.closed()[1].code == 1007
+
+
+HALF, MESSAGE = 128, 1 << 20  # MiB of messages that are not whole, which one tenant's sockets may keep; the longest message
+
+
+def test_half_messages_of_one_tenant_leave_room_for_others(make_server, project):
+    """What sockets keep of messages that never become whole has a bound: a tenant has half of it."""
+    server = make_server()
+    greedy, other = Terminals(server, project), Terminals(server, project, key=server.add_key("other"))
+    process = greedy.start("sleep 1000", stdin=True)
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(WebSocket(server, f"/process_lines?sandbox={greedy.id}&process={process}", {"X-API-Key": greedy.key}))
+                   for _ in range(HALF + 3)]
+        for ws in sockets:
+            ws.raw(frame(TEXT, b"x" * 10, length=MESSAGE))
+        told = lambda: [ws for ws in sockets if select.select([ws.socket], [], [], 0)[0]]
+        wait_for(lambda: len(told()) >= 3, what="those that are more than the tenant's part")
+        assert [ws.closed()[1].code for ws in told()] == [1013] * 3
+        with other.open(SHELL) as ws:
+            ws.send(b"echo still-''here\n")
+            ws.until("still-here")
 
 
 def test_whoever_floods_pings_and_never_reads_is_not_buffered_for(terminals):
