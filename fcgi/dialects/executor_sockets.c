@@ -221,7 +221,8 @@ static int new_terminal(struct reply *rep, struct terminal *t, struct cove_err *
 
     if (core_permit_get(t->req->core, &ask, &permit, e) < 0)
         return -1;
-    t->target.has_from = true; /* from its first byte, however much it writes before the gate looks */
+    /* It is shown from its first byte, however much it writes before the gate looks at it. */
+    t->target.has_from = true;
     if (permit.forbidden)
         executor_forbidden(t->req, rep, &permit);
     else
