@@ -30,6 +30,7 @@ struct layer_list { /* of a template in the making; the topmost first */
     char names[LAYERS_MAX][LAYER_NAME_LEN + 1];
     unsigned count;
 };
+int layer_list_add(struct layer_list *l, const char *digest, struct cove_err *e); /* on top */
 
 /* template_options.c: returns the place of the first word in argv that is no option. */
 int template_options(struct arena *a, int argc, char **argv, struct template_doc *d,
@@ -49,8 +50,16 @@ int image_complete(const struct image *im, int tree, const char *workdir, struct
 /* template_source.c: the layers of a source, and what the source itself says of running it. */
 int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
                   struct template_doc *ret_found, struct cove_err *e);
+struct source_layer {
+    char digest[LAYER_NAME_LEN + 1];
+    bool hides_all; /* its top directory is opaque: what lies below cannot be seen */
+};
 /* One layer from an archive that is read from a descriptor. */
-int source_layer(struct store *s, int archive, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
+int source_layer(struct store *s, int archive, struct source_layer *ret, struct cove_err *e);
+/* One layer of several archives, the lowest first, as they would be seen on top of each other. */
+typedef int (*source_open_fn)(void *arg, size_t i, int *ret_archive, struct cove_err *e);
+int source_merge(struct store *s, size_t count, source_open_fn open_archive, void *arg,
+                 char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
 
 /* template_oci.c: an image that skopeo can fetch. */
 #define OCI_BUILD "build:" /* before the folder of a Dockerfile */

@@ -53,7 +53,17 @@ static void take_defaults(struct arena *a, struct template_doc *d, const struct 
         doc_set(a, &d->labels, found->labels.items[i].name, found->labels.items[i].value);
 }
 
-/* ------------------------------------------------------------------ the layer above */
+/* ------------------------------------------------------------------ the layers */
+
+int layer_list_add(struct layer_list *l, const char *digest, struct cove_err *e)
+{
+    if (l->count == LAYERS_MAX)
+        return cove_fail(e, COVE_LIMIT, "a template has %d layers at most", LAYERS_MAX);
+    memmove(l->names[1], l->names[0], l->count * sizeof(l->names[0]));
+    memcpy(l->names[0], digest, sizeof(l->names[0]));
+    l->count++;
+    return 0;
+}
 
 static void image_close(struct image *im)
 {
@@ -96,8 +106,6 @@ static int complete(struct store *s, struct layer_list *l, struct template_doc *
     char above[LAYER_NAME_LEN + 1];
     int rc;
 
-    if (l->count == LAYERS_MAX)
-        return cove_fail(e, COVE_LIMIT, "the image has more than %d layers", LAYERS_MAX - 1);
     if (d->workdir && d->workdir[0] != '/')
         return cove_fail(e, COVE_INVALID, "workdir: must be an absolute path");
     rc = image_open(s, l, &im, e) < 0 || image_check(&im, &no_bash, e) < 0 ||
@@ -108,10 +116,7 @@ static int complete(struct store *s, struct layer_list *l, struct template_doc *
     if (rc < 0)
         return -1;
     d->shell = no_bash ? "sh" : NULL;
-    memmove(l->names[1], l->names[0], l->count * sizeof(l->names[0]));
-    memcpy(l->names[0], above, sizeof(above));
-    l->count++;
-    return 0;
+    return layer_list_add(l, above, e);
 }
 
 /* ------------------------------------------------------------------ the template */

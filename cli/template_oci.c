@@ -23,7 +23,16 @@
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
 
-enum { DOCUMENT_MAX = 4 << 20, LABEL_MAX = 64 };
+enum {
+    DOCUMENT_MAX = 4 << 20,
+    LABEL_MAX = 64,
+    IMAGE_LAYERS_MAX = 512,
+    IMAGE_LAYERS_KEPT = 15, /* an image of more has its lowest ones merged, */
+    MERGE_STEP = 8,         /* so many, or twice so many, and so on */
+};
+
+_Static_assert(IMAGE_LAYERS_KEPT + 1 + 8 <= (int)LAYERS_MAX,
+               "snapshots have room on top of an image");
 
 struct descriptor { /* what names a blob */
     const char *media_type, *digest;
@@ -57,7 +66,7 @@ struct oci_manifest {
 static const struct json_field manifest_fields[] = {
     JSON_OBJECT(struct oci_manifest, config, "config", JSON_REQUIRED, descriptor_fields),
     JSON_OBJECTS(struct oci_manifest, layers, struct descriptor, "layers", JSON_REQUIRED,
-                 descriptor_fields, 512),
+                 descriptor_fields, IMAGE_LAYERS_MAX),
     JSON_END,
 };
 
@@ -241,28 +250,65 @@ static void show_progress(size_t done, size_t count, const char *digest, int64_t
         fputs("\r\033[K", stderr);
 }
 
+struct image_layers { /* the lowest first */
+    int dir;
+    const struct descriptor *all;
+    size_t count;
+};
+
+static int open_layer(void *arg, size_t i, int *ret, struct cove_err *e)
+{
+    const struct image_layers *l = arg;
+    const char *type = l->all[i].media_type;
+
+    if (!is_one_of(type, layer_types))
+        return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is no layer", type ? type : "");
+    show_progress(i + 1, l->count, l->all[i].digest, l->all[i].size);
+    return open_checked(l->dir, &l->all[i], ret, e) < 0 ? cove_context(e, "layer %zu", i + 1) : 0;
+}
+
+/*
+ * How many of the image's lowest layers become one. A template of few layers leaves room for snapshots on
+ * top of it, which are layers, too. The number goes up in steps, so that images with the same beginning
+ * share the merged layer although they differ in length.
+ */
+static size_t count_merged(size_t count)
+{
+    size_t over = count > IMAGE_LAYERS_KEPT ? count - IMAGE_LAYERS_KEPT + 1 : 0;
+
+    return (over + MERGE_STEP - 1) / MERGE_STEP * MERGE_STEP;
+}
+
+static int unpack_layer(struct store *s, struct image_layers *l, size_t i, struct layer_list *ret,
+                        struct cove_err *e)
+{
+    struct source_layer made = { 0 };
+    AUTO_CLOSE int blob = -1;
+
+    if (open_layer(l, i, &blob, e) < 0)
+        return -1;
+    if (source_layer(s, blob, &made, e) < 0)
+        return cove_context(e, "layer %zu", i + 1);
+    if (made.hides_all)
+        ret->count = 0;
+    return layer_list_add(ret, made.digest, e);
+}
+
 static int unpack_layers(struct store *s, int dir, const struct oci_manifest *m,
                          struct layer_list *ret, struct cove_err *e)
 {
-    const struct descriptor *layers = m->layers.items;
+    struct image_layers l = { dir, m->layers.items, m->layers.count };
+    size_t merged = count_merged(l.count);
+    char digest[LAYER_NAME_LEN + 1];
 
-    if (m->layers.count == 0)
+    if (l.count == 0)
         return cove_fail(e, COVE_INVALID, "the image has no layers");
-    if (m->layers.count >= LAYERS_MAX)
-        return cove_fail(e, COVE_LIMIT, "the image has more than %d layers", LAYERS_MAX - 1);
-    for (size_t i = 0; i < m->layers.count; i++) {
-        unsigned place = (unsigned)(m->layers.count - 1 - i); /* the last one is the topmost */
-        AUTO_CLOSE int blob = -1;
-
-        if (!is_one_of(layers[i].media_type, layer_types))
-            return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is no layer",
-                             layers[i].media_type ? layers[i].media_type : "");
-        show_progress(i + 1, m->layers.count, layers[i].digest, layers[i].size);
-        if (open_checked(dir, &layers[i], &blob, e) < 0 ||
-            source_layer(s, blob, ret->names[place], e) < 0)
-            return cove_context(e, "layer %zu", i + 1);
-    }
-    ret->count = (unsigned)m->layers.count;
+    if (merged > 0 && (source_merge(s, merged, open_layer, &l, digest, e) < 0 ||
+                       layer_list_add(ret, digest, e) < 0))
+        return -1;
+    for (size_t i = merged; i < l.count; i++)
+        if (unpack_layer(s, &l, i, ret, e) < 0)
+            return -1;
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "cove/mem.h"
 #include "sandbox/box/layer.h"
 #include "sandbox/box/sweep.h"
+#include "sandbox/box/tree_copy.h"
 
 #define DEBOOTSTRAP "debootstrap:"
 
@@ -25,20 +26,98 @@ static struct id_range unpack_ids(const struct cove_config *c)
     return (struct id_range){ c->id_base >= 2 * 65536 ? below : (uint32_t)c->id_base, 65536 };
 }
 
-int source_layer(struct store *s, int archive, char digest[LAYER_NAME_LEN + 1], struct cove_err *e)
+static int unpack(struct store *s, int tree, int archive, struct cove_err *e)
 {
     struct id_range ids = unpack_ids(&s->config);
+
+    return layer_unpack(tree, archive, &ids, &limits, e);
+}
+
+/* A tree that does not become a layer. Returns -1. */
+static int drop(struct store *s, const char *name)
+{
+    sweep_tree(s->layers, name, NULL);
+    return -1;
+}
+
+int source_layer(struct store *s, int archive, struct source_layer *ret, struct cove_err *e)
+{
     char name[LAYER_NAME_LEN + 1];
     AUTO_CLOSE int tree = -1;
 
     if (layer_begin(s->layers, name, &tree, e) < 0)
         return -1;
-    if (layer_unpack(tree, archive, &ids, &limits, e) < 0 ||
-        layer_keep(s->layers, name, digest, e) < 0) {
-        sweep_tree(s->layers, name, NULL);
+    if (unpack(s, tree, archive, e) < 0)
+        return drop(s, name);
+    ret->hides_all = tree_is_opaque(tree);
+    return layer_keep(s->layers, name, ret->digest, e) < 0 ? drop(s, name) : 0;
+}
+
+/* ------------------------------------------------------------------ several archives, one layer */
+
+struct merge { /* the layer in the making */
+    char name[LAYER_NAME_LEN + 1];
+    int tree;
+};
+
+static int merge_begin(struct store *s, struct merge *m, struct cove_err *e)
+{
+    m->tree = cove_close(m->tree);
+    return layer_begin(s->layers, m->name, &m->tree, e);
+}
+
+/* A tree whose top is opaque hides all that was laid down before it. */
+static int lay_over(struct store *s, struct merge *m, int tree, struct cove_err *e)
+{
+    struct tree_copy copy = { .is_lowest = true, .bytes_most = limits.bytes };
+
+    if (tree_is_opaque(tree)) {
+        drop(s, m->name);
+        if (merge_begin(s, m, e) < 0)
+            return -1;
+    }
+    return tree_copy_over(tree, m->tree, &copy, e);
+}
+
+/* The archive is unpacked by itself, and then laid over those before it. */
+static int merge_archive(struct store *s, struct merge *m, int archive, struct cove_err *e)
+{
+    char name[LAYER_NAME_LEN + 1];
+    AUTO_CLOSE int tree = -1;
+    int rc;
+
+    if (layer_begin(s->layers, name, &tree, e) < 0)
         return -1;
+    rc = unpack(s, tree, archive, e) < 0 ? -1 : lay_over(s, m, tree, e);
+    drop(s, name);
+    return rc;
+}
+
+static int merge_all(struct store *s, struct merge *m, size_t count, source_open_fn open_archive,
+                     void *arg, struct cove_err *e)
+{
+    for (size_t i = 0; i < count; i++) {
+        AUTO_CLOSE int archive = -1;
+
+        if (open_archive(arg, i, &archive, e) < 0)
+            return -1;
+        if (merge_archive(s, m, archive, e) < 0)
+            return cove_context(e, "layer %zu", i + 1);
     }
     return 0;
+}
+
+int source_merge(struct store *s, size_t count, source_open_fn open_archive, void *arg,
+                 char digest[LAYER_NAME_LEN + 1], struct cove_err *e)
+{
+    struct merge m = { .tree = -1 };
+    int rc = merge_begin(s, &m, e);
+
+    if (rc == 0 && (merge_all(s, &m, count, open_archive, arg, e) < 0 ||
+                    layer_keep(s->layers, m.name, digest, e) < 0))
+        rc = drop(s, m.name);
+    cove_close(m.tree);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ a directory or an archive */
@@ -129,6 +208,7 @@ int source_unpack(struct store *s, struct arena *a, const char *source, struct l
                   struct template_doc *ret_found, struct cove_err *e)
 {
     AUTO_CLOSE int archive = -1;
+    struct source_layer made = { 0 };
     pid_t pid;
     int rc;
 
@@ -136,9 +216,10 @@ int source_unpack(struct store *s, struct arena *a, const char *source, struct l
         return oci_unpack(s, a, source, ret, ret_found, e);
     if (open_source(source, &archive, &pid, e) < 0)
         return -1;
-    rc = source_layer(s, archive, ret->names[0], e);
+    rc = source_layer(s, archive, &made, e);
     archive = cove_close(archive);
-    ret->count = 1;
+    if (rc == 0)
+        rc = layer_list_add(ret, made.digest, e);
     if (end_source(pid, rc == 0 ? e : NULL) < 0)
         rc = -1;
     return rc;

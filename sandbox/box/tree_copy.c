@@ -2,7 +2,9 @@
  * Copying the upper layer of a sandbox over another one. An upper layer is what a sandbox wrote, so
  * names, depth, sizes and kinds of files are hostile; but it stands still while we read it.
  *
- *   a whiteout   (character device 0:0) hides what lies below: it replaces what `to` has
+ *   a whiteout   (character device 0:0) hides what lies below: it replaces what `to` has. Where nothing
+ *                can lie below, there must be none: an overlay does not look for whiteouts in a
+ *                directory that one layer alone has, and would show it as a file that cannot be opened
  *   an opaque    directory hides what lies below in a directory of its name: that is emptied first
  *   a directory  in the place of anything that is none is made opaque: what lay below stays hidden
  *   file data    shares its extents with the original where the file system can, else holes stay
@@ -39,7 +41,8 @@ struct linked { /* a file with several names, and one of them in the copy */
 struct copying {
     struct tree_copy *c;
     struct cove_err *e;
-    int to; /* the top of the copy */
+    int to;        /* the top of the copy */
+    bool is_alone; /* nothing that lies below can be seen in the directory we are in */
     void *links;
     unsigned link_count;
     char path[PATH_MAX]; /* of the directory we are in, below the top, with a '/' behind it */
@@ -215,7 +218,7 @@ static int copy_special(struct copying *cp, int to_dir, const char *name, const 
 {
     bool is_device = S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
 
-    if (is_device && (!S_ISCHR(st->st_mode) || st->st_rdev != 0))
+    if (is_device && (cp->is_alone || !S_ISCHR(st->st_mode) || st->st_rdev != 0))
         return 0;
     if (mknodat(to_dir, name, st->st_mode & (S_IFMT | 07777), 0) < 0 ||
         copy_status(cp, to_dir, name, st) < 0)
@@ -232,7 +235,7 @@ static int remove_old(struct copying *cp, int to_dir, const char *name, const st
     return unlinkat(to_dir, name, 0) < 0 ? fail(cp, "replacing a file") : 0;
 }
 
-static bool is_opaque(int dir)
+bool tree_is_opaque(int dir)
 {
     char value[8];
 
@@ -256,7 +259,7 @@ static int enter_dir(struct copying *cp, int from, int to_dir, const char *name,
     struct stat old;
     bool was = fstatat(to_dir, name, &old, AT_SYMLINK_NOFOLLOW) == 0, hides = false;
 
-    if (was && (!S_ISDIR(old.st_mode) || is_opaque(from))) {
+    if (was && (!S_ISDIR(old.st_mode) || tree_is_opaque(from))) {
         hides = !S_ISDIR(old.st_mode);
         if (remove_old(cp, to_dir, name, &old) < 0)
             return -1;
@@ -292,6 +295,7 @@ static int copy_subdir(struct copying *cp, int from_dir, int to_dir, const char 
                        const struct stat *st, unsigned depth)
 {
     AUTO_CLOSE int from = -1, to = -1;
+    bool was_alone = cp->is_alone;
     size_t before;
     int rc;
 
@@ -303,7 +307,9 @@ static int copy_subdir(struct copying *cp, int from_dir, int to_dir, const char 
     if (enter_dir(cp, from, to_dir, name, &to) < 0)
         return -1;
     before = push_path(cp, name);
+    cp->is_alone = was_alone || tree_is_opaque(from) || tree_is_opaque(to);
     rc = copy_dir(cp, from, to, depth + 1);
+    cp->is_alone = was_alone;
     cp->path_len = before;
     if (rc == 0 && (copy_xattrs(from, to) < 0 || copy_status(cp, to, "", st) < 0))
         return fail(cp, "a directory");
@@ -350,7 +356,7 @@ int tree_copy_over(int from, int to, struct tree_copy *c, struct cove_err *e)
     struct stat st;
     int rc;
 
-    cp = (struct copying){ .c = c, .e = e, .to = to };
+    cp = (struct copying){ .c = c, .e = e, .to = to, .is_alone = c->is_lowest };
     rc = copy_dir(&cp, from, to, 0);
     tdestroy(cp.links, free);
     if (rc == 0 && (fstat(from, &st) < 0 || copy_status(&cp, to, "", &st) < 0))

@@ -2,12 +2,14 @@
 #ifndef COVE_BOX_TREE_COPY_H
 #define COVE_BOX_TREE_COPY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cove/err.h"
 
 struct tree_copy {
     uint32_t id_shift;   /* taken away from each owner: 0 where ids on disk are those inside */
+    bool is_lowest;      /* nothing lies below `to` */
     uint64_t bytes_most; /* of data that is copied; more is COVE_LIMIT. 0 = no limit */
     uint64_t bytes;      /* out: that were copied. Shared extents count as well */
 };
@@ -19,5 +21,7 @@ struct tree_copy {
  * change `from` meanwhile.
  */
 int tree_copy_over(int from, int to, struct tree_copy *c, struct cove_err *e);
+/* Does the directory hide what an overlay has below it? */
+bool tree_is_opaque(int dir);
 
 #endif

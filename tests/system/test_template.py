@@ -205,12 +205,25 @@ def test_whiteouts_are_understood_in_both_spellings(store, tmp_path):
         assert os.listxattr(f"{tree}/{name}") == ["user.overlay.opaque"], name
 
 
+NET_RAW = "\x01\0\0\2\0\x20\0\0" + "\0" * 12  # struct vfs_cap_data: version 2, effective, CAP_NET_RAW permitted
+
+
 def test_attributes_of_users_stay_and_all_others_go(store, tmp_path):
     """security.* would give rights, and trusted.* and user.overlay.* change what the overlay shows."""
-    foreign = {f"SCHILY.xattr.{name}": "x" for name in ("security.capability", "security.selinux", "trusted.x", "user.overlay.metacopy")}
+    foreign = {f"SCHILY.xattr.{name}": "x" for name in ("security.selinux", "trusted.x", "user.overlay.metacopy")}
+    foreign["SCHILY.xattr.security.capability"] = NET_RAW
     store.template("add", "x", pack(tmp_path / "x.tar", ("f", b"x", {"pax_headers": {**foreign, "SCHILY.xattr.user.color": "red"}})))
     tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "x"))["layers"][-1].removeprefix("sha256:")
     assert os.listxattr(f"{tree}/f") == ["user.color"] and os.getxattr(f"{tree}/f", "user.color") == b"red"
+
+
+def test_a_program_with_a_capability_that_no_sandbox_has_runs_without_it(store, small_root, tmp_path):
+    """With the capability the kernel would refuse to start it: it is not in the bounding set."""
+    subprocess.run(["tar", "-C", small_root, "--numeric-owner", "-cf", tmp_path / "c.tar", "."], check=True)
+    capable = {"mode": 0o755, "pax_headers": {"SCHILY.xattr.security.capability": NET_RAW}}
+    pack(tmp_path / "c.tar", ("usr/bin/capable", (small_root / "usr/bin/cat").read_bytes(), capable), mode="a")
+    store.template("add", "c", tmp_path / "c.tar", "--user", "www")
+    assert re.search(r"CapEff:\s+0+$", store.run("p", "capable /proc/self/status", template="c"), re.M)
 
 
 @pytest.mark.parametrize("name", ["base", "", ".", "..", "default", "a/b/c", "/b", "a/", "UPPER", "-x", ".hidden", "x" * 64, "sp ace"])

@@ -235,6 +235,26 @@ static void an_opaque_directory_below_stays_opaque(void **state)
     assert_text(t->to, "d/new", "new");
 }
 
+/* An overlay would show it there. */
+static void no_whiteout_is_left_where_nothing_can_lie_below(void **state)
+{
+    struct trees *t = *state;
+    struct tree_copy lowest = { .is_lowest = true };
+
+    cove_close(make_dir(t->below, "d"));
+    set_opaque(t->below, "d");
+    put(t->below, "d/gone", "x");
+    put(t->below, "gone", "x");
+    cove_close(make_dir(t->above, "d"));
+    whiteout(t->above, "d/gone");
+    whiteout(t->above, "gone");
+    lay_both(t);
+    assert_int_equal(faccessat(t->to, "d/gone", F_OK, AT_SYMLINK_NOFOLLOW), -1);
+    assert_int_equal(faccessat(t->to, "gone", F_OK, AT_SYMLINK_NOFOLLOW), 0);
+    lay(t, t->above, &lowest);
+    assert_int_equal(faccessat(t->to, "gone", F_OK, AT_SYMLINK_NOFOLLOW), -1);
+}
+
 static void a_link_below_is_replaced_and_not_followed(void **state)
 {
     struct trees *t = *state;
@@ -303,6 +323,7 @@ int main(void)
         T(directories_are_merged_unless_the_upper_one_is_opaque),
         T(a_directory_over_a_file_or_whiteout_hides_what_lies_below),
         T(an_opaque_directory_below_stays_opaque),
+        T(no_whiteout_is_left_where_nothing_can_lie_below),
         T(a_link_below_is_replaced_and_not_followed),
         T(owners_of_the_host_become_those_inside),
         T(too_many_bytes_and_too_deep_a_tree_are_refused),
