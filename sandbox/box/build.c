@@ -241,6 +241,18 @@ static int equip_child(const struct build_parts *p, const struct build_args *arg
     return rc < 0 ? -1 : msg_send(p->go_keeper, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, e);
 }
 
+/* A child that gave up has said why. What failed here then failed for that: the network of a dead child, say. */
+static void prefer_the_childs_words(const struct build_parts *p, struct cove_err *e)
+{
+    struct pollfd said = { .fd = p->ready_read, .events = POLLIN };
+    struct cove_err remote;
+
+    if (poll(&said, 1, 0) != 1 || read(said.fd, &remote, sizeof(remote)) != sizeof(remote))
+        return;
+    cove_err_sanitize(&remote);
+    *e = remote;
+}
+
 /* On failure whatever was made so far stays for the caller's sweep, which knows the id. */
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e)
 {
@@ -259,6 +271,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     if (equip_child(&p, args, &b, e) < 0) {
         kill(b.pid, SIGKILL);
         waitpid(b.pid, NULL, 0);
+        prefer_the_childs_words(&p, e);
         close(b.pidfd);
         parts_close(&p);
         return -1;
