@@ -68,9 +68,9 @@ def test_the_tarball_holds_every_file_of_the_repository(session_server):
 
 def keys_of_config():
     dialects = re.findall(r'^    ROW\(\w+, +"(\w+)"', read(f"{TOP}/include/cove/dialect.h"), re.M)
-    each = "".join(f'    TEXT("port_access_{d}"\n' for d in dialects)
+    each = "".join(f'    TEXT("port_access_{d}",\n' for d in dialects)
     table = read(f"{TOP}/base/config.c").replace("    DIALECT_ROWS(PORT_ACCESS)", each)
-    return re.findall(r'^\s+(?:TEXT|NUMBER|BYTES|TIME|WORD)\("(\w+)"', table, re.M)
+    return re.findall(r'^\s+(?:TEXT|NUMBER|BYTES|TIME|WORD)\("(\w+)",', table, re.M)
 
 
 def test_every_key_is_explained_in_the_file_and_in_the_manual():
