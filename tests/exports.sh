@@ -8,13 +8,16 @@ export LC_ALL=C
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-objects() { find . -name '*.o' -not -path './fuzz/*' -print0; }
+# DIR/PROGRAM-NAME.o or DIR/NAME.o is made of DIR/NAME.c; an object whose source is gone is left over from an older tree.
+find . -name '*.o' -not -path './.cove/*' -not -path './fuzz/*' | while read -r object; do
+    name=${object##*/} name=${name%.o}
+    [ ! -e "${srcdir:-.}/${object%/*}/${name##*-}.c" ] || echo "$object"
+done >"$scratch/objects"
 
-objects | xargs -0 nm -A --defined-only --extern-only 2>/dev/null | awk '$(NF - 1) ~ /[TDRB]/ && $0 !~ /\/tests\// && $0 !~ /\.pb-c\.o:/ { print $NF }' |
-    sort -u >"$scratch/offered"
-objects | xargs -0 nm --undefined-only 2>/dev/null | awk '$1 == "U" { print $2 }' | sort -u >"$scratch/used"
-echo main >>"$scratch/used"
-sort -u -o "$scratch/used" "$scratch/used"
+# Names that begin with two underscores or have a dot in them are the compiler's own (sanitizers).
+nm_all() { xargs nm -A "$@" <"$scratch/objects" 2>/dev/null | awk '$NF !~ /^__|\./' || true; }
+nm_all --defined-only --extern-only | awk '$(NF - 1) ~ /[TDRB]/ && $0 !~ /\/tests\// { print $NF }' | sort -u >"$scratch/offered"
+{ nm_all --undefined-only | awk '{ print $NF }'; echo main; } | sort -u >"$scratch/used"
 
 # A check that finds nothing to look at would prove nothing.
 [ "$(wc -l <"$scratch/offered")" -gt 1000 ] || { echo "$0 found no objects in $PWD"; exit 1; }
