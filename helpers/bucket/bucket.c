@@ -308,14 +308,20 @@ static int print_one(struct s3 *s, const struct bucket_entry *l, void *arg, stru
     return 0;
 }
 
-/* A machine that puts one right now has not written its manifest yet: only what is old is an orphan. */
+/* A machine that puts one right now has not written its manifest yet: only what is old is an orphan. How old it
+ * is, the bucket's own clock says: this machine's may be wrong. */
+static bool is_orphan(const struct s3 *s, const struct bucket_entry *l)
+{
+    return !l->whole && l->changed_unix_ms + ORPHAN_MS < s->now_unix_ms;
+}
+
 static int collect_one(struct s3 *s, const struct bucket_entry *l, void *arg, struct cove_err *e)
 {
     const struct bucket_order *all = arg;
     struct bucket_order one = *all;
     struct bucket_entry found = *l;
 
-    if (l->whole || l->changed_unix_ms + ORPHAN_MS > clock_unix_ms())
+    if (!is_orphan(s, l))
         return 0;
     memcpy(one.id, l->id, sizeof(one.id));
     one.saved_unix_ms = l->saved_unix_ms;
@@ -329,9 +335,12 @@ static int collect(struct s3 *s, struct bucket_order *o, struct cove_err *e)
 {
     char prefix[KEY_MAX];
 
+    if (listing_each(s, "", collect_one, o, e) < 0)
+        return -1;
     snprintf(prefix, sizeof(prefix), "%s%s", s->place->prefix, s->place->prefix[0] ? "/" : "");
-    object_abort_uploads(s, prefix, clock_unix_ms() - ORPHAN_MS);
-    return listing_each(s, "", collect_one, o, e);
+    if (s->now_unix_ms > ORPHAN_MS)
+        object_abort_uploads(s, prefix, s->now_unix_ms - ORPHAN_MS);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ main */

@@ -18,6 +18,7 @@ struct s3 { /* a bucket, and who we are to it */
     struct buf ca; /* certificates that sign the bucket's, as PEM; none: the system's count */
     CURL *curl;
     uint64_t requests;
+    uint64_t now_unix_ms; /* what its clock showed in its latest answer; 0: it does not tell */
 };
 
 /* ------------------------------------------------------------------ s3.c: one request */

@@ -216,20 +216,35 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *arg)
     return take_content(a, status, bytes, size * count) < 0 ? 0 : size * count;
 }
 
+/* The value of a header line, if it is that header's. */
+static bool header_is(const char *name, const char *line, size_t len, char *out, size_t size)
+{
+    size_t n = strlen(name);
+
+    if (len <= n || strncasecmp(line, name, n) != 0)
+        return false;
+    while (n < len && isspace((unsigned char)line[n]))
+        n++;
+    snprintf(out, size, "%.*s", (int)(len - n), line + n);
+    trim(out);
+    return true;
+}
+
 static size_t take_header(char *bytes, size_t size, size_t count, void *arg)
 {
     struct attempt *a = arg;
-    size_t len = size * count, n;
+    size_t len = size * count;
+    char date[64];
+    time_t now;
 
     a->head_bytes += len;
     if (a->head_bytes > HEADERS_MAX)
         return 0;
-    if (len > 6 && strncasecmp(bytes, "etag:", 5) == 0) {
-        for (n = 5; n < len && isspace((unsigned char)bytes[n]);)
-            n++;
-        snprintf(a->r->etag, sizeof(a->r->etag), "%.*s", (int)(len - n), bytes + n);
-        trim(a->r->etag);
+    if (header_is("date:", bytes, len, date, sizeof(date))) {
+        now = curl_getdate(date, NULL);
+        a->s->now_unix_ms = now > 0 ? (uint64_t)now * 1000 : 0;
     }
+    header_is("etag:", bytes, len, a->r->etag, sizeof(a->r->etag));
     return len;
 }
 

@@ -35,6 +35,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except ConnectionError:  # a client that has what it wanted leaves as it likes
             self.close_connection = True
 
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(time.time() + self.server.bucket.clock_s)
+
     def any(self):
         bucket = self.server.bucket
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -104,7 +107,7 @@ class Proxied:
     """What stands behind the proxy listens at `inner`."""
 
     def __init__(self, directory, inner, key, secret, adds=False):
-        self.directory, self.faults, self.seen = str(directory), [], []
+        self.directory, self.faults, self.seen, self.clock_s = str(directory), [], [], 0  # seconds by which its clock is ahead
         self.inner, self.key, self.adds = inner, key, adds
         self.lock, self.go_on = threading.Lock(), threading.Event()
         self.credentials = f"{self.directory}.credentials"
@@ -169,6 +172,7 @@ class Proxied:
         self.go_on.set()
         self.go_on = threading.Event()
         self.faults.clear()
+        self.clock_s = 0
 
 
 class Bucket(Proxied):

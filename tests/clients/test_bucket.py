@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -224,6 +225,21 @@ def test_what_is_removed_leaves_the_bucket_and_orphans_are_collected(server, buc
     assert "1 removed from the bucket" in cove_store(server, "gc").stdout
     assert bucket.objects == {}
     server.cleanup(project)
+
+
+def test_what_is_an_orphan_is_old_by_the_clock_of_the_bucket(server, bucket, project):
+    """To a machine whose own clock has jumped by two days what another one is just putting there would look left behind."""
+    box, _ = saved_one(server, project)
+    in_bucket(server, box)
+    bucket.clock_s = -2 * 86400
+    for key, path in bucket.objects.items():
+        if key.endswith("manifest.json"):
+            os.unlink(path)
+        else:
+            os.utime(path, (time.time() + bucket.clock_s,) * 2)
+    assert "0 removed from the bucket" in cove_store(server, "gc").stdout
+    bucket.clock_s = 0
+    assert "1 removed from the bucket" in cove_store(server, "gc").stdout
 
 
 def other_machine(server, bucket, make_server, **settings):
