@@ -117,7 +117,9 @@ static int put(struct s3 *s, const struct task *t, struct cove_err *e)
     const struct bucket_order *o = &t->order;
     char key[KEY_MAX];
 
-    object_key(s, o, BUCKET_TAKEN, key); /* it stays ours until the keeper has noted where it is */
+    /* `taken` names this machine, so that no other one wakes the sandbox before the keeper has noted that
+     * it is in the bucket. */
+    object_key(s, o, BUCKET_TAKEN, key);
     if (object_put_text(s, key, o->owner, NULL, e) < 0)
         return -1;
     object_key(s, o, o->name, key);
@@ -133,7 +135,7 @@ static int put(struct s3 *s, const struct task *t, struct cove_err *e)
 
 /* ------------------------------------------------------------------ take, remove */
 
-/* Who has it? "": nobody. */
+/* The machine that stands in the object `taken`; "": the object is not there. */
 static int read_owner(struct s3 *s, const struct bucket_order *o, char ret[BUCKET_OWNER_TEXT],
                       struct cove_err *e)
 {
@@ -182,7 +184,7 @@ static int write_taken(struct s3 *s, const struct bucket_order *o, const char *k
         return 0;
     }
     if (why.code == COVE_CONFLICT)
-        return 0; /* somebody has it; who that is, its text says */
+        return 0; /* `taken` is there; the caller reads whom it names */
     if (why.code != COVE_UNSUPPORTED) {
         *e = why;
         return -1;
@@ -236,7 +238,8 @@ static int get(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
         return 0;
     if (o->work != BUCKET_TAKE || e->code != COVE_NOT_FOUND)
         return -1;
-    release(s, o, e); /* who had it has removed it meanwhile, and `taken` is ours alone */
+    release(s, o,
+            e); /* another machine woke it and removed its objects; only our `taken` is left */
     return fail_taken(e);
 }
 
@@ -284,7 +287,7 @@ static int remove_one(struct s3 *s, const struct bucket_order *o, struct cove_er
     if (read_owner(s, o, owner, e) < 0)
         return -1;
     if (owner[0] && strcmp(owner, o->owner) != 0)
-        return 0; /* it is another machine's now */
+        return 0; /* another machine has taken the sandbox: its objects are that machine's */
     return remove_objects(s, o, e);
 }
 
@@ -368,7 +371,8 @@ static int carry_out(struct s3 *s, struct task *t, struct cove_err *e)
     }
 }
 
-/* libc loads what it resolves names with now, while it may still map programs. */
+/* libc loads the libraries that it resolves names with at the first name: now, because the filter will
+ * forbid it to map programs. */
 static void load_resolver(void)
 {
     struct addrinfo *found = NULL;

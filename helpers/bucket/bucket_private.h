@@ -12,7 +12,7 @@
 
 enum { ANSWER_MAX = 4 << 20, KEY_MAX = 400 };
 
-struct s3 { /* a bucket, and who we are to it */
+struct s3 { /* a bucket, and the credentials for it */
     const struct bucket_place *place;
     char key_id[160], secret[256], token[2048];
     struct buf ca; /* certificates that sign the bucket's, as PEM; none: the system's count */
@@ -38,7 +38,7 @@ struct s3_request {
     struct buf *answer;
     s3_take take;
     void *arg;
-    uint64_t got; /* bytes that take() has had; after a failure it goes on there */
+    uint64_t got; /* bytes that take() was given; a further try asks for those behind them */
     long status;
     char etag[160];
 };
@@ -49,8 +49,8 @@ int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, int
             struct cove_err *e);
 void s3_done(struct s3 *s);
 void s3_encode(const char *text, char *out, size_t size); /* for a query */
-/* 0: the answer was 2xx. What may pass (no connection, 429, 5xx) is tried again, with longer and longer
- * pauses. r->status tells an answer that was not 2xx. */
+/* 0: the answer was 2xx. After a failure that may pass (no connection, 429, 5xx) the request is tried again,
+ * with longer and longer pauses. r->status is that of the last answer. */
 int s3_perform(struct s3 *s, struct s3_request *r, struct cove_err *e);
 
 /* ------------------------------------------------------------------ objects.c: one object */
@@ -67,7 +67,7 @@ int object_read(struct s3 *s, const char *key, struct buf *ret, bool *ret_there,
 int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char *digest,
                struct cove_err *e);
 int object_remove(struct s3 *s, const char *key, struct cove_err *e);
-/* Uploads in parts that somebody has left behind, of keys that begin so and were begun before. */
+/* Ends the uploads in parts that were begun before that time and never ended, of keys with this prefix. */
 void object_abort_uploads(struct s3 *s, const char *prefix, uint64_t before_unix_ms);
 
 /* ------------------------------------------------------------------ listing.c */

@@ -40,7 +40,7 @@ struct attempt { /* what the callbacks of one try need */
     char text[CURL_ERROR_SIZE];
 };
 
-/* ------------------------------------------------------------------ who we are */
+/* ------------------------------------------------------------------ credentials, certificates */
 
 static void trim(char *s)
 {
@@ -138,7 +138,7 @@ void s3_encode(const char *text, char *out, size_t size)
     out[at] = '\0';
 }
 
-/* ------------------------------------------------------------------ libcurl's questions */
+/* ------------------------------------------------------------------ what libcurl calls */
 
 static uint64_t body_size(const struct s3_request *r)
 {

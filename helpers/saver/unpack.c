@@ -3,9 +3,10 @@
  * this process. An archive of the store should be what pack.c wrote; whoever can write the store may
  * have put another one there, so nothing in it is believed:
  *
- *   refused    names that are absolute, contain ".." or belong to neither part; hard links that lead out of
- *              their part, members behind a symbolic link, a part that is no directory; devices that are no whiteout; sockets; more members or
- *              bytes than the record says, or fewer; other bytes than the record's digest
+ *   refused    names that are absolute, contain ".." or belong to neither part; hard links that lead out
+ *              of their part; members behind a symbolic link; a part that is no directory; devices that
+ *              are no whiteout; sockets; more members or bytes than the record says, or fewer; an archive
+ *              whose digest is not the record's
  *   left out   attributes that are neither user.* nor security.capability, and those of overlayfs
  *              other than the mark of an opaque directory
  *
@@ -169,7 +170,7 @@ static int write_member(struct unpack *u, struct archive_entry *entry, struct co
     return 0;
 }
 
-/* Made by libarchive like every other member, so that no link on the way to it is followed. */
+/* libarchive makes a whiteout as it makes every other member: no link on the way to it is followed. */
 static int write_whiteout(struct unpack *u, struct archive_entry *entry, struct cove_err *e)
 {
     if (archive_entry_rdev(entry) != makedev(0, 0))
@@ -222,7 +223,7 @@ static int open_both(struct unpack *u, struct cove_err *e)
     return 0;
 }
 
-/* libarchive stops at the end of the tar; the digest is of all there is. */
+/* libarchive stops reading at the end of the tar. The digest is of the whole file: the rest is read too. */
 static int read_rest(struct unpack *u, struct cove_err *e)
 {
     const void *bytes;
