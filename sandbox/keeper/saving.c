@@ -30,15 +30,22 @@
 #include "sandbox/keeper/quota.h"
 #include "sandbox/keeper/store.h"
 
-enum { FREEZE_LOOK_MS = 2, FREEZE_MAX_MS = 5000, SAVE_RETRY_MS = 60000, PLACE_LOOK_MS = 100 };
+enum {
+    FREEZE_LOOK_MS = 2,
+    FREEZE_MAX_MS = 5000,
+    SAVE_RETRY_MS = 60000,
+    PLACE_LOOK_MS = 100,
+    PROGRESS_MS = 10000,
+};
 
 enum saving_step { SAVING_FREEZE, SAVING_PACK, SAVING_SEAL };
 
 struct saving {
     enum saving_step step;
     bool was_live;
-    uint64_t began_ms, look_ms;
-    int dir; /* .new-ID */
+    uint64_t began_ms;
+    uint64_t look_ms; /* when saving_tick() is due */
+    int dir;          /* .new-ID */
     struct saver_run *run;
     /* of an archive that is encrypted: */
     bool encrypted;
@@ -375,6 +382,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
         return -1;
     task.out = b->saving->encrypted ? pipe_end : archive;
     b->saving->step = SAVING_PACK;
+    b->saving->look_ms = clock_boot_ms() + PROGRESS_MS;
     fault_point("save-frozen", b);
     if (saver_run_start(k, &task, &b->saving->run, e) < 0)
         return -1;
@@ -384,7 +392,18 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
 
 uint64_t saving_due_ms(const struct box *b)
 {
-    return b->saving->step == SAVING_FREEZE ? b->saving->look_ms : UINT64_MAX;
+    return b->saving->look_ms;
+}
+
+static void log_progress(const struct box *b, uint64_t now)
+{
+    const struct saving *s = b->saving;
+    struct stat st;
+
+    if (fstatat(s->dir, s->encrypted ? SAVED_AGE : SAVED_ARCHIVE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        log_event(LOG_LEVEL_INFO, "sandbox is being saved", LOG_S("sandbox", b->info.id),
+                  LOG_S("tenant", b->info.tenant), LOG_N("archive_bytes", st.st_size),
+                  LOG_N("duration_ms", now - s->began_ms));
 }
 
 static bool is_packed(const struct box *b)
@@ -397,7 +416,10 @@ void saving_tick(struct keeper *k, uint32_t i, uint64_t now)
     struct box *b = &k->boxes[i];
     struct cove_err err = { 0 };
 
-    if (cgroup_is_frozen(&k->cgroups, b->info.id)) {
+    if (is_packed(b)) {
+        log_progress(b, now);
+        b->saving->look_ms = now + PROGRESS_MS;
+    } else if (cgroup_is_frozen(&k->cgroups, b->info.id)) {
         if (!saver_run_has_place(k, b->info.tenant, is_packed))
             b->saving->look_ms = now + PLACE_LOOK_MS; /* it waits, frozen */
         else if (pack(k, i, &err) < 0)
