@@ -25,11 +25,8 @@ echo one >file && ln file hard && ln -s file soft && ln -s /nowhere/at/all broke
 truncate -s 300M sparse && printf middle | dd of=sparse bs=1 seek=100000000 conv=notrunc status=none &&
 head -c 3000000 /dev/urandom >noise && chmod 000 file && chmod 4755 noise && chown 1000:33 deep && chmod 1777 deep/er &&
 touch -d '2001-02-03 04:05:06.123456789' deep/er/still noise && python3 - <<'P'
-import os, socket, struct
+import os, socket
 os.setxattr("noise", "user.note", b"kept\0 as bytes")
-open("acl", "w").close()
-rights = (1, 6, 2**32 - 1), (2, 4, 33), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1), (32, 4, 2**32 - 1)  # owner, user 33, group, mask, others
-os.setxattr("acl", "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *r) for r in rights))
 open(b"not utf-8 \xff\xfe", "w").write("x")
 open("line\nfeed \" quote", "w").write("y")
 open("a" * 255, "w").write("z")
@@ -155,10 +152,10 @@ def test_a_million_entries_are_saved_and_come_back(make_server):
             manifest = json.loads(read(f"{store(server)}/{box}/manifest.json"))
             assert manifest["entries"] >= 1001000, manifest
     assert server.run("p", count) == reply.json["stdout"]
-    assert times[0] < 11 or "sandbox is being saved" in read(f"{server.dir}/log/coved.log")
     print(f"1,001,000 entries: save {times[0]:.0f} s, wake {times[1]:.0f} s, archive {manifest['storedBytes'] >> 20} MiB, saver at most {max(peak) >> 10} MiB")
     server.cleanup("p")
 
+    assert times[0] < 11 or "sandbox is being saved" in read(f"{server.dir}/log/coved.log")
 
 def test_plain_tools_read_the_archive_and_its_manifest(server, project, tmp_path):
     box = bare(server.execute(project, "echo kept >/workspace/f; chown 1000:1000 /workspace/f; rm /etc/hosts; touch /usr/local/u"))
