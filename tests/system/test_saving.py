@@ -24,7 +24,7 @@ mkdir -p /workspace/t && cd /workspace/t &&
 echo one >file && ln file hard && ln -s file soft && ln -s /nowhere/at/all broken && mkfifo pipe && mkdir -p deep/er/still &&
 truncate -s 300M sparse && printf middle | dd of=sparse bs=1 seek=100000000 conv=notrunc status=none &&
 head -c 3000000 /dev/urandom >noise && chmod 000 file && chmod 4755 noise && chown 1000:33 deep && chmod 1777 deep/er &&
-touch -d '2001-02-03 04:05:06.123456789' deep/er/still noise && python3 - <<'P'
+touch -d '2001-02-03 04:05:06.123456789' deep/er/still noise && python3 - <<'P' &&
 import os, socket
 os.setxattr("noise", "user.note", b"kept\0 as bytes")
 open(b"not utf-8 \xff\xfe", "w").write("x")
