@@ -54,7 +54,7 @@ def test_the_document_has_every_route_and_no_other():
 def test_the_document_has_every_field_and_no_other():
     text = "".join(read(path) for path in sorted(glob.glob(f"{TOP}/fcgi/dialects/console*.c")))
     written = set(re.findall(r'JSON_[A-Z_]+\([^";]*?"(\w+)"', text)) | set(re.findall(r'json_(?:put_\w+|open)\([^";]*?"(\w+)"', text))
-    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes", "cpu", "memoryLimit", "diskLimit", "durationMs", "endedBy", "tags", "finished", "level", "step"}
+    events = {"count", "stream", "text", "lostBytes", "message", "cpuPercent", "diskBytes", "cpu", "memoryLimit", "diskLimit", "durationMs", "endedBy", "tags", "finished", "level", "step", "receivedBytesPerSecond", "sentBytesPerSecond"}
     found = set()
 
     def walk(schema):
