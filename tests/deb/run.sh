@@ -82,32 +82,43 @@ check_installed() {
     in_root cove version >/dev/null
 }
 
-# In mount and network namespaces of their own, without systemd: what an operator sees after `apt install`.
-first_command() {
-    local key answer i
-    say "the first command works"
+# In mount and network namespaces of their own, without systemd: what an operator sees after `apt install`. The new Debian becomes the
+# root of the mount namespace, because the kernel makes no user namespace for a process in a chroot. This machine's own files are in /mnt then.
+enter_root() {
     mount --make-rprivate /
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/run"
     ip link set lo up
-    cp "$root/etc/cove/cove.conf" "$work/cove.conf"
-    { grep -vE '^(network|pool|cgroup) *=' "$work/cove.conf"; printf 'network = none\npool = 1\ncgroup = covedeb%d\n' $$; } >"$root/etc/cove/cove.conf"
-    key=$(cat "$root/etc/cove/first-key")
-    in_root coved -c /etc/cove/cove.conf >"$work/coved.log" 2>&1 &
+    cd "$root"
+    pivot_root . mnt
+    cd /
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+    work=/mnt$work
+}
+
+first_command() {
+    local key answer i
+    say "the first command works"
+    enter_root
+    cp /etc/cove/cove.conf "$work/cove.conf"
+    { grep -vE '^(network|pool|cgroup) *=' "$work/cove.conf"; printf 'network = none\npool = 1\ncgroup = covedeb%d\n' $$; } >/etc/cove/cove.conf
+    key=$(cat /etc/cove/first-key)
+    coved -c /etc/cove/cove.conf >"$work/coved.log" 2>&1 &
     keeper=$!
-    in_root nginx
+    nginx
     for ((i = 0; i < 300; i++)); do
-        answer=$(curl -sk https://127.0.0.1/execute -H "X-API-Key: $key" -d '{"projectId":"first","commands":["echo it works; id -un"]}' || true)
+        answer=$(chroot /mnt curl -sk https://127.0.0.1/execute -H "X-API-Key: $key" -d '{"projectId":"first","commands":["echo it works; id -un"]}' || true)
         [[ $answer != *'it works'* ]] || break
         sleep 0.1
     done
-    in_root cove ls >"$work/ls.log" 2>&1 || true
-    in_root nginx -s stop || true
+    cove ls >"$work/ls.log" 2>&1 || true
+    nginx -s stop || true
     kill "$keeper"
     wait "$keeper" || true
-    mv "$work/cove.conf" "$root/etc/cove/cove.conf"
+    mv "$work/cove.conf" /etc/cove/cove.conf
     [[ $answer == *'it works'* ]] || { tail -n 5 "$work/coved.log" >&2; die "the server answered '$answer'"; }
     grep -q first "$work/ls.log" || die "cove ls does not show the sandbox ($work/ls.log)"
 }
