@@ -3,6 +3,7 @@
 #include "cove/limits.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -85,4 +86,13 @@ void limits_narrow(struct limits *l, uint64_t cpus, uint64_t memory_bytes)
         l->cpu_percent = cpus * 100;
     if (memory_bytes && memory_bytes < l->memory_max_bytes)
         l->memory_max_bytes = memory_bytes;
+}
+
+unsigned limits_cpus(const struct limits *l)
+{
+    uint64_t worth = (l->cpu_percent + 99) / 100;
+    cpu_set_t all;
+    unsigned count = sched_getaffinity(0, sizeof(all), &all) < 0 ? 1 : (unsigned)CPU_COUNT(&all);
+
+    return worth && worth < count ? (unsigned)worth : count;
 }

@@ -19,7 +19,7 @@ static struct totals totals_of(struct request *req, const struct box_info *box)
 
     caller_limits_of(req->core, box->tenant, box->template, box->snapshot, &limits);
     return (struct totals){
-        .cpus = limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1,
+        .cpus = limits_cpus(&limits),
         .memory = (int64_t)limits.memory_max_bytes,
         .disk = (int64_t)limits.disk_max_bytes,
     };

@@ -118,7 +118,7 @@ void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sa
         .network = e2b_network_told(&req->arena, &attributes),
         .started = box->created_unix_ms,
         .ends = core_sandbox_ends_unix_ms(box),
-        .cpus = limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1,
+        .cpus = limits_cpus(&limits),
         .memory_mb = (int64_t)(limits.memory_max_bytes >> 20),
         .disk_mb = (int64_t)(limits.disk_max_bytes >> 20),
         .state = box_is_paused(box) ? "paused" : "running",

@@ -116,8 +116,7 @@ static void put_limits(struct json_writer *w, struct request *req, const char *t
     struct limits limits;
 
     caller_limits_of(req->core, req->tenant, template, snapshot, &limits);
-    json_put_int(w, "cpuCount",
-                 limits.cpu_percent ? (int64_t)((limits.cpu_percent + 99) / 100) : 1);
+    json_put_int(w, "cpuCount", limits_cpus(&limits));
     json_put_int(w, "memoryMB", (int64_t)(limits.memory_max_bytes >> 20));
     json_put_int(w, "diskSizeMB", (int64_t)(limits.disk_max_bytes >> 20));
 }

@@ -52,4 +52,7 @@ void limits_merge(struct limits *into, const struct limits *from, unsigned given
 /* No more than this; 0 = as it was. Never more than before. */
 void limits_narrow(struct limits *l, uint64_t cpus, uint64_t memory_bytes);
 
+/* How many cpus a sandbox sees: as many as its quota is worth, without a quota all of this machine's. */
+unsigned limits_cpus(const struct limits *l);
+
 #endif

@@ -95,7 +95,11 @@ test('build: on top of another one, of a snapshot, and of the default image', wi
 }))
 
 test('build: cpuCount and memoryMB are the limits of its sandboxes, within those of the server', withTemplate(async name => {
-  const usual = await inSandbox('base', s => s.getInfo())
+  const usual = await inSandbox('base', async s => {
+    const info = await s.getInfo()
+    assert.equal(await out(s, 'nproc'), String(info.cpuCount))
+    return info
+  })
   assert.ok(usual.memoryMB > 128)
   await Template.build(Template().fromTemplate('base'), name, { cpuCount: 1, memoryMB: 128 })
   const told = async sandbox => {
@@ -124,8 +128,9 @@ test('build: cpuCount and memoryMB are the limits of its sandboxes, within those
   })
   assert.equal((await shown()).memoryMB, 128)
   await Template.build(Template().fromTemplate('base'), name, { cpuCount: 512, memoryMB: 1 << 20 })
-  await inSandbox(name, async s => assert.equal((await s.getInfo()).memoryMB, usual.memoryMB))
-  assert.equal((await shown()).memoryMB, usual.memoryMB)
+  const limits = ({ cpuCount, memoryMB }) => ({ cpuCount, memoryMB })
+  await inSandbox(name, async s => assert.deepEqual(limits(await s.getInfo()), limits(usual)))
+  assert.deepEqual(limits(await shown()), limits(usual))
 }))
 
 test('build: a start command runs in each sandbox, the ready command decides', withTemplate(async name => {
