@@ -82,6 +82,14 @@ def test_an_image_becomes_the_whole_root_of_a_template(server):
     server.cleanup("p")
 
 
+def test_of_an_image_s_own_words_variables_count_and_user_directory_and_command_do_not(server):
+    """As the API has it: a build that says nothing else has the user `user` in /home/user, and starts what it is told to start."""
+    build(server, "words", f"{PUBLIC}:{OPEN}/app:1").ready()
+    reply = server.execute("p", "id -un; pwd; echo $GREETING; ls /tmp/up", template="words")
+    assert reply.json["stdout"] == "user\n/home/user\nit's here\n" and "No such file" in reply.json["stderr"], reply
+    server.cleanup("p")
+
+
 def test_an_image_that_was_fetched_is_not_fetched_again_until_its_tag_moves(place, server, tmp_path, base_tar):
     push = place[2]
     push(Image(tmp_path / "one").write(base_tar, tar(("etc/word", b"first\n", {}))), "moving:1")
