@@ -60,6 +60,8 @@ class App(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"x" * 10)
             self.wfile.flush()
             self.close_connection = True
+        elif self.path == "/body":
+            self.do_POST()
         elif self.path == "/chunks-cut":
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
@@ -99,7 +101,7 @@ class App(http.server.BaseHTTPRequestHandler):
                 self.rfile.readline()
             self.rfile.readline()
         else:
-            left = int(self.headers["Content-Length"])
+            left = int(self.headers.get("Content-Length", 0))
             while left:
                 piece = self.rfile.read(min(left, 1 << 20))
                 digest.update(piece); n += len(piece); left -= len(piece)
@@ -496,6 +498,21 @@ def test_a_kept_verdict_does_not_outlive_what_it_was_given_for(ports):
     wait_for(lambda: ports.get().status == 200, 10, "the app again")
     ports.server.cleanup(ports.project, key=ports.key)
     assert ports.get().json["message"] == "The sandbox was not found"
+
+
+@pytest.mark.parametrize("size", [3000, 300_000])
+def test_a_body_that_was_not_told_of_survives_a_second_try(ports, size):
+    """HTTP/2 has bodies without Content-Length. The verdict is a kept one, and the gate does not follow it: the sandbox was paused meanwhile."""
+    data = os.urandom(size)
+    assert ports.get().status == 200
+    pause(ports)
+    result = curl(ports, "--http2", "-X", "GET", "-T", "-", path="/body", tls=True, data=data)
+    assert json.loads(result.stdout) == {"bytes": size, "sha256": hashlib.sha256(data).hexdigest()}, result
+
+
+def test_a_body_that_was_not_told_of_has_a_limit(ports):
+    result = curl(ports, "--http2", "-X", "GET", "-T", "-", path="/body", tls=True, data=b"x" * 1_100_000)
+    assert json.loads(result.stdout)["code"] == 413, result
 
 
 def test_a_kept_verdict_is_the_callers_own(ports):
