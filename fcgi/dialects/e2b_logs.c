@@ -195,42 +195,77 @@ static int gather(struct request *req, const struct box_info *box, struct gather
 
 /* ------------------------------------------------------------------ telling */
 
+struct origin_reply { /* where an entry comes from */
+    const char *logger, *pid, *sandbox;
+};
+
+struct entry_reply {
+    uint64_t unix_ms;
+    const char *level, *message, *line;
+    struct origin_reply *origin;
+};
+
+static const struct json_field origin_fields[] = {
+    JSON_STR(struct origin_reply, logger, "logger", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct origin_reply, pid, "pid", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct origin_reply, sandbox, "sandboxID", JSON_ALWAYS, JSON_ANY), JSON_END
+};
+
+static const struct json_field entry_fields[] = {
+    JSON_TIME(struct entry_reply, unix_ms, "timestamp", JSON_ALWAYS),
+    JSON_STR(struct entry_reply, level, "level", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct entry_reply, message, "message", JSON_ALWAYS, JSON_ANY),
+    JSON_OBJECT(struct entry_reply, origin, "fields", JSON_ALWAYS, origin_fields), JSON_END
+};
+
 static void put_entry(struct json_writer *w, const struct entry *at, const char *id)
 {
     char pid[16];
+    struct origin_reply origin = { .logger = "process", .pid = pid, .sandbox = id };
+    struct entry_reply reply = { .unix_ms = at->unix_ms,
+                                 .level = level_names[at->level],
+                                 .message = at->message,
+                                 .origin = &origin };
 
     snprintf(pid, sizeof(pid), "%u", at->pid);
-    json_open(w, NULL, '{');
-    json_put_time(w, "timestamp", at->unix_ms);
-    json_put_str(w, "level", level_names[at->level]);
-    json_put_str(w, "message", at->message);
-    json_open(w, "fields", '{');
-    json_put_str(w, "logger", "process");
-    json_put_str(w, "pid", pid);
-    json_put_str(w, "sandboxID", id);
-    json_close(w, '}');
-    json_close(w, '}');
+    json_put_object(w, NULL, entry_fields, &reply);
 }
+
+struct text_reply { /* of the old version: what stands in its line */
+    const char *level, *logger, *message, *sandbox;
+    int64_t pid;
+};
+
+static const struct json_field text_fields[] = {
+    JSON_STR(struct text_reply, level, "level", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct text_reply, logger, "logger", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct text_reply, message, "message", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct text_reply, pid, "pid", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct text_reply, sandbox, "sandboxID", JSON_ALWAYS, JSON_ANY),
+    JSON_END
+};
+
+static const struct json_field line_fields[] = {
+    JSON_TIME(struct entry_reply, unix_ms, "timestamp", JSON_ALWAYS),
+    JSON_STR(struct entry_reply, line, "line", JSON_ALWAYS, JSON_ANY), JSON_END
+};
 
 /* A line of the old version: a JSON object as text. */
 static void put_line(struct json_writer *w, const struct entry *at, const char *id)
 {
-    AUTO_BUF struct buf text;
+    AUTO_BUF struct buf text = BUF(8 * LINE_MAX_BYTES);
+    struct text_reply told = { .level = level_names[at->level],
+                               .logger = "process",
+                               .message = at->message,
+                               .pid = at->pid,
+                               .sandbox = id };
+    struct entry_reply reply = { .unix_ms = at->unix_ms };
     struct json_writer line;
 
-    buf_init(&text, 8 * LINE_MAX_BYTES);
     json_writer_init(&line, &text);
-    json_open(&line, NULL, '{');
-    json_put_str(&line, "level", level_names[at->level]);
-    json_put_str(&line, "logger", "process");
-    json_put_str(&line, "message", at->message);
-    json_put_int(&line, "pid", at->pid);
-    json_put_str(&line, "sandboxID", id);
-    json_close(&line, '}');
-    json_open(w, NULL, '{');
-    json_put_time(w, "timestamp", at->unix_ms);
-    json_put_text(w, "line", text.data, text.len);
-    json_close(w, '}');
+    json_put_object(&line, NULL, text_fields, &told);
+    reply.line = text.data;
+    json_put_object(w, NULL, line_fields, &reply);
 }
 
 typedef void put_fn(struct json_writer *w, const struct entry *at, const char *id);

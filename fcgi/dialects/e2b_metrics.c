@@ -25,33 +25,54 @@ static struct totals totals_of(struct request *req, const struct box_info *box)
     };
 }
 
-/* Of all its cpus together, in percent. */
-static double cpu_used(const struct sample *s, const struct totals *t)
-{
-    return (double)s->cpu_permille / 10.0 / (double)t->cpus;
-}
+struct figures { /* what both faces of the API tell of one moment */
+    uint64_t unix_ms;
+    int64_t unix_s, cpus, memory, memory_total, memory_mib, memory_total_mib, cache, disk,
+        disk_total;
+    double cpu_percent; /* of all its cpus together */
+};
 
-static int64_t memory_used(const struct sample *s)
+static struct figures figures_of(const struct sample *s, const struct totals *t)
 {
-    return (int64_t)(s->memory_bytes > s->cache_bytes ? s->memory_bytes - s->cache_bytes : 0);
+    int64_t used =
+        (int64_t)(s->memory_bytes > s->cache_bytes ? s->memory_bytes - s->cache_bytes : 0);
+
+    return (struct figures){
+        .unix_ms = s->unix_ms,
+        .unix_s = (int64_t)(s->unix_ms / 1000),
+        .cpus = t->cpus,
+        .cpu_percent = (double)s->cpu_permille / 10.0 / (double)t->cpus,
+        .memory = used,
+        .memory_mib = used >> 20,
+        .memory_total = t->memory,
+        .memory_total_mib = t->memory >> 20,
+        .cache = (int64_t)s->cache_bytes,
+        .disk = (int64_t)s->disk_bytes,
+        .disk_total = t->disk,
+    };
 }
 
 /* ------------------------------------------------------------------ the control plane */
 
+static const struct json_field sample_fields[] = {
+    JSON_TIME(struct figures, unix_ms, "timestamp", JSON_ALWAYS),
+    JSON_INT(struct figures, unix_s, "timestampUnix", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, cpus, "cpuCount", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_DOUBLE(struct figures, cpu_percent, "cpuUsedPct", JSON_ALWAYS),
+    JSON_INT(struct figures, memory, "memUsed", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, memory_total, "memTotal", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, cache, "memCache", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, disk, "diskUsed", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, disk_total, "diskTotal", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END
+};
+
 static void put_sample(struct json_writer *w, const char *name, const struct sample *s,
                        const struct totals *t)
 {
-    json_open(w, name, '{');
-    json_put_time(w, "timestamp", s->unix_ms);
-    json_put_int(w, "timestampUnix", (int64_t)(s->unix_ms / 1000));
-    json_put_int(w, "cpuCount", t->cpus);
-    json_put_double(w, "cpuUsedPct", cpu_used(s, t));
-    json_put_int(w, "memUsed", memory_used(s));
-    json_put_int(w, "memTotal", t->memory);
-    json_put_int(w, "memCache", (int64_t)s->cache_bytes);
-    json_put_int(w, "diskUsed", (int64_t)s->disk_bytes);
-    json_put_int(w, "diskTotal", t->disk);
-    json_close(w, '}');
+    struct figures f = figures_of(s, t);
+
+    json_put_object(w, name, sample_fields, &f);
 }
 
 /* Unix seconds. */
@@ -123,11 +144,25 @@ int e2b_metrics_of_many(struct request *req, struct reply *rep, struct cove_err 
 
 /* ------------------------------------------------------------------ envd */
 
+static const struct json_field envd_fields[] = {
+    JSON_INT(struct figures, unix_s, "ts", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, cpus, "cpu_count", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_DOUBLE(struct figures, cpu_percent, "cpu_used_pct", JSON_ALWAYS),
+    JSON_INT(struct figures, memory_total, "mem_total", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, memory, "mem_used", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, cache, "mem_cache", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, memory_total_mib, "mem_total_mib", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, memory_mib, "mem_used_mib", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, disk, "disk_used", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct figures, disk_total, "disk_total", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END
+};
+
 int envd_metrics(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct sample_ring *ring = arena_alloc(&req->arena, sizeof(*ring));
-    struct sample none = { 0 }, *s = &none;
-    struct json_writer w;
+    struct sample none = { .unix_ms = clock_unix_ms() }, *s = &none;
+    struct figures f;
     struct totals t;
     struct envd d;
     int rc;
@@ -142,18 +177,7 @@ int envd_metrics(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     if (ring->count > 0)
         s = &ring->samples[ring->count - 1];
-    json_writer_init(&w, &rep->body);
-    json_open(&w, NULL, '{');
-    json_put_int(&w, "ts", (int64_t)((s->unix_ms ? s->unix_ms : clock_unix_ms()) / 1000));
-    json_put_int(&w, "cpu_count", t.cpus);
-    json_put_double(&w, "cpu_used_pct", cpu_used(s, &t));
-    json_put_int(&w, "mem_total", t.memory);
-    json_put_int(&w, "mem_used", memory_used(s));
-    json_put_int(&w, "mem_cache", (int64_t)s->cache_bytes);
-    json_put_int(&w, "mem_total_mib", t.memory >> 20);
-    json_put_int(&w, "mem_used_mib", memory_used(s) >> 20);
-    json_put_int(&w, "disk_used", (int64_t)s->disk_bytes);
-    json_put_int(&w, "disk_total", t.disk);
-    json_close(&w, '}');
+    f = figures_of(s, &t);
+    reply_json(rep, envd_fields, &f);
     return 0;
 }
