@@ -9,6 +9,8 @@
 #include "fcgi/transfer.h"
 #include "process/policy_live.h"
 
+enum { ERROR_MAX = 64 * 1024 };
+
 #define SPOOL "/tmp/.cove-restore.tar"
 #define STAGE "/workspace/.cove-restore" /* on the file system that the files go to */
 
@@ -190,6 +192,18 @@ static int run(struct request *req, struct core_session *s, const char *command,
     return 0;
 }
 
+static void init_output(struct request *req, struct output *o, size_t max_bytes)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(o->streams); i++)
+        buf_init_within(&o->streams[i], max_bytes, req->core->bytes);
+}
+
+static void free_output(struct output *o)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(o->streams); i++)
+        buf_done(&o->streams[i]);
+}
+
 static int exec(struct request *req, struct reply *rep, struct core_session *s, const char *command,
                 const struct policy_filter *filter, struct cove_err *e)
 {
@@ -197,13 +211,11 @@ static int exec(struct request *req, struct reply *rep, struct core_session *s, 
     struct cove_end end;
     int rc;
 
-    for (size_t i = 0; i < ARRAY_SIZE(o.streams); i++)
-        buf_init_within(&o.streams[i], s->limits.output_max_bytes, req->core->bytes);
+    init_output(req, &o, s->limits.output_max_bytes);
     rc = run(req, s, command, filter, &o, &end, e);
     if (rc == 0)
         reply_output(rep, &o, &end);
-    for (size_t i = 0; i < ARRAY_SIZE(o.streams); i++)
-        buf_done(&o.streams[i]);
+    free_output(&o);
     return rc;
 }
 
@@ -270,13 +282,21 @@ static const char unpack[] =
     "cp --archive --link --remove-destination \"$file\" / || result=1; fi; done; "
     "exit $result";
 
-/* Also after a command that was ended by its time limit or for its memory. */
-static void clean_up(struct core_session *s)
+/* Also after a command that was ended by its time limit or for its memory, and when the client has left. It is
+ * a command of its own, because a million files take longer to remove than init may take to answer. */
+static void clean_up(struct request *req, struct core_session *s,
+                     const struct policy_filter *filter)
 {
+    int client_fd = req->client_fd;
     struct cove_err ignored;
+    struct cove_end end;
+    struct output o;
 
-    core_remove(s, core_default_user(s), SPOOL, 0, &ignored);
-    core_remove(s, core_default_user(s), STAGE, FILE_DIR | FILE_RECURSIVE, &ignored);
+    init_output(req, &o, ERROR_MAX);
+    req->client_fd = -1;
+    run(req, s, "rm -rf " SPOOL " " STAGE, filter, &o, &end, &ignored);
+    req->client_fd = client_fd;
+    free_output(&o);
 }
 
 static int restore(struct request *req, struct reply *rep, struct core_session *s,
@@ -288,15 +308,13 @@ static int restore(struct request *req, struct reply *rep, struct core_session *
 
     if (spool(req, s, e) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(o.streams); i++)
-        buf_init_within(&o.streams[i], 64 * 1024, req->core->bytes);
+    init_output(req, &o, ERROR_MAX);
     rc = run(req, s, command, filter, &o, &end, e);
-    clean_up(s);
+    clean_up(req, s, filter);
     if (rc == 0 && end_exit_code(&end) != 0)
         rc = cove_fail(e, COVE_INVALID, "body: tar could not read it: %.120s",
                        o.streams[RUN_STDERR].len ? o.streams[RUN_STDERR].data : "it is damaged");
-    for (size_t i = 0; i < ARRAY_SIZE(o.streams); i++)
-        buf_done(&o.streams[i]);
+    free_output(&o);
     if (rc < 0 || relay_agent_release(s, e) < 0)
         return -1;
     return reply_health(req, rep, s, e);
