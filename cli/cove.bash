@@ -28,7 +28,7 @@ _cove_words() { # what may follow the words so far
     audit) echo "verify" ;;
     snapshot) echo "make ls rm fork" ;;
     store) echo "ls show verify restore export rm gc" ;;
-    template) echo "ls show add build set rm verify gc" ;;
+    template) echo "ls show add build builds set rm verify gc" ;;
     esac
 }
 

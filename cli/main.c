@@ -59,7 +59,7 @@ static const struct cli_command commands[] = {
       "$COVE_KEY.\nexample: cove mcp --sandbox desktop\n" },
     { "snapshot", cli_snapshot, "make|ls|rm|fork ...", CLI_GROUP },
     { "store", cli_store, "ls|show|verify|restore|export|rm|gc ...", CLI_GROUP },
-    { "template", cli_template, "ls|show|add|build|set|rm|verify|gc ...", CLI_GROUP },
+    { "template", cli_template, "ls|show|add|build|builds|set|rm|verify|gc ...", CLI_GROUP },
     { "policy", cli_policy, "check|test|explain|diff|status|log|seccomp ...", CLI_GROUP },
     { "audit", cli_audit, "verify [FILE] [--json]", CLI_GROUP },
     { "version", cli_version, "[--json]" },

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "cli/template_doc.h"
+#include "cli/template_progress.h"
 #include "cove/config.h"
 #include "cove/err.h"
 #include "sandbox/box/template.h"
@@ -14,6 +15,7 @@ struct store {     /* where templates and their layers are */
     int templates; /* a directory each */
     int layers;    /* locked while something is changed */
     struct cove_config config;
+    struct progress progress; /* of the template that is being made */
     struct json_writer
         *json; /* --json: a list, with an object for each template; NULL: for people */
 };

@@ -1,4 +1,4 @@
-/* cove template ls|show|add|set|rm|verify|gc. */
+/* cove template ls|show|add|build|builds|set|rm|verify|gc. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -243,10 +243,14 @@ static int add(struct store *s, struct arena *a, int argc, char **argv, struct c
 
     if (read_words(a, argc, argv, 2, &d, e) < 0)
         return -1;
+    progress_begin(&s->progress, &s->config, d.name, d.source);
     if (builds)
         d.source = arena_printf(a, OCI_BUILD "%s", d.source);
-    if (template_make(s, a, &d, e) < 0)
+    if (template_make(s, a, &d, e) < 0) {
+        progress_end(&s->progress, e);
         return cove_context(e, "template '%.60s'", d.name);
+    }
+    progress_end(&s->progress, NULL);
     if (d.shell)
         fprintf(stderr, "cove: template '%s' has no bash: sh runs what asks for bash\n", d.name);
     if (s->json)
@@ -262,6 +266,13 @@ static int run_add(struct store *s, int argc, char **argv, struct cove_err *e)
 
     arena_done(&a);
     return rc;
+}
+
+static int run_builds(struct store *s, int argc, char **argv, struct cove_err *e)
+{
+    (void)argc;
+    (void)argv;
+    return progress_list(&s->config, s->json, e);
 }
 
 /* Options on top of the manifest that is there: same layers, other words. */
@@ -453,6 +464,7 @@ static const struct verb {
     { "show", "NAME", 1, 1, STORE_READS, run_show },
     { "add", "NAME SOURCE [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
     { "build", "NAME FOLDER [OPTION]...", 2, WORDS_MAX, STORE_ADDS, run_add },
+    { "builds", "", 0, 0, STORE_READS, run_builds },
     { "set", "NAME OPTION...", 2, WORDS_MAX, STORE_ADDS, run_set },
     { "rm", "NAME", 1, 1, STORE_ADDS, run_rm },
     { "verify", "[NAME]", 0, 1, STORE_READS, run_verify },

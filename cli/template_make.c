@@ -195,6 +195,7 @@ int template_make(struct store *s, struct arena *a, struct template_doc *d, stru
     if (check_early(d, e) < 0 || source_unpack(s, a, d->source, &l, &found, e) < 0)
         return -1;
     take_defaults(a, d, &found);
+    progress_say(&s->progress, "looking at what was unpacked, and adding what every sandbox needs");
     if (complete(s, &l, d, e) < 0)
         return -1;
     for (unsigned i = 0; i < l.count; i++)

@@ -412,16 +412,38 @@ static int take_image(struct store *s, struct arena *a, int dir, const char *tag
 }
 
 /* Its words go to stderr, where whoever runs `cove` reads them. */
-static int run_tool(const char *const argv[], struct cove_err *e)
+/* What the tool says goes to whoever waits at this terminal, and to those who follow the progress elsewhere. */
+static void pass_on(struct progress *p, int from)
 {
-    int status = 0;
-    pid_t pid = fork();
+    char bytes[4096];
+    ssize_t n;
 
+    while ((n = read(from, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
+        if (n < 0)
+            continue;
+        write_all(STDERR_FILENO, bytes, (size_t)n);
+        progress_add(p, bytes, (size_t)n);
+    }
+}
+
+static int run_tool(struct progress *p, const char *const argv[], struct cove_err *e)
+{
+    int status = 0, out[2];
+    pid_t pid;
+
+    if (pipe2(out, O_CLOEXEC) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
+    pid = fork();
     if (pid == 0) {
-        dup2(STDERR_FILENO, STDOUT_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        dup2(out[1], STDERR_FILENO);
         execvp(argv[0], (char *const *)(uintptr_t)argv);
         _exit(127);
     }
+    close(out[1]);
+    if (pid > 0)
+        pass_on(p, out[0]);
+    close(out[0]);
     if (pid < 0 || waitpid(pid, &status, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
@@ -430,7 +452,7 @@ static int run_tool(const char *const argv[], struct cove_err *e)
     return status ? cove_fail(e, COVE_INVALID, "%s has failed, see above", argv[0]) : 0;
 }
 
-static int run_skopeo(const char *source, const char *into, struct cove_err *e)
+static int run_skopeo(struct progress *p, const char *source, const char *into, struct cove_err *e)
 {
     char to[4200];
     const char *const argv[] = {
@@ -438,21 +460,22 @@ static int run_skopeo(const char *source, const char *into, struct cove_err *e)
     };
 
     snprintf(to, sizeof(to), "oci:%s/image:image", into);
-    return run_tool(argv, e);
+    progress_say(p, "fetching %.200s", source);
+    return run_tool(p, argv, e);
 }
 
 /*
  * What a Dockerfile runs, runs as root of this machine (chroot isolation): it is for operators, and for
  * Dockerfiles that they trust. buildah keeps what it needs beside the image and nothing elsewhere.
  */
-static int run_buildah(const char *context, const char *into, struct cove_err *e)
+static int run_buildah(struct progress *p, const char *context, const char *into,
+                       struct cove_err *e)
 {
     char root[4200], run[4200], to[4200];
-    const char *const build[] = {
-        "buildah", "--root", root,          "--runroot", run,       "--storage-driver",
-        "vfs",     "bud",    "--isolation", "chroot",    "--quiet", "--format",
-        "oci",     "--tag",  "cove-build",  context,     NULL
-    };
+    const char *const build[] = { "buildah",     "--root",           root,       "--runroot",
+                                  run,           "--storage-driver", "vfs",      "bud",
+                                  "--isolation", "chroot",           "--format", "oci",
+                                  "--tag",       "cove-build",       context,    NULL };
     const char *const push[] = { "buildah", "--root",           root,  "--runroot",
                                  run,       "--storage-driver", "vfs", "push",
                                  "--quiet", "cove-build",       to,    NULL };
@@ -460,7 +483,7 @@ static int run_buildah(const char *context, const char *into, struct cove_err *e
     snprintf(root, sizeof(root), "%s/root", into);
     snprintf(run, sizeof(run), "%s/run", into);
     snprintf(to, sizeof(to), "oci:%s/image:image", into);
-    return run_tool(build, e) < 0 || run_tool(push, e) < 0 ? -1 : 0;
+    return run_tool(p, build, e) < 0 || run_tool(p, push, e) < 0 ? -1 : 0;
 }
 
 /* Beside the layers, where gc finds what a killed process left. */
@@ -474,8 +497,8 @@ static int fetch(struct store *s, const char *source, char name[64], struct cove
     if (mkdirat(s->layers, name, 0700) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
     if (strncmp(source, OCI_BUILD, strlen(OCI_BUILD)) == 0)
-        return run_buildah(source + strlen(OCI_BUILD), path, e);
-    return run_skopeo(source, path, e);
+        return run_buildah(&s->progress, source + strlen(OCI_BUILD), path, e);
+    return run_skopeo(&s->progress, source, path, e);
 }
 
 bool oci_is_source(const char *source)

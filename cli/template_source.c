@@ -45,6 +45,7 @@ int source_layer(struct store *s, int archive, struct source_layer *ret, struct 
     char name[LAYER_NAME_LEN + 1];
     AUTO_CLOSE int tree = -1;
 
+    progress_say(&s->progress, "unpacking a layer");
     if (layer_begin(s->layers, name, &tree, e) < 0)
         return -1;
     if (unpack(s, tree, archive, e) < 0)
@@ -214,6 +215,7 @@ int source_unpack(struct store *s, struct arena *a, const char *source, struct l
 
     if (oci_is_source(source))
         return oci_unpack(s, a, source, ret, ret_found, e);
+    progress_say(&s->progress, "reading %.200s", source);
     if (open_source(source, &archive, &pid, e) < 0)
         return -1;
     rc = source_layer(s, archive, &made, e);

@@ -1,6 +1,9 @@
 // Operators' pages: the server's health, tenants, keys, templates, the audit log.
+import { events } from "./api.js";
 import { lock, newKey, operatorName, run, runJson, unlock } from "./operator.js";
-import { ask, button, bytes, failed, form, h, notice, show, table, time } from "./ui.js";
+import { ask, button, bytes, failed, form, h, notice, show, span, table, time } from "./ui.js";
+
+let leaveTab = null; // what a tab wants done when another page comes
 
 const day = (seconds) => (seconds ? time(seconds * 1000) : "");
 const ofQuota = (used, quota, format = String) => (quota ? `${format(used)} of ${format(quota)}` : format(used));
@@ -105,10 +108,47 @@ function templateRow(one) {
     h("td", {}, one.limits || ""));
 }
 
+const BUILD_STATES = { running: "is being made", ready: "ready", failed: "failed" };
+
+function buildRow(one, choose) {
+  const took = span((one.ended ? Date.parse(one.ended) : Date.now()) - Date.parse(one.began));
+  return h("tr", { "data-build": one.id, "data-state": one.state }, h("td", {}, h("code", {}, one.name)), h("td", {}, h("code", { class: "long" }, one.source)),
+    h("td", {}, h("span", { class: `state ${one.state}` }, BUILD_STATES[one.state] || one.state), one.reason ? h("div", {}, one.reason) : null),
+    h("td", {}, time(one.began)), h("td", { class: "number" }, took), h("td", { class: "row end" }, button("Log", () => choose(one.id))));
+}
+
+// Templates, and what `cove template add` and `build` are making. The server tells that something has changed; what, only a signed request tells.
 async function templatesTab(pane) {
-  const templates = await runJson("templates");
-  show(pane, table("Templates", ["Name", "Layers", "Top layer", "Sandboxes", "Limits"], templates.map(templateRow)),
-    h("p", { class: "quiet" }, h("code", {}, "cove template add NAME SOURCE"), " makes one."));
+  const list = h("div"), builds = h("div"), log = h("div");
+  let chosen = "", asking = false, again = false;
+
+  function showLog(all) {
+    const one = all.find((build) => build.id === chosen);
+    if (!one) return show(log);
+    const text = h("pre", { class: "log", tabindex: "0", "aria-label": `Log of ${one.name}` }, one.log);
+    show(log, h("h2", {}, "Log of ", h("code", {}, one.name)), text);
+    text.scrollTop = text.scrollHeight;
+    return null;
+  }
+  async function look() {
+    const [templates, all] = [await runJson("templates"), await runJson("builds")];
+    const choose = (id) => { chosen = id; showLog(all); };
+    show(list, table("Templates", ["Name", "Layers", "Top layer", "Sandboxes", "Limits"], templates.map(templateRow)));
+    show(builds, all.length ? table("Builds", ["Template", "Source", "State", "Began", "Took", "Log"], all.map((one) => buildRow(one, choose))) : h("p", {}, "Nothing was made lately."));
+    showLog(all);
+  }
+  // A change while the last one is being looked at is looked at afterwards, once.
+  async function changed() {
+    again = true;
+    if (asking) return;
+    asking = true;
+    try { while (again) { again = false; await look(); } } catch (error) { failed(error); } finally { asking = false; }
+  }
+
+  show(pane, list, h("h2", {}, "Being made, and made lately"), builds, log,
+    h("p", { class: "quiet" }, h("code", {}, "cove template add NAME SOURCE"), " and ", h("code", {}, "cove template build NAME FOLDER"), " make one."));
+  leaveTab = events("/operator/builds", { changed });
+  await changed();
 }
 
 /* ------------------------------------------------------------------ the audit log */
@@ -156,15 +196,21 @@ function unlockForm(main, done) {
   secret.focus();
 }
 
+function leave() {
+  leaveTab?.();
+  leaveTab = null;
+}
+
 export function operatorPage(main, tab = "health") {
+  leave();
   if (!TABS[tab]) { location.hash = "#/operator"; return null; }
-  if (!operatorName()) { unlockForm(main, () => operatorPage(main, tab)); return null; }
+  if (!operatorName()) { unlockForm(main, () => operatorPage(main, tab)); return leave; }
   const pane = h("section", { class: "pane", "aria-label": TABS[tab][0] });
   show(main, h("div", { class: "row" }, h("h1", {}, "Operator"), h("span", { class: "quiet" }, operatorName()),
-    button("Refresh", () => TABS[tab][1](pane)), button("Lock", () => { lock(); operatorPage(main, tab); })),
+    button("Refresh", () => { leave(); return TABS[tab][1](pane); }), button("Lock", () => { lock(); operatorPage(main, tab); })),
   h("nav", { class: "tabs", "aria-label": "Operator's pages" }, Object.entries(TABS).map(([name, [title]]) =>
     h("a", { href: `#/operator/${name}`, "aria-current": name === tab ? "page" : null }, title))), pane);
   show(pane, h("p", { class: "quiet" }, "Loading…"));
   TABS[tab][1](pane).catch(failed);
-  return null;
+  return leave;
 }

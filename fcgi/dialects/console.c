@@ -60,6 +60,7 @@ static const struct route console_routes[] = {
     { POST, "/policy/test", console_policy_test, 0 },
     { GET, "/operator/nonce", console_operator_nonce, 0 },
     { POST, "/operator/run", console_operator_run, ROUTE_LONG },
+    { GET, "/operator/builds", console_operator_builds, ROUTE_LONG },
 };
 
 /* ------------------------------------------------------------------ bad news */

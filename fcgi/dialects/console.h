@@ -23,6 +23,7 @@ console_handler console_policy_test;                                   /* consol
 console_handler console_snapshots, console_snapshot_make;              /* console_snapshots.c */
 console_handler console_snapshot_remove, console_saved, console_fork, console_refusals;
 console_handler console_operator_nonce, console_operator_run; /* console_operator.c */
+console_handler console_operator_builds;
 
 /* A sandbox as the console shows it, in lists, replies and events. */
 struct console_box {

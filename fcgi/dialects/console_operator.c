@@ -5,13 +5,17 @@
  *
  *     GET  /operator/nonce   {"nonce"}, good for one request within two minutes
  *     POST /operator/run     a signed request; the reply is what the `cove` command prints, as JSON
+ *     GET  /operator/builds  Server-Sent Events: `changed` whenever `cove template add` or `build` went a step further.
+ *                            Nothing else is told: the page signs a request then (verb `builds`)
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cove/operators.h"
 #include "cove/text.h"
 #include "fcgi/dialects/console.h"
+#include "fcgi/stream.h"
 #include "fcgi/transfer.h"
 
 struct signed_args {
@@ -100,5 +104,48 @@ int console_operator_run(struct request *req, struct reply *rep, struct cove_err
     reply_header(rep, "Cache-Control", "no-store");
     reply_header(rep, "X-Cove-Exit", output.exit ? "1" : "0");
     transfer_send(req, rep, fd, output.bytes);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ builds of operators */
+
+struct changed_event {
+    uint64_t unix_ms;
+};
+
+static const struct json_field changed_fields[] = {
+    JSON_TIME(struct changed_event, unix_ms, "time", JSON_REQUIRED),
+    JSON_END,
+};
+
+/* When any of them was written down last (cli/template_progress.h); 0: never. */
+static uint64_t changed_at(const struct request *req)
+{
+    struct stat st;
+    char path[320];
+
+    snprintf(path, sizeof(path), "%s/template-builds.changed", req->core->config->run_dir);
+    if (stat(path, &st) < 0)
+        return 0;
+    return (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
+}
+
+int console_operator_builds(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    uint64_t told = 0, now;
+    struct stream stream;
+
+    (void)e;
+    req->note.operation = "operator-builds";
+    stream_init(&stream, req, rep, &framing_sse);
+    stream_begin(&stream);
+    do {
+        now = changed_at(req);
+        if (now != told)
+            stream_event(&stream, &(struct frame){ .name = "changed" }, changed_fields,
+                         &(struct changed_event){ now });
+        told = now;
+    } while (stream_drain(&stream) == 0 && console_wait(&stream, req));
+    stream_end(&stream);
     return 0;
 }

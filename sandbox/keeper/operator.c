@@ -57,6 +57,7 @@ static const struct verb verbs[] = {
     { "doctor", false, { "doctor", "--json" } },
     { "tenants", false, { "tenant", "list", "--json" } },
     { "templates", false, { "template", "ls", "--json" } },
+    { "builds", false, { "template", "builds", "--json" } },
     { "keys", false, { "key", "list", "--json" } },
     { "audit",
       false,

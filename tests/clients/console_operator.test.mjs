@@ -1,6 +1,9 @@
 // The operators' pages in a real browser: the signing key stays in the page, and every change is seen by the server's own API.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { after, before, test } from "node:test";
 import { checkAccess, context, KEY, open, page, photograph, problems, signIn, skip, URL_ } from "./console_browser.mjs";
 
@@ -66,6 +69,30 @@ test("tenants, templates and the audit log are shown", { skip }, async () => {
   await page.fill("input[aria-label=Tenant]", "nobody-at-all");
   await page.click("button:has-text('Look')");
   await page.waitForSelector("text=No line fits");
+  assert.deepEqual(problems, []);
+});
+
+test("what an operator makes is shown while it goes on", { skip }, async () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "cove-build-")), source = path.join(folder, "source.tar");
+  execFileSync("mkfifo", [source]);
+  await unlock("#/operator/templates");
+  await page.waitForSelector("td:has-text('base')");
+  const adding = spawn(process.env.COVE_PROGRAM, ["-c", process.env.COVE_CONFIG, "template", "add", "browser-made", source], { stdio: "ignore" });
+  const ended = new Promise((resolve) => { adding.on("exit", resolve); });
+  try {
+    const row = `tr[data-state="running"]:has-text("browser-made")`;
+    await page.waitForSelector(row); // without a reload
+    await page.click(`${row} button:has-text("Log")`);
+    await page.waitForSelector("pre.log:has-text('reading')");
+    await photograph("operator-builds");
+    await checkAccess();
+    writeFileSync(source, "no archive");
+    assert.equal(await ended, 2);
+    await page.waitForSelector(`tr[data-state="failed"]:has-text("browser-made")`);
+  } finally {
+    adding.kill();
+    rmSync(folder, { recursive: true });
+  }
   assert.deepEqual(problems, []);
 });
 

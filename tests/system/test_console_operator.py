@@ -11,6 +11,7 @@ import pytest
 
 from cove import TOP, new_key, read, wait_for
 from operators import API, Operator
+from test_console import told_by
 
 COVE = f"{TOP}/.cove/inst/bin/cove"
 VERBS = re.findall(r'\{ "([a-z-]+)",\s+(?:true|false)', read(f"{TOP}/sandbox/keeper/operator.c"))
@@ -43,7 +44,7 @@ def sha256(text):
 def test_the_verbs_are_those_of_the_pages_and_of_the_document():
     pages = set(re.findall(r'run(?:Json)?\("([a-z-]+)"', read(f"{TOP}/web/operator_pages.js")))
     document = re.search(r"verb: \{ enum: \[([^\]]+)\]", read(f"{TOP}/docs/api/console.yaml")).group(1)
-    assert len(VERBS) == 10 and set(VERBS) == pages == set(document.split(", "))
+    assert len(VERBS) == 11 and set(VERBS) == pages == set(document.split(", "))
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -73,6 +74,37 @@ def test_an_operator_sees_the_servers_state(server, operator, project):
     assert any(one["name"] == "base" for one in operator.run("templates").json)
     assert any(one["tenant"] == "default" for one in operator.run("keys").json)
     assert {one["check"] for one in operator.run("doctor").json} >= {"keys"}
+
+
+def test_an_operator_follows_what_operators_make_and_tenants_are_told_that_something_changed(server, operator, tmp_path):
+    """`cove template add` of an archive that is a named pipe: it goes on for as long as nobody writes there."""
+    source = tmp_path / "source.tar"
+    os.mkfifo(source)
+    connection = server.connect()
+    connection.request("GET", f"{API}/operator/builds", headers={"X-API-Key": server.key})
+    changes = told_by(connection.getresponse())
+    builds = lambda: [one for one in operator.run("builds").json if one["source"] == str(source)]
+    adding = subprocess.Popen([COVE, "-c", f"{server.dir}/conf/cove.conf", "template", "add", "slow", str(source)], text=True, stderr=subprocess.PIPE)
+    try:
+        wait_for(builds, what="it is told")
+        kind, told = next(changes)
+        assert kind == "changed" and set(told) == {"time"}, "when, and nothing else"
+        assert [(one["name"], one["state"], "ended" in one) for one in builds()] == [("slow", "running", False)]
+        assert "reading" in builds()[0]["log"]
+        source.write_bytes(b"no archive")
+        assert adding.wait(60) == 2 and "slow" in adding.stderr.read()
+        (one,) = builds()
+        assert one["state"] == "failed" and one["reason"] and one["ended"] >= one["began"]
+        wait_for(lambda: next(changes)[1]["time"] >= one["ended"][:19], what="the last change is told")
+    finally:
+        adding.kill()
+        connection.close()
+    assert oct(os.stat(f"{server.run_dir}/template-builds").st_mode & 0o777) == "0o700", "root's alone"
+    adding = subprocess.Popen([COVE, "-c", f"{server.dir}/conf/cove.conf", "template", "add", "killed", str(source)])
+    wait_for(lambda: [one for one in builds() if one["name"] == "killed" and one["state"] == "running"], what="it is told")
+    adding.kill()
+    adding.wait()
+    assert [one["reason"] for one in builds() if one["name"] == "killed"] == ["it was interrupted"]
 
 
 def test_a_signed_request_is_good_once(server, operator):
