@@ -321,7 +321,7 @@ static bool on_wake(struct keeper *k, const struct msg *m, const struct waiter *
 }
 
 /* The archive of a saved sandbox, opened for reading. */
-static int open_archive(const struct keeper *k, const struct keeper_which *args,
+static int open_archive(struct keeper *k, const struct keeper_which *args,
                         struct keeper_archive *ret, int *ret_fd, struct cove_err *e)
 {
     const struct saved_info *info;
@@ -334,18 +334,19 @@ static int open_archive(const struct keeper *k, const struct keeper_which *args,
     info = &k->saved[index].info;
     if (saved_open_dir(k, args->id, &dir, e) < 0)
         return -1;
+    *ret = (struct keeper_archive){ .bytes = info->stored_bytes, .encrypted = info->encrypted };
     if (saved_place_of(dir) >= SAVED_IS_OURS)
-        return cove_fail(e, COVE_CONFLICT,
-                         "the archive is in the bucket: `cove store export` fetches it");
+        return bucket_read(k, index, ret_fd, e);
     *ret_fd = openat(dir, saved_archive_name(info), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (*ret_fd < 0 || fstat(*ret_fd, &st) < 0)
         return cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", args->id);
-    *ret = (struct keeper_archive){ .bytes = (uint64_t)st.st_size, .encrypted = info->encrypted };
+    ret->bytes = (uint64_t)st.st_size;
     return 0;
 }
 
 /* Safe: the tenant's own saved sandbox and no other, for reading. A worker could wake it and read the
- * same files; the archive was written by the keeper's own helpers, and nothing in it is looked at. */
+ * same files; the archive was written by the keeper's own helpers, and nothing in it is looked at. From a
+ * bucket it comes through a helper of its own, of which there are few, and one for a tenant. */
 static bool on_saved_archive(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_archive body;

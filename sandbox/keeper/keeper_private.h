@@ -22,7 +22,7 @@
 #include "sandbox/keeper/supervisor.h"
 #include "sandbox/net/net.h"
 
-enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192 };
+enum { WORKER_SLOTS = 128, CLIENTS_MAX = 8192, BUCKET_READERS = 4 };
 #define LIFETIME_MAX_MS (365 * (uint64_t)86400000)
 
 /* Who waits for an answer about a sandbox. The client may be gone by then: it is found by its number
@@ -193,6 +193,7 @@ struct keeper {
         char removing[96];
         uint64_t gone_at_ms;
         unsigned gone_tries;
+        char readers[BUCKET_READERS][COVE_TENANT_MAX]; /* whose archives are being read; "": free */
     } bucket;
     uint64_t saved_next_ms;  /* when to look for saved sandboxes that are too old */
     struct {                 /* retention.c */

@@ -98,6 +98,8 @@ void bucket_gone(struct keeper *k,
 /* The archive comes to how->out, after it was taken from all other machines. */
 int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
                  struct bucket_run **ret, struct cove_err *e);
+/* The archive comes to *ret_fd, a pipe, and stays where it is. One at a time for a tenant. */
+int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *e);
 
 /* ------------------------------------------------------------------ saved.c */
 

@@ -1,5 +1,6 @@
 """Saved sandboxes in an S3-compatible bucket: there and back, whatever the bucket does meanwhile."""
 import glob
+import http.client
 import json
 import os
 import re
@@ -67,6 +68,34 @@ def saved_one(server, project, fill=FILL):
 def comes_back(server, project, box, noise):
     again = server.execute(project, LOOK, timeout=60)
     assert (bare(again), again.json["stdout"]) == (box, "precious\n" + noise), again
+
+
+def test_a_tenant_downloads_an_archive_that_is_in_the_bucket(server, bucket, project, tmp_path):
+    box, noise = saved_one(server, project, f"{FILL}; head -c 12000000 /dev/urandom >/workspace/big")
+    in_bucket(server, box)
+    get = lambda **kw: server.request("GET", f"/console/api/sandboxes/{box}/saved", **kw)
+    stalled = bucket.fault("GET .*archive", 1, stall=True)
+    first = threading.Thread(target=get, daemon=True)
+    first.start()
+    wait_for(lambda: stalled.met, 20, "the first download to be under way")
+    second = get()
+    assert second.status == 503 and "another archive" in second.json["error"], second
+    bucket.mend()
+    first.join(60)
+    wait_for(lambda: not [p for p in server.pids() if read(f"/proc/{p}/cmdline").startswith("cove: bucket")], 20, "its end")
+    whole = get()
+    assert whole.status == 200 and len(whole.body) > 12_000_000, whole
+    (tmp_path / "archive").write_bytes(whole.body)
+    listed = subprocess.run(["tar", "--zstd", "-tf", tmp_path / "archive"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"workspace/big$", listed, re.M)
+    assert get(key=server.add_key("bucket-archive")).status == 404
+    assert where(server, box) == "bucket", "it stays there"
+    bucket.fault("GET .*archive", 1, status=403)
+    with pytest.raises(http.client.IncompleteRead):
+        get()
+    bucket.mend()
+    comes_back(server, project, box, noise)
+    is_empty(bucket, box)
 
 
 def helper(server):

@@ -49,6 +49,28 @@ def test_a_call_reaches_only_a_sandbox_of_the_tenant_it_names(target, attempt, c
         assert as_worker(server, ask, server.run_dir, call, extend(b"default", box)) == "MSG_DONE"
 
 
+@pytest.mark.weak(layers="tenants")
+def test_an_archive_is_handed_out_for_its_own_tenant_alone(target, attempt):
+    """KEEPER_SAVED_ARCHIVE gives a worker a descriptor of the archive. Over HTTP a foreign key finds nothing."""
+    server = target(pool=0)
+    box = server.execute("p", "echo kept > /workspace/f").id.encode()
+    running = as_worker(server, ask, server.run_dir, "KEEPER_SAVED_ARCHIVE", which(b"default", box))
+    attempt("of a sandbox that runs", running not in ("MSG_ERROR", "cut") and running)
+    assert as_worker(server, ask, server.run_dir, "KEEPER_SAVE", which(b"default", box)) == "MSG_DONE"
+    odd = {
+        "another tenant's": (b"stranger", box), "nobody's": (b"", box), "no id": (b"default", b""), "the folder itself": (b"default", b"."),
+        "a path": (b"default", b"../saved/" + box[:10]), "an id without an end": (b"default", b"a" * 24), "a tenant without an end": (b"d" * 64, box),
+        "a tenant with a line feed": (b"default\nx", box), "half an id": (b"default", box[:10]), "another id": (b"default", b"a" * 20),
+    }
+    for what, args in odd.items():
+        answer = as_worker(server, ask, server.run_dir, "KEEPER_SAVED_ARCHIVE", which(*args))
+        attempt(what, answer not in ("MSG_ERROR", "cut") and answer)
+    foreign = server.request("GET", f"/console/api/sandboxes/{box.decode()}/saved", key=server.add_key("stranger"))
+    attempt("by a foreign key", foreign.status != 404 and repr(foreign))
+    assert as_worker(server, ask, server.run_dir, "KEEPER_SAVED_ARCHIVE", which(b"default", box)) == "KEEPER_ARCHIVE", "the control"
+    assert server.run("p", "cat /workspace/f") == "kept\n"
+
+
 def test_a_saved_sandbox_is_woken_by_its_own_tenant_alone(target, attempt):
     server = target(pool=0)
     box = server.execute("p", "echo kept > /workspace/f").id.encode()
