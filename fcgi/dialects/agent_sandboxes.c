@@ -390,8 +390,13 @@ int agent_schedule_timeout(struct request *req, struct reply *rep, struct cove_e
 
     req->note.operation = "schedule_timeout";
     if (request_json(req, timeout_fields, &args, e) < 0 ||
-        agent_find(req, args.sandbox, &box, e) < 0 ||
-        core_sandbox_schedule(req->core, &box, (uint64_t)args.seconds * 1000,
+        agent_find(req, args.sandbox, &box, e) < 0)
+        return -1;
+    if (box.state == BOX_SAVED)
+        return cove_fail(e, COVE_CONFLICT,
+                         "the sandbox is paused to storage, where its time stands still: connect "
+                         "to it first");
+    if (core_sandbox_schedule(req->core, &box, (uint64_t)args.seconds * 1000,
                               pauses_at_end(req->core->config), e) < 0)
         return -1;
     return agent_reply_done(rep, "Timeout scheduled successfully");

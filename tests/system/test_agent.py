@@ -372,6 +372,55 @@ def test_no_route_shows_or_changes_another_tenants_sandbox(make_server):
     assert mine.output(sandbox, "cat /workspace/secret") == "tenant-secret\n"
 
 
+@pytest.mark.parametrize("saved", [False, True], ids=["in memory", "to storage"])
+def test_every_route_takes_a_paused_sandbox(agent, saved):
+    """What only looks leaves it paused, what uses it resumes it, and nothing says that it is not there."""
+    looks = {"/{sandbox_id}/status", "/{sandbox_id}/info", "/{sandbox_id}/urls", "/{sandbox_id}/pause", "/schedule-timeout"}
+    for method, path, _ in routes():
+        short = path.removeprefix(BASE)
+        if short in ("", "/create"):
+            continue
+        sandbox = agent.create()
+        agent.output(sandbox, "echo kept > /workspace/secret")
+        assert agent.server.post(f"/console/api/sandboxes/{sandbox.removeprefix('sandbox-')}/pause", {"save": saved}).status == 200
+        reply = try_route(agent, method, path, sandbox)
+        if "{process_id}" in short:
+            assert "process 'x'" in is_error(reply, 404, "SandboxNotFoundException"), short
+        elif "url" in short and method == "POST":
+            is_error(reply, 502, "SandboxFetchError")  # nobody is at that address
+        elif saved and short == "/schedule-timeout":
+            assert "connect to it first" in is_error(reply, 409, "SandboxConflictError")
+        else:
+            agent.data(reply)
+        if method == "DELETE" and short == "/{sandbox_id}":
+            is_error(agent.ask("GET", f"/{sandbox}/status"), 404, "SandboxNotFoundException")
+        else:
+            assert agent.data(agent.ask("GET", f"/{sandbox}/status"))["status"] == ("paused" if short in looks else "running"), short
+            agent.ask("DELETE", f"/{sandbox}")
+
+
+def test_every_field_of_every_body_is_checked(agent, sandbox):
+    """Missing where the document requires it, or of another type: 400 that names the field, and nothing is done."""
+    from test_agent_api import operations, properties, resolve
+    tried = set()
+    for (method, path), operation in operations().items():
+        content = resolve(operation.get("requestBody", {})).get("content", {}).get("application/json")
+        if not content:
+            continue
+        schema = resolve(content["schema"])
+        whole = {"sandbox_id": sandbox, **bodies(sandbox).get(path, {})} if path != "/create" else {"user_id": "u"}
+        for name in schema.get("required", []):
+            reply = agent.ask(method, path, {k: v for k, v in whole.items() if k != name})
+            assert name in is_error(reply, 400, "SandboxValidationError"), (path, name)
+        for name in properties(content["schema"]):
+            for wrong in ({"x": {}}, [1], True if name != "background" else "yes"):
+                reply = agent.ask(method, path, {**whole, name: wrong})
+                assert name in is_error(reply, 400, "SandboxValidationError"), (path, name, wrong)
+            tried.add((path, name))
+    assert len(tried) > 25
+    assert agent.run(sandbox, "ls /workspace").json["data"]["output"] == "", "nothing was written"
+
+
 def test_every_name_of_a_sandbox_is_taken(agent, sandbox):
     bare = sandbox.removeprefix("sandbox-")
     for name in (sandbox, bare, f"sandbox_{bare}"):
