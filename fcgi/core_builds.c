@@ -12,7 +12,7 @@
 #include "cove/text.h"
 #include "fcgi/caller.h"
 
-enum { ANSWER_MS = 10000 };
+enum { ANSWER_MS = 10000, DIAL_TRIES = 50, DIAL_EVERY_MS = 20 };
 
 static const struct msg_rule answers[] = {
     { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
@@ -76,15 +76,20 @@ static int ask_on(int sock, const struct question *q, struct cove_err *e)
     return rc;
 }
 
+/* A builder that has just died is replaced at once: a second is enough for the next one to listen. */
 static int dial(struct core *c, struct cove_err *e)
 {
     char path[160];
     int sock;
 
-    snprintf(path, sizeof(path), "%s/builder.sock", c->config->run_dir);
-    sock = c->config->builds_tenant ? unix_connect(path, SOCK_SEQPACKET) : -1;
     if (!c->config->builds_tenant)
         return cove_fail(e, COVE_UNSUPPORTED, "this server builds no templates");
+    snprintf(path, sizeof(path), "%s/builder.sock", c->config->run_dir);
+    sock = unix_connect(path, SOCK_SEQPACKET);
+    for (int i = 0; sock < 0 && i < DIAL_TRIES; i++) {
+        run_poll(NULL, 0, DIAL_EVERY_MS);
+        sock = unix_connect(path, SOCK_SEQPACKET);
+    }
     if (sock < 0)
         return fail_unreachable(e);
     msg_prepare_socket(sock);

@@ -60,15 +60,27 @@ export function upload(path, file, onProgress, headers = {}) {
   });
 }
 
-// events("/events", {sandbox: fn, gone: fn}): a browser comes back by itself after a cut. Returns how to stop it.
+// events("/events", {sandbox: fn, gone: fn}): a browser comes back by itself after a cut, but not after an error such as 503: then it
+// is tried again here, less and less often. Returns how to stop it.
+const AGAIN_MS = 1000, AGAIN_MOST_MS = 30000;
+
 export function events(path, handlers) {
-  const source = new EventSource(BASE + path);
-  for (const [name, handle] of Object.entries(handlers))
-    if (name !== "open" && name !== "error")
-      source.addEventListener(name, (event) => handle(JSON.parse(event.data), source));
-  if (handlers.open) source.addEventListener("open", handlers.open);
-  if (handlers.error) source.addEventListener("error", () => handlers.error(source));
-  return () => source.close();
+  let source, timer = 0, delay = AGAIN_MS;
+
+  function begin() {
+    source = new EventSource(BASE + path);
+    for (const [name, handle] of Object.entries(handlers))
+      if (name !== "open") source.addEventListener(name, (event) => handle(JSON.parse(event.data), source));
+    source.addEventListener("open", () => { delay = AGAIN_MS; handlers.open?.(); });
+    source.addEventListener("error", () => {
+      if (source.readyState !== EventSource.CLOSED) return;
+      timer = setTimeout(begin, delay);
+      delay = Math.min(2 * delay, AGAIN_MOST_MS);
+    });
+  }
+
+  begin();
+  return () => { clearTimeout(timer); source.close(); };
 }
 
 export const sandboxPath = (id, rest = "") => `/sandboxes/${encodeURIComponent(id)}${rest}`;

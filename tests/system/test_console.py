@@ -1,7 +1,9 @@
 """The console dialect: sessions that only its own pages can use, and a view of one tenant's sandboxes."""
 import glob
 import json
+import os
 import re
+import signal
 import tarfile
 import io
 import threading
@@ -9,7 +11,7 @@ import threading
 import pytest
 import yaml
 
-from cove import TOP, read, wait_for
+from cove import TOP, alive, read, wait_for
 
 API = "/console/api"
 
@@ -284,6 +286,16 @@ def test_builds_are_their_tenants_own(server, console):
     other = server.add_key("console-builds")
     assert server.request("GET", f"{API}/builds/{made['buildID']}/log", key=other).status == 404
     assert server.request("GET", f"{API}/builds/{'x' * 3000}/log").status == 404
+    server.request("DELETE", "/templates/console-build")
+
+
+def test_a_builder_that_has_just_died_is_waited_for(server, console):
+    (old,) = server.titles("cove: builder")
+    os.kill(old, signal.SIGKILL)
+    wait_for(lambda: not alive(old), 5, "its death")
+    made = server.post("/v3/templates", {"name": "console-build"})
+    assert made.status == 202, made
+    assert next(told for _, told in follow(console, "/builds") if told["id"] == made.json["buildID"])["state"] == "waiting"
     server.request("DELETE", "/templates/console-build")
 
 
