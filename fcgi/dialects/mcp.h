@@ -79,7 +79,9 @@ struct mcp_call {
     unsigned quiet_ticks;
     int64_t progressed; /* the progress that was told last */
 
-    const char *event_id;     /* of every event of the stream; NULL: see below */
+    const char
+        *event_id; /* the one id that all events of a session's own stream have (MCP_WATCH_ID);
+                                 NULL: the stream answers a request, and mcp_replay.c numbers its events */
     struct replay_ref replay; /* where frames are kept for a client that comes back */
     const char *stream_id;    /* the stream's name there */
     uint64_t lost_ms;         /* when the client was first missed; 0: it is there */
@@ -93,6 +95,10 @@ int mcp_open(struct mcp_call *c, struct core_session *ret, struct cove_err *e);
 
 /* ------------------------------------------------------------------ mcp_message.c */
 
+/* The revision of that name, if it is one with sessions; else NULL. */
+const char *mcp_session_version(const char *name);
+void mcp_put_versions(struct json_writer *w,
+                      const char *name); /* all that are served, the newest first */
 /* Fills the call's id, method, names, session and revision. -1: it is refused. */
 int mcp_read_message(struct mcp_call *c, struct json_object *message);
 
@@ -198,6 +204,16 @@ void mcp_reply_failure(struct mcp_call *c, const char *text);
 /* The policy's word on a command. 1: it was refused, and the answer says so. */
 int mcp_permit(struct mcp_call *c, const char *command, struct core_permit *ret,
                struct cove_err *e);
+
+struct mcp_command { /* what run_command and start_process are asked for */
+    const char *command, *cwd;
+    struct json_map env;
+};
+/* Runs `then` if the command is one that may run; a refusal by the policy is the call's answer. `args` are the tool's
+ * own; they begin with a struct mcp_command. */
+typedef int mcp_permitted(struct mcp_call *c, const void *args, const char *const *env,
+                          const struct policy_filter *filter, struct cove_err *e);
+int mcp_with_permit(struct mcp_call *c, const void *args, mcp_permitted *then, struct cove_err *e);
 
 extern const struct mcp_tool mcp_tool_run;                                      /* mcp_run.c */
 extern const struct mcp_tool mcp_tool_start, mcp_tool_processes, mcp_tool_kill, /* mcp_procs.c */

@@ -179,14 +179,23 @@ static int check_modern(struct mcp_call *c, const struct meta *meta)
     return check_headers(c);
 }
 
-static bool is_known_version(const char *version)
-{
-    static const char *const known[] = { MCP_LATEST, "2025-06-18", "2025-03-26" };
+static const char *const session_versions[] = { MCP_LATEST, "2025-06-18", "2025-03-26" };
 
-    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-        if (strcmp(known[i], version) == 0)
-            return true;
-    return false;
+const char *mcp_session_version(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(session_versions); i++)
+        if (strcmp(session_versions[i], name) == 0)
+            return session_versions[i];
+    return NULL;
+}
+
+void mcp_put_versions(struct json_writer *w, const char *name)
+{
+    json_open(w, name, '[');
+    json_put_str(w, NULL, MCP_MODERN);
+    for (size_t i = 0; i < ARRAY_SIZE(session_versions); i++)
+        json_put_str(w, NULL, session_versions[i]);
+    json_close(w, ']');
 }
 
 static int check_session(struct mcp_call *c)
@@ -194,7 +203,7 @@ static int check_session(struct mcp_call *c)
     const char *version = header(c, "HTTP_MCP_PROTOCOL_VERSION");
     const char *id = header(c, "HTTP_MCP_SESSION_ID");
 
-    if (*version && !is_known_version(version))
+    if (*version && !mcp_session_version(version))
         return refuse_version(c, version);
     if (strcmp(c->method, "initialize") == 0)
         return 0;

@@ -40,12 +40,7 @@ static int discover(struct mcp_call *c, struct cove_err *e)
 {
     (void)e;
     mcp_result_begin(c);
-    json_open(c->w, "supportedVersions", '[');
-    json_put_str(c->w, NULL, MCP_MODERN);
-    json_put_str(c->w, NULL, MCP_LATEST);
-    json_put_str(c->w, NULL, "2025-06-18");
-    json_put_str(c->w, NULL, "2025-03-26");
-    json_close(c->w, ']');
+    mcp_put_versions(c->w, "supportedVersions");
     put_capabilities(c);
     json_put_str(c->w, "instructions", instructions);
     mcp_put_cache(c, 3600 * 1000);
@@ -65,12 +60,9 @@ static const struct json_field initialize_fields[] = {
 /* The revision that the client asks for, if it is one with sessions; else the newest of those. */
 static const char *agree(const char *wanted)
 {
-    static const char *const served[] = { "2025-06-18", "2025-03-26" };
+    const char *served = mcp_session_version(wanted);
 
-    for (size_t i = 0; i < ARRAY_SIZE(served); i++)
-        if (strcmp(served[i], wanted) == 0)
-            return served[i];
-    return MCP_LATEST;
+    return served ? served : MCP_LATEST;
 }
 
 static int initialize(struct mcp_call *c, struct cove_err *e)

@@ -27,15 +27,10 @@ static const char *reason_of(struct arena *a, const struct cove_end *end)
 
 /* ------------------------------------------------------------------ start_process */
 
-struct start_args {
-    const char *command, *cwd;
-    struct json_map env;
-};
-
 static const struct json_field start_fields[] = {
-    JSON_STR(struct start_args, command, "command", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct start_args, cwd, "cwd", JSON_OPTIONAL, MSG_PATH_MAX - 1),
-    JSON_STR_MAP(struct start_args, env, "env", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
+    JSON_STR(struct mcp_command, command, "command", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct mcp_command, cwd, "cwd", JSON_OPTIONAL, MSG_PATH_MAX - 1),
+    JSON_STR_MAP(struct mcp_command, env, "env", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
     JSON_END,
 };
 
@@ -79,9 +74,10 @@ static const struct mcp_about about[] = {
     { NULL, NULL },
 };
 
-static int spawn(struct mcp_call *c, const struct start_args *a, const char *const *env,
+static int spawn(struct mcp_call *c, const void *command, const char *const *env,
                  const struct policy_filter *filter, struct cove_err *e)
 {
+    const struct mcp_command *a = command;
     const char *const argv[] = { "/bin/sh", "-c", a->command, NULL };
     char id[COVE_UUID_LEN + 1];
     struct core_spawn args = {
@@ -112,22 +108,7 @@ static int spawn(struct mcp_call *c, const struct start_args *a, const char *con
 
 static int start(struct mcp_call *c, const void *args, struct cove_err *e)
 {
-    const struct start_args *a = args;
-    const char *const *env;
-    struct core_permit permit;
-    int rc;
-
-    if (!*a->command || strlen(a->command) > c->req->core->config->command_max_bytes)
-        return cove_fail(e, COVE_INVALID, "command: must have 1 to %llu bytes",
-                         (unsigned long long)c->req->core->config->command_max_bytes);
-    if (check_cwd(a->cwd, e) < 0 || check_env(&c->req->arena, &a->env, &env, e) < 0)
-        return -1;
-    rc = mcp_permit(c, a->command, &permit, e);
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    rc = spawn(c, a, env, &permit.filter, e);
-    core_permit_put(&permit);
-    return rc;
+    return mcp_with_permit(c, args, spawn, e);
 }
 
 const struct mcp_tool mcp_tool_start = {
@@ -138,7 +119,7 @@ const struct mcp_tool mcp_tool_start = {
                    "until it ends by itself, is killed, or the sandbox ends.",
     .hints = MCP_DESTROYS | MCP_OPEN,
     .args = start_fields,
-    .args_size = sizeof(struct start_args),
+    .args_size = sizeof(struct mcp_command),
     .result = process_fields,
     .about = about,
     .run = start,

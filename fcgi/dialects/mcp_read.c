@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cove/base64.h"
 #include "cove/text.h"
 #include "fcgi/dialects/mcp.h"
 
@@ -48,7 +49,7 @@ static const struct json_field read_fields[] = {
 
 struct read_result {
     const char *path, *encoding;
-    struct json_text text, binary;
+    struct json_text text;
     int64_t start_line, next_line, size;
 };
 
@@ -58,15 +59,6 @@ static const struct json_field read_result_fields[] = {
     JSON_TEXT(struct read_result, text, "text", JSON_REQUIRED, JSON_ANY),
     JSON_INT(struct read_result, start_line, "start_line", JSON_REQUIRED, 1, INT64_MAX),
     JSON_INT(struct read_result, next_line, "next_line", JSON_OPTIONAL, 1, INT64_MAX),
-    JSON_INT(struct read_result, size, "size_bytes", JSON_REQUIRED, 0, INT64_MAX),
-    JSON_END,
-};
-
-static const struct json_field binary_fields[] = {
-    JSON_STR(struct read_result, path, "path", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct read_result, encoding, "encoding", JSON_REQUIRED, JSON_ANY),
-    JSON_BYTES(struct read_result, text, "text", JSON_REQUIRED, JSON_ANY),
-    JSON_INT(struct read_result, start_line, "start_line", JSON_REQUIRED, 1, INT64_MAX),
     JSON_INT(struct read_result, size, "size_bytes", JSON_REQUIRED, 0, INT64_MAX),
     JSON_END,
 };
@@ -138,6 +130,14 @@ static void end_at_line(struct range *r)
             r->out.len--;
 }
 
+static struct json_text as_base64(struct arena *a, const struct buf *bytes)
+{
+    char *text = arena_alloc(a, BASE64_LEN(bytes->len) + 1);
+
+    base64_encode(bytes->data, bytes->len, text);
+    return (struct json_text){ text, BASE64_LEN(bytes->len) };
+}
+
 static int answer_read(struct mcp_call *c, const char *path, const struct range *r, bool more,
                        const struct box_stat *st)
 {
@@ -155,8 +155,10 @@ static int answer_read(struct mcp_call *c, const char *path, const struct range 
     if (mcp_is_text(bytes, r->out.len))
         return mcp_reply(c, bytes, r->out.len, read_result_fields, &result);
     result.encoding = "base64";
+    result.next_line = 0;
+    result.text = as_base64(&c->req->arena, &r->out);
     return mcp_replyf(
-        c, binary_fields, &result,
+        c, read_result_fields, &result,
         "%.200s is not text: %llu bytes. The first %zu are in the structured result, as base64.",
         path, (unsigned long long)st->bytes, r->out.len);
 }

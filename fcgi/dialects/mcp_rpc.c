@@ -82,10 +82,7 @@ static void put_data(struct mcp_call *c)
     if (c->fault.uri)
         json_put_str(c->w, "uri", c->fault.uri);
     if (c->fault.requested) {
-        json_open(c->w, "supported", '[');
-        json_put_str(c->w, NULL, MCP_MODERN);
-        json_put_str(c->w, NULL, MCP_LATEST);
-        json_close(c->w, ']');
+        mcp_put_versions(c->w, "supported");
         json_put_str(c->w, "requested", c->fault.requested);
     }
     json_close(c->w, '}');

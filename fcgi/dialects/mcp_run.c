@@ -17,15 +17,14 @@ enum {
 };
 
 struct args {
-    const char *command, *cwd;
-    struct json_map env;
+    struct mcp_command command;
     int64_t timeout_s, output_bytes;
 };
 
 static const struct json_field arg_fields[] = {
-    JSON_STR(struct args, command, "command", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct args, cwd, "cwd", JSON_OPTIONAL, MSG_PATH_MAX - 1),
-    JSON_STR_MAP(struct args, env, "env", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
+    JSON_STR(struct args, command.command, "command", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct args, command.cwd, "cwd", JSON_OPTIONAL, MSG_PATH_MAX - 1),
+    JSON_STR_MAP(struct args, command.env, "env", JSON_OPTIONAL, ENV_MAX_COUNT, ENV_MAX_BYTES),
     JSON_INT(struct args, timeout_s, "timeout_seconds", JSON_OPTIONAL, 1, TIMEOUT_MAX_S),
     JSON_INT(struct args, output_bytes, "max_output_bytes", JSON_OPTIONAL, OUTPUT_LEAST,
              OUTPUT_MOST),
@@ -248,11 +247,11 @@ static int run_in(struct run *r, struct core_session *s, const struct args *a,
                   const char *const *env, const struct policy_filter *filter,
                   struct run_result *ret, struct cove_err *e)
 {
-    const char *const argv[] = { "/bin/bash", "-c", a->command, NULL };
+    const char *const argv[] = { "/bin/bash", "-c", a->command.command, NULL };
     struct mcp_call *c = r->call;
     struct run_args args = {
         .argv = argv,
-        .cwd = a->cwd,
+        .cwd = a->command.cwd,
         .env = env,
         .timeout_ms = timeout_ms(a, &s->limits),
         .output_max_bytes = s->limits.output_max_bytes,
@@ -272,9 +271,10 @@ static int run_in(struct run *r, struct core_session *s, const struct args *a,
     return core_run(s, &args, ret, e);
 }
 
-static int run_permitted(struct mcp_call *c, const struct args *a, const char *const *env,
+static int run_permitted(struct mcp_call *c, const void *args, const char *const *env,
                          const struct policy_filter *filter, struct cove_err *e)
 {
+    const struct args *a = args;
     struct budget *budget = c->req->core->bytes;
     struct run r = { .call = c };
     size_t most = a->output_bytes ? (size_t)a->output_bytes : OUTPUT_DEFAULT;
@@ -297,24 +297,7 @@ static int run_permitted(struct mcp_call *c, const struct args *a, const char *c
 
 static int run_command_tool(struct mcp_call *c, const void *args, struct cove_err *e)
 {
-    const struct args *a = args;
-    const char *const *env;
-    struct core_permit permit;
-    int rc;
-
-    if (!*a->command)
-        return cove_fail(e, COVE_INVALID, "command: must not be empty");
-    if (strlen(a->command) > c->req->core->config->command_max_bytes)
-        return cove_fail(e, COVE_INVALID, "command: longer than %llu bytes; write a script instead",
-                         (unsigned long long)c->req->core->config->command_max_bytes);
-    if (check_cwd(a->cwd, e) < 0 || check_env(&c->req->arena, &a->env, &env, e) < 0)
-        return -1;
-    rc = mcp_permit(c, a->command, &permit, e);
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    rc = run_permitted(c, a, env, &permit.filter, e);
-    core_permit_put(&permit);
-    return rc;
+    return mcp_with_permit(c, args, run_permitted, e);
 }
 
 const struct mcp_tool mcp_tool_run = {

@@ -6,6 +6,7 @@
 
 #include "cove/dialect.h"
 #include "cove/log.h"
+#include "fcgi/check.h"
 #include "fcgi/dialects/mcp.h"
 
 static const struct mcp_tool *const tools[] = {
@@ -128,6 +129,28 @@ int mcp_permit(struct mcp_call *c, const char *command, struct core_permit *ret,
     reply_forbidden(c, &ret->verdict);
     core_permit_put(ret);
     return 1;
+}
+
+int mcp_with_permit(struct mcp_call *c, const void *args, mcp_permitted *then, struct cove_err *e)
+{
+    const struct mcp_command *a = args;
+    const char *const *env;
+    struct core_permit granted;
+    int rc;
+
+    if (!*a->command)
+        return cove_fail(e, COVE_INVALID, "command: must not be empty");
+    if (strlen(a->command) > c->req->core->config->command_max_bytes)
+        return cove_fail(e, COVE_INVALID, "command: longer than %llu bytes; write a script instead",
+                         (unsigned long long)c->req->core->config->command_max_bytes);
+    if (check_cwd(a->cwd, e) < 0 || check_env(&c->req->arena, &a->env, &env, e) < 0)
+        return -1;
+    rc = mcp_permit(c, a->command, &granted, e);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    rc = then(c, args, env, &granted.filter, e);
+    core_permit_put(&granted);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ tools/call */

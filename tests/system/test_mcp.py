@@ -99,6 +99,25 @@ def test_unknown_methods_and_tools_are_errors(mcp, old):
     assert old.post("notifications/nonsense", id=None).status == 202, "what is told and not asked has no answer"
 
 
+def test_the_stateless_revision_says_what_it_is_and_has_no_methods_of_sessions(mcp):
+    served = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]
+    assert mcp.result("server/discover")["supportedVersions"] == served
+    for method in ("server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list"):
+        result = mcp.result(method)
+        assert result["resultType"] == "complete" and result["ttlMs"] >= 0 and result["cacheScope"] in ("public", "private"), result
+    assert mcp.result("prompts/list")["prompts"] == []
+    for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
+        assert mcp.post(method).status == 404 and mcp.rpc(method)["error"]["code"] == -32601, method
+    other = mcp.post("tools/list", {"_meta": {META + "protocolVersion": "2031-01-01"}}, headers={"MCP-Protocol-Version": "2031-01-01"})
+    assert other.status == 400 and other.json["error"]["code"] == -32022, other
+    assert other.json["error"]["data"] == {"supported": served, "requested": "2031-01-01"}
+    bare = mcp.message("tools/list")
+    for name in list(bare["params"]["_meta"]):
+        without = {**bare, "params": {"_meta": {k: v for k, v in bare["params"]["_meta"].items() if k != name}}}
+        reply = mcp.send(without, mcp.headers("tools/list", {}))
+        assert reply.status == 400 and reply.json["error"]["code"] in (-32602, -32020), (name, reply)
+
+
 @pytest.mark.parametrize("headers, code", [
     ({"MCP-Protocol-Version": "2025-11-25"}, -32020), ({"MCP-Protocol-Version": ""}, -32020), ({"Mcp-Method": ""}, -32020),
     ({"Mcp-Method": "tools/list"}, -32020), ({"Mcp-Name": "read_file"}, -32020), ({"Mcp-Name": "=?base64?!!?="}, -32020),
