@@ -1,7 +1,8 @@
 // What the console costs, in headless Chromium: bytes of the page, first paint and the list with many sandboxes, an open console's cpu time in the
 // workers, a keystroke's way to the sandbox and back.
 //
-//   COVE_URL= COVE_KEY= COVE_BENCH_BOXES=100 node console_bench.mjs      beside tests/clients' node_modules, against an instance of your own
+//   BENCH_PROGRAM=console_bench.mjs bench/e2b.sh        against an instance of its own; E2B_API_URL and E2B_API_KEY name another
+//   COVE_BENCH_BOXES=100                                 how many sandboxes are there while the console is open
 //
 // Figures, not tests. The thousand sandboxes of the list are the server's event stream, replayed to the page: making them is another bench's subject
 // (sandboxes.py); the COVE_BENCH_BOXES of the second part are real. Prints a Markdown table.
@@ -10,7 +11,7 @@ import { gzipSync } from "node:zlib";
 import { readdirSync, readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const { COVE_URL, COVE_KEY } = process.env, BOXES = Number(process.env.COVE_BENCH_BOXES || 100), ROUNDS = 15, KEYS = 100, WATCH_S = 20;
+const { E2B_API_URL: COVE_URL, E2B_API_KEY: COVE_KEY } = process.env, BOXES = Number(process.env.COVE_BENCH_BOXES || 100), ROUNDS = 15, KEYS = 100, WATCH_S = 20;
 const rows = [];
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 const api = async (method, path, body) => {
@@ -18,7 +19,11 @@ const api = async (method, path, body) => {
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
   return response.json();
 };
-// cpu seconds that all processes of this name have used
+// The keeper of the instance, if its configuration is known ($COVE_CONFIG): other instances on the machine do not count then.
+const runDir = process.env.COVE_CONFIG && /^run_dir\s*=\s*(\S+)/m.exec(readFileSync(process.env.COVE_CONFIG, "utf8"))?.[1];
+const keeper = runDir ? readFileSync(`${runDir}/coved.pid`, "utf8").trim() : "";
+
+// cpu seconds that the keeper's children of this name have used
 function cpuOf(title) {
   const ticks = Number(execSync("getconf CLK_TCK", { encoding: "utf8" }));
   let sum = 0;
@@ -26,6 +31,7 @@ function cpuOf(title) {
     try {
       if (!readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith(title)) continue;
       const fields = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/.*\) /, "").split(" ");
+      if (keeper && fields[1] !== keeper) continue;
       sum += (Number(fields[11]) + Number(fields[12])) / ticks;
     } catch { /* it has ended */ }
   }

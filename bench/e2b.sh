@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The e2b dialect measured with the official SDK (e2b_bench.mjs), against an instance of its own, or the one that E2B_API_URL and E2B_API_KEY name.
 #   bench/e2b.sh [--rounds 100] [--burst 100] [--mb 100] [--commands 1000]
+#   BENCH_PROGRAM=console_bench.mjs bench/e2b.sh     the web console in headless Chromium, likewise
 # The SDK is where `./quickstart bench` and `./quickstart test --only clients` put it; COVE_CLIENTS_MODULES names another node_modules.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,5 +25,6 @@ if [ -z "${E2B_API_URL:-}" ]; then
 fi
 export E2B_SANDBOX_URL=${E2B_SANDBOX_URL:-$E2B_API_URL}
 ln -s "$modules" "$work/node_modules" # node looks for modules upwards from a file's real place
-cp "$top/bench/e2b_bench.mjs" "$work/"
-node "$work/e2b_bench.mjs" "$@"
+program=${BENCH_PROGRAM:-e2b_bench.mjs}
+cp "$top/bench/$program" "$work/"
+node "$work/$program" "$@"
