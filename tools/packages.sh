@@ -8,6 +8,8 @@ readonly BUILD_PACKAGES=(autoconf automake gcc libc6-dev make pkg-config xz-util
 readonly RUN_PACKAGES=(btrfs-progs curl e2fsprogs iproute2 nginx openssl)
 readonly TEST_PACKAGES=(age bubblewrap buildah bzip2 checksec clang clang-format cppcheck libclang-rt-14-dev mandoc
     chromium-headless-shell docker-registry git jq mmdebstrap nftables nodejs procps python3 python3-h2 python3-httpx python3-pytest python3-requests python3-yaml s3cmd shellcheck skopeo stress-ng swift-account swift-container swift-object swift-proxy systemd tmux wrk zstd)
+# For `deb` and `test-deb`: what builds a Debian package, and what makes the small Debian that it is installed in.
+readonly DEB_PACKAGES=(debhelper debootstrap dpkg-dev git)
 # For --long only: Ceph's S3 gateway and what it needs.
 readonly LONG_PACKAGES=(ceph-mon ceph-osd radosgw)
 # Node's own packages, for tests; npm itself comes from Debian where nodejs does not bring it along.
