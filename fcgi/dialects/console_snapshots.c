@@ -1,4 +1,5 @@
 /* Snapshots and forks of a sandbox, and the commands that were refused in it. */
+#include <poll.h>
 #include <string.h>
 
 #include "cove/dialect.h"
@@ -7,6 +8,8 @@
 #include "fcgi/core_snapshots.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/transfer.h"
+
+enum { FIRST_BYTE_MS = 60000 };
 
 /* ------------------------------------------------------------------ snapshots */
 
@@ -95,6 +98,18 @@ int console_snapshot_remove(struct request *req, struct reply *rep, struct cove_
 
 /* ------------------------------------------------------------------ saved sandboxes */
 
+/* An archive in a bucket comes through a pipe. Nothing is promised to the client before its first bytes are there. */
+static int wait_for_archive(int fd, struct cove_err *e)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    if (run_poll(&p, 1, FIRST_BYTE_MS) > 0 && p.revents & POLLIN)
+        return 0;
+    return cove_fail(e, COVE_BUSY,
+                     "the archive could not be read from the bucket: try again; the server's log "
+                     "says why");
+}
+
 int console_saved(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct keeper_which which = { 0 };
@@ -109,7 +124,8 @@ int console_saved(struct request *req, struct reply *rep, struct cove_err *e)
         return cove_fail(e, COVE_CONFLICT, "the sandbox %s is not saved", box.id);
     text_copy(which.tenant, sizeof(which.tenant), box.tenant);
     text_copy(which.id, sizeof(which.id), box.id);
-    if (keeper_saved_archive(&req->core->keeper, &which, &archive, &fd, e) < 0)
+    if (keeper_saved_archive(&req->core->keeper, &which, &archive, &fd, e) < 0 ||
+        wait_for_archive(fd, e) < 0)
         return -1;
     reply_header(rep, "Content-Type", "application/octet-stream");
     reply_header(rep, "Content-Disposition",
