@@ -458,7 +458,7 @@ def test_a_saver_killed_while_it_unpacks_leaves_the_sandbox_saved(server, projec
     thread.start()
     os.kill(wait_for(lambda: savers(server), what="the saver to unpack")[0], signal.SIGKILL)
     thread.join()
-    assert answers[1:] == [f"archive of '{box}': the saver ended without a word"] and settled(server, box) == "saved"
+    assert answers[1:] == [f"archive of '{box}': the saver ended without saying why"] and settled(server, box) == "saved"
     assert server.run(project, "cat /workspace/f; wc -c </workspace/noise") == "precious\n300000000\n"
 
 
