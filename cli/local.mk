@@ -1,5 +1,5 @@
 bin_PROGRAMS += cove
-cove_SOURCES = cli/cli.h cli/json.h cli/json.c cli/table.h cli/table.c cli/main.c cli/dispatch.c cli/policy_cli.h cli/policy_cmd.c cli/policy_load.c \
+cove_SOURCES = cli/cli.h cli/json.h cli/json.c cli/table.h cli/table.c cli/progress.h cli/progress.c cli/main.c cli/dispatch.c cli/policy_cli.h cli/policy_cmd.c cli/policy_load.c \
 	cli/policy_cases.c cli/policy_diff.c cli/policy_status.c cli/seccomp_cmd.c \
 	cli/audit_cmd.c cli/operator_cmd.c cli/tenant_cmd.c cli/config_cmd.c cli/key_cmd.c \
 	cli/boxes.h cli/boxes.c cli/usage.h cli/usage.c cli/ls_cmd.c cli/status_cmd.c cli/box_cmd.c cli/exec_cmd.c cli/token_cmd.c cli/network_cmd.c cli/mcp_cmd.c cli/mcp_http.h cli/mcp_http.c \

@@ -5,6 +5,7 @@
 
 #include "cli/boxes.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cove/client.h"
 #include "cove/mem.h"
 #include "cove/text.h"
@@ -44,6 +45,17 @@ static int show(void *arg, const struct keeper_snapshot *s)
 
 /* ------------------------------------------------------------------ the verbs */
 
+static int capture(struct keeper_link *k, const struct keeper_capture *args,
+                   struct keeper_snapshot *ret, struct cove_err *e)
+{
+    int rc;
+
+    progress_clock_start("taking the snapshot");
+    rc = keeper_capture(k, args, ret, e);
+    progress_clock_stop();
+    return rc;
+}
+
 static int make(int argc, char **argv)
 {
     struct keeper_capture args = { 0 };
@@ -64,7 +76,7 @@ static int make(int argc, char **argv)
     keeper = KEEPER_LINK(config.run_dir);
     text_copy(args.tenant, sizeof(args.tenant), box.tenant);
     text_copy(args.id, sizeof(args.id), box.id);
-    rc = keeper_capture(&keeper, &args, &made, &e);
+    rc = capture(&keeper, &args, &made, &e);
     keeper_link_done(&keeper);
     if (rc < 0)
         return cli_fail(&e);
@@ -194,7 +206,7 @@ static int fork_box(struct keeper_link *k, const struct box_info *box, uint64_t 
 
     text_copy(args.tenant, sizeof(args.tenant), box->tenant);
     text_copy(args.id, sizeof(args.id), box->id);
-    if (keeper_capture(k, &args, &snapshot, e) < 0)
+    if (capture(k, &args, &snapshot, e) < 0)
         return -1;
     for (uint64_t i = 0; i < count; i++) {
         if (claim_from(k, box, snapshot.id, &made, e) < 0)

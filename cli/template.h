@@ -10,6 +10,8 @@
 #include "cove/err.h"
 #include "sandbox/box/template.h"
 
+enum { STORE_DOING_MAX = 64 };
+
 struct store {     /* where templates and their layers are */
     int state_dir; /* with boxes/: who uses which layers */
     int templates; /* a directory each */
@@ -18,6 +20,7 @@ struct store {     /* where templates and their layers are */
     struct progress progress; /* of the template that is being made */
     struct json_writer
         *json; /* --json: a list, with an object for each template; NULL: for people */
+    char doing[STORE_DOING_MAX]; /* what is being unpacked, for who waits at a terminal */
 };
 
 enum store_lock {

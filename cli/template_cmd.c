@@ -30,7 +30,7 @@ static int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
 {
     static const enum layers_lock locks[] = { LAYERS_UNLOCKED, LAYERS_SHARED, LAYERS_ALONE };
 
-    *s = (struct store){ .state_dir = -1, .templates = -1, .layers = -1 };
+    *s = (struct store){ .state_dir = -1, .templates = -1, .layers = -1, .doing = "unpacking" };
     if (geteuid() != 0)
         return cove_fail(e, COVE_INVALID, "templates belong to root: run this command as root");
     if (cli_config(&s->config, e) < 0 ||

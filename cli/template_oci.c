@@ -10,12 +10,15 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <openssl/evp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/template.h"
 #include "cove/file.h"
 #include "cove/mem.h"
@@ -241,29 +244,22 @@ static int read_index(struct arena *a, int dir, const char *tag, struct descript
     return 0;
 }
 
-static void show_progress(size_t done, size_t count, const char *digest, int64_t bytes)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[Klayer %zu of %zu, %.12s, %lld MB", done, count,
-                digest + strlen("sha256:"), (long long)(bytes >> 20));
-    if (isatty(STDERR_FILENO) && done == count)
-        fputs("\r\033[K", stderr);
-}
-
 struct image_layers { /* the lowest first */
     int dir;
     const struct descriptor *all;
     size_t count;
+    char *doing; /* of the store: which one is being unpacked */
 };
 
 static int open_layer(void *arg, size_t i, int *ret, struct cove_err *e)
 {
-    const struct image_layers *l = arg;
+    struct image_layers *l = arg;
     const char *type = l->all[i].media_type;
 
     if (!is_one_of(type, layer_types))
         return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is no layer", type ? type : "");
-    show_progress(i + 1, l->count, l->all[i].digest, l->all[i].size);
+    snprintf(l->doing, STORE_DOING_MAX, "layer %zu of %zu, %.12s", i + 1, l->count,
+             l->all[i].digest + strlen("sha256:"));
     return open_checked(l->dir, &l->all[i], ret, e) < 0 ? cove_context(e, "layer %zu", i + 1) : 0;
 }
 
@@ -297,7 +293,7 @@ static int unpack_layer(struct store *s, struct image_layers *l, size_t i, struc
 static int unpack_layers(struct store *s, int dir, const struct oci_manifest *m,
                          struct layer_list *ret, struct cove_err *e)
 {
-    struct image_layers l = { dir, m->layers.items, m->layers.count };
+    struct image_layers l = { dir, m->layers.items, m->layers.count, s->doing };
     size_t merged = count_merged(l.count);
     char digest[LAYER_NAME_LEN + 1];
 
@@ -411,7 +407,6 @@ static int take_image(struct store *s, struct arena *a, int dir, const char *tag
     return unpack_layers(s, dir, &m, ret, e);
 }
 
-/* Its words go to stderr, where whoever runs `cove` reads them. */
 /* What the tool says goes to whoever waits at this terminal, and to those who follow the progress elsewhere. */
 static void pass_on(struct progress *p, int from)
 {
@@ -435,6 +430,7 @@ static int run_tool(struct progress *p, const char *const argv[], struct cove_er
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
     pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* it does not outlive a `cove` that is killed */
         dup2(out[1], STDOUT_FILENO);
         dup2(out[1], STDERR_FILENO);
         execvp(argv[0], (char *const *)(uintptr_t)argv);
@@ -452,11 +448,17 @@ static int run_tool(struct progress *p, const char *const argv[], struct cove_er
     return status ? cove_fail(e, COVE_INVALID, "%s has failed, see above", argv[0]) : 0;
 }
 
+/* On a terminal skopeo and `buildah push` tell by themselves how far they are. */
+static const char *quietly(void)
+{
+    return progress_is_seen() ? "--quiet=false" : "--quiet";
+}
+
 static int run_skopeo(struct progress *p, const char *source, const char *into, struct cove_err *e)
 {
     char to[4200];
     const char *const argv[] = {
-        "skopeo", "copy", "--insecure-policy", "--quiet", source, to, NULL
+        "skopeo", "copy", "--insecure-policy", quietly(), source, to, NULL
     };
 
     snprintf(to, sizeof(to), "oci:%s/image:image", into);
@@ -478,7 +480,7 @@ static int run_buildah(struct progress *p, const char *context, const char *into
                                   "--tag",       "cove-build",       context,    NULL };
     const char *const push[] = { "buildah", "--root",           root,  "--runroot",
                                  run,       "--storage-driver", "vfs", "push",
-                                 "--quiet", "cove-build",       to,    NULL };
+                                 quietly(), "cove-build",       to,    NULL };
 
     snprintf(root, sizeof(root), "%s/root", into);
     snprintf(run, sizeof(run), "%s/run", into);

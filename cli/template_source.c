@@ -2,12 +2,15 @@
  * (template_oci.c). */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/template.h"
 #include "cove/mem.h"
 #include "sandbox/box/layer.h"
@@ -26,11 +29,31 @@ static struct id_range unpack_ids(const struct cove_config *c)
     return (struct id_range){ c->id_base >= 2 * 65536 ? below : (uint32_t)c->id_base, 65536 };
 }
 
+struct unpacking {
+    const char *what;
+    uint64_t total; /* of bytes to be read; 0 = nobody knows */
+};
+
+static void tell(void *arg, uint64_t bytes)
+{
+    const struct unpacking *u = arg;
+
+    progress_show(u->what, bytes, u->total);
+}
+
 static int unpack(struct store *s, int tree, int archive, struct cove_err *e)
 {
     struct id_range ids = unpack_ids(&s->config);
+    struct unpacking u = { .what = s->doing };
+    const struct layer_watch watch = { tell, &u };
+    struct stat st;
+    int rc;
 
-    return layer_unpack(tree, archive, &ids, &limits, e);
+    if (fstat(archive, &st) == 0 && S_ISREG(st.st_mode))
+        u.total = (uint64_t)st.st_size;
+    rc = layer_unpack(tree, archive, &ids, &limits, progress_is_seen() ? &watch : NULL, e);
+    progress_clear();
+    return rc;
 }
 
 /* A tree that does not become a layer. Returns -1. */
@@ -133,6 +156,7 @@ static pid_t run_writer(char *const argv[], int *ret_fd)
         return -1;
     pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
         dup2(pipe_fds[1], STDOUT_FILENO);
         execvp(argv[0], argv);
         _exit(127);
@@ -160,7 +184,8 @@ static pid_t run_tar(const char *dir, int *ret_fd)
 static pid_t run_mmdebstrap(const char *suite, int *ret_fd, struct cove_err *e)
 {
     char name[64], *mirror = strchr(suite, ',');
-    char *const argv[] = { "mmdebstrap", "--variant=minbase",        "--quiet", name,
+    char *quiet = progress_is_seen() ? "--format=tar" : "--quiet"; /* its own progress is seen */
+    char *const argv[] = { "mmdebstrap", "--variant=minbase",        quiet, name,
                            "-",          mirror ? mirror + 1 : NULL, NULL };
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(suite, ","), suite);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,12 +28,13 @@
 
 #include <openssl/evp.h>
 
+#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
 
-enum { TREE_DEPTH_MAX = 512 };
+enum { TREE_DEPTH_MAX = 512, WATCH_MS = 100 };
 
 int layers_open(int state_dir, enum layers_lock lock, int *ret, struct cove_err *e)
 {
@@ -138,8 +140,32 @@ static int hear(int sock, int status, struct cove_err *e)
     return msg_raise(&m, e);
 }
 
+/* What the child has read: it reads nothing but the archive. */
+static uint64_t bytes_read(pid_t pid)
+{
+    char path[48], text[512] = "";
+    const char *found;
+    unsigned long long bytes = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
+    if (read_file_at(AT_FDCWD, path, text, sizeof(text)) > 0 && (found = strstr(text, "rchar: ")))
+        sscanf(found, "rchar: %llu", &bytes);
+    return bytes;
+}
+
+static void watch_child(pid_t pid, const struct layer_watch *watch)
+{
+    AUTO_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd end = { .fd = pidfd, .events = POLLIN };
+
+    do
+        watch->tell(watch->arg, bytes_read(pid));
+    while (pidfd >= 0 && poll(&end, 1, WATCH_MS) == 0);
+}
+
 int layer_unpack(int tree, int archive, const struct id_range *ids,
-                 const struct layer_limits *limits, struct cove_err *e)
+                 const struct layer_limits *limits, const struct layer_watch *watch,
+                 struct cove_err *e)
 {
     const unsigned long spaces =
         CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -161,6 +187,8 @@ int layer_unpack(int tree, int archive, const struct id_range *ids,
     rc = send_tree(pair[0], tree, pid, ids, e);
     if (rc < 0)
         kill(pid, SIGKILL);
+    else if (watch)
+        watch_child(pid, watch);
     waitpid(pid, &status, 0);
     if (rc == 0)
         rc = hear(pair[0], status, e);

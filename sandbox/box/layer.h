@@ -21,10 +21,16 @@ int layers_open(int state_dir, enum layers_lock lock, int *ret, struct cove_err 
 
 /* A new tree beside the layers, which nobody sees until layer_keep(). */
 int layer_begin(int layers, char name[LAYER_NAME_LEN + 1], int *ret_tree, struct cove_err *e);
+struct layer_watch { /* is told now and then how much of the archive has been read */
+    void (*tell)(void *arg, uint64_t bytes);
+    void *arg;
+};
+
 /* Unpack an archive (tar in any compression, cpio, zip) into a tree. What is in the archive is not
  * trusted: a child process reads it, with the ids of a sandbox and the tree for its root. */
 int layer_unpack(int tree, int archive, const struct id_range *ids,
-                 const struct layer_limits *limits, struct cove_err *e);
+                 const struct layer_limits *limits, const struct layer_watch *watch,
+                 struct cove_err *e);
 /* The tree becomes the layer of its digest, or goes if there is that layer already. */
 int layer_keep(int layers, const char *name, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
 int layer_digest(int tree, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);

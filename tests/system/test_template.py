@@ -4,7 +4,9 @@ import io
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import tarfile
 
@@ -277,6 +279,60 @@ def test_only_one_at_a_time_changes_templates(store, tmp_path):
     os.close(fd)
     store.template("add", "t", archive)  # replaces it
     assert store.template("ls").count("\nt ") + store.template("ls").startswith("t ") == 1
+
+
+# ------------------------------------------------------------------ somebody waits at a terminal
+
+class AtTerminal:
+    """`cove` with a terminal for its stderr."""
+
+    def __init__(self, server, *args):
+        self.master, slave = os.openpty()
+        self.process = subprocess.Popen([COVE, "-c", f"{server.dir}/conf/cove.conf", *map(str, args)], stdout=subprocess.PIPE, stderr=slave, text=True)
+        os.close(slave)
+        self.text = ""
+
+    def shows(self, words):
+        if select.select([self.master], [], [], 0)[0]:
+            try:
+                self.text += os.read(self.master, 65536).decode()
+            except OSError:  # nobody has the terminal any more
+                pass
+        return words in self.text
+
+    def end(self):
+        out = self.process.communicate(timeout=60)[0]
+        assert self.process.returncode == 0, (out, self.text)
+        self.shows("")
+        os.close(self.master)
+        assert re.search(r"\r\033\[K(cove: [^\r]*\r\n)?$", self.text), "the line is taken away"
+        return out
+
+
+def test_who_waits_at_a_terminal_is_shown_how_far_an_add_is(store, tmp_path):
+    archive = pack(tmp_path / "t.tar", ("big", os.urandom(20 << 20), {}))
+    whole = AtTerminal(store, "template", "add", "t", archive)
+    wait_for(lambda: whole.shows(" %  unpacking"), 20, "the bar")
+    whole.end()
+    os.mkfifo(tmp_path / "slow.tar")  # as tar or mmdebstrap write it: nobody knows how much there is to come
+    slow = AtTerminal(store, "template", "add", "t", tmp_path / "slow.tar")
+    with open(archive, "rb") as source, open(tmp_path / "slow.tar", "wb") as pipe:
+        pipe.write(source.read(12 << 20))
+        pipe.flush()
+        wait_for(lambda: slow.shows("unpacking, 1"), 20, "megabytes")
+        pipe.write(source.read())
+    slow.end()
+
+
+def test_who_waits_at_a_terminal_for_a_snapshot_sees_the_seconds(store):
+    box = store.execute("p", "true").id
+    os.kill(store.keeper_pid, signal.SIGSTOP)
+    try:
+        taken = AtTerminal(store, "snapshot", "make", box)
+        wait_for(lambda: taken.shows("taking the snapshot, 1 s"), 20, "a second")
+    finally:
+        os.kill(store.keeper_pid, signal.SIGCONT)
+    subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "snapshot", "rm", taken.end().strip()], check=True, capture_output=True)
 
 
 # ------------------------------------------------------------------ too much
