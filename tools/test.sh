@@ -148,6 +148,13 @@ clients_stage() {
     COVE_CLIENTS_MODULES=$modules/node_modules run_pytest_again tests/clients
 }
 
+# The template with code-server takes minutes to build and is therefore in no other stage.
+vscode_stage() {
+    local modules
+    install_clients || return $?
+    COVE_TEST_VSCODE=yes COVE_CLIENTS_MODULES=$modules/node_modules run_pytest tests/clients/test_vscode.py
+}
+
 # Prometheus' own linter for /metrics: taken out of its package, which is a server that nobody here wants to run.
 fetch_promtool() {
     local tools=$work/tools
@@ -226,6 +233,7 @@ cmd_test() {
         static_stages
         system_stages
         attack_stages
+        [ "$only" != vscode ] || stage "VS Code in the browser" vscode_stage
     fi
     printf '\n%s== summary, %d minutes%s\n' "$bold" $(((SECONDS + 30) / 60)) "$plain"
     cat "$results"
