@@ -35,10 +35,10 @@ try {
   const terminal = page.locator(".terminal-wrapper.active .xterm-helper-textarea");
   await terminal.waitFor({ state: "attached" });
   // What is typed before the shell reads is lost, and nothing on the page tells when it does: typed until the explorer shows what came of it.
-  const made = page.locator('.explorer-folders-view [aria-label^="from-terminal"]');
+  const made = page.locator('.explorer-folders-view [aria-label^="from-42"]');
   for (let i = 0; i < 12 && !await made.count(); i++) {
     await terminal.focus();
-    await page.keyboard.type("echo $((6*7)) > /workspace/from-terminal\n");
+    await page.keyboard.type("touch /workspace/from-$((6*7))\n");
     await made.waitFor({ timeout: 5000 }).catch(() => {});
   }
   await made.waitFor();
