@@ -2,12 +2,16 @@
 
 What each cage refuses in detail is tried in tests/unit/test_confine.c (and tests/unit/test_init_filter.c for init).
 """
+import concurrent.futures
+import contextlib
 import re
 import subprocess
 
 import pytest
 
 from cove import status_field, title, wait_for
+from test_builds import Build
+from test_saving import bare, save
 
 FILTER = "2"  # of Seccomp: in /proc/PID/status
 
@@ -19,6 +23,8 @@ PROCESSES = [
     (r"cove: resolver", True, True, False, 0),
     (r"cove: fetch", True, True, False, 0),
     (r"cove: builder", True, True, False, 0),
+    (r"cove: starter", True, True, False, 0),
+    (r"cove: saver", True, True, False, None),  # root of the one sandbox's ids
     (r"cove: auth", True, True, True, None),   # PAM modules read the shadow file
     (r"cove: init .*", True, None, False, None),  # its capabilities are those of its own user namespace
     (r"cove: keeper|.*coved.*", False, None, True, None),  # makes namespaces, mounts and cgroups: it parses nothing that others wrote
@@ -50,6 +56,13 @@ def weakness(pid):
     return None
 
 
+def is_confined(pid):
+    """False: it is not, not yet, or not there any more."""
+    with contextlib.suppress(OSError, IndexError):
+        return status_field(pid, "Seccomp") == FILTER and weakness(pid) is None
+    return False
+
+
 def with_an_unconfined_gate(server):
     """The weakening: a process that calls itself the gate, and runs as root without a filter."""
     with open(f"{server.dir}/log/coved.log", "a") as log:
@@ -73,3 +86,18 @@ def test_every_process_is_confined(target, attempt, tmp_path):
     if hasattr(server, "false_gate"):
         server.false_gate.kill()
         server.false_gate.wait()
+
+
+def test_what_runs_for_a_moment_is_confined_too(target, attempt):
+    """The starter runs when a template starts something, a saver while a sandbox is packed."""
+    server = target(pool=1)
+    Build(server, "starts", startCmd="touch /tmp/up; sleep 1000", readyCmd="test -e /tmp/up").ready()
+    box = server.execute("p", "head -c 60000000 /dev/urandom >/workspace/noise", template="starts")
+    starter = wait_for(lambda: [*server.titles("cove: starter")], what="the starter")
+    for pid in starter:
+        attempt("the starter is not confined", weakness(pid))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        job = pool.submit(save, server, bare(box))
+        found = wait_for(lambda: any(map(is_confined, server.titles("cove: saver"))) or job.done() and "none", 30, "a saver at work")
+        assert job.result() is True
+    attempt("no saver was seen confined", found == "none" and "a sandbox was packed without a filter")
