@@ -25,7 +25,9 @@ from test_pause import ask
 
 # An app that tells what it was sent, streams, cuts, and speaks WebSocket (echo of small frames).
 APP = r"""
-import base64, hashlib, http.server, json, socketserver, sys, time
+import base64, hashlib, http.server, json, socketserver, sys, threading, time
+
+news = threading.Event()
 
 class App(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -62,6 +64,12 @@ class App(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         elif self.path == "/body":
             self.do_POST()
+        elif self.path == "/news":
+            news.wait(60)
+            self.reply(b"at last")
+        elif self.path == "/tell":
+            news.set()
+            self.reply(b"told")
         elif self.path == "/chunks-cut":
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
@@ -226,6 +234,12 @@ def test_anothers_sandbox_looks_dead_also_where_our_own_api_answers(server, proj
         assert (theirs.status, theirs.body) == (nobodys.status, nobodys.body.replace(b"a" * 20, ports.id.encode())), path
 
 
+def test_names_have_no_case_and_may_end_in_a_dot(ports):
+    for host in (ports.host().upper(), ports.host() + ".", f"SANDBOX-{ports.id.upper()}-8000.localhost."):
+        assert ports.get(host=host).body == b"hello from 8000", host
+        assert ports.get(host=host, credential=False).status == 401, host
+
+
 def test_names_of_no_port_are_the_api(server):
     assert server.request("GET", "/health", headers={"Host": "api.localhost"}).status == 200
     assert server.request("GET", "/nothing", headers={"Host": "localhost"}).status == 404
@@ -387,6 +401,13 @@ def test_an_app_that_stops_midway_is_a_cut_not_an_end(ports, path):
 def test_http2_outside(ports):
     result = curl(ports, "--http2", "-w", "%{http_version}", tls=True)
     assert result.stdout == b"hello from 80002", result
+
+
+def test_a_long_poll_is_answered_when_there_is_news(ports):
+    connection = ports.server.connect(30)
+    connection.request("GET", "/news", headers={"Host": ports.host(), "X-Access-Token": ports.key})
+    assert ports.get("/tell").body == b"told"
+    assert connection.getresponse().read() == b"at last"
 
 
 def test_event_streams_are_not_held_back(ports):
@@ -916,6 +937,26 @@ def read_rest(response):
         while piece := response.read(1 << 20):
             got += len(piece)
     return got
+
+
+def memory_between(ports):
+    """KiB of what stands between a client and the sandbox."""
+    nginx = open(f"{ports.server.run_dir}/nginx.pid").read().strip()
+    pids = [*ports.server.titles("cove: gate"), *open(f"/proc/{nginx}/task/{nginx}/children").read().split()]
+    return sum(int(re.search(r"RssAnon:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1)) for pid in pids)
+
+
+def test_transfers_of_any_size_take_the_same_memory(ports):
+    """Whether the client reads or not: what it does not take stays with the app, what the app does not take stays with the client."""
+    data = b"u" * (16 << 20)
+    assert ports.get("/up", method="POST", body=data).json["bytes"] == len(data) and len(ports.get(f"/bytes/{16 << 20}").body) == 16 << 20
+    before = memory_between(ports)
+    with begun_download(ports, 1 << 30) as (got, response):
+        while got < 400 << 20:
+            got += len(response.read(1 << 20))
+        assert memory_between(ports) - before < 4096
+    assert ports.get("/up", method="POST", body=data * 4).json["bytes"] == 4 * len(data)
+    assert memory_between(ports) - before < 4096
 
 
 @pytest.mark.parametrize("end", ["cleanup", "init killed", "gate killed", "expired"])
