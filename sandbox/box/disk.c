@@ -312,19 +312,20 @@ pid_t disk_sweep_async(const struct disk *d, const char *const ids[], unsigned c
 
 /* ------------------------------------------------------------------ the host's disk */
 
-void disk_tick(struct disk *d, uint64_t now_ms)
+bool disk_tick(struct disk *d, uint64_t now_ms)
 {
     struct statvfs fs;
     uint64_t room;
 
     if (now_ms < d->next_tick_ms || fstatvfs(d->dir, &fs) < 0)
-        return;
+        return false;
     d->next_tick_ms = now_ms + TICK_MS;
     d->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     room = d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
     for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
         if (backends[i]->tick)
             backends[i]->tick(d, room);
+    return true;
 }
 
 int disk_check_room(const struct disk *d, struct cove_err *e)

@@ -69,7 +69,7 @@ const char *disk_backend_name(const struct disk *d);
 bool disk_is_backend(const char *name); /* "auto" included */
 
 /* Look at the host's free space and at sandboxes near their limit, once a second. */
-void disk_tick(struct disk *d, uint64_t now_ms);
+bool disk_tick(struct disk *d, uint64_t now_ms); /* whether it was time to look */
 /* COVE_BUSY where the host has less room than disk_reserve: no new sandbox then. */
 int disk_check_room(const struct disk *d, struct cove_err *e);
 

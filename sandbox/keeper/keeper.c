@@ -155,8 +155,8 @@ int keeper_run(struct keeper *k)
 
         loop_turn(&k->loop, next > now ? (int)(next - now) : 0);
         publish_tick(k);
-        disk_tick(&k->disk, clock_boot_ms());
-        publish_disk(k);
+        if (disk_tick(&k->disk, clock_boot_ms()))
+            publish_disk(k);
         network_tick(k);
         audit_log_tick(k, clock_boot_ms());
         resolver_tick(k);

@@ -70,12 +70,15 @@ const struct helper_kind worker_kind = {
 
 /* ------------------------------------------------------------------ the right number of them */
 
+/* Asked after each event: the cpus, which are in a file, are counted once. */
 static uint64_t wanted(const struct keeper *k)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    static long cpus;
 
     if (k->config.workers)
         return k->config.workers;
+    if (cpus == 0)
+        cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return cpus < 1 ? 1 : cpus > 64 ? 64 : (uint64_t)cpus;
 }
 
