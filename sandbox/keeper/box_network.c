@@ -91,7 +91,8 @@ void network_tick(struct keeper *k)
 {
     bool ipv4 = k->net.ipv4, ipv6 = k->net.ipv6;
 
-    net_tick(&k->net, clock_boot_ms());
+    if (net_tick(&k->net, clock_boot_ms()))
+        keeper_trim_memory(); /* of what libnftables has read since the last time */
     if (ipv4 != k->net.ipv4 || ipv6 != k->net.ipv6)
         write_status(k, k->net.rules.mode, "");
 }

@@ -44,7 +44,7 @@ void net_configure(const struct cove_config *c, bool strict, struct net_rules *r
  * is as it was. */
 int net_init(struct net *n, const struct cove_config *c, const struct net_rules *rules,
              uint32_t slots, struct cove_err *e);
-void net_tick(struct net *n, uint64_t now_ms);
+bool net_tick(struct net *n, uint64_t now_ms); /* whether it was time to look */
 /* Take back all that was done to the host. Returns whether there was anything. */
 bool net_done(struct net *n);
 /* The same for a keeper that was killed. */

@@ -196,15 +196,16 @@ int net_restore(struct net *n, struct cove_err *e)
 }
 
 /* Called now and then, because interfaces that lead outside come and go. */
-void net_tick(struct net *n, uint64_t now_ms)
+bool net_tick(struct net *n, uint64_t now_ms)
 {
     AUTO_CLOSE int lock = -1;
 
     if (!n->loaded || now_ms < n->next_ms)
-        return;
+        return false;
     n->next_ms = now_ms + LOOK_AGAIN_MS;
     lock = uplink_lock();
     uplink_open(n);
+    return true;
 }
 
 bool net_done(struct net *n)

@@ -121,9 +121,14 @@ static bool is_plain(const char *name)
                name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0';
 }
 
+static char *opened(struct net *n, int family)
+{
+    return family == AF_INET ? n->opened4 : n->opened6;
+}
+
 static void write_down(struct net *n, int family, const char *name)
 {
-    char *list = family == AF_INET ? n->opened4 : n->opened6, text[128];
+    char *list = opened(n, family), text[128];
 
     if (has_word(list, name))
         return;
@@ -139,7 +144,7 @@ static void write_down(struct net *n, int family, const char *name)
  * it any more. */
 static void forget(struct net *n, int family)
 {
-    char *list = family == AF_INET ? n->opened4 : n->opened6, text[64];
+    char *list = opened(n, family), text[64];
 
     if (!*list)
         return;
@@ -152,7 +157,8 @@ static void forget(struct net *n, int family)
 
 /* ------------------------------------------------------------------ opening */
 
-/* Can packets of this family come back in by this interface? */
+/* Can packets of this family come back in by this interface? Asked every few seconds: what is in our own list needs no look at the tables of all
+ * keepers, which takes some milliseconds and leaves megabytes in the heap. */
 static bool open_one(struct net *n, int family, const char *name)
 {
     if (!is_plain(name) || (family == AF_INET6 && access("/proc/sys/net/ipv6", F_OK) < 0))
@@ -162,9 +168,9 @@ static bool open_one(struct net *n, int family, const char *name)
         return true;
     }
     if (is_open(family, name)) {
-        if (written_down(family, name))
-            write_down(n, family,
-                       name); /* another keeper has opened it: the last keeper to stop closes it */
+        /* Another keeper has opened it: the last keeper to stop closes it. */
+        if (!has_word(opened(n, family), name) && written_down(family, name))
+            write_down(n, family, name);
         return true;
     }
     if (set_open(family, name, true) < 0 || !is_open(family, name))
