@@ -173,9 +173,10 @@ static const struct call pack_calls[] = {
     END_OF_CALLS
 };
 
-/* Packing compresses in a second thread and reads back in a third. */
+/* Packing compresses in a second thread and reads back in a third. Sanitizers ask about a thread's cpus. */
 static const struct call packing_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_THREAD),
-                                             ANY(sync_file_range), END_OF_CALLS };
+                                             ANY(sched_getaffinity), ANY(sync_file_range),
+                                             END_OF_CALLS };
 
 /* A job of the saver that unpacks an archive into a new sandbox's files. */
 static const struct call unpack_calls[] = {
