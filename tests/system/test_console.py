@@ -7,6 +7,7 @@ import signal
 import tarfile
 import io
 import threading
+import time
 
 import pytest
 import yaml
@@ -225,10 +226,11 @@ def test_events_tell_what_is_there_and_what_changes(server, console):
     connection.close()
 
 
-def told_by(reply):
-    """Events of a stream as (kind, data)."""
-    kind = ""
+def told_by(reply, seconds=90):
+    """Events of a stream as (kind, data). A stream that tells nothing still sends comments: the bound is here."""
+    kind, end = "", time.monotonic() + seconds
     while line := reply.readline():
+        assert time.monotonic() < end, f"{seconds} s, and what is waited for was not told"
         if line.startswith(b"event: "):
             kind = line[7:].strip().decode()
         elif line.startswith(b"data: "):
