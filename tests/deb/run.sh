@@ -61,6 +61,7 @@ make_root() {
 }
 
 install_it() {
+    in_root dpkg --purge cove >/dev/null 2>&1 || true # what a run that failed has left
     cp "$deb" "$root/cove.deb"
     in_root apt-get install -q -y --no-install-recommends /cove.deb >"$work/install.log" 2>&1 ||
         { tail -n 20 "$work/install.log" >&2; die "apt install"; }
