@@ -226,14 +226,14 @@ def test_a_broken_stream_goes_on_where_it_broke(server, version):
     """The command does not notice, nothing is told twice, and any worker process can send on."""
     client = Mcp(server, sandbox="mcp-resume")
     client.initialize(version)
-    client.ok("run_command", command="rm -f /workspace/go; mkfifo /workspace/go")
-    first = start_and_lose(client, "echo é1; read x < /workspace/go; echo 2; read x < /workspace/go; echo 3", "lost")
+    client.ok("run_command", command="rm -f /workspace/go /workspace/on; mkfifo /workspace/go /workspace/on")  # one each: a FIFO that is opened again may still have its last writer
+    first = start_and_lose(client, "echo é1; read x < /workspace/go; echo 2; read x < /workspace/on; echo 3", "lost")
     assert first.data["params"]["message"] == "é1\n" and first.id
     client.ok("run_command", command="echo > /workspace/go")
     with client.stream(after=first.id) as stream:
         second = next(iter(stream))
         assert second.data["params"] == {**second.data["params"], "progressToken": "p", "message": "2\n"}
-    client.ok("run_command", command="echo > /workspace/go")
+    client.ok("run_command", command="echo > /workspace/on")
     for after, told in ((second.id, ["3\n"]), (first.id, ["2\n", "3\n"])):  # also when all of it is over, and more than once
         with client.stream(after=after) as stream:
             events = [e.data for e in stream]
