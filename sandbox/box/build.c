@@ -241,13 +241,25 @@ static int equip_child(const struct build_parts *p, const struct build_args *arg
     return rc < 0 ? -1 : msg_send(p->go_keeper, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, e);
 }
 
+/* A pipe whose writer has closed it is no news: that is how a set-up tells that all went well. */
+static bool has_words(int ready)
+{
+    struct pollfd said = { .fd = ready, .events = POLLIN };
+
+    return poll(&said, 1, 0) == 1 && (said.revents & POLLIN);
+}
+
+bool build_gave_up(const struct build *b)
+{
+    return has_words(b->ready);
+}
+
 /* A child that gave up has said why. What failed here then failed for that: the network of a dead child, say. */
 static void prefer_the_childs_words(const struct build_parts *p, struct cove_err *e)
 {
-    struct pollfd said = { .fd = p->ready_read, .events = POLLIN };
     struct cove_err remote;
 
-    if (poll(&said, 1, 0) != 1 || read(said.fd, &remote, sizeof(remote)) != sizeof(remote))
+    if (!has_words(p->ready_read) || read(p->ready_read, &remote, sizeof(remote)) != sizeof(remote))
         return;
     cove_err_sanitize(&remote);
     *e = remote;

@@ -63,6 +63,8 @@ enum { BUILD_HIGH_FD = 1024 };
  * them. */
 int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
+/* Has the set-up said why it failed? build_finish() then tells it without waiting. */
+bool build_gave_up(const struct build *b);
 /* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
 int build_finish(struct build *b, struct cove_err *e);
 

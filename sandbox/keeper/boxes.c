@@ -181,12 +181,17 @@ static void on_ready(struct watch *w, uint32_t events)
     creation_on_ready(k, (uint32_t)(container_of(w, struct box, ready) - k->boxes));
 }
 
+/* A set-up that gave up has said why, and whoever waits for the sandbox hears that, not that it ended. */
 static void on_exit_of(struct watch *w, uint32_t events)
 {
     struct keeper *k = keeper_of(w);
+    struct box *b = container_of(w, struct box, exit);
+    uint32_t index = (uint32_t)(b - k->boxes);
 
     (void)events;
-    death_on_exit(k, (uint32_t)(container_of(w, struct box, exit) - k->boxes));
+    if (watch_is_on(&b->ready) && build_gave_up(&b->build))
+        creation_on_ready(k, index);
+    death_on_exit(k, index);
 }
 
 /* The descriptors stay in `build`: the watches only borrow them. */
