@@ -91,24 +91,31 @@ try {
   const without = await idle();
   rows.push([`cpu of all workers, console open on ${BOXES} sandboxes`, `${withPage.toFixed(2)} % of a core (closed: ${without.toFixed(2)} %)`]);
 
+  await page.addInitScript(() => {
+    const Original = WebSocket;
+    globalThis.WebSocket = class extends Original { constructor(...all) { super(...all); this.addEventListener("message", () => globalThis.messageCame?.()); } };
+  });
+  await page.goto("about:blank");
   await page.goto(`${COVE_URL}/console/#/sandbox/${made[0]}/terminal`);
   await page.waitForSelector("text=connected");
   await page.keyboard.type("cat > /dev/null\n");
-  // From the key event to the byte that comes back on the WebSocket.
+  // From the key event until the echo has come back on the WebSocket, and until it is drawn. Drawing waits for the browser's next frame (60 a second).
   const times = await page.evaluate(async (keys) => {
-    const area = document.querySelector(".xterm-helper-textarea"), screen = document.querySelector(".xterm-rows"), all = [];
+    const area = document.querySelector(".xterm-helper-textarea"), screen = document.querySelector(".xterm-rows"), all = { echoed: [], drawn: [] };
     await new Promise((resolve) => { setTimeout(resolve, 500); });
     for (let i = 0; i < keys; i++) {
       const began = performance.now();
-      const echoed = new Promise((resolve) => { const watch = new MutationObserver(() => { watch.disconnect(); resolve(); }); watch.observe(screen, { subtree: true, childList: true, characterData: true }); });
+      globalThis.messageCame = () => { globalThis.messageCame = undefined; all.echoed.push(performance.now() - began); };
+      const drawn = new Promise((resolve) => { const watch = new MutationObserver(() => { watch.disconnect(); resolve(); }); watch.observe(screen, { subtree: true, childList: true, characterData: true }); });
       area.dispatchEvent(new KeyboardEvent("keydown", { key: "a", code: "KeyA", keyCode: 65 }));
       area.dispatchEvent(new KeyboardEvent("keypress", { key: "a", code: "KeyA", charCode: 97, keyCode: 97 }));
-      await Promise.race([echoed, new Promise((resolve) => { setTimeout(resolve, 2000); })]);
-      all.push(performance.now() - began);
+      await Promise.race([drawn, new Promise((resolve) => { setTimeout(resolve, 2000); })]);
+      all.drawn.push(performance.now() - began);
     }
     return all;
   }, KEYS);
-  rows.push(["keystroke until it is on the screen", `p50 ${median(times).toFixed(1)} ms, p90 ${[...times].sort((a, b) => a - b)[Math.floor(KEYS * 0.9)].toFixed(1)} ms (${KEYS} keys, drawing included)`]);
+  const figures = (list) => `p50 ${median(list).toFixed(1)} ms, p90 ${[...list].sort((a, b) => a - b)[Math.floor(list.length * 0.9)].toFixed(1)} ms (${list.length} keys)`;
+  rows.push(["keystroke until its echo is in the browser", figures(times.echoed)], ["keystroke until it is drawn, at 60 frames a second", figures(times.drawn)]);
   await context.close();
 } finally {
   for (const id of made) await api("DELETE", `/sandboxes/${id}`).catch(() => {});
