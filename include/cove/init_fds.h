@@ -1,5 +1,5 @@
 /*
- * What is open in init after execve: the contract between sandbox/box/build_child.c and init.c.
+ * What is open in init after execve: the contract between sandbox/box/build.c and init.c.
  *
  * argv[0] is "cove: init ID"; there are no arguments. The three directories may be /dev/null (where a
  * controller is missing, and in tests): init then does without. Init closes all other descriptors.

@@ -1,9 +1,9 @@
 /*
  * Building a sandbox, the keeper's half: directories, cgroup, control socket, clone, id maps,
- * detached mounts. The child's half (build_child.c) runs inside the new namespaces and ends by
- * becoming init. The two meet twice: the child waits until its ids are mapped, and gets the mounts with that
- * word; then it puts its file systems together while the keeper connects its network, and waits for
- * that. After it the keeper only waits for the ready pipe.
+ * detached mounts. The child (build_child.c) becomes cove-init at once, which begins with the set-up inside
+ * the new namespaces (sandbox/setup/). The two meet twice: the set-up waits until its ids are mapped, and gets the
+ * mounts with that word; then it puts its file systems together while the keeper connects its network,
+ * and waits for that. After it the keeper only waits for the ready pipe.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,14 +12,15 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cove/buf.h"
 #include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
@@ -103,34 +104,26 @@ static int make_channels(struct build_parts *p, struct cove_err *e)
     return 0;
 }
 
-/* Whole pages only: what shares a page with the memory is copied. */
-static void set_copied(const struct build_args *args, bool copied)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t start = (uintptr_t)args->not_copied.start;
-    uintptr_t from = (start + page - 1) & ~(page - 1);
-    uintptr_t to = (start + args->not_copied.len) & ~(page - 1);
-
-    if (from < to) /* if it fails, copying takes longer */
-        madvise((void *)from, to - from, copied ? MADV_DOFORK : MADV_DONTFORK);
-}
-
 /*
  * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also
  * charges to whoever made the user namespace. Made by root, one sandbox could use up what all the
  * others and the host's own root have. So for the length of one call we are the sandbox's own id,
- * with all capabilities kept.
+ * with all capabilities kept. The real id has to be the same: execve, in the child, takes a process whose ids
+ * differ for a set-uid one, and clears its ambient capabilities. The child stays who it is.
  */
-static long clone_owned_by(uid_t owner, struct clone_args *clone)
+static long clone_owned_by(uid_t owner, struct build_child *child, struct clone_args *clone)
 {
     struct uid_loan loan;
-    long pid;
+    long pid = -1;
 
     if (uid_borrow(owner, &loan) < 0)
         return -1;
-    pid = syscall(SYS_clone3, clone, sizeof(*clone));
-    if (pid != 0)
-        uid_give_back(&loan); /* the child stays who it is */
+    if (syscall(SYS_setresuid, owner, -1, -1) == 0) {
+        pid = build_child_start(child, clone);
+        if (syscall(SYS_setresuid, 0, -1, -1) < 0)
+            abort();
+    }
+    uid_give_back(&loan);
     return pid;
 }
 
@@ -144,28 +137,51 @@ static uint64_t namespaces(void)
     return flags;
 }
 
-static int clone_child(const struct build_parts *p, const struct build_args *args, struct build *b,
+static int start_child(struct build_child *child, uid_t owner, int cgroup, struct build *b,
                        struct cove_err *e)
 {
     struct clone_args clone = {
         .flags = namespaces() | CLONE_FILES | CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uint64_t)(uintptr_t)&b->pidfd,
         .exit_signal = SIGCHLD,
-        .cgroup = (uint64_t)p->cgroup.v2,
+        .cgroup = (uint64_t)cgroup,
     };
-    long pid;
+    long pid = clone_owned_by(owner, child, &clone);
 
-    set_copied(args, false);
-    pid = clone_owned_by(args->ids.base, &clone);
-    if (pid != 0)
-        set_copied(args, true);
     if (pid < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "creating namespaces");
-    if (pid == 0)
-        build_child(p, args);
+    if (child->err.code != COVE_OK) {
+        waitpid((pid_t)pid, NULL, 0);
+        close(b->pidfd);
+        *e = child->err;
+        return -1;
+    }
     b->pid = (pid_t)pid;
     b->pidfd = fd_raise(b->pidfd, BUILD_HIGH_FD);
     return 0;
+}
+
+static int clone_child(const struct build_parts *p, const struct build_args *args, struct build *b,
+                       struct cove_err *e)
+{
+    AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char title[64], limit[48];
+    char *const argv[] = { title, NULL };
+    char *const env[] = { limit, SETUP_ENV "=yes", weak_environment(), NULL };
+    struct build_child child = {
+        .fds = { null, null, null, p->listen, p->ready_write, p->cgroup.v2, p->cgroup.memory,
+                 p->cgroup.pids, p->go_child },
+        .doors = &p->doors,
+        .exe = args->init_exe,
+        .argv = argv,
+        .env = env,
+    };
+
+    if (null < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "/dev/null");
+    snprintf(title, sizeof(title), "cove: init %s", args->id);
+    snprintf(limit, sizeof(limit), INIT_DISK_ENV "=%llu", (unsigned long long)p->files.told_bytes);
+    return start_child(&child, args->ids.base, p->cgroup.v2, b, e);
 }
 
 static int open_userns(pid_t pid, int *ret, struct cove_err *e)
@@ -177,15 +193,16 @@ static int open_userns(pid_t pid, int *ret, struct cove_err *e)
     return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "user namespace") : 0;
 }
 
-static int send_go(int sock, const struct box_mounts *m, struct cove_err *e)
+static int send_plan(int sock, const struct build_args *args, const struct box_mounts *m,
+                     struct cove_err *e)
 {
-    struct build_go go = { m->root.count, m->usr.count };
+    struct setup_plan plan = { args->slot, args->cpus, m->root.count, m->usr.count };
     int fds[2 + 2 * LAYERS_OPEN_MAX] = { m->files, m->dev };
 
-    memcpy(fds + 2, m->root.fd, go.root_count * sizeof(int));
-    memcpy(fds + 2 + go.root_count, m->usr.fd, go.usr_count * sizeof(int));
-    return msg_send(sock, MSG_DONE, 0, &go, sizeof(go), NULL, 0, fds,
-                    2 + go.root_count + go.usr_count, 0, e);
+    memcpy(fds + 2, m->root.fd, m->root.count * sizeof(int));
+    memcpy(fds + 2 + m->root.count, m->usr.fd, m->usr.count * sizeof(int));
+    return msg_send(sock, MSG_DONE, 0, &plan, sizeof(plan), NULL, 0, fds,
+                    2 + m->root.count + m->usr.count, 0, e);
 }
 
 /* The service may be spared when the host runs out of memory (OOMScoreAdjust=); a sandbox is not,
@@ -198,47 +215,31 @@ static void reset_oom_score(pid_t pid)
     write_file_at(AT_FDCWD, path, "0", NULL);
 }
 
-static int attach_network(const struct build_args *args, pid_t pid, struct cove_err *e)
+/* The set-up gets its mounts first: half of the kernel's work for a sandbox each, on two cpus. */
+static int attach_network(int sock, const struct build_args *args, pid_t pid, struct cove_err *e)
 {
-    if (weak("net") || !args->network.attach)
-        return 0;
-    return args->network.attach(args->network.arg, args->slot, pid, e);
+    AUTO_BUF struct buf inside = BUF(SETUP_REQUESTS_MAX);
+
+    if (!weak("net") && args->network.attach &&
+        args->network.attach(args->network.arg, args->slot, pid, &inside, e) < 0)
+        return -1;
+    return msg_send(sock, MSG_DONE, 0, inside.data, inside.len, NULL, 0, NULL, 0, 0, e);
 }
 
-/* The child has its own table of descriptors (setup_own_table()), or is dead. */
-static int wait_for_own_table(const struct build_parts *p, int pidfd, struct cove_err *e)
-{
-    struct pollfd either[] = { { .fd = p->go_keeper, .events = POLLIN },
-                               { .fd = pidfd, .events = POLLIN } };
-    char word[64];
-
-    while (poll(either, ARRAY_SIZE(either), -1) < 0)
-        if (errno != EINTR)
-            return cove_fail_errno(e, COVE_INTERNAL, "waiting for the sandbox's set-up");
-    if (!either[0].revents || recv(p->go_keeper, word, sizeof(word), MSG_DONTWAIT) <= 0)
-        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without saying why");
-    return 0;
-}
-
-static int equip_child(const struct build_parts *p, const struct build_args *args,
-                       const struct build *b, struct cove_err *e)
+static int equip_child(const struct build_parts *p, const struct build_args *args, pid_t pid,
+                       struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
     AUTO_CLOSE int userns = -1;
-    pid_t pid = b->pid;
     int rc = -1;
 
     reset_oom_score(pid);
     if (userns_write_maps(pid, &args->ids, e) == 0 && open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, p->files.dir, p->files.is_mount, userns, &args->ids, &mounts,
                        e) == 0)
-        rc = send_go(p->go_keeper, &mounts, e);
+        rc = send_plan(p->go_keeper, args, &mounts, e);
     mounts_close(&mounts);
-    if (rc == 0) /* half of the kernel's work for a sandbox each, on two cpus */
-        rc = attach_network(args, pid, e);
-    if (rc == 0) /* by now it has long happened */
-        rc = wait_for_own_table(p, b->pidfd, e);
-    return rc < 0 ? -1 : msg_send(p->go_keeper, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, e);
+    return rc < 0 ? -1 : attach_network(p->go_keeper, args, pid, e);
 }
 
 /* A pipe whose writer has closed it is no news: that is how a set-up tells that all went well. */
@@ -280,7 +281,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
         parts_close(&p);
         return -1;
     }
-    if (equip_child(&p, args, &b, e) < 0) {
+    if (equip_child(&p, args, b.pid, e) < 0) {
         kill(b.pid, SIGKILL);
         waitpid(b.pid, NULL, 0);
         prefer_the_childs_words(&p, e);

@@ -5,20 +5,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cove/buf.h"
 #include "cove/err.h"
 #include "sandbox/box/cgroup.h"
 #include "sandbox/box/disk.h"
 #include "sandbox/box/template.h"
 #include "sandbox/box/userns.h"
 
-/* The sandbox's network is another folder's subject: the caller says how it is connected. Either
- * function may be NULL: the sandbox then has its loopback interface only. */
+/* The sandbox's network is another folder's subject: the caller says how it is connected. NULL: the
+ * sandbox has its loopback interface only. */
 struct build_network {
     const void *arg;
-    /* In the keeper, once the namespaces exist. */
-    int (*attach)(const void *arg, uint32_t slot, pid_t pid, struct cove_err *e);
-    /* In the child, inside its namespaces. */
-    int (*enter)(const void *arg, uint32_t slot, struct cove_err *e);
+    /* In the keeper, once the namespaces exist: writes what the set-up is to ask of the kernel for the sandbox's end
+     * (cove/setup_plan.h). */
+    int (*attach)(const void *arg, uint32_t slot, pid_t pid, struct buf *inside,
+                  struct cove_err *e);
 };
 
 struct build_args {
@@ -37,11 +38,6 @@ struct build_args {
      * stays the caller's. */
     struct disk_files filled;
     struct build_network network;
-    /* Memory of the caller that the child gets no copy of: large, and nothing here points into it. */
-    struct {
-        void *start;
-        size_t len;
-    } not_copied;
     uint32_t slot; /* spreads sandboxes over the cpus */
     uint32_t cpus; /* what it sees and runs on; 0 = all */
 };

@@ -1,238 +1,158 @@
 /*
- * Building a sandbox, the child's half: a recipe that begins as a copy of the keeper in new namespaces
- * and ends by becoming init. Where it meets the keeper is told in build.c.
+ * Building a sandbox, the child until its execve. As after vfork(), the child uses the keeper's memory and the
+ * keeper stands still until the child has become another program: a copy of the keeper's page tables, and taking it down
+ * again, was a fifth of what a creation cost. So the child only enters its cgroups, puts descriptors in place and becomes
+ * cove-init, whose life begins with the sandbox's set-up (sandbox/setup/).
+ *
+ * Nothing in here can be held up by a sandbox: the cgroup is new and empty, the program is ours, and no
+ * path is looked up. What the child writes is its own stack, errno and *ret_failed.
  */
-#include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <net/if.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <time.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cove/file.h"
-#include "cove/init_fds.h"
 #include "cove/mem.h"
-#include "cove/msg.h"
+#include "cove/setup_plan.h"
 #include "cove/weak.h"
 #include "sandbox/box/build.h"
 #include "sandbox/box/build_private.h"
-#include "sandbox/box/mounts.h"
-#include "sandbox/box/tools.h"
-
-static int wait_for_go(int sock, struct box_mounts *ret, struct cove_err *e)
-{
-    static const struct msg_rule rules[] = {
-        { MSG_DONE, sizeof(struct build_go), 0, 3, MSG_MAX_FDS },
-        { 0 },
-    };
-    char buf[64];
-    struct build_go go;
-    struct msg m;
-
-    if (msg_recv(sock, buf, sizeof(buf), rules, 0, &m, e) != 1)
-        return cove_fail(e, COVE_INTERNAL, "the keeper went away");
-    memcpy(&go, m.body, sizeof(go));
-    ret->files = m.fds[0];
-    ret->dev = m.fds[1];
-    ret->root.count = go.root_count;
-    ret->usr.count = go.usr_count;
-    assert(2 + go.root_count + go.usr_count == m.fd_count);
-    memcpy(ret->root.fd, m.fds + 2, go.root_count * sizeof(int));
-    memcpy(ret->usr.fd, m.fds + 2 + go.root_count, go.usr_count * sizeof(int));
-    return 0;
-}
-
-/* The keeper has put the sandbox's end of its link into our network namespace. */
-static int wait_for_link(int sock, struct cove_err *e)
-{
-    static const struct msg_rule rules[] = { { MSG_DONE, 0, 0, 0, 0 }, { 0 } };
-    char buf[64];
-    struct msg m;
-
-    if (msg_recv(sock, buf, sizeof(buf), rules, 0, &m, e) != 1)
-        return cove_fail(e, COVE_INTERNAL, "the keeper went away");
-    return 0;
-}
-
-/* From here on we are root of the namespace and nobody on the host. */
-static int setup_identity(struct cove_err *e)
-{
-    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "becoming the sandbox's root");
-    return 0;
-}
-
-enum { BOOT_EARLIER_S = 10 };
-
-/*
- * A time namespace whose boot was just now, so that /proc/uptime, sysinfo(2) and ages in ps are the
- * sandbox's. It takes effect with our execve. Its offsets are written through /proc, where a
- * process that has changed its user id belongs to the host's root unless it lets itself be dumped;
- * nobody else is in here yet who could make use of that. Where the kernel has no such namespaces
- * the machine's uptime is seen.
- */
-static int setup_clock(void)
-{
-    struct timespec now;
-    char text[64];
-
-    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || unshare(CLONE_NEWTIME) < 0)
-        return 0;
-    /* A little before our own beginning, which must not be before the boot. */
-    snprintf(text, sizeof(text), "boottime -%lld 0", (long long)now.tv_sec - BOOT_EARLIER_S);
-    prctl(PR_SET_DUMPABLE, 1);
-    write_file_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
-    prctl(PR_SET_DUMPABLE, 0);
-    return 0;
-}
-
-/* The cgroup namespace's root is where we are now: it must come after the keeper has put us there. */
-static int setup_cgroup_view(struct cove_err *e)
-{
-    if (unshare(CLONE_NEWCGROUP) < 0)
-        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup namespace");
-    return 0;
-}
-
-static int setup_network(const struct build_args *args, struct cove_err *e)
-{
-    struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-    AUTO_CLOSE int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    if (weak("net"))
-        return 0;
-    if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "bringing up the loopback interface");
-    if (!args->network.enter)
-        return 0;
-    return args->network.enter(args->network.arg, args->slot, e);
-}
-
-static int setup_hostname(struct cove_err *e)
-{
-    if (weak("uts"))
-        return 0;
-    if (sethostname("cove", 4) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "hostname");
-    return 0;
-}
-
-/* As many cpus as the quota is worth, the next sandbox on the next ones: nproc and thread pools
- * then fit it. */
-static void setup_cpus(const struct build_args *args)
-{
-    cpu_set_t all, own;
-    int count, nth = 0;
-
-    if (args->cpus == 0 || sched_getaffinity(0, sizeof(all), &all) < 0)
-        return;
-    count = CPU_COUNT(&all);
-    CPU_ZERO(&own);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &all) &&
-            (uint32_t)((nth++ + count - (int)(args->slot * args->cpus % (uint32_t)count)) % count) <
-                args->cpus)
-            CPU_SET(cpu, &own);
-    sched_setaffinity(0, sizeof(own), &own);
-}
-
-/* Handlers go with execve; what is ignored stays, and nobody ignores real-time signals for us. */
-static void setup_signals(void)
-{
-    sigset_t none;
-
-    for (int sig = 1; sig < SIGRTMIN; sig++)
-        signal(sig, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-/* Put the descriptors where init looks for them: first out of the way, then down, so that none is
- * overwritten. */
-static int setup_fds(const struct build_parts *p, int init_exe, int *ret_exe, struct cove_err *e)
-{
-    const int from[] = { p->listen,        p->ready_write, p->cgroup.v2,
-                         p->cgroup.memory, p->cgroup.pids, init_exe };
-    int high[ARRAY_SIZE(from)];
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    for (size_t i = 0; i < ARRAY_SIZE(from); i++)
-        if ((high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 100)) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "descriptors for init");
-    for (int fd = 0; fd < 3; fd++)
-        if (null < 0 || dup2(null, fd) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "/dev/null");
-    for (int i = 0; i < INIT_FD_END - INIT_FD_LISTEN; i++)
-        if (dup2(high[i], INIT_FD_LISTEN + i) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "descriptors for init");
-    *ret_exe = high[ARRAY_SIZE(from) - 1];
-    return 0;
-}
-
-static int become_init(const struct build_parts *p, const struct build_args *args,
-                       struct cove_err *e)
-{
-    char title[64];
-    char *const argv[] = { title, NULL };
-    char limit[48];
-    char *const env[] = { limit, weak_environment(), NULL };
-    int exe = -1;
-
-    snprintf(title, sizeof(title), "cove: init %s", args->id);
-    snprintf(limit, sizeof(limit), INIT_DISK_ENV "=%llu", (unsigned long long)p->files.told_bytes);
-    if (setup_fds(p, args->init_exe, &exe, e) < 0)
-        return -1;
-    execveat(exe, "", argv, env, AT_EMPTY_PATH);
-    return cove_fail_errno(e, COVE_INTERNAL, "executing cove-init");
-}
 
 /*
  * The child begins with the keeper's own table of descriptors. It takes a copy of the table's lower
- * part, where everything for the child is, and tells the keeper, which waits for that before it
- * closes anything of it. The upper part has a pidfd for each sandbox: copying these and closing them
- * at execve cost 3 ms with 5,000 sandboxes.
+ * part, where everything for the child is. The upper part has a pidfd for each sandbox: copying these and
+ * closing them at execve cost 3 ms with 5,000 sandboxes.
  */
-static int setup_own_table(const struct build_parts *p, int init_exe)
+static int take_own_table(const struct build_child *c, struct cove_err *e)
 {
-    const int own[] = { p->cgroup.v2,   p->cgroup.memory, p->cgroup.pids, p->doors.fd[0],
-                        p->doors.fd[1], p->doors.fd[2],   p->listen,      p->ready_write,
-                        p->go_keeper,   p->go_child,      init_exe };
     int from = BUILD_HIGH_FD;
 
-    for (size_t i = 0; i < ARRAY_SIZE(own); i++) /* should the lower part have been full */
-        from = own[i] < from ? from : own[i] + 1;
+    for (size_t i = 0; i < ARRAY_SIZE(c->fds); i++) /* should the lower part have been full */
+        from = c->fds[i] < from ? from : c->fds[i] + 1;
+    from = c->exe < from ? from : c->exe + 1;
     if (close_range((unsigned)from, ~0U, CLOSE_RANGE_UNSHARE) < 0 && unshare(CLONE_FILES) < 0)
-        return -1;
-    return msg_send(p->go_child, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL);
+        return cove_fail_errno(e, COVE_INTERNAL, "a table of descriptors");
+    return 0;
 }
 
-void build_child(const struct build_parts *p, const struct build_args *args)
+/* Put the descriptors where init and its set-up look for them: first out of the way, then down, so that
+ * none is overwritten. All others close themselves. */
+static int place_fds(const struct build_child *c, int *ret_exe, struct cove_err *e)
 {
-    struct box_mounts mounts = NO_MOUNTS;
-    struct cove_err e = { 0 };
-    ssize_t n;
+    int high[BUILD_CHILD_FDS];
 
-    if (setup_own_table(p, args->init_exe) < 0)
-        _exit(1);        /* nothing is closed here: the table is the keeper's */
-    close(p->go_keeper); /* so that a dead keeper reads as one */
-    setsid();
-    umask(022);
-    setup_signals();
-    setup_cpus(args);
-    if (cgroup_enter_v1(&p->doors, &e) == 0 && wait_for_go(p->go_child, &mounts, &e) == 0 &&
-        setup_cgroup_view(&e) == 0 && setup_identity(&e) == 0 && setup_clock() == 0 &&
-        mounts_enter(&mounts, &e) == 0 && wait_for_link(p->go_child, &e) == 0 &&
-        setup_network(args, &e) == 0 && setup_hostname(&e) == 0)
-        become_init(p, args, &e); /* returns only when it failed */
-    n = write(p->ready_write, &e, sizeof(e));
-    (void)n;
-    _exit(1);
+    *ret_exe = fcntl(c->exe, F_DUPFD_CLOEXEC, 100);
+    for (int i = 0; i < BUILD_CHILD_FDS; i++)
+        if ((high[i] = fcntl(c->fds[i], F_DUPFD_CLOEXEC, 100)) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "descriptors for init");
+    for (int i = 0; i < BUILD_CHILD_FDS; i++)
+        if (dup2(high[i], i) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "descriptors for init");
+    return 0;
+}
+
+/*
+ * While the ids of the new user namespace are not mapped, nobody is its root, and execve takes all capabilities
+ * away but those of the ambient set. These are what the set-up and init use; both give them up. The
+ * bounding set, from which commands of the sandbox's root get theirs, is as init leaves it.
+ */
+static int keep_capabilities(struct cove_err *e)
+{
+    static const int kept[] = {
+        CAP_CHOWN,     CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_FSETID,    CAP_KILL,
+        CAP_SETGID,    CAP_SETUID,       CAP_SETPCAP,  CAP_NET_ADMIN, CAP_SYS_PTRACE,
+        CAP_SYS_ADMIN, CAP_SYS_RESOURCE, CAP_SYS_TIME,
+    };
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct caps[2];
+
+    if (syscall(SYS_capget, &head, caps) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
+    caps[0].inheritable = caps[0].permitted;
+    if (syscall(SYS_capset, &head, caps) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "capabilities for the set-up");
+    for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+        if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, kept[i], 0, 0) < 0)
+            return cove_fail_errno(e, COVE_INTERNAL, "capability %d for the set-up", kept[i]);
+    return 0;
+}
+
+static void run(void *arg)
+{
+    struct build_child *c = arg;
+    int exe;
+
+    if (take_own_table(c, &c->err) == 0 && cgroup_enter_v1(c->doors, &c->err) == 0 &&
+        place_fds(c, &exe, &c->err) == 0 && keep_capabilities(&c->err) == 0) {
+        execveat(exe, "", c->argv, c->env, AT_EMPTY_PATH);
+        cove_fail_errno(&c->err, COVE_INTERNAL, "executing cove-init");
+    }
+    _exit(1); /* nothing of the keeper's is closed by that: either table is right */
+}
+
+enum { STACK_BYTES = 64 * 1024 };
+
+/*
+ * clone3() with a function for the child, on a stack of its own. libc's clone() knows no CLONE_INTO_CGROUP, and a
+ * child that returned from libc's syscall() would write over the frame to which the keeper returns.
+ */
+static long clone_and_run(struct clone_args *args, void (*fn)(void *), void *arg)
+{
+    static _Alignas(64) char stack[STACK_BYTES]; /* the keeper has one thread, and waits */
+
+    args->flags |= CLONE_VM | CLONE_VFORK;
+    args->stack = (uint64_t)(uintptr_t)stack;
+    args->stack_size = sizeof(stack);
+#if defined(__x86_64__)
+    register void (*fn_kept)(void *) __asm__("r12") = fn;
+    register void *arg_kept __asm__("r13") = arg;
+    long ret;
+
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t" /* in the child: the end of the chain of frames */
+                     "mov %[arg], %%rdi\n\t"
+                     "call *%[fn]\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "=a"(ret)
+                     : "a"((long)SYS_clone3), "D"(args),
+                       "S"(sizeof(*args)), [fn] "r"(fn_kept), [arg] "r"(arg_kept)
+                     : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long ret __asm__("x0") = (long)(uintptr_t)args;
+    register long size __asm__("x1") = sizeof(*args);
+    register long number __asm__("x8") = SYS_clone3;
+    register void (*fn_kept)(void *) __asm__("x20") = fn;
+    register void *arg_kept __asm__("x21") = arg;
+
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, #0\n\t" /* in the child: the end of the chain of frames */
+                     "mov x0, %[arg]\n\t"
+                     "blr %[fn]\n\t"
+                     "brk #0\n"
+                     "1:"
+                     : "+r"(ret)
+                     : "r"(size), "r"(number), [fn] "r"(fn_kept), [arg] "r"(arg_kept)
+                     : "memory", "cc", "x30");
+#else
+#error "clone3() for this machine"
+#endif
+    if (ret < 0) {
+        errno = (int)-ret;
+        return -1;
+    }
+    return ret;
+}
+
+long build_child_start(struct build_child *c, struct clone_args *args)
+{
+    return clone_and_run(args, run, c);
 }

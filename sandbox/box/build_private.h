@@ -5,20 +5,22 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "cove/err.h"
 #include "cove/msg.h"
+#include "cove/setup_plan.h"
 #include "sandbox/box/cgroup.h"
 #include "sandbox/box/disk.h"
 #include "sandbox/box/template.h"
 
-struct build_args;
+struct clone_args;
 
-struct build_parts { /* what the child finds open, beside what the keeper has anyway */
+struct build_parts { /* what the keeper has open for one sandbox while it is made */
     struct cgroup_box cgroup;
     struct cgroup_doors doors;
     struct disk_files files;
     int listen;
     int ready_read, ready_write;
-    int go_keeper, go_child; /* socket pair: "your ids are mapped, here are your mounts" */
+    int go_keeper, go_child; /* socket pair: cove/setup_plan.h */
 };
 
 #define NO_BUILD_PARTS                                                                             \
@@ -26,14 +28,20 @@ struct build_parts { /* what the child finds open, beside what the keeper has an
         { -1, -1, -1 }, { { -1, -1, -1 } }, { .dir = -1 }, -1, -1, -1, -1, -1                      \
     }
 
-/* The keeper's word to the child that its ids are mapped. */
-struct build_go { /* beside it in the message: files, dev, the layers of root, the layers of usr */
-    uint32_t root_count, usr_count;
-};
-
 static_assert(2 + LAYERS_OPEN_MAX + 1 <= MSG_MAX_FDS, "a template's mounts fit into one message");
 
-/* In the child: ends by becoming init, or by telling over p->ready_write why it cannot. */
-void build_child(const struct build_parts *p, const struct build_args *args);
+enum { BUILD_CHILD_FDS = SETUP_FD_KEEPER + 1 };
+
+struct build_child { /* what the child needs until its execve: it changes nothing but `err` */
+    int fds[BUILD_CHILD_FDS]; /* what is to be open in the new program, by number */
+    const struct cgroup_doors *doors;
+    int exe; /* cove-init */
+    char *const *argv, *const *env;
+    struct cove_err err; /* code COVE_OK: it has become the new program, or was killed */
+};
+
+/* clone3() for a child that shares our memory until its execve. Returns when that has happened, or the child is dead:
+ * its pid, or -1 and errno. */
+long build_child_start(struct build_child *c, struct clone_args *args);
 
 #endif

@@ -38,7 +38,5 @@ int mounts_prepare(const struct template *t, int files, bool is_mount, int usern
 /* The files of a sandbox as a detached mount whose ids are those of the user namespace. */
 int mounts_map_files(int files, int userns_fd, bool read_only, int *ret, struct cove_err *e);
 void mounts_close(struct box_mounts *m);
-/* In the child: all of it, up to and including pivot_root. */
-int mounts_enter(struct box_mounts *m, struct cove_err *e);
 
 #endif

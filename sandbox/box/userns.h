@@ -12,6 +12,5 @@ struct id_range {
 };
 
 int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e);
-int userns_forbid_more(int sysctl_dir, struct cove_err *e); /* /proc/sys/user */
 
 #endif

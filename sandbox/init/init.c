@@ -8,7 +8,8 @@
  *   never      does anything outside its namespaces; waits for something that a client or a
  *              sandboxed process controls
  *
- * Theory of operation. The keeper leaves a few descriptors (init_fds.h) and execs us. Workers
+ * Theory of operation. The keeper leaves a few descriptors (init_fds.h) and starts us in new namespaces,
+ * where we put the sandbox together (sandbox/setup/) before all else. Workers
  * connect to the listening socket and speak the protocol of cove/msg_box.h: one packet, one request,
  * one answer, with the result as a descriptor. One thread runs base/loop.c; each thing it waits for
  * is a struct watch. All sends are MSG_DONTWAIT: a client that does not read is cut off. Jobs that
@@ -24,6 +25,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -33,9 +35,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cove/setup_plan.h"
 #include "cove/text.h"
 #include "cove/weak.h"
 #include "sandbox/init/init_private.h"
+#include "sandbox/setup/setup.h"
 
 /* --------------------------------------------------------------- all that a client can ask for */
 
@@ -263,7 +267,7 @@ int main(void)
     TAILQ_INIT(&in.finished);
     TAILQ_INIT(&in.asks);
     in.spare.listener = -1;
-    if (setup(&in, &e) < 0) {
+    if ((getenv(SETUP_ENV) && setup_enter(&e) < 0) || setup(&in, &e) < 0) {
         ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
 
         return n == (ssize_t)sizeof(e) ? 1 : 2;

@@ -6,7 +6,9 @@ cove_init_SOURCES = \
 	sandbox/init/exec.c sandbox/init/log.c sandbox/init/cgroup.c sandbox/init/users.c \
 	sandbox/init/paths.c sandbox/init/files.c sandbox/init/files_look.c sandbox/init/watchers.c sandbox/init/marks.c sandbox/init/remove.c sandbox/init/ports.c sandbox/init/judge.c sandbox/init/drain.c \
 	sandbox/init/landlock.c sandbox/init/filter.c sandbox/init/refused.h sandbox/init/meminfo.c \
-	sandbox/client/ring.c base/err.c base/mem.c base/budget.c base/msg.c base/text.c base/loop.c
+	include/cove/setup_plan.h sandbox/setup/setup.h sandbox/setup/setup_private.h sandbox/setup/procfiles.h \
+	sandbox/setup/setup.c sandbox/setup/setup_mounts.c sandbox/setup/setup_network.c sandbox/setup/procfiles.c \
+	sandbox/client/ring.c base/err.c base/mem.c base/budget.c base/buf.c base/file.c base/msg.c base/text.c base/loop.c
 cove_init_CFLAGS = $(COVE_CFLAGS) -Os -fno-pie -ffunction-sections -fdata-sections
 cove_init_LDFLAGS = -static -no-pie -Wl,--gc-sections -Wl,-z,noexecstack
-EXTRA_DIST += sandbox/init/README.md
+EXTRA_DIST += sandbox/init/README.md sandbox/setup/README.md

@@ -64,14 +64,10 @@ static void renew(struct box *b, const struct limits *limits)
     b->place = old.place;
 }
 
-static int attach_network(const void *net, uint32_t slot, pid_t pid, struct cove_err *e)
+static int attach_network(const void *net, uint32_t slot, pid_t pid, struct buf *inside,
+                          struct cove_err *e)
 {
-    return net_attach(net, slot, pid, e);
-}
-
-static int enter_network(const void *net, uint32_t slot, struct cove_err *e)
-{
-    return net_enter(net, slot, e);
+    return net_attach(net, slot, pid, inside, e);
 }
 
 static struct build_args build_args_of(struct keeper *k, uint32_t i, const struct template *t,
@@ -92,8 +88,7 @@ static struct build_args build_args_of(struct keeper *k, uint32_t i, const struc
         .disk = &k->disk,
         .disk_size = { b->limits.disk_max_bytes, b->limits.inodes_max },
         .filled = { .dir = -1 },
-        .network = { &k->net, attach_network, enter_network },
-        .not_copied = { k->boxes, state_box_count(k->state) * sizeof(*k->boxes) },
+        .network = { &k->net, attach_network },
         .slot = i,
         .cpus = box_limits_cpus(&b->limits),
     };
@@ -120,11 +115,8 @@ static int start_build(struct keeper *k, uint32_t i, const struct disk_files *fi
     struct template template = NO_TEMPLATE;
     struct cgroup_limits limits = box_limits_cgroup(&b->limits);
     struct build_args args = build_args_of(k, i, &template, &limits);
-    char id[sizeof(b->info.id)];
     int rc;
 
-    text_copy(id, sizeof(id), b->info.id);
-    args.id = id; /* the child gets no copy of k->boxes */
     if (open_template(k, &b->info, &template, e) < 0)
         return -1;
     if (filled)

@@ -4,8 +4,8 @@
  * hold for all of them (netfilter.c), so making one touches no rule.
  *
  * The keeper makes the pair when the child has its namespace, under a name that belongs to the
- * slot; the child gives its end address and route. When the namespace dies, the kernel takes the
- * pair away.
+ * slot, and writes down the requests by which the child gives its end address and route
+ * (setup/setup_network.c). When the namespace dies, the kernel takes the pair away.
  *
  * The host's end has a route to the sandbox and no address of its own. Some of what the kernel does
  * when a link comes up goes through all addresses and all IPv6 routes of the host, so that each of
@@ -31,16 +31,15 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/file.h"
 #include "cove/mem.h"
+#include "cove/setup_plan.h"
 #include "cove/text.h"
 #include "sandbox/net/net_private.h"
 
 enum { DNS_PORT = 53, DNS_BACKLOG = 16 };
-#define RESOLVER_ADDRESS "127.0.0.53"
 
 /* ------------------------------------------------------------------ names and addresses of a slot */
 
@@ -136,10 +135,10 @@ static bool has_ipv6(void)
 /*
  * No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
  * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
- * right is there. To be called before set_up(): a change of these settings on a link that is up
+ * right is there. To come before add_up(): a change of these settings on a link that is up
  * makes the kernel visit all IPv6 routes of the host.
  */
-static int set_manners(unsigned index, bool forward, struct cove_err *e)
+static void add_manners(struct buf *out, uint32_t index, bool forward)
 {
     struct ifinfomsg link = { .ifi_index = (int)index };
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
@@ -156,19 +155,19 @@ static int set_manners(unsigned index, bool forward, struct cove_err *e)
     if (forward)
         rtnl_add_forwarding(&r, true);
     rtnl_end_nest(&r, spec);
-    return rtnl_ask(&r, "an interface's settings", e);
+    rtnl_append(&r, out);
 }
 
-static int set_up(unsigned index, struct cove_err *e)
+static void add_up(struct buf *out, uint32_t index)
 {
     struct ifinfomsg link = { .ifi_index = (int)index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
     struct rtnl r;
 
     rtnl_begin(&r, RTM_NEWLINK, 0, &link, sizeof(link));
-    return rtnl_ask(&r, "bringing up an interface", e);
+    rtnl_append(&r, out);
 }
 
-static int set_address(unsigned index, struct address addr, struct cove_err *e)
+static void add_address(struct buf *out, uint32_t index, struct address addr)
 {
     struct ifaddrmsg a = { .ifa_family = (unsigned char)addr.family,
                            .ifa_prefixlen = addr.prefix,
@@ -179,10 +178,10 @@ static int set_address(unsigned index, struct address addr, struct cove_err *e)
     rtnl_begin(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &a, sizeof(a));
     rtnl_add(&r, IFA_LOCAL, addr.bytes, addr.len);
     rtnl_add(&r, IFA_ADDRESS, addr.bytes, addr.len);
-    return rtnl_ask(&r, "address", e);
+    rtnl_append(&r, out);
 }
 
-static int set_route(uint32_t index, struct address gateway, struct cove_err *e)
+static void add_route(struct buf *out, uint32_t index, struct address gateway)
 {
     struct rtmsg route = { .rtm_family = (unsigned char)gateway.family,
                            .rtm_table = RT_TABLE_MAIN,
@@ -194,11 +193,11 @@ static int set_route(uint32_t index, struct address gateway, struct cove_err *e)
     rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
     rtnl_add(&r, RTA_GATEWAY, gateway.bytes, gateway.len);
     rtnl_add(&r, RTA_OIF, &index, sizeof(index));
-    return rtnl_ask(&r, "route", e);
+    rtnl_append(&r, out);
 }
 
 /* The host's route to the sandbox's address, which is behind this interface. */
-static int set_way_in(uint32_t index, struct address inside, struct cove_err *e)
+static void add_way_in(struct buf *out, uint32_t index, struct address inside)
 {
     struct rtmsg route = { .rtm_family = (unsigned char)inside.family,
                            .rtm_dst_len = (unsigned char)(inside.len * 8),
@@ -211,7 +210,7 @@ static int set_way_in(uint32_t index, struct address inside, struct cove_err *e)
     rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &route, sizeof(route));
     rtnl_add(&r, RTA_DST, inside.bytes, inside.len);
     rtnl_add(&r, RTA_OIF, &index, sizeof(index));
-    return rtnl_ask(&r, "route to the sandbox", e);
+    rtnl_append(&r, out);
 }
 
 static void set_switch6(const char *name, const char *which)
@@ -256,25 +255,49 @@ void net_traffic(const struct net *n, uint32_t slot, uint64_t *received, uint64_
     rtnl_traffic(name, sent, received);
 }
 
+static int bring_up_host_end(const struct net *n, uint32_t slot, uint32_t index, struct cove_err *e)
+{
+    AUTO_BUF struct buf requests = BUF(SETUP_REQUESTS_MAX);
+
+    add_manners(&requests, index, true);
+    add_up(&requests, index);
+    add_way_in(&requests, index, address_of(n, AF_INET, slot, true));
+    if (n->ipv6)
+        add_way_in(&requests, index, address_of(n, AF_INET6, slot, true));
+    return rtnl_ask_all(&requests, "the host's end of a link", e);
+}
+
+/* What the sandbox's set-up asks of the kernel for eth0, which has this number there. */
+static int write_inside(const struct net *n, uint32_t slot, uint32_t index, struct buf *out,
+                        struct cove_err *e)
+{
+    add_manners(out, index, false);
+    add_address(out, index, address_of(n, AF_INET, slot, true));
+    if (n->ipv6)
+        add_address(out, index, address_of(n, AF_INET6, slot, true));
+    add_up(out, index);
+    add_route(out, index, address_of(n, AF_INET, slot, false));
+    if (n->ipv6)
+        add_route(out, index, address_of(n, AF_INET6, slot, false));
+    return rtnl_seal(out, e);
+}
+
 /* A pair of the slot's last sandbox may not be gone yet: namespaces die in the background. */
-int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct cove_err *e)
+int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct buf *inside,
+               struct cove_err *e)
 {
     char name[IFNAMSIZ];
-    unsigned index;
+    uint32_t index, peer;
 
     if (n->rules.mode == NET_NONE)
         return 0;
     net_interface(n, slot, name);
     remove_pair(name);
-    if (make_pair(n, name, pid, e) < 0)
+    if (make_pair(n, name, pid, e) < 0 || rtnl_find_pair(name, &index, &peer, e) < 0)
         return -1;
-    index = if_nametoindex(name);
     if (has_ipv6())
         set_ipv6(n, name);
-    if (set_manners(index, true, e) < 0 || set_up(index, e) < 0 ||
-        set_way_in(index, address_of(n, AF_INET, slot, true), e) < 0)
-        return -1;
-    return n->ipv6 ? set_way_in(index, address_of(n, AF_INET6, slot, true), e) : 0;
+    return bring_up_host_end(n, slot, index, e) < 0 ? -1 : write_inside(n, slot, peer, inside, e);
 }
 
 /*
@@ -307,47 +330,6 @@ void net_settle(const struct net *n, uint32_t slot)
     rtnl_add(&r, RTA_DST, multicast, sizeof(multicast));
     rtnl_add(&r, RTA_OIF, &index, sizeof(index));
     rtnl_ask(&r, "multicast", NULL);
-}
-
-/* In many templates /etc/resolv.conf is a link to a file of a service that does not run in a sandbox. A tenant may
- * have made a FIFO of it, on which open() would wait. What is no regular file is replaced. */
-static int open_resolv_conf(void)
-{
-    static const char path[] = "/etc/resolv.conf";
-    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
-    struct stat st;
-
-    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && unlink(path) < 0)
-        return -1;
-    return open(path, flags, 0644);
-}
-
-static int write_resolv_conf(struct cove_err *e)
-{
-    static const char text[] = "nameserver " RESOLVER_ADDRESS "\n";
-    AUTO_CLOSE int fd = open_resolv_conf();
-
-    if (fd < 0 && errno == ENOENT)
-        return 0; /* without /etc no program of the template looks up names */
-    if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)
-        return cove_fail_errno(e, COVE_INTERNAL, "/etc/resolv.conf");
-    return 0;
-}
-
-int net_enter(const struct net *n, uint32_t slot, struct cove_err *e)
-{
-    unsigned index;
-
-    if (n->rules.mode == NET_NONE)
-        return 0;
-    index = if_nametoindex("eth0");
-    if (set_manners(index, false, e) < 0 ||
-        set_address(index, address_of(n, AF_INET, slot, true), e) < 0 ||
-        (n->ipv6 && set_address(index, address_of(n, AF_INET6, slot, true), e) < 0) ||
-        set_up(index, e) < 0 || set_route(index, address_of(n, AF_INET, slot, false), e) < 0 ||
-        (n->ipv6 && set_route(index, address_of(n, AF_INET6, slot, false), e) < 0))
-        return -1;
-    return write_resolv_conf(e);
 }
 
 /* ------------------------------------------------------------------ where names are asked */

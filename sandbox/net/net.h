@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cove/buf.h"
 #include "cove/config.h"
 #include "cove/err.h"
 #include "cove/netlist.h"
@@ -59,11 +60,11 @@ int net_probe(const struct net *n, struct cove_err *e);
 void net_interface(const struct net *n, uint32_t slot, char out[16]);
 /* The bytes that the sandbox has received and sent since it was made. Both stay as they are when it has no network. */
 void net_traffic(const struct net *n, uint32_t slot, uint64_t *received, uint64_t *sent);
-int net_attach(const struct net *n, uint32_t slot, pid_t pid,
-               struct cove_err *e);                  /* in the keeper: makes the pair */
+/* Makes the pair, and writes what the sandbox's set-up is to ask of the kernel for its end
+ * (cove/setup_plan.h). */
+int net_attach(const struct net *n, uint32_t slot, pid_t pid, struct buf *inside,
+               struct cove_err *e);
 void net_settle(const struct net *n, uint32_t slot); /* once the link is up; may be left out */
-int net_enter(const struct net *n, uint32_t slot,
-              struct cove_err *e); /* in the child: gives its end address and route */
 /* The sockets on which a sandbox asks for names: UDP, and listening TCP. owner: the owner of its
  * user namespace. */
 int net_dns_sockets(pid_t pid, uid_t owner, int ret[2], struct cove_err *e);

@@ -30,6 +30,16 @@ struct nlattr *rtnl_nest_with(struct rtnl *r, uint16_t type, const void *body, s
 void rtnl_end_nest(struct rtnl *r, struct nlattr *nest);
 /* Send the request and wait for the kernel's answer. */
 int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e);
+/*
+ * Several requests in one packet: the kernel carries them out in order. Only the last wants an answer; one that fails is
+ * answered too, so the first answer tells whether all went well. A request that did not fit marks `out`
+ * as overflown, which rtnl_seal() and rtnl_ask_all() refuse.
+ */
+void rtnl_append(struct rtnl *r, struct buf *out);
+int rtnl_seal(struct buf *requests, struct cove_err *e); /* nothing more is added */
+int rtnl_ask_all(struct buf *requests, const char *what, struct cove_err *e);
+/* The numbers of one of our interfaces and of its peer, which is in another namespace. */
+int rtnl_find_pair(const char *name, uint32_t *ret_index, uint32_t *ret_peer, struct cove_err *e);
 /* The interface by which packets to a public address of this family leave; "" if there is none. */
 void rtnl_way_out(int family, char ret[IFNAMSIZ]);
 void rtnl_add_forwarding(struct rtnl *r, bool on); /* within IFLA_AF_SPEC; IPv4 */

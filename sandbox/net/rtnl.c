@@ -63,21 +63,16 @@ void rtnl_end_nest(struct rtnl *r, struct nlattr *nest)
         mnl_attr_nest_end(&r->head, nest);
 }
 
-/* Send one request and read the first packet of the answer into `answer`. */
-static ssize_t exchange(struct rtnl *r, void *answer, size_t size)
+/* Send one packet and read the first packet of the answer into `answer`. */
+static ssize_t exchange_bytes(const void *packet, size_t len, void *answer, size_t size)
 {
-    struct mnl_socket *sock;
+    struct mnl_socket *sock = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
     ssize_t n = -1;
     int error;
 
-    if (r->full) {
-        errno = EMSGSIZE;
-        return -1;
-    }
-    sock = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
     if (!sock)
         return -1;
-    if (mnl_socket_sendto(sock, r->room, r->head.nlmsg_len) >= 0)
+    if (mnl_socket_sendto(sock, packet, len) >= 0)
         n = mnl_socket_recvfrom(sock, answer, size);
     error = errno;
     mnl_socket_close(sock);
@@ -85,11 +80,64 @@ static ssize_t exchange(struct rtnl *r, void *answer, size_t size)
     return n;
 }
 
+static ssize_t exchange(struct rtnl *r, void *answer, size_t size)
+{
+    if (r->full) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    return exchange_bytes(r->room, r->head.nlmsg_len, answer, size);
+}
+
 int rtnl_ask(struct rtnl *r, const char *what, struct cove_err *e)
 {
     union rtnl_answer answer;
     ssize_t n = exchange(r, &answer, sizeof(answer));
 
+    if (n < 0 || mnl_cb_run(&answer, (size_t)n, 0, 0, NULL, NULL) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "network: %s", what);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ several requests in one packet */
+
+void rtnl_append(struct rtnl *r, struct buf *out)
+{
+    static const char zeros[MNL_ALIGNTO];
+    size_t len = r->head.nlmsg_len;
+
+    r->head.nlmsg_flags &= (uint16_t)~NLM_F_ACK;
+    out->overflow |= r->full;
+    buf_add(out, r->room, len);
+    buf_add(out, zeros, MNL_ALIGN(len) - len);
+}
+
+int rtnl_seal(struct buf *requests, struct cove_err *e)
+{
+    struct nlmsghdr *last = NULL;
+    int left = (int)requests->len;
+
+    if (requests->overflow)
+        return cove_fail(e, COVE_INTERNAL, "network: requests too long");
+    for (void *at = requests->data; left > 0; at = mnl_nlmsg_next(at, &left)) {
+        uint32_t number = last ? last->nlmsg_seq + 1 : 1;
+
+        last = at;
+        last->nlmsg_seq = number;
+    }
+    if (last)
+        last->nlmsg_flags |= NLM_F_ACK;
+    return 0;
+}
+
+int rtnl_ask_all(struct buf *requests, const char *what, struct cove_err *e)
+{
+    union rtnl_answer answer;
+    ssize_t n;
+
+    if (rtnl_seal(requests, e) < 0)
+        return -1;
+    n = exchange_bytes(requests->data, requests->len, &answer, sizeof(answer));
     if (n < 0 || mnl_cb_run(&answer, (size_t)n, 0, 0, NULL, NULL) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "network: %s", what);
     return 0;
@@ -199,6 +247,45 @@ int rtnl_traffic(const char *name, uint64_t *ret_in, uint64_t *ret_out)
         return -1;
     *ret_in = bytes.in;
     *ret_out = bytes.out;
+    return 0;
+}
+
+struct link_ends {
+    uint32_t index, peer;
+};
+
+static int read_ends(const struct nlmsghdr *head, void *arg)
+{
+    const struct ifinfomsg *link = mnl_nlmsg_get_payload(head);
+    const struct nlattr *a;
+    struct link_ends *ret = arg;
+
+    ret->index = ret->peer = (uint32_t)link->ifi_index;
+    mnl_attr_for_each(a, head, sizeof(*link))
+    {
+        if (mnl_attr_get_type(a) == IFLA_LINK && mnl_attr_validate(a, MNL_TYPE_U32) >= 0)
+            ret->peer = mnl_attr_get_u32(a);
+    }
+    return MNL_CB_STOP;
+}
+
+int rtnl_find_pair(const char *name, uint32_t *ret_index, uint32_t *ret_peer, struct cove_err *e)
+{
+    const uint32_t brief = RTEXT_FILTER_SKIP_STATS;
+    struct ifinfomsg any = { 0 };
+    struct link_ends ends = { 0 };
+    union rtnl_answer answer;
+    struct rtnl r;
+    ssize_t n;
+
+    rtnl_begin(&r, RTM_GETLINK, 0, &any, sizeof(any));
+    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    rtnl_add(&r, IFLA_EXT_MASK, &brief, sizeof(brief));
+    n = exchange(&r, &answer, sizeof(answer));
+    if (n < 0 || mnl_cb_run(&answer, (size_t)n, 0, 0, read_ends, &ends) < 0 || !ends.index)
+        return cove_fail_errno(e, COVE_INTERNAL, "network: interface %s", name);
+    *ret_index = ends.index;
+    *ret_peer = ends.peer;
     return 0;
 }
 

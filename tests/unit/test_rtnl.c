@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "cove/buf.h"
 #include "cove/mem.h"
 #include "sandbox/net/net_private.h"
 
@@ -89,6 +90,60 @@ static void the_kernel_answers_about_the_loopback_interface(void **state)
     assert_int_equal(e.errnum, ENODEV);
 }
 
+static void add_question(struct buf *out, uint32_t index)
+{
+    struct ifinfomsg link = { .ifi_index = (int)index };
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_GETLINK, 0, &link, sizeof(link));
+    rtnl_append(&r, out);
+}
+
+static void of_several_requests_only_the_last_is_acknowledged(void **state)
+{
+    AUTO_BUF struct buf packet = BUF(4096);
+    struct cove_err e = { 0 };
+    struct nlmsghdr *head;
+    int left;
+
+    (void)state;
+    for (uint32_t i = 1; i <= 3; i++)
+        add_question(&packet, i);
+    assert_int_equal(rtnl_seal(&packet, &e), 0);
+    head = (struct nlmsghdr *)packet.data;
+    left = (int)packet.len;
+    for (uint32_t i = 1; i <= 3; i++, head = NLMSG_NEXT(head, left)) {
+        assert_true(NLMSG_OK(head, left));
+        assert_int_equal(head->nlmsg_seq, i);
+        assert_int_equal(!!(head->nlmsg_flags & NLM_F_ACK), i == 3);
+    }
+    assert_int_equal(left, 0);
+}
+
+static void several_requests_that_do_not_fit_are_refused(void **state)
+{
+    AUTO_BUF struct buf packet = BUF(64);
+    struct cove_err e = { 0 };
+
+    (void)state;
+    for (uint32_t i = 1; i <= 3; i++)
+        add_question(&packet, i);
+    assert_int_equal(rtnl_ask_all(&packet, "too much", &e), -1);
+    assert_string_equal(e.msg, "network: requests too long");
+}
+
+static void one_failure_among_several_requests_is_noticed(void **state)
+{
+    AUTO_BUF struct buf packet = BUF(4096);
+    struct cove_err e = { 0 };
+
+    (void)state;
+    add_question(&packet, 0x7ffffff0); /* there is no such interface */
+    add_question(&packet, 1);
+    assert_int_equal(rtnl_ask_all(&packet, "both", &e), -1);
+    assert_int_equal(e.errnum, ENODEV);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -96,6 +151,9 @@ int main(void)
         cmocka_unit_test(one_attribute_that_is_too_long_is_refused),
         cmocka_unit_test(nests_without_end_are_refused),
         cmocka_unit_test(the_kernel_answers_about_the_loopback_interface),
+        cmocka_unit_test(of_several_requests_only_the_last_is_acknowledged),
+        cmocka_unit_test(several_requests_that_do_not_fit_are_refused),
+        cmocka_unit_test(one_failure_among_several_requests_is_noticed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

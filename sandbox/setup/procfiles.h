@@ -1,13 +1,13 @@
 /* Files that stand in for some of /proc's. */
-#ifndef COVE_BOX_PROCFILES_H
-#define COVE_BOX_PROCFILES_H
+#ifndef COVE_SETUP_PROCFILES_H
+#define COVE_SETUP_PROCFILES_H
 
 #include "cove/err.h"
 
 enum { PROC_DIR_MODE = 0755 };
 #define PROC_DIR ".proc" /* below /dev: files that stand in for some of /proc's */
 
-/* In the child, after pivot_root: make these files, put them in place, hide what is not for
+/* After pivot_root: make these files, put them in place, hide what is not for
  * sandboxes. */
 int procfiles_setup(struct cove_err *e);
 

@@ -9,10 +9,12 @@
  *
  * Why not lxcfs: it is one more privileged program that every read goes through, its death hangs
  * every sandbox, and few programs look at what it offers beyond this (live figures within one
- * command). uptime is the kernel's own, in a time namespace (build.c), so that it agrees with what
+ * command). uptime is the kernel's own, in a time namespace (setup.c), so that it agrees with what
  * ps reckons ages from; sysinfo(2) has that uptime too, but the machine's memory: a system call
  * cannot be answered by a file.
  */
+#include "config.h" /* _GNU_SOURCE */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -28,7 +30,7 @@
 #include "cove/buf.h"
 #include "cove/mem.h"
 #include "cove/weak.h"
-#include "sandbox/box/procfiles.h"
+#include "sandbox/setup/procfiles.h"
 
 enum { PROC_FILE_MAX = 256 * 1024 };
 
@@ -54,24 +56,8 @@ static void write_cpuinfo(FILE *real, struct buf *out)
     }
 }
 
-/* How long before the sandbox's beginning the machine's was, in seconds; 0 without a time
- * namespace. What we are told of /proc/stat is still the machine's: ours begins with execve. */
-static long long boot_offset(void)
-{
-    long long seconds = 0;
-    char line[128];
-    FILE *f = fopen("/proc/self/timens_offsets", "re");
-
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "boottime %lld", &seconds) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return -seconds;
-}
-
-/* "cpuN ..." lines of cpus that are not ours are left out; boot time and the rest stay, ps needs
- * them. */
+/* "cpuN ..." lines of cpus that are not ours are left out; the boot time, which is that of our time namespace, and
+ * the rest stay, ps needs them. */
 static void write_stat(FILE *real, struct buf *out)
 {
     int left = cpus_allowed();
@@ -79,10 +65,7 @@ static void write_stat(FILE *real, struct buf *out)
 
     while (fgets(line, sizeof(line), real)) {
         bool one_cpu = strncmp(line, "cpu", 3) == 0 && line[3] != ' ';
-        long long boot;
 
-        if (sscanf(line, "btime %lld", &boot) == 1)
-            snprintf(line, sizeof(line), "btime %lld\n", boot + boot_offset());
         if (strncmp(line, "intr ", 5) == 0 || strncmp(line, "softirq ", 8) == 0 ||
             (one_cpu && left-- <= 0))
             continue;

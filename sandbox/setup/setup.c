@@ -1,0 +1,165 @@
+/*
+ * The set-up of a sandbox, a recipe: it begins with cove-init in new namespaces, whose ids nobody has mapped
+ * yet, and ends where init.c goes on. The keeper's half, and where the two meet, is in box/build.c.
+ *
+ *   privilege  the ids of one sandbox and the capabilities of its user namespace that box/build_child.c
+ *              lists; it sees the host's files, but as nobody, until pivot_root
+ *   does       cgroup namespace, clock, file systems, network, name
+ *   never      follows a path that a tenant's files could lead elsewhere, runs anything
+ */
+#include "config.h" /* _GNU_SOURCE */
+
+#include <assert.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cove/file.h"
+#include "cove/mem.h"
+#include "cove/msg.h"
+#include "cove/setup_plan.h"
+#include "cove/weak.h"
+#include "sandbox/setup/setup.h"
+#include "sandbox/setup/setup_private.h"
+
+static int fail_lonely(struct cove_err *e)
+{
+    return cove_fail(e, COVE_INTERNAL, "the keeper went away");
+}
+
+static int wait_for_plan(struct setup_plan *ret, struct box_mounts *ret_mounts, struct cove_err *e)
+{
+    static const struct msg_rule rules[] = {
+        { MSG_DONE, sizeof(struct setup_plan), 0, 3, MSG_MAX_FDS },
+        { 0 },
+    };
+    char buf[sizeof(struct msg_head) + sizeof(struct setup_plan)];
+    struct box_mounts *to = ret_mounts;
+    struct msg m;
+
+    if (msg_recv(SETUP_FD_KEEPER, buf, sizeof(buf), rules, 0, &m, e) != 1)
+        return fail_lonely(e);
+    memcpy(ret, m.body, sizeof(*ret));
+    assert(2 + ret->root_count + ret->usr_count == m.fd_count);
+    to->files = m.fds[0];
+    to->dev = m.fds[1];
+    to->root.count = ret->root_count;
+    to->usr.count = ret->usr_count;
+    memcpy(to->root.fd, m.fds + 2, ret->root_count * sizeof(int));
+    memcpy(to->usr.fd, m.fds + 2 + ret->root_count, ret->usr_count * sizeof(int));
+    return 0;
+}
+
+/* The keeper has put the sandbox's end of its link into our network namespace, and says what to ask of the
+ * kernel for it. */
+static int wait_for_link(struct cove_err *e)
+{
+    static const struct msg_rule rules[] = { { MSG_DONE, 0, SETUP_REQUESTS_MAX, 0, 0 }, { 0 } };
+    char buf[sizeof(struct msg_head) + SETUP_REQUESTS_MAX];
+    struct msg m;
+
+    if (msg_recv(SETUP_FD_KEEPER, buf, sizeof(buf), rules, 0, &m, e) != 1)
+        return fail_lonely(e);
+    return setup_network(m.body, m.body_len, e);
+}
+
+/* From here on we are root of the namespace and nobody on the host. */
+static int setup_identity(struct cove_err *e)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "becoming the sandbox's root");
+    return 0;
+}
+
+enum { BOOT_EARLIER_S = 10 };
+
+/* unshare() gives the new time namespace to our children only. */
+static void enter_time_namespace(void)
+{
+    AUTO_CLOSE int ns = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+
+    if (ns >= 0)
+        setns(ns, CLONE_NEWTIME); /* if it fails, init's own clock is the machine's */
+}
+
+/*
+ * A time namespace whose boot was just now, so that /proc/uptime, sysinfo(2) and ages in ps are the
+ * sandbox's. Its offsets are written through /proc, where a process that has changed its user id belongs to
+ * the host's root unless it lets itself be dumped; nobody else is in here yet who could make use of
+ * that. Where the kernel has no such namespaces the machine's uptime is seen.
+ */
+static int setup_clock(void)
+{
+    struct timespec now;
+    char text[64];
+
+    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || unshare(CLONE_NEWTIME) < 0)
+        return 0;
+    /* A little before our own beginning, which must not be before the boot. */
+    snprintf(text, sizeof(text), "boottime -%lld 0", (long long)now.tv_sec - BOOT_EARLIER_S);
+    prctl(PR_SET_DUMPABLE, 1);
+    write_file_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
+    enter_time_namespace();
+    prctl(PR_SET_DUMPABLE, 0);
+    return 0;
+}
+
+/* The cgroup namespace's root is where we are now: we were born there, and entered the cgroups of v1 before our
+ * execve. */
+static int setup_cgroup_view(struct cove_err *e)
+{
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup namespace");
+    return 0;
+}
+
+static int setup_hostname(struct cove_err *e)
+{
+    if (weak("uts"))
+        return 0;
+    if (sethostname("cove", 4) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "hostname");
+    return 0;
+}
+
+/* As many cpus as the quota is worth, the next sandbox on the next ones: nproc and thread pools
+ * then fit it. */
+static void setup_cpus(const struct setup_plan *plan)
+{
+    cpu_set_t all, own;
+    int count, nth = 0;
+
+    if (plan->cpus == 0 || sched_getaffinity(0, sizeof(all), &all) < 0)
+        return;
+    count = CPU_COUNT(&all);
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) &&
+            (uint32_t)((nth++ + count - (int)(plan->slot * plan->cpus % (uint32_t)count)) % count) <
+                plan->cpus)
+            CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof(own), &own);
+}
+
+int setup_enter(struct cove_err *e)
+{
+    struct box_mounts mounts = NO_MOUNTS;
+    struct setup_plan plan;
+
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* they have survived our execve */
+    setsid();
+    umask(022);
+    if (wait_for_plan(&plan, &mounts, e) < 0)
+        return -1;
+    setup_cpus(&plan);
+    if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_clock() < 0 ||
+        setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0)
+        return -1;
+    return setup_hostname(e); /* init closes the mounts' descriptors with all others */
+}

@@ -1,0 +1,15 @@
+/* What the files of this folder share. */
+#ifndef COVE_SETUP_PRIVATE_H
+#define COVE_SETUP_PRIVATE_H
+
+#include <stddef.h>
+
+#include "cove/err.h"
+#include "sandbox/box/mounts.h"
+
+/* All of the file systems, up to and including pivot_root, and what is seen of /proc. */
+int setup_mounts(const struct box_mounts *m, struct cove_err *e);
+/* The loopback interface, and eth0 by the keeper's rtnetlink requests, if there are any. */
+int setup_network(const void *requests, size_t len, struct cove_err *e);
+
+#endif
