@@ -433,6 +433,7 @@ static int get_field(struct reader *r, const struct where *w, const struct json_
         return get_object(r, w, v, f, slot);
     case JSON_KIND_OBJECTS:
         return get_objects(r, w, v, f, slot);
+    case JSON_KIND_RAW: /* is written only */
     case JSON_KIND_END:
         break;
     }

@@ -189,6 +189,7 @@ static bool json_field_is_empty(const struct json_field *f, const void *from)
         return !*(void *const *)at;
     case JSON_KIND_TEXT:
     case JSON_KIND_BYTES:
+    case JSON_KIND_RAW:
         return !((const struct json_text *)at)->bytes;
     case JSON_KIND_INT:
     case JSON_KIND_ENUM:
@@ -263,6 +264,8 @@ static void write_text(struct json_writer *w, const struct json_field *f, const 
 {
     if (f->kind == JSON_KIND_BYTES)
         json_put_bytes(w, f->name, t->bytes, t->len);
+    else if (f->kind == JSON_KIND_RAW)
+        json_put_json(w, f->name, t->bytes ? t->bytes : "null", t->bytes ? t->len : 4);
     else
         json_put_text(w, f->name, t->bytes, t->bytes ? t->len : 0);
 }
@@ -283,6 +286,7 @@ static void write_field(struct json_writer *w, const struct json_field *f, const
         break;
     case JSON_KIND_TEXT:
     case JSON_KIND_BYTES:
+    case JSON_KIND_RAW:
         write_text(w, f, at);
         break;
     case JSON_KIND_INT:

@@ -48,6 +48,7 @@ enum json_kind {
     JSON_KIND_STR_MAP,   /* struct json_map */
     JSON_KIND_OBJECT,    /* a pointer to the struct that .fields describe; NULL = not given */
     JSON_KIND_OBJECTS,   /* struct json_array of such structs */
+    JSON_KIND_RAW,       /* struct json_text that is JSON already; written only, never read */
 };
 
 enum json_need {
@@ -63,7 +64,7 @@ enum json_flags {
     JSON_ZIGZAG = 1 << 1, /* protobuf's sint32 and sint64: no difference in JSON */
 };
 
-struct json_text { /* a string that may hold NUL characters */
+struct json_text { /* a string that may hold NUL characters, or JSON (JSON_RAW) */
     const char *bytes;
     size_t len;
 };
@@ -145,6 +146,9 @@ struct json_field {
 #define JSON_OBJECTS(s, f, type, name, need, table, most, ...)                                     \
     JSON_ROW_(s, f, struct json_array, name, JSON_KIND_OBJECTS, need, .max = (most),               \
               .fields = (table), .size = sizeof(type), ##__VA_ARGS__)
+/* A value that is JSON already, such as the id of a JSON-RPC request; .bytes NULL = not given. */
+#define JSON_RAW(s, f, name, need, ...)                                                            \
+    JSON_ROW_(s, f, struct json_text, name, JSON_KIND_RAW, need, ##__VA_ARGS__)
 #define JSON_HAS(s, f) .has = 1 + JSON_FIELD_(s, f, bool)
 #define JSON_END                                                                                   \
     {                                                                                              \

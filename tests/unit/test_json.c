@@ -508,6 +508,32 @@ static void nothing_is_written_for_a_reader_who_has_left(void **state)
     free(text);
 }
 
+struct message {
+    struct json_text id, none, must;
+};
+
+static const struct json_field message_fields[] = {
+    JSON_RAW(struct message, id, "id", JSON_NULLABLE),
+    JSON_RAW(struct message, none, "none", JSON_OPTIONAL),
+    JSON_RAW(struct message, must, "must", JSON_REQUIRED),
+    JSON_END,
+};
+
+static void what_is_json_already_is_written_as_it_is(void **state)
+{
+    AUTO_BUF struct buf given = BUF(100), missing = BUF(100);
+    struct json_writer w;
+
+    (void)state;
+    json_writer_init(&w, &given);
+    json_put_object(&w, NULL, message_fields,
+                    &(struct message){ .id = { "[1, \"x\"]!", 8 }, .must = { "7", 1 } });
+    assert_string_equal(given.data, "{\"id\":[1, \"x\"],\"must\":7}");
+    json_writer_init(&w, &missing);
+    json_put_object(&w, NULL, message_fields, &(struct message){ 0 });
+    assert_string_equal(missing.data, "{\"id\":null,\"must\":null}");
+}
+
 static void a_string_in_parts_goes_on_in_another_buffer(void **state)
 {
     AUTO_BUF struct buf first = BUF(100), second = BUF(100);
@@ -544,6 +570,7 @@ int main(void)
         cmocka_unit_test(a_long_string_leaves_in_pieces_and_is_the_same),
         cmocka_unit_test(what_misses_a_part_is_not_handed_over),
         cmocka_unit_test(nothing_is_written_for_a_reader_who_has_left),
+        cmocka_unit_test(what_is_json_already_is_written_as_it_is),
         cmocka_unit_test(a_string_in_parts_goes_on_in_another_buffer),
     };
 
