@@ -177,6 +177,15 @@ static void serve_batch_of(struct request *req, struct reply *rep, struct json_o
     rep->status = 202;
 }
 
+struct batch {
+    struct json_text list;
+};
+
+static const struct json_field batch_fields[] = {
+    JSON_RAW(struct batch, list, "batch", JSON_REQUIRED),
+    JSON_END,
+};
+
 /* The tree's reader takes objects: the list becomes the one member of an object. */
 static void serve_batch(struct request *req, struct reply *rep)
 {
@@ -188,9 +197,8 @@ static void serve_batch(struct request *req, struct reply *rep)
 
     text.budget = req->body.budget;
     json_writer_init(&w, &text);
-    json_open(&w, NULL, '{');
-    json_put_json(&w, "batch", req->body.data, req->body.len);
-    json_close(&w, '}');
+    json_put_object(&w, NULL, batch_fields,
+                    &(struct batch){ .list = { req->body.data, req->body.len } });
     if (text.overflow || !budget_take(req->body.budget, weight)) {
         rep->status = 503;
         return;

@@ -41,10 +41,10 @@ enum mcp_code {
     MCP_VERSION = -32022,
 };
 
-struct mcp_id { /* of a request, or of its progress: a text or a number */
-    bool given, is_text;
-    const char *text;
-    int64_t number;
+struct mcp_head { /* the first members of every message */
+    const char *jsonrpc;
+    struct json_text id; /* written only; mcp_read_id() reads it */
+    const char *method;  /* NULL: it is an answer */
 };
 
 struct mcp_fault { /* why a message is not answered by a result */
@@ -58,11 +58,11 @@ struct mcp_fault { /* why a message is not answered by a result */
 struct mcp_call {
     struct request *req;
     struct reply *rep;
-    bool modern;         /* MCP_MODERN; else it belongs to a session */
-    bool batched;        /* one of several messages: its answer is no stream */
-    const char *version; /* of the protocol */
-    const char *session; /* Mcp-Session-Id, checked; NULL: there is none */
-    struct mcp_id id, progress;
+    bool modern;                   /* MCP_MODERN; else it belongs to a session */
+    bool batched;                  /* one of several messages: its answer is no stream */
+    const char *version;           /* of the protocol */
+    const char *session;           /* Mcp-Session-Id, checked; NULL: there is none */
+    struct json_text id, progress; /* of the request, of its progress; .bytes NULL = not given */
     const char *method;
     const char *name, *uri, *cursor; /* of params; NULL = not given */
     struct json_object *params, *arguments;
@@ -97,8 +97,11 @@ int mcp_open(struct mcp_call *c, struct core_session *ret, struct cove_err *e);
 
 /* The revision of that name, if it is one with sessions; else NULL. */
 const char *mcp_session_version(const char *name);
-void mcp_put_versions(struct json_writer *w,
-                      const char *name); /* all that are served, the newest first */
+struct json_strings mcp_versions(void); /* all that are served, the newest first */
+extern const struct json_field mcp_head_fields[];
+/* An id as JSON: a text or a whole number. False: it is something else, or too long. */
+bool mcp_read_id(struct arena *a, struct json_object *from, const char *name,
+                 struct json_text *ret);
 /* Fills the call's id, method, names, session and revision. -1: it is refused. */
 int mcp_read_message(struct mcp_call *c, struct json_object *message);
 
@@ -110,6 +113,8 @@ bool mcp_serve_message(struct mcp_call *c, struct json_object *message);
 int mcp_refuse(struct mcp_call *c, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void mcp_write_fault(struct mcp_call *c);
+/* The whole message that tells of a fault. */
+void mcp_put_fault(struct json_writer *w, const struct json_text *id, const struct mcp_fault *f);
 bool mcp_accepts_stream(const struct request *req);
 
 /* The answer, or something that precedes it, becomes a frame of an event stream. */
@@ -120,7 +125,6 @@ void mcp_result_end(struct mcp_call *c);
 /* {"jsonrpc","method","params":{ ... }}, on a stream only. */
 void mcp_notification_begin(struct mcp_call *c, const char *method);
 void mcp_notification_end(struct mcp_call *c);
-void mcp_put_id(struct json_writer *w, const char *name, const struct mcp_id *id);
 /* How far it is, with a message, if the client asked to be told. */
 void mcp_put_progress(struct mcp_call *c, int64_t more, const char *message, size_t len);
 /* How long the answer may be taken from a cache; the newest revision wants to know. */
@@ -134,7 +138,7 @@ bool mcp_session_check(const struct request *req, const char *id, const char **r
 void mcp_session_end(const struct request *req, const char *id);
 struct notes *mcp_notes(const struct request *req); /* NULL in tests */
 /* The request of the session with this id is no longer wanted; whoever serves it sees it. */
-void mcp_cancel(struct mcp_call *c, const struct mcp_id *which);
+void mcp_cancel(struct mcp_call *c, const struct json_text *which);
 bool mcp_is_cancelled(struct mcp_call *c);
 
 /* ------------------------------------------------------------------ mcp_replay.c */

@@ -40,32 +40,35 @@ static const struct json_field params_fields[] = {
     JSON_END,
 };
 
-struct head {
-    const char *jsonrpc, *method;
-};
-
-static const struct json_field head_fields[] = {
-    JSON_STR(struct head, jsonrpc, "jsonrpc", JSON_REQUIRED, 8),
-    JSON_STR(struct head, method, "method", JSON_OPTIONAL, MCP_ID_MAX),
+const struct json_field mcp_head_fields[] = {
+    JSON_STR(struct mcp_head, jsonrpc, "jsonrpc", JSON_REQUIRED, 8),
+    JSON_RAW(struct mcp_head, id, "id", JSON_OPTIONAL),
+    JSON_STR(struct mcp_head, method, "method", JSON_OPTIONAL, MCP_ID_MAX),
     JSON_END,
 };
 
-/* A text or a whole number; false: it is something else, or too long. */
-static bool read_id(struct json_object *from, const char *name, struct mcp_id *ret)
+static bool is_id(struct json_object *v)
+{
+    if (!json_object_is_type(v, json_type_string))
+        return json_object_is_type(v, json_type_int);
+    return json_object_get_string_len(v) <= MCP_ID_MAX &&
+           text_is_utf8(json_object_get_string(v), (size_t)json_object_get_string_len(v));
+}
+
+bool mcp_read_id(struct arena *a, struct json_object *from, const char *name, struct json_text *ret)
 {
     struct json_object *v = NULL;
+    const char *json;
+    size_t len;
 
     if (!from || !json_object_object_get_ex(from, name, &v))
         return true;
-    ret->given = true;
-    ret->is_text = json_object_is_type(v, json_type_string);
-    if (!ret->is_text) {
-        ret->number = v ? json_object_get_int64(v) : 0;
-        return json_object_is_type(v, json_type_int);
-    }
-    ret->text = json_object_get_string(v);
-    return json_object_get_string_len(v) <= MCP_ID_MAX &&
-           text_is_utf8(ret->text, (size_t)json_object_get_string_len(v));
+    if (!is_id(v))
+        return false;
+    json = json_object_to_json_string_length(
+        v, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+    *ret = (struct json_text){ arena_strndup(a, json, len), len };
+    return true;
 }
 
 static struct json_object *member(struct json_object *of, const char *name)
@@ -79,17 +82,15 @@ static struct json_object *member(struct json_object *of, const char *name)
 
 static int read_head(struct mcp_call *c, struct json_object *message)
 {
-    struct head head = { 0 };
+    struct mcp_head head = { 0 };
     struct cove_err e;
 
     if (!json_object_is_type(message, json_type_object))
         return mcp_refuse(c, MCP_REQUEST, "a message must be a JSON object");
-    if (!read_id(message, "id", &c->id)) {
-        c->id.given = false;
+    if (!mcp_read_id(&c->req->arena, message, "id", &c->id))
         return mcp_refuse(c, MCP_REQUEST,
                           "id: must be a whole number, or a text of at most %d bytes", MCP_ID_MAX);
-    }
-    if (json_read(&c->req->arena, message, head_fields, &head, &e) < 0)
+    if (json_read(&c->req->arena, message, mcp_head_fields, &head, &e) < 0)
         return mcp_refuse(c, MCP_REQUEST, "%s", e.msg);
     if (strcmp(head.jsonrpc, "2.0") != 0)
         return mcp_refuse(c, MCP_REQUEST, "jsonrpc: must be \"2.0\"");
@@ -109,7 +110,7 @@ static int read_params(struct mcp_call *c, struct json_object *message, struct p
     c->params = params;
     if (json_read(&c->req->arena, params, params_fields, ret, &e) < 0)
         return mcp_refuse(c, MCP_PARAMS, "params: %s", e.msg);
-    if (!read_id(member(params, "_meta"), "progressToken", &c->progress))
+    if (!mcp_read_id(&c->req->arena, member(params, "_meta"), "progressToken", &c->progress))
         return mcp_refuse(c, MCP_PARAMS,
                           "params._meta.progressToken: must be a text or a whole number");
     c->arguments = member(params, "arguments");
@@ -179,23 +180,20 @@ static int check_modern(struct mcp_call *c, const struct meta *meta)
     return check_headers(c);
 }
 
-static const char *const session_versions[] = { MCP_LATEST, "2025-06-18", "2025-03-26" };
+/* The newest first. All but that one have sessions. */
+static const char *versions[] = { MCP_MODERN, MCP_LATEST, "2025-06-18", "2025-03-26", NULL };
 
 const char *mcp_session_version(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(session_versions); i++)
-        if (strcmp(session_versions[i], name) == 0)
-            return session_versions[i];
+    for (const char **version = versions + 1; *version; version++)
+        if (strcmp(*version, name) == 0)
+            return *version;
     return NULL;
 }
 
-void mcp_put_versions(struct json_writer *w, const char *name)
+struct json_strings mcp_versions(void)
 {
-    json_open(w, name, '[');
-    json_put_str(w, NULL, MCP_MODERN);
-    for (size_t i = 0; i < ARRAY_SIZE(session_versions); i++)
-        json_put_str(w, NULL, session_versions[i]);
-    json_close(w, ']');
+    return (struct json_strings){ versions, ARRAY_SIZE(versions) - 1 };
 }
 
 static int check_session(struct mcp_call *c)

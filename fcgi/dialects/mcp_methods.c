@@ -1,5 +1,4 @@
 /* Methods of the protocol that need no sandbox, and the table of all of them. */
-#include <json-c/json.h>
 #include <string.h>
 
 #include "fcgi/dialects/mcp.h"
@@ -14,35 +13,66 @@ static const char instructions[] =
 
 /* ------------------------------------------------------------------ who is this */
 
-static void put_server_info(struct mcp_call *c)
-{
-    json_open(c->w, "serverInfo", '{');
-    json_put_str(c->w, "name", "cove");
-    json_put_str(c->w, "title", "cove sandbox");
-    json_put_str(c->w, "version", COVE_VERSION);
-    json_close(c->w, '}');
-}
+struct server {
+    const char *name, *title, *version;
+};
 
-static void put_capabilities(struct mcp_call *c)
-{
-    json_open(c->w, "capabilities", '{');
-    json_open(c->w, "tools", '{');
-    json_close(c->w, '}');
-    json_open(c->w, "prompts", '{');
-    json_close(c->w, '}');
-    json_open(c->w, "resources", '{');
-    json_put_bool(c->w, "subscribe", true);
-    json_close(c->w, '}');
-    json_close(c->w, '}');
-}
+static const struct json_field server_fields[] = {
+    JSON_STR(struct server, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct server, title, "title", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct server, version, "version", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+struct capability { /* an object without members: served, with nothing to say about it */
+    bool subscribe;
+};
+
+static const struct json_field capability_fields[] = {
+    JSON_BOOL(struct capability, subscribe, "subscribe", JSON_OPTIONAL),
+    JSON_END,
+};
+
+struct capabilities {
+    const struct capability *tools, *prompts, *resources;
+};
+
+static const struct json_field capabilities_fields[] = {
+    JSON_OBJECT(struct capabilities, tools, "tools", JSON_OPTIONAL, capability_fields),
+    JSON_OBJECT(struct capabilities, prompts, "prompts", JSON_OPTIONAL, capability_fields),
+    JSON_OBJECT(struct capabilities, resources, "resources", JSON_OPTIONAL, capability_fields),
+    JSON_END,
+};
+
+struct introduction { /* of both kinds of revisions */
+    const char *version, *instructions;
+    struct json_strings versions;
+    const struct capabilities *capabilities;
+    const struct server *server;
+};
+
+static const struct json_field introduction_fields[] = {
+    JSON_STR(struct introduction, version, "protocolVersion", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR_ARRAY(struct introduction, versions, "supportedVersions", JSON_OPTIONAL, JSON_ANY,
+                   JSON_ANY),
+    JSON_OBJECT(struct introduction, capabilities, "capabilities", JSON_REQUIRED,
+                capabilities_fields),
+    JSON_OBJECT(struct introduction, server, "serverInfo", JSON_OPTIONAL, server_fields),
+    JSON_STR(struct introduction, instructions, "instructions", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static const struct capability plain = { 0 }, with_subscriptions = { .subscribe = true };
+static const struct capabilities offered = { &plain, &plain, &with_subscriptions };
 
 static int discover(struct mcp_call *c, struct cove_err *e)
 {
     (void)e;
     mcp_result_begin(c);
-    mcp_put_versions(c->w, "supportedVersions");
-    put_capabilities(c);
-    json_put_str(c->w, "instructions", instructions);
+    json_put_members(c->w, introduction_fields,
+                     &(struct introduction){ .versions = mcp_versions(),
+                                             .capabilities = &offered,
+                                             .instructions = instructions });
     mcp_put_cache(c, 3600 * 1000);
     mcp_result_end(c);
     return 0;
@@ -67,6 +97,7 @@ static const char *agree(const char *wanted)
 
 static int initialize(struct mcp_call *c, struct cove_err *e)
 {
+    static const struct server server = { "cove", "cove sandbox", COVE_VERSION };
     struct initialize args = { 0 };
     const char *session;
 
@@ -80,10 +111,11 @@ static int initialize(struct mcp_call *c, struct cove_err *e)
     if (!c->batched)
         reply_header(c->rep, "Mcp-Session-Id", session);
     mcp_result_begin(c);
-    json_put_str(c->w, "protocolVersion", c->version);
-    put_capabilities(c);
-    put_server_info(c);
-    json_put_str(c->w, "instructions", instructions);
+    json_put_members(c->w, introduction_fields,
+                     &(struct introduction){ .version = c->version,
+                                             .capabilities = &offered,
+                                             .server = &server,
+                                             .instructions = instructions });
     mcp_result_end(c);
     return 0;
 }
@@ -118,17 +150,11 @@ static int take_note(struct mcp_call *c, struct cove_err *e)
 
 static int cancelled(struct mcp_call *c, struct cove_err *e)
 {
-    struct mcp_id which = { 0 };
-    struct json_object *v = NULL;
+    struct json_text which = { 0 };
 
     (void)e;
-    if (!c->params || !json_object_object_get_ex(c->params, "requestId", &v))
-        return 0;
-    which.given = true;
-    which.is_text = json_object_is_type(v, json_type_string);
-    which.text = which.is_text ? json_object_get_string(v) : NULL;
-    which.number = which.is_text ? 0 : json_object_get_int64(v);
-    mcp_cancel(c, &which);
+    if (mcp_read_id(&c->req->arena, c->params, "requestId", &which))
+        mcp_cancel(c, &which);
     return 0;
 }
 
@@ -165,7 +191,7 @@ mcp_method *mcp_find_method(const struct mcp_call *c)
         bool notifies = strncmp(methods[i].name, "notifications/", 14) == 0;
 
         if (strcmp(methods[i].name, c->method) == 0 &&
-            (methods[i].eras & (c->modern ? NEW : OLD)) && notifies != c->id.given)
+            (methods[i].eras & (c->modern ? NEW : OLD)) && notifies == !c->id.bytes)
             return methods[i].run;
     }
     return NULL;

@@ -40,7 +40,7 @@ void mcp_replay_begin(struct mcp_call *c)
     struct replays *all = replays_of(c);
     char stream[COVE_ID_LEN + 1];
 
-    if (!all || !c->session || !c->id.given)
+    if (!all || !c->session || !c->id.bytes)
         return;
     text_new_id(stream);
     if (!replay_begin(all, c->req->tenant, ring_name(c, stream), &c->replay))
@@ -62,22 +62,18 @@ struct buf *mcp_replay_open(struct mcp_call *c, const char *event)
 /* An answer that does not fit into the ring was sent, but cannot be sent again. */
 static void keep_apology(struct mcp_call *c)
 {
+    static const struct mcp_fault too_large = {
+        .code = MCP_SERVER,
+        .message = "the answer was too large to be kept while the connection was "
+                   "broken; ask for less output (max_output_bytes)",
+    };
     AUTO_BUF struct buf text = BUF(4096);
     struct json_writer w;
 
     buf_addf(&text, "id: %s.%llu\nevent: message\ndata: ", c->stream_id,
              (unsigned long long)replay_written(&c->replay));
     json_writer_init(&w, &text);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "jsonrpc", "2.0");
-    mcp_put_id(&w, "id", &c->id);
-    json_open(&w, "error", '{');
-    json_put_int(&w, "code", MCP_SERVER);
-    json_put_str(&w, "message",
-                 "the answer was too large to be kept while the connection was "
-                 "broken; ask for less output (max_output_bytes)");
-    json_close(&w, '}');
-    json_close(&w, '}');
+    mcp_put_fault(&w, &c->id, &too_large);
     buf_add_str(&text, "\n\n");
     replay_write(&c->replay, text.data, text.len);
 }

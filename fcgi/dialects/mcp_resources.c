@@ -12,17 +12,22 @@ enum { LISTED_MAX = 200, READ_MAX = 1024 * 1024 };
 
 /* ------------------------------------------------------------------ resources/list */
 
-static void put_resource(struct mcp_call *c, const char *uri, const char *name, const char *about,
-                         const char *type)
+struct resource {
+    const char *uri, *template, *name, *about, *type; /* a URI, or the template of many */
+};
+
+static const struct json_field resource_fields[] = {
+    JSON_STR(struct resource, uri, "uri", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct resource, template, "uriTemplate", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct resource, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct resource, about, "description", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct resource, type, "mimeType", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+static void put_resource(struct mcp_call *c, const struct resource *r)
 {
-    json_open(c->w, NULL, '{');
-    json_put_str(c->w, "uri", uri);
-    json_put_str(c->w, "name", name);
-    if (about)
-        json_put_str(c->w, "description", about);
-    if (type)
-        json_put_str(c->w, "mimeType", type);
-    json_close(c->w, '}');
+    json_put_object(c->w, NULL, resource_fields, r);
 }
 
 struct files {
@@ -43,6 +48,12 @@ static int add_file(void *arg, const char *name, const struct box_stat *st, cons
 
 int mcp_list_resources(struct mcp_call *c, struct cove_err *e)
 {
+    static const struct resource info_resource = {
+        .uri = INFO_URI,
+        .name = "sandbox",
+        .about = "The sandbox's id, its limits, and when it ends.",
+        .type = "application/json",
+    };
     struct files f = { .arena = &c->req->arena };
     struct core_session s;
     struct cove_err missing;
@@ -55,11 +66,12 @@ int mcp_list_resources(struct mcp_call *c, struct cove_err *e)
     core_session_close(&s);
     mcp_result_begin(c);
     json_open(c->w, "resources", '[');
-    put_resource(c, INFO_URI, "sandbox", "The sandbox's id, its limits, and when it ends.",
-                 "application/json");
+    put_resource(c, &info_resource);
     for (size_t i = 0; i < f.count; i++)
-        put_resource(c, mcp_path_uri(f.arena, arena_printf(f.arena, LISTED_DIR "/%s", f.names[i])),
-                     f.names[i], NULL, NULL);
+        put_resource(c, &(struct resource){
+                            .uri = mcp_path_uri(
+                                f.arena, arena_printf(f.arena, LISTED_DIR "/%s", f.names[i])),
+                            .name = f.names[i] });
     json_close(c->w, ']');
     mcp_put_cache(c, 0);
     mcp_result_end(c);
@@ -68,16 +80,17 @@ int mcp_list_resources(struct mcp_call *c, struct cove_err *e)
 
 int mcp_list_templates(struct mcp_call *c, struct cove_err *e)
 {
+    static const struct resource file = {
+        .template = "file:///{+path}",
+        .name = "file",
+        .about = "A file of the sandbox by its absolute path, up to 1 MiB. Subscribe to be told of "
+                 "changes.",
+    };
+
     (void)e;
     mcp_result_begin(c);
     json_open(c->w, "resourceTemplates", '[');
-    json_open(c->w, NULL, '{');
-    json_put_str(c->w, "uriTemplate", "file:///{+path}");
-    json_put_str(c->w, "name", "file");
-    json_put_str(c->w, "description",
-                 "A file of the sandbox by its absolute path, up to 1 MiB. Subscribe to be told of "
-                 "changes.");
-    json_close(c->w, '}');
+    put_resource(c, &file);
     json_close(c->w, ']');
     mcp_put_cache(c, 3600 * 1000);
     mcp_result_end(c);
@@ -92,20 +105,32 @@ static int refuse_uri(struct mcp_call *c, const char *why)
     return mcp_refuse(c, c->modern ? MCP_PARAMS : MCP_NO_RESOURCE, "Resource not found: %s", why);
 }
 
+struct contents {
+    const char *uri, *type;
+    struct json_text text, blob; /* one of the two */
+};
+
+static const struct json_field contents_fields[] = {
+    JSON_STR(struct contents, uri, "uri", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct contents, type, "mimeType", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct contents, text, "text", JSON_OPTIONAL, JSON_ANY),
+    JSON_BYTES(struct contents, blob, "blob", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 static void put_contents(struct mcp_call *c, const char *bytes, size_t len, const char *type)
 {
-    bool text = mcp_is_text(bytes, len);
+    struct contents contents = { .uri = c->uri, .type = type };
 
+    if (mcp_is_text(bytes, len))
+        contents.text = (struct json_text){ bytes, len };
+    else
+        contents.blob = (struct json_text){ bytes, len };
+    if (!type)
+        contents.type = contents.text.bytes ? "text/plain" : "application/octet-stream";
     mcp_result_begin(c);
     json_open(c->w, "contents", '[');
-    json_open(c->w, NULL, '{');
-    json_put_str(c->w, "uri", c->uri);
-    json_put_str(c->w, "mimeType", type ? type : text ? "text/plain" : "application/octet-stream");
-    if (text)
-        json_put_text(c->w, "text", bytes, len);
-    else
-        json_put_bytes(c->w, "blob", bytes, len);
-    json_close(c->w, '}');
+    json_put_object(c->w, NULL, contents_fields, &contents);
     json_close(c->w, ']');
     mcp_put_cache(c, 0);
     mcp_result_end(c);

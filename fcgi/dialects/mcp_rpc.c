@@ -22,37 +22,25 @@ int mcp_refuse(struct mcp_call *c, int code, const char *fmt, ...)
     return -1;
 }
 
-void mcp_put_id(struct json_writer *w, const char *name, const struct mcp_id *id)
-{
-    if (!id->given)
-        json_put_null(w, name);
-    else if (id->is_text)
-        json_put_str(w, name, id->text);
-    else
-        json_put_int(w, name, id->number);
-}
-
+/* What is written into c->w between these two is one message: the whole reply, one of a batch, or a frame. */
 static void begin_message(struct mcp_call *c)
 {
     struct buf *out;
 
-    if (c->streaming) {
-        buf_clear(&c->nowhere);
-        if (c->replay.all)
-            out = mcp_replay_open(c, "message");
-        else
-            out = stream_open_frame(&c->stream,
-                                    &(struct frame){ .id = c->event_id, .name = "message" });
-        json_writer_init(&c->frame, out ? out : &c->nowhere);
-        c->w = &c->frame;
-    }
-    json_open(c->w, NULL, '{');
-    json_put_str(c->w, "jsonrpc", "2.0");
+    if (!c->streaming)
+        return;
+    buf_clear(&c->nowhere);
+    if (c->replay.all)
+        out = mcp_replay_open(c, "message");
+    else
+        out =
+            stream_open_frame(&c->stream, &(struct frame){ .id = c->event_id, .name = "message" });
+    json_writer_init(&c->frame, out ? out : &c->nowhere);
+    c->w = &c->frame;
 }
 
 static void end_message(struct mcp_call *c)
 {
-    json_close(c->w, '}');
     if (!c->streaming)
         return;
     if (c->replay.all)
@@ -74,18 +62,56 @@ static int status_of(const struct mcp_call *c)
     return c->fault.code == MCP_INTERNAL || c->fault.code == MCP_NO_RESOURCE ? 200 : 400;
 }
 
-static void put_data(struct mcp_call *c)
+struct fault_data {
+    const char *uri, *requested;
+    struct json_strings supported;
+};
+
+static const struct json_field fault_data_fields[] = {
+    JSON_STR(struct fault_data, uri, "uri", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR_ARRAY(struct fault_data, supported, "supported", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_STR(struct fault_data, requested, "requested", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+struct fault {
+    int64_t code;
+    const char *message;
+    struct fault_data *data;
+};
+
+static const struct json_field fault_fields[] = {
+    JSON_INT(struct fault, code, "code", JSON_REQUIRED, INT32_MIN, INT32_MAX),
+    JSON_STR(struct fault, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_OBJECT(struct fault, data, "data", JSON_OPTIONAL, fault_data_fields),
+    JSON_END,
+};
+
+struct fault_message {
+    const char *jsonrpc;
+    struct json_text id;
+    struct fault *fault;
+};
+
+static const struct json_field fault_message_fields[] = {
+    JSON_STR(struct fault_message, jsonrpc, "jsonrpc", JSON_REQUIRED, JSON_ANY),
+    JSON_RAW(struct fault_message, id, "id", JSON_NULLABLE),
+    JSON_OBJECT(struct fault_message, fault, "error", JSON_REQUIRED, fault_fields),
+    JSON_END,
+};
+
+void mcp_put_fault(struct json_writer *w, const struct json_text *id, const struct mcp_fault *f)
 {
-    if (!c->fault.uri && !c->fault.requested)
-        return;
-    json_open(c->w, "data", '{');
-    if (c->fault.uri)
-        json_put_str(c->w, "uri", c->fault.uri);
-    if (c->fault.requested) {
-        mcp_put_versions(c->w, "supported");
-        json_put_str(c->w, "requested", c->fault.requested);
-    }
-    json_close(c->w, '}');
+    struct fault_data data = { .uri = f->uri, .requested = f->requested };
+    struct fault fault = {
+        .code = f->code,
+        .message = f->message,
+        .data = f->uri || f->requested ? &data : NULL,
+    };
+
+    if (f->requested)
+        data.supported = mcp_versions();
+    json_put_object(w, NULL, fault_message_fields, &(struct fault_message){ "2.0", *id, &fault });
 }
 
 void mcp_write_fault(struct mcp_call *c)
@@ -94,77 +120,135 @@ void mcp_write_fault(struct mcp_call *c)
         c->rep->status = status_of(c);
     c->req->note.cause = "rpc";
     begin_message(c);
-    mcp_put_id(c->w, "id", &c->id);
-    json_open(c->w, "error", '{');
-    json_put_int(c->w, "code", c->fault.code);
-    json_put_str(c->w, "message", c->fault.message);
-    put_data(c);
-    json_close(c->w, '}');
+    mcp_put_fault(c->w, &c->id, &c->fault);
     end_message(c);
     c->answered = true;
 }
 
-void mcp_result_begin(struct mcp_call *c)
+struct server {
+    const char *name, *version;
+};
+
+static const struct json_field server_fields[] = {
+    JSON_STR(struct server, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct server, version, "version", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+struct meta {
+    struct json_text subscription; /* the id of the subscriptions/listen that this belongs to */
+    const struct server *server;
+};
+
+static const struct json_field meta_fields[] = {
+    JSON_RAW(struct meta, subscription, MCP_META "subscriptionId", JSON_OPTIONAL),
+    JSON_OBJECT(struct meta, server, MCP_META "serverInfo", JSON_OPTIONAL, server_fields),
+    JSON_END,
+};
+
+struct inner { /* the first members of "result" and "params" in the newest revision */
+    const char *type;
+    struct meta *meta;
+};
+
+static const struct json_field inner_fields[] = {
+    JSON_STR(struct inner, type, "resultType", JSON_OPTIONAL, JSON_ANY),
+    JSON_OBJECT(struct inner, meta, "_meta", JSON_OPTIONAL, meta_fields),
+    JSON_END,
+};
+
+static void open_message(struct mcp_call *c, const struct mcp_head *head, const char *content)
 {
     begin_message(c);
-    mcp_put_id(c->w, "id", &c->id);
-    json_open(c->w, "result", '{');
+    json_open(c->w, NULL, '{');
+    json_put_members(c->w, mcp_head_fields, head);
+    json_open(c->w, content, '{');
+}
+
+static void close_message(struct mcp_call *c)
+{
+    json_close(c->w, '}');
+    json_close(c->w, '}');
+    end_message(c);
+}
+
+static struct json_text subscription_of(const struct mcp_call *c)
+{
+    return strcmp(c->method, "subscriptions/listen") == 0 ? c->id : (struct json_text){ 0 };
+}
+
+void mcp_result_begin(struct mcp_call *c)
+{
+    static const struct server server = { "cove", COVE_VERSION };
+    struct meta meta = { .server = &server };
+
+    open_message(c, &(struct mcp_head){ .jsonrpc = "2.0", .id = c->id }, "result");
     if (!c->modern)
         return;
-    json_put_str(c->w, "resultType", "complete");
-    json_open(c->w, "_meta", '{');
-    if (strcmp(c->method, "subscriptions/listen") == 0)
-        mcp_put_id(c->w, MCP_META "subscriptionId", &c->id);
-    json_open(c->w, MCP_META "serverInfo", '{');
-    json_put_str(c->w, "name", "cove");
-    json_put_str(c->w, "version", COVE_VERSION);
-    json_close(c->w, '}');
-    json_close(c->w, '}');
+    meta.subscription = subscription_of(c);
+    json_put_members(c->w, inner_fields, &(struct inner){ "complete", &meta });
 }
 
 void mcp_result_end(struct mcp_call *c)
 {
-    json_close(c->w, '}');
-    end_message(c);
+    close_message(c);
     c->answered = true;
 }
 
 void mcp_notification_begin(struct mcp_call *c, const char *method)
 {
-    begin_message(c);
-    json_put_str(c->w, "method", method);
-    json_open(c->w, "params", '{');
-    if (!c->modern || strcmp(c->method, "subscriptions/listen") != 0)
-        return;
-    json_open(c->w, "_meta", '{');
-    mcp_put_id(c->w, MCP_META "subscriptionId", &c->id);
-    json_close(c->w, '}');
+    struct meta meta = { 0 };
+
+    open_message(c, &(struct mcp_head){ .jsonrpc = "2.0", .method = method }, "params");
+    meta.subscription = c->modern ? subscription_of(c) : meta.subscription;
+    if (meta.subscription.bytes)
+        json_put_members(c->w, inner_fields, &(struct inner){ .meta = &meta });
 }
 
 void mcp_notification_end(struct mcp_call *c)
 {
-    json_close(c->w, '}');
-    end_message(c);
+    close_message(c);
 }
+
+struct mcp_progress {
+    struct json_text token, message;
+    int64_t progress;
+};
+
+static const struct json_field progress_fields[] = {
+    JSON_RAW(struct mcp_progress, token, "progressToken", JSON_REQUIRED),
+    JSON_INT(struct mcp_progress, progress, "progress", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_TEXT(struct mcp_progress, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
 
 void mcp_put_progress(struct mcp_call *c, int64_t more, const char *message, size_t len)
 {
-    if (!c->streaming || !c->progress.given)
+    if (!c->streaming || !c->progress.bytes)
         return;
     c->progressed += more;
     mcp_notification_begin(c, "notifications/progress");
-    mcp_put_id(c->w, "progressToken", &c->progress);
-    json_put_int(c->w, "progress", c->progressed);
-    json_put_text(c->w, "message", message, len);
+    json_put_members(c->w, progress_fields,
+                     &(struct mcp_progress){ c->progress, { message, len }, c->progressed });
     mcp_notification_end(c);
 }
 
+struct cache {
+    int64_t ttl_ms;
+    const char *scope;
+};
+
+static const struct json_field cache_fields[] = {
+    JSON_INT(struct cache, ttl_ms, "ttlMs", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_STR(struct cache, scope, "cacheScope", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 void mcp_put_cache(struct mcp_call *c, int64_t ttl_ms)
 {
-    if (!c->modern)
-        return;
-    json_put_int(c->w, "ttlMs", ttl_ms);
-    json_put_str(c->w, "cacheScope", ttl_ms > 0 ? "public" : "private");
+    if (c->modern)
+        json_put_members(c->w, cache_fields,
+                         &(struct cache){ ttl_ms, ttl_ms > 0 ? "public" : "private" });
 }
 
 /* ------------------------------------------------------------------ streams */
@@ -246,7 +330,7 @@ bool mcp_serve_message(struct mcp_call *c, struct json_object *message)
     bool is_request = true;
 
     if (mcp_read_message(c, message) == 0) {
-        is_request = c->method && c->id.given;
+        is_request = c->method && c->id.bytes;
         if (c->method)
             run_method(c);
     }

@@ -157,7 +157,7 @@ static void tell(struct mcp_call *c, struct kept *k, const char *bytes, size_t l
     char piece[CARRY_MAX + PIECE_BYTES];
     size_t total = k->carried + len, open;
 
-    if (!c->streaming || !c->progress.given || total > sizeof(piece))
+    if (!c->streaming || !c->progress.bytes || total > sizeof(piece))
         return;
     memcpy(piece, k->carry, k->carried);
     memcpy(piece + k->carried, bytes, len);

@@ -1,7 +1,16 @@
 /* JSON schemas of tools' arguments and results, from the tables that read and write them. */
+#include <assert.h>
 #include <string.h>
 
 #include "fcgi/dialects/mcp.h"
+
+enum { LISTED_MAX = 32 }; /* fields of one table, names of one enum */
+
+static void add(struct json_strings *list, const char *text)
+{
+    assert(list->count < LISTED_MAX);
+    list->items[list->count++] = text;
+}
 
 static const char *text_of(const struct mcp_about *about, const char *field)
 {
@@ -31,67 +40,92 @@ static const char *type_of(enum json_kind kind)
     }
 }
 
-static void put_bounds(struct json_writer *w, const struct json_field *f)
-{
-    if (f->kind == JSON_KIND_INT && f->min != INT64_MIN)
-        json_put_int(w, "minimum", f->min);
-    if (f->kind == JSON_KIND_INT && f->max < INT32_MAX)
-        json_put_int(w, "maximum", f->max);
-    if (f->kind == JSON_KIND_TIME)
-        json_put_str(w, "format", "date-time");
-}
+struct each { /* what every entry of an array or a map is */
+    const char *type;
+};
 
-static void put_names(struct json_writer *w, const struct json_name *names)
-{
-    json_open(w, "enum", '[');
-    for (; names->name; names++)
-        json_put_str(w, NULL, names->name);
-    json_close(w, ']');
-}
+static const struct json_field each_fields[] = {
+    JSON_STR(struct each, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
 
-static void put_type(struct json_writer *w, const char *name, const char *type)
-{
-    json_open(w, name, '{');
-    json_put_str(w, "type", type);
-    json_close(w, '}');
-}
+struct property {
+    const char *type, *text, *format;
+    int64_t min, max;
+    bool has_min, has_max;
+    struct json_strings names;
+    const struct each *items, *values;
+};
+
+static const struct json_field property_fields[] = {
+    JSON_STR(struct property, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct property, text, "description", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct property, min, "minimum", JSON_OPTIONAL, INT64_MIN, INT64_MAX,
+             JSON_HAS(struct property, has_min)),
+    JSON_INT(struct property, max, "maximum", JSON_OPTIONAL, INT64_MIN, INT64_MAX,
+             JSON_HAS(struct property, has_max)),
+    JSON_STR(struct property, format, "format", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR_ARRAY(struct property, names, "enum", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_OBJECT(struct property, items, "items", JSON_OPTIONAL, each_fields),
+    JSON_OBJECT(struct property, values, "additionalProperties", JSON_OPTIONAL, each_fields),
+    JSON_END,
+};
 
 static void put_property(struct json_writer *w, const struct json_field *f,
                          const struct mcp_about *about)
 {
-    const char *text = text_of(about, f->name);
+    static const struct each string = { "string" };
+    const char *names[LISTED_MAX];
+    struct property p = {
+        .type = type_of(f->kind),
+        .text = text_of(about, f->name),
+        .format = f->kind == JSON_KIND_TIME ? "date-time" : NULL,
+        .min = f->min,
+        .max = f->max,
+        .has_min = f->kind == JSON_KIND_INT && f->min != INT64_MIN,
+        .has_max = f->kind == JSON_KIND_INT && f->max < INT32_MAX,
+        .names = { .items = names },
+        .items = f->kind == JSON_KIND_STR_ARRAY ? &string : NULL,
+        .values = f->kind == JSON_KIND_STR_MAP ? &string : NULL,
+    };
 
+    for (const struct json_name *n = f->names; n && n->name; n++)
+        add(&p.names, n->name);
     json_open(w, f->name, '{');
-    json_put_str(w, "type", type_of(f->kind));
-    if (text)
-        json_put_str(w, "description", text);
-    put_bounds(w, f);
-    if (f->kind == JSON_KIND_ENUM)
-        put_names(w, f->names);
-    if (f->kind == JSON_KIND_STR_ARRAY)
-        put_type(w, "items", "string");
-    if (f->kind == JSON_KIND_STR_MAP)
-        put_type(w, "additionalProperties", "string");
+    json_put_members(w, property_fields, &p);
     if (f->kind == JSON_KIND_OBJECTS)
         mcp_put_schema(w, "items", f->fields, about, false);
     json_close(w, '}');
 }
 
+struct object {
+    const char *type;
+    struct json_strings required;
+    bool strict, others;
+};
+
+static const struct json_field object_fields[] = {
+    JSON_STR(struct object, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct object, required, "required", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct object, others, "additionalProperties", JSON_OPTIONAL,
+              JSON_HAS(struct object, strict)),
+    JSON_END,
+};
+
 void mcp_put_schema(struct json_writer *w, const char *name, const struct json_field *fields,
                     const struct mcp_about *about, bool strict)
 {
+    const char *required[LISTED_MAX];
+    struct object o = { .type = "object", .required = { .items = required }, .strict = strict };
+
+    for (const struct json_field *f = fields; f->kind != JSON_KIND_END; f++)
+        if (f->need == JSON_REQUIRED)
+            add(&o.required, f->name);
     json_open(w, name, '{');
-    json_put_str(w, "type", "object");
+    json_put_members(w, object_fields, &o);
     json_open(w, "properties", '{');
     for (const struct json_field *f = fields; f->kind != JSON_KIND_END; f++)
         put_property(w, f, about);
     json_close(w, '}');
-    json_open(w, "required", '[');
-    for (const struct json_field *f = fields; f->kind != JSON_KIND_END; f++)
-        if (f->need == JSON_REQUIRED)
-            json_put_str(w, NULL, f->name);
-    json_close(w, ']');
-    if (strict)
-        json_put_bool(w, "additionalProperties", false);
     json_close(w, '}');
 }

@@ -6,6 +6,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,27 +101,35 @@ void mcp_session_end(const struct request *req, const char *id)
 
 /* ------------------------------------------------------------------ cancelled requests */
 
-static const char *id_text(struct arena *a, const struct mcp_id *id)
+/* The hash of an id stands in the note: the id itself may be longer than a note. */
+static void hash_id(const struct json_text *id, char ret[2 * SHA256_DIGEST_LENGTH + 1])
 {
-    return id->is_text ? arena_printf(a, "s%s", id->text)
-                       : arena_printf(a, "n%lld", (long long)id->number);
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+
+    SHA256((const unsigned char *)id->bytes, id->len, hash);
+    text_hex(hash, sizeof(hash), ret);
 }
 
-void mcp_cancel(struct mcp_call *c, const struct mcp_id *which)
+void mcp_cancel(struct mcp_call *c, const struct json_text *which)
 {
-    if (c->session && which->given)
-        leave_note(c->req, "cancelled", c->session, id_text(&c->req->arena, which), CANCEL_MS);
+    char hash[2 * SHA256_DIGEST_LENGTH + 1];
+
+    if (!c->session || !which->bytes)
+        return;
+    hash_id(which, hash);
+    leave_note(c->req, "cancelled", c->session, hash, CANCEL_MS);
 }
 
 bool mcp_is_cancelled(struct mcp_call *c)
 {
     struct notes *notes = mcp_notes(c->req);
     uint64_t turn = notes ? notes_turn(notes) : 0;
+    char hash[2 * SHA256_DIGEST_LENGTH + 1];
 
-    if (!notes || !c->session || !c->id.given || turn == c->notes_turn)
+    if (!notes || !c->session || !c->id.bytes || turn == c->notes_turn)
         return c->cancelled;
     c->notes_turn = turn;
-    c->cancelled =
-        c->cancelled || notes_has(notes, "cancelled", c->session, id_text(&c->req->arena, &c->id));
+    hash_id(&c->id, hash);
+    c->cancelled = c->cancelled || notes_has(notes, "cancelled", c->session, hash);
     return c->cancelled;
 }

@@ -18,23 +18,48 @@ static const struct mcp_tool *const tools[] = {
 
 /* ------------------------------------------------------------------ tools/list */
 
-static void put_tool(struct mcp_call *c, const struct mcp_tool *t)
+struct annotations {
+    const char *title;
+    bool reads, destroys, repeats, open;
+};
+
+static const struct json_field annotation_fields[] = {
+    JSON_STR(struct annotations, title, "title", JSON_REQUIRED, JSON_ANY),
+    JSON_BOOL(struct annotations, reads, "readOnlyHint", JSON_REQUIRED),
+    JSON_BOOL(struct annotations, destroys, "destructiveHint", JSON_REQUIRED),
+    JSON_BOOL(struct annotations, repeats, "idempotentHint", JSON_REQUIRED),
+    JSON_BOOL(struct annotations, open, "openWorldHint", JSON_REQUIRED),
+    JSON_END,
+};
+
+struct listed_tool { /* its schemas stand beside these members (mcp_schema.c) */
+    const char *name, *title, *description;
+    struct annotations *annotations;
+};
+
+static const struct json_field listed_fields[] = {
+    JSON_STR(struct listed_tool, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct listed_tool, title, "title", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct listed_tool, description, "description", JSON_REQUIRED, JSON_ANY),
+    JSON_OBJECT(struct listed_tool, annotations, "annotations", JSON_REQUIRED, annotation_fields),
+    JSON_END,
+};
+
+static void put_tool(struct json_writer *w, const struct mcp_tool *t)
 {
-    struct json_writer *w = c->w;
+    struct annotations annotations = {
+        .title = t->title,
+        .reads = t->hints & MCP_READS,
+        .destroys = t->hints & MCP_DESTROYS,
+        .repeats = t->hints & (MCP_REPEATS | MCP_READS),
+        .open = t->hints & MCP_OPEN,
+    };
+    struct listed_tool listed = { t->name, t->title, t->description, &annotations };
 
     json_open(w, NULL, '{');
-    json_put_str(w, "name", t->name);
-    json_put_str(w, "title", t->title);
-    json_put_str(w, "description", t->description);
+    json_put_members(w, listed_fields, &listed);
     mcp_put_schema(w, "inputSchema", t->args, t->about, true);
     mcp_put_schema(w, "outputSchema", t->result, t->about, false);
-    json_open(w, "annotations", '{');
-    json_put_str(w, "title", t->title);
-    json_put_bool(w, "readOnlyHint", t->hints & MCP_READS);
-    json_put_bool(w, "destructiveHint", t->hints & MCP_DESTROYS);
-    json_put_bool(w, "idempotentHint", t->hints & (MCP_REPEATS | MCP_READS));
-    json_put_bool(w, "openWorldHint", t->hints & MCP_OPEN);
-    json_close(w, '}');
     json_close(w, '}');
 }
 
@@ -46,7 +71,7 @@ int mcp_list_tools(struct mcp_call *c, struct cove_err *e)
     mcp_result_begin(c);
     json_open(c->w, "tools", '[');
     for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
-        put_tool(c, tools[i]);
+        put_tool(c->w, tools[i]);
     json_close(c->w, ']');
     mcp_put_cache(c, 3600 * 1000);
     mcp_result_end(c);
@@ -55,23 +80,42 @@ int mcp_list_tools(struct mcp_call *c, struct cove_err *e)
 
 /* ------------------------------------------------------------------ answers */
 
-static void put_content(struct mcp_call *c, const char *text, size_t len)
+struct content {
+    const char *type;
+    struct json_text text;
+};
+
+static const struct json_field content_fields[] = {
+    JSON_STR(struct content, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_TEXT(struct content, text, "text", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+struct answer {
+    struct json_array content;
+    bool failed;
+};
+
+static const struct json_field answer_fields[] = {
+    JSON_OBJECTS(struct answer, content, struct content, "content", JSON_REQUIRED, content_fields,
+                 JSON_ANY),
+    JSON_BOOL(struct answer, failed, "isError", JSON_REQUIRED),
+    JSON_END,
+};
+
+static void put_answer(struct mcp_call *c, const char *text, size_t len, bool failed)
 {
-    json_open(c->w, "content", '[');
-    json_open(c->w, NULL, '{');
-    json_put_str(c->w, "type", "text");
-    json_put_text(c->w, "text", text, len);
-    json_close(c->w, '}');
-    json_close(c->w, ']');
+    struct content content = { "text", { text, len } };
+
+    json_put_members(c->w, answer_fields, &(struct answer){ { &content, 1 }, failed });
 }
 
 int mcp_reply(struct mcp_call *c, const char *text, size_t len, const struct json_field *fields,
               const void *from)
 {
     mcp_result_begin(c);
-    put_content(c, text, len);
+    put_answer(c, text, len, false);
     json_put_object(c->w, "structuredContent", fields, from);
-    json_put_bool(c->w, "isError", false);
     mcp_result_end(c);
     return 0;
 }
@@ -91,8 +135,7 @@ int mcp_replyf(struct mcp_call *c, const struct json_field *fields, const void *
 void mcp_reply_failure(struct mcp_call *c, const char *text)
 {
     mcp_result_begin(c);
-    put_content(c, text, strlen(text));
-    json_put_bool(c->w, "isError", true);
+    put_answer(c, text, strlen(text), true);
     mcp_result_end(c);
 }
 

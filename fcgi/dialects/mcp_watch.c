@@ -130,6 +130,15 @@ static void read_events(struct watcher *w)
     }
 }
 
+struct updated {
+    const char *uri;
+};
+
+static const struct json_field updated_fields[] = {
+    JSON_STR(struct updated, uri, "uri", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 static void tell_changes(struct watcher *w)
 {
     for (size_t i = 0; i < w->count; i++) {
@@ -137,7 +146,7 @@ static void tell_changes(struct watcher *w)
             continue;
         w->items[i].changed = false;
         mcp_notification_begin(w->call, "notifications/resources/updated");
-        json_put_str(w->call->w, "uri", w->items[i].uri);
+        json_put_members(w->call->w, updated_fields, &(struct updated){ w->items[i].uri });
         mcp_notification_end(w->call);
     }
 }
@@ -225,18 +234,14 @@ static const struct json_field listen_fields[] = {
 /* What of the filter is honoured: changes of files. Lists of tools and prompts do not change here. */
 static void acknowledge(struct watcher *w)
 {
-    struct mcp_call *c = w->call;
+    const char *uris[WATCHES_MAX];
+    struct filter honoured = { .uris = { uris, w->count } };
 
-    mcp_notification_begin(c, "notifications/subscriptions/acknowledged");
-    json_open(c->w, "notifications", '{');
-    if (w->count > 0) {
-        json_open(c->w, "resourceSubscriptions", '[');
-        for (size_t i = 0; i < w->count; i++)
-            json_put_str(c->w, NULL, w->items[i].uri);
-        json_close(c->w, ']');
-    }
-    json_close(c->w, '}');
-    mcp_notification_end(c);
+    for (size_t i = 0; i < w->count; i++)
+        uris[i] = w->items[i].uri;
+    mcp_notification_begin(w->call, "notifications/subscriptions/acknowledged");
+    json_put_members(w->call->w, listen_fields, &(struct listen){ &honoured });
+    mcp_notification_end(w->call);
 }
 
 static int add_all(struct watcher *w, const struct filter *f, struct cove_err *e)
