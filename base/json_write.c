@@ -145,7 +145,7 @@ void json_put_bool(struct json_writer *w, const char *name, bool value)
     buf_add_str(w->out, value ? "true" : "false");
 }
 
-void json_put_null(struct json_writer *w, const char *name)
+static void json_put_null(struct json_writer *w, const char *name)
 {
     begin(w, name);
     buf_add_str(w->out, "null");

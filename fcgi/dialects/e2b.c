@@ -94,15 +94,25 @@ static bool may_retry(int status)
     return status == 429 || status == 503;
 }
 
-void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e)
+const struct json_field e2b_error_fields[] = {
+    JSON_STR(struct e2b_bad_news, sandbox, "sandboxId", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct e2b_bad_news, code, "code", JSON_REQUIRED, 0, 599),
+    JSON_STR(struct e2b_bad_news, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+int e2b_error_code(const struct cove_err *e)
+{
+    return reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+}
+
+static void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
     (void)req;
-    rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
+    rep->status = e2b_error_code(e);
     reply_header(rep, "Should-Retry", may_retry(rep->status) ? "true" : "false");
-    json_open(&rep->json, NULL, '{');
-    json_put_int(&rep->json, "code", rep->status);
-    json_put_str(&rep->json, "message", e->msg);
-    json_close(&rep->json, '}');
+    reply_json(rep, e2b_error_fields,
+               &(struct e2b_bad_news){ .code = rep->status, .message = e->msg });
 }
 
 /* Whoever speaks to a sandbox that is not there gets what the reference's proxy says: 502. */
@@ -112,14 +122,13 @@ static void envd_error(struct request *req, struct reply *rep, const struct cove
         { COVE_GONE, 502 },
         { COVE_LIMIT, 507 },
     };
+    struct e2b_bad_news news = { .message = e->msg };
 
     rep->status = reply_error_status(rows, ARRAY_SIZE(rows), e->code);
-    json_open(&rep->json, NULL, '{');
     if (rep->status == 502)
-        json_put_str(&rep->json, "sandboxId", req->note.sandbox ? req->note.sandbox : "");
-    json_put_str(&rep->json, "message", e->msg);
-    json_put_int(&rep->json, "code", rep->status);
-    json_close(&rep->json, '}');
+        news.sandbox = req->note.sandbox ? req->note.sandbox : "";
+    news.code = rep->status;
+    reply_json(rep, e2b_error_fields, &news);
 }
 
 static bool is_control(const struct request *req)

@@ -23,8 +23,13 @@ enum { ENVD_PORT = 49983 };
 
 typedef int e2b_handler(struct request *req, struct reply *rep, struct cove_err *e);
 
-/* {"code":404,"message":"..."}, with Should-Retry. */
-void e2b_error(struct request *req, struct reply *rep, const struct cove_err *e);
+struct e2b_bad_news { /* {"code":404,"message":"..."} */
+    const char *sandbox;
+    int64_t code;
+    const char *message;
+};
+extern const struct json_field e2b_error_fields[];
+int e2b_error_code(const struct cove_err *e); /* of the control plane: a status of HTTP */
 
 e2b_handler e2b_create_v1, e2b_create_v2;                   /* e2b_create.c */
 e2b_handler e2b_list_v1, e2b_list_v2, e2b_get, e2b_kill;    /* e2b_sandboxes.c */

@@ -74,26 +74,32 @@ static int read_ticket(struct request *req, struct build_file *ret, struct cove_
 
 /* ------------------------------------------------------------------ where to */
 
+struct link {
+    bool present;
+    const char *url; /* where to put it; NULL: it is there */
+};
+
+static const struct json_field link_fields[] = {
+    JSON_BOOL(struct link, present, "present", JSON_REQUIRED),
+    JSON_STR(struct link, url, "url", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 int e2b_build_file_link(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *hash = request_capture(req, "hash"), *name;
-    struct json_writer w;
-    bool present;
+    struct link link = { 0 };
 
     req->note.operation = "build_file_link";
     if (e2b_template_name(req, &name, e) < 0 ||
-        core_build_has_files(req->core, req->tenant, hash, &present, e) < 0)
+        core_build_has_files(req->core, req->tenant, hash, &link.present, e) < 0)
         return -1;
     rep->status = 201;
-    json_writer_init(&w, &rep->body);
-    json_open(&w, NULL, '{');
-    json_put_bool(&w, "present", present);
-    if (!present)
-        json_put_str(&w, "url",
-                     arena_printf(&req->arena, "%s://%s/template-files/%s",
-                                  request_param(req, "REQUEST_SCHEME"),
-                                  request_param(req, "COVE_AUTHORITY"), make_ticket(req, hash)));
-    json_close(&w, '}');
+    if (!link.present)
+        link.url = arena_printf(&req->arena, "%s://%s/template-files/%s",
+                                request_param(req, "REQUEST_SCHEME"),
+                                request_param(req, "COVE_AUTHORITY"), make_ticket(req, hash));
+    reply_json(rep, link_fields, &link);
     return 0;
 }
 

@@ -61,35 +61,42 @@ static int read_new(struct request *req, struct core_build *ret, struct buf *ret
     return 0;
 }
 
+struct new_build {
+    const char *template, *build;
+    struct json_strings names, aliases, tags;
+    bool public;
+};
+
+static const struct json_field new_build_fields[] = {
+    JSON_STR(struct new_build, template, "templateID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct new_build, build, "buildID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct new_build, names, "names", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_STR_ARRAY(struct new_build, aliases, "aliases", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_STR_ARRAY(struct new_build, tags, "tags", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct new_build, public, "public", JSON_REQUIRED),
+    JSON_END,
+};
+
 int e2b_build_new(struct request *req, struct reply *rep, struct cove_err *e)
 {
     AUTO_BUF struct buf tags = BUF(COVE_TAGS_MAX * 8);
     struct build_info made;
     struct core_build asked = { .dialect = DIALECT_E2B };
-    struct json_writer w;
-    const char *name;
+    struct new_build told = { 0 };
 
     req->note.operation = "new_build";
     if (read_new(req, &asked, &tags, e) < 0)
         return -1;
     asked.tags = tags.data;
-    name = asked.name;
     if (core_build_new(req->core, req->tenant, &asked, &made, e) < 0)
         return -1;
     rep->status = 202;
-    json_writer_init(&w, &rep->body);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "templateID", e2b_template_id(req, name));
-    json_put_str(&w, "buildID", made.id);
-    json_open(&w, "names", '[');
-    json_put_str(&w, NULL, e2b_template_id(req, name));
-    json_close(&w, ']');
-    json_open(&w, "aliases", '[');
-    json_put_str(&w, NULL, name);
-    json_close(&w, ']');
-    e2b_put_words(&w, &req->arena, "tags", tags.data);
-    json_put_bool(&w, "public", false);
-    json_close(&w, '}');
+    told.template = e2b_template_id(req, asked.name);
+    told.build = made.id;
+    told.names = e2b_words(&req->arena, told.template);
+    told.aliases = e2b_words(&req->arena, asked.name);
+    told.tags = e2b_words(&req->arena, tags.data);
+    reply_json(rep, new_build_fields, &told);
     return 0;
 }
 
@@ -274,54 +281,79 @@ static int read_number(struct request *req, const char *name, uint64_t most, uin
     return 0;
 }
 
+struct log_entry {
+    uint64_t unix_ms;
+    const char *level, *message, *step;
+};
+
+static const struct json_field entry_fields[] = {
+    JSON_TIME(struct log_entry, unix_ms, "timestamp", JSON_REQUIRED),
+    JSON_STR(struct log_entry, level, "level", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct log_entry, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct log_entry, step, "step", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 struct entries { /* walks a tail */
     const char *at, *end;
 };
 
-static bool next_entry(struct entries *t, struct build_entry *ret, const char **ret_step,
-                       const char **ret_message)
+static bool next_entry(struct entries *t, struct log_entry *ret)
 {
-    return core_build_next_entry(&t->at, t->end, ret, ret_step, ret_message);
+    const char *step, *message;
+    struct build_entry entry;
+
+    if (!t->at || !core_build_next_entry(&t->at, t->end, &entry, &step, &message))
+        return false;
+    *ret = (struct log_entry){
+        .unix_ms = entry.unix_ms,
+        .level = levels[entry.level < ARRAY_SIZE(levels) ? entry.level : 1],
+        .message = message,
+        .step = strcmp(step, "-") != 0 ? step : NULL,
+    };
+    return true;
 }
 
-static void put_entry(struct json_writer *w, const struct build_entry *entry, const char *step,
-                      const char *message)
-{
-    json_open(w, NULL, '{');
-    json_put_time(w, "timestamp", entry->unix_ms);
-    json_put_str(w, "level", levels[entry->level < ARRAY_SIZE(levels) ? entry->level : 1]);
-    json_put_str(w, "message", message);
-    if (strcmp(step, "-") != 0)
-        json_put_str(w, "step", step);
-    json_close(w, '}');
-}
+struct reason {
+    const char *message, *step;
+    struct json_array entries; /* always empty: the log has them */
+};
 
-static void put_reason(struct json_writer *w, const struct build_told *told)
-{
-    json_open(w, "reason", '{');
-    json_put_str(w, "message", told->reason);
-    json_put_str(w, "step", told->step);
-    json_open(w, "logEntries", '[');
-    json_close(w, ']');
-    json_close(w, '}');
-}
+static const struct json_field reason_fields[] = {
+    JSON_STR(struct reason, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct reason, step, "step", JSON_REQUIRED, JSON_ANY),
+    JSON_OBJECTS(struct reason, entries, struct log_entry, "logEntries", JSON_REQUIRED,
+                 entry_fields, JSON_ANY),
+    JSON_END,
+};
 
-static const char *status_of(uint32_t state)
-{
-    static const char *const names[] = { "waiting", "waiting", "building", "ready", "error" };
+struct status {
+    const char *template, *build, *status;
+    struct json_strings logs; /* always empty: texts of an older API */
+    struct json_array entries;
+    struct reason *reason;
+};
 
-    return state < ARRAY_SIZE(names) ? names[state] : "error";
-}
+static const struct json_field status_fields[] = {
+    JSON_STR(struct status, template, "templateID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct status, build, "buildID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct status, status, "status", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct status, logs, "logs", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_OBJECTS(struct status, entries, struct log_entry, "logEntries", JSON_REQUIRED,
+                 entry_fields, JSON_ANY),
+    JSON_OBJECT(struct status, reason, "reason", JSON_OPTIONAL, reason_fields),
+    JSON_END,
+};
 
 int e2b_build_status(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct build_told *told = arena_alloc(&req->arena, sizeof(*told));
     AUTO_BUF struct buf tail = BUF(MSG_MAX_BYTES);
     uint64_t offset = 0, limit = BUILD_ENTRIES_MAX;
+    struct log_entry *entries = arena_alloc(&req->arena, BUILD_ENTRIES_MAX * sizeof(*entries));
     struct build_ask args = { 0 };
-    const char *step, *message;
-    struct build_entry entry;
-    struct json_writer w;
+    struct status status = { .entries.items = entries };
+    struct reason reason;
     struct entries t;
 
     req->note.operation = "build_status";
@@ -333,21 +365,16 @@ int e2b_build_status(struct request *req, struct reply *rep, struct cove_err *e)
     args.limit = (uint32_t)limit;
     if (ask(req, &args, told, &tail, e) < 0)
         return -1;
-    json_writer_init(&w, &rep->body);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "templateID", e2b_template_id(req, told->info.name));
-    json_put_str(&w, "buildID", told->info.id);
-    json_put_str(&w, "status", status_of(told->info.state));
-    json_open(&w, "logs", '[');
-    json_close(&w, ']');
-    json_open(&w, "logEntries", '[');
+    status.template = e2b_template_id(req, told->info.name);
+    status.build = told->info.id;
+    status.status = e2b_build_state(told->info.state);
     t = (struct entries){ tail.data, tail.data + tail.len };
-    while (tail.data && next_entry(&t, &entry, &step, &message))
-        put_entry(&w, &entry, step, message);
-    json_close(&w, ']');
-    if (told->info.state == BUILD_FAILED)
-        put_reason(&w, told);
-    json_close(&w, '}');
+    while (status.entries.count < BUILD_ENTRIES_MAX &&
+           next_entry(&t, &entries[status.entries.count]))
+        status.entries.count++;
+    reason = (struct reason){ .message = told->reason, .step = told->step };
+    status.reason = told->info.state == BUILD_FAILED ? &reason : NULL;
+    reply_json(rep, status_fields, &status);
     return 0;
 }
 
@@ -396,8 +423,7 @@ int e2b_build_logs(struct request *req, struct reply *rep, struct cove_err *e)
     json_open(&w, NULL, '{');
     json_open(&w, "logs", '[');
     do {
-        const char *step, *message;
-        struct build_entry entry;
+        struct log_entry entry;
         struct entries t;
 
         buf_clear(&tail);
@@ -407,9 +433,9 @@ int e2b_build_logs(struct request *req, struct reply *rep, struct cove_err *e)
         }
         q.ask.offset += told->count;
         t = (struct entries){ tail.data, tail.data + tail.len };
-        while (tail.data && put_count < q.limit && next_entry(&t, &entry, &step, &message))
+        while (put_count < q.limit && next_entry(&t, &entry))
             if (!is_beyond(&q, entry.unix_ms)) {
-                put_entry(&w, &entry, step, message);
+                json_put_object(&w, NULL, entry_fields, &entry);
                 put_count++;
             }
     } while (told->count == BUILD_ENTRIES_MAX && put_count < q.limit);

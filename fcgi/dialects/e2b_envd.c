@@ -210,6 +210,17 @@ int envd_health(struct request *req, struct reply *rep, struct cove_err *e)
     return 0;
 }
 
+struct own_env { /* the variables that every sandbox has; the client's own stand beside them */
+    const char *sandbox, *id, *template;
+};
+
+static const struct json_field own_env_fields[] = {
+    JSON_STR(struct own_env, sandbox, "E2B_SANDBOX", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct own_env, id, "E2B_SANDBOX_ID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct own_env, template, "E2B_TEMPLATE_ID", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 int envd_envs(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct json_writer w;
@@ -220,9 +231,7 @@ int envd_envs(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     json_writer_init(&w, &rep->body);
     json_open(&w, NULL, '{');
-    json_put_str(&w, "E2B_SANDBOX", "true");
-    json_put_str(&w, "E2B_SANDBOX_ID", d.box.id);
-    json_put_str(&w, "E2B_TEMPLATE_ID", d.box.template);
+    json_put_members(&w, own_env_fields, &(struct own_env){ "true", d.box.id, d.box.template });
     for (size_t i = 0; i < d.attributes.env.count; i++)
         json_put_str(&w, d.attributes.env.items[i].name, d.attributes.env.items[i].value);
     json_close(&w, '}');

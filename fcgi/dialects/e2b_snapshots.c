@@ -34,19 +34,27 @@ static const char *full_name(struct arena *a, const struct keeper_snapshot *s)
     return s->name[0] ? arena_printf(a, "%s/%s", s->tenant, s->name) : NULL;
 }
 
+struct told_snapshot {
+    const char *id;
+    struct json_strings names;
+};
+
+static const struct json_field snapshot_fields[] = {
+    JSON_STR(struct told_snapshot, id, "snapshotID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct told_snapshot, names, "names", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_END,
+};
+
 static void put_snapshot(struct json_writer *w, struct arena *a, const struct keeper_snapshot *s)
 {
     const char *name = full_name(a, s);
+    struct told_snapshot told = {
+        .id = arena_printf(a, "%s:%.*s", name ? name : s->id, name ? (int)strcspn(s->tags, " ") : 7,
+                           name ? s->tags : "default"),
+        .names = { &name, name ? 1 : 0 },
+    };
 
-    json_open(w, NULL, '{');
-    json_put_str(w, "snapshotID",
-                 arena_printf(a, "%s:%.*s", name ? name : s->id,
-                              name ? (int)strcspn(s->tags, " ") : 7, name ? s->tags : "default"));
-    json_open(w, "names", '[');
-    if (name)
-        json_put_str(w, NULL, name);
-    json_close(w, ']');
-    json_close(w, '}');
+    json_put_object(w, NULL, snapshot_fields, &told);
 }
 
 /* ------------------------------------------------------------------ made */
@@ -55,7 +63,7 @@ struct snapshot_args {
     const char *name;
 };
 
-static const struct json_field snapshot_fields[] = {
+static const struct json_field snapshot_args_fields[] = {
     JSON_STR(struct snapshot_args, name, "name", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),
     JSON_END,
 };
@@ -68,7 +76,7 @@ int e2b_snapshot_make(struct request *req, struct reply *rep, struct cove_err *e
     struct box_info box;
 
     if (e2b_find(req, "snapshot", &box, e) < 0 ||
-        (req->body.len > 0 && request_json(req, snapshot_fields, &args, e) < 0))
+        (req->body.len > 0 && request_json(req, snapshot_args_fields, &args, e) < 0))
         return -1;
     if (core_snapshot_make(req->core, &box, args.name, &made, e) < 0)
         return -1;
@@ -194,19 +202,20 @@ static const struct json_field fork_fields[] = {
     JSON_END,
 };
 
-static void put_failed(struct json_writer *w, struct request *req, const struct cove_err *e)
-{
-    struct reply rep;
+struct failed_fork {
+    struct e2b_bad_news *error;
+};
 
-    reply_init(&rep, 1024);
-    e2b_error(req, &rep, e);
-    json_open(w, NULL, '{');
-    json_open(w, "error", '{');
-    json_put_int(w, "code", rep.status);
-    json_put_str(w, "message", e->msg);
-    json_close(w, '}');
-    json_close(w, '}');
-    reply_done(&rep);
+static const struct json_field failed_fields[] = {
+    JSON_OBJECT(struct failed_fork, error, "error", JSON_REQUIRED, e2b_error_fields),
+    JSON_END,
+};
+
+static void put_failed(struct json_writer *w, const struct cove_err *e)
+{
+    struct e2b_bad_news news = { .code = e2b_error_code(e), .message = e->msg };
+
+    json_put_object(w, NULL, failed_fields, &(struct failed_fork){ &news });
 }
 
 /* Each fork succeeds or fails on its own; what the client asked for is what it gets told of. */
@@ -225,7 +234,7 @@ static int make_forks(struct request *req, const struct box_info *box, const str
         for (int i = 0; i < n; i++)
             e2b_put_sandbox(w, req, &made[i], "sandbox");
         for (unsigned i = n < 0 ? 0 : (unsigned)n; i < ask; i++)
-            put_failed(w, req, e);
+            put_failed(w, e);
         told += ask;
     }
     return 0;

@@ -15,6 +15,18 @@ struct listing {
     bool found;
 };
 
+struct tag {
+    const char *tag, *build;
+    uint64_t created_unix_ms;
+};
+
+static const struct json_field tag_fields[] = {
+    JSON_STR(struct tag, tag, "tag", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct tag, build, "buildID", JSON_REQUIRED, JSON_ANY),
+    JSON_TIME(struct tag, created_unix_ms, "createdAt", JSON_REQUIRED),
+    JSON_END,
+};
+
 static int put_tags(void *arg, const struct keeper_snapshot *s)
 {
     struct listing *l = arg;
@@ -24,13 +36,9 @@ static int put_tags(void *arg, const struct keeper_snapshot *s)
         return 0;
     l->found = true;
     rest = arena_strdup(&l->req->arena, s->tags);
-    while ((tag = strsep(&rest, " "))) {
-        json_open(&l->w, NULL, '{');
-        json_put_str(&l->w, "tag", tag);
-        json_put_str(&l->w, "buildID", e2b_build_id(l->req, s));
-        json_put_time(&l->w, "createdAt", s->created_unix_ms);
-        json_close(&l->w, '}');
-    }
+    while ((tag = strsep(&rest, " ")))
+        json_put_object(&l->w, NULL, tag_fields,
+                        &(struct tag){ tag, e2b_build_id(l->req, s), s->created_unix_ms });
     return 0;
 }
 
@@ -87,12 +95,22 @@ static int check_tags(const struct json_strings *tags, bool taken, struct cove_e
     return 0;
 }
 
+struct given {
+    const char *build;
+    struct json_strings tags;
+};
+
+static const struct json_field given_fields[] = {
+    JSON_STR(struct given, build, "buildID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct given, tags, "tags", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_END,
+};
+
 int e2b_tag_give(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct keeper_snapshot found, tagged;
     struct tag_args args = { 0 };
     const char *name, *tag;
-    struct json_writer w;
 
     req->note.operation = "give_tags";
     if (request_json(req, give_fields, &args, e) < 0 || check_tags(&args.tags, false, e) < 0 ||
@@ -107,14 +125,7 @@ int e2b_tag_give(struct request *req, struct reply *rep, struct cove_err *e)
                               e) < 0)
             return -1;
     rep->status = 201;
-    json_writer_init(&w, &rep->body);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "buildID", e2b_build_id(req, &found));
-    json_open(&w, "tags", '[');
-    for (size_t i = 0; i < args.tags.count; i++)
-        json_put_str(&w, NULL, args.tags.items[i]);
-    json_close(&w, ']');
-    json_close(&w, '}');
+    reply_json(rep, given_fields, &(struct given){ e2b_build_id(req, &found), args.tags });
     return 0;
 }
 

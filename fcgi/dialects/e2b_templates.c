@@ -81,15 +81,16 @@ const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s)
                         hex + 17, hex + 20);
 }
 
-void e2b_put_words(struct json_writer *w, struct arena *a, const char *key, const char *list)
+struct json_strings e2b_words(struct arena *a, const char *list)
 {
-    char *rest = arena_strdup(a, list), *word;
+    char *rest = list ? arena_strdup(a, list) : NULL, *word;
+    struct json_strings ret = { 0 };
 
-    json_open(w, key, '[');
+    ret.items = arena_alloc(a, ((list ? strlen(list) : 0) / 2 + 2) * sizeof(*ret.items));
     while ((word = strsep(&rest, " ")))
         if (*word)
-            json_put_str(w, NULL, word);
-    json_close(w, ']');
+            ret.items[ret.count++] = word;
+    return ret;
 }
 
 /* ------------------------------------------------------------------ one of a list */
@@ -104,51 +105,47 @@ struct listing {
 
 struct template
 {
-    const char *id, *name, *alias, *build, *bottom, *snapshot;
+    const char *id, *build, *status, *envd_version, *creator;
+    struct json_strings names, aliases;
     bool public;
-    uint64_t created_unix_ms, updated_unix_ms;
-    unsigned builds;
+    int64_t cpus, memory_mb, disk_mb;
+    uint64_t created_unix_ms, updated_unix_ms, used_unix_ms;
+    int64_t builds, uses; /* nobody counts how often a template is used, nor notes when */
 };
 
-static void put_limits(struct json_writer *w, struct request *req, const char *template,
-                       const char *snapshot)
+static const struct json_field listed_fields[] = {
+    JSON_STR(struct template, id, "templateID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct template, build, "buildID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct template, names, "names", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_STR_ARRAY(struct template, aliases, "aliases", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct template, public, "public", JSON_REQUIRED),
+    JSON_INT(struct template, cpus, "cpuCount", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct template, memory_mb, "memoryMB", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct template, disk_mb, "diskSizeMB", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_STR(struct template, envd_version, "envdVersion", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct template, status, "buildStatus", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct template, builds, "buildCount", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct template, uses, "spawnCount", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_TIME(struct template, created_unix_ms, "createdAt", JSON_REQUIRED),
+    JSON_TIME(struct template, updated_unix_ms, "updatedAt", JSON_REQUIRED),
+    JSON_STR(struct template, creator, "createdBy", JSON_NULLABLE, JSON_ANY),
+    JSON_TIME(struct template, used_unix_ms, "lastSpawnedAt", JSON_NULLABLE),
+    JSON_END,
+};
+
+/* `bottom`: the operator's template at the bottom; `snapshot`: what lies on it, "" = nothing. */
+static void put_template(struct listing *l, struct template *t, const char *bottom,
+                         const char *snapshot)
 {
     struct limits limits;
 
-    caller_limits_of(req->core, req->tenant, template, snapshot, &limits);
-    json_put_int(w, "cpuCount", limits_cpus(&limits));
-    json_put_int(w, "memoryMB", (int64_t)(limits.memory_max_bytes >> 20));
-    json_put_int(w, "diskSizeMB", (int64_t)(limits.disk_max_bytes >> 20));
-}
-
-static void put_name(struct json_writer *w, const char *list, const char *name)
-{
-    json_open(w, list, '[');
-    json_put_str(w, NULL, name);
-    json_close(w, ']');
-}
-
-/* Nobody counts how often a template was used. */
-static void put_template(struct listing *l, const struct template *t)
-{
-    struct json_writer *w = &l->w;
-
-    json_open(w, NULL, '{');
-    json_put_str(w, "templateID", t->id);
-    json_put_str(w, "buildID", t->build);
-    put_name(w, "names", t->name);
-    put_name(w, "aliases", t->alias);
-    json_put_bool(w, "public", t->public);
-    put_limits(w, l->req, t->bottom, t->snapshot);
-    json_put_str(w, "envdVersion", E2B_ENVD_VERSION);
-    json_put_str(w, "buildStatus", "ready");
-    json_put_int(w, "buildCount", t->builds);
-    json_put_int(w, "spawnCount", 0);
-    json_put_time(w, "createdAt", t->created_unix_ms);
-    json_put_time(w, "updatedAt", t->updated_unix_ms);
-    json_put_null(w, "createdBy");
-    json_put_null(w, "lastSpawnedAt");
-    json_close(w, '}');
+    caller_limits_of(l->req->core, l->req->tenant, bottom, snapshot, &limits);
+    t->cpus = limits_cpus(&limits);
+    t->memory_mb = (int64_t)(limits.memory_max_bytes >> 20);
+    t->disk_mb = (int64_t)(limits.disk_max_bytes >> 20);
+    t->envd_version = E2B_ENVD_VERSION;
+    t->status = e2b_build_state(BUILD_READY);
+    json_put_object(&l->w, NULL, listed_fields, t);
 }
 
 /* ------------------------------------------------------------------ the tenant's own */
@@ -185,25 +182,30 @@ static int read_own(struct listing *l, struct cove_err *e)
     return 0;
 }
 
+static void describe_own(struct request *req, const char *name, struct template *ret)
+{
+    ret->id = e2b_template_id(req, name);
+    ret->names = e2b_words(&req->arena, ret->id);
+    ret->aliases = e2b_words(&req->arena, name);
+}
+
 static void put_own(struct listing *l)
 {
     for (size_t first = 0, next; first < l->count; first = next) {
         const struct keeper_snapshot *shown = &l->items[first], *last;
+        struct template t = { 0 };
 
         for (next = first + 1; next < l->count && strcmp(l->items[next].name, shown->name) == 0;
              next++)
             if (keeper_snapshot_has_tag(&l->items[next], COVE_TAG_DEFAULT))
                 shown = &l->items[next];
         last = &l->items[next - 1];
-        put_template(l, &(struct template){ .id = e2b_template_id(l->req, shown->name),
-                                            .name = e2b_template_id(l->req, shown->name),
-                                            .alias = shown->name,
-                                            .build = e2b_build_id(l->req, shown),
-                                            .bottom = shown->template,
-                                            .snapshot = shown->id,
-                                            .created_unix_ms = l->items[first].created_unix_ms,
-                                            .updated_unix_ms = last->created_unix_ms,
-                                            .builds = (unsigned)(next - first) });
+        describe_own(l->req, shown->name, &t);
+        t.build = e2b_build_id(l->req, shown);
+        t.created_unix_ms = l->items[first].created_unix_ms;
+        t.updated_unix_ms = last->created_unix_ms;
+        t.builds = (int64_t)(next - first);
+        put_template(l, &t, shown->template, shown->id);
     }
 }
 
@@ -216,19 +218,17 @@ static void put_manifests(struct listing *l)
 
     for (size_t i = 0; all && i < all->count; i++) {
         const struct manifest *m = all->items[i];
-        const char *name;
+        struct template t = {
+            .id = m->name,
+            .names = e2b_words(&l->req->arena, m->name),
+            .aliases = e2b_words(&l->req->arena, core_template_word(l->req->tenant, m->name)),
+            .build = "00000000-0000-4000-8000-000000000000",
+            .public = !strchr(m->name, '/'),
+            .builds = 1,
+        };
 
-        if (manifests_resolve(all, l->req->tenant, m->name) != m)
-            continue;
-        name = arena_strdup(&l->req->arena, m->name);
-        put_template(l, &(struct template){ .id = name,
-                                            .name = name,
-                                            .alias = core_template_word(l->req->tenant, name),
-                                            .build = "00000000-0000-4000-8000-000000000000",
-                                            .bottom = name,
-                                            .snapshot = "",
-                                            .public = !strchr(m->name, '/'),
-                                            .builds = 1 });
+        if (manifests_resolve(all, l->req->tenant, m->name) == m)
+            put_template(l, &t, m->name, "");
     }
     live_put(ref);
 }
@@ -254,54 +254,82 @@ int e2b_template_list(struct request *req, struct reply *rep, struct cove_err *e
 
 /* ------------------------------------------------------------------ one of them */
 
+struct alias {
+    const char *id;
+    bool public;
+};
+
+static const struct json_field alias_fields[] = {
+    JSON_STR(struct alias, id, "templateID", JSON_REQUIRED, JSON_ANY),
+    JSON_BOOL(struct alias, public, "public", JSON_REQUIRED),
+    JSON_END,
+};
+
 /* Is there a template of this name? */
 int e2b_template_alias(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *given = request_capture(req, "alias"), *word = e2b_template_word(req, given);
     struct keeper_snapshot found;
     struct core_template t;
-    struct json_writer w;
-    bool public, own;
+    struct alias alias;
 
     req->note.operation = "template_alias";
-    own = core_snapshot_find(req->core, req->tenant, word, &found, e) == 0;
-    public = !own && core_template_resolve(req->core, req->tenant, word, &t);
-    if (!own && !public)
+    if (core_snapshot_find(req->core, req->tenant, word, &found, e) == 0)
+        alias = (struct alias){ found.name[0] ? e2b_template_id(req, found.name) : found.id };
+    else if (core_template_resolve(req->core, req->tenant, word, &t))
+        alias = (struct alias){ t.name, !strchr(t.name, '/') };
+    else
         return e->code == COVE_NOT_FOUND
                    ? cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given)
                    : -1;
-    json_writer_init(&w, &rep->body);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "templateID",
-                 public          ? t.name
-                 : found.name[0] ? e2b_template_id(req, found.name)
-                                 : found.id);
-    json_put_bool(&w, "public", public && !strchr(t.name, '/'));
-    json_close(&w, '}');
+    reply_json(rep, alias_fields, &alias);
     return 0;
 }
 
-static const char *state_name(uint32_t state)
+const char *e2b_build_state(uint32_t state)
 {
     static const char *const names[] = { "waiting", "waiting", "building", "ready", "error" };
 
     return state < ARRAY_SIZE(names) ? names[state] : "error";
 }
 
+struct listed_build {
+    const char *id, *status, *envd_version;
+    int64_t cpus, memory_mb, disk_mb;
+    uint64_t created_unix_ms, updated_unix_ms, finished_unix_ms;
+};
+
+static const struct json_field build_fields[] = {
+    JSON_STR(struct listed_build, id, "buildID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct listed_build, status, "status", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct listed_build, cpus, "cpuCount", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct listed_build, memory_mb, "memoryMB", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct listed_build, disk_mb, "diskSizeMB", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_STR(struct listed_build, envd_version, "envdVersion", JSON_REQUIRED, JSON_ANY),
+    JSON_TIME(struct listed_build, created_unix_ms, "createdAt", JSON_REQUIRED),
+    JSON_TIME(struct listed_build, updated_unix_ms, "updatedAt", JSON_REQUIRED),
+    JSON_TIME(struct listed_build, finished_unix_ms, "finishedAt", JSON_OPTIONAL),
+    JSON_END,
+};
+
 /* `made`: what it made, or another build of this name if that is not known. */
 static void put_build(struct listing *l, const char *id, const char *state,
                       const struct keeper_snapshot *made, uint64_t created, uint64_t finished)
 {
-    json_open(&l->w, NULL, '{');
-    json_put_str(&l->w, "buildID", id);
-    json_put_str(&l->w, "status", state);
-    put_limits(&l->w, l->req, made ? made->template : "", made ? made->id : "");
-    json_put_str(&l->w, "envdVersion", E2B_ENVD_VERSION);
-    json_put_time(&l->w, "createdAt", created);
-    json_put_time(&l->w, "updatedAt", finished ? finished : created);
-    if (finished)
-        json_put_time(&l->w, "finishedAt", finished);
-    json_close(&l->w, '}');
+    struct limits limits;
+
+    caller_limits_of(l->req->core, l->req->tenant, made ? made->template : "", made ? made->id : "",
+                     &limits);
+    json_put_object(&l->w, NULL, build_fields,
+                    &(struct listed_build){ .id = id,
+                                            .status = state,
+                                            .envd_version = E2B_ENVD_VERSION,
+                                            .cpus = limits_cpus(&limits),
+                                            .memory_mb = (int64_t)(limits.memory_max_bytes >> 20),
+                                            .disk_mb = (int64_t)(limits.disk_max_bytes >> 20),
+                                            .created_unix_ms = created,
+                                            .updated_unix_ms = finished ? finished : created,
+                                            .finished_unix_ms = finished });
 }
 
 static const struct keeper_snapshot *made_by(const struct listing *l, const char *build)
@@ -317,7 +345,7 @@ static void put_builds(struct listing *l, const struct build_listed *builds)
 {
     json_open(&l->w, "builds", '[');
     for (uint32_t i = 0; i < builds->count; i++)
-        put_build(l, builds->items[i].id, state_name(builds->items[i].state),
+        put_build(l, builds->items[i].id, e2b_build_state(builds->items[i].state),
                   made_by(l, builds->items[i].id), builds->items[i].created_unix_ms,
                   builds->items[i].finished_unix_ms);
     for (size_t i = 0; i < l->count; i++) {
@@ -327,17 +355,30 @@ static void put_builds(struct listing *l, const struct build_listed *builds)
         while (k < builds->count && strcmp(builds->items[k].id, s->build) != 0)
             k++;
         if (k == builds->count)
-            put_build(l, e2b_build_id(l->req, s), "ready", s, s->created_unix_ms,
-                      s->created_unix_ms);
+            put_build(l, e2b_build_id(l->req, s), e2b_build_state(BUILD_READY), s,
+                      s->created_unix_ms, s->created_unix_ms);
     }
     json_close(&l->w, ']');
 }
+
+static const struct json_field detail_fields[] = {
+    /* its builds follow */
+    JSON_STR(struct template, id, "templateID", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_ARRAY(struct template, names, "names", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_STR_ARRAY(struct template, aliases, "aliases", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_BOOL(struct template, public, "public", JSON_REQUIRED),
+    JSON_TIME(struct template, created_unix_ms, "createdAt", JSON_REQUIRED),
+    JSON_TIME(struct template, updated_unix_ms, "updatedAt", JSON_REQUIRED),
+    JSON_TIME(struct template, used_unix_ms, "lastSpawnedAt", JSON_NULLABLE),
+    JSON_INT(struct template, uses, "spawnCount", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
 
 int e2b_template_get(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct build_listed *builds = arena_alloc(&req->arena, sizeof(*builds));
     struct listing l = { .req = req };
-    uint64_t created;
+    struct template t = { 0 };
 
     req->note.operation = "template";
     if (e2b_template_name(req, &l.only, e) < 0 || read_own(&l, e) < 0)
@@ -347,18 +388,13 @@ int e2b_template_get(struct request *req, struct reply *rep, struct cove_err *e)
         free(l.items);
         return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", l.only);
     }
-    created =
+    describe_own(req, l.only, &t);
+    t.created_unix_ms =
         l.count ? l.items[0].created_unix_ms : builds->items[builds->count - 1].created_unix_ms;
+    t.updated_unix_ms = l.count ? l.items[l.count - 1].created_unix_ms : t.created_unix_ms;
     json_writer_init(&l.w, &rep->body);
     json_open(&l.w, NULL, '{');
-    json_put_str(&l.w, "templateID", e2b_template_id(req, l.only));
-    put_name(&l.w, "names", e2b_template_id(req, l.only));
-    put_name(&l.w, "aliases", l.only);
-    json_put_bool(&l.w, "public", false);
-    json_put_time(&l.w, "createdAt", created);
-    json_put_time(&l.w, "updatedAt", l.count ? l.items[l.count - 1].created_unix_ms : created);
-    json_put_null(&l.w, "lastSpawnedAt");
-    json_put_int(&l.w, "spawnCount", 0);
+    json_put_members(&l.w, detail_fields, &t);
     put_builds(&l, builds);
     json_close(&l.w, '}');
     free(l.items);
@@ -401,10 +437,16 @@ static const struct json_field patch_fields[] = {
     JSON_END,
 };
 
+static const struct json_field patched_fields[] = {
+    JSON_STR_ARRAY(struct template, names, "names", JSON_REQUIRED, JSON_ANY, JSON_ANY),
+    JSON_END,
+};
+
 int e2b_template_patch(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct listing l = { .req = req };
     struct patch_args args = { 0 };
+    struct template t = { 0 };
 
     req->note.operation = "patch_template";
     if (request_json(req, patch_fields, &args, e) < 0 || e2b_template_name(req, &l.only, e) < 0 ||
@@ -418,9 +460,7 @@ int e2b_template_patch(struct request *req, struct reply *rep, struct cove_err *
             e, COVE_FORBIDDEN,
             "a template that a tenant makes is that tenant's alone; for all tenants the "
             "operator adds one with `cove template add`");
-    json_writer_init(&l.w, &rep->body);
-    json_open(&l.w, NULL, '{');
-    put_name(&l.w, "names", e2b_template_id(req, l.only));
-    json_close(&l.w, '}');
+    describe_own(req, l.only, &t);
+    reply_json(rep, patched_fields, &t);
     return 0;
 }

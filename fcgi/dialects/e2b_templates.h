@@ -15,7 +15,9 @@ bool e2b_is_tag(const char *tag);
 const char *e2b_template_id(struct request *req, const char *name);
 /* A snapshot that no build made has an id like a build's, too. */
 const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s);
-/* "tags":[...] of a list with blanks. */
-void e2b_put_words(struct json_writer *w, struct arena *a, const char *key, const char *list);
+/* The words of a list with blanks between them; NULL and "" are an empty list. */
+struct json_strings e2b_words(struct arena *a, const char *list);
+/* How a build's state is called (enum build_state). */
+const char *e2b_build_state(uint32_t state);
 
 #endif

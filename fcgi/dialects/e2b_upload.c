@@ -78,19 +78,29 @@ static int envd_metadata_read(struct request *req, struct envd_metadata *ret, st
     return 0;
 }
 
+struct written_file {
+    const char *path, *name, *type;
+    struct json_map metadata;
+};
+
+static const struct json_field written_fields[] = {
+    JSON_STR(struct written_file, path, "path", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct written_file, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct written_file, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_STR_MAP(struct written_file, metadata, "metadata", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
+    JSON_END,
+};
+
 void envd_put_file(struct json_writer *w, const char *path, const struct envd_metadata *metadata)
 {
-    json_open(w, NULL, '{');
-    json_put_str(w, "path", path);
-    json_put_str(w, "name", strrchr(path, '/') + 1);
-    json_put_str(w, "type", "file");
-    if (metadata->count > 0) {
-        json_open(w, "metadata", '{');
-        for (size_t i = 0; i < metadata->count; i++)
-            json_put_str(w, metadata->pairs[i].name, metadata->pairs[i].value);
-        json_close(w, '}');
-    }
-    json_close(w, '}');
+    struct written_file file = {
+        .path = path,
+        .name = strrchr(path, '/') + 1,
+        .type = "file",
+        .metadata = { (struct pair *)metadata->pairs, metadata->count },
+    };
+
+    json_put_object(w, NULL, written_fields, &file);
 }
 
 int envd_write_failed(struct cove_err *e)

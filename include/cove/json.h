@@ -208,7 +208,6 @@ void json_text_end(struct json_writer *w);
 void json_put_int(struct json_writer *w, const char *name, int64_t number);
 void json_put_double(struct json_writer *w, const char *name, double number);
 void json_put_bool(struct json_writer *w, const char *name, bool value);
-void json_put_null(struct json_writer *w, const char *name);
 /* A value that is JSON already, such as the id of a JSON-RPC request. */
 void json_put_json(struct json_writer *w, const char *name, const char *text, size_t len);
 void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms);
