@@ -261,32 +261,40 @@ int connect_http_status(const char *code)
     return 500; /* unknown, internal, data_loss */
 }
 
-static void put_error(struct json_writer *w, const char *name, const char *code,
-                      const struct cove_err *e)
-{
-    json_open(w, name, '{');
-    json_put_str(w, "code", code);
-    json_put_str(w, "message", e->msg);
-    json_close(w, '}');
-}
+struct connect_error {
+    const char *code, *message;
+};
+
+static const struct json_field error_fields[] = {
+    JSON_STR(struct connect_error, code, "code", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct connect_error, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+struct connect_end { /* the last envelope of a stream */
+    struct connect_error *error;
+};
+
+static const struct json_field end_fields[] = {
+    JSON_OBJECT(struct connect_end, error, "error", JSON_OPTIONAL, error_fields),
+    JSON_END,
+};
 
 int connect_error_add(const char *code, const struct cove_err *e, struct buf *out)
 {
     struct json_writer w;
 
     json_writer_init(&w, out);
-    put_error(&w, NULL, code, e);
+    json_put_object(&w, NULL, error_fields, &(struct connect_error){ code, e->msg });
     return out->overflow ? -1 : 0;
 }
 
 int connect_end_add(const struct cove_err *e, const char *code, struct buf *out)
 {
+    struct connect_error error = { code, e ? e->msg : NULL };
     struct json_writer w;
 
     json_writer_init(&w, out);
-    json_open(&w, NULL, '{');
-    if (e)
-        put_error(&w, "error", code, e);
-    json_close(&w, '}');
+    json_put_object(&w, NULL, end_fields, &(struct connect_end){ e ? &error : NULL });
     return out->overflow ? -1 : 0;
 }

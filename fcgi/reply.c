@@ -169,11 +169,18 @@ void reply_json(struct reply *rep, const struct json_field *fields, const void *
     json_put_object(&rep->json, NULL, fields, from);
 }
 
+struct plain_error {
+    const char *error;
+};
+
+static const struct json_field plain_error_fields[] = {
+    JSON_STR(struct plain_error, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
     (void)req;
     rep->status = reply_error_status(NULL, 0, e->code);
-    json_open(&rep->json, NULL, '{');
-    json_put_str(&rep->json, "error", e->msg);
-    json_close(&rep->json, '}');
+    reply_json(rep, plain_error_fields, &(struct plain_error){ e->msg });
 }

@@ -301,17 +301,25 @@ static bool host_lives(const struct router *r, const struct request *req)
            which_sandbox_id(req->core->state, tenant, req->host_box, &w) != WHICH_NONE;
 }
 
+struct no_host { /* in the words of every dialect that has host names */
+    int64_t code;
+    const char *message, *error;
+};
+
+static const struct json_field no_host_fields[] = {
+    JSON_INT(struct no_host, code, "code", JSON_REQUIRED, 0, 599),
+    JSON_STR(struct no_host, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct no_host, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 static void refuse_host(struct request *req, struct reply *rep)
 {
     static const char text[] = "no sandbox answers by this name";
 
     req->note.cause = "host";
     rep->status = 502;
-    json_open(&rep->json, NULL, '{');
-    json_put_int(&rep->json, "code", rep->status);
-    json_put_str(&rep->json, "message", text);
-    json_put_str(&rep->json, "error", text);
-    json_close(&rep->json, '}');
+    reply_json(rep, no_host_fields, &(struct no_host){ rep->status, text, text });
 }
 
 /* Whose shape has an error about a path that no route knows: the dialect whose base the path begins with,

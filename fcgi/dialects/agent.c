@@ -43,12 +43,31 @@ static const struct route agent_routes[] = {
 
 /* ------------------------------------------------------------------ good news */
 
+/* Every reply has a code; errors have a name and a message, a policy's refusal also its rule. */
+static const struct json_field head_fields[] = {
+    JSON_INT(struct agent_head, code, "code", JSON_REQUIRED, 0, 599),
+    JSON_STR(struct agent_head, error, "error", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct agent_head, message, "message", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct agent_head, rule, "rule", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct agent_head, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+void agent_reply_with(struct reply *rep, int status, struct agent_head head,
+                      const struct json_field *fields, const void *data)
+{
+    rep->status = status;
+    head.code = status;
+    json_open(&rep->json, NULL, '{');
+    json_put_members(&rep->json, head_fields, &head);
+    if (fields)
+        json_put_object(&rep->json, "data", fields, data);
+    json_close(&rep->json, '}');
+}
+
 int agent_reply(struct reply *rep, const struct json_field *fields, const void *from)
 {
-    json_open(&rep->json, NULL, '{');
-    json_put_int(&rep->json, "code", rep->status);
-    json_put_object(&rep->json, "data", fields, from);
-    json_close(&rep->json, '}');
+    agent_reply_with(rep, rep->status, (struct agent_head){ 0 }, fields, from);
     return 0;
 }
 
@@ -93,12 +112,8 @@ static const char *error_name(int status)
 
 void agent_reply_error(struct reply *rep, int status, const char *name, const char *message)
 {
-    rep->status = status;
-    json_open(&rep->json, NULL, '{');
-    json_put_int(&rep->json, "code", status);
-    json_put_str(&rep->json, "error", name);
-    json_put_str(&rep->json, "message", message);
-    json_close(&rep->json, '}');
+    agent_reply_with(rep, status, (struct agent_head){ .error = name, .message = message }, NULL,
+                     NULL);
 }
 
 static const struct error_reply error_replies[] = {

@@ -18,6 +18,14 @@ int agent_reply(struct reply *rep, const struct json_field *fields, const void *
 /* The same for what most replies are: {"success":true,"message":"..."}. */
 int agent_reply_done(struct reply *rep, const char *message);
 
+struct agent_head { /* members beside "data" */
+    int64_t code;
+    const char *error, *message; /* NULL: it is no error */
+    const char *rule, *reason;   /* of a refusal by the policy */
+};
+/* Sets the status, too. Without `fields` there is no "data". */
+void agent_reply_with(struct reply *rep, int status, struct agent_head head,
+                      const struct json_field *fields, const void *data);
 /* {"code":404,"error":"FileNotFoundError","message":"..."} */
 void agent_reply_error(struct reply *rep, int status, const char *name, const char *message);
 /* A path that is not there has a name of its own among the errors; others go up as they are. */

@@ -85,13 +85,8 @@ static const char *message_of(struct request *req, const struct cove_end *end)
 /* An error of the document's whose output, as far as there is any, stands beside it as data. */
 static void reply_broken(struct reply *rep, int status, const char *name, const struct run_reply *r)
 {
-    rep->status = status;
-    json_open(&rep->json, NULL, '{');
-    json_put_int(&rep->json, "code", status);
-    json_put_str(&rep->json, "error", name);
-    json_put_str(&rep->json, "message", r->message);
-    json_put_object(&rep->json, "data", run_fields, r);
-    json_close(&rep->json, '}');
+    agent_reply_with(rep, status, (struct agent_head){ .error = name, .message = r->message },
+                     run_fields, r);
 }
 
 static void reply_run(struct request *req, struct reply *rep, const struct cove_end *end,
@@ -203,19 +198,18 @@ static int start(struct request *req, struct reply *rep, const struct run_body *
 
 static void reply_forbidden(struct request *req, struct reply *rep, const struct core_permit *p)
 {
+    struct agent_head head = {
+        .error = "SandboxPermissionError",
+        .message = arena_printf(&req->arena,
+                                "🚨 Forbidden command detected: \"%s\". "
+                                "This operation is not allowed for security reasons.",
+                                p->forbidden),
+        .rule = p->verdict.rule,
+        .reason = p->verdict.reason,
+    };
+
     req->note.cause = arena_printf(&req->arena, "policy: %s", p->verdict.rule);
-    rep->status = 403;
-    json_open(&rep->json, NULL, '{');
-    json_put_int(&rep->json, "code", rep->status);
-    json_put_str(&rep->json, "error", "SandboxPermissionError");
-    json_put_str(&rep->json, "message",
-                 arena_printf(&req->arena,
-                              "🚨 Forbidden command detected: \"%s\". "
-                              "This operation is not allowed for security reasons.",
-                              p->forbidden));
-    json_put_str(&rep->json, "rule", p->verdict.rule);
-    json_put_str(&rep->json, "reason", p->verdict.reason);
-    json_close(&rep->json, '}');
+    agent_reply_with(rep, 403, head, NULL, NULL);
 }
 
 static int open_and_run(struct request *req, struct reply *rep, const struct run_body *body,

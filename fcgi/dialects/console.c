@@ -69,14 +69,21 @@ static const struct error_reply error_replies[] = {
     { COVE_GONE, 404 },
 };
 
+struct bad_news {
+    const char *error, *code;
+};
+
+static const struct json_field bad_news_fields[] = {
+    JSON_STR(struct bad_news, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct bad_news, code, "code", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 static void on_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
     (void)req;
     rep->status = reply_error_status(error_replies, ARRAY_SIZE(error_replies), e->code);
-    json_open(&rep->json, NULL, '{');
-    json_put_str(&rep->json, "error", e->msg);
-    json_put_str(&rep->json, "code", cove_code_name(e->code));
-    json_close(&rep->json, '}');
+    reply_json(rep, bad_news_fields, &(struct bad_news){ e->msg, cove_code_name(e->code) });
 }
 
 struct done {

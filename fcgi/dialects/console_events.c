@@ -135,6 +135,20 @@ static void put_cpu(struct json_writer *w, const struct sample_ring *ring, uint3
     json_close(w, ']');
 }
 
+struct usage { /* beside "cpu", the percentages */
+    const char *id;
+    int64_t memory_bytes, memory_limit, disk_bytes, disk_limit;
+};
+
+static const struct json_field usage_fields[] = {
+    JSON_STR(struct usage, id, "id", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct usage, memory_bytes, "memoryBytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct usage, memory_limit, "memoryLimit", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct usage, disk_bytes, "diskBytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct usage, disk_limit, "diskLimit", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
 static void put_usage(struct usage_look *u, const struct box_info *box, uint64_t since)
 {
     uint32_t count = u->ring->count < SAMPLES_MAX ? u->ring->count : SAMPLES_MAX;
@@ -152,12 +166,13 @@ static void put_usage(struct usage_look *u, const struct box_info *box, uint64_t
     caller_limits(u->req->core, u->req->tenant, box->template, &limits);
     json_writer_init(&w, out);
     json_open(&w, NULL, '{');
-    json_put_str(&w, "id", box->id);
+    json_put_members(&w, usage_fields,
+                     &(struct usage){ .id = box->id,
+                                      .memory_bytes = (int64_t)last->memory_bytes,
+                                      .memory_limit = (int64_t)limits.memory_max_bytes,
+                                      .disk_bytes = (int64_t)last->disk_bytes,
+                                      .disk_limit = (int64_t)limits.disk_max_bytes });
     put_cpu(&w, u->ring, count, since);
-    json_put_int(&w, "memoryBytes", (int64_t)last->memory_bytes);
-    json_put_int(&w, "memoryLimit", (int64_t)limits.memory_max_bytes);
-    json_put_int(&w, "diskBytes", (int64_t)last->disk_bytes);
-    json_put_int(&w, "diskLimit", (int64_t)limits.disk_max_bytes);
     json_close(&w, '}');
     stream_close_frame(&u->ev->stream);
 }

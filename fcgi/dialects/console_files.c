@@ -72,6 +72,17 @@ static int put_entry(void *arg, const char *name, const struct box_stat *st, con
     return 0;
 }
 
+struct listed_directory { /* beside "entries" */
+    const char *path;
+    bool truncated;
+};
+
+static const struct json_field listing_fields[] = {
+    JSON_STR(struct listed_directory, path, "path", JSON_REQUIRED, JSON_ANY),
+    JSON_BOOL(struct listed_directory, truncated, "truncated", JSON_OPTIONAL),
+    JSON_END,
+};
+
 int console_files(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct listing l = { .req = req, .rep = rep };
@@ -85,14 +96,13 @@ int console_files(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     rep->json.drain = NULL; /* init has a deadline, which a slow client must not use up */
     json_open(&rep->json, NULL, '{');
-    json_put_str(&rep->json, "path", path);
     json_open(&rep->json, "entries", '[');
     rc = box_list(&session.conn, core_default_user(&session), path, put_entry, &l, e);
     core_session_close(&session);
     rep->json.drain = drain;
     json_close(&rep->json, ']');
-    if (l.count == ENTRIES_MAX)
-        json_put_bool(&rep->json, "truncated", true);
+    json_put_members(&rep->json, listing_fields,
+                     &(struct listed_directory){ path, l.count == ENTRIES_MAX });
     json_close(&rep->json, '}');
     return rc;
 }

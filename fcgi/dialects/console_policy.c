@@ -22,17 +22,21 @@ static const struct json_field test_fields[] = {
 };
 
 struct verdict {
+    struct json_text text; /* of one form of the command */
     bool denied;
     const char *rule, *reason, *form, *matched, *lifted;
+    const char *policy; /* of the whole command: the hash of the rules that were asked */
 };
 
 static const struct json_field verdict_fields[] = {
+    JSON_TEXT(struct verdict, text, "text", JSON_OPTIONAL, JSON_ANY),
     JSON_BOOL(struct verdict, denied, "denied", JSON_REQUIRED),
     JSON_STR(struct verdict, rule, "rule", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct verdict, reason, "reason", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct verdict, form, "form", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct verdict, matched, "matched", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct verdict, lifted, "lifted", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct verdict, policy, "policy", JSON_OPTIONAL, JSON_ANY),
     JSON_END,
 };
 
@@ -65,10 +69,8 @@ static void put_form(void *arg, const char *text, size_t len, const struct polic
 
     if (f->count++ >= FORMS_MAX)
         return;
-    json_open(f->json, NULL, '{');
-    json_put_text(f->json, "text", text, len);
-    json_put_members(f->json, verdict_fields, &v);
-    json_close(f->json, '}');
+    v.text = (struct json_text){ text, len };
+    json_put_object(f->json, NULL, verdict_fields, &v);
 }
 
 static void put_verdict(struct reply *rep, const struct policy *policy,
@@ -80,12 +82,12 @@ static void put_verdict(struct reply *rep, const struct policy *policy,
 
     policy_check(policy, q, command, strlen(command), &result);
     v = verdict_of(&result);
+    v.policy = policy_hash(policy);
     json_open(&rep->json, NULL, '{');
     json_put_members(&rep->json, verdict_fields, &v);
     json_open(&rep->json, "forms", '[');
     policy_explain(policy, q, command, strlen(command), put_form, &forms);
     json_close(&rep->json, ']');
-    json_put_str(&rep->json, "policy", policy_hash(policy));
     json_close(&rep->json, '}');
 }
 

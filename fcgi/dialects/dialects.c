@@ -2,13 +2,20 @@
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/metrics.h"
 
+struct health {
+    const char *status;
+};
+
+static const struct json_field health_fields[] = {
+    JSON_STR(struct health, status, "status", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
 int dialect_health(struct request *req, struct reply *rep, struct cove_err *e)
 {
     (void)e;
     req->note.operation = "health";
-    json_open(&rep->json, NULL, '{');
-    json_put_str(&rep->json, "status", "ok");
-    json_close(&rep->json, '}');
+    reply_json(rep, health_fields, &(struct health){ "ok" });
     return 0;
 }
 

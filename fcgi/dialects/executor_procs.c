@@ -155,11 +155,21 @@ static int list_one(void *arg, const struct box_proc *p, const char *label, cons
     return 0;
 }
 
+struct page_end {
+    const char *next; /* `after` of the next page */
+};
+
+static const struct json_field page_end_fields[] = {
+    JSON_STR(struct page_end, next, "next", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *limit = request_query(req, "limit"), *after = request_query(req, "after");
     struct listing l = { .rep = rep, .left = PAGE_MAX };
     struct core_session session;
+    struct page_end end = { 0 };
     int (*drain)(void *arg);
     int rc;
 
@@ -179,8 +189,8 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
     rep->json.drain = drain;
     json_close(&rep->json, ']');
     if (l.more)
-        json_put_str(&rep->json, "next",
-                     arena_printf(&req->arena, "%llu", (unsigned long long)l.after));
+        end.next = arena_printf(&req->arena, "%llu", (unsigned long long)l.after);
+    json_put_members(&rep->json, page_end_fields, &end);
     json_close(&rep->json, '}');
     return rc;
 }

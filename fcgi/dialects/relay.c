@@ -47,17 +47,6 @@ static const struct route bridge_routes[] = {
     { GET, "/**", relay_socket, ROUTE_LONG },
 };
 
-/* ------------------------------------------------------------------ bad news */
-
-static void relay_error(struct request *req, struct reply *rep, const struct cove_err *e)
-{
-    (void)req;
-    rep->status = reply_error_status(NULL, 0, e->code);
-    json_open(&rep->json, NULL, '{');
-    json_put_str(&rep->json, "error", e->msg);
-    json_close(&rep->json, '}');
-}
-
 /* ------------------------------------------------------------------ which sandbox */
 
 static const char *name_of(const struct request *req)
@@ -426,7 +415,7 @@ const struct dialect relay_dialect = {
     .route_count = ARRAY_SIZE(relay_routes),
     .credentials = relay_credentials,
     .headers = ", X-Relay-Secret",
-    .on_error = relay_error,
+    .on_error = reply_plain_error,
 };
 
 static bool is_bridge(const struct request *req)
@@ -442,5 +431,5 @@ const struct dialect relay_bridge_dialect = {
     .host_port = RELAY_BRIDGE_PORT,
     .host_maker = DIALECT_RELAY,
     .is_meant = is_bridge,
-    .on_error = relay_error,
+    .on_error = reply_plain_error,
 };
