@@ -87,7 +87,7 @@ def probe(server, tag):
 
 
 def density(where, count):
-    server = start(where, "density", max_sandboxes=count + 64, pool=0, workers=1)
+    server = start(where, "density", max_sandboxes=count + 64, tenant_sandboxes=count + 64, pool=0, workers=1)
     first_command(server, "d0")
     one = probe(server, "one")
     memory, disk = available(), used_by(f"{server.dir}/state")

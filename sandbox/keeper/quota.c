@@ -49,6 +49,33 @@ static int check(struct keeper *k, const char *whose, const struct tally *t, uin
     return 0;
 }
 
+static uint64_t count_all(const struct keeper *k, const char *tenant)
+{
+    struct tally t = count_boxes(k, tenant, "", NULL);
+
+    return t.current + t.ending;
+}
+
+/*
+ * Without a quota a tenant gets another sandbox while it has fewer than SHARE times as many as are free. Alone on
+ * the server it has three quarters of all at most; several that take what they can have a part of that each, and
+ * the last one that is free goes to a tenant with fewer than three. Servers with fewer than four sandboxes have no
+ * such share.
+ */
+enum { SHARE = 3 };
+
+static int check_share(struct keeper *k, const char *tenant, struct cove_err *e)
+{
+    const uint32_t *counts = k->found.counts;
+    uint64_t taken = counts[PLACE_OWNED] + counts[PLACE_DYING] + counts[PLACE_DEAD];
+    uint64_t most = k->config.max_sandboxes, left = most > taken ? most - taken : 0, have;
+
+    if (left == 0 || counts[PLACE_OWNED] < SHARE * left)
+        return 0; /* nobody has too many, or there is none for anybody (creation.c tells) */
+    have = count_all(k, tenant);
+    return have < SHARE * left ? 0 : refuse(k, "tenant", have, " while few are free", e);
+}
+
 static uint64_t disk_of(const struct keeper *k, const char *tenant)
 {
     uint64_t sum;
@@ -97,7 +124,8 @@ int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct 
     struct quota q = tenants_quota(&k->tenants, args->tenant, &defaults);
     struct tally t;
 
-    if (check_disk(k, args->tenant, quota_disk(k, args->tenant), e) < 0)
+    if (check_disk(k, args->tenant, quota_disk(k, args->tenant), e) < 0 ||
+        (!q.sandboxes && check_share(k, args->tenant, e) < 0))
         return -1;
     if (!q.sandboxes && !args->key_sandboxes)
         return 0;

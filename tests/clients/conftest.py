@@ -29,7 +29,7 @@ def clients_server(account, tmp_path_factory):
     stacks.chmod(0o755)
     stacks.parent.chmod(0o755)
     (stacks / "unix").write_text("auth required pam_unix.so\naccount required pam_unix.so\n")
-    server = Server(new_dir(), pool="4", memory_max="512M", disk_max="6G" if LONG else "256M", file_max="6G", max_sandboxes="1100",
+    server = Server(new_dir(), pool="4", memory_max="512M", disk_max="6G" if LONG else "256M", file_max="6G", max_sandboxes="1100", tenant_sandboxes="1100",
                     pam_dir=str(stacks), pam_service="unix")
     server.up()
     with open(f"{server.dir}/conf/tenants", "a") as f:

@@ -187,8 +187,8 @@ static void begin(struct fixture *f)
     snprintf(k->config.state_dir, sizeof(k->config.state_dir), "%s", f->state_dir);
     k->config.max_sandboxes = FIXTURE_BOXES;
     k->config.pool = 0;
-    k->config.pool_max = 0; /* no more than `pool` */
-    k->config.tenant_sandboxes = 0;
+    k->config.pool_max = 0;                         /* no more than `pool` */
+    k->config.tenant_sandboxes = 2 * FIXTURE_BOXES; /* one tenant may have all of them */
     k->worker_gid = getgid();
     assert_int_equal(loop_init(&k->loop, &e), 0);
     k->state_dir = open(f->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

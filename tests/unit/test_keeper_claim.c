@@ -330,6 +330,68 @@ static void a_tenant_has_no_more_sandboxes_than_its_quota(void **state)
     fixture_claimed(f, "acme", "p1"); /* what is there can be used */
 }
 
+/* As many as a tenant gets when it takes what it can. */
+static unsigned take_all(struct fixture *f, const char *tenant)
+{
+    struct cove_err e = { 0 };
+    char project[16];
+    unsigned n = 0;
+
+    for (; n <= FIXTURE_BOXES; n++) {
+        struct keeper_claim args;
+
+        snprintf(project, sizeof(project), "p%u", n);
+        args = claim_of(tenant, project);
+        fixture_claim(f, &args, -1);
+        fixture_finish_builds(f);
+        if (fixture_answer(f, NULL, &e) != KEEPER_BOX)
+            break;
+    }
+    assert_int_equal(e.code, COVE_QUOTA);
+    return n;
+}
+
+static void without_a_quota_a_tenant_leaves_some_to_others(void **state)
+{
+    struct fixture *f = *state;
+    struct cove_err e;
+
+    f->k.config.tenant_sandboxes = 0;
+    assert_int_equal(take_all(f, "acme"), FIXTURE_BOXES - FIXTURE_BOXES / 4);
+    fixture_claimed(f, "acme", "p1"); /* what is there can be used */
+    fixture_claimed(f, "other", "p1");
+    assert_int_equal(claim_for_quota(f, "more", "", 0, &e), MSG_ERROR);
+    fixture_claimed(f, "third", "p1");
+    assert_int_equal(fixture_count(f, BOX_EMPTY), 0);
+}
+
+/* Those that age and those in the pool: the first are the tenant's, the others are free. */
+static void the_share_counts_what_ages_and_not_the_pool(void **state)
+{
+    struct fixture *f = *state;
+    struct cove_err e;
+
+    f->k.config.tenant_sandboxes = 0;
+    for (int round = 0; round < 2; round++) {
+        fixture_claimed(f, "acme", "p1");
+        fixture_claimed(f, "acme", "p2");
+        fixture_claimed(f, "acme", "p3");
+        fake.now_ms += round == 0 ? f->k.config.reuse_ms + 1 : 0;
+    }
+    assert_int_equal(fixture_count(f, BOX_AGEING), 3);
+    assert_int_equal(claim_for_quota(f, "p4", "", 0, &e), MSG_ERROR);
+    assert_int_equal(e.code, COVE_QUOTA);
+    f->k.config.pool = 2;
+    for (int i = 0; i < 4; i++) {
+        fake.now_ms += 2000;
+        pool_refill(&f->k, fake.now_ms, fake.now_ms);
+        fixture_finish_builds(f);
+    }
+    assert_int_equal(fixture_count(f, BOX_WARM), 2);
+    fixture_claimed(f, "other", "p1");
+    fixture_claimed(f, "other", "p2");
+}
+
 static void frozen_sandboxes_count_for_the_quota(void **state)
 {
     struct fixture *f = *state;
@@ -393,6 +455,8 @@ int main(void)
         T(attributes_of_another_tenant_cannot_be_set),
         T(only_a_small_sealed_memfd_is_taken_for_attributes),
         T(a_tenant_has_no_more_sandboxes_than_its_quota),
+        T(without_a_quota_a_tenant_leaves_some_to_others),
+        T(the_share_counts_what_ages_and_not_the_pool),
         T(frozen_sandboxes_count_for_the_quota),
         T(ageing_sandboxes_count_up_to_as_many_again),
         T(a_key_s_quota_counts_the_key_s_own_sandboxes),
