@@ -238,6 +238,37 @@ void cgroup_memory_bytes(const struct cgroups *cg, const char *id, uint64_t *ret
         *ret_cache = number_of(text, v2 ? "file " : "total_cache ");
 }
 
+static int pids_dir(const struct cgroups *cg)
+{
+    return cg->on_v2[CGROUP_PIDS] ? cg->v2 : cg->v1[CGROUP_PIDS];
+}
+
+static uint64_t pids_number(const struct cgroups *cg, const char *id, const char *file)
+{
+    char path[128], text[32];
+
+    if (box_file(pids_dir(cg), *id ? id : ".", file, path) < 0 ||
+        read_file_at(pids_dir(cg), path, text, sizeof(text)) <= 0)
+        return 0;
+    return strncmp(text, "max", 3) == 0 ? UINT64_MAX : strtoull(text, NULL, 10);
+}
+
+void cgroup_count_pids(const struct cgroups *cg, const char *id, uint64_t *ret_now,
+                       uint64_t *ret_most)
+{
+    *ret_now = pids_number(cg, id, "pids.current");
+    *ret_most = pids_number(cg, id, "pids.max");
+}
+
+int cgroup_limit_pids(const struct cgroups *cg, const char *id, uint64_t most, struct cove_err *e)
+{
+    char path[128];
+
+    if (box_file(pids_dir(cg), *id ? id : ".", "pids.max", path) < 0)
+        return cove_fail(e, COVE_UNSUPPORTED, "no pids controller");
+    return cgroup_set_number(pids_dir(cg), path, most, e);
+}
+
 void cgroup_close_v1(struct cgroup_doors *doors)
 {
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)

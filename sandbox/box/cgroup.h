@@ -45,6 +45,11 @@ uint64_t cgroup_all_cpu_usec(const struct cgroups *cg);             /* by all sa
 /* What it holds in memory, and how much of that is cache of files. */
 void cgroup_memory_bytes(const struct cgroups *cg, const char *id, uint64_t *ret_used,
                          uint64_t *ret_cache);
+/* Processes and threads: how many there are and how many there may be (UINT64_MAX: any number). With "" for an id
+ * all sandboxes together are meant. */
+void cgroup_count_pids(const struct cgroups *cg, const char *id, uint64_t *ret_now,
+                       uint64_t *ret_most);
+int cgroup_limit_pids(const struct cgroups *cg, const char *id, uint64_t most, struct cove_err *e);
 void cgroup_box_close(struct cgroup_box *b);
 /*
  * v1 controllers only: on v2 the process is born in its cgroup. A process that moves another one

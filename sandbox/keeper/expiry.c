@@ -164,6 +164,7 @@ uint64_t expiry_tick(struct keeper *k)
     next = starter_tick(k, now, next);
     next = cpu_shares_tick(k, now, next);
     next = snapshots_tick(k, now, next);
+    process_shares_tick(k, now);
     sampling_tick(k, now);
     return pool_refill(k, now, next);
 }

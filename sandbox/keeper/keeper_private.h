@@ -91,6 +91,8 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     uint64_t sampled_ms;       /* when sampling.c looked last; 0 = not yet */
     struct sample_look look;   /* what sampling.c saw then */
     unsigned idle_looks;       /* so many looks in a row saw no cpu time used */
+    uint64_t pids;             /* processes and threads when process_shares.c counted last */
+    bool held;                 /* it gets no more of them (process_shares.c) */
     bool busy;                 /* it kept a cpu busy: its weight is lowered */
     bool child;                /* ours to reap; false after a restart of the keeper */
     bool promised;             /* a project waits for it: info.tenant and .project are set */
@@ -157,6 +159,12 @@ struct keeper {
         uint32_t left;       /* slots to look at in this round */
         bool any_busy;       /* some sandbox was busy in this round */
     } fair;
+    struct {                          /* of process_shares.c */
+        uint64_t looked_ms;           /* when it looked last; 0: not yet */
+        char tenant[COVE_TENANT_MAX]; /* who gets no more processes; "": nobody */
+        uint64_t since_ms;            /* since when */
+        uint64_t most;                /* what all sandboxes together may have otherwise */
+    } crowd;
     bool
         rules_changed; /* files in run_dir have changed and workers were not told; true at the start */
 

@@ -76,6 +76,16 @@ static int check_share(struct keeper *k, const char *tenant, struct cove_err *e)
     return have < SHARE * left ? 0 : refuse(k, "tenant", have, " while few are free", e);
 }
 
+static int check_processes(struct keeper *k, const char *tenant, struct cove_err *e)
+{
+    if (!process_shares_holds(k, tenant))
+        return 0;
+    state_count(k->state, STATE_KEEPER, COUNT_LIMIT_PROCESSES, 1);
+    return cove_fail(e, COVE_QUOTA,
+                     "quota: this tenant's sandboxes run more than half of the processes that the "
+                     "server can have");
+}
+
 static uint64_t disk_of(const struct keeper *k, const char *tenant)
 {
     uint64_t sum;
@@ -125,6 +135,7 @@ int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct 
     struct tally t;
 
     if (check_disk(k, args->tenant, quota_disk(k, args->tenant), e) < 0 ||
+        check_processes(k, args->tenant, e) < 0 ||
         (!q.sandboxes && check_share(k, args->tenant, e) < 0))
         return -1;
     if (!q.sandboxes && !args->key_sandboxes)

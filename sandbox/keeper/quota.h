@@ -50,6 +50,12 @@ int network_restore(struct keeper *k, uint32_t box, int dir, struct cove_err *e)
 
 uint64_t cpu_shares_tick(struct keeper *k, uint64_t now, uint64_t next);
 
+/* ------------------------------------------------------------------ process_shares.c */
+
+void process_shares_tick(struct keeper *k, uint64_t now);
+/* Does this tenant run so many processes that it gets no more, and no further sandbox? */
+bool process_shares_holds(const struct keeper *k, const char *tenant);
+
 /* ------------------------------------------------------------------ sampling.c */
 
 int sampling_setup(struct keeper *k, struct cove_err *e);

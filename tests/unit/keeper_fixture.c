@@ -34,6 +34,10 @@ int __wrap_cgroup_remove_box(const struct cgroups *c, const char *id);
 bool __wrap_cgroup_has_pid(const struct cgroups *c, const char *id, pid_t pid);
 void __wrap_cgroup_each_box(const struct cgroups *c, cgroup_box_fn each, void *arg);
 uint64_t __wrap_cgroup_cpu_usec(const struct cgroups *c, const char *id);
+void __wrap_cgroup_count_pids(const struct cgroups *c, const char *id, uint64_t *ret_now,
+                              uint64_t *ret_most);
+int __wrap_cgroup_limit_pids(const struct cgroups *c, const char *id, uint64_t most,
+                             struct cove_err *e);
 bool __wrap_disk_wants_more(const struct disk *d);
 
 uint64_t __wrap_clock_boot_ms(void)
@@ -143,6 +147,40 @@ uint64_t __wrap_cgroup_cpu_usec(const struct cgroups *c, const char *id)
 {
     (void)c;
     (void)id;
+    return 0;
+}
+
+struct fake_pids *fake_pids_of(const char *id)
+{
+    static const struct fake_pids unknown = { "", 1, 512 };
+    struct fake_pids *p = fake.pids;
+
+    for (; p < fake.pids + ARRAY_SIZE(fake.pids) && p->most; p++)
+        if (strcmp(p->id, id) == 0)
+            return p;
+    assert_true(p < fake.pids + ARRAY_SIZE(fake.pids));
+    *p = unknown;
+    snprintf(p->id, sizeof(p->id), "%s", id);
+    return p;
+}
+
+void __wrap_cgroup_count_pids(const struct cgroups *c, const char *id, uint64_t *ret_now,
+                              uint64_t *ret_most)
+{
+    const struct fake_pids *p = fake_pids_of(id);
+
+    (void)c;
+    fake.pids_counted++;
+    *ret_now = p->now;
+    *ret_most = p->most;
+}
+
+int __wrap_cgroup_limit_pids(const struct cgroups *c, const char *id, uint64_t most,
+                             struct cove_err *e)
+{
+    (void)c;
+    (void)e;
+    fake_pids_of(id)->most = most;
     return 0;
 }
 

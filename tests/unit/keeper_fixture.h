@@ -24,6 +24,11 @@ struct fixture {
     char run_dir[64], state_dir[64];
 };
 
+struct fake_pids { /* of one cgroup; "": of all sandboxes together */
+    char id[ID_BYTES];
+    uint64_t now, most;
+};
+
 /* What the kernel's side is told to do, and what was asked of it. */
 extern struct fake {
     uint64_t now_ms;           /* what clock_boot_ms() says */
@@ -38,7 +43,12 @@ extern struct fake {
     unsigned removed_count;
     struct id_range ids[64]; /* of each build_start() */
     unsigned built;
+    struct fake_pids pids[2 * FIXTURE_BOXES];
+    unsigned pids_counted; /* calls of cgroup_count_pids() */
 } fake;
+
+/* What cgroup_count_pids() says of this sandbox, and what cgroup_limit_pids() has set. */
+struct fake_pids *fake_pids_of(const char *id);
 
 int fixture_setup(void **state); /* *state is a struct fixture */
 int fixture_teardown(void **state);
