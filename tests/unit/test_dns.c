@@ -47,6 +47,8 @@ static const struct {
       "a pointer to itself" },
     { P(HEAD("\0\7", "\1\0", "\1", "\0", "\0", "\0") "\1a\xc0\xff\0\1\0\1"), DNS_FORMERR,
       "a pointer outside" },
+    { P(HEAD("\0\7", "\1\0", "\1", "\0", "\0", "\0") "\1a\xc0\x04\0\1\0\1"), DNS_FORMERR,
+      "a pointer into the head" },
     { P(HEAD("\0\7", "\1\0", "\1", "\0", "\0", "\0") "\3a.b\0\0\1\0\1"), DNS_REFUSED,
       "a dot in a label" },
     { P(HEAD("\0\7", "\1\0", "\1", "\0", "\0", "\0") NAME_A "\0\xff\0\1"), DNS_REFUSED, "ANY" },
