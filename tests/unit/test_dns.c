@@ -104,6 +104,8 @@ static const struct {
     { P(HEAD("\0\7", "\x81\x80", "\1", "\0", "\0", "\0") "\1b\2bc\0\0\1\0\1"), -1, 0, 0,
       "another question's" },
     { P(HEAD("\0\10", "\x81\x80", "\1", "\0", "\0", "\0") QUESTION), -1, 0, 0, "another id" },
+    { P(HEAD("\1\7", "\x81\x80", "\1", "\0", "\0", "\0") QUESTION), -1, 0, 0,
+      "an id that ends like ours" },
     { P(HEAD("\0\7", "\1\0", "\1", "\0", "\0", "\0") QUESTION), -1, 0, 0, "no answer at all" },
 };
 

@@ -289,9 +289,17 @@ static void only_a_small_sealed_memfd_is_taken_for_attributes(void **state)
     AUTO_CLOSE int too_large = sealed_memfd(large, sizeof(large));
     AUTO_CLOSE int unsealed = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     AUTO_CLOSE int open_file = open("/etc/hostname", O_RDONLY | O_CLOEXEC);
+    static const int seals[] = { F_SEAL_WRITE, F_SEAL_SHRINK, F_SEAL_GROW };
     int fifo[2];
 
     (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(seals); i++) { /* all but one */
+        AUTO_CLOSE int half = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+        for (size_t j = 0; j < ARRAY_SIZE(seals); j++)
+            assert_int_equal(i == j ? 0 : fcntl(half, F_ADD_SEALS, seals[j]), 0);
+        assert_false(attributes_are_sealed(half));
+    }
     assert_int_equal(pipe(fifo), 0);
     assert_true(attributes_are_sealed(sealed));
     assert_false(attributes_are_sealed(too_large));

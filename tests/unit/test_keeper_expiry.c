@@ -111,10 +111,12 @@ static void a_life_is_neither_0_nor_beyond_all_bounds(void **state)
     struct fixture *f = *state;
     struct keeper_box box = claimed_for(f, 10000, 0);
     struct keeper_extend none = life_of(&box, 0, 0), all = life_of(&box, UINT64_MAX, 0);
+    struct keeper_extend more = life_of(&box, LIFETIME_MAX_MS + 1, 0);
     struct cove_err e;
 
     assert_int_equal(life_extend(&f->k, &none, &e), -1);
     assert_int_equal(life_extend(&f->k, &all, &e), -1);
+    assert_int_equal(life_extend(&f->k, &more, &e), -1);
     assert_int_equal(life_freeze(&f->k, &all, true, NULL, &e), -1);
     assert_int_equal(info_of(f, &box)->dies_at_ms, fake.now_ms + 10000);
 }

@@ -197,6 +197,8 @@ static void limits_have_the_bounds_of_cove_conf(void **state)
     (void)state;
     assert_int_equal(tenants_parse("acme pids_max=1\n", &t, &e), -1);
     assert_string_equal(e.msg, "line 1: pids_max: 1 is not between 8 and 1048576");
+    assert_int_equal(tenants_parse("acme pids_max=1048577\n", &t, &e), -1);
+    assert_string_equal(e.msg, "line 1: pids_max: 1048577 is not between 8 and 1048576");
     assert_int_equal(templates_parse("ml memory_max=much\n", &t, &e), -1);
     assert_int_equal(templates_parse("ml requests=5\n", &t, &e), -1);
     assert_string_equal(e.msg, "line 1: 'requests': no such setting");

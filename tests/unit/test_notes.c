@@ -121,6 +121,9 @@ static void rubbish_in_the_table_is_no_note(void **state)
     notes_put(n, "k", "t", "s", "real", LONG_MS, NULL);
     memset(n->items[0].text, 'x', NOTE_TEXT_MAX);
     assert_false(notes_has(n, "k", "s", "real"));
+    memset(n->items[0].text, '\0', NOTE_TEXT_MAX);
+    memcpy(n->items[0].text, "forged", 7);
+    assert_false(notes_has(n, "k", "s", "forged"));
     memset(n, 0xff, sizeof(*n));
     assert_false(notes_has(n, "k", "s", "real"));
     assert_int_equal(notes_put(n, "k", "t", "s", "real", LONG_MS, NULL), -1);
