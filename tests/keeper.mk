@@ -1,6 +1,6 @@
 # The keeper's files, with the kernel's side replaced (tests/unit/keeper_fixture.c).
 KEEPER_TEST_SOURCES = tests/unit/keeper_fixture.c tests/unit/keeper_fixture.h
-KEEPER_TEST_WRAPS = -Wl,--wrap=clock_boot_ms -Wl,--wrap=build_start -Wl,--wrap=build_finish \
+KEEPER_TEST_WRAPS = -Wl,--wrap=clock_boot_ms -Wl,--wrap=build_start \
 	-Wl,--wrap=template_open -Wl,--wrap=template_sweep_old -Wl,--wrap=cgroup_freeze_begin -Wl,--wrap=cgroup_is_frozen \
 	-Wl,--wrap=cgroup_limit_box -Wl,--wrap=cgroup_kill_box -Wl,--wrap=cgroup_remove_box \
 	-Wl,--wrap=cgroup_has_pid -Wl,--wrap=cgroup_each_box -Wl,--wrap=cgroup_cpu_usec \

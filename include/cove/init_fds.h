@@ -12,7 +12,7 @@
 
 enum init_fd {
     INIT_FD_LISTEN = 3, /* listening SEQPACKET socket; its path does not exist inside */
-    INIT_FD_READY,      /* pipe: end of file means ready, a struct cove_err why it failed */
+    INIT_FD_READY,      /* pipe: a struct cove_err, COVE_OK when ready, else why it failed */
     INIT_FD_CGROUP,     /* the sandbox's cgroup v2 directory, delegated: children are made in it */
     INIT_FD_MEMORY,     /* where the memory limit and the oom counter are: cgroup v2 or v1 */
     INIT_FD_PIDS,       /* where the pids limit and its counter are */

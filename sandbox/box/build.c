@@ -242,7 +242,7 @@ static int equip_child(const struct build_parts *p, const struct build_args *arg
     return rc < 0 ? -1 : attach_network(p->go_keeper, args, pid, e);
 }
 
-/* A pipe whose writer has closed it is no news: that is how a set-up tells that all went well. */
+/* End of file is no word: a set-up that was killed has said nothing. */
 static bool has_words(int ready)
 {
     struct pollfd said = { .fd = ready, .events = POLLIN };
@@ -250,7 +250,7 @@ static bool has_words(int ready)
     return poll(&said, 1, 0) == 1 && (said.revents & POLLIN);
 }
 
-bool build_gave_up(const struct build *b)
+bool build_has_spoken(const struct build *b)
 {
     return has_words(b->ready);
 }
@@ -303,10 +303,10 @@ int build_finish(struct build *b, struct cove_err *e)
     ssize_t n = read(b->ready, &remote, sizeof(remote));
 
     b->ready = cove_close(b->ready);
-    if (n == 0)
-        return 0;
     if (n != (ssize_t)sizeof(remote))
         return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended without saying why");
+    if (remote.code == COVE_OK)
+        return 0;
     cove_err_sanitize(&remote);
     *e = remote;
     return -1;

@@ -45,7 +45,7 @@ struct build_args {
 struct build { /* one that is under way */
     pid_t pid;
     int pidfd;
-    int ready; /* readable: end of file = runs, a struct cove_err = failed */
+    int ready; /* readable: a struct cove_err, COVE_OK = runs; end of file = was killed */
     int files; /* of a sandbox whose files only a descriptor leads to (tmpfs); else -1 */
 };
 
@@ -59,8 +59,8 @@ enum { BUILD_HIGH_FD = 1024 };
  * them. */
 int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
-/* Has the set-up said why it failed? build_finish() then tells it without waiting. */
-bool build_gave_up(const struct build *b);
+/* Has the set-up said that it is ready, or why it failed? build_finish() then tells it without waiting. */
+bool build_has_spoken(const struct build *b);
 /* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
 int build_finish(struct build *b, struct cove_err *e);
 

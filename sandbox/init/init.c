@@ -260,6 +260,7 @@ static int setup(struct init *in, struct cove_err *e)
 int main(void)
 {
     static struct init in;
+    const struct cove_err ready = { .code = COVE_OK };
     struct cove_err e = { 0 };
 
     LIST_INIT(&in.conns);
@@ -272,6 +273,8 @@ int main(void)
 
         return n == (ssize_t)sizeof(e) ? 1 : 2;
     }
+    if (write(INIT_FD_READY, &ready, sizeof(ready)) < 0)
+        return 2; /* the keeper has died; the next one ends what is not ready */
     close(INIT_FD_READY);
     run(&in);
 }

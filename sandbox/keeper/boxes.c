@@ -189,7 +189,7 @@ static void on_exit_of(struct watch *w, uint32_t events)
     uint32_t index = (uint32_t)(b - k->boxes);
 
     (void)events;
-    if (watch_is_on(&b->ready) && build_gave_up(&b->build))
+    if (watch_is_on(&b->ready) && build_has_spoken(&b->build))
         creation_on_ready(k, index);
     death_on_exit(k, index);
 }

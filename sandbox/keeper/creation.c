@@ -262,7 +262,8 @@ void creation_on_ready(struct keeper *k, uint32_t i)
         creation_hand_out(k, i);
 }
 
-/* A woken sandbox that is live has left the store: its init is looked at once more before. */
+/* Nobody is to get a sandbox that has ended already, and a woken one that is live has left the store: init is
+ * looked at once more before. */
 static bool has_died(const struct box *b)
 {
     struct pollfd exit = { .fd = b->build.pidfd, .events = POLLIN };
@@ -272,7 +273,7 @@ static bool has_died(const struct box *b)
 
 void creation_hand_out(struct keeper *k, uint32_t i)
 {
-    if (k->boxes[i].waking && has_died(&k->boxes[i]))
+    if (has_died(&k->boxes[i]))
         return; /* death_on_exit() is about to hear of it */
     if (k->boxes[i].promised)
         claim_go_live(k, i);

@@ -97,7 +97,8 @@ static void start(int cgroup_fd, int memory_fd, int pids_fd)
     close(ready[1]);
     close(fds[INIT_FD_LISTEN]);
     close(null_fd);
-    assert_int_equal(read(ready[0], &e, sizeof(e)), 0); /* end of file: it is ready */
+    assert_int_equal(read(ready[0], &e, sizeof(e)), sizeof(e));
+    assert_int_equal(e.code, COVE_OK);
     close(ready[0]);
     fx.sock = fixture_connect();
     assert_init_answers(); /* so it has been accepted, too */

@@ -21,7 +21,6 @@ struct fake fake;
 
 uint64_t __wrap_clock_boot_ms(void);
 int __wrap_build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
-int __wrap_build_finish(struct build *b, struct cove_err *e);
 int __wrap_template_open(int dir, const char *name, struct template *ret, struct cove_err *e);
 void __wrap_template_sweep_old(int dir);
 int __wrap_cgroup_freeze_begin(const struct cgroups *c, const char *id, bool on,
@@ -48,6 +47,7 @@ uint64_t __wrap_clock_boot_ms(void)
 /* An init that does nothing until it is killed. */
 int __wrap_build_start(const struct build_args *args, struct build *ret, struct cove_err *e)
 {
+    struct cove_err word = { .code = fake.builds_fail ? COVE_INTERNAL : COVE_OK };
     int ready[2];
     pid_t pid;
 
@@ -62,15 +62,11 @@ int __wrap_build_start(const struct build_args *args, struct build *ret, struct 
         for (;;)
             pause();
     }
+    if (!fake.builds_hang)
+        assert_int_equal(write(ready[1], &word, sizeof(word)), sizeof(word));
     close(ready[1]);
     *ret = (struct build){ pid, pidfd_open(pid, 0), ready[0], -1 };
     return 0;
-}
-
-int __wrap_build_finish(struct build *b, struct cove_err *e)
-{
-    b->ready = cove_close(b->ready);
-    return fake.builds_fail ? cove_fail(e, COVE_INTERNAL, "no sandbox today") : 0;
 }
 
 int __wrap_template_open(int dir, const char *name, struct template *ret, struct cove_err *e)
@@ -342,6 +338,14 @@ void fixture_finish_builds(struct fixture *f)
     for (uint32_t i = 0; i < FIXTURE_BOXES; i++)
         if (f->k.boxes[i].build.ready >= 0)
             creation_on_ready(&f->k, i);
+}
+
+void fixture_kill_init(struct fixture *f, uint32_t i)
+{
+    struct pollfd ended = { .fd = f->k.boxes[i].build.pidfd, .events = POLLIN };
+
+    assert_int_equal(pidfd_send_signal(ended.fd, SIGKILL, NULL, 0), 0);
+    assert_int_equal(poll(&ended, 1, 10000), 1);
 }
 
 uint32_t fixture_answer(struct fixture *f, struct keeper_box *ret_box, struct cove_err *ret_err)

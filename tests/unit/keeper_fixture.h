@@ -32,7 +32,8 @@ struct fake_pids { /* of one cgroup; "": of all sandboxes together */
 /* What the kernel's side is told to do, and what was asked of it. */
 extern struct fake {
     uint64_t now_ms;           /* what clock_boot_ms() says */
-    bool builds_fail;          /* build_finish() says no */
+    bool builds_fail;          /* the next set-ups tell an error instead of "ready" */
+    bool builds_hang;          /* the next set-ups tell nothing */
     bool freeze_fails;         /* nothing ever stands still */
     bool cgroup_busy;          /* cgroup_remove_box() says "not yet" */
     bool pids_are_elsewhere;   /* cgroup_has_pid() says no */
@@ -61,6 +62,8 @@ struct keeper_claim claim_of(const char *tenant, const char *project);
 uint32_t fixture_claim(struct fixture *f, const struct keeper_claim *args, int attributes);
 /* Every sandbox that is being built becomes ready. */
 void fixture_finish_builds(struct fixture *f);
+/* As the kernel's cgroup.kill would; returns when the process has ended. Nobody has told the keeper yet. */
+void fixture_kill_init(struct fixture *f, uint32_t i);
 /* The next answer on the connection: its type, 0 if there is none. */
 uint32_t fixture_answer(struct fixture *f, struct keeper_box *ret_box, struct cove_err *ret_err);
 /* All of it: claim, build if need be, answer. The claim must succeed. */

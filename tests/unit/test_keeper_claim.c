@@ -82,6 +82,7 @@ static void a_set_up_that_hangs_is_ended_and_told(void **state)
     struct cove_err err;
     unsigned kills;
 
+    fake.builds_hang = true;
     fixture_claim(f, &args, -1);
     kills = fake.kills;
     fake.now_ms += 29000;
@@ -90,16 +91,34 @@ static void a_set_up_that_hangs_is_ended_and_told(void **state)
     fake.now_ms += 2000;
     expiry_tick(&f->k);
     assert_int_equal(fake.kills, kills + 1);
-    fake.builds_fail = true; /* what is killed is never ready */
-    fixture_finish_builds(f);
+    fixture_kill_init(f, 0);
+    fixture_finish_builds(f); /* the pipe has ended, and the end of the process was not seen yet */
     assert_int_equal(fixture_answer(f, NULL, &err), MSG_ERROR);
-    fake.builds_fail = false;
+    assert_int_equal(fixture_count(f, BOX_LIVE), 0);
+    fake.builds_hang = false;
     fixture_settle(f);
     fixture_claimed(f, "acme", "p");
     kills = fake.kills;
     fake.now_ms += 40000; /* one that is ready is left alone */
     expiry_tick(&f->k);
     assert_int_equal(fake.kills, kills);
+}
+
+static void a_sandbox_that_has_ended_since_it_was_ready_is_not_given_out(void **state)
+{
+    struct fixture *f = *state;
+    struct keeper_claim args = claim_of("acme", "p");
+    struct cove_err err;
+
+    fixture_claim(f, &args, -1);
+    fixture_kill_init(f, 0);
+    fixture_finish_builds(f);
+    assert_int_equal(fixture_answer(f, NULL, NULL), 0);
+    death_on_exit(&f->k, 0);
+    assert_int_equal(fixture_answer(f, NULL, &err), MSG_ERROR);
+    assert_int_equal(err.code, COVE_GONE);
+    fixture_settle(f);
+    assert_int_equal(fixture_count(f, BOX_EMPTY), FIXTURE_BOXES);
 }
 
 static void an_unknown_template_is_refused_and_its_slot_comes_back(void **state)
@@ -452,6 +471,7 @@ int main(void)
         T(a_warm_sandbox_is_given_out_at_once),
         T(a_failed_build_is_told_to_all_who_wait),
         T(a_set_up_that_hangs_is_ended_and_told),
+        T(a_sandbox_that_has_ended_since_it_was_ready_is_not_given_out),
         T(an_unknown_template_is_refused_and_its_slot_comes_back),
         T(past_its_reuse_a_sandbox_ages_and_the_project_gets_a_new_one),
         T(a_lifetime_beyond_all_bounds_is_refused),
