@@ -26,13 +26,14 @@ enum {
 };
 
 struct replay {
-    _Atomic uint64_t until_ms; /* CLOCK_BOOTTIME; in the past: free */
-    _Atomic uint64_t turn;     /* grows whenever the ring gets another stream */
-    _Atomic uint64_t tenant;   /* hash */
-    _Atomic uint64_t begun;    /* bytes of the stream up to the end of the write that is going on */
-    _Atomic uint64_t written;  /* bytes of the stream that are whole */
-    _Atomic uint64_t ended;    /* 1: nothing follows */
-    _Atomic uint64_t seen_ms;  /* when a reader last looked; 0: never */
+    /* Twice the CLOCK_BOOTTIME in ms until which the ring is its stream's, plus 1 once nothing follows. One word,
+     * so that whoever takes a ring changes both at once. */
+    _Atomic uint64_t life;
+    _Atomic uint64_t turn;    /* grows whenever the ring gets another stream */
+    _Atomic uint64_t tenant;  /* hash */
+    _Atomic uint64_t begun;   /* bytes of the stream up to the end of the write that is going on */
+    _Atomic uint64_t written; /* bytes of the stream that are whole */
+    _Atomic uint64_t seen_ms; /* when a reader last looked; 0: never */
     char name[REPLAY_NAME_MAX];
 };
 

@@ -13,7 +13,7 @@
 #include "cove/text.h"
 
 #define METERS_MAGIC 0x534554454d45564full
-enum { METERS_VERSION = 3, PACE_SLOTS = 4096, PACE_PROBES = 16 };
+enum { METERS_VERSION = 4, PACE_SLOTS = 4096, PACE_PROBES = 16 };
 
 const uint32_t meter_bounds_ms[METER_BUCKETS] = { 1,   2,   5,    10,   25,   50,    100,
                                                   250, 500, 1000, 2500, 5000, 10000, 60000 };

@@ -24,65 +24,83 @@ static struct replay *item(const struct replay_ref *r)
     return &r->all->items[r->index];
 }
 
+static uint64_t until_of(uint64_t life)
+{
+    return life >> 1;
+}
+
+static bool has_ended(uint64_t life)
+{
+    return life & 1;
+}
+
+static uint64_t life_of(uint64_t until_ms, bool ended)
+{
+    return until_ms << 1 | ended;
+}
+
 /* Does the ring still belong to the stream that the reference was made for? */
 static bool is_same(const struct replay_ref *r)
 {
-    return r->all && get(&item(r)->turn) == r->turn && get(&item(r)->until_ms) > clock_boot_ms();
+    return r->all && get(&item(r)->turn) == r->turn &&
+           until_of(get(&item(r)->life)) > clock_boot_ms();
 }
 
 /* ------------------------------------------------------------------ a ring for a stream */
 
-/* Whoever changes the time of a ring that is free, or whose stream has ended, has it. */
+/* Whoever changes the life of a ring that is free, or whose stream has ended, has it: from then on it is the ring
+ * of a stream that goes on. */
 static bool take(struct replay *at, uint64_t before, uint64_t now_ms)
 {
-    return atomic_compare_exchange_strong(&at->until_ms, &before, now_ms + REPLAY_ALIVE_MS);
+    return atomic_compare_exchange_strong(&at->life, &before,
+                                          life_of(now_ms + REPLAY_ALIVE_MS, false));
 }
 
 struct survey {
     size_t held;              /* by this tenant */
     struct replay *vacant;    /* nobody's */
     struct replay *own, *any; /* the oldest whose stream has ended: of this tenant, of anybody */
-    uint64_t vacant_until, own_until, any_until;
+    uint64_t vacant_life, own_life, any_life;
 };
 
 static struct survey look(struct replays *all, uint64_t tenant, uint64_t now_ms)
 {
-    struct survey s = { .own_until = UINT64_MAX, .any_until = UINT64_MAX };
+    struct survey s = { .own_life = UINT64_MAX, .any_life = UINT64_MAX };
 
     for (size_t i = 0; i < REPLAYS_MAX; i++) {
         struct replay *at = &all->items[i];
-        uint64_t until = get(&at->until_ms);
-        bool own = get(&at->tenant) == tenant;
+        uint64_t life = get(&at->life);
+        bool own = get(&at->tenant) == tenant, vacant = until_of(life) <= now_ms;
 
-        if (until <= now_ms && !s.vacant) { /* the first: few rings are used, so few pages are */
+        if (vacant && !s.vacant) { /* the first: few rings are used, so few pages are */
             s.vacant = at;
-            s.vacant_until = until;
+            s.vacant_life = life;
         }
-        if (until <= now_ms)
+        if (vacant)
             continue;
         s.held += own;
-        if (!get(&at->ended))
+        if (!has_ended(life))
             continue;
-        if (own && until < s.own_until) {
+        if (own && life < s.own_life) {
             s.own = at;
-            s.own_until = until;
+            s.own_life = life;
         }
-        if (until < s.any_until) {
+        if (life < s.any_life) {
             s.any = at;
-            s.any_until = until;
+            s.any_life = life;
         }
     }
     return s;
 }
 
 /* A tenant that has its share gives up its own oldest; else a free ring, else the oldest of all. */
-static struct replay *choose(const struct survey *s, uint64_t *ret_until)
+static struct replay *choose(const struct survey *s, uint64_t *ret_life)
 {
     if (s->held >= REPLAYS_PER_TENANT) {
-        *ret_until = s->own_until;
+        *ret_life = s->own_life;
         return s->own;
     }
-    *ret_until = s->vacant ? s->vacant_until : s->any_until;
+    *ret_life = s->vacant ? s->vacant_life : s->any_life;
     return s->vacant ? s->vacant : s->any;
 }
 
@@ -94,12 +112,12 @@ bool replay_begin(struct replays *all, const char *tenant, const char *name, str
         return false;
     for (int tries = 0; tries < 4; tries++) { /* another worker may be quicker */
         struct survey s = look(all, who, now_ms);
-        uint64_t until;
-        struct replay *at = choose(&s, &until);
+        uint64_t life;
+        struct replay *at = choose(&s, &life);
 
         if (!at)
             return false;
-        if (!take(at, until, now_ms))
+        if (!take(at, life, now_ms))
             continue;
         ret->all = all;
         ret->index = (size_t)(at - all->items);
@@ -107,7 +125,6 @@ bool replay_begin(struct replays *all, const char *tenant, const char *name, str
         set(&at->tenant, who);
         set(&at->written, 0);
         set(&at->begun, 0);
-        set(&at->ended, 0);
         set(&at->seen_ms, 0);
         text_copy(at->name, sizeof(at->name), name);
         return true;
@@ -143,15 +160,13 @@ bool replay_write(const struct replay_ref *r, const char *bytes, size_t len)
 void replay_prolong(const struct replay_ref *r)
 {
     if (is_same(r))
-        set(&item(r)->until_ms, clock_boot_ms() + REPLAY_ALIVE_MS);
+        set(&item(r)->life, life_of(clock_boot_ms() + REPLAY_ALIVE_MS, false));
 }
 
 void replay_end(const struct replay_ref *r)
 {
-    if (!is_same(r))
-        return;
-    set(&item(r)->until_ms, clock_boot_ms() + REPLAY_KEPT_MS);
-    set(&item(r)->ended, 1);
+    if (is_same(r))
+        set(&item(r)->life, life_of(clock_boot_ms() + REPLAY_KEPT_MS, true));
 }
 
 uint64_t replay_written(const struct replay_ref *r)
@@ -218,7 +233,8 @@ long replay_read(const struct replay_ref *r, uint64_t *at, char *bytes, size_t m
         if (!is_same(r))
             return -1;
         set(&item(r)->seen_ms, clock_boot_ms());
-        ended = get(&item(r)->ended) != 0; /* before `written`: nothing is written after the end */
+        ended =
+            has_ended(get(&item(r)->life)); /* before `written`: nothing is written after the end */
         written = get(&item(r)->written);
         if (*at > written)
             return -1;

@@ -6,28 +6,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
 #include "cove/replay.h"
 #include "cove/text.h"
+#include "stepped.h"
 
 static struct replays *all;
 
 static int setup(void **state)
 {
     (void)state;
-    all = aligned_alloc(4096, sizeof(*all));
-    if (all)
-        memset(all, 0, sizeof(*all));
-    return all ? 0 : -1;
+    all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return all != MAP_FAILED ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    free(all);
-    return 0;
+    return munmap(all, sizeof(*all));
 }
 
 static long read_at(const struct replay_ref *r, uint64_t at, char *ret, size_t max, bool *ret_ended)
@@ -122,6 +121,71 @@ static void no_ring_is_nothing_to_write_to(void **state)
     assert_int_equal(replay_seen_ms(&none), 0);
 }
 
+/* ------------------------------------------------------------------ two at once */
+
+static void begin_one(void)
+{
+    struct replay_ref r;
+
+    replay_begin(all, "a", "one", &r);
+}
+
+/* All rings belong to streams that go on, but one. */
+static void fill_but(size_t spare)
+{
+    char tenant[16];
+    struct replay_ref r;
+
+    for (size_t i = 0; i < REPLAYS_MAX; i++) {
+        snprintf(tenant, sizeof(tenant), "t%zu", i / REPLAYS_PER_TENANT);
+        assert_true(replay_begin(all, tenant, "s", &r));
+        if (r.index == spare)
+            replay_end(&r);
+    }
+}
+
+/* From the first change that the other one makes, nobody else may get the ring; before, whoever begins gets it.
+ * What is tried here is undone before the other one's next instruction. */
+static void try_at_every_step(void)
+{
+    static struct replay begun[REPLAYS_MAX], now[REPLAYS_MAX];
+    unsigned steps = 0, taken = 0;
+    pid_t pid;
+
+    memcpy(begun, all->items, sizeof(begun));
+    pid = start_stepped(begin_one);
+    do {
+        struct replay_ref r;
+        bool changed;
+
+        memcpy(now, all->items, sizeof(now));
+        changed = memcmp(now, begun, sizeof(now)) != 0;
+        if (replay_begin(all, "b", "other", &r) == changed)
+            fail_msg("after %u instructions: %s", steps,
+                     changed ? "two have one ring" : "nobody has it, and it is not free");
+        memcpy(all->items, now, sizeof(now));
+        steps++;
+        taken += changed;
+    } while (step(pid));
+    print_message("%u instructions, %u after the ring was taken\n", steps, taken);
+    assert_true(taken > 0 && taken < steps);
+}
+
+static void two_that_begin_at_once_do_not_get_the_ring_of_a_stream_that_has_ended(void **state)
+{
+    (void)state;
+    fill_but(5);
+    try_at_every_step();
+}
+
+static void two_that_begin_at_once_do_not_get_the_ring_whose_time_is_over(void **state)
+{
+    (void)state;
+    fill_but(5);
+    all->items[5].life = 3; /* it ended long ago */
+    try_at_every_step();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +196,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tenant_has_its_share_and_streams_that_ended_make_room,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(no_ring_is_nothing_to_write_to, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            two_that_begin_at_once_do_not_get_the_ring_of_a_stream_that_has_ended, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            two_that_begin_at_once_do_not_get_the_ring_whose_time_is_over, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,7 @@
 
 #include "cove/mem.h"
 #include "cove/state.h"
+#include "stepped.h"
 
 enum { BOXES = 4, SLOT = 2, STEPS_MAX = 300000, ALL_STEPS = 2000000 };
 
@@ -90,39 +91,6 @@ static bool is_whole(const struct box_info *b)
 }
 
 /* ------------------------------------------------------------------ stepping */
-
-/* A child that waits to be stepped through action(), and then ends. */
-static pid_t start_stepped(void (*action)(void))
-{
-    pid_t pid = fork();
-    int status;
-
-    if (pid == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
-            _exit(77);
-        raise(SIGSTOP);
-        action();
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFEXITED(status))
-        skip(); /* nobody may be traced here */
-    assert_true(WIFSTOPPED(status));
-    return pid;
-}
-
-/* One instruction. False when the child has ended. */
-static bool step(pid_t pid)
-{
-    int status;
-
-    assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSTOPPED(status))
-        return true;
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    return false;
-}
 
 static void finish(pid_t pid)
 {
