@@ -89,12 +89,31 @@ int caller_begin(struct caller *c, struct callers *all, struct core *core, const
         .processes = config->tenant_processes,
     };
 
-    *c = (struct caller){ .keys = live_get(&all->keys),
+    *c = (struct caller){ .live_keys = &all->keys,
+                          .keys = live_get(&all->keys),
                           .tenants = live_get(&all->tenants),
                           .templates = live_get(&all->templates) };
     c->quota = tenants_quota(c->tenants ? c->tenants->value : NULL, tenant, &defaults);
     core->caller = c;
     return find_key(c, core, tenant, key_id, e);
+}
+
+bool caller_stands(const struct core *core)
+{
+    const struct caller *c = core->caller;
+    char id[COVE_KEY_ID_MAX];
+    const struct key *key;
+    struct live_ref *ref;
+    bool stands;
+
+    if (!c || !c->key)
+        return true;
+    caller_key_id(core, id);
+    ref = live_get(c->live_keys);
+    key = ref ? keys_find_id(ref->value, id) : NULL;
+    stands = key && !key_expired(key, clock_unix_ms() / 1000);
+    live_put(ref);
+    return stands;
 }
 
 void caller_end(struct caller *c)

@@ -20,6 +20,7 @@ struct callers { /* who may call, kept up to date */
 
 struct caller {
     struct live_ref *keys, *tenants, *templates; /* held until the request is over */
+    struct live *live_keys;                      /* the keys as they are later */
     const struct key *key;                       /* NULL: signed in without one */
     char only[24]; /* came with a sandbox's token: may use this one and nothing else; "" = no */
     struct quota quota; /* the tenant's */
@@ -29,6 +30,9 @@ struct caller {
 int caller_begin(struct caller *c, struct callers *all, struct core *core, const char *tenant,
                  const char *key_id, struct cove_err *e);
 void caller_end(struct caller *c);
+
+/* The key that this request came with is still good. A stream lives for hours and asks now and then. */
+bool caller_stands(const struct core *core);
 
 /*
  * Before a handler is called: may this key speak this dialect, and is there room in the quota of

@@ -94,18 +94,9 @@ const char *console_cookie_name(const struct request *req)
     return is_https(req) ? "__Host-cove-console" : "cove-console";
 }
 
-const char *console_cookie(struct request *req)
+bool console_cookie(const struct request *req, char ret[CONSOLE_COOKIE_MAX])
 {
-    char *cookies = arena_strdup(&req->arena, request_param(req, "HTTP_COOKIE")), *cookie;
-    const char *name = console_cookie_name(req);
-    size_t len = strlen(name);
-
-    while ((cookie = strsep(&cookies, ";"))) {
-        cookie += strspn(cookie, " ");
-        if (strncmp(cookie, name, len) == 0 && cookie[len] == '=')
-            return cookie + len + 1;
-    }
-    return NULL;
+    return request_cookie(req, console_cookie_name(req), ret, CONSOLE_COOKIE_MAX);
 }
 
 bool console_same_origin(const struct request *req)
@@ -130,11 +121,20 @@ static bool only_reads(const struct request *req)
     return (req->method == GET || req->method == HEAD) && !*request_param(req, "HTTP_UPGRADE");
 }
 
+/* "none" is an address that somebody typed. */
+static bool is_embedded_elsewhere(const struct request *req)
+{
+    const char *site = request_param(req, "HTTP_SEC_FETCH_SITE");
+
+    return *site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0;
+}
+
 /* Scripts cannot set headers of a WebSocket's first request: Origin alone has to do. */
 static bool page_is_ours(const struct request *req, const unsigned char *secret, const char *cookie)
 {
     if (only_reads(req))
-        return !*request_param(req, "HTTP_ORIGIN") || console_same_origin(req);
+        return *request_param(req, "HTTP_ORIGIN") ? console_same_origin(req)
+                                                  : !is_embedded_elsewhere(req);
     if (!console_same_origin(req))
         return false;
     return *request_param(req, "HTTP_UPGRADE") ||
@@ -154,9 +154,22 @@ static bool key_lives(const struct keys *keys, const struct console_session *s, 
 bool console_sign_in(struct request *req, const struct keys *keys, struct console_session *ret)
 {
     const unsigned char *secret = req->core ? req->core->token_secret : NULL;
-    const char *cookie = console_is_meant(req) ? console_cookie(req) : NULL;
     uint64_t now_s = clock_unix_ms() / 1000;
+    char cookie[CONSOLE_COOKIE_MAX];
 
-    return secret && cookie && console_session_read(secret, cookie, now_s, ret) &&
-           page_is_ours(req, secret, cookie) && key_lives(keys, ret, now_s);
+    return secret && console_is_meant(req) && console_cookie(req, cookie) &&
+           console_session_read(secret, cookie, now_s, ret) && page_is_ours(req, secret, cookie) &&
+           key_lives(keys, ret, now_s);
+}
+
+bool console_session_goes_on(const struct request *req)
+{
+    bool by_header = *request_param(req, "HTTP_AUTHORIZATION") ||
+                     *request_param(req, "HTTP_X_API_KEY") ||
+                     *request_param(req, "HTTP_X_ACCESS_TOKEN");
+    char cookie[CONSOLE_COOKIE_MAX];
+    struct console_session s;
+
+    return by_header || !console_cookie(req, cookie) ||
+           console_session_read(req->core->token_secret, cookie, clock_unix_ms() / 1000, &s);
 }

@@ -4,7 +4,9 @@
  *
  * A browser sends a cookie along by itself, so a cookie alone opens nothing but the console's own
  * addresses, and there only:
- *   - reading (GET, HEAD) from a page of this very host, or by typing the address;
+ *   - reading (GET, HEAD) from a page of this very host, or by typing the address. What a page embeds
+ *     (an image, a script) has no Origin: there Sec-Fetch-Site tells, which browsers send to https and to
+ *     localhost;
  *   - changing, when Origin names this very host and the header X-Console-Token repeats a token
  *     that only pages of this host can read (GET session tells it).
  * Previews of sandboxes are same-site with the console but have other host names, so Origin tells them
@@ -42,12 +44,14 @@ bool console_session_read(const unsigned char *secret, const char *cookie, uint6
 bool console_is_meant(const struct request *req);
 /* Browsers keep a name that begins with __Host- to this host and to https. */
 const char *console_cookie_name(const struct request *req);
-/* The cookie of this request, in its arena; NULL: there is none. */
-const char *console_cookie(struct request *req);
+/* False: the request has none, or two. */
+bool console_cookie(const struct request *req, char ret[CONSOLE_COOKIE_MAX]);
 
 /* The session of a request, if its address is the console's and the rules above hold. The key of a
  * session is looked up again: `keys` is the table that holds now. */
 bool console_sign_in(struct request *req, const struct keys *keys, struct console_session *ret);
+/* False: the request came with a session whose time is over by now. Streams ask again and again. */
+bool console_session_goes_on(const struct request *req);
 /* The request was sent by a page of this very host, as browsers tell it. */
 bool console_same_origin(const struct request *req);
 

@@ -309,6 +309,26 @@ const char *request_query(const struct request *req, const char *name)
     return find_pair(req->query, req->query_count, name);
 }
 
+bool request_cookie(const struct request *req, const char *name, char *ret, size_t size)
+{
+    const char *at = request_param(req, "HTTP_COOKIE");
+    size_t name_len = strlen(name), len;
+    bool found = false;
+
+    for (; *at; at += strcspn(at, ";"), at += strspn(at, "; ")) {
+        if (strncmp(at, name, name_len) != 0 || at[name_len] != '=')
+            continue;
+        at += name_len + 1;
+        len = strcspn(at, ";");
+        if (found || len >= size)
+            return false;
+        memcpy(ret, at, len);
+        ret[len] = '\0';
+        found = true;
+    }
+    return found;
+}
+
 const char *request_capture(const struct request *req, const char *name)
 {
     const char *value = find_pair(req->captures, req->capture_count, name);

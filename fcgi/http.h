@@ -83,6 +83,9 @@ int request_json(struct request *req, const struct json_field *fields, void *out
 /* A FastCGI parameter or "" when there is none: request_param(req, "HTTP_ORIGIN"). */
 const char *request_param(const struct request *req, const char *name);
 const char *request_query(const struct request *req, const char *name); /* NULL = not given */
+/* A cookie by its name. False: there is none, it does not fit, or there are two. A program in a sandbox can set one
+ * for all names of this site, so of two nobody knows which is ours. */
+bool request_cookie(const struct request *req, const char *name, char *ret, size_t size);
 const char *request_capture(const struct request *req,
                             const char *name); /* never NULL for a {name} of the route */
 

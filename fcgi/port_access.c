@@ -254,26 +254,6 @@ static void look_at_keys(const struct request *req, const struct keys *keys,
     weigh_key(find_key(keys, request_param(req, "HTTP_X_ACCESS_TOKEN")), box, ret);
 }
 
-/* The value of our cookie; "" if there is none. */
-static void read_cookie(const struct request *req, char *ret, size_t size)
-{
-    const char *at = request_param(req, "HTTP_COOKIE");
-    size_t len;
-
-    *ret = '\0';
-    for (; *at; at += strcspn(at, ";"), at += strspn(at, "; ")) {
-        if (strncmp(at, COOKIE "=", sizeof(COOKIE)) != 0)
-            continue;
-        at += sizeof(COOKIE);
-        len = strcspn(at, ";");
-        if (len < size) {
-            memcpy(ret, at, len);
-            ret[len] = '\0';
-        }
-        return;
-    }
-}
-
 static bool has_traffic_token(const struct dialect *const *dialects, const struct request *req,
                               const char *id)
 {
@@ -300,8 +280,8 @@ static bool has_token(const struct dialect *const *dialects, const struct reques
     if (token_fits(secret, place->id, request_param(req, "HTTP_X_ACCESS_TOKEN")) ||
         has_traffic_token(dialects, req, place->id))
         return true;
-    read_cookie(req, cookie, sizeof(cookie));
-    return port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
+    return request_cookie(req, COOKIE, cookie, sizeof(cookie)) &&
+           port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
 }
 
 /* ------------------------------------------------------------------ the verdict */

@@ -151,12 +151,12 @@ static void set_cookie(struct request *req, struct reply *rep, const char *value
 
 static int console_session_show(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    const char *cookie = req->core->token_secret ? console_cookie(req) : NULL;
+    char cookie[CONSOLE_COOKIE_MAX];
     struct console_session s;
 
     (void)e;
     req->note.operation = "session";
-    if (!cookie ||
+    if (!req->core->token_secret || !console_cookie(req, cookie) ||
         !console_session_read(req->core->token_secret, cookie, clock_unix_ms() / 1000, &s))
         return reply_session(req, rep, NULL, 0); /* signed in by a header: nothing to repeat */
     return reply_session(req, rep, cookie, s.until_s);

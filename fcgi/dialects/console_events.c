@@ -14,6 +14,7 @@
 #include "cove/samples.h"
 #include "cove/text.h"
 #include "fcgi/caller.h"
+#include "fcgi/console_session.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/stream.h"
 
@@ -217,7 +218,7 @@ bool console_wait(struct stream *s, struct request *req)
 
     if (run_poll(&p, req->client_fd >= 0, LOOK_MS) > 0 || (leaving && *leaving))
         return false;
-    return stream_tick(s) == 0;
+    return caller_stands(req->core) && console_session_goes_on(req) && stream_tick(s) == 0;
 }
 
 int console_events(struct request *req, struct reply *rep, struct cove_err *e)

@@ -1,5 +1,6 @@
 """The console dialect: sessions that only its own pages can use, and a view of one tenant's sandboxes."""
 import glob
+import hmac
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from cove import TOP, alive, read, wait_for
+from test_front_keys import cove, create
 
 API = "/console/api"
 
@@ -131,6 +133,21 @@ def test_another_sites_page_cannot_read_with_the_cookie(server):
     assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": cookie, "Origin": "http://evil.example"}, key=False).status == 401
 
 
+@pytest.mark.parametrize("site,status", [("same-origin", 200), ("none", 200), ("same-site", 401), ("cross-site", 401), ("nonsense", 401)])
+def test_what_another_page_embeds_is_not_read_with_the_cookie(server, site, status):
+    """An image or a script of a preview's page: same-site, so the cookie comes along, and no Origin does."""
+    cookie, _ = session(server)
+    assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": cookie, "Sec-Fetch-Site": site}, key=False).status == status
+
+
+def test_of_two_cookies_none_signs_in(server):
+    """Over http a preview's page can set a cookie of that name for the whole site, with a session of its own."""
+    (mine, _), (theirs, _) = session(server), session(server, key=server.add_key("tosser"))
+    for cookies in (f"{theirs}; {mine}", f"{mine}; {theirs}", f"{mine}; a=b; cove-console="):
+        assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": cookies}, key=False).status == 401, cookies
+    assert server.request("GET", f"{API}/sandboxes", headers={"Cookie": f"a=b; {mine}; xcove-console=1"}, key=False).status == 200
+
+
 def test_a_session_opens_no_other_api(server):
     cookie, token = session(server)
     headers = {"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}
@@ -160,6 +177,34 @@ def test_a_session_ends_with_its_key(make_server):
     with open(path, "w") as f:
         f.writelines(lines)
     wait_for(lambda: read_list() == 401, what="the session of a revoked key is over")
+
+
+def open_stream(server, headers):
+    connection = server.connect()
+    connection.request("GET", f"{API}/events", headers=headers)
+    reply = connection.getresponse()
+    assert reply.status == 200
+    return reply
+
+
+def runs_out(server, seconds):
+    """A session's cookie that ends in so many seconds, made as the server makes them."""
+    text = f"{int(time.time()) + seconds}.-.default"
+    with open(f"{server.run_dir}/token-secret", "rb") as f:
+        return f"cove-console={text}.{hmac.new(f.read(), f'console session {text}'.encode(), 'sha256').hexdigest()}"
+
+
+def test_a_stream_ends_with_its_session_and_with_its_key(server):
+    key = create(server, "streaming", "--name", "streaming")
+    session_of_key, _ = session(server, key=key)
+    short = runs_out(server, 3)
+    kept = open_stream(server, {"X-API-Key": server.key, "Cookie": short})
+    assert open_stream(server, {"Cookie": short}).read(), "all of it: the stream has an end"
+    streams = [open_stream(server, headers) for headers in ({"Cookie": session_of_key}, {"X-API-Key": key})]
+    cove(server, "key", "revoke", "streaming")
+    for stream in streams:
+        assert stream.read()
+    assert any(line.startswith(b":") for line in kept), "a key of its own goes on, whatever became of a cookie beside it"
 
 
 def test_signing_out_takes_the_cookie_away(server):
