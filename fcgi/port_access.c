@@ -13,6 +13,9 @@
  * the sandbox and the generation up again, and has nginx ask anew when either has changed or the port does
  * not answer.
  *
+ * nginx asks by a subrequest, or lets the request itself come here first and names the location that it goes on
+ * to (COVE_VERDICT_GOES_TO).
+ *
  * The gate knows what single ports say (GATE_ACCESS) and decides. Whether ports are public without a
  * word is decided by the dialect that made the sandbox (port_access_DIALECT in cove.conf).
  *
@@ -370,12 +373,14 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
     unsigned generation = atomic_load(&keys->generation_seen);
     struct live_ref *ref = live_get(keys);
     struct credentials credentials = { 0 };
-    const char *verdict, *reason = "";
+    const char *next = request_param(req, "COVE_VERDICT_GOES_TO"), *verdict, *reason = "";
     struct place place;
     bool good;
 
     req->note.operation = "port";
     rep->status = 204;
+    if (*next)
+        reply_header(rep, "X-Accel-Redirect", next);
     if (find_place(dialects, req, &place)) {
         verdict = judge(dialects, req, &place, ref ? ref->value : NULL, &credentials, &reason);
         good = strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0;

@@ -177,7 +177,8 @@ def test_a_location_without_sign_in_passes_no_tenant():
     for name, body in to_workers.items():
         tenant = re.findall(r"fastcgi_param COVE_TENANT (\S+);", body)
         assert tenant == (["$cove_tenant"] if "cove-auth.conf" in body else ['""']), name
-        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/port-kept": "port", "= /.cove/open": "open", "= /.cove/attach": "attach"}.get(name, "api")
+        role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/port-kept": "port", "= /.cove/traffic-socket": "port",
+                "= /.cove/open": "open", "= /.cove/attach": "attach"}.get(name, "api")
         assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == [role], name
         assert ("internal;" in body) == (name.startswith("= /.cove/") and role != "open"), name
 

@@ -120,6 +120,7 @@ class App(http.server.BaseHTTPRequestHandler):
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
+        self.send_header("X-Long", "x" * int(self.path.partition("?long=")[2] or 0))
         self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
         self.end_headers()
         while head := self.rfile.read(2):
@@ -138,8 +139,15 @@ Server((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", int(sys.argv[1])), Ap
 """
 
 
+# What begins a WebSocket takes a way of its own through nginx (cove.conf: traffic-socket); what holds for others holds there, too.
+UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade"}
+both_ways = pytest.mark.parametrize("more", [{}, UPGRADE], ids=["plain", "upgrade"])
+
+
 class Ports(Executor):
     """An executor sandbox with the app on port 8000."""
+
+    more = {}  # headers of every request to the app
 
     def __init__(self, server, project, key=True, app=True):
         super().__init__(server, project, key)
@@ -160,7 +168,7 @@ class Ports(Executor):
         return f"{port}-{self.id}.localhost"
 
     def get(self, path="/", port=8000, host=None, headers=None, credential=True, method="GET", body=None, tls=False):
-        headers = {"Host": host or self.host(port), **(headers or {})}
+        headers = {"Host": host or self.host(port), **self.more, **(headers or {})}
         if credential:
             headers["X-Access-Token"] = self.key
         return self.server.request(method, path, body, headers=headers, key=False, tls=tls)
@@ -216,8 +224,10 @@ def test_a_name_of_no_sandbox_is_502_and_nobody_elses(ports, host):
     assert reply.json["message"] == "The sandbox was not found" and reply.json["code"] == 502
 
 
-def test_unknown_foreign_and_dead_have_one_body(server, project):
+@both_ways
+def test_unknown_foreign_and_dead_have_one_body(server, project, more):
     ports = Ports(server, project, app=False)
+    ports.more = more
     private = ports.get(credential=False)
     server.cleanup(project, key=ports.key)
     dead = ports.get()
@@ -315,7 +325,9 @@ def test_a_link_leads_nowhere_else(ports):
 # ---------------------------------------------------------------------- what the app sees
 
 
-def test_the_app_sees_its_own_name_and_nothing_of_ours(ports):
+@both_ways
+def test_the_app_sees_its_own_name_and_nothing_of_ours(ports, more):
+    ports.more = more
     seen = ports.get("/seen?a=%2F..//b", headers={
         "Cookie": "x=1; cove-port=1.abc", "X-Forwarded-For": "9.9.9.9", "Cove-Target": "owner x 1 json",
         "E2b-Traffic-Access-Token": "t", "X-Custom": "kept"}).json
@@ -328,7 +340,9 @@ def test_the_app_sees_its_own_name_and_nothing_of_ours(ports):
     assert ports.key not in json.dumps(seen)
 
 
-def test_the_apps_own_credentials_pass_and_keys_do_not(ports):
+@both_ways
+def test_the_apps_own_credentials_pass_and_keys_do_not(ports, more):
+    ports.more = more
     seen = ports.get("/seen", headers={"Authorization": "Bearer app-secret", "X-API-Key": "app-key"}).json
     headers = dict(seen["headers"])
     assert headers["Authorization"] == "Bearer app-secret" and headers["X-API-Key"] == "app-key"
@@ -337,21 +351,26 @@ def test_the_apps_own_credentials_pass_and_keys_do_not(ports):
         assert name not in dict(seen["headers"]) and ports.key not in json.dumps(seen)
 
 
-def test_two_cookies_of_our_name_leave_none(ports):
+@both_ways
+def test_two_cookies_of_our_name_leave_none(ports, more):
+    ports.more = more
     seen = ports.get("/seen", headers={"Cookie": "cove-port=1.a; b=2; cove-port=1.c"}).json
     assert "cove-port" not in json.dumps(seen)
 
 
-def test_an_app_gives_nginx_no_orders(ports):
+@both_ways
+def test_an_app_gives_nginx_no_orders(ports, more):
+    ports.more = more
     reply = ports.get("/accel")
     assert reply.status == 200 and reply.body == b"mine"
 
 
 @pytest.mark.parametrize("status", [200, 204, 301, 401, 403, 404, 413, 418, 429, 500, 502, 503, 504])
 def test_the_apps_own_statuses_pass(ports, status):
-    reply = ports.get(f"/status/{status}")
-    assert reply.status == status
-    assert reply.body == (b"" if status == 204 else b"from the app")
+    for more in ({}, UPGRADE):
+        reply = ports.get(f"/status/{status}", headers=more)
+        assert reply.status == status
+        assert reply.body == (b"" if status == 204 else b"from the app")
 
 
 # ---------------------------------------------------------------------- bytes
@@ -419,9 +438,9 @@ def test_event_streams_are_not_held_back(ports):
 
 
 @contextlib.contextmanager
-def websocket(ports, host=None, token=True):
+def websocket(ports, host=None, token=True, path="/ws"):
     s = socket.create_connection(("127.0.0.1", ports.server.http), timeout=20)
-    s.sendall((f"GET /ws HTTP/1.1\r\nHost: {host or ports.host()}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    s.sendall((f"GET {path} HTTP/1.1\r\nHost: {host or ports.host()}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n" +
                (f"X-Access-Token: {ports.key}\r\n" if token else "") + "\r\n").encode())
     head = b""
@@ -452,6 +471,30 @@ def test_websockets_pass_through(ports):
             assert read_exactly(s, 2 + len(text)) == bytes([0x81, len(text)]) + text
     with websocket(ports, token=False) as (s, head):
         assert head.startswith(b"HTTP/1.1 401")
+
+
+def test_the_reply_to_a_websockets_request_may_have_a_long_head(ports):
+    with websocket(ports, path="/ws?long=1700") as (_, head):
+        assert head.startswith(b"HTTP/1.1 101") and b"x" * 1700 in head
+
+
+def test_a_body_with_an_upgrade_arrives(ports):
+    """Nobody should send one, so it takes the way of other requests."""
+    assert ports.get("/body", headers=UPGRADE, body=b"x" * 300_000).json["bytes"] == 300_000
+
+
+@pytest.mark.parametrize("gone", ["ports.sock", "fcgi.sock"])
+def test_while_the_gate_or_all_workers_restart_an_upgrade_is_503(ports, gone):
+    """Nothing was begun: trying again is safe, and 503 says so."""
+    path = f"{ports.server.run_dir}/{gone}"
+    os.rename(path, path + ".away")
+    try:
+        with websocket(ports) as (_, head):
+            assert head.startswith(b"HTTP/1.1 503")
+    finally:
+        os.rename(path + ".away", path)
+    with websocket(ports) as (_, head):
+        assert head.startswith(b"HTTP/1.1 101")
 
 
 # ---------------------------------------------------------------------- when nothing answers
