@@ -794,18 +794,30 @@ def rates(server, name):
     return {m[1]: int(m[2]) for m in re.finditer(rf'^{name}{{(.*)}} (\d+)$', text, re.M)}
 
 
-def test_metrics_tell_connections_and_bytes_per_second_of_sandboxes_and_tenants(make_server):
+def rate_in_top(server, id):
+    """The column RATE of `cove top`, and the figures of which it is the sum."""
+    row, = (r for r in json.loads(cove(server, "top", "--json", "--interval", "50ms").stdout) if r["id"] == id)
+    table = cove(server, "top", "--interval", "50ms").stdout.splitlines()
+    head, = (line for line in table if line.startswith("SANDBOX"))
+    line, = (line for line in table if line.startswith(id))
+    end = head.index("RATE") + len("RATE")  # figures stand right-aligned below it
+    return re.split(r"\s{2,}", line[:end])[-1], row["bytes_in_per_second"] + row["bytes_out_per_second"]
+
+
+def test_metrics_and_top_tell_connections_and_bytes_per_second_of_sandboxes_and_tenants(make_server):
     server = make_server(tenant_port_rate="1M")
     ports = Ports(server, "busy", key=server.add_key("acme"))
     with websocket(ports):
         assert rates(server, "cove_tenant_connections")['tenant="acme"'] == 1
-    reading = threading.Thread(target=lambda: ports.get(f"/bytes/{4 << 20}"))
+    reading = threading.Thread(target=lambda: ports.get(f"/bytes/{8 << 20}"))
     reading.start()
     for metric, who in (("sandbox", ports.id), ("tenant", "acme")):
         wait_for(lambda: rates(server, f"cove_{metric}_traffic_bytes_per_second").get(f'{metric}="{who}",direction="out"', 0) > 100_000,
                  10, f"the {metric}'s rate")
+    wait_for(lambda: (told := rate_in_top(server, ports.id)) and told[1] > 100_000 and re.fullmatch(r"[\d.]+ [KM]iB/s", told[0]), 10, "the rate in `cove top`")
     reading.join(60)
     wait_for(lambda: rates(server, "cove_tenant_traffic_bytes_per_second")['tenant="acme",direction="out"'] == 0, 10, "quiet again")
+    wait_for(lambda: rate_in_top(server, ports.id) == ("0 B/s", 0), 10, "quiet again in `cove top`")
 
 
 def test_the_end_of_a_sandbox_ends_its_connections(server, project):
