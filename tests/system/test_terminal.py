@@ -439,6 +439,14 @@ def test_a_close_whose_reason_is_not_utf8_is_1007(terminals):
         assert ws.closed()[1].code == 1007
 
 
+def test_an_extension_that_a_client_offers_is_not_taken(terminals):
+    """Nothing is compressed: a reply that named an extension would have the client set bits that are refused."""
+    with terminals.open(SHELL, {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits, x-webkit-deflate-frame"}) as ws:
+        assert "sec-websocket-extensions" not in ws.head.lower()
+        ws.send(b"echo plain''ly\n")
+        ws.until("plainly")
+
+
 HALF, MESSAGE = 128, 1 << 20  # MiB of messages that are not whole, which one tenant's sockets may keep; the longest message
 
 
