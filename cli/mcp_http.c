@@ -3,6 +3,10 @@
  * and every message in it is handed on. The session of the older revisions is kept here, and begun anew when
  * the server does not know it any more. Without a session (2026-07-28) a call is cancelled by closing its
  * connection.
+ *
+ * A desktop client speaks to this program and sees nothing of the network. So a call of a session whose connection
+ * breaks is picked up again: a GET with the id of the last event (Last-Event-ID) brings what followed. A call without
+ * a session cannot be, and ends with an error.
  */
 #include "cli/mcp_http.h"
 
@@ -22,6 +26,10 @@ enum {
     WAIT_MS = 1000,
     LISTEN_AGAIN_MS = 5000,
     CONNECT_MS = 10000,
+    RESUMES_MAX = 8, /* the server lets a command go on without its client for half a minute */
+    RESUME_MS = 250, /* before the second try; before each further one twice as long, up to: */
+    RESUME_MOST_MS = 8000,
+    KEEPALIVE_S = 30, /* of silence, then the server's machine is asked whether it is still there */
 };
 
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
@@ -36,7 +44,12 @@ struct mcp_transfer {
     char *id;     /* of the request, as JSON; NULL: it is a notification, or the session's stream */
     char *method; /* NULL: several messages, or none */
     bool is_stream, in_session, starts_session, retried, answered;
-    bool events; /* the reply is a stream of events */
+    bool cancelled; /* the client does not want an answer any more */
+    bool events;    /* the reply is a stream of events */
+    char event[96]; /* the id of the event that is being read */
+    char heard[96]; /* the id of the last whole event; "" = none */
+    unsigned resumes;
+    uint64_t due_ms; /* not to be begun before; 0 = it has begun */
     struct buf in;
 };
 
@@ -121,6 +134,22 @@ static void answer_error(struct mcp_transfer *t, const char *what)
     t->answered = true;
 }
 
+/* The answer to this very request, and not a notification on the way to it. */
+static bool is_answer(const struct mcp_transfer *t, const char *text, size_t len)
+{
+    struct json_object *reply = NULL, *id = NULL;
+    bool fits = false;
+
+    if (len > 0 && text[0] == '[')
+        return true;
+    if (json_parse(text, len, &reply, NULL) == 0)
+        fits = t->id && !text_member(reply, "method") &&
+               json_object_object_get_ex(reply, "id", &id) && id &&
+               strcmp(t->id, json_object_to_json_string_ext(id, JSON_C_TO_STRING_PLAIN)) == 0;
+    json_free(reply);
+    return fits;
+}
+
 static void hand_on(struct mcp_transfer *t, const char *text, size_t len)
 {
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
@@ -128,17 +157,27 @@ static void hand_on(struct mcp_transfer *t, const char *text, size_t len)
     if (len == 0)
         return;
     t->server->output(text, len);
-    t->answered = true;
+    t->answered |= !t->id || is_answer(t, text, len);
 }
 
-/* All whole lines of a stream; our server writes a message in one `data:` line. */
+static void read_event_line(struct mcp_transfer *t, const char *line, size_t len)
+{
+    if (len >= 4 && strncmp(line, "id: ", 4) == 0) {
+        snprintf(t->event, sizeof(t->event), "%.*s", (int)(len - 4), line + 4);
+    } else if (len >= 6 && strncmp(line, "data: ", 6) == 0) {
+        hand_on(t, line + 6, len - 6);
+        text_copy(t->heard, sizeof(t->heard), t->event);
+        t->resumes = 0; /* tries in vain count */
+    }
+}
+
+/* All whole lines of a stream; our server writes a message in one `data:` line, after the event's id. */
 static void read_events(struct mcp_transfer *t)
 {
     char *at = t->in.data, *end = at + t->in.len, *feed;
 
     while ((feed = memchr(at, '\n', (size_t)(end - at)))) {
-        if (strncmp(at, "data: ", 6) == 0)
-            hand_on(t, at + 6, (size_t)(feed - at) - 6);
+        read_event_line(t, at, (size_t)(feed - at));
         at = feed + 1;
     }
     buf_drop(&t->in, (size_t)(at - t->in.data));
@@ -220,10 +259,15 @@ static void set_up(struct mcp_transfer *t)
     add_header(t, "Accept", "application/json, text/event-stream");
     if (t->in_session && t->server->session[0])
         add_header(t, "Mcp-Session-Id", t->server->session);
+    if (t->heard[0])
+        add_header(t, "Last-Event-ID", t->heard);
     curl_easy_setopt(t->easy, CURLOPT_URL, t->server->url);
     curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
     curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, (long)KEEPALIVE_S);
+    curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, (long)(KEEPALIVE_S / 3));
     curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
@@ -238,15 +282,32 @@ static void set_up(struct mcp_transfer *t)
     }
 }
 
-static void start(struct mcp_transfer *t)
+static void start_at(struct mcp_transfer *t, uint64_t due_ms)
 {
     struct mcp_server *s = t->server;
 
     set_up(t);
+    t->due_ms = due_ms;
     t->next = s->transfers;
     s->transfers = t;
     s->count++;
-    curl_multi_add_handle(s->multi, t->easy);
+    if (!due_ms)
+        curl_multi_add_handle(s->multi, t->easy);
+}
+
+static void start(struct mcp_transfer *t)
+{
+    start_at(t, 0);
+}
+
+static void start_due(struct mcp_server *s)
+{
+    for (struct mcp_transfer *t = s->transfers; t; t = t->next) {
+        if (!t->due_ms || t->due_ms > clock_boot_ms())
+            continue;
+        t->due_ms = 0;
+        curl_multi_add_handle(s->multi, t->easy);
+    }
 }
 
 static void stop(struct mcp_transfer *t)
@@ -266,22 +327,30 @@ static void stop(struct mcp_transfer *t)
 
 /* ------------------------------------------------------------------ sending */
 
-/* Without a session nobody but us can tell the server: the call's connection is closed. */
+static struct mcp_transfer *find_call(struct mcp_server *s, struct json_object *id)
+{
+    const char *text = json_object_to_json_string_ext(id, JSON_C_TO_STRING_PLAIN);
+    struct mcp_transfer *t = s->transfers;
+
+    while (t && (!t->id || strcmp(t->id, text) != 0))
+        t = t->next;
+    return t;
+}
+
+/* True: done with. Without a session nobody but us can tell the server: the call's connection is closed. */
 static bool cancel(struct mcp_server *s, struct json_object *message)
 {
     struct json_object *id = NULL;
-    const char *text;
+    struct mcp_transfer *call;
 
-    if (s->session[0] || !json_object_object_get_ex(member(message, "params"), "requestId", &id))
+    if (!json_object_object_get_ex(member(message, "params"), "requestId", &id))
         return false;
-    text = json_object_to_json_string_ext(id, JSON_C_TO_STRING_PLAIN);
-    for (struct mcp_transfer *t = s->transfers; t; t = t->next) {
-        if (!t->id || strcmp(t->id, text) != 0)
-            continue;
-        stop(t);
-        break;
-    }
-    return true;
+    call = find_call(s, id);
+    if (call)
+        call->cancelled = true;
+    if (call && !s->session[0])
+        stop(call);
+    return !s->session[0];
 }
 
 static void send_message(struct mcp_server *s, const char *text, size_t len, bool retried)
@@ -300,7 +369,7 @@ static void send_message(struct mcp_server *s, const char *text, size_t len, boo
         transfer_free(t);
     } else {
         if (t->starts_session) {
-            s->session[0] = '\0';
+            s->session[0] = s->heard[0] = '\0';
             buf_clear(&s->initialize);
             buf_add(&s->initialize, text, len);
         }
@@ -324,6 +393,7 @@ static void listen_again(struct mcp_server *s)
         return;
     t = transfer_new(s, NULL, 0);
     t->is_stream = t->in_session = true;
+    text_copy(t->heard, sizeof(t->heard), s->heard);
     s->listening = true;
     start(t);
 }
@@ -336,7 +406,7 @@ static bool renew_session(struct mcp_server *s)
     struct mcp_transfer *t = transfer_new(s, s->initialize.data, s->initialize.len);
     long status = 0;
 
-    s->session[0] = '\0';
+    s->session[0] = s->heard[0] = '\0';
     t->starts_session = true;
     set_up(t);
     if (curl_easy_perform(t->easy) == CURLE_OK)
@@ -361,19 +431,24 @@ static void tell_status(struct mcp_transfer *t, long status)
     json_free(reply);
 }
 
-/* A JSON-RPC answer to this very request, whatever HTTP says. */
-static bool is_answer(const struct mcp_transfer *t)
+/* A call's stream that broke goes on in a transfer of its own, after the last event that arrived. */
+static bool resume(struct mcp_transfer *t, CURLcode code, long status)
 {
-    struct json_object *reply = NULL, *id = NULL;
-    bool fits = false;
+    struct mcp_transfer *next;
+    uint64_t wait_ms = t->resumes ? (uint64_t)RESUME_MS << t->resumes : 0;
 
-    if (t->in.len > 0 && t->in.data[0] == '[')
-        return true;
-    if (json_parse(t->in.data, t->in.len, &reply, NULL) == 0)
-        fits = t->id && json_object_object_get_ex(reply, "id", &id) && id &&
-               strcmp(t->id, json_object_to_json_string_ext(id, JSON_C_TO_STRING_PLAIN)) == 0;
-    json_free(reply);
-    return fits;
+    if (!t->id || t->cancelled || !t->in_session || !t->heard[0] || t->resumes == RESUMES_MAX ||
+        (code == CURLE_OK && status != 200 && status < 500))
+        return false;
+    next = transfer_new(t->server, NULL, 0);
+    next->in_session = true;
+    next->resumes = t->resumes + 1;
+    text_copy(next->heard, sizeof(next->heard), t->heard);
+    next->id = t->id;
+    next->method = t->method;
+    t->id = t->method = NULL;
+    start_at(next, clock_boot_ms() + (wait_ms < RESUME_MOST_MS ? wait_ms : RESUME_MOST_MS));
+    return true;
 }
 
 static void on_done(struct mcp_transfer *t, CURLcode code)
@@ -383,17 +458,20 @@ static void on_done(struct mcp_transfer *t, CURLcode code)
 
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (t->is_stream) {
+        text_copy(s->heard, sizeof(s->heard), t->heard);
         s->listening = false;
         s->listen_at_ms = clock_boot_ms() + (status == 405 ? 3600 * 1000 : LISTEN_AGAIN_MS);
         return;
     }
-    if (status == 404 && t->in_session && !t->retried && s->initialize.len && renew_session(s)) {
+    if (status == 404 && t->body && t->in_session && !t->retried && s->initialize.len &&
+        renew_session(s)) {
         send_message(s, t->body, t->body_len, true);
         return;
     }
-    if (!t->events && is_answer(t))
+    if (!t->events && is_answer(t, t->in.data, t->in.len))
         hand_on(t, t->in.data, t->in.len);
-    if (t->answered || (!t->id && status < 300 && code == CURLE_OK))
+    if (t->answered || t->cancelled || (!t->id && status < 300 && code == CURLE_OK) ||
+        resume(t, code, status))
         return;
     if (code != CURLE_OK)
         answer_error(t, curl_easy_strerror(code));
@@ -417,6 +495,7 @@ void mcp_server_wait(struct mcp_server *s, int fd)
     int running, left;
 
     listen_again(s);
+    start_due(s);
     curl_multi_perform(s->multi, &running);
     while ((m = curl_multi_info_read(s->multi, &left))) {
         CURLcode code = m->data.result;

@@ -22,6 +22,7 @@ struct mcp_server {
     bool initialized;      /* the client has said so: the session's stream is wanted */
     bool listening;        /* and open */
     uint64_t listen_at_ms; /* not before */
+    char heard[96];        /* the id of the last event of that stream; "" = none */
     void (*output)(const char *text, size_t len); /* one message of the server's */
 };
 

@@ -1,7 +1,10 @@
 """The MCP server: both eras of the protocol, its tools, tenants, and what hostile or broken clients send."""
+import contextlib
 import json
 import os
+import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -568,6 +571,92 @@ def test_cove_mcp_forwards_the_stateless_revision_too(mcp, stdio):
     meta = {"_meta": {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}}
     assert "supportedVersions" in stdio.ask("server/discover", meta, id=3)["result"]
     assert "result" in stdio.ask("tools/call", {"name": "sandbox_info", **meta}, id=4)
+
+
+class Breakable:
+    """A way to the server whose connections break on demand."""
+
+    def __init__(self, server):
+        self.server, self.ways = server, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near = self.listener.accept()[0]
+                far = socket.create_connection(("127.0.0.1", self.server.http))
+                self.ways += [near, far]
+                for a, b in ((near, far), (far, near)):
+                    threading.Thread(target=self.move, args=(a, b), daemon=True).start()
+
+    def move(self, a, b):
+        with contextlib.suppress(OSError):
+            while piece := a.recv(65536):
+                b.sendall(piece)
+        for s in (a, b):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        for s in self.ways:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+        self.ways.clear()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+
+@pytest.fixture
+def breakable(server, mcp):
+    way = Breakable(server)
+    client = Stdio(server, "--sandbox", mcp.sandbox, url=way.url)
+    assert "result" in client.ask("initialize", INITIALIZE)
+    yield way, client
+    client.close()
+    way.close()
+
+
+WAITS = {"name": "run_command", "arguments": {"command": "echo one; until test -e /workspace/go; do sleep 0.1; done; echo two"}}
+
+
+def test_cove_mcp_picks_up_a_call_whose_connection_broke(mcp, breakable):
+    way, client = breakable
+    client.send("tools/call", {**WAITS, "_meta": {"progressToken": 7}}, id="a")
+    assert client.receive()["params"]["message"] == "one\n"
+    for _ in range(3):
+        way.cut()
+        assert client.ask("ping", id="alive")["result"] == {}
+    mcp.ok("run_command", command="touch /workspace/go")
+    told = [client.receive()]
+    while "id" not in told[-1]:
+        told.append(client.receive())
+    assert [message["params"]["message"] for message in told[:-1]] == ["two\n"], "nothing is told twice"
+    assert told[-1]["id"] == "a" and told[-1]["result"]["structuredContent"]["stdout"] == "one\ntwo\n"
+
+
+def test_cove_mcp_answers_a_call_that_cannot_be_picked_up(mcp, breakable):
+    """Also one that has told of progress: a client that gets no answer waits for ever."""
+    way, client = breakable
+    meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}, "progressToken": 8}
+    client.send("tools/call", {**WAITS, "_meta": meta}, id="b")
+    assert client.receive()["params"]["message"] == "one\n"
+    way.cut()
+    answer = client.receive()
+    assert answer["id"] == "b" and answer["error"]["message"]
+    wait_for(lambda: mcp.ok("run_command", command="pgrep -f workspace/g[o]")["exit_code"] == 1, what="the command's end")
+
+
+def test_cove_mcp_says_nothing_more_of_a_cancelled_call(mcp, stdio):
+    stdio.send("tools/call", {**WAITS, "_meta": {"progressToken": 9}}, id="c")
+    assert stdio.receive()["params"]["message"] == "one\n"
+    stdio.send("notifications/cancelled", {"requestId": "c"}, id=None)
+    wait_for(lambda: mcp.ok("run_command", command="pgrep -f workspace/g[o]")["exit_code"] == 1, what="the command's end")
+    assert stdio.ask("ping", id="next")["result"] == {}
 
 
 @pytest.mark.parametrize("text", ["nonsense", "{}", "[1]", '{"jsonrpc":"2.0"}', pytest.param('"' + "x" * 100000 + '"', id="long")])
