@@ -11,13 +11,13 @@
 #include "process/manifests_live.h"
 
 enum {
-    READY_MS = MANIFEST_READY_MAX_MS, /* a template's own start may take so long in each sandbox */
-    SPARE_MS = 30 * 60000,            /* that all steps together have beyond build_timeout */
+    READY_MS = MANIFEST_READY_MAX_MS, /* how long a template's start and ready commands may take */
+    SPARE_MS = 30 * 60000, /* a build's sandbox lives this much longer than build_timeout */
 };
 
 #define DEFAULT_USER    "user"
 #define DEFAULT_WORKDIR "/home/user"
-#define FETCH_TEMPLATE  "base" /* what fetches images: the host's own skopeo and tar */
+#define FETCH_TEMPLATE  "base" /* its sandboxes fetch images with the host's skopeo and tar */
 
 int job_fail(struct build_job *j, const char *fmt, ...)
 {
@@ -36,7 +36,7 @@ int job_fail_err(struct build_job *j, const struct cove_err *e)
     return job_fail(j, "%s", e->msg);
 }
 
-/* ------------------------------------------------------------------ its sandbox */
+/* ------------------------------------------------------------------ the build's sandbox */
 
 static void project_of(const struct build_job *j, char out[COVE_PROJECT_MAX])
 {
@@ -80,7 +80,7 @@ int job_open_box(struct build_job *j, const char *word, struct cove_err *e)
     return box_open(j->builder->config.run_dir, j->box, &j->conn, e);
 }
 
-/* ------------------------------------------------------------------ what it begins with */
+/* ------------------------------------------------------------------ what a build begins with */
 
 static const struct manifest *parent(const struct build_job *j)
 {
@@ -99,7 +99,7 @@ static int take_over(struct build_job *j)
     return 0;
 }
 
-/* The template that stands for an image here; NULL: it is to be fetched. */
+/* The template that build_images names for this image. NULL: none, so the image must be fetched. */
 static char *template_of_image(const struct build_job *j, const char *image)
 {
     char text[sizeof(j->builder->config.build_images)], *rest = text, *pair;
@@ -159,7 +159,7 @@ static void set_step(struct build_job *j, size_t i)
     snprintf(j->step, sizeof(j->step), "%u", (unsigned)(i + 1));
 }
 
-/* How many of the first steps may come from the cache. */
+/* How many steps, from the first one on, may come from the cache. */
 static size_t cacheable(const struct build_order *o)
 {
     size_t n = 0;
@@ -169,7 +169,8 @@ static size_t cacheable(const struct build_order *o)
     return n;
 }
 
-/* A sandbox with as many steps done as earlier builds have left; how many. */
+/* Opens a sandbox in which the first steps are done already, as far as the cache has results of earlier
+ * builds. *ret is the number of these steps. */
 static int open_cached(struct build_job *j, size_t *ret)
 {
     const struct build_order *o = &j->build->order;
@@ -235,7 +236,7 @@ static int write_manifest(const struct build_job *j, struct buf *out, struct cov
     m.ready_timeout_ms = READY_MS;
     m.cpus = j->build->cpus ? j->build->cpus : m.cpus;
     m.memory_bytes = j->build->memory_bytes ? j->build->memory_bytes : m.memory_bytes;
-    m.settings = m.policy = m.seccomp = m.tenants = NULL; /* the template below has the say */
+    m.settings = m.policy = m.seccomp = m.tenants = NULL; /* those of the template below apply */
     m.env_count = j->env_count;
     for (size_t i = 0; i <= j->env_count; i++)
         m.env[i] = j->env[i];
@@ -279,7 +280,7 @@ static int give_tags(struct build_job *j, const struct keeper_snapshot *made, st
     return 0;
 }
 
-/* It gets its name only after a sandbox was made of it, with all that it starts. */
+/* The template gets its name only after a sandbox was made of it and its start and ready commands went well. */
 static int finish(struct build_job *j)
 {
     const struct build_order *o = &j->build->order;

@@ -10,8 +10,8 @@
  *
  * Started by the keeper with these descriptors: 1 the directory state_dir/builds, 2 the log, 3 the configuration as bytes, 4 the listening
  * socket <run_dir>/builder.sock, which only workers may connect to. Questions are answered in one event
- * loop; none of them waits for a build. It dies with its keeper: builds that were under way are told as
- * failed by the next one.
+ * loop; none of them waits for a build. The builder dies with its keeper; the next builder reports the
+ * builds that were under way as failed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ struct build_client { /* a worker's connection */
     struct builder *builder;
     struct watch watch;
     pid_t pid;                  /* of the worker */
-    struct build_upload upload; /* that it has begun */
+    struct build_upload upload; /* the upload that the worker has begun */
 };
 
 static LIST_HEAD(client_list, build_client) clients = LIST_HEAD_INITIALIZER(clients);
@@ -151,7 +151,8 @@ static int on_ask(struct build_client *c, const struct msg *m, struct cove_err *
 
 static int on_list(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
-    static struct build_listed listed; /* large, and one at a time */
+    static struct build_listed
+        listed; /* too large for the stack; one question is answered at a time */
     struct build_which args;
 
     memcpy(&args, m->body, sizeof(args));
@@ -237,7 +238,7 @@ static int on_uploaded(struct build_client *c, const struct msg *m, struct cove_
 
 static const struct call {
     struct msg_rule rule;
-    /* 1: it has answered; 0: "done" is the answer; -1: the error is. */
+    /* 1: the handler has answered; 0: the answer is MSG_DONE; -1: the answer is the error. */
     int (*handle)(struct build_client *c, const struct msg *m, struct cove_err *e);
 } calls[] = {
     { { BUILD_NEW, sizeof(struct build_new), 0, 0, 0 }, on_new },
@@ -287,7 +288,7 @@ static void client_ready(struct watch *w, uint32_t events)
     msg_close_fds(&m);
 }
 
-/* One process has half of the places at most: a worker that was taken over leaves room for the others. */
+/* One process gets at most half of the places, so that a worker that was taken over leaves room for others. */
 static bool has_place(pid_t pid)
 {
     unsigned own = 0;

@@ -15,12 +15,12 @@
 #include "process/policy_live.h"
 
 enum {
-    BUILDS_MAX = 4096,         /* that are known, of all tenants */
-    TENANT_BUILDS_MAX = 32,    /* of one tenant; the oldest that have ended go first */
-    TENANT_WAITING_MAX = 16,   /* that have not ended */
-    THREADS_MAX = 16,          /* builds under way, of all tenants */
-    LOG_BYTES_MAX = 256 << 10, /* of one build */
-    ARGS_MAX = 256,            /* of one step */
+    BUILDS_MAX = 4096,         /* builds of all tenants in the table */
+    TENANT_BUILDS_MAX = 32,    /* builds of one tenant; the oldest that have ended go first */
+    TENANT_WAITING_MAX = 16,   /* builds of one tenant that have not ended */
+    THREADS_MAX = 16,          /* builds of all tenants under way */
+    LOG_BYTES_MAX = 256 << 10, /* the log of one build */
+    ARGS_MAX = 256,            /* arguments of one step */
 };
 
 /* ------------------------------------------------------------------ order.c */
@@ -48,19 +48,19 @@ void order_done(struct build_order *o);
 
 struct builder;
 
-struct
-    build { /* one that is known. All members under builder->lock, but for `order` once it runs */
+/* A row of the table. All members are under builder->lock, but for `order` once the build runs. */
+struct build {
     LIST_ENTRY(build) link;
     struct builder *builder;
     struct build_info info;
     char tenant[COVE_TENANT_MAX], key[COVE_KEY_ID_MAX];
     uint32_t key_sandboxes;
-    uint64_t cpus, memory_bytes;              /* of its sandboxes, at most; 0 = as they come */
-    uint32_t dialect;                         /* enum cove_dialect that asked for it */
-    char step[16], reason[BUILD_MESSAGE_MAX]; /* of a failed one */
+    uint64_t cpus, memory_bytes; /* limits of its sandboxes; 0 = none of its own */
+    uint32_t dialect;            /* enum cove_dialect of the client that asked for it */
+    char step[16], reason[BUILD_MESSAGE_MAX]; /* where and why the build failed */
     struct build_order order;
     uint64_t log_bytes;
-    bool dropped; /* its template was deleted: it ends, and then goes */
+    bool dropped; /* its template was deleted: the build ends, then its row is freed */
 };
 
 struct builder {
@@ -70,7 +70,7 @@ struct builder {
     struct state *state;
     struct live policy, manifests;
     int dir;              /* state_dir/builds: all names in it begin with a letter for their kind */
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the members below */
     LIST_HEAD(build_table, build) builds; /* the newest first */
     unsigned count, running;
 };
@@ -85,18 +85,18 @@ void builds_forget(struct builder *b, const char *tenant, const char *name);
 int builds_start(struct builder *b, const char *tenant, const char *id, struct build_order *order,
                  struct cove_err *e);
 bool build_is_dropped(struct build *b);
-/* A running one has ended: reason NULL = well. Whoever waits is next. */
+/* A running build has ended: reason NULL = well. The next build that waits is started. */
 void build_end(struct build *b, const char *step, const char *reason);
 
 /* ------------------------------------------------------------------ logs.c */
 
-/* Entries of a build, one a line of its file; what is above LOG_BYTES_MAX is left out and said once.
- * A text of several lines makes several entries. */
+/* Each entry is a line of the build's log file. Above LOG_BYTES_MAX entries are left out, and the log says so
+ * once. A text of several lines makes several entries. */
 void log_add(struct build *b, enum build_level level, const char *step, const char *text,
              size_t len);
 void log_addf(struct build *b, enum build_level level, const char *step, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* As struct build_entry and two strings each. Returns how many. */
+/* Appends the entries to `out`: a struct build_entry and two strings each. Returns how many there are. */
 uint32_t log_read(const struct builder *b, const struct build_ask *ask, struct buf *out);
 
 /* ------------------------------------------------------------------ files.c */
@@ -113,7 +113,7 @@ int files_begin(struct builder *b, const struct build_file *args, struct build_u
                 struct cove_err *e);
 int files_commit(struct builder *b, struct build_upload *u, struct cove_err *e);
 void files_give_up(struct builder *b, struct build_upload *u);
-void files_sweep(struct builder *b); /* uploads that were cut off, and what nobody used for long */
+void files_sweep(struct builder *b); /* removes uploads that were cut off or not used for long */
 
 /* ------------------------------------------------------------------ build.c */
 
@@ -123,10 +123,10 @@ struct build_job { /* a build under way, in its thread */
     struct keeper_link keeper;
     struct box_conn conn;
     struct live_ref *policies, *manifests;
-    const struct manifest *template; /* at the bottom: its policy holds */
-    struct manifest *own;            /* of the snapshot or image that it begins with, if any */
+    const struct manifest *template; /* the template at the bottom, whose policy applies */
+    struct manifest *own; /* of the snapshot or image that the build begins with, if any */
     struct policy_filter filter;
-    char *mapped; /* the template that stands for the image, malloc()ed; NULL = none does */
+    char *mapped; /* the template that build_images names for the image, malloc()ed, or NULL */
     bool fetches; /* the image is fetched (image.c) */
     unsigned char image[32]; /* SHA-256 of its configuration, which names all of its layers */
     char box[24];            /* the sandbox, "" = none yet */
@@ -136,37 +136,37 @@ struct build_job { /* a build under way, in its thread */
     size_t env_count;
     char reason[BUILD_MESSAGE_MAX]; /* of a failure */
     unsigned char key[32];          /* of the steps so far (cache.c) */
-    bool slow_capture; /* taking the first snapshot took so long that no other is cached */
+    bool slow_capture; /* the first snapshot took so long that no further ones are taken */
 };
 
-void *build_run(void *build); /* a thread's */
-/* Fills job->reason; -1. */
+void *build_run(void *build); /* what the build's thread runs */
+/* Fills job->reason. Returns -1. */
 int job_fail(struct build_job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int job_fail_err(struct build_job *j, const struct cove_err *e);
-/* A sandbox of this template, or snapshot, for what follows; the one before it ends. */
+/* Makes a sandbox of this template or snapshot the build's. The sandbox before it is ended. */
 int job_open_box(struct build_job *j, const char *word, struct cove_err *e);
 
 /* ------------------------------------------------------------------ cache.c */
 
 /*
- * Results of steps: each RUN and COPY leaves a snapshot, named by a hash of all that led to it. What it
- * begins with is part of that: the id of a snapshot, or the version of an operator's template.
+ * Results of steps: each RUN and COPY leaves a snapshot, named by a hash of all that led to it. That includes
+ * what the build begins with: the id of a snapshot, or the version of an operator's template.
  */
 int cache_begin(struct build_job *j,
                 struct cove_err *e); /* also finds job->template and job->own */
 void cache_step(struct build_job *j, const struct build_step *s);
-/* A sandbox of what the steps so far have made before. COVE_NOT_FOUND: there is nothing. */
+/* Opens a sandbox of the snapshot that an earlier build left after the same steps. COVE_NOT_FOUND: there is none. */
 int cache_open(struct build_job *j, struct cove_err *e);
 void cache_keep(struct build_job *j);
-/* The same for an image (COVE_IMAGE_DIR in the sandbox), which nothing can go on without. */
+/* The same for an image (COVE_IMAGE_DIR in the sandbox). Its failure ends the build, which needs the snapshot. */
 int cache_keep_image(struct build_job *j, struct cove_err *e);
 void cache_image(struct build_job *j); /* job->image becomes part of what led here */
 
 /* ------------------------------------------------------------------ image.c */
 
-/* What the registry says of the image: fills job->image, job->own. */
+/* Asks the registry about the image: fills job->image, job->own. */
 int image_inspect(struct build_job *j);
-/* A sandbox of the image: fetched now, or by an earlier build. */
+/* Opens a sandbox of the image, which is fetched now or was fetched by an earlier build. */
 int image_open(struct build_job *j);
 /* Does the image have bash? To be asked once job->box stands on the image. */
 int image_find_shell(struct build_job *j);
@@ -174,28 +174,28 @@ int image_find_shell(struct build_job *j);
 /* ------------------------------------------------------------------ command.c */
 
 struct build_command {
-    const char *const *argv; /* or, if it is NULL, */
-    const char *text;        /* what a login shell runs */
-    const char *user;        /* NULL = root */
-    const char *cwd;         /* NULL = the user's home */
-    bool own;                /* one of cove's: it has no variables of the build's */
-    bool quiet;              /* its output is not told, but for the last line of a failure */
-    int input;               /* a file that is its standard input; -1 = none */
-    struct buf *output;      /* gets its standard output instead of the log; NULL = the log does */
+    const char *const *argv; /* NULL: a login shell runs `text` */
+    const char *text;
+    const char *user;   /* NULL = root */
+    const char *cwd;    /* NULL = the user's home */
+    bool own;           /* a script of cove's: it does not get the build's variables */
+    bool quiet;         /* its output is not logged, but for the last line of a failure */
+    int input;          /* a file that is its standard input; -1 = none */
+    struct buf *output; /* gets its standard output; NULL = the log gets it */
 };
-/* 0: it has ended, *ret says how; `last` gets the last line it wrote to stderr. */
+/* 0: the command has ended, *ret says how; `last` gets the last line it wrote to stderr. */
 int command_run(struct build_job *j, const struct build_command *c, struct cove_end *ret,
                 char last[256], struct cove_err *e);
 
 /* ------------------------------------------------------------------ steps.c */
 
-/* What is in the step but needs no sandbox: variables, user, work directory. */
+/* Does the part of a step that needs no sandbox: variables, user, work directory. */
 int step_note(struct build_job *j, const struct build_step *s);
 int step_run(struct build_job *j, const struct build_step *s);
 bool step_changes_files(const struct build_step *s);
 void step_describe(const struct build_step *s, char *out, size_t size);
 /* A script of cove's own, by /bin/sh as root of the sandbox. A failure's reason is the last line that it
- * wrote to stderr. `output` gets its stdout; NULL = nobody does. */
+ * wrote to stderr. `output` gets its stdout; NULL = stdout is thrown away. */
 int step_run_script(struct build_job *j, const char *script, const char *const args[5], int input,
                     struct buf *output);
 

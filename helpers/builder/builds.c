@@ -1,6 +1,6 @@
 /*
- * The table of builds, and its copy on disk: a file "b.ID" per build, a word and its value a line. A
- * build that a builder before this one had under way is told as failed, its sandbox ends.
+ * The table of builds, and its copy on disk: a file "b.ID" per build, with a word and its value in each
+ * line. Builds that an earlier builder left under way are marked as failed and their sandboxes are ended.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -83,7 +83,7 @@ static void insert_locked(struct builder *builder, struct build *b)
 
 /* ------------------------------------------------------------------ after a restart */
 
-/* Its sandbox is found by its project, whether or not the builder before got to know its id. */
+/* The build's sandbox is found by its project: the builder that died may not have learnt its id. */
 static void end_cut_off(struct builder *builder, struct build *b)
 {
     struct keeper_link keeper = KEEPER_LINK(builder->config.run_dir);
@@ -127,7 +127,7 @@ static void load_one(struct builder *builder, const char *id)
     if (b->info.state > BUILD_FAILED)
         b->info.state = BUILD_FAILED;
     insert_locked(builder, b);
-    /* Without a dialect it would not be known by which rules its commands are to be judged. */
+    /* The policy's rules depend on the dialect: without one no command of the build could be judged. */
     if (b->info.state == BUILD_QUEUED || b->info.state == BUILD_RUNNING ||
         (b->info.state == BUILD_WAITING && b->dialect == DIALECT_NONE))
         end_cut_off(builder, b);
@@ -190,7 +190,7 @@ static int make_room_locked(struct builder *builder, const char *tenant, struct 
     if (all >= TENANT_BUILDS_MAX && (b = find_spare_locked(builder, tenant)))
         remove_locked(b);
     if (builder->count >= BUILDS_MAX)
-        return cove_fail(e, COVE_BUSY, "this server knows too many builds, try again later");
+        return cove_fail(e, COVE_BUSY, "this server keeps too many builds, try again later");
     return 0;
 }
 
@@ -296,7 +296,7 @@ static bool start_thread(struct build *b)
     return rc == 0;
 }
 
-/* Those that wait, the oldest first, as long as there is room for their tenants. */
+/* Starts the builds that wait, the oldest first, as long as there is room for their tenants. */
 static void start_next_locked(struct builder *builder)
 {
     struct build *b, *next;

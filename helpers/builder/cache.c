@@ -1,4 +1,4 @@
-/* What a build begins with, and what earlier builds have made of it: see builder_private.h. */
+/* What a build begins with, and the results of earlier builds' steps: see builder_private.h. */
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,9 +24,9 @@ static void mix_str(struct build_job *j, const char *text)
     mix(j, text ? text : "", text ? strlen(text) + 1 : 0);
 }
 
-/* ------------------------------------------------------------------ what it begins with */
+/* ------------------------------------------------------------------ what a build begins with */
 
-/* NAME of "TENANT/NAME". */
+/* Returns NAME of "TENANT/NAME". */
 static const char *own_word(const struct build_job *j, const char *word)
 {
     size_t len = strlen(j->build->tenant);
@@ -52,7 +52,7 @@ int cache_begin(struct build_job *j, struct cove_err *e)
                          j->build->order.from_template);
     if (is_found)
         j->own = manifest_of_snapshot(j->builder->config.run_dir, found.id);
-    mix_str(j, "1"); /* raise when steps come to mean something else */
+    mix_str(j, "1"); /* raise this number when the same steps make other files */
     mix_str(j, is_found ? found.id : j->template->name);
     snprintf(version, sizeof(version), "%llu", (unsigned long long)j->template->version);
     mix_str(j, version);
@@ -100,8 +100,8 @@ int cache_open(struct build_job *j, struct cove_err *e)
     return job_open_box(j, word, e);
 }
 
-/* A build does not fail because there is no room for its intermediate results. Where taking one means
- * copying, only the first one of a build is kept. */
+/* A build does not fail because there is no room for its intermediate results. Where a snapshot is a copy,
+ * a build keeps only its first one. */
 void cache_keep(struct build_job *j)
 {
     struct keeper_capture args = { 0 };

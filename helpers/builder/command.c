@@ -1,5 +1,5 @@
-/* A command in the build's sandbox, its input fed and its output read by the build's thread, line by line
- * into the log. It is tied to this conversation: whatever ends the build ends it. */
+/* A command in the build's sandbox. The build's thread feeds its input and reads its output, line by line
+ * into the log. init ends the command when this conversation closes, so it ends with the build. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,11 +14,11 @@
 
 enum {
     READ_BYTES = 8192,
-    LAST_WORDS_MS = 1000, /* output that comes after the end, of what it left in the background */
-    LOOK_MS = 500,        /* how often it is looked whether the template was deleted */
+    LAST_WORDS_MS = 1000, /* how long output of background processes is read after the end */
+    LOOK_MS = 500,        /* how often the thread looks whether the template was deleted */
 };
 
-struct line { /* what is not a whole line yet */
+struct line { /* the beginning of a line whose end has not come yet */
     int fd;
     enum build_level level;
     char text[BUILD_MESSAGE_MAX];
@@ -29,7 +29,7 @@ struct run {
     struct build_job *job;
     const struct build_command *command;
     struct line out, err;
-    int input; /* our end of its stdin; -1 = none, or all was sent */
+    int input; /* our end of the command's stdin; -1 = none, or all was sent */
     char block[READ_BYTES];
     size_t block_len, block_sent;
     uint32_t proc;
@@ -88,12 +88,12 @@ static void feed(struct run *r)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0)
-        r->input = cove_close(r->input); /* all was sent, or nobody reads it */
+        r->input = cove_close(r->input); /* all was sent, or the command has closed its stdin */
     else
         r->block_sent += (size_t)n;
 }
 
-/* ------------------------------------------------------------------ its end */
+/* ------------------------------------------------------------------ the command's end */
 
 static int take_event(struct run *r, struct cove_err *e)
 {
@@ -139,7 +139,7 @@ static int pump(struct run *r, struct cove_err *e)
     return 0;
 }
 
-/* ------------------------------------------------------------------ its beginning */
+/* ------------------------------------------------------------------ the command's beginning */
 
 static int make_pipe(int *ret_ours, int *ret_theirs, bool we_read, struct cove_err *e)
 {

@@ -1,9 +1,9 @@
 /*
  * Archives that tenants upload for COPY steps: "f.TENANT.HASH" in the builder's directory, "n.RANDOM"
- * while one is being written. The hash is the client's word for what is in it; it means something to
- * that tenant only. Nothing here reads them: they are unpacked inside a sandbox.
+ * while one is being written. The hash is the client's name for the content: nothing here checks it, and it is
+ * valid for that tenant only. Nothing here reads an archive: it is unpacked inside a sandbox.
  *
- * When a tenant has used up build_files, what it used longest ago goes.
+ * When a tenant has used up build_files, the archive that it used longest ago is deleted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static void name_of(const char *tenant, const char *hash, char out[192])
     snprintf(out, 192, "f.%s.%s", tenant, hash);
 }
 
-/* Opening it is using it. */
+/* Opening an archive counts as use: its time is set to now. */
 int files_open(const struct builder *b, const char *tenant, const char *hash)
 {
     char name[192];
@@ -76,8 +76,8 @@ static DIR *open_all(const struct builder *b)
     return all;
 }
 
-/* What the tenant has, and the oldest of it. Names of tenants may begin alike: the hash has a fixed
- * length. */
+/* Adds up the tenant's archives and finds the oldest. The fixed length of a hash tells where the tenant's name
+ * ends: the name of one tenant may be the beginning of another's. */
 static void look(struct builder *b, const char *tenant, struct oldest *ret)
 {
     size_t len = strlen(tenant);

@@ -1,5 +1,5 @@
 /*
- * An image of a registry that a tenant names, as what a build begins with.
+ * A build may begin with an image of a registry that the tenant names.
  *
  * All of it happens in a sandbox of the tenant's, made of `base`: the host's skopeo asks and fetches there,
  * under the tenant's network rules and quotas, and the host's tar unpacks there, as the sandbox's root, one layer
@@ -7,8 +7,8 @@
  * (CAPTURE_IMAGE). This process reads two documents of the image, its configuration and its manifest, and
  * no layer.
  *
- * The image's configuration has the digests of all its layers, so its own digest is what an earlier
- * build's result is found by: a tag that has moved is another image.
+ * The image's configuration has the digests of all its layers, so the configuration's own digest names the
+ * image: by it the result of an earlier build is found. A tag that has moved names another image.
  *
  * Credentials go to skopeo in a file below /dev/shm of the sandbox, which is there while skopeo runs. They
  * are in no argument, in no log and in nothing that is captured.
@@ -84,8 +84,8 @@ static const struct json_field layer_fields[] = {
 
 /* ------------------------------------------------------------------ scripts of cove's own */
 
-/* $1 the reference, $2 "plain" for a registry without TLS, $3 "auth" if credentials come on stdin, $4
- * "config": say the image's configuration; else fetch it. */
+/* $1 is the reference, $2 "plain" for a registry without TLS, $3 "auth" if credentials come on stdin. With
+ * "config" as $4 the image's configuration is printed, otherwise the image is fetched. */
 static const char skopeo_script[] =
     "set -e; umask 077; a=/dev/shm/.cove-auth; trap 'rm -f $a' EXIT\n"
     "command -v skopeo > /dev/null || { echo 'skopeo is not installed on this server' >&2; exit 1; "
@@ -103,8 +103,8 @@ static const char skopeo_script[] =
     "fi\n";
 
 /*
- * $1 a layer. What it says of files of the layers below (whiteouts) is done first, then its own files are
- * unpacked over them. Device nodes are those of cove, and a sandbox can make no others.
+ * $1 is a layer. Its whiteouts are applied first: they delete files of the layers below. Then its own files are
+ * unpacked. What it has in /dev is left out: /dev is cove's, and a sandbox cannot make device nodes.
  */
 static const char layer_script[] =
     "set -e; umask 022; b=/.fetch/i/$1; r=/" COVE_IMAGE_DIR "; mkdir -p $r\n"
@@ -123,7 +123,7 @@ static const char layer_script[] =
     "--anchored --exclude='dev/*' --exclude='./dev/*' --exclude='/dev/*'\n"
     "rm -f $b /.fetch/names /.fetch/gone\n";
 
-/* What every sandbox needs, as `cove template add` gives it to a template (cli/template_image.c). */
+/* Adds the files that every sandbox needs, as `cove template add` does (cli/template_image.c). */
 static const char complete_script[] =
     "set -e; umask 022; cd /" COVE_IMAGE_DIR "; rm -rf /.fetch\n"
     "mkdir -p etc proc dev sys tmp run workspace home/user var/tmp root\n"
@@ -150,8 +150,8 @@ static bool is_reference(const char *text)
            text[strspn(text, letters)] == '\0';
 }
 
-/* The registry's host with its port. A first part without a dot or a colon is part of a name of Docker's
- * own registry. */
+/* The registry's host with its port. Where the first part of the reference has no dot and no colon, it is no
+ * host: the image is in Docker's own registry. */
 static void host_of(const char *reference, char out[REFERENCE_MAX + 1])
 {
     size_t len = strcspn(reference, "/");
@@ -172,7 +172,7 @@ static bool is_plain(const struct build_job *j, const char *host)
     return false;
 }
 
-/* The read end of a pipe that has a file of credentials, as skopeo reads it, in it. -1: there are none. */
+/* Writes the credentials, as a file that skopeo reads, into a pipe. Returns its read end; -1: there are none. */
 static int open_auth(const struct build_order *o, const char *host)
 {
     AUTO_BUF struct buf pair = BUF(AUTH_MAX / 2), text = BUF(AUTH_MAX);
@@ -248,8 +248,8 @@ static int check_platform(struct build_job *j, const struct image_config *image)
     return 0;
 }
 
-/* The image's variables are those of the template. Who runs commands, and where, is what every template
- * begins with. */
+/* The template gets the image's variables. The image's user and work directory are not taken: every template
+ * begins with the same ones. */
 static int take_config(struct build_job *j, const struct image_config *image, struct cove_err *e)
 {
     struct manifest m = { .ready_timeout_ms = MANIFEST_READY_MS };
@@ -287,7 +287,7 @@ int image_inspect(struct build_job *j)
     struct cove_err err = { 0 };
 
     if (!is_reference(o->from_image))
-        return job_fail(j, "'%.100s' is no name of an image", o->from_image);
+        return job_fail(j, "'%.100s' is not a name of an image", o->from_image);
     if (job_open_box(j, o->from_template, &err) < 0)
         return job_fail_err(j, &err);
     if (run_skopeo(j, "config", &text) < 0 || read_config(j, &text) < 0)
@@ -297,7 +297,7 @@ int image_inspect(struct build_job *j)
     return 0;
 }
 
-/* ------------------------------------------------------------------ fetching it */
+/* ------------------------------------------------------------------ fetching the image */
 
 static const char *hex_of(const struct blob *b)
 {
@@ -309,7 +309,7 @@ static const char *hex_of(const struct blob *b)
     return hex;
 }
 
-/* The image that was asked about is the one that came. */
+/* Checks that the image that was fetched is the one that the registry described before. */
 static int check_same(struct build_job *j, const struct blob *config)
 {
     char asked[2 * sizeof(j->image) + 1];
@@ -330,7 +330,7 @@ static int unpack_layers(struct build_job *j, const struct layer_names *names)
         const char *const args[5] = { hex ? hex : "", "", "", "", "" };
 
         if (!hex)
-            return job_fail(j, "layer %zu of the image has no digest that is known here", i + 1);
+            return job_fail(j, "layer %zu of the image has no sha256 digest", i + 1);
         log_addf(j->build, BUILD_INFO, j->step, "[base] layer %zu/%zu %.12s, %lld bytes", i + 1,
                  names->layers.count, hex, (long long)layers[i].size);
         if (step_run_script(j, layer_script, args, -1, NULL) < 0)

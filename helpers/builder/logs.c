@@ -23,11 +23,11 @@ static void append(struct build *b, const char *line, size_t len)
     name_of(b->info.id, name);
     fd = openat(b->builder->dir, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, line, len) != (ssize_t)len)
-        return; /* a full disk shortens the log; the build itself says what else it met */
+        return; /* a full disk shortens the log; the build's own failure says more */
     b->log_bytes += len;
 }
 
-/* Control characters would end the line, or play with the reader's terminal. */
+/* Replaces control characters, which would end the line or change the reader's terminal. */
 static void add_clean(struct buf *line, const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -38,7 +38,7 @@ static void add_clean(struct buf *line, const char *text, size_t len)
 static void add_line(struct build *b, enum build_level level, const char *step, const char *text,
                      size_t len)
 {
-    static const char full[] = "this log is full: what comes now is not kept";
+    static const char full[] = "this log is full: further output is not kept";
     AUTO_BUF struct buf line = BUF(2 * BUILD_MESSAGE_MAX);
     bool last = b->log_bytes + len + 64 > LOG_BYTES_MAX;
 
@@ -127,7 +127,7 @@ static const char *next_line(struct cursor *c, const char **ret_end)
     if (c->backward) {
         if (c->end <= c->begin)
             return NULL;
-        stop = c->end - 1; /* its line end */
+        stop = c->end - 1; /* skips the last line end */
         for (start = stop; start > c->begin && start[-1] != '\n';)
             start--;
         c->end = start;
@@ -151,7 +151,7 @@ static uint32_t select_lines(char *text, size_t len, const struct build_ask *ask
     struct line l;
 
     while (c.end > c.begin && c.end[-1] != '\n')
-        c.end--; /* a line that is being written */
+        c.end--; /* leaves out a line that is still being written */
     while (told < ask->limit && told < BUILD_ENTRIES_MAX && (start = next_line(&c, &end))) {
         if (!read_line(start, end, &l) || l.entry.level < ask->level)
             continue;

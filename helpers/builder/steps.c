@@ -65,7 +65,7 @@ static const char workdir_script[] = "set -e; top=; q=$1\n"
                                      "if [ -n \"$top\" ]; then chown -R \"$2\" \"$top\"; chgrp -R "
                                      "\"$(id -g \"$2\")\" \"$top\"; fi\n";
 
-/* $1 what is in the archive, $2 where to, $3 owner, $4 mode, $5 z for gzip. */
+/* $1 the path in the archive, $2 the destination, $3 the owner, $4 the mode, $5 "z" for gzip. */
 static const char copy_script[] =
     "set -e; t=$(mktemp -d /tmp/.cove-copy.XXXXXX); trap 'rm -rf \"$t\"' EXIT\n"
     "tar -x${5}f - -C \"$t\"\n"
@@ -104,7 +104,7 @@ int step_run_script(struct build_job *j, const char *script, const char *const a
     return job_fail(j, "%s", last[0] ? last : how);
 }
 
-/* in the sandbox, if it is not there */
+/* Makes the user in the sandbox, if it does not exist there. */
 static int step_make_user(struct build_job *j, const char *name)
 {
     const char *const args[5] = { name, "", "", "", "" };
@@ -122,7 +122,7 @@ static const char *look_up(const struct build_job *j, const char *name, size_t l
     return len == 4 && strncmp(name, "PATH", 4) == 0 ? DEFAULT_PATH : "";
 }
 
-/* $NAME and ${NAME}. A backslash keeps the next character. */
+/* Expands $NAME and ${NAME}. A backslash keeps the next character as it is. */
 static void expand(const struct build_job *j, const char *text, struct buf *out)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -151,8 +151,8 @@ static int set_variable(struct build_job *j, const char *name, const char *value
     buf_addf(&text, "%s=", name);
     expand(j, value, &text);
     if (text.overflow || !len || strpbrk(name, "= \n\t"))
-        return job_fail(j, "variable '%.60s': is longer than %d bytes, or its name is none", name,
-                        MANIFEST_COMMAND_MAX);
+        return job_fail(j, "variable '%.60s' is longer than %d bytes, or its name is not valid",
+                        name, MANIFEST_COMMAND_MAX);
     while (i < j->env_count && (strncmp(j->env[i], name, len) != 0 || j->env[i][len] != '='))
         i++;
     if (i == MANIFEST_ENV_MAX)
@@ -166,14 +166,14 @@ static int set_variable(struct build_job *j, const char *name, const char *value
 
 /* ------------------------------------------------------------------ what a step leaves behind */
 
-/* "name:group" is a user and a group; the group is that of the user. */
+/* Of "name:group" only the name counts: the group is always the user's own. */
 static int set_user(struct build_job *j, const char *name)
 {
     size_t len = strcspn(name, ":");
 
     if (len == 0 || len > 32 || name[0] == '-' ||
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") < len)
-        return job_fail(j, "USER '%.60s': is no name of a user", name);
+        return job_fail(j, "USER '%.60s' is not a valid user name", name);
     snprintf(j->user, sizeof(j->user), "%.*s", (int)len, name);
     return 0;
 }
@@ -186,7 +186,7 @@ static int join(struct build_job *j, const char *path, char out[MSG_PATH_MAX])
         buf_addf(&text, "%s/", strcmp(j->workdir, "/") == 0 ? "" : j->workdir);
     expand(j, path, &text);
     if (text.overflow || !text.data || strpbrk(text.data, "\n\t"))
-        return job_fail(j, "'%.60s': is no path", path);
+        return job_fail(j, "'%.60s' is not a valid path", path);
     text_copy(out, MSG_PATH_MAX, text.data);
     return 0;
 }
@@ -322,14 +322,14 @@ static int copy(struct build_job *j, const struct build_step *s)
 
     plain_prefix(arg(s, 0), src);
     if (src[0] == '/' || has_dots(src))
-        return job_fail(j, "COPY '%.60s': leads out of the uploaded files", arg(s, 0));
+        return job_fail(j, "COPY '%.60s' leads out of the uploaded files", arg(s, 0));
     if (!*arg(s, 1) || join(j, arg(s, 1), dest) < 0)
-        return *arg(s, 1) ? -1 : job_fail(j, "COPY: has no destination");
+        return *arg(s, 1) ? -1 : job_fail(j, "COPY has no destination");
     fd = files_is_hash(hash) ? files_open(j->builder, j->build->tenant, hash) : -1;
     if (fd < 0)
-        return job_fail(j, "COPY '%.60s': its files were not uploaded", arg(s, 0));
+        return job_fail(j, "the files of COPY '%.60s' were not uploaded", arg(s, 0));
     if (pread(fd, magic, 2, 0) < 0)
-        return job_fail(j, "COPY '%.60s': its files cannot be read", arg(s, 0));
+        return job_fail(j, "the files of COPY '%.60s' cannot be read", arg(s, 0));
     const char *const args[5] = { src, dest, *arg(s, 2) ? arg(s, 2) : j->user, arg(s, 3),
                                   magic[0] == 0x1f && magic[1] == 0x8b ? "z" : "" };
 
@@ -338,14 +338,14 @@ static int copy(struct build_job *j, const struct build_step *s)
     return job_fail(j, "failed to copy '%.100s': %.600s", arg(s, 0), j->reason);
 }
 
-/* ------------------------------------------------------------------ all */
+/* ------------------------------------------------------------------ all kinds of steps */
 
 int step_run(struct build_job *j, const struct build_step *s)
 {
     char path[MSG_PATH_MAX];
 
     if (is(s, "RUN"))
-        return *arg(s, 0) ? run(j, s) : job_fail(j, "RUN: has no command");
+        return *arg(s, 0) ? run(j, s) : job_fail(j, "RUN has no command");
     if (is(s, "COPY"))
         return copy(j, s);
     if (is(s, "USER"))

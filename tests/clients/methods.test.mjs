@@ -165,7 +165,7 @@ const rows = {
   'template.setStartCmd': [() => build(base().setStartCmd('touch /tmp/up; sleep 100', sdk.waitForFile('/tmp/up'))), fails(() => base().setStartCmd('exit 4', sdk.waitForFile('/never'))), sdk.BuildError],
   'template.setReadyCmd': [() => build(base().setReadyCmd(sdk.waitForTimeout(1))), fails(() => base().setStartCmd('exit 1', sdk.waitForProcess('nothing'))), sdk.BuildError],
   'template.skipCache': [() => build(base().skipCache().runCmd('true')), null],
-  'template.fromImage': [null, fails(() => Template().fromImage('no name')), sdk.BuildError, /no name of an image/], // test_build_images.py
+  'template.fromImage': [null, fails(() => Template().fromImage('no name')), sdk.BuildError, /not a name of an image/], // test_build_images.py
 }
 // These say fromImage() with a name of Docker's registry; which one, is asked of the SDK. Registries themselves: tests/system/test_build_images.py.
 const images = { fromDebianImage: /^debian:/, fromUbuntuImage: /^ubuntu:/, fromFedoraImage: /fedora/, fromAlpineImage: /^alpine:/, fromArchImage: /arch/, fromPythonImage: /^python:/, fromNodeImage: /^node:/, fromBunImage: /bun/ }

@@ -160,10 +160,10 @@ def test_credentials_open_a_registry_and_are_kept_nowhere(server):
     (f"{PUBLIC}:{OPEN}/nothing:1", "was not fetched"),
     (f"{PUBLIC}:{OPEN}/app:none", "was not fetched"),
     (f"{PUBLIC}:{OPEN + 7}/app:1", "was not fetched"),
-    ("--help", "is no name of an image"),
-    ("a b", "is no name of an image"),
-    ("x" * 400, "is no name of an image"),
-    ("$(id)", "is no name of an image"),
+    ("--help", "is not a name of an image"),
+    ("a b", "is not a name of an image"),
+    ("x" * 400, "is not a name of an image"),
+    ("$(id)", "is not a name of an image"),
 ])
 def test_an_image_that_cannot_be_had_is_a_build_error(server, image, says):
     before = server.inits
