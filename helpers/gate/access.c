@@ -1,7 +1,7 @@
 /*
- * What single ports say about who may reach them by host name. Without a word the dialect that made the
- * sandbox decides (fcgi/port_access.c). A word lasts until it is taken back or the sandbox ends; it
- * stands in the bindings file, behind the bindings, so that a new gate knows it too.
+ * Who may reach single ports by host name. A port may have a setting of its own, its access word; a port
+ * without one is as the dialect that made the sandbox decides (fcgi/port_access.c). A word lasts until it is
+ * taken back or the sandbox ends. Words are kept in the bindings file, behind the bindings, for the next gate.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static void store(const struct gate *g, uint32_t slot)
     const struct access_record *rec = &g->access[slot];
 
     if (!g->superseded && pwrite(FD_FILE, rec, sizeof(*rec), place_of(slot)) != sizeof(*rec))
-        log_event(LOG_LEVEL_WARN, "access to a port not stored: it would not survive the gate");
+        log_event(LOG_LEVEL_WARN, "access to a port not stored: it ends with this gate");
 }
 
 int access_load(struct gate *g, struct cove_err *e)

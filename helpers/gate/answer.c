@@ -31,7 +31,7 @@ static const struct refusal refusals[] = {
     { COVE_GONE, 502, "Bad Gateway", "", "The sandbox was not found", "", false },
     { COVE_TIMEOUT, 502, "Bad Gateway", "", "The sandbox is running but the port does not answer",
       "The program on this port did not accept the connection.", true },
-    /* last: whatever else init says about the port */
+    /* Last: every other code that init may send about the port. */
     { COVE_NOT_FOUND, 502, "Bad Gateway", "", "The sandbox is running but port is not open",
       "Start a server in the sandbox that listens on this port, on 127.0.0.1, ::1 or all "
       "addresses.",
@@ -67,7 +67,7 @@ static void write_json(const struct relay *r, const struct refusal *f, struct bu
 }
 
 /* Only the reason is escaped: it might hold a name that a tenant chose. The id is letters and digits, and
- * all other words are this file's. */
+ * all other words are from this file. */
 static void add_escaped(struct buf *out, const char *text)
 {
     for (; *text; text++) {
@@ -94,7 +94,7 @@ static void write_html(const struct relay *r, const struct refusal *f, struct bu
     buf_add_str(out, "</p></html>\n");
 }
 
-/* ------------------------------------------------------------------ sending it */
+/* ------------------------------------------------------------------ sending the answer */
 
 static void linger_ready(struct watch *w, uint32_t events)
 {
@@ -132,7 +132,7 @@ static void answer(struct relay *r, int status, const char *phrase, const char *
              status, phrase, r->html ? "text/html; charset=utf-8" : "application/json", body->len,
              header);
     buf_add(&reply, body->data, body->len);
-    /* It is smaller than any socket's buffer, and nothing was sent before. */
+    /* The reply is smaller than any socket's buffer, and nothing was sent before. */
     if (send(r->end[CLIENT].fd, reply.data, reply.len, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)reply.len) {
         relay_close(r);

@@ -17,10 +17,10 @@ enum {
     TAG_ARM,
     TAG_INPUT,
     TAG_RESIZE,
-    INPUT_MAX = 2 << 20, /* one message of the longest size always fits when there is room */
+    INPUT_MAX = 2 << 20, /* room for INPUT_ROOM and one message of the greatest length */
     INPUT_ROOM = 64 * 1024,
     RETRY_MS = 20,
-    HOLD_STEP = 8 * 1024, /* init is told of what was read in steps of this size */
+    HOLD_STEP = 8 * 1024, /* init hears how far all have read after this many bytes */
     ARMED_MAX = 16,
     BLOCKED_MAX_MS =
         30000, /* a process waits no longer than this for a viewer that does not read */
@@ -38,8 +38,8 @@ static void attachment_free(struct attachment *a)
     free(a);
 }
 
-/* No more is to be heard of the process: all who look at it are told why. Each viewer ends by itself, and
- * the last one takes the attachment with it. */
+/* Nothing more will be heard of the process: all of its viewers are told why. Each viewer ends by itself, and
+ * the attachment is freed with the last one. */
 static void lose(struct attachment *a, unsigned code, const char *reason)
 {
     struct viewer *v;
@@ -61,7 +61,7 @@ static int say(struct attachment *a, struct box_request *request, uint32_t tag)
     return rc;
 }
 
-/* ------------------------------------------------------------------ its output */
+/* ------------------------------------------------------------------ the process's output */
 
 static uint64_t slowest(const struct attachment *a)
 {
@@ -101,7 +101,8 @@ static bool all_caught_up(const struct attachment *a)
     return true;
 }
 
-/* Ask for one tick, when the log grows beyond what is known, and tell init what it must keep. */
+/* Asks init for one message (a tick) when the log grows beyond a->end_pos, and tells init which output it must
+ * keep. */
 static void arm(struct attachment *a)
 {
     bool holds = someone_holds(a);
@@ -115,10 +116,10 @@ static void arm(struct attachment *a)
         (a->armed && !(holds && must_tell(a, body.held))))
         return;
     if (!a->running && !all_caught_up(a) && !must_tell(a, body.held))
-        return; /* a tick would come at once, and tell nothing */
+        return; /* the tick would come at once, with nothing new */
     a->held_pos = body.held;
     a->caught_up = all_caught_up(a);
-    a->holding = a->holding || holds; /* who has begun to hold must go on telling where it is */
+    a->holding = a->holding || holds; /* from now on every tick tells init how far all have read */
     if (say(a, &r, TAG_ARM) == 0)
         a->armed++;
 }
@@ -137,7 +138,7 @@ static void pump_all(struct attachment *a)
     arm(a);
 }
 
-/* ------------------------------------------------------------------ its input */
+/* ------------------------------------------------------------------ the process's input */
 
 static void send_input(struct attachment *a);
 
@@ -168,7 +169,7 @@ static bool attachment_has_room(const struct attachment *a)
     return a->input.len < INPUT_ROOM;
 }
 
-/* While there is no room nothing is read from those who write. */
+/* While there is no room for input, nothing is read from viewers that write. */
 static void pause_writers(struct attachment *a)
 {
     bool full = !attachment_has_room(a);
@@ -198,7 +199,7 @@ static void on_taken(struct attachment *a, const struct msg *m)
 
     memcpy(&taken, m->body, sizeof(taken));
     if (taken.bytes > a->asked)
-        taken.bytes = (uint32_t)a->asked; /* what init says is not believed beyond that */
+        taken.bytes = (uint32_t)a->asked; /* init cannot have taken more than it was given */
     a->asked = 0;
     buf_drop(&a->input, taken.bytes);
     if (a->input.len == 0)
@@ -252,13 +253,13 @@ static void on_opened(struct attachment *a, struct msg *m)
         return;
     send_size(a);
     pump_all(a);
-    /* Last: what the input makes the process write must find that init was told to keep it. */
+    /* Last: before the process gets input and answers it, init must have been told to keep the output. */
     send_input(a);
 }
 
-/* When the process ends, some of its output may have had no room in the ring: it comes when we have read on.
- * Nothing is left when init adds nothing although it was asked after everything had been read. An answer to
- * an earlier question does not tell: init may have had no room then. */
+/* When the process ends, some of its output may have had no room in the ring: init adds it when we have read
+ * on. Nothing is left when init was asked after everything had been read and adds nothing. The answer to an
+ * earlier question proves nothing: init may have had no room then. */
 static bool nothing_is_left(const struct attachment *a, const struct box_log_tick *tick)
 {
     return !tick->running &&
@@ -296,7 +297,7 @@ static void on_error(struct attachment *a, const struct msg *m)
     msg_raise(m, &e);
     if (m->head.tag == TAG_LOG) {
         lose(a, WEBSOCKET_NO_PROCESS, e.msg);
-    } else if (m->head.tag == TAG_INPUT) { /* its output goes on, for those who only listen */
+    } else if (m->head.tag == TAG_INPUT) { /* the output goes on, for viewers that only listen */
         a->asked = 0;
         buf_clear(&a->input);
         if (a->writer && a->running && !a->has_end)
@@ -429,7 +430,7 @@ void viewer_free(struct viewer *v)
         if (LIST_EMPTY(&a->viewers))
             attachment_free(a);
         else
-            attachment_progress(a); /* it may have been the one that all waited for */
+            attachment_progress(a); /* the process may have waited for this viewer */
     }
     free(v);
 }

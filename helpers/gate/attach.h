@@ -4,8 +4,8 @@
  * process's log ring at its own place.
  *
  *   client ══ nginx ══ viewer ┐
- *   client ══ nginx ══ viewer ┴─ attachment ── init      BOX_LOG, BOX_LOG_ARM, BOX_WAIT: what it writes
- *                                                        BOX_INPUT, BOX_RESIZE: what it is sent
+ *   client ══ nginx ══ viewer ┴─ attachment ── init      BOX_LOG, BOX_LOG_ARM, BOX_WAIT: its output and its end
+ *                                                        BOX_INPUT, BOX_RESIZE: its input and its size
  *
  * The worker that nginx has asked decides who may and starts or finds the process; the gate starts nothing.
  * The kinds of viewers are terminals (terminal.c) and lines (lines.c).
@@ -49,7 +49,7 @@ struct viewer_options { /* from nginx's line */
 
 struct line_cursor {           /* a place in the output: a byte of a record */
     struct ring_reader reader; /* the record */
-    uint32_t skip;             /* bytes of it that are behind us */
+    uint32_t skip;             /* how many bytes of the record were read */
     bool lost; /* something between the record before and this one was overwritten */
 };
 
@@ -60,19 +60,19 @@ struct viewer {
     const struct viewer_kind *kind;
     struct viewer_options options;
     struct websocket socket;
-    struct line_cursor at; /* what it gets next. A terminal moves by whole records */
+    struct line_cursor at; /* where its next output begins; a terminal moves by whole records */
     bool begun, told_end;
-    bool caught_up; /* it has got all there is */
+    bool caught_up; /* it was sent all output so far */
     uint64_t counted_in, counted_out;
-    uint64_t blocked_ms; /* since when it takes nothing, though there is more; 0: it does */
+    uint64_t blocked_ms; /* since when its socket has no room for more; 0: it is not blocked */
 
-    /* a terminal's */
+    /* of terminals */
     uint64_t offset; /* of the next byte to send; earlier ones are skipped */
 
-    /* lines */
+    /* of lines */
     uint64_t line;            /* number of the line at `at`, from 1 on; 0: its beginning was lost */
-    struct line_cursor ahead; /* how far its end was looked for */
-    uint64_t ahead_bytes;     /* from `at` to there */
+    struct line_cursor ahead; /* how far the end of that line was looked for */
+    uint64_t ahead_bytes;     /* from `at` to `ahead` */
     uint64_t left;            /* bytes of the message under way that were not sent yet */
     bool ends_line;           /* that message is a line's end */
     bool message_begun;       /* its head was sent */
@@ -91,16 +91,16 @@ struct attachment {
     int ring;           /* -1: not there yet */
     uint64_t end_pos;   /* of the ring, as far as it is known */
     unsigned armed;     /* ticks that init was asked for */
-    bool caught_up;     /* all viewers had got all there was when the last tick was asked for */
+    bool caught_up;     /* all viewers had caught up when the last tick was asked for */
     bool running, has_end;
     bool drained; /* nothing more will be written */
     struct cove_end end;
     struct viewer_list viewers;
     struct viewer *writer; /* whose size the terminal has */
     bool holding;          /* init was told to keep what was not read */
-    uint64_t held_pos;     /* what it was told that all have read */
+    uint64_t held_pos;     /* the place up to which all have read, as init was told last */
     struct buf input;      /* on its way to the process */
-    size_t asked;          /* bytes of it that init was given and has not taken yet; 0: none */
+    size_t asked;          /* bytes of `input` that init was sent and has not confirmed; 0: none */
     uint16_t rows, cols, rows_asked, cols_asked;
     bool resizing;
 };
@@ -125,12 +125,12 @@ struct viewer *viewer_new(struct relay *r, const struct viewer_kind *kind,
                           const struct viewer_options *options);
 int viewer_greet(struct viewer *v); /* the answer to the handshake */
 void viewer_free(struct viewer *v); /* by relay_close() alone */
-/* What it has moved so far counts for its sandbox; `active`: something was said. */
+/* Counts the bytes that the viewer has moved for its sandbox. `active`: they were a message, not just a ping. */
 void viewer_account(struct viewer *v, bool active);
-/* There may be more to send. */
+/* Sends what there is to send. */
 void viewer_pump(struct viewer *v);
 void viewer_close(struct viewer *v, unsigned code, const char *reason);
-/* struct websocket_user's, for every kind. */
+/* Members of struct websocket_user, the same for every kind. */
 void viewer_room(struct websocket *ws);
 void viewer_gone(struct websocket *ws);
 

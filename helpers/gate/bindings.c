@@ -31,11 +31,11 @@ static void store(const struct gate *g, const struct binding *b, bool bound)
     if (g->superseded)
         return;
     if (pwrite(FD_FILE, rec, sizeof(*rec), (off_t)(b->slot * sizeof(*rec))) != sizeof(*rec))
-        log_event(LOG_LEVEL_WARN, "binding not stored: it would not survive the gate");
+        log_event(LOG_LEVEL_WARN, "binding not stored: it ends with this gate");
 }
 
-/* Is the binding still in the file? Once another gate writes the file, that is how we hear of an
- * unbind. */
+/* Is the binding still in the file? After another gate has taken the file over, this is how the old one learns
+ * of an unbind. */
 static bool is_stored(const struct binding *b)
 {
     struct binding_record rec;
@@ -165,7 +165,7 @@ static bool is_alive(const struct gate *g, const struct binding *b)
 
 /*
  * A sandbox that is too old to be reused lives on to its full time while its project has another
- * one. New requests go there, and so do new connections; what is connected stays where it is.
+ * one. New requests and new connections go to the other one; open connections stay where they are.
  */
 static void follow_project(struct gate *g, struct binding *b)
 {
@@ -218,7 +218,7 @@ static struct binding *insert(struct gate *g, const struct binding_record *rec, 
     return b;
 }
 
-/* A tenant's share of the range. */
+/* Has the tenant bound fewer ports than it may? */
 static int check_share(struct gate *g, const char *tenant, struct cove_err *e)
 {
     const struct binding *b;

@@ -1,5 +1,5 @@
 /*
- * How a connection gets its end in the sandbox: the sandbox's share is looked at, then its init is asked to
+ * How a connection gets its end in the sandbox: the limits of sandbox and tenant are checked, then init is asked to
  * connect to the port inside (BOX_CONNECT). Questions to one init are limited, and further connections wait
  * for their turn. Nothing here waits in a system call.
  *
@@ -96,7 +96,7 @@ static void connect_forget(struct gate *g, struct box_traffic *u)
         asker_free(a);
 }
 
-/* Sockets that nobody has asked for since the last sweep are not needed. */
+/* Closes the kept sockets of sandboxes that got no new connection since the last sweep. */
 void connect_sweep(struct gate *g)
 {
     for (uint32_t i = 0; g->kept_count && i < state_box_count(g->state); i++) {
@@ -108,7 +108,7 @@ void connect_sweep(struct gate *g)
     }
 }
 
-/* The question ends here, answered or not; only a socket with a proper answer is of further use. */
+/* The question ends here, answered or not. Only a socket on which a proper answer came is kept. */
 static void stop_asking(struct relay *r, bool answered)
 {
     struct asker *a = take_ptr(r->asker);
@@ -131,7 +131,7 @@ void connect_stop(struct relay *r)
 
 /* ------------------------------------------------------------------ asking init */
 
-/* What init hands out must be a TCP socket: nothing else takes this option. */
+/* The descriptor that init hands out must be a TCP socket: nothing else takes this option. */
 static bool prepare_socket(int fd)
 {
     int one = 1;
@@ -139,7 +139,7 @@ static bool prepare_socket(int fd)
     return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0;
 }
 
-/* In a sandbox that is just starting nothing listens yet: then it is asked again in a moment. */
+/* In a sandbox that is just starting nothing listens yet: then init is asked again in a moment. */
 static void on_error(struct relay *r, const struct cove_err *e)
 {
     if (e->code == COVE_NOT_FOUND && clock_boot_ms() < r->retry_until_ms) {
@@ -168,7 +168,7 @@ static void answer_ready(struct watch *w, uint32_t events)
     (void)events;
     if (rc < 0 && e.code == COVE_BUSY)
         return;
-    if (!r) { /* nothing was asked: the sandbox has ended, or its init is up to something */
+    if (!r) { /* nothing was asked: the sandbox has ended, or its init is hostile */
         if (rc == 1)
             msg_close_fds(&m);
         connect_forget(container_of(w->loop, struct gate, loop), u);
@@ -190,7 +190,7 @@ static void answer_ready(struct watch *w, uint32_t events)
     next_turn(u);
 }
 
-/* False: it could not be asked, and is gone. */
+/* False: the question could not be sent; the asker was freed. */
 static bool ask_on(struct asker *a, struct relay *r)
 {
     struct box_connect ask = { .port = r->target.port };
@@ -230,8 +230,8 @@ static void next_turn(struct box_traffic *u)
     }
 }
 
-/* A relay that ends makes room for one that waits. That one is not started from within the end of the
- * other, because whoever ends several walks a list of them. */
+/* A relay that ends makes room for one that waits. The waiting one is started here, by a timer, and not while
+ * the other one ends: code that ends several relays walks a list of them, which must not change. */
 void connect_take_turns(struct timer *t)
 {
     struct gate *g = container_of(t, struct gate, turns);
@@ -338,7 +338,7 @@ static bool claim(struct relay *r, const struct port_target *t, struct box_info 
     }
     u = usage_of(g, index, ret_info);
     if (!u->share) {
-        u->id[0] = '\0'; /* tried again with the next connection */
+        u->id[0] = '\0'; /* so the next connection tries again */
         relay_refuse_with(r, COVE_BUSY, "out of memory");
         return false;
     }

@@ -72,7 +72,7 @@ static int on_unbind(struct gate *g, int sock, const struct msg *m, struct cove_
     memcpy(&ask, m->body, sizeof(ask));
     ask.tenant[sizeof(ask.tenant) - 1] = '\0';
     ask.project[sizeof(ask.project) - 1] = '\0';
-    bindings_remove(g, ask.tenant, ask.project); /* none is fine */
+    bindings_remove(g, ask.tenant, ask.project); /* it is no mistake if there are none */
     return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
                     MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
 }
@@ -92,7 +92,7 @@ static int on_access(struct gate *g, int sock, const struct msg *m, struct cove_
                     MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
 }
 
-/* Safe: figures, which name no more than ids. */
+/* Safe: the answer has only figures and ids of sandboxes. */
 static int on_counts(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
 {
     static struct gate_count page[GATE_COUNTS_PAGE];
@@ -160,7 +160,7 @@ static void worker_ready(struct watch *w, uint32_t events)
         LIST_REMOVE(a, link);
         free(a);
         if (g->superseded)
-            bindings_unlisten(g); /* our successor opens the ports itself that it has not taken */
+            bindings_unlisten(g); /* our successor opens the ports that it was not handed */
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
@@ -199,7 +199,7 @@ static void control_ready(struct watch *w, uint32_t events)
     LIST_INSERT_HEAD(&workers, a, link);
 }
 
-/* The keeper says nothing any more: the only thing to hear is that it is gone. */
+/* The keeper sends nothing after the start: an event here means that it is gone. */
 static void keeper_ready(struct watch *w, uint32_t events)
 {
     (void)events;
@@ -240,7 +240,8 @@ static void sweep(struct timer *t)
     access_sweep(g);
     connect_sweep(g);
     attachments_check(g);
-    watch_want(&g->hosts, g->full ? 0 : EPOLLIN); /* it may have run out of descriptors */
+    watch_want(&g->hosts,
+               g->full ? 0 : EPOLLIN); /* accepting may have stopped for lack of descriptors */
     timer_start(&g->loop, t, g->superseded ? SUPERSEDED_SWEEP_MS : SWEEP_MS, sweep);
     gate_stop_if_idle(g);
 }

@@ -41,12 +41,12 @@ struct port_target { /* where a connection leads */
     uint16_t port;
 };
 
-struct tenant_share { /* of one tenant: what its ports may use, and what they have moved lately */
+struct tenant_share { /* what one tenant's ports may use, and what they have moved lately */
     LIST_ENTRY(tenant_share) link;
     char tenant[COVE_TENANT_MAX];
-    struct limits limits;       /* of traffic; all others are nothing here */
-    struct budget socket_bytes; /* its part of the gate's */
-    int64_t left;               /* bytes that may move now; below 0: after a while */
+    struct limits limits;       /* only those of traffic are used here */
+    struct budget socket_bytes; /* its part of gate.socket_bytes */
+    int64_t left;               /* bytes that may move now; below 0: none yet */
     uint64_t at_ms;
 };
 
@@ -68,9 +68,9 @@ struct box_traffic {
 
 struct direction {
     char *held;                 /* bytes that the other end had no room for; else NULL */
-    size_t held_len, held_sent; /* how many they were, and how many have left since */
+    size_t held_len, held_sent; /* its length, and how much of it was sent since */
     bool ended;                 /* end of file was read */
-    bool shut;                  /* and told to the other side */
+    bool shut;                  /* the other side was told so */
 };
 
 /* A way in. The gate has two: bound ports and host names. */
@@ -148,12 +148,12 @@ void shares_sweep(struct gate *g); /* take up what an operator has changed; coun
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
 
-struct binding_record { /* in the bindings file, which outlives us; port 0: free */
+struct binding_record { /* in the bindings file, which outlives this process; port 0: free */
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
     char id[24];
     uint16_t port, proxy_port;
-    uint32_t serial; /* of this binding and no other, ever */
+    uint32_t serial; /* never given to another binding */
 };
 
 struct binding {
@@ -196,15 +196,15 @@ void access_sweep(struct gate *g); /* forget those of sandboxes that have ended 
 /* ------------------------------------------------------------------ answer.c */
 
 void answer_refusal(struct relay *r, const struct cove_err *why);
-/* A status and a sentence of a worker's. */
+/* Sends a status and a sentence that a worker has chosen. */
 void answer_status(struct relay *r, unsigned status, const char *message);
 
 /* ------------------------------------------------------------------ handover.c */
 
-/* What the keeper says first: the socket nginx connects to, and a connection to the gate before us,
+/* Reads the keeper's first messages: the socket nginx connects to, and a connection to the gate before us,
  * which has stepped back; -1 each if there is none. */
 void handover_begin(int keeper, int *ret_hosts, int *ret_before);
-int handover_listener(int before, const struct binding *b); /* what it listened with, or -1 */
+int handover_listener(int before, const struct binding *b); /* its listening socket, or -1 */
 int on_succeed(struct gate *g, int sock, const struct msg *m, struct cove_err *e);
 int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *e);
 
@@ -228,7 +228,7 @@ struct gate {
     struct access_record *access;
     LIST_HEAD(share_list, tenant_share) shares;
     int tenants_fd;              /* the tenants' own limits, which the keeper writes; -1: none */
-    uint32_t tenants_generation; /* of what was read there */
+    uint32_t tenants_generation; /* of the file's content that was read last */
     uint64_t swept_ms;
     struct relay_queue throttled; /* connections that wait, the longest first */
     struct timer unthrottle;

@@ -1,8 +1,7 @@
 /*
- * From one gate to the next. A gate whose keeper is gone goes on: sandboxes do, too. The next
- * keeper hands the next gate a connection to it, over which the listening sockets move, so that at
- * no time a port is closed; the connections stay with the old gate until they end. It stops with
- * the last.
+ * From one gate to the next. A gate whose keeper is gone goes on, as the sandboxes do. The next keeper
+ * gives its gate a connection to the old one, over which the listening sockets move, so that no port is
+ * ever closed. Connections stay with the old gate, which stops when the last one has ended.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +18,7 @@ enum { TRIES = 50, TRY_MS = 20 }; /* the old gate may see its keeper's end a mom
 
 /* ------------------------------------------------------------------ the new gate, before it serves */
 
-/* One of the keeper's first words; the descriptor that came with it, or -1. */
+/* Reads one of the keeper's first messages. Returns the descriptor that came with it, or -1. */
 static int hear_keeper(int keeper, uint32_t type)
 {
     const struct msg_rule said[] = { { type, 0, 0, 0, 1 }, { 0 } };
@@ -32,7 +31,7 @@ static int hear_keeper(int keeper, uint32_t type)
     return take_fd(&m.fds[0]);
 }
 
-/* Ask and wait. 0 and a socket if one came along (else -1). */
+/* Asks the old gate and waits. On success *ret_fd is the descriptor that came with the answer, or -1. */
 static int ask(int before, uint32_t type, const void *body, size_t len, int *ret_fd)
 {
     static const struct msg_rule answers[] = { { MSG_DONE, 0, 0, 0, 1 },

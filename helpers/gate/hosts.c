@@ -132,9 +132,9 @@ static bool follow(struct relay *r, const char *text)
     return true;
 }
 
-/* ------------------------------------------------------------------ reading it */
+/* ------------------------------------------------------------------ reading the line */
 
-/* More has come while the sandbox is not connected yet: it stays in the socket. */
+/* More bytes have come while the sandbox is not connected yet: they stay in the socket. */
 static void more_ready(struct watch *w, uint32_t events)
 {
     (void)events;

@@ -7,8 +7,8 @@
  * slowest client (LOG_ARM_HOLD), and a client that does not read for half a minute is closed. A client that
  * comes late gets what the ring still has, or begins at the line it asks for.
  *
- * Standard error is not part of it. What is not UTF-8 becomes U+FFFD. A line that is longer than a quarter of
- * the ring may come in pieces, all but the last marked "more":true when numbered.
+ * Standard error is not sent. Bytes that are not UTF-8 become U+FFFD. A line that is longer than a quarter of
+ * the ring may come in pieces; with `numbered` all but the last one are marked "more":true.
  */
 #include <stdio.h>
 #include <string.h>
@@ -139,8 +139,8 @@ static int find_number(struct viewer *v, struct cove_err *e)
     return rc;
 }
 
-/* What lies between a line's beginning and the end of what was written is held for us. When that is nearly
- * all of the ring the process waits, and the line could never end: what is there is sent as a piece. */
+/* init keeps the output from the line's beginning on for us. When that is nearly all of the ring, the process
+ * waits and the line could never end: the part that is there is sent as a piece. */
 static bool too_long(const struct viewer *v)
 {
     return v->ahead.reader.pos - v->at.reader.pos >= v->at.reader.capacity / 4 * 3;
@@ -202,7 +202,7 @@ static int more(struct viewer *v, struct cove_err *e)
     if (v->line == 0 && (rc = find_number(v, e)) != 1)
         return rc;
     while ((rc = find_end(v, e)) == 1 && v->options.has_from && v->line < v->options.from) {
-        v->at = v->ahead; /* it was seen before */
+        v->at = v->ahead; /* the client has seen this line before */
         begin_line(v, v->line + v->ends_line);
     }
     if (rc == 1)

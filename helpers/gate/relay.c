@@ -1,13 +1,13 @@
 /*
  * One connection: a client's socket, the sandbox's socket, and a target.
  *
- * Bytes are read into one buffer that all connections share and are sent on at once. What the other end has
- * no room for is kept with the connection, and until it has left nothing more is read: so what we wait
- * for is always clear. An idle connection holds two sockets and no buffer.
+ * Bytes are read into one buffer that all connections share and are sent on at once. Bytes that the other end
+ * has no room for are kept with the connection, and nothing more is read until they were sent: so a direction
+ * waits for one thing only. An idle connection holds two sockets and no buffer.
  *
  * Every call says MSG_DONTWAIT. The sandbox's init has made the socket and may keep a copy: with fcntl() it
- * could make the socket a waiting one again under our hands. splice() would then wait, and with it the
- * whole gate; whether a socket waits is for splice() a matter of that shared flag alone.
+ * could make the socket blocking again at any time. splice() goes by that shared flag alone, so it would then
+ * block, and the whole gate with it.
  *
  * How the sandbox's socket comes about is in connect.c.
  */
@@ -71,7 +71,7 @@ struct relay *relay_accept(struct gate *g, struct watch *listener, const struct 
     if (fd >= 0)
         return relay_new(g, fd, way_in);
     if (errno == EMFILE || errno == ENFILE)
-        watch_want(listener, 0); /* until the next sweep: trying at once is no use */
+        watch_want(listener, 0); /* until the next sweep: trying again at once would fail too */
     return NULL;
 }
 
@@ -225,7 +225,7 @@ static int hold(struct gate *g, struct direction *d, const char *bytes, size_t l
     return 0;
 }
 
-/* As much as there is room for: how much it was, or -1 if the connection is broken. */
+/* Sends as much as there is room for. Returns how much that was, or -1 if the connection is broken. */
 static ssize_t send_some(int fd, const char *bytes, size_t len)
 {
     ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -339,7 +339,7 @@ static int pump(struct relay *r, int from)
         if (from == CLIENT && !r->way_in->half_close)
             return -1; /* the client has left */
         if (from == BOX && r->kept)
-            return -1; /* a request without a body: nginx has nothing more to say, and reads what we sent */
+            return -1; /* the request has no body, so nginx sends no more; it reads what was sent */
         shutdown(r->end[!from].fd, SHUT_WR);
         d->shut = true;
     }

@@ -1,8 +1,8 @@
 /*
- * What each tenant's ports may use: the configuration's limits, and over them the tenant's line in the tenants
- * file. The keeper has found that file good and writes it, in place, to one that we opened before the cage was
- * shut: the gate opens no file later. Whoever reads while the keeper writes may see half of it; the keeper
- * raises a generation when it is done, and the next sweep reads again.
+ * What each tenant's ports may use: the configuration's limits, which the tenant's line in the tenants file
+ * may override. The keeper checks the operator's file and writes a copy, in place: the gate opened the copy at
+ * its start and may open no file after it has confined itself. A read while the keeper writes may see half of
+ * the copy; the keeper raises a generation when it is done, and the next sweep reads again.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void refresh(struct gate *g)
     tenants_done(&tenants);
 }
 
-/* Tenants are few and stay. A new one is looked up at once. */
+/* Tenants are few, so records are kept for ever. A new tenant's limits are looked up at once. */
 struct tenant_share *share_of(struct gate *g, const char *tenant)
 {
     struct tenant_share *s;

@@ -9,7 +9,7 @@
  *     Cove-Target: refuse STATUS reason in plain words                   an HTTP reply
  *
  * ACCEPT is the value of Sec-WebSocket-Accept, PROTOCOL that of Sec-WebSocket-Protocol, or "-". The rest of
- * the head is of no use here.
+ * the head is not read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static bool follow_socket(struct relay *r, const char *text)
     return true;
 }
 
-/* A socket that has nothing to say but why it closes. */
+/* A WebSocket that is only opened to send a close with its code and reason takes no messages. */
 static void no_message(struct websocket *ws, bool text, const char *bytes, size_t len)
 {
     (void)ws;

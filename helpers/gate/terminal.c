@@ -103,7 +103,7 @@ static int more(struct viewer *v, struct cove_err *e)
     if (rc != 1)
         return rc;
     if (rec.offset + rec.len <= v->offset)
-        return 1; /* it was seen before */
+        return 1; /* the client has seen this record before */
     if (rec.offset > v->offset)
         tell_gap(v, rec.offset);
     skip = v->offset - rec.offset;
@@ -141,13 +141,13 @@ static void tell_size(struct attachment *a)
     LIST_FOREACH(v, &a->viewers, link)
     {
         if (!v->begun || !websocket_has_room(&v->socket))
-            continue; /* who does not keep up sees the size that holds when it writes itself */
+            continue; /* a viewer that does not keep up learns the size when it writes itself */
         tell(v, &text);
         websocket_flush(&v->socket);
     }
 }
 
-/* The terminal's size is that of the one who writes. */
+/* The terminal takes the size of the viewer that wrote last. */
 static void becomes_writer(struct viewer *v)
 {
     struct attachment *a = v->attachment;

@@ -92,7 +92,7 @@ static int try_pump(struct viewer *v, struct cove_err *e)
     return rc;
 }
 
-/* Bytes count for the sandbox. Pings are bytes, and no activity. */
+/* Bytes count for the sandbox. A ping counts as bytes, not as activity. */
 void viewer_account(struct viewer *v, bool active)
 {
     struct box_traffic *u = v->relay->usage;

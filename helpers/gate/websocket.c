@@ -12,18 +12,18 @@
 
 enum {
     TURN_BYTES = 64 * 1024, /* read from one socket before others have their turn */
-    SEND_LOW = 64 * 1024,   /* less than this waits to be sent: there is room for more */
-    SEND_HIGH = 256 * 1024, /* more than this waits: nothing is read */
+    SEND_LOW = 64 * 1024,   /* while less than this waits to be sent, there is room for more */
+    SEND_HIGH = 256 * 1024, /* while more than this waits to be sent, nothing is read */
     FRAGMENTS_MAX = 1024,   /* of one message */
     CLOSE_MS = 5000,        /* a peer may take this long to answer our close */
-    DRAIN_MS = 30000,       /* and this long to read what was sent before it */
+    DRAIN_MS = 30000,       /* and this long to read what was sent before the close */
 };
 
 static void timer_fired(struct timer *t);
 
 /* ------------------------------------------------------------------ the end */
 
-/* The user's gone() is called by the next turn of the loop. */
+/* The user's gone() is called in the next turn of the loop. */
 static void mark_broken(struct websocket *ws)
 {
     if (ws->broken)
@@ -55,7 +55,7 @@ static void begin_closing(struct websocket *ws, unsigned code, const char *reaso
     timer_start(ws->loop, &ws->timer, wait_ms, timer_fired);
 }
 
-/* libwslay sends a close before all that waits, and nothing after it. */
+/* libwslay sends a close before the messages that wait, and never sends those: so ours is queued last. */
 static void send_close(struct websocket *ws)
 {
     const char *reason = ws->close_reason;
@@ -207,7 +207,7 @@ void websocket_flush(struct websocket *ws)
         want(ws);
 }
 
-/* What cannot be read as frames any more: libwslay has put a close without a code into its queue. */
+/* When the bytes are no proper frames, libwslay has put a close without a code into its queue. */
 static void read_frames(struct websocket *ws)
 {
     if (wslay_event_recv(ws->wslay) == 0)
@@ -230,7 +230,7 @@ static void socket_ready(struct watch *w, uint32_t events)
     if (reads && (events & (EPOLLIN | EPOLLHUP)))
         read_frames(ws);
     else if ((events & EPOLLERR) || (!reads && (events & EPOLLHUP)))
-        mark_broken(ws); /* nobody is there any more */
+        mark_broken(ws); /* the peer is gone */
     if (!ws->broken && ws->wants_room && websocket_has_room(ws))
         ws->user->room(ws);
     websocket_flush(ws);
@@ -242,7 +242,7 @@ static void timer_fired(struct timer *t)
     struct wslay_event_msg ping = { .opcode = WSLAY_PING };
 
     if (!ws->closing && !may_read(ws))
-        ws->heard_ms = clock_boot_ms(); /* it was not listened to */
+        ws->heard_ms = clock_boot_ms(); /* nothing was read meanwhile, so silence proves nothing */
     if (ws->broken || ws->closing || clock_boot_ms() - ws->heard_ms > 2 * ws->ping_ms + 1000) {
         ws->user->gone(ws);
         return;
@@ -299,7 +299,7 @@ int websocket_greet(struct websocket *ws, const char *accept, const char *protoc
                        accept, *protocol ? "Sec-WebSocket-Protocol: " : "", protocol,
                        *protocol ? "\r\n" : "");
 
-    /* It is smaller than any socket's buffer, and nothing was sent before. */
+    /* The head is smaller than any socket's buffer, and nothing was sent before. */
     return len < (int)sizeof(head) &&
                    send(ws->watch.fd, head, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT) == len
                ? 0

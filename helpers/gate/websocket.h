@@ -34,7 +34,7 @@ enum websocket_code {
     WEBSOCKET_REFUSED = 4000, /* and an HTTP status: 4401, 4403, 4404 */
 };
 
-enum { WEBSOCKET_REASON_MAX = 123 }; /* what fits into a control frame beside the code */
+enum { WEBSOCKET_REASON_MAX = 123 }; /* the room in a control frame beside the code */
 
 struct websocket;
 
@@ -66,7 +66,7 @@ struct websocket { /* embedded in its user's object */
     bool paused;        /* nothing is read: its user has no room for messages */
     bool wants_room;    /* its user has more to send */
     bool pulling;       /* a message of websocket_send_pulled() has not ended */
-    bool cut;           /* the socket has nothing more to read */
+    bool cut;           /* nothing more can be read from the socket */
     bool closing, broken;
     uint16_t close_code; /* to be sent after all that waits; 0: none, or it was sent */
     char close_reason[WEBSOCKET_REASON_MAX + 1];
@@ -86,12 +86,12 @@ bool websocket_has_room(const struct websocket *ws);
 /* More is to be sent than there is room for: room() is called when there is some. */
 void websocket_want_room(struct websocket *ws, bool wanted);
 void websocket_send(struct websocket *ws, bool text, const char *bytes, size_t len);
-/* A text message of any length, whose bytes the user's pull() tells as they are needed. There is no room
+/* A text message of any length: the user's pull() supplies its bytes as they are needed. There is no room
  * for another message until it has ended. */
 void websocket_send_pulled(struct websocket *ws);
 void websocket_pause(struct websocket *ws, bool paused);
-/* Say why and end. What was sent before arrives first; with close_now() what waits is thrown away. Later
- * calls have no effect. */
+/* Closes with a code and a reason, after everything that was sent before. websocket_close_now() throws away what
+ * waits to be sent. Later calls have no effect. */
 void websocket_close(struct websocket *ws, unsigned code, const char *reason);
 void websocket_close_now(struct websocket *ws, unsigned code, const char *reason);
 /* Send what waits, as far as it goes now. To be called after any of the above. */
