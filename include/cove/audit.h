@@ -18,15 +18,14 @@ struct redactor;
 
 struct audit_entry {   /* NULL fields are left out of the line */
     const char *event; /* "refused", "exec-denied", "ran" */
-    const char *dialect, *tenant, *key, *project, *sandbox; /* key: the name of the caller's */
+    const char *dialect, *tenant, *key, *project, *sandbox; /* key: its public name */
     const char *rule, *form;
     const char *command; /* any bytes */
     size_t command_len;
-    size_t
-        command_bytes; /* of the whole command, when `command` is only its beginning; 0: it is all */
-    uint64_t time_ms;  /* 0: now */
-    bool always;       /* written however much its source has written */
-    bool ran;          /* a command that was allowed: such lines have a rate of their own */
+    size_t command_bytes; /* of the whole command; 0: `command` is the whole */
+    uint64_t time_ms;     /* 0: now */
+    bool always;          /* exempt from the rates below */
+    bool ran;             /* a command that was allowed: such lines have a rate of their own */
 };
 
 /*
@@ -47,7 +46,7 @@ struct audit_options {
     struct audit_rate source; /* refusals of a sandbox, or of a project where no sandbox is known */
     struct audit_rate tenant; /* refusals of one tenant, who can invent names of projects */
     struct audit_rate ran;    /* commands of one tenant that ran */
-    bool already_redacted;    /* callers pass commands through redactor_command() themselves */
+    bool already_redacted;    /* callers have passed commands through redactor_command() */
     uint64_t (*clock_ms)(void); /* for tests; NULL: the machine's */
 };
 
@@ -61,7 +60,7 @@ int audit_open(const char *path, const struct audit_options *options, struct aud
                struct cove_err *e);
 void audit_close(struct audit *a);
 
-/* On error (disk full) nothing of the line stays in the file and the chain is whole. */
+/* On error (disk full) nothing of the line stays in the file and the chain stays whole. */
 int audit_append(struct audit *a, const struct audit_entry *entry, struct cove_err *e);
 
 /* Writes the "more" lines of sources that are quiet again. To be called now and then: every second
@@ -100,7 +99,7 @@ int redactor_run(const struct redactor *r, const char *text, size_t len, struct 
 int redactor_command(const struct redactor *r, const char *text, size_t len, char **ret,
                      struct cove_err *e);
 
-/* All lines, of files that were moved aside too, oldest first; fn returns false to stop. */
+/* Walks all lines, also those of files that were moved aside, oldest first; fn returns false to stop. */
 typedef bool (*audit_line_fn)(void *ctx, const char *line);
 int audit_each_line(const char *path, audit_line_fn fn, void *ctx, struct cove_err *e);
 

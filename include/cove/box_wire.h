@@ -28,7 +28,7 @@
 /* ------------------------------------------------------------------ requests */
 
 struct box_request {
-    uint32_t type, want; /* of the request, and of its answer */
+    uint32_t type, want; /* message types of the request and of its answer */
     _Alignas(8) char body[sizeof(struct box_spawn)];
     size_t body_len;
     struct buf tail;
@@ -53,20 +53,20 @@ int box_request_send(const struct box_request *r, int sock, uint32_t tag, struct
 
 /* ------------------------------------------------------------------ answers */
 
-/* One message that has the shape of something an init says. 0; -1: COVE_BUSY: nothing is there;
-   COVE_GONE: the sandbox ended, or what speaks there is no init. */
+/* Receives one message and checks that it has the shape of a message of an init. -1 with COVE_BUSY: there is
+   none yet; -1 with COVE_GONE: the sandbox ended, or the other side does not behave like an init. */
 int box_answer_receive(int sock, void *buf, size_t buf_size, struct msg *ret, struct cove_err *e);
-/* 1: the answer to that request. 0: something left over from before, whose descriptors are closed
-   now. -1: the request failed, or this is no conversation any more. */
+/* 1: the message is the answer to that request. 0: it belongs to an earlier request; its descriptors were
+   closed. -1: the request failed, or the message breaks the protocol. */
 int box_answer_check(const struct box_request *r, uint32_t tag, struct msg *m, struct cove_err *e);
 
-/* A descriptor is believed only after a look at what it is. The message has none left then. */
+/* Takes the descriptor out of the message after checking that it is of this kind. */
 int box_answer_fd(struct msg *m, mode_t kind, const char *what, int *ret_fd, struct cove_err *e);
 int box_answer_port(struct msg *m, int *ret_sock, struct cove_err *e);
 void box_answer_spawned(struct msg *m, struct box_spawned *ret, int *ret_pty);
 
-/* One entry of a page: its fixed part copied out, two strings after it. Returns its size, 0 if it
-   is not whole. */
+/* Reads one entry of a page: copies its fixed part and finds the two strings after it. Returns the entry's
+   size, 0 if it is not whole. */
 size_t box_answer_entry(const char *at, const char *end, void *fixed, size_t fixed_size,
                         const char **ret_a, const char **ret_b);
 

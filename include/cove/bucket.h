@@ -1,9 +1,9 @@
 /*
- * Saved sandboxes in an S3-compatible bucket. What one of them has there:
+ * Saved sandboxes in an S3-compatible bucket. The objects of one saved sandbox:
  *
  *   PREFIX/ID/SAVED_UNIX_MS/archive.tar.zst  (.age behind it when it is encrypted)
  *                           record attributes network layers seal   as in its directory, cove/saved.h
- *                           manifest.json   last: without it the others are nobody's
+ *                           manifest.json   written last: without it the others count as rubbish
  *                           taken           who wakes it: the first one to write this object wins
  *
  * Everything that talks to the bucket is done by cove-bucket, a process for each order
@@ -39,11 +39,11 @@ enum bucket_msg {
 enum bucket_work {
     BUCKET_PUT =
         1, /* in: the archive; beside the order: its notes. Read again and compared; taken */
-    BUCKET_RELEASE, /* it is no longer taken, if this machine had it */
+    BUCKET_RELEASE, /* gives the sandbox back, if this machine had taken it */
     BUCKET_TAKE,    /* out: the archive, after `taken` was written */
     BUCKET_GET,     /* out: the archive, whoever has taken it */
     BUCKET_READ,    /* out: the object `name`, a small one */
-    BUCKET_REMOVE,  /* all of one; nothing if another machine has taken it */
+    BUCKET_REMOVE,  /* removes all objects, unless another machine has taken the sandbox */
     BUCKET_LIST,    /* out: a line for each: ID MS BYTES CHANGED_UNIX_MS whole|part owner|- */
     BUCKET_COLLECT, /* out: the same lines, of those without a manifest that were removed */
 };
@@ -51,7 +51,7 @@ enum bucket_work {
 struct bucket_place { /* from the configuration */
     char endpoint[256], region[64], bucket[64], prefix[128];
     uint32_t path_style;
-    uint32_t stall_ms;   /* so long without a byte, and a request has failed */
+    uint32_t stall_ms;   /* a request on which no byte moves for so long has failed */
     uint32_t has_ca;     /* a file with the accepted CA certificates is beside the order */
     uint64_t part_bytes; /* larger objects go in parts of this size */
 };
@@ -61,7 +61,7 @@ struct bucket_place { /* from the configuration */
 struct bucket_order {
     uint32_t work;  /* enum bucket_work */
     uint32_t notes; /* bit N: bucket_notes[N] is among the files */
-    uint32_t force; /* RELEASE: also what another machine has taken */
+    uint32_t force; /* RELEASE: also if another machine has taken it */
     uint64_t saved_unix_ms;
     uint64_t bytes; /* of the archive, and its digest */
     char digest[SAVED_DIGEST_TEXT];
@@ -73,7 +73,7 @@ struct bucket_order {
 
 struct bucket_report {
     uint64_t bytes;
-    uint64_t requests; /* that were made, those that were tried again included */
+    uint64_t requests; /* HTTP requests made, repeated ones included */
 };
 
 #endif

@@ -16,7 +16,7 @@ struct budget {
     struct budget *above;
 };
 
-/* From the budget and all above it, or from none. */
+/* Takes the bytes from the budget and all above it. False: one of them has no room, nothing was taken. */
 bool budget_take(struct budget *budget, size_t bytes);
 /* For memory that is needed in any case. False: the budget, or one above it, is overdrawn now. */
 bool budget_charge(struct budget *budget, size_t bytes);

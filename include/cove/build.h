@@ -4,12 +4,12 @@
  *
  * An order is a file of strings in pairs, a key and its value, each with its NUL:
  *
- *   from-template NAME     what it begins with: one of these two
+ *   from-template NAME     the build begins with a template or an image: one of these two
  *   from-image REFERENCE
  *   registry-user NAME     for the image; optional, like all that follows
  *   registry-password TEXT
  *   start COMMAND          runs in each sandbox when it is made
- *   ready COMMAND          decides when it is handed out
+ *   ready COMMAND          a sandbox is handed out when this command succeeds
  *   force 1                use nothing of earlier builds
  *   step KIND              COPY, RUN, ENV, WORKDIR or USER; what follows belongs to this step:
  *   arg TEXT               any number of them
@@ -23,7 +23,7 @@
 #include "cove/msg_keeper.h"
 #include "cove/names.h"
 
-#define BUILD_PROJECT ".build-" /* the projects of the sandboxes that builds run in begin so */
+#define BUILD_PROJECT ".build-" /* prefix of the projects of builds' sandboxes */
 
 enum {
     BUILD_ORDER_MAX = 1024 * 1024,
@@ -42,9 +42,9 @@ enum build_msg {
     BUILD_TOLD,      /* struct build_told, tail: log entries */
     BUILD_LIST,      /* struct build_which, `id` is a name or "" -> BUILD_LISTED */
     BUILD_LISTED,    /* struct build_listed */
-    BUILD_FILE,      /* struct build_file -> MSG_DONE: it is there; or COVE_NOT_FOUND */
+    BUILD_FILE,      /* struct build_file -> MSG_DONE: the archive is there; or COVE_NOT_FOUND */
     BUILD_UPLOAD,    /* struct build_file -> MSG_DONE + a file to write; then BUILD_UPLOADED */
-    BUILD_UPLOADED,  /* no body: all of it is written -> MSG_DONE */
+    BUILD_UPLOADED,  /* no body: the file is written whole -> MSG_DONE */
     BUILD_FORGET,    /* struct build_which, `id` is a name: its builds end and go -> MSG_DONE */
 };
 
@@ -60,9 +60,9 @@ enum build_level { BUILD_DEBUG, BUILD_INFO, BUILD_WARN, BUILD_ERROR };
 
 struct build_new {
     char tenant[COVE_TENANT_MAX];
-    char key[COVE_KEY_ID_MAX]; /* that sandboxes are claimed with */
+    char key[COVE_KEY_ID_MAX]; /* the key that the sandboxes are claimed with */
     uint32_t key_sandboxes;
-    uint32_t cpus; /* that its sandboxes may have at most; 0 = as many as they can */
+    uint32_t cpus; /* limit of its sandboxes; 0 = none of its own */
     uint64_t memory_bytes;
     uint32_t dialect; /* enum cove_dialect of the caller, for the policy and for its sandboxes */
     uint32_t reserved;
@@ -77,9 +77,9 @@ struct build_which {
 
 struct build_ask {
     struct build_which which;
-    uint64_t offset;   /* entries before this one are not told */
+    uint64_t offset;   /* how many entries to skip */
     uint32_t limit;    /* at most BUILD_ENTRIES_MAX */
-    uint32_t level;    /* enum build_level: none below */
+    uint32_t level;    /* enum build_level: entries below it are left out */
     uint32_t backward; /* 1: the newest first, `offset` counts from the end */
     uint32_t reserved;
 };
@@ -95,7 +95,7 @@ struct build_info {
 
 struct build_told {
     struct build_info info;
-    char step[16]; /* of a failed one: "base", a number, "finalize" */
+    char step[16]; /* where a failed build stopped: "base", a number, "finalize" */
     char reason[BUILD_MESSAGE_MAX];
     uint32_t count; /* entries in the tail */
     uint32_t reserved;

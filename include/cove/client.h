@@ -31,8 +31,8 @@ struct keeper_link { /* one per thread; connects when first used, and again afte
 #define KEEPER_LINK(dir) ((struct keeper_link){ .run_dir = (dir), .sock = -1 })
 void keeper_link_done(struct keeper_link *k);
 
-/* attributes: kept with a sandbox that is made for this claim, not with one that is there; NULL:
- * none. */
+/* The attributes are kept with a sandbox that is made for this claim; one that exists already keeps its own.
+ * NULL: none. */
 int keeper_claim(struct keeper_link *k, const struct keeper_claim *args, const void *attributes,
                  size_t attributes_len, struct keeper_box *ret, struct cove_err *e);
 /* Replaces all attributes of a sandbox. */
@@ -41,18 +41,18 @@ int keeper_attributes(struct keeper_link *k, const struct keeper_which *args, co
 int keeper_retire(struct keeper_link *k, const struct keeper_retire *args, struct cove_err *e);
 int keeper_extend(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
 int keeper_freeze(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
-/* What this sandbox may reach, from now on: replaces what was set before. */
+/* Sets what this sandbox may reach from now on; replaces what was set before. */
 int keeper_network(struct keeper_link *k, const struct keeper_network *args, struct cove_err *e);
 int keeper_thaw(struct keeper_link *k, const struct keeper_extend *args, struct cove_err *e);
-/* To the store: returns when its archive was verified and it has ended. Saved already: 0.
- * COVE_CONFLICT: somebody used it meanwhile, and it goes on. May take minutes. */
+/* Saves a sandbox to the store. Returns when its archive was verified and the sandbox has ended, or at once if
+ * it was saved before. COVE_CONFLICT: somebody used it meanwhile, and it goes on. May take minutes. */
 int keeper_save(struct keeper_link *k, const struct keeper_which *args, struct cove_err *e);
 /* A saved or frozen sandbox runs again, under its id. May take minutes. */
 int keeper_wake(struct keeper_link *k, const struct keeper_extend *args, struct keeper_box *ret,
                 struct cove_err *e);
 
 /* Snapshots (cove/msg_keeper.h). Capturing waits until the snapshot is whole; the sandbox stands still
- * meanwhile. Asked twice it makes two. */
+ * meanwhile. Each call makes a new snapshot. */
 int keeper_capture(struct keeper_link *k, const struct keeper_capture *args,
                    struct keeper_snapshot *ret, struct cove_err *e);
 /* The same, with a manifest's lines. */
@@ -61,11 +61,11 @@ int keeper_capture_as(struct keeper_link *k, const struct keeper_capture *args,
 int keeper_snapshot_tag(struct keeper_link *k, const struct keeper_snapshot_tag *args,
                         struct keeper_snapshot *ret, struct cove_err *e);
 typedef int (*keeper_snapshot_fn)(void *arg,
-                                  const struct keeper_snapshot *s); /* non-zero ends it */
+                                  const struct keeper_snapshot *s); /* non-zero ends the walk */
 bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag);
 int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
                      struct cove_err *e);
-/* The one that `word` means. 1: found; 0: there is none; -1: the keeper could not be asked. */
+/* Finds the snapshot that `word` means. 1: found; 0: there is none; -1: the keeper could not be asked. */
 int keeper_snapshot_find(struct keeper_link *k, const char *tenant, const char *word,
                          struct keeper_snapshot *ret, struct cove_err *e);
 int keeper_snapshot_remove(struct keeper_link *k, const struct keeper_snapshot_name *args,
@@ -94,11 +94,11 @@ int keeper_audit(struct keeper_link *k, const struct keeper_audit_entry *entry, 
 
 /* ------------------------------------------------------------------ the gate */
 
-/* COVE_CONFLICT: the project has a port already, which is the whole message. */
+/* COVE_CONFLICT: the project has a port already; the error's message is that port's number and nothing else. */
 int gate_bind(const char *run_dir, const struct gate_bind *args, uint16_t *ret_proxy_port,
               struct cove_err *e);
 int gate_access(const char *run_dir, const struct gate_access *args, struct cove_err *e);
-/* What has moved to and from each sandbox; those without any traffic are left out. */
+/* Traffic to and from each sandbox; sandboxes without any are left out. */
 typedef void (*gate_count_fn)(void *arg, const struct gate_count *c);
 int gate_counts(const char *run_dir, gate_count_fn each, void *arg, struct cove_err *e);
 int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove_err *e);
@@ -108,7 +108,7 @@ int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove
 /*
  * One deadline per call, from connecting or sending to the answer; a listing has one over all its
  * pages. A sandbox that lets it pass is taken for dead: the call fails with COVE_GONE, and
- * box_is_unanswered() tells that from a sandbox that has ended. Whoever sees it should ask that
+ * box_is_unanswered() tells that from a sandbox that has ended. A caller that sees it should ask that
  * sandbox nothing more, because every further question can cost as much time again.
  */
 enum { BOX_ANSWER_MS = 10000 };
@@ -122,7 +122,7 @@ struct box_conn { /* one conversation with one init */
     uint32_t file_flags; /* FILE_* that every request for a file has besides its own */
 };
 
-/* The call that failed so met an init that does not answer, or does not read its messages. */
+/* Did the call fail because the init does not answer, or does not read its messages? */
 bool box_is_unanswered(const struct cove_err *e);
 
 int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e);
@@ -134,14 +134,14 @@ struct spawn_args {
     const char *label; /* NULL = none */
     const char *const *argv;
     const char *const *env;      /* NULL-terminated "K=V", or NULL */
-    const char *const *base_env; /* the template's: for names that env does not have; NULL = none */
-    const char *common_env;      /* "K=V K=V": for names that neither of them has; NULL = none */
+    const char *const *base_env; /* the template's, for names that env does not set; NULL = none */
+    const char *common_env;      /* "K=V K=V", for names that neither sets; NULL = none */
     const char *note;            /* kept while the process runs, for box_note(); NULL = none */
     uint32_t flags; /* SPAWN_PTY, SPAWN_LOG, SPAWN_TIED, ...; SPAWN_FD_* follow from the fds */
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;
     uint32_t context;    /* enum cove_dialect */
-    uint32_t timeout_ms; /* then init kills it, whoever waits; 0 = none */
+    uint32_t timeout_ms; /* after this init kills it, even if nobody waits; 0 = none */
     uint64_t log_bytes, max_open_files, max_file_bytes;
 };
 
@@ -153,8 +153,8 @@ int box_signal(struct box_conn *c, const struct box_signal *args, const char *la
                struct cove_err *e);
 
 /*
- * What init says of its own accord on this conversation. 1: *ret holds it; 0: nothing within
- * timeout_ms; -1: COVE_GONE when the sandbox is gone. Poll c->sock to wait for it together with
+ * Waits for an event: a message that init sends without being asked. 1: *ret holds it; 0: nothing came within
+ * timeout_ms; -1: COVE_GONE when the sandbox is gone. Poll c->sock to wait for an event together with
  * other things.
  */
 enum box_event_kind { BOX_EVENT_EXITED = 1, BOX_EVENT_TICK, BOX_EVENT_DENIED };
@@ -167,8 +167,8 @@ struct box_event {
 int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, struct cove_err *e);
 
 /*
- * Our ends of a command's pipes that something in its background still writes to: init reads on, so
- * that it does not die of SIGPIPE when we leave. The fds stay the caller's.
+ * Gives init our ends of a command's pipes when background processes of the command still write to them: init
+ * reads on, so that they do not die of SIGPIPE when we close. The fds stay the caller's.
  */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e);
 
@@ -203,14 +203,14 @@ int box_file_open(struct box_conn *c, const char *user, const char *path, uint32
                   struct cove_err *e);
 int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32_t flags,
                   struct box_stat *ret, struct cove_err *e);
-/* The thing itself, a link included, with its target ("" if it is none). */
+/* Does not follow a link: tells about the link itself, with its target ("" if the path is no link). */
 int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
                        char ret_target[MSG_PATH_MAX], struct cove_err *e);
 /* BOX_MKDIR, BOX_REMOVE, BOX_CHMOD, BOX_RENAME (with `to`). */
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e);
-/* What is kept with a file, as extended attributes "user.PREFIX.KEY". box_mark() replaces all of it;
- * a file system that has no such attributes keeps nothing, without an error. */
+/* Marks: pairs that are kept with a file, as extended attributes "user.PREFIX.KEY". box_mark() replaces all of
+ * them; where the file system has no extended attributes nothing is kept, and that is no error. */
 enum { BOX_MARKS_MAX = 64 };
 int box_mark(struct box_conn *c, const char *path, const char *prefix, const struct pair *pairs,
              size_t count, struct cove_err *e);
@@ -219,8 +219,8 @@ int box_marks(struct box_conn *c, const char *path, const char *prefix,
               struct pair ret[BOX_MARKS_MAX], size_t *ret_count, struct cove_err *e);
 int box_watch(struct box_conn *c, const char *user, const char *path, uint32_t mask, int inotify_fd,
               int32_t *ret_wd, int *ret_inotify_fd, struct cove_err *e);
-/* Watches that init keeps under a name, so that any worker can go on with them (cove/msg_box.h). The
- * first one of a name brings the inotify descriptor; -1 with all others. */
+/* Watches that init keeps under a name, so that any worker can go on with them (cove/msg_box.h). The first
+ * call for a name passes the inotify descriptor; further calls pass -1. */
 int box_watch_keep(struct box_conn *c, const char *name, int inotify_fd, int32_t wd,
                    const char *path, struct cove_err *e);
 typedef int (*box_kept_fn)(void *arg, int32_t wd, const char *path);

@@ -25,20 +25,20 @@ struct cove_config {
     char profile_dir[512];    /* seccomp profiles */
     char audit_file[512];     /* "" = no audit log */
     uint64_t audit_file_max_bytes, audit_total_max_bytes;
-    uint64_t audit_files_max;   /* older ones than that are removed; 0 = no such limit */
-    uint64_t audit_rate;        /* refusals a minute of one sandbox; 0 = no such limit */
-    uint64_t audit_ran_rate;    /* commands a minute of one tenant that ran; 0 = no such limit */
-    uint64_t exec_refusals_max; /* of one command, which then ends; 0 = never */
+    uint64_t audit_files_max; /* above this the oldest files are removed; 0 = no limit */
+    uint64_t audit_rate;      /* refusals a minute of one sandbox; 0 = no limit */
+    uint64_t audit_ran_rate;  /* lines a minute about a tenant's commands that ran; 0 = no limit */
+    uint64_t exec_refusals_max; /* a command ends after this many; 0 = never */
     char libexec_dir[512];      /* cove-init, cove-worker */
     char cgroup[64]; /* name of our cgroup below the root (or below the one systemd delegates) */
 
     /* workers */
-    char worker_user[64];         /* name or number */
-    char socket_group[64];        /* who may connect to the FastCGI socket: nginx's group */
-    uint64_t workers;             /* 0 = one per cpu */
-    uint64_t threads;             /* per worker */
-    uint64_t short_threads;       /* of those, kept free for requests that answer at once */
-    uint64_t tenant_threads;      /* percent of the others that one tenant may hold; 0 = no limit */
+    char worker_user[64];    /* name or number */
+    char socket_group[64];   /* who may connect to the FastCGI socket: nginx's group */
+    uint64_t workers;        /* 0 = one per cpu */
+    uint64_t threads;        /* per worker */
+    uint64_t short_threads;  /* how many of them stay free for requests that are answered at once */
+    uint64_t tenant_threads; /* percent of the others that one tenant may hold; 0 = no limit */
     uint64_t sandbox_threads;     /* likewise in one sandbox */
     uint64_t worker_memory_bytes; /* for bodies, output and replies of all requests of a worker */
     uint64_t tenant_memory;       /* percent of that which one tenant may hold */
@@ -50,7 +50,7 @@ struct cove_config {
     /* signing in with a password */
     char pam_service[64]; /* "" = off */
     char pam_dir[256];
-    char pam_paths[512]; /* that modules read beside the usual ones; separated by spaces */
+    char pam_paths[512]; /* further files that PAM modules read; separated by spaces */
     char pam_tenant_prefix[32];
     uint64_t pam_cache_ms; /* how long a worker remembers a yes */
 
@@ -59,7 +59,7 @@ struct cove_config {
     char user[32];          /* who runs commands where a dialect does not say */
     char environment[2048]; /* "K=V K=V": variables of every command */
     uint64_t pool;          /* sandboxes of the default template that are kept ready */
-    uint64_t pool_max;      /* and of all templates together, when many are asked for */
+    uint64_t pool_max;      /* most sandboxes kept ready, of all templates together */
     uint64_t max_sandboxes;
     uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
     uint64_t reuse_ms, lifetime_ms;
@@ -68,38 +68,38 @@ struct cove_config {
     /* pausing; saved sandboxes */
     uint64_t pause_way;      /* enum pause_way: what a pause means where the request does not say */
     uint64_t timeout_way;    /* enum timeout_way: likewise the end of a sandbox's lifetime */
-    uint64_t save_frozen_ms; /* a sandbox that was frozen so long is saved; 0 = never */
+    uint64_t save_frozen_ms; /* a sandbox that has been frozen for so long is saved; 0 = never */
     uint64_t save_in_memory; /* save_frozen_e2b: 1: also DIALECT_KEEPS_IN_MEMORY ones */
-    uint64_t save_at_stop_ms;  /* so long may saving the frozen ones take when the server stops */
-    char store_recipient[256]; /* age encrypts archives for this one; "" = they are not encrypted */
-    char store_identity[512];  /* file by which age decrypts them */
+    uint64_t save_at_stop_ms;  /* most time for saving frozen sandboxes when the server stops */
+    char store_recipient[256]; /* age encrypts archives to it; "" = archives are not encrypted */
+    char store_identity[512];  /* the key file with which age decrypts them */
     char store_bucket[64];     /* S3-compatible; "" = saved sandboxes stay on this machine */
     char store_endpoint[256], store_region[64], store_prefix[128];
-    char store_credentials[512]; /* file; "" = the environment */
-    char store_ca[512]; /* file with the certificates that sign the bucket's; "" = the system's */
-    uint64_t store_path_style; /* 1: the bucket stands in the path, 0: in the host's name */
+    char store_credentials[512]; /* a file; "" = the environment has them */
+    char store_ca[512];          /* file of CA certificates for the bucket; "" = the system's */
+    uint64_t store_path_style;   /* 1: the bucket stands in the path, 0: in the host's name */
     uint64_t store_part_bytes, store_stall_ms;
     uint64_t relay_restart; /* 1: an agent that has ended starts again with the next client */
     uint64_t max_saved;
-    uint64_t saved_keep_ms;      /* older ones are removed; 0 = never */
-    uint64_t tenant_saved_keep;  /* of one tenant, so many of the newest stay; 0 = all */
-    uint64_t tenant_saved;       /* of one tenant; 0 = no limit */
-    uint64_t tenant_saved_bytes; /* of one tenant's archives; 0 = no limit */
+    uint64_t saved_keep_ms;      /* older saved sandboxes are removed; 0 = never */
+    uint64_t tenant_saved_keep;  /* only this many of a tenant's newest are kept; 0 = all */
+    uint64_t tenant_saved;       /* how many a tenant may have; 0 = no limit */
+    uint64_t tenant_saved_bytes; /* of all archives of a tenant; 0 = no limit */
 
     /* network of sandboxes */
     char network[16];                 /* auto, none, egress, allow-list */
-    char network_range[32];           /* where blocks of IPv4 addresses are taken from */
+    char network_range[32];           /* the IPv4 addresses of sandboxes are taken from it */
     char network_allow[NET_LIST_MAX]; /* addresses, ranges and names, space-separated */
     char network_deny[NET_LIST_MAX];  /* addresses and ranges */
-    char network_dns[256];            /* whom the resolver asks; "" = whom this machine asks */
+    char network_dns[256];            /* name servers that the resolver asks; "" = this machine's */
     char network_uplink[128];         /* interfaces that lead outside; "" = the default route's */
-    uint64_t network_connections;     /* of one sandbox at a time; 0 = not limited */
+    uint64_t network_connections;     /* open ones of one sandbox; 0 = no limit */
 
     /* limits of a sandbox */
     uint64_t memory_max_bytes;
     uint64_t pids_max;
     uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
-    uint64_t cpu_weight;  /* its share where sandboxes compete; 100 = as the next one */
+    uint64_t cpu_weight;  /* its share where sandboxes compete; 100 = an equal one */
     char disk[8];         /* auto, or how the files are kept: disk.c has the names */
     uint64_t disk_reserve_bytes;
     uint64_t disk_max_bytes; /* 0 = no limit */
@@ -126,33 +126,33 @@ struct cove_config {
     /* traffic to ports of sandboxes */
     uint64_t tenant_proxy_ports;     /* ports that one tenant may bind at a time */
     uint64_t port_connections;       /* connections to one sandbox at a time */
-    uint64_t tenant_connections;     /* and to all sandboxes of one tenant */
-    uint64_t tenant_port_rate_bytes; /* bytes per second, both ways, of all of them; 0 = no limit */
+    uint64_t tenant_connections;     /* connections to all sandboxes of one tenant */
+    uint64_t tenant_port_rate_bytes; /* bytes per second of one tenant, both ways; 0 = no limit */
     char port_wake[8];               /* yes: a request wakes a frozen sandbox; no: it does not */
     char port_access[DIALECT_COUNT]
                     [8];   /* public, private: ports of sandboxes that a dialect made */
     uint64_t port_idle_ms; /* a connection on which nothing moves is closed after this; 0 = never */
-    uint64_t port_wait_ms; /* so long after its start a sandbox's closed port is waited for */
+    uint64_t port_wait_ms; /* how long after a sandbox's start a closed port is tried again */
     uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
     uint64_t proxy_range_first, proxy_range_last; /* for all others; 0 = none */
     /* the agent dialect */
-    uint64_t agent_mcp_port;        /* of mcp_url: PORT-ID.DOMAIN */
-    uint64_t agent_code_port;       /* of vscode_url */
-    uint64_t agent_lifetime_ms;     /* of a sandbox, unless /schedule-timeout says otherwise */
-    char agent_end[8];              /* "kill" or "pause": what happens then */
-    uint64_t agent_keep_stopped_ms; /* a sandbox that has ended is told of as `stopped` so long */
+    uint64_t agent_mcp_port;    /* of mcp_url: PORT-ID.DOMAIN */
+    uint64_t agent_code_port;   /* of vscode_url */
+    uint64_t agent_lifetime_ms; /* of a sandbox, unless /schedule-timeout says otherwise */
+    char agent_end[8];          /* "kill" or "pause": what happens at the end of agent_lifetime */
+    uint64_t agent_keep_stopped_ms; /* how long an ended sandbox is reported as `stopped` */
     uint64_t upload_max_bytes;      /* of a file that comes as a form */
     /* files from and to URLs */
-    char fetch_allow[NET_LIST_MAX]; /* addresses and ranges that are refused otherwise */
+    char fetch_allow[NET_LIST_MAX]; /* addresses and ranges that would be refused otherwise */
     uint64_t fetch_max_bytes, fetch_timeout_ms;
-    uint64_t fetch_rate_bytes; /* a second, of one fetch; 0 = any */
-    uint64_t fetch_tenant;     /* that one tenant may have under way */
+    uint64_t fetch_rate_bytes; /* bytes per second of one fetch; 0 = no limit */
+    uint64_t fetch_tenant;     /* fetches that one tenant may have under way */
 
     /* templates that tenants build */
-    uint64_t builds_tenant;     /* of one tenant at a time; the others wait */
+    uint64_t builds_tenant;     /* builds of one tenant that run at a time; further ones wait */
     uint64_t build_timeout_ms;  /* of one step */
-    uint64_t build_files_bytes; /* that one tenant has uploaded for its builds */
-    char build_images[512]; /* "IMAGE=TEMPLATE ...": these are templates here, and not fetched */
+    uint64_t build_files_bytes; /* what one tenant may keep uploaded for its builds */
+    char build_images[512];     /* "IMAGE=TEMPLATE ...": the template is used, nothing is fetched */
     char build_insecure_registries[512]; /* "HOST[:PORT] ...": reached without TLS */
 
     char on_disconnect[8]; /* "kill" or "keep": a streamed command whose client went away */
@@ -175,7 +175,7 @@ int config_set(struct cove_config *c, const char *key, const char *value, struct
 /* Just the number, in the units and within the bounds of the key `name`. */
 int config_number(const char *name, const char *value, uint64_t *ret, struct cove_err *e);
 
-/* What only makes sense together (short_threads < threads, ...). */
+/* Checks settings against each other (short_threads < threads, ...). */
 int config_check(const struct cove_config *c, struct cove_err *e);
 
 /* All keys with their current values, one "key = value" a line (coved --show-config). */

@@ -1,6 +1,6 @@
 /*
- * The dialects, as far as others than the dialect itself must know of them. A row of DIALECT_ROWS is all
- * that the rest of cove knows; nothing outside fcgi/dialects/ names a dialect (tests/names.sh).
+ * The dialects, as far as code outside the dialect must know them. A row of DIALECT_ROWS is all that the
+ * rest of cove knows of a dialect; nothing outside fcgi/dialects/ names one (tests/names.sh).
  */
 #ifndef COVE_DIALECT_H
 #define COVE_DIALECT_H
@@ -8,20 +8,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What differs in how its sandboxes are treated. */
+/* How the sandboxes of a dialect are treated differently. */
 enum dialect_traits {
     /* A client says for each sandbox what becomes of it at the end of its lifetime, and whether a
      * request for a port may wake it. With other dialects the configuration says both. */
     DIALECT_CLIENT_DECIDES = 1 << 0,
-    /* What a client gives to a sandbox beside its files (environment variables) is kept in memory only.
-     * A sandbox that is frozen for long would lose it by being saved. */
+    /* The environment variables that a client gives to a sandbox are kept in memory only: a sandbox would
+     * lose them by being saved. */
     DIALECT_KEEPS_IN_MEMORY = 1 << 1,
 };
 
 /*
  * ROW(number, name, access to ports, traits). The number travels with a spawn and stands in records: new
  * rows come last. The name is what sections of the policy, settings of keys and `port_access_NAME` use.
- * The access is that of sandboxes' ports where cove.conf does not say.
+ * The access is that to sandboxes' ports where cove.conf does not say.
  */
 /* clang-format off */
 #define DIALECT_ROWS(ROW)                                                                       \
@@ -45,7 +45,7 @@ enum cove_dialect { DIALECT_NONE, DIALECT_ROWS(DIALECT_NUMBER) DIALECT_COUNT };
 #define DIALECT_IMAGES "e2bdev/base=base"
 
 #define DIALECT_OF_OPERATORS DIALECT_CONSOLE /* the requests that operators sign come by this one */
-#define DIALECT_SHOWN        DIALECT_EXECUTE /* what `cove policy explain` explains unless told */
+#define DIALECT_SHOWN        DIALECT_EXECUTE /* for `cove policy explain` without a dialect */
 
 const char *dialect_name(uint32_t dialect); /* "none" for numbers that no dialect has */
 uint32_t dialect_number(const char *name);  /* DIALECT_NONE for names that no dialect has */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum end_cause {
-    END_OWN,      /* its own doing: exit(), or a signal from inside the sandbox */
+    END_OWN,      /* it ended by itself: exit(), or a signal from inside the sandbox */
     END_DEADLINE, /* limit: milliseconds */
     END_MEMORY,   /* limit: bytes */
     END_PIDS,     /* limit: processes */
@@ -33,7 +33,7 @@ struct cove_end {
     uint64_t ended_unix_ms;
 };
 
-/* The command did not end by itself nor by a limit of its own: what it ran in was taken away. */
+/* Did the command end neither by itself nor by a limit of its own, but because its sandbox went away? */
 static inline bool end_was_taken_away(uint32_t cause)
 {
     return cause == END_GONE || cause == END_SERVER || cause == END_EXPIRED || cause == END_SAVED;
@@ -48,7 +48,7 @@ const char *end_cause_name(uint32_t cause);
 /* "memory limit (512 MiB) reached", "killed by signal 9 (SIGKILL)", "exit code 3", "". */
 void end_describe(const struct cove_end *end, char *out, size_t out_size);
 
-/* A record that came from inside a sandbox is bytes: bring it into the ranges above. */
+/* A record that came from inside a sandbox may hold any bytes: brings its members into the ranges above. */
 void end_sanitize(struct cove_end *end);
 
 #endif

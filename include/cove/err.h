@@ -5,10 +5,10 @@
 enum cove_code {
     COVE_OK = 0,
     COVE_INVALID,      /* the caller's input is wrong; msg names the field */
-    COVE_UNAUTHORIZED, /* nobody we know */
-    COVE_FORBIDDEN,    /* policy says no */
-    COVE_NOT_FOUND,    /* not there, or not yours */
-    COVE_CONFLICT,     /* there already, or in a state that does not allow it */
+    COVE_UNAUTHORIZED, /* the caller's key, token or password is wrong or missing */
+    COVE_FORBIDDEN,    /* the policy or a permission does not allow it */
+    COVE_NOT_FOUND,    /* it does not exist, or belongs to another tenant */
+    COVE_CONFLICT,     /* it exists already, or its state does not allow the request */
     COVE_TOO_LARGE,    /* above a configured size */
     COVE_TIMEOUT,      /* a deadline passed */
     COVE_LIMIT,        /* a quota or resource limit of the tenant or the sandbox */
@@ -18,7 +18,7 @@ enum cove_code {
     COVE_UNSUPPORTED,  /* this kernel or this build cannot do it */
     COVE_INTERNAL,     /* our fault */
     COVE_QUOTA,        /* a tenant or key has used up its share: 429 in every dialect */
-    COVE_NOT_READY,    /* what a template starts in its sandboxes failed: 422 in every dialect */
+    COVE_NOT_READY,    /* a template's start or ready command failed: 422 in every dialect */
     COVE_CODE_COUNT
 };
 
@@ -36,10 +36,10 @@ int cove_fail(struct cove_err *e, enum cove_code code, const char *fmt, ...)
 int cove_fail_errno(struct cove_err *e, enum cove_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put the caller's words in front of what is there: "box 'x': mounting /proc: ...". Returns -1. */
+/* Puts the caller's words in front of the message: "box 'x': mounting /proc: ...". Returns -1. */
 int cove_context(struct cove_err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* An error that came from another process is bytes: bring it back into shape before use. */
+/* An error that came from another process may hold any bytes: brings it into a valid shape before use. */
 void cove_err_sanitize(struct cove_err *e);
 
 /* The code's name in lower case ("not_found"), for logs. */

@@ -1,4 +1,4 @@
-/* Whole files and unix sockets: what several processes do with a path in the same way. */
+/* Whole files and unix sockets. */
 #ifndef COVE_FILE_H
 #define COVE_FILE_H
 
@@ -7,19 +7,19 @@
 
 #include "cove/err.h"
 
-/* The whole of a file. *ret is malloc()ed, with a NUL behind its *ret_len bytes. */
+/* Reads a whole file. *ret is malloc()ed, with a NUL behind its *ret_len bytes. */
 int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct cove_err *e);
 
-/* All of it, however many calls that takes: 0, or -1 and errno. */
+/* Writes all bytes, however many calls that takes: 0, or -1 and errno. */
 int write_all(int fd, const void *bytes, size_t len);
 
 /* The kernel's small files in /proc, /sys and cgroups, below `dir` or AT_FDCWD. */
 int write_file_at(int dir, const char *name, const char *text, struct cove_err *e);
-/* Up to size-1 bytes, NUL-terminated; returns the length, or -1 and errno. */
+/* Reads up to size-1 bytes and adds a NUL; returns the length, or -1 and errno. */
 ssize_t read_file_at(int dir, const char *name, char *out, size_t size);
 
 /*
- * A listening unix socket at this path, in place of what was there. It belongs to group `gid` and has
+ * Makes a listening unix socket at this path, in place of what was there. It belongs to group `gid` and has
  * mode 0660: nobody else can connect. type: SOCK_STREAM or SOCK_SEQPACKET, with SOCK_* flags.
  */
 int unix_listen(const char *path, int type, int backlog, gid_t gid, int *ret_sock,
@@ -28,9 +28,9 @@ int unix_listen(const char *path, int type, int backlog, gid_t gid, int *ret_soc
 int unix_connect(const char *path, int type);
 
 /*
- * Be another user for one call, with all capabilities kept: what the kernel counts per user is then
- * charged to that user. Only for a process with one thread. The second half aborts when the way back
- * fails, because nothing that follows would be right.
+ * Takes another user's id for one call, with all capabilities kept: what the kernel counts per user is then
+ * charged to that user. Only for a process with one thread. uid_give_back() aborts when it fails, because
+ * the process must not go on as the wrong user.
  */
 struct uid_loan {
     int securebits;

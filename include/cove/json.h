@@ -104,7 +104,8 @@ struct json_field {
     unsigned number; /* the field's number in protobuf's binary form; 0 = JSON only */
 };
 
-#define JSON_ANY ((int64_t)(SIZE_MAX / 2)) /* as a maximum: what holds the text bounds it already */
+#define JSON_ANY                                                                                   \
+    ((int64_t)(SIZE_MAX / 2)) /* as a maximum: the size of the text is the only bound */
 
 #define JSON_FIELD_(s, f, type)                                                                    \
     (offsetof(s, f) + 0 * sizeof(char[_Generic(((s *)0)->f, type : 1, default : -1)]))
@@ -166,7 +167,7 @@ enum { JSON_DEPTH_MAX = 32, JSON_CONTAINERS_MAX = 10000, JSON_VALUES_MAX = 20000
 /* The text of one object as a tree, which json_free() releases. Messages begin with "body:". */
 int json_parse(const char *text, size_t len, struct json_object **ret, struct cove_err *e);
 void json_free(struct json_object *tree);
-/* How much memory the tree of this text may take, so that a caller can pay for it before. */
+/* How much memory the tree of this text may take, so that a caller can charge a budget before parsing. */
 size_t json_weight(const char *text, size_t len);
 
 /* On failure *out may be filled in part. */
@@ -175,17 +176,19 @@ int json_read(struct arena *a, struct json_object *tree, const struct json_field
 
 /* ------------------------------------------------------------------ writing (json_write.c) */
 
-enum { JSON_PIECE_BYTES = 9 * 1024 }; /* of a string at a time; as JSON up to six times as many */
+enum {
+    JSON_PIECE_BYTES = 9 * 1024
+}; /* bytes of a string written at a time; as JSON up to six times as many */
 
 /*
  * Writes into a buffer; `name` is NULL for the outermost value and for an array's entries. With a
  * drain, the buffer is handed over whenever it holds `drain_at` bytes or more, in the middle of a
  * long string too, so a reply of any size needs no more room than that and one piece. The drain takes
- * what it can out of the buffer; non-zero: nobody reads on, and everything after is thrown away.
+ * what it can out of the buffer; non-zero: the reader is gone, and everything after is thrown away.
  */
 struct json_writer {
     struct buf *out;
-    bool comma; /* what comes next follows another value */
+    bool comma; /* the next value follows another one */
     bool stopped;
     size_t drain_at;
     int (*drain)(void *arg);
@@ -212,9 +215,9 @@ void json_put_bool(struct json_writer *w, const char *name, bool value);
 void json_put_json(struct json_writer *w, const char *name, const char *text, size_t len);
 void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms);
 
-/* The members of `from` by its table, into the object that is open. */
+/* Writes the members of `from` by its table into the object that is open. */
 void json_put_members(struct json_writer *w, const struct json_field *fields, const void *from);
-/* The whole object. */
+/* Writes `from` as a whole object. */
 void json_put_object(struct json_writer *w, const char *name, const struct json_field *fields,
                      const void *from);
 

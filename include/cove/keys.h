@@ -1,13 +1,13 @@
 /*
  * Keys and tenants: who may call, as whom, how much, until when.
  *
- *   keys      <sha256 hex> <tenant> <name> [created= expires= dialects= projects= requests=
- * sandboxes= processes=]
+ *   keys      <sha256 hex> <tenant> <name> [created= expires= dialects= projects= requests= sandboxes=
+ *             processes=]
  *   tenants   <tenant> [requests= sandboxes= processes= disk=] [limits, as cove.conf names them]
  *   templates <template> [limits]
  *
- * A line each, '#' begins a comment. The key itself is nowhere: only its hash is kept. An unknown
- * setting refuses the whole file: a typo in `expires=` must not make a key that lives forever.
+ * Each is a line; '#' begins a comment. The key itself is not stored: only its hash is. A file with an unknown
+ * setting is refused whole: a typo in `expires=` must not make a key that lives forever.
  */
 #ifndef COVE_KEYS_H
 #define COVE_KEYS_H
@@ -62,10 +62,10 @@ int keys_format(const struct key *key, struct buf *out);
 void keys_hash(const char *key, unsigned char ret[KEY_HASH_BYTES]);
 void keys_id(const struct key *key, char ret[KEY_ID_LEN + 1]);
 
-/* The key whose hash this is, or NULL. Takes the same time wherever it stands, and if it stands
- * nowhere. */
+/* Finds the key with this hash, or NULL. Takes the same time wherever the key stands in the table, and if it
+ * is not there. */
 const struct key *keys_find(const struct keys *k, const unsigned char hash[KEY_HASH_BYTES]);
-/* By its public name; NULL if there is none, or more than one. */
+/* Finds a key by its public name; NULL if there is none, or more than one. */
 const struct key *keys_find_id(const struct keys *k, const char *id);
 
 bool key_expired(const struct key *key, uint64_t now_s);
@@ -144,7 +144,7 @@ enum { TOKEN_SECRET_BYTES = 32, TOKEN_LEN = 64 };
 
 void token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
                 char ret[TOKEN_LEN + 1]);
-/* The token that opens a sandbox's ports, and nothing else of it. */
+/* Makes the token that gives access to a sandbox's ports and to nothing else of the sandbox. */
 void traffic_token_make(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,
                         char ret[TOKEN_LEN + 1]);
 bool traffic_token_fits(const unsigned char secret[TOKEN_SECRET_BYTES], const char *id,

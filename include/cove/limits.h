@@ -28,7 +28,7 @@ struct limits {
     uint64_t output_max_bytes;
     uint64_t run_timeout_ms;
     uint64_t log_max_bytes;
-    /* what becomes of it: see cove/config.h */
+    /* of pausing and of the end of the lifetime: see cove/config.h */
     uint64_t pause_way;
     uint64_t timeout_way;
     uint64_t save_frozen_ms;
@@ -41,15 +41,15 @@ struct limits {
 
 void limits_from_config(const struct cove_config *c, struct limits *ret);
 
-/* `value` as cove.conf would take it for the key `name`: the bit of the member that was set, 0 if
- * `name` is no limit (of_tenant: that a tenant's line may name), -1 on a bad value. */
+/* Sets the limit `name` to `value`, written as in cove.conf. Returns the bit of the member that was set, 0 if
+ * `name` is no limit (of_tenant: no limit that a tenant's line may name), -1 on a bad value. */
 int limits_set(struct limits *l, bool of_tenant, const char *name, const char *value,
                struct cove_err *e);
 
-/* Take over those members of `from` whose bit is in `given`. */
+/* Copies those members of `from` whose bit is in `given`. */
 void limits_merge(struct limits *into, const struct limits *from, unsigned given);
 
-/* No more than this; 0 = as it was. Never more than before. */
+/* Lowers the limits to these; 0 = leave that limit as it is. Never raises one. */
 void limits_narrow(struct limits *l, uint64_t cpus, uint64_t memory_bytes);
 
 /* How many cpus a sandbox sees: as many as its quota is worth, without a quota all of this machine's. */

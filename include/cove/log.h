@@ -33,7 +33,7 @@ int log_level_parse(const char *name, enum log_level *ret, struct cove_err *e);
                      (const struct log_field[]){ LOG_S("event", (what)), ##__VA_ARGS__, { 0 } })
 void log_event_fields(enum log_level level, const struct log_field *fields);
 
-/* An error at the edge: code, errno and message as fields. */
+/* Logs an error, with its code, errno and message as fields. Called where the error ends, not on its way up. */
 #define log_error(what, err, ...)                                                                  \
     log_event(LOG_LEVEL_ERROR, (what), LOG_S("error", (err)->msg),                                 \
               LOG_S("code", cove_code_name((err)->code)), ##__VA_ARGS__)

@@ -7,8 +7,8 @@
  *   template NAME             begins a template; only in the published file
  *   user NAME                 who runs commands where a client names nobody
  *   workdir PATH              where they run
- *   env KEY=VALUE             for every command; a client's own and cove.conf's come on top and below
- *   start COMMAND             runs at creation, before a sandbox is handed out, and stays
+ *   env KEY=VALUE             for every command; overrides cove.conf's, is overridden by a client's
+ *   start COMMAND             is started before a sandbox is handed out, and goes on running
  *   ready COMMAND             a sandbox is handed out once this has ended with 0
  *   ready_timeout_ms N
  *   service PORT WHEN COMMAND WHEN: `creation` or `first-use`
@@ -17,8 +17,8 @@
  *   seccomp PROFILE           instead of the one that the policy names
  *   tenants A,B               nobody else sees this template
  *   shell sh                  the image has no bash
- *   cpus N                    of a template that a tenant has built: no more than this many, and
- *   memory_bytes N            no more than this, whatever else its sandboxes could have
+ *   cpus N                    limit of cpus, and
+ *   memory_bytes N            limit of memory: of templates that tenants have built; they only lower others
  *   version N                 only in the published file: another number when it was made anew
  */
 #ifndef COVE_MANIFEST_H
@@ -37,7 +37,7 @@ enum {
     MANIFEST_ENV_MAX = 128,
     MANIFEST_SERVICES_MAX = 16,
     MANIFEST_COMMAND_MAX = 8192,
-    MANIFEST_READY_MS = 30000, /* ready_timeout_ms where it says nothing */
+    MANIFEST_READY_MS = 30000, /* ready_timeout_ms where the manifest has none */
     MANIFEST_READY_MAX_MS = 300000,
 };
 
@@ -54,13 +54,13 @@ struct manifest { /* strings point into `text`; NULL = it says nothing */
     char name[COVE_TEMPLATE_MAX];
     const char *user, *workdir, *start, *ready, *settings, *policy, *seccomp, *tenants;
     uint64_t ready_timeout_ms;
-    uint64_t cpus, memory_bytes;           /* 0 = as many as its sandboxes may have */
+    uint64_t cpus, memory_bytes;           /* 0 = no limit of its own */
     const char *env[MANIFEST_ENV_MAX + 1]; /* "K=V", NULL-terminated */
     struct manifest_service services[MANIFEST_SERVICES_MAX];
     size_t env_count, service_count;
     bool no_bash;
     uint64_t version; /* of the files that the keeper read it from */
-    char *damaged;    /* the keeper's: why it cannot be used; NULL = it can */
+    char *damaged;    /* why the template cannot be used, for the keeper; NULL = it can */
     char *text;
 };
 
@@ -82,9 +82,9 @@ int manifests_add(struct manifests *all, struct manifest *m); /* takes it; -1: o
 const struct manifest *manifests_find(const struct manifests *all, const char *name);
 
 /*
- * The template that a tenant means by a name: "default" is `base`; of a name without a slash its own
- * template TENANT/NAME comes first, then the operator's NAME. NULL: there is none, or it is somebody
- * else's.
+ * The template that a tenant means by a name: "default" is `base`; for a name without a slash the tenant's own
+ * template TENANT/NAME is looked for first, then the operator's NAME. NULL: there is none, or it belongs to
+ * somebody else.
  */
 const struct manifest *manifests_resolve(const struct manifests *all, const char *tenant,
                                          const char *name);
@@ -93,8 +93,8 @@ const struct manifest *manifests_resolve(const struct manifests *all, const char
 bool manifest_has_start(const struct manifest *m);
 const struct manifest_service *manifest_service_at(const struct manifest *m, unsigned port);
 
-/* 1 to 63 lower-case letters, digits, '.', '_', '-', beginning with none of the last three; or such a
- * name behind the name of a tenant and a slash. */
+/* A name has 1 to 63 lower-case letters, digits, '.', '_', '-' and begins with a letter or digit. The name of a
+ * tenant and a slash may precede it. */
 bool manifest_is_name(const char *name);
 
 #endif

@@ -5,7 +5,7 @@
  * off. Integers are in host order: both ends are on one machine. Strings travel in the tail, each
  * with its terminating NUL, in the order the comment of the message gives.
  *
- * Here is the framing, which all protocols share. What the messages are is in a header for each
+ * This header has the framing, which all protocols share. The messages themselves are in a header for each
  * receiver:
  *
  *   100-299  worker, keeper, judge, gate, starter <-> init of one sandbox      cove/msg_box.h
@@ -56,7 +56,7 @@ struct msg {
     size_t fd_count;
 };
 
-/* What a receiver takes: the first row whose type fits decides. Rows end with type 0. */
+/* The messages that a receiver accepts: the first row whose type fits decides. Rows end with type 0. */
 struct msg_rule {
     uint32_t type;
     size_t min_body; /* the fixed struct */
@@ -64,13 +64,13 @@ struct msg_rule {
     unsigned min_fds, max_fds;
 };
 
-/* Make room in a socket for the longest message; once per socket, by both sides. */
+/* Makes room in a socket for the longest message. Both sides call it once per socket. */
 void msg_prepare_socket(int sock);
 
 /*
- * The process that connected to a unix socket; 0 if the kernel does not say. Whoever listens for workers
- * gives one process no more than half of its places, so that a worker that was taken over, which cannot
- * fork, leaves room for the others.
+ * The process that connected to a unix socket; 0 if the kernel does not say. A process that listens for
+ * workers gives one peer no more than half of its places, so that a worker that was taken over, which
+ * cannot fork, leaves room for the others.
  */
 pid_t msg_peer(int sock);
 

@@ -1,11 +1,11 @@
 /*
- * What is said to the init of a sandbox, on the sandbox's control socket, and what it answers.
+ * Messages to the init of a sandbox, on the sandbox's control socket, and its answers.
  *
  * A connection to init is one conversation: the worker sends a request with a tag of its choosing
  * and gets one answer with the same tag: the type named after the arrow, or MSG_ERROR with a
  * cove_err. What init sends of its own accord (BOX_EXITED, BOX_LOG_TICK, ...) carries the tag of
- * the request that asked for it. When the connection closes, what was SPAWN_TIED to it is killed,
- * all else goes on.
+ * the request that asked for it. When the connection closes, processes that were SPAWN_TIED to it are
+ * killed; all others go on.
  */
 #ifndef COVE_MSG_BOX_H
 #define COVE_MSG_BOX_H
@@ -35,7 +35,7 @@ enum box_msg {
     BOX_WATCH,   /* struct box_watch, tail: user, path      -> BOX_WATCHED (+ inotify fd, if new) */
     BOX_CONNECT, /* struct box_connect       -> MSG_DONE + connected socket */
     BOX_DRAIN,   /* no body + 1-2 pipe ends: read them to their end and throw it away -> MSG_DONE */
-    BOX_JUDGE,   /* no body: ask me about every execve      -> MSG_DONE, then BOX_EXEC_ASK */
+    BOX_JUDGE,   /* no body: the judge wants BOX_EXEC_ASK for every execve -> MSG_DONE */
     BOX_EXEC_ANSWER, /* struct box_exec_answer, tail: reason    -> no answer */
     BOX_WATCH_KEEP,  /* struct box_kept_dir, tail: name, path (+ inotify fd) -> MSG_DONE */
     BOX_WATCH_KEPT,  /* struct box_list, tail: name            -> BOX_KEPT_DIRS + inotify fd */
@@ -67,17 +67,17 @@ enum box_msg {
 
 enum box_spawn_flags {
     SPAWN_FD_STDIN = 1 << 0,  /* fds follow in this order: stdin, stdout, stderr, filter; */
-    SPAWN_FD_STDOUT = 1 << 1, /* what has no fd is /dev/null, or the log ring (SPAWN_LOG) */
+    SPAWN_FD_STDOUT = 1 << 1, /* a stream without an fd is /dev/null, or the log ring (SPAWN_LOG) */
     SPAWN_FD_STDERR = 1 << 2,
     SPAWN_FD_FILTER = 1 << 3, /* a file of struct sock_filter to install before execve */
     SPAWN_PTY = 1 << 4,    /* stdin, stdout and stderr are a new pty; its master is in the answer */
     SPAWN_LOG = 1 << 5,    /* init keeps the output in a ring that outlives every worker */
-    SPAWN_TIED = 1 << 6,   /* the connection's end is the process tree's end */
+    SPAWN_TIED = 1 << 6,   /* the process tree is killed when the connection closes */
     SPAWN_STDIN = 1 << 7,  /* init keeps a stdin pipe; BOX_STDIN hands out its write end */
     SPAWN_NOTIFY = 1 << 8, /* the filter notifies execve: ask the judge */
     SPAWN_RECORD = 1 << 9, /* keep a record after the end, for BOX_PROCS and BOX_WAIT */
-    SPAWN_NOTE = 1 << 10,  /* the last string of the tail is a note: BOX_NOTE tells it again */
-    SPAWN_HOLD = 1 << 11,  /* who starts it reads its log from the beginning (LOG_ARM_HOLD) */
+    SPAWN_NOTE = 1 << 10,  /* the last string of the tail is a note, for BOX_NOTE */
+    SPAWN_HOLD = 1 << 11,  /* keep all output until the starter reads it (LOG_ARM_HOLD) */
 };
 
 struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")..., note */
@@ -85,7 +85,7 @@ struct box_spawn { /* tail: user, cwd ("" = home), label, argv..., env ("K=V")..
     uint32_t argc, envc;
     uint16_t rows, cols;     /* of the pty */
     uint32_t context;        /* the dialect (cove/dialect.h), repeated in BOX_EXEC_ASK */
-    uint32_t timeout_ms;     /* then init kills its tree (END_DEADLINE), whoever waits; 0 = none */
+    uint32_t timeout_ms;     /* after this init kills its tree (END_DEADLINE); 0 = none */
     uint64_t log_bytes;      /* capacity of the ring, with SPAWN_LOG */
     uint64_t max_open_files; /* rlimits, 0 = as init has them */
     uint64_t max_file_bytes;
@@ -99,7 +99,7 @@ struct box_proc_ref {
 enum box_signal_scope {
     SIGNAL_PROCESS,
     SIGNAL_GROUP,
-    SIGNAL_TREE /* all it ever started; SIGKILL only */
+    SIGNAL_TREE /* the process and all its descendants; SIGKILL only */
 };
 
 struct box_signal {
@@ -150,8 +150,8 @@ struct box_stdin {
 };
 
 /*
- * Input that init writes itself, as much as there is room for. For the gate, which must never wait: a
- * descriptor of a terminal can be made to block whoever touches it, by those who hold its other copies.
+ * Input that init writes itself, as much as there is room for. It is for the gate, which must never wait: a
+ * process in the sandbox that holds a copy of a terminal's descriptor could make a write to it block.
  */
 enum { BOX_INPUT_MAX = 32 * 1024 };
 
@@ -178,8 +178,8 @@ struct box_log_opened {
 };
 
 enum box_log_arm_flags {
-    /* This connection reads everything: until it closes, what lies at `held` and after it is not
-     * overwritten, and the process waits instead. One connection at a time; the last one counts. */
+    /* This connection reads everything: until it closes, output at `held` and after it is not overwritten;
+     * the process waits instead. One connection can hold at a time: the last one that asked. */
     LOG_ARM_HOLD = 1 << 0,
 };
 
@@ -199,7 +199,7 @@ struct box_log_tick {
 /* ------------------------------------------------------------------ files */
 
 enum box_file_flags {
-    FILE_NOFOLLOW = 1 << 0,   /* STAT: the link itself */
+    FILE_NOFOLLOW = 1 << 0,   /* STAT: tell about a link itself */
     FILE_PARENTS = 1 << 1,    /* MKDIR, and OPEN with O_CREAT: make missing parents, 0755 */
     FILE_RECURSIVE = 1 << 2,  /* REMOVE: a directory with all in it */
     FILE_DIR = 1 << 3,        /* REMOVE: must be a directory; without it, must not be one */
@@ -269,7 +269,7 @@ struct box_exec_ask {
 struct box_exec_answer {
     uint64_t ask;
     uint32_t allow;
-    uint32_t refusals_max; /* so many refusals end the command that they are of; 0 = never */
+    uint32_t refusals_max; /* a command ends after this many refusals; 0 = never */
 };
 
 #endif

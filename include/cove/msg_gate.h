@@ -1,4 +1,4 @@
-/* What workers, the keeper and the next gate ask of the gate. */
+/* Messages to the gate, from workers, the keeper and the next gate. */
 #ifndef COVE_MSG_GATE_H
 #define COVE_MSG_GATE_H
 
@@ -8,16 +8,16 @@
 enum gate_msg {
     GATE_BIND = 500, /* struct gate_bind -> GATE_BOUND, or COVE_CONFLICT with the bound port as its
                         message */
-    GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE; having none is fine */
+    GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE, also if nothing was bound */
     GATE_BOUND,      /* struct gate_bound */
-    GATE_BEFORE,     /* no body + a connection to the gate before; keeper to gate, at its start */
-    GATE_HOSTS,      /* no body + the socket that nginx connects to; likewise, and first */
-    GATE_ACCESS,     /* struct gate_access -> MSG_DONE; from a worker */
-    GATE_COUNTS,     /* struct gate_counts_ask -> GATE_COUNTED; from a worker, or `cove` */
-    GATE_COUNTED,    /* struct gate_counted, tail: struct gate_count, repeated */
-    /* gate to the one before it, whose keeper is gone: take over. -> MSG_DONE */
+    GATE_BEFORE,  /* no body + a connection to the gate before it; keeper to a gate at its start */
+    GATE_HOSTS,   /* no body + the socket that nginx connects to; likewise, and first */
+    GATE_ACCESS,  /* struct gate_access -> MSG_DONE; from a worker */
+    GATE_COUNTS,  /* struct gate_counts_ask -> GATE_COUNTED; from a worker, or `cove` */
+    GATE_COUNTED, /* struct gate_counted, tail: struct gate_count, repeated */
+    /* From a new gate to the old one, whose keeper is gone: the new one takes over -> MSG_DONE */
     GATE_SUCCEED,
-    GATE_LISTENER, /* struct gate_listener -> MSG_DONE with the socket, which is the asker's now */
+    GATE_LISTENER, /* struct gate_listener -> MSG_DONE + the listening socket, which the asker owns now */
 };
 
 struct gate_bind {
@@ -42,8 +42,8 @@ struct gate_access { /* who may reach this port by host name, from now on */
     uint16_t word; /* enum gate_access_word */
 };
 
-/* Traffic of sandboxes since the gate knows them, a page of it: asks for slots of the shared table from
- * `first` on. */
+/* Traffic of sandboxes since the gate knows them, a page at a time: of the slots of the shared table from `first`
+ * on. */
 enum { GATE_COUNTS_PAGE = 512 };
 
 struct gate_counts_ask {

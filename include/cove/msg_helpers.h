@@ -1,4 +1,4 @@
-/* What is said to the helpers that have few messages: judge, auth, fetch, resolver, starter. */
+/* Messages to and from the helpers that have few: judge, auth, fetch, resolver, starter. */
 #ifndef COVE_MSG_HELPERS_H
 #define COVE_MSG_HELPERS_H
 
@@ -29,7 +29,7 @@ enum auth_msg {
 
 struct auth_verdict {
     uint32_t yes;
-    uint32_t wait_ms; /* of a no: PAM was not asked, there were too many failures; try after this */
+    uint32_t wait_ms; /* with a no: too many failures, PAM was not asked; try again after this */
 };
 
 /* ------------------------------------------------------------------ fetch */
@@ -47,7 +47,7 @@ struct fetch_ask {
     char tenant[COVE_TENANT_MAX];
     uint32_t verb; /* enum fetch_verb */
     uint32_t reserved;
-    uint64_t most; /* bytes of a download; what the helper is configured with holds too */
+    uint64_t most; /* bytes of a download; the helper's own limit applies too */
     uint64_t size; /* of the file that is uploaded */
 };
 
@@ -61,7 +61,7 @@ struct fetch_done {
 
 enum resolver_msg {
     /* --- keeper to resolver --- */
-    RESOLVER_RULES = 700, /* struct resolver_rules: these hold now */
+    RESOLVER_RULES = 700, /* struct resolver_rules: these apply from now on */
     RESOLVER_BOX,         /* struct resolver_box + UDP socket, listening TCP socket */
     RESOLVER_GONE,        /* struct resolver_box */
 
@@ -72,19 +72,19 @@ enum resolver_msg {
 #define RESOLVER_ALL UINT32_MAX
 
 struct resolver_rules {
-    uint32_t slot; /* whose: RESOLVER_ALL = the server's */
+    uint32_t slot; /* the sandbox's slot; RESOLVER_ALL = the server's rules */
     uint32_t generation;
-    uint32_t stage; /* enum net_stage, of a sandbox's */
+    uint32_t stage; /* enum net_stage, for a sandbox's rules */
     uint32_t reserved;
     struct net_rules rules;
-    char upstreams[256]; /* RESOLVER_ALL: addresses of whom to ask, separated by spaces */
+    char upstreams[256]; /* RESOLVER_ALL: addresses of name servers, separated by spaces */
 };
 
 struct resolver_box {
     uint32_t slot, generation;
 };
 
-struct resolver_pin { /* let this sandbox reach that address, for so long */
+struct resolver_pin { /* lets a sandbox reach an address for some time */
     uint32_t slot, generation;
     uint32_t family; /* AF_INET, AF_INET6 */
     uint32_t seconds;
@@ -104,10 +104,10 @@ enum starter_msg {
 struct starter_box {
     char id[24];
     char template[COVE_TEMPLATE_MAX];
-    char snapshot[24]; /* whose manifest holds instead of the template's, if it has one */
+    char snapshot[24];            /* if it has a manifest, that applies instead of the template's */
     char tenant[COVE_TENANT_MAX]; /* "" = it is for the pool */
     uint32_t index, generation;
-    uint64_t log_max_bytes, open_files_max, file_max_bytes; /* of what is started */
+    uint64_t log_max_bytes, open_files_max, file_max_bytes; /* limits of the commands */
 };
 
 struct starter_done {

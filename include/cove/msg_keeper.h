@@ -1,4 +1,4 @@
-/* What workers ask of the keeper, and what it answers. The keeper's table of them is in
+/* Messages from workers to the keeper, and its answers. The keeper's table of them is in
  * sandbox/keeper/calls.c. */
 #ifndef COVE_MSG_KEEPER_H
 #define COVE_MSG_KEEPER_H
@@ -14,7 +14,7 @@ enum keeper_msg {
     KEEPER_FREEZE,      /* struct keeper_extend -> MSG_DONE */
     KEEPER_THAW,        /* struct keeper_extend -> MSG_DONE */
     KEEPER_BOX,         /* struct keeper_box */
-    KEEPER_NETWORK,     /* struct keeper_network -> MSG_DONE once it holds */
+    KEEPER_NETWORK,     /* struct keeper_network -> MSG_DONE once the rules apply */
     /* struct keeper_audit, tail: event, dialect, tenant, key, project, sandbox, rule, form, command
      * -> MSG_DONE */
     KEEPER_AUDIT,
@@ -61,8 +61,8 @@ struct keeper_claim {
     char key[COVE_KEY_ID_MAX];        /* public name of the caller's key; "" = none */
     uint32_t flags;                   /* enum keeper_claim_flags */
     uint32_t dialect;                 /* enum cove_dialect of the caller */
-    uint32_t key_sandboxes;           /* how many sandboxes the key may have; 0 = as the tenant */
-    uint32_t keep_ended_s; /* a record of the sandbox is kept so long after its end; 0 = none */
+    uint32_t key_sandboxes; /* how many sandboxes the key may have; 0 = the tenant's quota alone */
+    uint32_t keep_ended_s;  /* how long a record is kept after the sandbox's end; 0 = none */
     uint32_t reserved;
     uint64_t reuse_ms;    /* 0 = as configured */
     uint64_t lifetime_ms; /* 0 = as configured */
@@ -73,27 +73,27 @@ struct keeper_which {
     char id[24]; /* the sandbox's id */
 };
 
-struct keeper_retire { /* id "" : the project's current one and those of it that age */
+struct keeper_retire { /* id "": all sandboxes of the project, ageing ones included */
     char tenant[COVE_TENANT_MAX];
     char id[24];
     char project[COVE_PROJECT_MAX];
 };
 
 enum keeper_extend_flags {
-    EXTEND_ONLY_LONGER = 1 << 0, /* a later end than this one stays */
-    EXTEND_END_FREEZES = 1 << 1, /* what happens at the end, from now on. Neither: as it was */
+    EXTEND_ONLY_LONGER = 1 << 0, /* never make the end earlier */
+    EXTEND_END_FREEZES = 1 << 1, /* what happens at the end, from now on; neither flag: no change */
     EXTEND_END_KILLS = 1 << 2,
-    EXTEND_REUSE = 1 << 3, /* its project goes on using it until then, too */
+    EXTEND_REUSE = 1 << 3, /* its project also uses it until then */
 };
 
 /*
- * A new end for a sandbox, earlier or later than the one it has. With KEEPER_FREEZE the end of the
- * frozen sandbox, with KEEPER_THAW the end of the one that runs again.
+ * Sets a new end for a sandbox, earlier or later than the one it has. With KEEPER_FREEZE this is the end of the
+ * frozen sandbox, with KEEPER_THAW that of the sandbox that runs again.
  */
 struct keeper_extend {
     char tenant[COVE_TENANT_MAX];
     char id[24];
-    uint64_t lifetime_ms; /* from now; 0 = FREEZE and THAW: as it is */
+    uint64_t lifetime_ms; /* from now; with FREEZE and THAW 0 = no change */
     uint32_t flags;       /* enum keeper_extend_flags */
     uint32_t reserved;
 };
@@ -109,19 +109,19 @@ struct keeper_network { /* can only take away from what the server allows */
  * belongs to a tenant, who finds it by its id or its name. Without a name it is found by its id.
  *
  * Several snapshots may share a name, each with tags of its own: NAME:TAG is one of them, and NAME alone
- * is NAME:default. A snapshot that has lost its last tag goes. Names that begin with a dot are cove's own:
- * COVE_BUILD_CACHE has the results of build steps, the oldest of which go by themselves.
+ * is NAME:default. A snapshot that has lost its last tag is removed. Names that begin with a dot are cove's own:
+ * COVE_BUILD_CACHE has the results of build steps, the oldest of which are removed when there are too many.
  *
  * A snapshot may have a manifest (cove/manifest.h), which then tells how commands run in its sandboxes
- * and what starts in them. What the template below says of limits, policy and network holds all the same.
+ * and what starts in them. The template's limits, policy and network apply all the same.
  */
 #define COVE_TAG_DEFAULT "default"
 #define COVE_BUILD_CACHE ".build-cache"
 enum { COVE_TAG_MAX = 64, COVE_TAGS_MAX = 512 };
 
 enum keeper_capture_flags {
-    /* For a fork: it goes by itself once no sandbox stands on it, a minute after it was made at the
-     * earliest. It is not listed and cannot have a name. */
+    /* For a fork: the keeper removes the snapshot once no sandbox is based on it, but not in its first
+     * minute. It is not listed and cannot have a name. */
     CAPTURE_PASSING = 1 << 0,
     /* An image: the files below COVE_IMAGE_DIR are the whole root of sandboxes that are made of this
      * snapshot, and nothing of the template's files lies below them. The captured sandbox must be one
@@ -143,14 +143,14 @@ struct keeper_snapshot {
     char id[24];
     char tenant[COVE_TENANT_MAX];
     char name[COVE_TEMPLATE_MAX];     /* "" = none */
-    char sandbox[24];                 /* that it was taken of; it may be gone */
-    char template[COVE_TEMPLATE_MAX]; /* that this sandbox was made of, at the bottom of all */
+    char sandbox[24];                 /* the sandbox that was captured; it may be gone */
+    char template[COVE_TEMPLATE_MAX]; /* the template at the bottom of that sandbox */
     uint64_t created_unix_ms;
-    uint64_t bytes; /* that count as the tenant's */
+    uint64_t bytes; /* how much of the tenant's quota it takes */
     uint32_t flags; /* enum keeper_capture_flags */
     uint32_t reserved;
     char tags[COVE_TAGS_MAX]; /* separated by spaces; "" if it has no name */
-    char build[40];           /* that made it; "" = none did */
+    char build[40];           /* the build that made it; "" = none */
 };
 
 enum { KEEPER_SNAPSHOT_PAGE = 32 };
@@ -209,15 +209,15 @@ struct keeper_output {
     uint64_t bytes;
 };
 
-/* A name and a tag for a snapshot, which keeps its other tags; whichever had that tag loses it. A
- * snapshot that would have gone by itself (CAPTURE_PASSING) stays from now on. With `remove`, the one
- * that has this tag loses it. */
+/* Gives a snapshot a name and a tag. It keeps its other tags; another snapshot with this name and tag loses the
+ * tag. A snapshot of a fork (CAPTURE_PASSING) is no longer removed by itself. With `remove`, the snapshot that
+ * has this tag loses it. */
 struct keeper_snapshot_tag {
     char tenant[COVE_TENANT_MAX];
     char which[COVE_TEMPLATE_MAX]; /* id, NAME or NAME:TAG; with `remove`: not used */
     char name[COVE_TEMPLATE_MAX];
     char tag[COVE_TAG_MAX];
-    char build[40]; /* that made it; "" = as it was */
+    char build[40]; /* the build that made it; "" = no change */
     uint32_t remove;
     uint32_t reserved;
 };

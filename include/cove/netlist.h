@@ -16,8 +16,8 @@ enum { NET_LIST_MAX = 1536, NET_NAME_MAX = 254 };
 
 enum net_mode {
     NET_NONE,   /* nothing but loopback */
-    NET_EGRESS, /* all that is not refused always */
-    NET_ALLOW   /* only what is on the list */
+    NET_EGRESS, /* everything but the ranges that are always refused */
+    NET_ALLOW   /* only the destinations on the list */
 };
 
 /*
@@ -52,7 +52,7 @@ void net_range_print(const struct net_range *range, char *out, size_t size);
 /* A name, or *.name, or *: labels of letters, digits, - and _. */
 bool net_is_name(const char *text);
 
-/* Walk the words of a list. Returns the next word, copied into word, or NULL. */
+/* Walks the words of a list. Returns the next word, copied into word, or NULL. */
 const char *net_next_word(const char **at, char word[NET_NAME_MAX + 1]);
 
 /* Is every word of the list right? `key` comes first in the message. */

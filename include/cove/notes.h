@@ -1,13 +1,13 @@
 /*
- * Notes: short words that one worker leaves for another, in shared memory (a part of the meters' file).
- * A request of a session may reach any worker process; what it says about another request of that
- * session (it is cancelled, it should tell of this file, the session is over) is left as a note, which the
- * thread that serves the other request looks for.
+ * Notes: short texts that one worker leaves for another, in shared memory (a part of the meters' file).
+ * A request of a session may reach any worker process. If it concerns another request of that session (cancel
+ * it, watch a file in it, the session is over), the worker leaves a note, and the thread that serves the other
+ * request looks for it.
  *
  * A note has a time after which it is gone. One tenant has a bounded number of notes. A worker that dies
- * at any instruction leaves nothing but a note that nobody finds until its time is over. A worker that was
- * taken over can write any note: all that follows from one is that a call ends early, or that a file's
- * change is told to the session's owner.
+ * at any instruction leaves at most a note that nobody finds until its time is over. A worker that was
+ * taken over can write any note: the worst effect of one is that a call ends early, or that the session's owner
+ * hears of a file's change.
  */
 #ifndef COVE_NOTES_H
 #define COVE_NOTES_H

@@ -38,7 +38,7 @@ enum {
 struct operator_key {
     char name[OPERATOR_NAME_MAX];
     unsigned char point[2 * OPERATOR_NUMBER];
-    uint64_t created_s; /* unix time; 0 = not told */
+    uint64_t created_s; /* unix time; 0 = not known */
 };
 
 struct operators {
@@ -46,16 +46,16 @@ struct operators {
     size_t count;
 };
 
-/* "line 3: ..." when one is none. */
+/* The message begins with "line 3: " when that line is not an operator. */
 int operators_parse(const char *text, struct operators *ret, struct cove_err *e);
 void operators_done(struct operators *o);
-/* A file that is not there is empty. */
+/* A missing file counts as empty. */
 int operators_load(const char *path, struct operators *ret, struct cove_err *e);
 
-/* A fresh pair; the secret is shown once. */
+/* Makes a key pair. The caller shows the secret once. */
 int operator_new(const char *name, struct operator_key *ret, char ret_secret[OPERATOR_SECRET_MAX],
                  struct cove_err *e);
-/* Change the file, whole or not at all; comments stay. COVE_CONFLICT: the name is taken.
+/* Changes the file by one rename; comments stay. COVE_CONFLICT: the name is taken.
  * COVE_NOT_FOUND: there is no such operator. */
 int operators_add(const char *path, const struct operator_key *o, struct cove_err *e);
 int operators_remove(const char *path, const char *name, struct cove_err *e);
@@ -70,7 +70,7 @@ struct operator_request {
     size_t count;
 };
 int operator_text(const struct operator_request *r, struct buf *out, struct cove_err *e);
-/* Cuts the text up, in place. false: it is not one. */
+/* Cuts the signed text into its parts, in place. False: it is not such a text. */
 bool operator_cut(char *text, const char *parts[OPERATOR_ARGUMENTS_MAX + 3], size_t *ret_count);
 
 /* Has this operator signed this text (ECDSA, SHA-256, both halves as they are)? One answer for every

@@ -19,7 +19,7 @@ struct policy_query {
     const char *tenant;
     const char *template;
     const char *profile; /* a seccomp profile that the template names; NULL: the policy's choice */
-    /* Asked every few milliseconds of judging: has whoever wants the verdict left? NULL: never. */
+    /* Called every few milliseconds of judging: has the client that wants the verdict left? NULL: no. */
     bool (*gone)(void *arg);
     void *gone_arg;
 };
@@ -29,7 +29,7 @@ enum policy_form {
     POLICY_FORM_RAW,   /* the text as sent, or as given to `sh -c` and its like */
     POLICY_FORM_WORDS, /* a command's words after shell lexing, joined by single blanks */
     POLICY_FORM_ARGV,  /* the same at exec time: the real argv of an execve */
-    POLICY_FORM_LIMIT, /* no rule: matching ran into a bound, and what cannot be judged is denied */
+    POLICY_FORM_LIMIT, /* no rule matched: a bound was reached, and text that cannot be judged is denied */
 };
 
 struct policy_result {
@@ -42,7 +42,7 @@ struct policy_result {
     bool gone;         /* judging was broken off, because nobody waits for the verdict */
 };
 
-/* Bounds on what is judged; going over one is a verdict of its own (POLICY_FORM_LIMIT). */
+/* Bounds on the text that is judged; going over one is a verdict of its own (POLICY_FORM_LIMIT). */
 #define POLICY_COMMAND_MAX (1024 * 1024)      /* bytes of one command text */
 #define POLICY_TEXT_MAX    (64 * 1024 * 1024) /* the largest max-text a policy may set */
 #define POLICY_RULES_MAX   20000
@@ -94,8 +94,8 @@ struct policy_limits { /* of one request, all its commands together */
 void policy_get_limits(const struct policy *p, const struct policy_query *q,
                        struct policy_limits *ret);
 
-/* Every `seccomp = NAME` of the policy, with its place, so that someone can see whether there is
- * such a profile. */
+/* Every `seccomp = NAME` of the policy, with its place in the file, so that a caller can check that the profile
+ * exists. */
 struct policy_choice {
     const char *profile;
     const char *file;
@@ -122,7 +122,7 @@ size_t policy_rule_count(const struct policy *p);
 void policy_rule_get(const struct policy *p, size_t i, struct policy_rule_info *ret);
 bool policy_rule_holds(const struct policy *p, size_t i, const struct policy_query *q);
 
-/* What sections say, a line each: "[e2b] exec-time = on"; false: nothing at this place. */
+/* The settings of sections, each as a line: "[e2b] exec-time = on". False: there is none at this place. */
 size_t policy_setting_count(const struct policy *p);
 bool policy_setting_get(const struct policy *p, size_t i, char *out, size_t size);
 

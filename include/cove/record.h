@@ -1,5 +1,5 @@
 /*
- * Records in files: a word and its value a line, by a table of a struct's members.
+ * Records in files: each line is a word and its value, read and written by a table of a struct's members.
  *
  *     static const struct record_field fields[] = {
  *         RECORD(struct build, tenant, RECORD_TEXT, "tenant"),
@@ -32,8 +32,8 @@ struct record_field { /* a table of them ends with one that has no word */
 void record_write(const struct record_field *fields, const void *from, struct buf *out);
 uint64_t record_number(const struct record_field *f,
                        const void *from); /* of a field that is none of text */
-/* One line, which is cut up. A word that the table does not have was written by a newer version: it is
- * passed over. COVE_INVALID names the word whose value is wrong. */
+/* Reads one line, which is cut up in place. A word that the table does not have was written by a newer version
+ * and is skipped. COVE_INVALID names the word whose value is wrong. */
 int record_read_line(const struct record_field *fields, char *line, void *to, struct cove_err *e);
 
 #endif

@@ -43,7 +43,7 @@ struct ring_rec {
 struct ring {
     int fd;
     struct ring_head *head; /* NULL after ring_settle() */
-    uint64_t capacity, end; /* what the head said then */
+    uint64_t capacity, end; /* the head's values at ring_settle() */
     char *data;
     uint64_t offsets[3]; /* by enum ring_stream */
     uint64_t lines[3];   /* likewise */
@@ -52,7 +52,7 @@ struct ring {
 int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e);
 void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes,
                  uint32_t len);
-/* Nothing more is written: what is in it stays for readers, our mapping goes. */
+/* Nothing more is written: unmaps the ring, which stays for readers. */
 void ring_settle(struct ring *r);
 uint64_t ring_end(const struct ring *r); /* the position after the newest record */
 void ring_done(struct ring *r);

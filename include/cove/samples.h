@@ -37,13 +37,13 @@ struct sample_look { /* what the keeper sees */
     uint64_t received_bytes, sent_bytes; /* since the sandbox was made; 0 without a network */
 };
 
-/* The keeper's: the file, made if it is not there. A file of another size was left by another version, whose
- * samples cannot be read: it begins anew. */
+/* For the keeper: opens the file, or makes it. A file of another size was left by another version and cannot be
+ * read: it is made anew. */
 int samples_open(const char *path, gid_t worker_gid, uint32_t slots, int *ret_fd,
                  struct cove_err *e);
 int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_look *look);
 
-/* The samples of that very sandbox; none is no failure. */
+/* Reads the samples of that very sandbox. It is no failure if there are none. */
 int samples_read(const char *path, uint32_t slot, uint32_t generation, struct sample_ring *ret,
                  struct cove_err *e);
 

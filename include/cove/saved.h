@@ -1,5 +1,5 @@
 /*
- * Saved sandboxes: what left a sandbox as an archive, and what is needed to make it again.
+ * Saved sandboxes: each is an archive of its files and what is needed to make the sandbox again.
  *
  *   <state_dir>/saved/ID/record           what the keeper needs: "name value" lines
  *                        manifest.json    the same for people and for other machines
@@ -37,17 +37,17 @@
 #define SAVED_LAYERS     "layers"      /* of its template, as it was then; none for `base` */
 #define SAVED_CLOCK      "saved-clock" /* below state_dir */
 #define SAVED_SINCE      "since"
-#define SAVED_SEAL       "seal" /* proves the other small files to machines with the same secret */
+#define SAVED_SEAL       "seal" /* shows machines with the same secret that the small files are genuine */
 
-/* Empty files that tell how far it has come on its way to the bucket (cove/bucket.h). */
-#define SAVED_UPLOADING "uploading" /* something of it may be there */
-#define SAVED_UPLOADED  "uploaded"  /* all of it is there, and this machine has taken it */
-#define SAVED_BUCKET    "bucket"    /* all of it is there, for whoever takes it */
+/* Empty files that tell how far a saved sandbox has come on its way to the bucket (cove/bucket.h). */
+#define SAVED_UPLOADING "uploading" /* some of its objects may be there */
+#define SAVED_UPLOADED  "uploaded"  /* all objects are there, and this machine has taken it */
+#define SAVED_BUCKET    "bucket"    /* all objects are there, and any machine may take it */
 #define SAVED_GONE      ".gone-"    /* saved/.gone-ID-MS: to be removed from the bucket */
 
 enum { SAVED_DIGEST_TEXT = 65 }; /* SHA-256 in hexadecimal, with its NUL */
 
-struct saver_report { /* what a job of the saver tells the keeper: numbers and nothing else */
+struct saver_report { /* what a saver process tells the keeper: only numbers */
     uint64_t entries; /* members of the archive: files, directories, links, whiteouts, ... */
     uint64_t files, directories, links, whiteouts, sockets_left_out;
     uint64_t content_bytes; /* of all files, holes not counted */
@@ -55,7 +55,7 @@ struct saver_report { /* what a job of the saver tells the keeper: numbers and n
     char digest[SAVED_DIGEST_TEXT];
 };
 
-/* keeper to a job of the saver */
+/* keeper to a saver process */
 enum saver_msg {
     /* struct saver_order (+ files of the sandbox) -> SAVER_REPORT or MSG_ERROR */
     SAVER_ORDER = 800,
@@ -64,7 +64,7 @@ enum saver_msg {
 
 enum saver_work { SAVER_PACK_TREE = 1, SAVER_UNPACK_TREE, SAVER_DIGEST_FILE };
 
-struct saver_order {    /* keeper to a job of the saver, with the sandbox's files beside it */
+struct saver_order {    /* keeper to a saver process, with the sandbox's files as descriptors */
     uint32_t work;      /* enum saver_work */
     uint32_t attach;    /* the files are a mount that can be attached; else only a directory */
     uint64_t max_bytes; /* PACK: an archive larger than this is given up */
@@ -84,10 +84,10 @@ struct saved_info { /* a record */
 enum saved_place { SAVED_IS_HERE, SAVED_IS_LEAVING, SAVED_IS_OURS, SAVED_IS_THERE };
 extern const char *const saved_marks[]; /* by enum saved_place; NULL for the first */
 enum saved_place saved_place_of(int dir);
-/* HMAC of record, attributes, network and layers. */
+/* Computes the HMAC of record, attributes, network and layers. */
 int saved_seal(int dir, const void *secret, size_t secret_len, char ret[SAVED_DIGEST_TEXT],
                struct cove_err *e);
-/* The record of the directory `dir`. */
+/* Reads the record in the directory `dir`. */
 int saved_read(int dir, struct saved_info *ret, struct cove_err *e);
 struct buf;
 void saved_format(const struct saved_info *s, struct buf *out);

@@ -19,13 +19,13 @@ int seccomp_profile_compile(const char *path, bool notify_exec, struct sock_filt
                             size_t *ret_count, struct cove_err *e);
 
 /*
- * NAME -> the operator's own /etc/cove/profiles/NAME.conf, or the one that was installed. dir may
- * be NULL; a test or the tool gives another folder to look in first.
+ * Finds the file of a profile: the operator's own /etc/cove/profiles/NAME.conf, or the one that was installed.
+ * `dir` is a folder to look in first, for tests and for `cove`; NULL: none.
  */
 int seccomp_profile_find(const char *name, const char *dir, char *ret, size_t ret_size,
                          struct cove_err *e);
 
-/* What a profile says, a line per syscall, sorted by name: for people and for diff. */
+/* The rules of a profile, one per syscall, sorted by name: for people and for diff. */
 struct seccomp_line {
     const char *syscall;
     const char *action;    /* "allow", "refuse", "enosys" */

@@ -10,8 +10,8 @@
  *
  * A box slot holds two copies of its record: the writer fills the idle one and then flips `seq`, so
  * a writer that dies at any instruction leaves the last whole record in place, and a reader never
- * waits. Hints are guesses that speed a lookup up: a reader checks the slot they lead to, and
- * whoever finds nothing asks the keeper, who knows.
+ * waits. Hints are guesses that speed a lookup up: a reader checks the slot they lead to, and a
+ * reader that finds nothing asks the keeper, whose own table is exact.
  */
 #ifndef COVE_STATE_H
 #define COVE_STATE_H
@@ -35,18 +35,18 @@ enum box_state {
     BOX_AGEING,   /* was a project's; takes no new requests, lives to the end of its time */
     BOX_FROZEN,   /* a project's current sandbox, paused in memory */
     BOX_DYING,    /* being killed and swept */
-    BOX_SAVED,    /* not here: an archive that becomes a sandbox again; only in state_saved() */
-    BOX_ENDED,    /* the record of one that is no more; only in state_ended() */
+    BOX_SAVED,    /* saved: an archive that can become a sandbox again; only in state_saved() */
+    BOX_ENDED,    /* the record of a sandbox that has ended; only in state_ended() */
 };
 
 enum box_flags {
     BOX_OWN_PROJECT = 1 << 0,   /* its id is its project: it is never replaced by a newer one */
     BOX_END_FREEZES = 1 << 1,   /* at dies_at_ms it is frozen instead of killed */
-    BOX_FROZEN_AT_END = 1 << 2, /* that has happened; dies_at_ms is the frozen one's end */
+    BOX_FROZEN_AT_END = 1 << 2, /* it was frozen at its end; dies_at_ms is the frozen one's end */
     BOX_CAPTURED = 1 << 3,      /* a snapshot is being taken: it stands still for that time */
-    BOX_IS_SAVING = 1 << 4,     /* frozen, and on its way to the store; whoever uses it ends that */
-    BOX_IS_WAKING = 1 << 5,     /* saved, and on its way back */
-    BOX_WAKE_FAILED = 1 << 6,   /* saved: the last one who woke it had no success */
+    BOX_IS_SAVING = 1 << 4,     /* frozen, and being saved; using it breaks the saving off */
+    BOX_IS_WAKING = 1 << 5,     /* saved, and being made a sandbox again */
+    BOX_WAKE_FAILED = 1 << 6,   /* saved: the last attempt to wake it failed */
 };
 
 struct box_info {
@@ -56,10 +56,10 @@ struct box_info {
     uint32_t id_base;    /* its root's user id on the host */
     uint64_t init_start; /* start time of that pid, in clock ticks: tells a reused pid */
     uint64_t created_unix_ms; /* when it became the project's */
-    uint64_t created_ms;      /* the same and what follows in CLOCK_BOOTTIME */
+    uint64_t created_ms;      /* the same in CLOCK_BOOTTIME, as are the times below */
     uint64_t reuse_until_ms;
     uint64_t dies_at_ms;
-    uint64_t lifetime_ms; /* as claimed: what it gets again when it was frozen at its end */
+    uint64_t lifetime_ms; /* as claimed; begins again when a sandbox frozen at its end wakes */
     uint64_t frozen_ms;   /* since when it is frozen; 0 = it is not */
     uint64_t end_limit;   /* figure that goes with end_cause */
     uint32_t end_cause;   /* enum end_cause: why it was ended; stays until the slot is used again */
@@ -71,10 +71,10 @@ struct box_info {
     char tenant[COVE_TENANT_MAX];
     char project[COVE_PROJECT_MAX];
     char template[COVE_TEMPLATE_MAX];
-    char snapshot[24]; /* that it was made of, above the template; "" = none */
+    char snapshot[24]; /* the snapshot that it was made of; "" = the template alone */
 };
 
-/* In memory or in the store: nothing in it runs. */
+/* Is it frozen in memory or saved in the store, so that nothing in it runs? */
 static inline bool box_is_paused(const struct box_info *b)
 {
     return b->state == BOX_FROZEN || b->state == BOX_SAVED;
@@ -101,7 +101,7 @@ enum state_counter {
     COUNT_BOXES_RETIRED,
     COUNT_BOXES_LOST, /* init died under it */
     COUNT_WORKER_DEATHS,
-    COUNT_AUTH_FAILURES,  /* 401: a key that is none, or none at all */
+    COUNT_AUTH_FAILURES,  /* 401: a wrong key, or no key */
     COUNT_LIMIT_REQUESTS, /* 429: a tenant's or key's quota */
     COUNT_LIMIT_SANDBOXES,
     COUNT_LIMIT_PROCESSES,
@@ -113,7 +113,7 @@ enum state_counter {
     STATE_COUNTERS = 32
 };
 
-struct state_task {        /* what one thread of a worker is at, one cache line */
+struct state_task {        /* the request that one thread of a worker serves; one cache line */
     _Atomic uint32_t busy; /* 0: free. Written last when taken, first when given back */
     uint32_t box;
     uint32_t generation;
@@ -125,11 +125,11 @@ struct state_task {        /* what one thread of a worker is at, one cache line 
 
 struct state; /* a mapping */
 
-/* The keeper's: make or take over the file. *ret_kept tells whether an earlier life's boxes are in
+/* For the keeper: makes the file or takes it over. *ret_kept tells whether sandboxes of an earlier keeper are in
  * it. */
 int state_open(const char *path, gid_t worker_gid, uint32_t boxes, uint32_t workers,
                uint32_t tasks_per_worker, struct state **ret, bool *ret_kept, struct cove_err *e);
-/* A worker's (or the CLI's): map what the keeper made. */
+/* For workers, helpers and the CLI: maps what the keeper made. */
 int state_attach(const char *path, struct state **ret, struct cove_err *e);
 void state_close(struct state *s);
 
@@ -155,39 +155,40 @@ void state_rebuild_hints(struct state *s);         /* keeper only */
 /* Lock-free lookups. Only boxes that are LIVE or FROZEN (by id: AGEING too) are found. */
 bool state_find_project(const struct state *s, const char *tenant, const char *project,
                         uint32_t *ret_index, struct box_info *ret);
-/* Whoever's it is: for those who have shown a token of that very sandbox. */
+/* Finds a sandbox of any tenant: for callers that have shown a token of that very sandbox. */
 bool state_find_id_any(const struct state *s, const char *id, uint32_t *ret_index,
                        struct box_info *ret);
 bool state_find_id(const struct state *s, const char *tenant, const char *id, uint32_t *ret_index,
                    struct box_info *ret);
 
 /* Workers. A slot belongs to one live worker process. The keeper calls state_worker_pid() and
-   state_worker_release(); what the other functions touch is not mapped in the keeper. */
+   state_worker_release(); the keeper does not map the memory that the other functions use. */
 uint32_t state_worker_count(const struct state *s);
 void state_worker_claim(struct state *s, uint32_t worker, uint32_t pid);
 uint32_t state_worker_pid(const struct state *s, uint32_t worker);
-/* The keeper's: frees what a dead worker held. Returns how many tasks the worker was at, as the
-   worker's own slots tell it. */
+/* For the keeper: frees the slot of a dead worker. Returns how many requests the worker was serving, according
+   to its own slots. */
 uint32_t state_worker_release(struct state *s, uint32_t worker);
 void state_worker_beat(struct state *s, uint32_t worker);
 uint64_t state_worker_beat_ms(const struct state *s, uint32_t worker);
-/* How many more long requests a worker can take: changed by itself, read by its siblings. Returns
- * what it was. */
+/* Changes how many more long requests a worker can take. A worker changes only its own number; the others read
+ * it. Returns the number before. */
 int state_worker_room(struct state *s, uint32_t worker, int by);
-enum { STATE_ROOM_CLOSED = 1 << 20 }; /* less by this when it takes nothing new */
+enum { STATE_ROOM_CLOSED = 1 << 20 }; /* subtracted while the worker takes nothing new */
 uint32_t state_worker_free(const struct state *s, uint32_t worker);
 bool state_has_room(const struct state *s);
-_Atomic uint32_t *state_room_turn(struct state *s); /* grows when that may have changed: a futex */
+_Atomic uint32_t *state_room_turn(
+    struct state *s); /* a futex; grows when any worker's room may have changed */
 struct state_task *state_task(struct state *s, uint32_t worker,
                               uint32_t task); /* NULL out of range */
 
-/* Counters: each process adds to its own; the keeper's are worker STATE_KEEPER's. The sum over all
-   is for those who have attached. */
+/* Counters: each process adds to its own; the keeper is worker STATE_KEEPER. The sum over all can be read
+   after state_attach(). */
 #define STATE_KEEPER UINT32_MAX
 void state_count(struct state *s, uint32_t worker, enum state_counter c, uint64_t n);
 uint64_t state_counter_sum(const struct state *s, enum state_counter c);
 
-/* The policy that holds: raised by the keeper after it has put a validated bundle in place. */
+/* The generation of the policy: the keeper raises it after it has put a validated bundle in place. */
 uint32_t state_policy_generation(const struct state *s);
 void state_policy_raise(struct state *s);
 /* Likewise for keys. */

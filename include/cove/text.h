@@ -11,7 +11,7 @@
 #define COVE_ID_LEN   20 /* a sandbox id: a-z0-9, unguessable, a legal DNS label */
 #define COVE_UUID_LEN 36
 
-struct pair { /* of a header, a query parameter, an environment variable */
+struct pair { /* name and value: of a header, a query parameter, an environment variable */
     const char *name, *value;
 };
 
@@ -43,11 +43,11 @@ void text_format_ms(uint64_t ms, char out[32]);
 
 /* RFC 3339 UTC with milliseconds: "2026-01-02T03:04:05.678Z". */
 void text_format_time(uint64_t unix_ms, char out[32]);
-/* The same back, with any number of decimals or none; UTC only. -1: it is no such time. */
+/* Reads such a time, with any number of decimals or none; UTC only. -1: it is no such time. */
 int text_parse_time(const char *s, uint64_t *ret_unix_ms);
 
 void text_hex(const void *bytes, size_t len, char *out /* 2*len+1 */);
-/* The way back: exactly 2*len lower-case digits. */
+/* Reads exactly 2*len lower-case digits. */
 bool text_unhex(const char *hex, void *out, size_t len);
 
 /* FNV-1a, 64 bits: for tables and names, not against an attacker. Hash several strings one after the
@@ -55,8 +55,7 @@ bool text_unhex(const char *hex, void *out, size_t len);
 #define TEXT_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t text_hash(uint64_t hash, const char *s);
 
-/* Fresh names from the kernel's random source. Aborts if there is none: an id must not be
- * guessable. */
+/* Bytes and ids from the kernel's random source. Aborts if that fails: an id must not be guessable. */
 void text_random(void *out, size_t len);
 void text_new_id(char out[COVE_ID_LEN + 1]);
 void text_new_uuid(char out[COVE_UUID_LEN + 1]);

@@ -27,10 +27,10 @@ struct which {
     struct box_info box;
 };
 
-/* tenant NULL: whoever's it is, and only by id. What is not the tenant's is not there. */
+/* Sandboxes of other tenants are not found. tenant NULL: a sandbox of any tenant, and only by id. */
 enum which_where which_sandbox(const struct state *s, const char *tenant, const char *name,
                                struct which *ret);
-/* The same by id alone: a project of that name is not meant. */
+/* The same by id alone: a project with that name is not found. */
 enum which_where which_sandbox_id(const struct state *s, const char *tenant, const char *name,
                                   struct which *ret);
 
