@@ -1,9 +1,9 @@
 /*
- * A process for work on what a sandbox wrote: reading it into an archive, unpacking an archive into
- * it. It has the ids of that one sandbox in a user namespace of its own, so it is root over those
- * files (it reads a file of mode 000) and nobody elsewhere; it has no network. The host's files are
- * visible to it as they are to nobody in particular until the program has loaded its libraries and
- * makes the sandbox's files its root directory.
+ * A process that works on the files of a sandbox: packs them into an archive, or unpacks an archive into
+ * them. It has the ids of that one sandbox in a user namespace of its own, so it is root over those
+ * files (it reads a file of mode 000) and nobody elsewhere; it has no network. It can read world-readable
+ * files of the host until the program has loaded its libraries and makes the sandbox's files its root
+ * directory.
  */
 #include "sandbox/box/boxed.h"
 
@@ -65,8 +65,8 @@ static void become(const struct boxed_args *args, int sock)
 
 /* ------------------------------------------------------------------ in the keeper */
 
-/* Owned by the sandbox's own id, like the sandbox: what the kernel counts per user is charged to
- * that id, not to root. */
+/* The sandbox's own id owns the namespaces, as it owns those of the sandbox: what the kernel counts per user is
+ * charged to that id, not to root. */
 static long clone_owned_by(uid_t owner, int *ret_pidfd)
 {
     struct clone_args clone = {
@@ -82,13 +82,13 @@ static long clone_owned_by(uid_t owner, int *ret_pidfd)
         return -1;
     pid = syscall(SYS_clone3, &clone, sizeof(clone));
     if (pid != 0)
-        uid_give_back(&loan); /* the child stays who it is */
+        uid_give_back(&loan); /* the child keeps the sandbox's id */
     return pid;
 }
 
-/* A mount of its own, with its ids. Where the files are a mount that only the sandbox has attached,
- * the kernel makes no second one: then the directory itself goes over, which has the sandbox's ids
- * already. */
+/* Makes a mount of the files with the process's ids. Where the files are a mount that only the sandbox has
+ * attached, the kernel makes no second one: then the process gets the directory itself, whose files have the
+ * sandbox's ids already. */
 static int map_files(const struct boxed_args *args, pid_t pid, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int userns = -1;

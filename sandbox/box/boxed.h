@@ -14,7 +14,7 @@ struct boxed_args {
     int exe;
     const char *title;
     struct id_range ids;
-    int in, out;                    /* its descriptors 0 and 1; -1: nothing */
+    int in, out;                    /* the process's descriptors 0 and 1; -1: none */
     const struct disk_files *files; /* NULL: it gets none */
     bool read_only;
     uint32_t order_type; /* the first message to it, with the files beside it */
@@ -26,7 +26,7 @@ struct boxed_args {
 struct boxed {
     pid_t pid;
     int pidfd;
-    int sock; /* its descriptor 3 is the other end */
+    int sock; /* the other end is the process's descriptor 3 */
 };
 
 /* Never waits. The process is root of namespaces of its own (user, mount, pid, network, ipc, uts)

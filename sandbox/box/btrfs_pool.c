@@ -1,9 +1,10 @@
 /*
  * The pool of the backend "btrfs": a sparse image with a file system, mounted once for all sandboxes.
- * Making it, mounting it, leaving it. What is in it is the business of disk_btrfs.c.
+ * This file makes, mounts and leaves the pool; disk_btrfs.c works with its content.
  *
  * The pool is not written in an order that survives a power cut. An image that cannot be mounted is
- * put aside and a new one is made: sandboxes did not outlive that, but snapshots are lost.
+ * put aside and a new one is made. No sandbox is lost by that, because none outlives a power cut, but
+ * snapshots are.
  */
 #include "sandbox/box/btrfs_pool.h"
 
@@ -24,7 +25,7 @@
 
 #define IMAGE     "pool.img"
 #define IMAGE_NEW "pool.new"
-#define IMAGE_BAD "pool.damaged" /* an image that could not be mounted, for its operator */
+#define IMAGE_BAD "pool.damaged" /* an image that could not be mounted, kept for the operator */
 #define MOUNT     "pool"
 #define BOXES     "boxes"     /* in the pool: a subvolume for each sandbox */
 #define SNAPSHOTS "snapshots" /* and one for each snapshot, read-only */
@@ -39,8 +40,8 @@ enum { POOL_BYTES_MIN = 1024 << 20 }; /* smaller file systems are not worth a po
 
 /* ------------------------------------------------------------------ the image */
 
-/* As large as the file system that it lies in: it is sparse, and what the host has is looked at
- * elsewhere. */
+/* The image is sparse and as large as the file system that it lies in. How much room the host really has is
+ * checked once a second (disk_tick()). */
 static int make_image(const struct disk *d, struct cove_err *e)
 {
     AUTO_CLOSE int fd = openat(d->dir, IMAGE_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -68,9 +69,9 @@ static const struct {
     const char *key, *value; /* no value: a flag */
 } mount_options[] = {
     { "discard", "async" }, /* what is deleted is given back to the host */
-    { "nobarrier", NULL },  /* nothing here must survive a power cut, */
-    { "nodatacow", NULL },  /* nor be found whole after one: data is written in place, unchecked */
-    { "noacl", NULL },      /* as in an overlay with the option userxattr */
+    { "nobarrier", NULL },  /* nothing here must survive a power cut */
+    { "nodatacow", NULL },  /* so data is written in place, without checksums */
+    { "noacl", NULL },      /* an overlay with the option userxattr has none either */
 };
 
 static int mount_device(int number, int *ret, struct cove_err *e)
@@ -90,8 +91,8 @@ static int mount_device(int number, int *ret, struct cove_err *e)
     return *ret < 0 ? cove_fail_errno(e, COVE_UNSUPPORTED, "mounting the pool of disks") : 0;
 }
 
-/* Sandboxes of a keeper before us may hold the pool mounted where we cannot see it: then its device
- * is mounted once more. A second device for one image would destroy it. */
+/* Sandboxes of an earlier keeper may hold the pool mounted in their own namespaces: then the same loop device is
+ * mounted once more. A second device for one image would destroy the image. */
 static int mount_image(const struct disk *d, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int image = openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
@@ -105,7 +106,7 @@ static int mount_image(const struct disk *d, int *ret, struct cove_err *e)
     return mount_device(number, ret, e);
 }
 
-/* A mount that is attached: of a detached one older kernels clone no directories. */
+/* The mount is attached, because older kernels clone no directories of a detached one. */
 static int attach(const struct disk *d, int mnt, struct cove_err *e)
 {
     if (mkdirat(d->dir, MOUNT, 0700) < 0 && errno != EEXIST)
@@ -132,7 +133,7 @@ static int mount_pool(const struct disk *d, struct cove_err *e)
         return 0;
     if (faccessat(d->dir, IMAGE, F_OK, 0) < 0 && make_image(d, e) < 0)
         return -1;
-    if (mount_image(d, &mnt, e) < 0) { /* perhaps it was damaged: nobody can be living in it */
+    if (mount_image(d, &mnt, e) < 0) { /* it may be damaged; no sandbox can be using it */
         renameat(d->dir, IMAGE, d->dir, IMAGE_BAD);
         if (make_image(d, e) < 0 || mount_image(d, &mnt, e) < 0)
             return -1;
@@ -150,7 +151,7 @@ static int enable_quotas(int pool, struct cove_err *e)
         enable.cmd = BTRFS_QUOTA_CTL_ENABLE;
         if (ioctl(pool, BTRFS_IOC_QUOTA_CTL, &enable) < 0)
             return cove_fail_errno(e, COVE_UNSUPPORTED, "quota groups of btrfs");
-        ioctl(pool, BTRFS_IOC_QUOTA_RESCAN_WAIT); /* of a pool that has nothing in it yet */
+        ioctl(pool, BTRFS_IOC_QUOTA_RESCAN_WAIT); /* quick: the pool is empty at that time */
     }
     if (ioctl(pool, BTRFS_IOC_QGROUP_CREATE, &all) < 0 && errno != EEXIST)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "quota groups of btrfs");

@@ -31,7 +31,7 @@ bool bucket_is_configured(const struct cove_config *c)
     return c->store_bucket[0] != '\0';
 }
 
-/* ------------------------------------------------------------------ what it must know */
+/* ------------------------------------------------------------------ what cove-bucket must know */
 
 static int read_or_make_owner(int state_dir, char ret[BUCKET_OWNER_TEXT], struct cove_err *e)
 {
@@ -82,7 +82,7 @@ static int from_environment(char *out, size_t size, struct cove_err *e)
     return (size_t)len < size ? len : cove_fail(e, COVE_INVALID, "credentials are too long");
 }
 
-/* The operator's file is root's; the copy is for one process. */
+/* Only root may read the operator's file; the copy is for one process. */
 int bucket_open_credentials(const struct cove_config *c, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;

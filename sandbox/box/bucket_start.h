@@ -12,7 +12,7 @@ struct bucket_args {
     int exe;
     uid_t uid; /* the workers' */
     gid_t gid;
-    int in, out; /* its descriptors 0 and 1; -1: nothing */
+    int in, out; /* the process's descriptors 0 and 1; -1: none */
     const struct bucket_order *order;
     int credentials;
     int ca;           /* store_ca; counts only if the order's place.has_ca says so */
@@ -20,16 +20,16 @@ struct bucket_args {
 };
 
 bool bucket_is_configured(const struct cove_config *c);
-/* Where the bucket is, by the configuration; and a name of this machine, made at the first time. */
+/* Fills in where the bucket is, from the configuration, and this machine's name, which is made at first use. */
 int bucket_fill_order(const struct cove_config *c, int state_dir, struct bucket_order *o,
                       struct cove_err *e);
-/* store_credentials, or what stands in the environment, as a file in memory. */
+/* Opens a file in memory with store_credentials, or with the credentials of the environment. */
 int bucket_open_credentials(const struct cove_config *c, int *ret, struct cove_err *e);
-/* store_ca, which the workers' user need not be able to read; -1: none is configured. */
+/* Opens store_ca, which the workers' user need not be able to read; -1: none is configured. */
 int bucket_open_ca(const struct cove_config *c, int *ret, struct cove_err *e);
 /* Never waits. */
 int bucket_start(const struct bucket_args *args, struct boxed *ret, struct cove_err *e);
-/* What it said before it ended; never waits either. */
+/* Reads the report or error that cove-bucket sent before it ended; never waits either. */
 int bucket_hear(int sock, struct bucket_report *ret, struct cove_err *e);
 
 #endif

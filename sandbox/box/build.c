@@ -47,7 +47,7 @@ static int fail_dir(struct cove_err *e)
     return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "sandbox directory");
 }
 
-/* What layers a sandbox stands on is known as long as it lives: they are not removed before. */
+/* The list of the layers that a sandbox is based on is kept with it: these layers are not removed before it ends. */
 static int remember_layers(const struct template *t, int dir)
 {
     return t->list < 0 ? 0 : linkat(t->list, "", dir, "layers", AT_EMPTY_PATH);
@@ -205,8 +205,8 @@ static int send_plan(int sock, const struct build_args *args, const struct box_m
                     2 + m->root.count + m->usr.count, 0, e);
 }
 
-/* The service may be spared when the host runs out of memory (OOMScoreAdjust=); a sandbox is not,
- * and since root sets it, nothing inside can go below. */
+/* When the host runs out of memory the service may be spared (OOMScoreAdjust=), but a sandbox must not be. Root
+ * sets the value, so nothing inside can lower it. */
 static void reset_oom_score(pid_t pid)
 {
     char path[48];
@@ -255,7 +255,8 @@ bool build_has_spoken(const struct build *b)
     return has_words(b->ready);
 }
 
-/* A child that gave up has said why. What failed here then failed for that: the network of a dead child, say. */
+/* If the child has sent an error, that is the cause: a failure here (say, of connecting the network of a dead
+ * child) only follows from it. */
 static void prefer_the_childs_words(const struct build_parts *p, struct cove_err *e)
 {
     struct cove_err remote;

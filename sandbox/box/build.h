@@ -42,21 +42,20 @@ struct build_args {
     uint32_t cpus; /* what it sees and runs on; 0 = all */
 };
 
-struct build { /* one that is under way */
+struct build { /* a sandbox whose set-up is under way */
     pid_t pid;
     int pidfd;
     int ready; /* readable: a struct cove_err, COVE_OK = runs; end of file = was killed */
     int files; /* of a sandbox whose files only a descriptor leads to (tmpfs); else -1 */
 };
 
-/* Descriptors from here on are not for sandboxes' set-up: pidfds, of which there is one for each
- * sandbox (fd_raise()). */
+/* A set-up does not copy descriptors from this number on: there is a pidfd for each sandbox among them
+ * (fd_raise()). */
 enum { BUILD_HIGH_FD = 1024 };
 
 #define NO_BUILD ((struct build){ -1, -1, -1, -1 })
 
-/* The directory and the disk of a sandbox, which build_start() makes as well unless `filled` has
- * them. */
+/* Makes the directory and the disk of a sandbox. build_start() does the same, unless args->filled has them. */
 int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
 int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
 /* Has the set-up said that it is ready, or why it failed? build_finish() then tells it without waiting. */

@@ -46,7 +46,7 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     return l->cpu_weight ? cgroup_set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
 }
 
-/* With swap accounting there are two limits, and at no moment may the one with swap be the lower. */
+/* With swap accounting there are two limits: the one that includes swap may never be the lower one. */
 static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
 {
     if (cgroup_set_number(dir, "memory.limit_in_bytes", bytes, NULL) < 0) {
@@ -87,8 +87,8 @@ static int set_limit_v1(int dir, enum cgroup_controller c, const struct cgroup_l
 
 /*
  * init makes one child cgroup per command, so it owns the directory and its cgroup.procs, and
- * nothing else: limits stay the keeper's. Depth and number are bounded in case init is not what it
- * was.
+ * nothing else: limits stay the keeper's. Depth and number of cgroups are bounded in case init was taken
+ * over.
  */
 static int delegate_to(int dir, uid_t root_uid, struct cove_err *e)
 {
@@ -108,9 +108,8 @@ void cgroup_box_close(struct cgroup_box *b)
 }
 
 /*
- * A folder of a host's mount leads, with enough "..", to the host's root, and init is not to be
- * trusted with that. What it gets is the same folder as the root of a mount of its own, which hangs
- * nowhere.
+ * From a folder of one of the host's mounts enough ".." lead to the host's root, and init must not get
+ * there. So init gets the same folder as the root of a detached mount.
  */
 static int detach(int *fd, struct cove_err *e)
 {
@@ -187,7 +186,7 @@ int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, 
     return cove_fail(e, COVE_UNSUPPORTED, "no cpu controller");
 }
 
-/* The v2 hierarchy tells this whether it has the cpu controller or not. */
+/* The v2 hierarchy has this figure with and without the cpu controller. */
 static uint64_t cpu_usec_in(const struct cgroups *cg, const char *path)
 {
     char text[512];
@@ -211,7 +210,7 @@ uint64_t cgroup_all_cpu_usec(const struct cgroups *cg)
     return cpu_usec_in(cg, "cpu.stat");
 }
 
-/* The number behind a word at the beginning of a line. */
+/* Returns the number behind a word at the beginning of a line. */
 static uint64_t number_of(const char *text, const char *word)
 {
     const char *at = text;
@@ -343,8 +342,7 @@ int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, str
                      freeze ? "freeze" : "thaw");
 }
 
-/* rmdir a directory's children, then itself. Only the kernel's own files are in it, which need no
- * unlink. */
+/* Removes the children of a directory, then the directory. The kernel's own files in it need no unlink. */
 static int remove_dir(int parent, const char *id)
 {
     int fd = parent >= 0 ? openat(parent, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;

@@ -25,8 +25,8 @@ struct cgroup_box { /* one sandbox's directories; memory and pids are where its 
     int v2, memory, pids;
 };
 
-/* Where our corner is made: in systemd's unit for it, in our own if that is delegated, or at the
- * top. `own` is the process's cgroup as /proc/self/cgroup has it. */
+/* Where our corner is made: in the systemd unit of the sandboxes, in our own cgroup if that is delegated, or at
+ * the top. `own` is the process's cgroup as /proc/self/cgroup has it. */
 enum cgroup_place { CGROUP_AT_ROOT, CGROUP_WITHIN, CGROUP_BESIDE };
 enum cgroup_place cgroup_find_place(const char *mount, const char *own, const char *name, char *out,
                                     size_t size);
@@ -42,7 +42,7 @@ int cgroup_limit_box(const struct cgroups *cg, const char *id, const struct cgro
 int cgroup_weigh_box(const struct cgroups *cg, const char *id, uint64_t weight, struct cove_err *e);
 uint64_t cgroup_cpu_usec(const struct cgroups *cg, const char *id); /* used so far */
 uint64_t cgroup_all_cpu_usec(const struct cgroups *cg);             /* by all sandboxes */
-/* What it holds in memory, and how much of that is cache of files. */
+/* How much memory the sandbox uses, and how much of that is cache of files. */
 void cgroup_memory_bytes(const struct cgroups *cg, const char *id, uint64_t *ret_used,
                          uint64_t *ret_cache);
 /* Processes and threads: how many there are and how many there may be (UINT64_MAX: any number). With "" for an id
@@ -53,8 +53,8 @@ int cgroup_limit_pids(const struct cgroups *cg, const char *id, uint64_t most, s
 void cgroup_box_close(struct cgroup_box *b);
 /*
  * v1 controllers only: on v2 the process is born in its cgroup. A process that moves another one
- * stops every fork on the machine for some milliseconds; one that moves just itself, alone, does
- * not. So the keeper opens the doors, and the child goes through.
+ * stops every fork on the machine for some milliseconds; a single-threaded one that moves itself does
+ * not. So the keeper opens the files (the doors), and the child writes itself into them.
  */
 struct cgroup_doors {
     int fd[CGROUP_CONTROLLERS];
@@ -65,10 +65,10 @@ int cgroup_enter_v1(const struct cgroup_doors *doors, struct cove_err *e); /* th
 void cgroup_close_v1(struct cgroup_doors *doors);
 void cgroup_kill_box(const struct cgroups *cg, const char *id);
 int cgroup_freeze_box(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e);
-/* The same without waiting: cgroup_is_frozen() tells when all of it stands still. */
+/* The same without waiting: cgroup_is_frozen() tells when all processes stand still. */
 int cgroup_freeze_begin(const struct cgroups *cg, const char *id, bool freeze, struct cove_err *e);
 bool cgroup_is_frozen(const struct cgroups *cg, const char *id);
-/* 0 when nothing is left of it, -1 while processes in it are still ending. */
+/* 0: the cgroups are removed; -1: some processes in them are still ending. */
 int cgroup_remove_box(const struct cgroups *cg, const char *id);
 /* Is this pid in that box? Guards against killing a stranger who got a recycled pid. */
 bool cgroup_has_pid(const struct cgroups *cg, const char *id, pid_t pid);

@@ -159,7 +159,7 @@ int cgroup_make_dir(int parent, const char *name, int *ret_fd, struct cove_err *
     return 0;
 }
 
-/* Hand the controllers that are on v2 down to the children of `dir`. */
+/* Hands the controllers that are on v2 down to the children of `dir`. */
 static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
 {
     for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
@@ -171,7 +171,8 @@ static void enable_controllers(int dir, const bool on_v2[CGROUP_CONTROLLERS])
     }
 }
 
-/* The kernel refuses where processes are in `dir` itself; told now, not at the first sandbox. */
+/* The kernel hands nothing down while processes are in `dir` itself. This is checked at the start, not at the
+ * first sandbox. */
 static int check_handed_down(int dir, const bool on_v2[CGROUP_CONTROLLERS], const char *path,
                              struct cove_err *e)
 {
@@ -186,8 +187,8 @@ static int check_handed_down(int dir, const bool on_v2[CGROUP_CONTROLLERS], cons
     return 0;
 }
 
-/* A cgroup that hands controllers down holds no process itself: move who is there (we, or what
- * systemd started in the sandboxes' unit to keep it) into a leaf beside the sandboxes. */
+/* A cgroup that hands controllers down may hold no process itself. So the processes in it (the keeper, or the one
+ * that systemd started in the sandboxes' unit) are moved into a leaf beside the sandboxes. */
 static int empty_into_leaf(int base, struct cove_err *e)
 {
     AUTO_CLOSE int leaf = -1;
@@ -198,7 +199,7 @@ static int empty_into_leaf(int base, struct cove_err *e)
     if (read_file_at(base, "cgroup.procs", pids, sizeof(pids)) < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "cgroup.procs");
     for (pid = strtok_r(pids, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
-        if (write_file_at(leaf, "cgroup.procs", pid, e) < 0 && errno != ESRCH) /* it ended */
+        if (write_file_at(leaf, "cgroup.procs", pid, e) < 0 && errno != ESRCH) /* ESRCH: it ended */
             return -1;
     return 0;
 }
@@ -238,8 +239,8 @@ uint64_t cgroup_shares_of(uint64_t weight)
 }
 
 /*
- * At the top of a hierarchy our corner competes with single processes of the machine, each of which weighs as much
- * as a cgroup. With the usual weight all sandboxes together would get the cpu time of one worker thread, and a command
+ * At the top of a hierarchy our corner competes with single processes of the machine, each of which has the weight
+ * of a cgroup. With the usual weight all sandboxes together would get the cpu time of one worker thread, and a command
  * would wait a tenth of a second for its turn behind the requests that started other commands. Beside a service of
  * systemd's the weights are the units' (CPUWeight=), and are left alone.
  */
@@ -260,9 +261,9 @@ static uint64_t kernel_number(const char *path)
 }
 
 /*
- * The machine has so many process numbers and threads, and max_sandboxes x pids_max may be more. All sandboxes
- * together leave a quarter of them: otherwise a tenant with enough sandboxes could keep everybody, the keeper
- * included, from starting anything.
+ * max_sandboxes x pids_max may be more than the process numbers and threads that the machine has. All sandboxes
+ * together leave a quarter of these free: otherwise a tenant with enough sandboxes could keep everybody, the
+ * keeper included, from starting anything.
  */
 static void bound_processes(const struct cgroups *cg)
 {

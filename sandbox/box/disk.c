@@ -4,10 +4,10 @@
  * one. A sandbox keeps the disk it was made with: each backend recognizes its own when a sandbox is
  * asked about or swept.
  *
- *   project a directory of state_dir's own file system with a project quota (disk_project.c)
- *   btrfs   one file system for all, with a quota group for each (disk_btrfs.c)
- *   image   an ext4 image of its own on a loop device (disk_image.c)
- *   tmpfs   memory: as hard a limit, but files count as the sandbox's memory
+ *   project each sandbox: a directory of state_dir's own file system with a project quota (disk_project.c)
+ *   btrfs   one file system for all sandboxes, with a quota group for each (disk_btrfs.c)
+ *   image   each sandbox: an ext4 image on a loop device (disk_image.c)
+ *   tmpfs   each sandbox: a file system in memory. Its files count as the sandbox's memory
  *
  * Without a limit (bytes 0) a sandbox's files lie in its directory below state_dir.
  */
@@ -260,7 +260,7 @@ int disk_make(struct disk *d, const struct disk_size *size, const char *id, int 
     return 0;
 }
 
-/* Without a backend of its own: what statfs() tells of the root directory inside. */
+/* For a sandbox that no backend knows: what statfs() tells of the root directory inside. */
 static uint64_t used_by_root(pid_t init)
 {
     struct statvfs vfs;
@@ -283,7 +283,7 @@ uint64_t disk_used(const struct disk *d, const char *id, pid_t init)
     return used_by_root(init);
 }
 
-/* The directory goes last: as long as it is there, the sandbox is known not to be swept. */
+/* The sandbox's directory is removed last: as long as it exists, sweeping is not finished. */
 void disk_sweep(const struct disk *d, const char *id)
 {
     AUTO_CLOSE int box_dir = openat(d->boxes_dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -304,7 +304,7 @@ pid_t disk_sweep_async(const struct disk *d, const char *const ids[], unsigned c
     if (pid > 0)
         return pid;
     title_set("cove: sweeper");
-    setpriority(PRIO_PROCESS, 0, 10); /* nobody waits for it */
+    setpriority(PRIO_PROCESS, 0, 10); /* no request waits for the sweeper */
     for (unsigned i = 0; i < count; i++)
         disk_sweep(d, ids[i]);
     _exit(0);
@@ -336,8 +336,9 @@ int disk_check_room(const struct disk *d, struct cove_err *e)
         return 0;
     text_format_bytes(d->free_bytes, amount);
     text_format_bytes(d->reserve_bytes, reserve);
-    return cove_fail(e, COVE_BUSY, "the server's disk is full: %s free, %s are kept (disk_reserve)",
-                     amount, reserve);
+    return cove_fail(e, COVE_BUSY,
+                     "the server's disk is full: %s free, %s are reserved (disk_reserve)", amount,
+                     reserve);
 }
 
 /* ------------------------------------------------------------------ start and end */

@@ -11,8 +11,8 @@
  *   reserve    at the limit a file of the sandbox's own can be deleted, but to delete a file of the
  *              template its whiteout must be written. So a sandbox that has reached its limit gets
  *              a little more, once, until it has freed some (review_limit()).
- *   the host   all quota groups are in one parent group. When the disk of the host gets full, its
- *              limit is what there is: sandboxes see EDQUOT, and the image never fails to grow.
+ *   the host   all quota groups are in one parent group. When the disk of the host gets full, the parent's
+ *              limit is set to what is left: sandboxes see EDQUOT, and the image never fails to grow.
  *   df         shows the pool, not the limit: btrfs has no other answer to statfs(). init is told
  *              the limit instead (struct disk_files).
  *
@@ -42,8 +42,8 @@
 #define GIB ((uint64_t)1 << 30)
 
 enum {
-    LIMIT_STEP = 64 * 1024,  /* a limit is a multiple of this, */
-    LIMIT_RAISED = 4096,     /* and this is added to mark that the reserve was given */
+    LIMIT_STEP = 64 * 1024,  /* a limit is a multiple of this */
+    LIMIT_RAISED = 4096,     /* added to a limit to mark that the reserve was given */
     LIMIT_NEAR = 256 * 1024, /* this close to the limit writes are refused already */
 };
 
@@ -59,13 +59,13 @@ static int set_limit(int fd, uint64_t group, uint64_t bytes)
     return ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args);
 }
 
-/* The limit of the told bytes: a little above them, for metadata. */
+/* The limit of the quota group: a little more than the bytes that the sandbox is told, for metadata. */
 static uint64_t limit_for(uint64_t bytes)
 {
     return (bytes + bytes / 128 + MIB) / LIMIT_STEP * LIMIT_STEP;
 }
 
-/* In memory the kernel knows what is not written yet; the figures on disk may be 30 s old. */
+/* The kernel's figures in sysfs include data that is not written yet; those on disk may be 30 s old. */
 static uint64_t read_figure(const struct disk *d, uint64_t group, const char *name)
 {
     char path[128], text[32];
@@ -125,8 +125,8 @@ static void destroy_subvolume(int dir, const char *id)
     ioctl(dir, BTRFS_IOC_SNAP_DESTROY, &args);
 }
 
-/* The directory of a sandbox or snapshot in state_dir goes after its subvolume: a subvolume without
- * one is nobody's. */
+/* The directory of a sandbox or snapshot in state_dir is removed after its subvolume. So a subvolume without such
+ * a directory belongs to nothing and is removed. */
 static void sweep_strays(int pool_dir, int known_dir)
 {
     int fd = openat(pool_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -305,7 +305,7 @@ static void review_limit(struct disk *d, const char *id, int box_dir, bool host_
         set_limit(fd, group, limit - MIB - LIMIT_RAISED);
 }
 
-/* Far from the end of the host's disk there is no limit for all, and nothing is written. */
+/* While the host's disk has enough room, the sum has no limit, and nothing is written. */
 static void review_pool(struct disk *d, uint64_t room)
 {
     uint64_t used, limit;

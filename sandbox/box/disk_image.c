@@ -3,12 +3,12 @@
  * are then a hard limit that the kernel keeps, `df` inside tells the truth, one sandbox's millions
  * of files are one file outside, and sweeping them is one unlink.
  *
- * mke2fs runs once per size; a sandbox gets a copy of what it made, 200 KiB of data. There is no
- * journal: the files do not outlive the sandbox. What costs is the kernel's work for a loop device
- * and a mount, some 5 ms, so a few disks of the usual size are made ahead, while nobody waits. The
+ * mke2fs runs once per size; a sandbox gets a copy of the result, 200 KiB of data. There is no
+ * journal: the files do not outlive the sandbox. The kernel's work for a loop device and a mount
+ * takes some 5 ms, so a few disks of the usual size are made ahead, while nobody waits. The
  * image is mounted without "discard", which ext4 without a journal does at once, file by file: a
- * creation took some 4 ms longer with it. So what is deleted inside is free again inside, and
- * outside when the sandbox ends.
+ * creation took some 4 ms longer with it. So bytes of deleted files are free again inside at once, and
+ * on the host when the sandbox ends.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -53,12 +53,12 @@ static int run_mke2fs(int image, uint64_t inodes, struct cove_err *e)
     };
 
     snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
-    /* The image is opened through us: it is closed on exec. */
+    /* The descriptor is closed on exec, so mke2fs opens the image through our /proc entry. */
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), image);
     return disk_run(argv, e);
 }
 
-/* A table of inodes takes room itself: a small disk gets no more of them than it has blocks. */
+/* A table of inodes takes room itself: a small disk gets no more inodes than it has blocks. */
 static uint64_t inodes_for(const struct disk_size *size)
 {
     uint64_t most = size->bytes / 4096;
@@ -66,7 +66,7 @@ static uint64_t inodes_for(const struct disk_size *size)
     return size->inodes < most ? size->inodes : most;
 }
 
-/* Made aside, then renamed: what has the name is whole. */
+/* The pattern is made under another name and then renamed, so a file with the right name is whole. */
 static int make_pattern(const struct disk *d, const char *name, const struct disk_size *size,
                         struct cove_err *e)
 {
@@ -96,7 +96,7 @@ static int open_pattern(const struct disk *d, const struct disk_size *size, int 
 
 /* ------------------------------------------------------------------ one sandbox's copy */
 
-/* The holes stay holes. */
+/* Copies the data only: holes stay holes. */
 static int copy_pattern(int from, int to, uint64_t bytes, struct cove_err *e)
 {
     off_t at = 0, end;
@@ -119,8 +119,8 @@ static const struct {
     const char *key, *value; /* no value: a flag */
 } mount_options[] = {
     { "nobarrier", NULL },       /* nothing here must survive a power cut */
-    { "noauto_da_alloc", NULL }, /* likewise: a rename need not bring the file to the disk first */
-    { "minixdf", NULL },         /* the size is the limit, what ext4 itself takes counts as used */
+    { "noauto_da_alloc", NULL }, /* likewise: a rename need not write the file to the disk first */
+    { "minixdf", NULL },         /* the size is the limit; what ext4 itself takes counts as used */
     { "errors", "remount-ro" },
 };
 
@@ -138,7 +138,7 @@ static int mount_image(const char *device, int *ret, struct cove_err *e)
     return *ret < 0 ? cove_fail_errno(e, COVE_UNSUPPORTED, "disk of the sandbox") : 0;
 }
 
-/* The number of the device is remembered beside the image, so that whoever sweeps can remove it. */
+/* The number of the device is stored beside the image, so that sweeping can remove the device. */
 static int remember_loop(int dir, int number, struct cove_err *e)
 {
     char text[16];
@@ -189,7 +189,7 @@ int disk_make_ahead(struct disk *d, struct cove_err *e)
 
     r->number = ++d->last_number;
     ready_name(r->number, name);
-    unlinkat(d->dir, name, 0); /* of a keeper before us */
+    unlinkat(d->dir, name, 0); /* an earlier keeper may have left one */
     if (make_image(d, &d->usual, d->dir, name, &r->loop, &mount, e) < 0 ||
         disk_make_dirs(mount, e) < 0) {
         unlinkat(d->dir, name, 0);
@@ -235,7 +235,7 @@ static bool take_ready(struct disk *d, int box_dir, int *ret)
 
 /* ------------------------------------------------------------------ the backend */
 
-/* What a keeper before us had made ahead: its mounts went with it. */
+/* Removes the images that an earlier keeper had made ahead: their mounts ended with it. */
 static void sweep_ready(int dir)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -249,7 +249,7 @@ static void sweep_ready(int dir)
         closedir(all);
 }
 
-/* Tried out once for each size: a container may have the files and not the rights. */
+/* Tries it out once for each size: a container may have the programs and devices but not the rights. */
 static int image_open(struct disk *d, struct cove_err *e)
 {
     int mnt = -1, loop = -1, rc;
@@ -307,8 +307,8 @@ static bool image_used(const struct disk *d, const char *id, int box_dir, uint64
     return true;
 }
 
-/* The sandbox has its disk mounted where we cannot see it: the device is mounted once more, here and
- * for as long as the descriptor is open. */
+/* The sandbox has its disk mounted in its own namespace. The device is mounted once more, for as long as the
+ * descriptor is open. */
 static int image_find_files(const struct disk *d, const char *id, int box_dir, int *ret,
                             struct cove_err *e)
 {
@@ -325,10 +325,10 @@ static int image_find_files(const struct disk *d, const char *id, int box_dir, i
 /* ------------------------------------------------------------------ when the host's disk is full */
 
 /*
- * An image that cannot grow loses what was written: to the sandbox the write had succeeded. So
- * before that all that is left free in an image is declared reserved, which ext4 gives to nobody:
- * writing inside fails with ENOSPC. What is on its way to the disk already has its place in the
- * reserve of the host (disk_reserve).
+ * An image that cannot grow loses data that the sandbox has written successfully. So before the host's disk is
+ * full, all free blocks of an image are declared reserved, which ext4 gives to nobody: writing inside fails
+ * with ENOSPC. Data that is on its way to the disk at that moment has room in the host's reserve
+ * (disk_reserve).
  */
 static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {

@@ -7,24 +7,24 @@
 
 struct disk_backend {
     const char *name;
-    /* Can disks be had this way here? It is tried out. Called again after each change of the
+    /* Does this backend work here? It is tried out. Called again after each change of the
      * configuration. */
     int (*open)(struct disk *d, struct cove_err *e);
     int (*make)(struct disk *d, const struct disk_size *size, const char *id, int box_dir,
                 struct disk_files *ret, struct cove_err *e);
-    /* Give back what a sandbox has beside its directory. May be called for any sandbox, also for
-     * those of another backend and those of a keeper before. May be NULL. */
+    /* Frees what a sandbox has beside its directory. May be called for any sandbox, also for those of
+     * another backend and of an earlier keeper. May be NULL. */
     void (*release)(const struct disk *d, const char *id, int box_dir);
     /* Bytes that a sandbox takes of the host; false if it is not of this backend. May be NULL. */
     bool (*used)(const struct disk *d, const char *id, int box_dir, uint64_t *ret);
-    /* The directory with a sandbox's upper directories; 1: the sandbox is not of this backend. May
+    /* Opens the directory with a sandbox's upper directories; 1: the sandbox is not of this backend. May
      * be NULL. */
     int (*find_files)(const struct disk *d, const char *id, int box_dir, int *ret,
                       struct cove_err *e);
     /* Once a second, for every backend: room is what the host's disk has above the reserve. Writing
      * inside must fail before the host's disk is full. May be NULL. */
     void (*tick)(struct disk *d, uint64_t room);
-    void (*drop_ahead)(struct disk *d);           /* what was made ahead; may be NULL */
+    void (*drop_ahead)(struct disk *d);           /* removes what was made ahead; may be NULL */
     void (*leave)(struct disk *d, bool for_good); /* the keeper stops; may be NULL */
 };
 
@@ -37,7 +37,8 @@ void disk_each_box(struct disk *d, disk_look_fn *look, bool full);
  * that a tick stays short. *round is NULL between two rounds. */
 void disk_some_boxes(struct disk *d, DIR **round, int dir, disk_look_fn *look);
 
-/* disk_btrfs.c: -1 and errno. Sharing: of a sandbox in the pool. Empty: to be copied into. */
+/* disk_btrfs.c; these return -1 and errno. A shared snapshot is a clone of a sandbox in the pool, an empty one is
+ * to be copied into. */
 bool btrfs_has(const struct disk *d, const char *id);
 /* Another backend makes disks now: sandboxes and snapshots that are in the pool stay reachable. */
 void btrfs_reopen(struct disk *d);
@@ -48,6 +49,6 @@ void btrfs_drop_snapshot(const struct disk *d, const char *snapshot);
 
 int disk_make_dirs(int files, struct cove_err *e); /* the directories named in mounts.h */
 int disk_fail(struct cove_err *e);                 /* errno as an error: no room is COVE_LIMIT */
-int disk_run(const char *const argv[], struct cove_err *e); /* a program of the host's, quietly */
+int disk_run(const char *const argv[], struct cove_err *e); /* runs a program of the host */
 
 #endif

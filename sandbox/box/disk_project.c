@@ -6,10 +6,10 @@
  *
  *   limit     bytes and inodes, both kept by the kernel (EDQUOT on ext4, ENOSPC on XFS). `df` inside
  *             shows the told limit: statfs() of a project's directory is the project's.
- *   number    the next one of a range of this state_dir that the kernel knows nothing of: neither a
- *             limit nor a used byte. So a number is not given again before the last file that
- *             carries it is gone, and no number of another program on the file system is taken. The
- *             range follows from an inode number, and differs between instances on one file system.
+ *   number    the next one of this state_dir's range for which the kernel has no limit and no used
+ *             byte. So a number is not used again before the last file that carries it is gone, and
+ *             no number of another program on the file system is taken. The range follows from an
+ *             inode number, and differs between instances on one file system.
  *   reserve   at the limit a sandbox gets a little more, once, until it has freed some: to delete a
  *             file of the template its whiteout must be written.
  *   the host  when its disk gets full, each sandbox's limit becomes what it uses.
@@ -44,7 +44,7 @@
 
 enum {
     RANGE = 1 << 16,         /* numbers of one state_dir */
-    RANGES = 1 << 14,        /* so many ranges, above the numbers that people choose */
+    RANGES = 1 << 14,        /* how many ranges there are, above the numbers that people choose */
     FIRST = 1 << 30,         /* the lowest number of the lowest range */
     NEAR_BYTES = 256 * 1024, /* this close to the limit the reserve is given */
     NEAR_INODES = 16,
@@ -120,7 +120,7 @@ static struct project_quota limits_of(const struct owned *o)
     };
 }
 
-/* Only root can search the directory: there may be set-uid files with root's number in it. */
+/* Only root may search the directory: files in it may be set-uid and belong to root's number. */
 static int make_files(int parent, const char *name, const struct owned *o, int *ret,
                       struct cove_err *e)
 {
@@ -145,7 +145,7 @@ static void forget(int fd, uint32_t number)
 
 /* ------------------------------------------------------------------ the backend */
 
-/* A directory is made as for a sandbox, and the kernel must count it and know its limit. */
+/* Makes a directory as for a sandbox, and checks that the kernel counts it and knows its limit. */
 static int try_out(struct disk *d, struct cove_err *e)
 {
     struct owned o = { .bytes = MIB, .inodes = 100 };
@@ -182,7 +182,7 @@ static int project_make(struct disk *d, const struct disk_size *size, const char
     return disk_make_dirs(ret->dir, e);
 }
 
-/* The files first: as long as one of them is there, the number must not be given to anybody. */
+/* Removes the files first: as long as one of them exists, the number must not be used again. */
 static void project_release(const struct disk *d, const char *id, int box_dir)
 {
     struct owned o;
@@ -255,8 +255,8 @@ static void review(struct disk *d, const char *id, int box_dir, bool host_is_ful
     }
 }
 
-/* Nobody can write more than there is now. A limit of 0 would be none, and XFS ignores a hard limit below the soft
- * one. */
+/* Sets the limit to what the sandbox uses now. A limit of 0 would be no limit, and XFS ignores a hard limit below
+ * the soft one. */
 static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {
     struct project_quota q, limits;

@@ -1,11 +1,11 @@
 /*
  * Snapshots: the upper layers of a sandbox as they were at one moment. Where the sandbox is in the
  * pool of btrfs its subvolume is cloned, which shares all data. Everywhere else, and when snapshots
- * below are merged into the new one, files are copied: into the pool where disks are made in it or
- * the sandbox is (they share their data if they come from it), else into a directory of state_dir,
- * where they share their data if it is XFS and the sandbox is a project of it.
+ * below are merged into the new one, files are copied. The copy goes into the pool if disks are made
+ * there or the sandbox is in it, otherwise into a directory of state_dir. A copy shares its data with
+ * the original where both are in the pool, or both on XFS.
  *
- *   state_dir/snapshots/NAME        there from the first step to the last of dropping it
+ *   state_dir/snapshots/NAME        exists from the first step of taking it to the last of dropping it
  *   state_dir/snapshots/NAME/files  a copy outside the pool
  *   pool/snapshots/NAME             a subvolume
  */
@@ -118,7 +118,7 @@ static uint32_t shift_of(int files, uint32_t id_base)
                : 0;
 }
 
-/* The lowest first: each one lies over those before it. */
+/* Copies the lowest snapshot first: each one covers those before it. */
 static int copy_all(const struct disk *d, const struct disk_capture *c, int files, int target,
                     struct cove_err *e)
 {

@@ -1,8 +1,8 @@
 /*
- * Layers. A layer is made as a tree with a name that starts with a dot, which nobody looks at, and
- * gets the digest of its content for a name when it is whole. So a layer that can be seen is whole,
- * the same files are stored once, and a later look tells whether they are still the same. Ids in it
- * are those inside a sandbox; only root can search the way to it.
+ * Layers. A layer is made as a tree whose name begins with a dot, which nothing looks at, and gets the
+ * digest of its content as its name when it is whole. So a layer with such a name is whole, the same
+ * files are stored once, and a check can tell whether they were changed. Ids in a layer are those
+ * inside a sandbox; only root can search the path to it.
  */
 #include "sandbox/box/layer.h"
 
@@ -80,7 +80,7 @@ static int map_tree(int tree, int userns, int *ret, struct cove_err *e)
     return 0;
 }
 
-/* The tree becomes the root, and with the old root all else is gone. */
+/* The tree becomes the process's root directory; nothing else can be reached after that. */
 static int enter_tree(int sock, struct cove_err *e)
 {
     static const struct msg_rule rules[] = { { MSG_DONE, 0, 0, 1, 1 }, { 0 } };
@@ -125,7 +125,7 @@ static int send_tree(int sock, int tree, pid_t pid, const struct id_range *ids, 
     return msg_send(sock, MSG_DONE, 0, NULL, 0, NULL, 0, &mapped, 1, 0, e);
 }
 
-/* The child's last word, if it had one. */
+/* Reads the child's error, if it sent one. */
 static int hear(int sock, int status, struct cove_err *e)
 {
     static const struct msg_rule rules[] = { { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
@@ -140,7 +140,7 @@ static int hear(int sock, int status, struct cove_err *e)
     return msg_raise(&m, e);
 }
 
-/* What the child has read: it reads nothing but the archive. */
+/* How many bytes the child has read: it reads nothing but the archive. */
 static uint64_t bytes_read(pid_t pid)
 {
     char path[48], text[512] = "";
@@ -198,8 +198,8 @@ int layer_unpack(int tree, int archive, const struct id_range *ids,
 
 /* ------------------------------------------------------------------ the digest */
 
-/* In order of name: type, mode, owner, name, then target, content or what is below. Times are not
- * in it. */
+/* The digest covers, in order of name: type, mode, owner, name, then the target, the content or the entries
+ * below. Times are not covered. */
 static int digest_dir(EVP_MD_CTX *sha, int dir, unsigned depth, struct cove_err *e);
 
 static int digest_content(EVP_MD_CTX *sha, int dir, const char *name, struct cove_err *e)

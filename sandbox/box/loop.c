@@ -1,4 +1,4 @@
-/* Loop devices. They are asked for one at a time and taken away again when their file goes. */
+/* Loop devices. Each is made when a disk needs it and removed when the disk is removed. */
 #include "sandbox/box/loop.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ enum {
     ATTACH_TRIES = 64,
     REMOVE_TRIES = 200,
     REMOVE_PAUSE_MS = 10,
-    LOOP_FIRST_OWN = 8, /* the kernel makes those below when it starts: they are the host's */
+    LOOP_FIRST_OWN = 8, /* lower ones are made by the kernel at boot, and belong to the host */
 };
 
 void loop_path(int number, char out[LOOP_PATH_MAX])
@@ -29,12 +29,11 @@ void loop_path(int number, char out[LOOP_PATH_MAX])
     snprintf(out, LOOP_PATH_MAX, "/dev/loop%d", number);
 }
 
-/* Another program may take the device between our asking for a free one and taking it: then the
- * next. */
+/* Another program may take a free device before we attach to it: then the next one is tried. */
 int loop_attach(int image, int *ret_number, int *ret_fd, struct cove_err *e)
 {
-    /* Direct: cached once is enough. Asked for here and not later, when it would stop a queue for
-     * 20 ms. */
+    /* Direct I/O, because the file system above caches already. Switching it on later would stop the
+     * device's queue for 20 ms. */
     struct loop_config config = { .fd = (uint32_t)image,
                                   .info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO };
     AUTO_CLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
@@ -53,7 +52,7 @@ int loop_attach(int image, int *ret_number, int *ret_fd, struct cove_err *e)
             return 0;
         }
         cove_close(loop);
-        if (errno != EBUSY && errno != ENOENT && errno != ENXIO) /* gone again: the next */
+        if (errno != EBUSY && errno != ENOENT && errno != ENXIO) /* another program was faster */
             break;
     }
     return cove_fail_errno(e, COVE_UNSUPPORTED, "loop device for a disk");

@@ -17,8 +17,8 @@
 #include "cove/mem.h"
 #include "sandbox/box/mounts.h"
 
-/* A copy of a shared mount is shared with it, and under systemd all mounts are: what the sandbox's
- * set-up puts on the copy would appear on the host's /usr as well. So the copy is made private. */
+/* A copy of a shared mount is shared with the original, and under systemd all mounts are shared: a mount that the
+ * sandbox's set-up puts on the copy would appear on the host's /usr as well. So the copy is made private. */
 static int clone_tree(int dir, int userns_fd, uint64_t attrs, int *ret, struct cove_err *e)
 {
     struct mount_attr attr = { .attr_set = attrs, .propagation = MS_PRIVATE };
@@ -76,8 +76,8 @@ static int fill_dev(int dev, const struct id_range *ids, struct cove_err *e)
     return 0;
 }
 
-/* A tmpfs of the host's, so that its device nodes work inside; each sandbox has inodes of its own.
- * /dev/shm lies in it too, so its size is that of shared memory and a little more. */
+/* The keeper makes this tmpfs in the host's user namespace, so that device nodes in it work; each sandbox has
+ * its own. /dev/shm lies in it too, so its size is that of shared memory and a little more. */
 static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -99,7 +99,7 @@ static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
     return 0;
 }
 
-/* tmpfs maps ids from Linux 6.3 on. Before that its files belong to the host's ids of the sandbox. */
+/* tmpfs maps ids from Linux 6.3 on. Before that its files must belong to the sandbox's ids on the host. */
 static int give_files(int files, const struct id_range *ids, struct cove_err *e)
 {
     static const char *const dirs[] = { UPPER_ROOT, WORK_ROOT, UPPER_USR, WORK_USR };

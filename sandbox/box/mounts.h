@@ -17,7 +17,7 @@
 #define WORK_ROOT  "work"
 #define UPPER_USR  "usr-up"
 #define WORK_USR   "usr-work"
-/* In a snapshot that is an image (CAPTURE_IMAGE): the only layer of it that counts. */
+/* In a snapshot that is an image (CAPTURE_IMAGE) only this directory is used. */
 #define UPPER_IMAGE UPPER_ROOT "/" COVE_IMAGE_DIR
 
 struct box_mounts { /* detached mounts: the keeper makes them, the sandbox's set-up attaches them */
@@ -35,7 +35,7 @@ struct box_mounts { /* detached mounts: the keeper makes them, the sandbox's set
  * own. The descriptor stays the caller's. */
 int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
                    const struct id_range *ids, struct box_mounts *ret, struct cove_err *e);
-/* The files of a sandbox as a detached mount whose ids are those of the user namespace. */
+/* Makes a detached mount of a sandbox's files whose ids are those of the user namespace. */
 int mounts_map_files(int files, int userns_fd, bool read_only, int *ret, struct cove_err *e);
 void mounts_close(struct box_mounts *m);
 

@@ -8,8 +8,8 @@
 #include "cove/err.h"
 
 struct project_quota {
-    uint64_t limit_bytes, limit_inodes; /* that are told: statfs() of the directory shows them */
-    uint64_t hard_limit_bytes, hard_limit_inodes; /* that the kernel keeps; 0 = none */
+    uint64_t limit_bytes, limit_inodes; /* the limits that statfs() of the directory shows */
+    uint64_t hard_limit_bytes, hard_limit_inodes; /* what the kernel enforces; 0 = none */
     uint64_t used_bytes, used_inodes;
 };
 
@@ -17,9 +17,9 @@ struct project_quota {
 int project_check(int fd, struct cove_err *e);
 /* -1 and errno. A project that never was used has zeros everywhere. */
 int project_get(int fd, uint32_t project, struct project_quota *ret);
-/* The limits of q; its figures of use are not looked at. */
+/* Sets the limits of q; its figures of use are ignored. */
 int project_set(int fd, uint32_t project, const struct project_quota *q);
-/* An empty directory becomes the project's; so does all that will be made below it. */
+/* Gives an empty directory to the project, and with it all that will be made below. */
 int project_mark(int dir, uint32_t project);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Removing what a sandbox left on disk. Its names, depth and number of files are hostile: nothing
- * is followed, nothing is looked up by a path of more than one part, and a tree that is deeper than
- * we care to hold descriptors for is flattened by moving its lower parts up.
+ * is followed, nothing is looked up by a path of more than one part, and a tree that is too deep to
+ * hold a descriptor for each level is flattened by moving its lower parts up.
  */
 #include <assert.h>
 #include <dirent.h>

@@ -3,8 +3,8 @@
  * state_dir/templates. Its file `layers` names its layers; `base` (template_base.c) has no such file,
  * but its own tree `root` and the host's /usr.
  *
- * The layer of cove's own, TEMPLATE_TOOLS, lies over the host's /usr, whose sudo would miss its
- * settings, and below the layers of every other template, so that a template's own sudo counts.
+ * cove's own layer, TEMPLATE_TOOLS, lies over the host's /usr, because the host's sudo would miss its
+ * settings inside, and below the layers of every other template, so that a template's own sudo is used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static int add_dir(struct layers *l, int dir, const char *path, struct cove_err 
     return fd < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%s", path) : layers_add(l, fd, e);
 }
 
-/* The file `layers` of a template: a digest a line, the topmost layer first. */
+/* Reads the file `layers` of a template: a digest in each line, the topmost layer first. */
 static int add_layers(struct layers *l, int state_dir, int template_dir, struct cove_err *e)
 {
     char text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text, *line;

@@ -8,8 +8,8 @@
 #include "cove/err.h"
 #include "cove/names.h"
 
-/* Make the template `base`, and beside it the layer that every template gets (`sudo`), below state_dir
-   if it is not there or was made by another version. */
+/* Makes the template `base` below state_dir, and beside it the layer that every template gets (`sudo`), if they do
+   not exist or were made by another version. */
 int template_make_base(int state_dir_fd, int sudo_exe, struct cove_err *e);
 void template_sweep_old(int state_dir_fd); /* while no sandbox lives */
 
@@ -51,7 +51,7 @@ int template_read_manifest(int state_dir_fd, const char *name, char **ret, struc
 int template_open(int state_dir_fd, const char *name, struct template *ret, struct cove_err *e);
 /* The same from a directory that has the list of layers, or `base`'s own files, in it. */
 int template_open_at(int state_dir_fd, int dir, struct template *ret, struct cove_err *e);
-/* Nothing but the layer of cove's own that every template has: what lies below an image. */
+/* Opens only the layer of cove's own that every template has: it lies below an image. */
 int template_open_tools(int state_dir_fd, struct template *ret, struct cove_err *e);
 void template_close(struct template *t);
 

@@ -3,8 +3,7 @@
  * command runs without any download: base/root becomes /, and the file `usr-from-host` says that the
  * host's /usr becomes /usr.
  *
- * Beside it, in base/tools/root, is the layer that every template gets: it has /usr/bin/sudo in it
- * (sandbox/sudo).
+ * In base/tools/root is the layer that every template gets, with /usr/bin/sudo (sandbox/sudo).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +24,7 @@ enum { BASE_VERSION = 4, VERSION_LEN = 64 }; /* raise when what is made below ch
 
 enum { COPY_DEPTH_MAX = 8 };
 
-/* ------------------------------------------------------------------ what is in it */
+/* ------------------------------------------------------------------ the content */
 
 static const struct {
     const char *path;
@@ -79,15 +78,14 @@ static const struct {
                            "services: files\nprotocols: files\n" },
     { "etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n" },
     { "etc/profile", "if [ \"$PS1\" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n" },
-    /* For who installs the real sudo inside. */
+    /* For users who install the real sudo inside. */
     { "etc/sudoers.d/cove", "user ALL=(ALL:ALL) NOPASSWD: ALL\n" },
     { "etc/gitconfig", "[safe]\n\tdirectory = *\n" },
-    /* The host's Python says that apt owns it (PEP 668); a sandbox's copy is the sandbox's own. */
+    /* The host's Python refuses pip because apt manages it (PEP 668). In a sandbox pip may install. */
     { "etc/pip.conf", "[global]\nbreak-system-packages = true\n" },
 };
 
-/* Taken over from the host's /etc: what programs in /usr lean on. Only world-readable files are
- * copied. */
+/* Entries of the host's /etc that programs in /usr need. Only world-readable files are copied. */
 static const char *const base_copies[] = {
     "alternatives",
     "ssl/certs",
@@ -116,7 +114,7 @@ static const char *const base_copies[] = {
     "wgetrc",
 };
 
-/* ------------------------------------------------------------------ making it */
+/* ------------------------------------------------------------------ making the template */
 
 static int copy_bytes(int from, int to)
 {
@@ -176,7 +174,7 @@ static int copy_dir(int from_dir, int to_dir, const char *name, unsigned depth)
     return to < 0 ? -1 : rc;
 }
 
-/* Whatever is not a world-readable file, a readable directory or a link stays behind. */
+/* Copies world-readable files, readable directories and links, and nothing else. */
 static int copy_entry(int from_dir, int to_dir, const char *name, unsigned depth)
 {
     struct stat st;
@@ -239,7 +237,7 @@ static int fill_base(int root, struct cove_err *e)
     return 0;
 }
 
-/* The version of what is made here, and which program `sudo` is a copy of. */
+/* The version of the template's content, and size and time of the program that `sudo` is a copy of. */
 static int version_of(int sudo_exe, char ret[VERSION_LEN], struct cove_err *e)
 {
     struct stat st;
@@ -287,8 +285,7 @@ static int make_tools(int base, int sudo_exe, struct cove_err *e)
     return 0;
 }
 
-/* Sandboxes that live on from before may stand on the old one: it steps aside, and is swept at a
- * later start. */
+/* Sandboxes of an earlier keeper may use the old template: it is renamed, and swept at a later start. */
 static int put_aside(int templates, struct cove_err *e)
 {
     char id[COVE_ID_LEN + 1], aside[64];

@@ -1,4 +1,4 @@
-/* Small things the keeper's files need from the system. */
+/* Small calls to the system that the keeper's files need. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -82,7 +82,7 @@ int fd_raise(int fd, int least)
 static char *title_area;
 static size_t title_size;
 
-/* argv's strings, and what of the environment lies right behind them, are ours to write over. */
+/* The title may overwrite argv's strings and the part of the environment that lies right behind them. */
 void title_init(int argc, char **argv)
 {
     char *end;

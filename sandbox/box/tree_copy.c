@@ -5,8 +5,8 @@
  *   a whiteout   (character device 0:0) hides what lies below: it replaces what `to` has. Where nothing
  *                can lie below, there must be none: an overlay does not look for whiteouts in a
  *                directory that one layer alone has, and would show it as a file that cannot be opened
- *   an opaque    directory hides what lies below in a directory of its name: that is emptied first
- *   a directory  in the place of anything that is none is made opaque: what lay below stays hidden
+ *   an opaque    directory hides a directory of the same name below: that one is emptied first
+ *   a directory  that replaces something else is made opaque: what lay below stays hidden
  *   file data    shares its extents with the original where the file system can, else holes stay
  *                holes
  */
@@ -42,7 +42,7 @@ struct copying {
     struct tree_copy *c;
     struct cove_err *e;
     int to;        /* the top of the copy */
-    bool is_alone; /* nothing that lies below can be seen in the directory we are in */
+    bool is_alone; /* nothing of lower layers shows in the directory we are in */
     void *links;
     unsigned link_count;
     char path[PATH_MAX]; /* of the directory we are in, below the top, with a '/' behind it */
@@ -56,7 +56,7 @@ static int fail(const struct copying *cp, const char *what)
     return cove_fail_errno(cp->e, full ? COVE_LIMIT : COVE_INTERNAL, "copying files: %s", what);
 }
 
-/* ------------------------------------------------------------------ what is not data */
+/* ------------------------------------------------------------------ attributes, owner, mode, times */
 
 static int copy_xattr(int from, int to, const char *name)
 {
@@ -119,7 +119,7 @@ static int link_again(struct copying *cp, int to, const char *name, const struct
     return found && linkat(cp->to, (*found)->path, to, name, 0) == 0;
 }
 
-/* Beyond the limits a name becomes a file of its own: more bytes, no harm. */
+/* Beyond the limits further names become copies: that costs bytes and does no harm. */
 static void remember_link(struct copying *cp, const char *name, const struct stat *st)
 {
     size_t name_size = strlen(name) + 1;
@@ -242,7 +242,7 @@ bool tree_is_opaque(int dir)
     return fgetxattr(dir, OPAQUE, value, sizeof(value)) == 1 && value[0] == 'y';
 }
 
-/* What an upper layer above has changed in a directory's own attributes counts. */
+/* Removes the attributes that the directory has from a layer below: those of the layer above replace them. */
 static void drop_xattrs(int dir)
 {
     static char list[64 * 1024];
@@ -352,7 +352,7 @@ static int copy_dir(struct copying *cp, int from, int to, unsigned depth)
 
 int tree_copy_over(int from, int to, struct tree_copy *c, struct cove_err *e)
 {
-    static struct copying cp; /* large; one at a time */
+    static struct copying cp; /* too large for the stack; one copy at a time */
     struct stat st;
     int rc;
 

@@ -1,8 +1,8 @@
 /*
  * Unpacking an archive into the root directory of this process, which is a layer of a template and
  * nothing else: wherever a path or a link leads, it leads into the layer. The process has the ids of
- * a sandbox; device nodes cannot be made. What an archive says is checked all the same, so that what
- * was unpacked is what was packed:
+ * a sandbox; device nodes cannot be made. The members of an archive are checked all the same, so that
+ * the tree is what was packed:
  *
  *   refused    names that are absolute or contain "..", more bytes or files than the limits
  *   left out   device nodes and sockets; extended attributes other than user.*; those of overlayfs
@@ -30,7 +30,7 @@ struct unpack {
     struct archive *in, *out;
     const struct layer_limits *limits;
     uint64_t bytes, entries;
-    uint64_t declared; /* sizes that members claim: holes in a file are not among the bytes */
+    uint64_t declared; /* sizes that members claim; unlike `bytes` it includes holes */
 };
 
 static int fail_archive(struct archive *a, const char *path, struct cove_err *e)

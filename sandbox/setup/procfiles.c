@@ -1,9 +1,9 @@
 /*
- * What a sandbox sees of /proc. Its limits instead of the machine's size, so that build tools do
- * not start a job per host cpu; nothing of what tells of the host, of its load or of its other
- * tenants; and nothing to write to.
+ * What a sandbox sees of /proc: its limits instead of the machine's size, so that build tools do
+ * not start a job per host cpu; nothing about the host, its load or its other tenants; and nothing
+ * that can be written.
  *
- * What stands in for files of /proc are small files in a folder of /dev, bound over them. init
+ * Some files of /proc are covered by small files in a folder of /dev, bound over them. init
  * writes meminfo anew (sandbox/init/meminfo.c) whenever a command starts; cpuinfo and stat show as
  * many cpus as the sandbox may run on, and stay as they were when the sandbox was made.
  *
@@ -41,9 +41,9 @@ static int cpus_allowed(void)
     return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
 }
 
-/* ------------------------------------------------------------------ what stands in them */
+/* ------------------------------------------------------------------ what the files contain */
 
-/* Blocks, each beginning with "processor : N": the first ones, as many as there are cpus. */
+/* The file is blocks that begin with "processor : N". Copies as many of them as the sandbox has cpus. */
 static void write_cpuinfo(FILE *real, struct buf *out)
 {
     int left = cpus_allowed();
@@ -79,8 +79,8 @@ static void write_swaps(FILE *real, struct buf *out)
     buf_addf(out, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
 }
 
-/* How busy the machine is, is nobody's business in here; make -l then goes by what it started
- * itself. */
+/* The machine's load would tell about other tenants, so it is shown as zero; make -l then counts only the jobs
+ * that it started itself. */
 static void write_loadavg(FILE *real, struct buf *out)
 {
     (void)real;
@@ -110,7 +110,7 @@ static void write_meminfo(FILE *real, struct buf *out)
 }
 
 static const struct {
-    const char *name, *path; /* in our folder, below /proc */
+    const char *name, *path; /* name: in our folder; path: below /proc */
     void (*write)(FILE *real, struct buf *out);
 } files[] = {
     { "meminfo", "meminfo", write_meminfo },
@@ -121,8 +121,8 @@ static const struct {
     { "boot_id", "sys/kernel/random/boot_id", write_boot_id },
 };
 
-/* What of /proc tells of the host or reaches for it. The sandbox's root is nobody there; this is
- * the second lock. The first one is there on every kernel (cover_all()). */
+/* Entries of /proc that tell about the host or act on it. The kernel treats the sandbox's root as nobody there, so
+ * this is a second barrier. The first entry exists on every kernel, which cover_all() needs. */
 static const char *const hidden[] = {
     "cmdline",    "keys",       "kmsg",       "timer_list",  "sched_debug",  "latency_stats",
     "kallsyms",   "kcore",      "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
@@ -166,16 +166,17 @@ static int bind_read_only(const char *from, const char *to)
     return move_mount(tree, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-/* The same in one call: a mount of a mount that is read-only is read-only, too. */
+/* The same in one call: a bind of a read-only mount is read-only too. */
 static int bind_again(const char *from, const char *to)
 {
     return mount(from, to, NULL, MS_BIND, NULL);
 }
 
 /*
- * Cover all of these with one thing. Only the first takes the long way, the others are copies of it: it
- * is a quarter of the calls. Some names are there on some kernels only; the long way to such a name
- * would be taken again, and the kernel waits for all cpus before it drops a mount that found no place.
+ * Covers all these names with one file or folder. Only the first name takes all steps of bind_read_only(), the
+ * others are binds of the first: that is a quarter of the calls. Some names exist on some kernels only. A bind
+ * fails at once there, while bind_read_only() would make a mount first, and the kernel waits for all cpus before
+ * it drops a mount that was never attached.
  */
 static int cover_all(const char *const *names, size_t count, const char *with, struct cove_err *e)
 {
@@ -203,8 +204,8 @@ static int make_read_only(const char *name, struct cove_err *e)
     return 0;
 }
 
-/* One empty folder for all: each file system of its own would cost every memory cgroup of the host
- * a map entry. */
+/* One empty folder covers all hidden directories: a file system for each would cost every memory cgroup of the
+ * host a map entry. */
 static int hide(struct cove_err *e)
 {
     if (weak("proc"))
@@ -232,8 +233,7 @@ static int stand_in(const char *name, const char *path, void (*write)(FILE *, st
     return 0;
 }
 
-/* The read-only /proc/sys is a mount over the first one: what stands in for a file in it comes
- * after. */
+/* The read-only /proc/sys is a mount over the first one, so files in it are covered after that. */
 int procfiles_setup(struct cove_err *e)
 {
     if (mkdir("/dev/" PROC_DIR, PROC_DIR_MODE) < 0 || mkdir(EMPTY, 0555) < 0)
