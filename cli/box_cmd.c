@@ -1,4 +1,4 @@
-/* cove logs, cove kill: one sandbox, looked into by its operator. */
+/* cove logs, cove kill: what an operator does with one sandbox. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -193,7 +193,7 @@ static int kill_one(const char *word, char ret_id[24], struct cove_err *e)
         return -1;
     if (!box.tenant[0])
         return cove_fail(e, COVE_CONFLICT,
-                         "sandbox '%s' is a spare one: it belongs to no tenant yet", box.id);
+                         "sandbox '%s' is one of the pool: it belongs to no tenant yet", box.id);
     keeper = KEEPER_LINK(config.run_dir);
     text_copy(args.tenant, sizeof(args.tenant), box.tenant);
     text_copy(args.id, sizeof(args.id), box.id);

@@ -1,5 +1,5 @@
-/* Sandboxes as the operator's commands see them: found by id, by the beginning of one, by project, or
- * by TENANT/PROJECT. */
+/* Finds the sandbox that an operator means: by its id, by the beginning of its id, by its project, or by
+ * TENANT/PROJECT. */
 #include <string.h>
 
 #include "cli/boxes.h"
@@ -13,7 +13,7 @@ const char *box_state_name(uint32_t state)
     return state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
 }
 
-/* Every dialect's spelling of an id is taken, and the beginning of a bare one. */
+/* Takes away what a dialect puts in front of an id. */
 static const char *bare_id(const char *word)
 {
     const char *id = which_id(word);
@@ -21,7 +21,7 @@ static const char *bare_id(const char *word)
     return id ? id : word;
 }
 
-/* TENANT/PROJECT: a project's name alone may be several tenants'. */
+/* TENANT/PROJECT: several tenants may have a project of the same name. */
 static bool is_qualified(const struct box_info *b, const char *word)
 {
     size_t len = strlen(b->tenant);
@@ -60,7 +60,7 @@ static int boxes_find(const struct state *s, const char *word, struct box_info *
         return cove_fail(e, COVE_NOT_FOUND, "no sandbox '%.64s' (`cove ls` shows them)", word);
     if (hits > 1)
         return cove_fail(e, COVE_CONFLICT,
-                         "%zu sandboxes fit '%.64s': say more of the id, or TENANT/PROJECT", hits,
+                         "%zu sandboxes fit '%.64s': give more of the id, or TENANT/PROJECT", hits,
                          word);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* `cove`, the operators' tool: one entry point per word behind it. argv[0] is that word. */
+/* `cove`, the operators' tool: an entry point for each subcommand, whose argv[0] is the subcommand's name. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -9,9 +9,9 @@
 #include "cove/state.h"
 
 enum cli_exit {
-    CLI_OK = 0,    /* allowed, whole, the same */
-    CLI_NO = 1,    /* denied, broken, different */
-    CLI_ERROR = 2, /* wrong usage, or it could not be done */
+    CLI_OK = 0,    /* done, or the answer is yes: allowed, whole, the same */
+    CLI_NO = 1,    /* the answer is no: denied, broken, different */
+    CLI_ERROR = 2, /* wrong usage, or the command failed */
 };
 
 int cli_policy(int argc, char **argv);
@@ -34,8 +34,8 @@ int cli_snapshot(int argc, char **argv);
 int cli_store(int argc, char **argv);
 int cli_template(int argc, char **argv);
 
-/* Which instance: `cove -c FILE ...`, $COVE_CONFIG, or what is installed. Eats the option from the
- * front of argv. */
+/* Finds the instance's configuration: `cove -c FILE ...`, $COVE_CONFIG, or the installed one. Takes the option
+ * from the front of argv. */
 int cli_take_config(int *argc, char ***argv);
 const char *cli_config_path(void);
 /* Is this the instance of the installed configuration, and not one of a checkout? */
@@ -63,7 +63,7 @@ struct cli_command {
     const char *help; /* a sentence, and examples, a line each; NULL: the usage says it all */
 };
 
-/* Find argv[1] in a table that ends with a NULL name, and run it with argv moved on. */
+/* Finds argv[1] in a table that ends with a NULL name, and runs that command with argv moved on by one. */
 int cli_dispatch(const char *whose, const struct cli_command *commands, int argc, char **argv);
 
 /* Both print and return CLI_ERROR. */

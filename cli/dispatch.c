@@ -15,7 +15,7 @@ static const char *bold(void)
 static void show_start(void)
 {
     fputs("\nexamples:\n"
-          "  cove status                              is it running, and how much of it\n"
+          "  cove status                              does it run, and with how many sandboxes\n"
           "  cove ls                                  the sandboxes there are\n"
           "  cove exec -it SANDBOX bash               a shell in one of them\n"
           "  cove key create acme --expires 90d       a key for a tenant, shown once\n"
@@ -42,7 +42,7 @@ static int show_usage(FILE *out, const char *whose, const struct cli_command *co
 static int show_unknown(const char *whose, const struct cli_command *commands, const char *word)
 {
     const char *nearest = NULL;
-    unsigned distance = 3; /* further apart is another word */
+    unsigned distance = 3; /* words further apart are not alike */
 
     for (; commands->name; commands++) {
         unsigned d = text_distance(word, commands->name);

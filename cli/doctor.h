@@ -1,5 +1,5 @@
-/* cove doctor: one row per thing that must hold. A check says what it found and, if that is not
- * well, how to mend it. */
+/* cove doctor: a table of checks. Each check says what it found and, if something is wrong, how to mend
+ * it. */
 #ifndef CLI_DOCTOR_H
 #define CLI_DOCTOR_H
 

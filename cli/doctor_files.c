@@ -18,14 +18,14 @@ struct expectation {
     const char *why;
 };
 
-/* True after a finding. */
+/* Returns true if something is wrong. */
 static bool look_at(const struct expectation *x, struct diagnosis *d)
 {
     struct stat st;
 
     if (lstat(x->path, &st) < 0) {
         if (errno == ENOENT)
-            return false; /* the check of whoever needs it says so */
+            return false; /* another check reports a missing file */
         found(d, FOUND_BROKEN, "%.200s: %.40s", x->path, strerror(errno));
         return true;
     }
@@ -47,7 +47,7 @@ static void look_files(const struct patient *p, struct diagnosis *d)
     char secret[600], published[160];
     const struct expectation expectations[] = {
         { c->keys_file, 0077, 0, "600", "others can read or change who may call" },
-        { c->state_dir, 0022, 0, "755", "others can put files among the sandboxes'" },
+        { c->state_dir, 0022, 0, "755", "others can add files to sandboxes" },
         { c->run_dir, 0022, 0, "755", "others can replace its sockets" },
         { c->policy_file, 0022, 0, "644", "others can change what may run" },
         { cli_config_path(), 0022, 0, "644", "others can change what root runs" },
@@ -65,7 +65,7 @@ static void look_files(const struct patient *p, struct diagnosis *d)
     found(d, FOUND_OK, "owners and modes of %zu files and folders", ARRAY_SIZE(expectations));
 }
 
-/* Whoever can connect to the workers' socket can name a tenant: nginx's group, and nobody else. */
+/* A process that can connect to the workers' socket can claim to be any tenant: only nginx's group may. */
 static void look_socket(const struct patient *p, struct diagnosis *d)
 {
     const char *group = p->config.socket_group;
@@ -80,7 +80,7 @@ static void look_socket(const struct patient *p, struct diagnosis *d)
         fix(d, "start coved");
     } else if ((st.st_mode & 0777) != 0660) {
         found(d, FOUND_BROKEN, "%s has mode %04o, not 0660: %s", path, st.st_mode & 0777,
-              st.st_mode & 0006 ? "anybody can name a tenant" : "nginx cannot connect");
+              st.st_mode & 0006 ? "any user can claim to be any tenant" : "nginx cannot connect");
         fix(d, "chmod 660 %s", path);
     } else if (st.st_gid != gid) {
         found(d, FOUND_BROKEN, "%s belongs to group %u, not to %s", path, st.st_gid, group);

@@ -34,7 +34,7 @@ struct site {
     char certificate[PATH_MAX];
 };
 
-/* What a program writes to its standard output; its exit status, or -1. */
+/* Reads what a program writes to its standard output. Returns its exit status, or -1. */
 static int run_and_read(const char *command, struct buf *out)
 {
     FILE *f = popen(command, "re");
@@ -64,7 +64,7 @@ static int dump_config(struct buf *out)
     return run_and_read(command, out);
 }
 
-/* The part of the dump that is one file, and mentions the socket; NULL if no file does. */
+/* Finds the file in the dump that mentions the instance's socket; NULL if none does. */
 static char *find_site(char *dump, const char *run_dir)
 {
     static const char mark[] = "# configuration file ";
@@ -125,7 +125,7 @@ static void read_directive(struct site *s, char *line)
         text_copy(s->certificate, sizeof(s->certificate), value);
 }
 
-/* False after a finding: nginx is not there, does not accept its files, or has no such site. */
+/* False if something is wrong: nginx is missing, does not accept its files, or has no such site. */
 static bool read_site(const struct patient *p, struct site *ret, struct diagnosis *d)
 {
     char *text, *line;
@@ -192,9 +192,9 @@ static void tell_no_health(const struct patient *p, const struct listener *l, in
                            struct diagnosis *d)
 {
     if (status == 0) {
-        found(d, FOUND_BROKEN, "nobody answers at %s:%s, where nginx should listen", l->address,
+        found(d, FOUND_BROKEN, "nothing answers at %s:%s, where nginx should listen", l->address,
               l->port);
-        fix(d, "start nginx (%s): its configuration is fine",
+        fix(d, "start nginx (%s); its configuration is valid",
             cli_is_installed() ? "systemctl start nginx" : "./quickstart up");
         return;
     }
@@ -279,7 +279,7 @@ static void look_certificate(const struct patient *p, struct diagnosis *d)
 
     if (!read_site(p, &site, d)) {
         *d = (struct diagnosis){ 0 };
-        found(d, FOUND_WARNING, "nginx shows none for this instance (see nginx)");
+        found(d, FOUND_WARNING, "nginx has no certificate for this instance (see the check nginx)");
         return;
     }
     if (!site.certificate[0]) {

@@ -197,7 +197,7 @@ static void look_users(const struct patient *p, struct diagnosis *d)
 
 /* ------------------------------------------------------------------ disk */
 
-/* Sandboxes' disks take space as they fill: all of them together may be promised more than there is. */
+/* Sandboxes' disks take space only as they fill, so all of them together may be promised more than there is. */
 static void compare_with_promises(const struct patient *p, uint64_t free_bytes, const char *amount,
                                   struct diagnosis *d)
 {
@@ -214,7 +214,7 @@ static void compare_with_promises(const struct patient *p, uint64_t free_bytes, 
     fix(d, "lower max_sandboxes or disk_max if tenants are not trusted to leave room");
 }
 
-/* Which way `disk = auto` has taken is known while coved runs. */
+/* Which backend `disk = auto` has chosen is known only while coved runs. */
 static void look_disk_kind(const struct patient *p, struct diagnosis *d)
 {
     char path[320], line[96];
@@ -226,7 +226,9 @@ static void look_disk_kind(const struct patient *p, struct diagnosis *d)
     }
     line[strcspn(line, " \n")] = '\0';
     if (strcmp(line, "tmpfs") == 0 && strcmp(p->config.disk, "tmpfs") != 0) {
-        found(d, FOUND_WARNING, "disk = %s cannot be had: sandboxes' files count as their memory",
+        found(d, FOUND_WARNING,
+              "disk = %s does not work here: sandboxes' files are kept in memory and count as "
+              "their memory",
               p->config.disk);
         fix(d, "apt install btrfs-progs e2fsprogs, or mount state_dir with prjquota; coved's log "
                "has more");

@@ -1,4 +1,4 @@
-/* The network of sandboxes: what the keeper made of it, and what stands in its way. */
+/* The network of sandboxes: the mode that the keeper could set up, and what prevents the configured one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ struct status {
     char mode[16], wanted[16], ipv4[8], ipv6[8], error[240];
 };
 
-/* What the keeper wrote down (sandbox/keeper/box_network.c). */
+/* Reads the status that the keeper has written (sandbox/keeper/box_network.c). */
 static bool read_status(const char *run_dir, struct status *s)
 {
     char path[128], line[300];
@@ -59,8 +59,8 @@ static void look_network(const struct patient *p, struct diagnosis *d)
     } else if (strcmp(s.mode, "none") == 0) {
         found(d, FOUND_OK, "none: sandboxes have loopback only");
     } else if (strcmp(s.ipv4, "yes") != 0 && strcmp(s.ipv6, "yes") != 0) {
-        found(d, FOUND_WARNING, "%s, but this machine has no way out", s.mode);
-        fix(d, "give it a default route, or name the interface in network_uplink");
+        found(d, FOUND_WARNING, "%s, but this machine has no default route", s.mode);
+        fix(d, "add a default route, or name the interface in network_uplink");
     } else if (strcmp(s.ipv6, "yes") != 0 && global_ipv6_address()) {
         found(d, FOUND_WARNING, "%s by IPv4; this kernel forwards IPv6 for all interfaces or none",
               s.mode);

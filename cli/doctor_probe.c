@@ -1,4 +1,4 @@
-/* Checks that do what the server has to do: the kernel's features are used, a sandbox is made. */
+/* Checks that try what the server does: use the kernel's features, make a sandbox. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -39,7 +39,7 @@ static bool mount_overlay(void)
                  "lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work") == 0;
 }
 
-/* 0, or the errno that the attempt ended with in a child of its own. */
+/* Makes the attempt in a child process. Returns 0, or the errno of the attempt. */
 static int attempt(bool (*what)(void))
 {
     pid_t pid = fork();
@@ -138,7 +138,7 @@ static void look_sandbox(const struct patient *p, struct diagnosis *d)
     struct cove_err e = { 0 };
 
     if (!cli_keeper_runs(&p->config)) {
-        found(d, FOUND_BROKEN, "none can be made without coved");
+        found(d, FOUND_BROKEN, "no sandbox can be made: coved does not run");
         fix(d, "start coved (see coved)");
     } else if (try_sandbox(&p->config, &e) < 0) {
         found(d, FOUND_BROKEN, "no sandbox could be made and used: %.180s", e.msg);
@@ -196,10 +196,11 @@ static void look_clock(const struct patient *p, struct diagnosis *d)
 
     (void)p;
     if (clock_unix_ms() / 1000 < YEAR_2025_S) {
-        found(d, FOUND_BROKEN, "the clock is years behind: keys and certificates seem to be valid");
+        found(d, FOUND_BROKEN,
+              "the clock is years behind: expired keys and certificates seem to be valid");
         fix(d, "timedatectl set-ntp true");
     } else if (state == TIME_ERROR || t.status & STA_UNSYNC) {
-        found(d, FOUND_WARNING, "nothing keeps the clock right: keys may expire late or early");
+        found(d, FOUND_WARNING, "nothing sets the clock (NTP): keys may expire late or early");
         fix(d, "apt install systemd-timesyncd, or chrony");
     } else {
         found(d, FOUND_OK, "synchronised");

@@ -20,7 +20,7 @@ static void look_config(const struct patient *p, struct diagnosis *d)
         return;
     }
     found(d, FOUND_BROKEN, "%.200s", p->config_err.msg);
-    fix(d, "mend that line; `coved --check -c %.120s` tells whether it is well", cli_config_path());
+    fix(d, "mend that line; `coved --check -c %.120s` checks it", cli_config_path());
 }
 
 static void look_policy(const struct patient *p, struct diagnosis *d)
@@ -55,7 +55,7 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
     }
     if (keys_load(p->config.keys_file, &keys, &e) < 0) {
         found(d, FOUND_BROKEN, "%.200s", e.msg);
-        fix(d, "mend that line: until then the keys from before hold");
+        fix(d, "mend that line; until then the server uses the keys that it read before");
         return;
     }
     for (size_t i = 0; i < keys.count; i++)

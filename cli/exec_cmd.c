@@ -28,7 +28,7 @@
 enum {
     END_OF_INPUT = 4 /* ^D */,
     CHUNK = 1024,
-    TOLD_MAX = 8 << 20 /* of each output, with --json */
+    TOLD_MAX = 8 << 20 /* bytes of each output with --json */
 };
 
 struct session {
@@ -38,11 +38,10 @@ struct session {
     /* with -t: */
     int pty, signals;
     bool input_open, is_raw;
-    struct termios before; /* how this terminal was */
+    struct termios before; /* the settings of this terminal before */
 };
 
-/* The operator's command is inside the same wall as everybody's: the default seccomp profile holds
- * for it too. */
+/* The default seccomp profile applies to the operator's command too. */
 static int open_filter(const struct cove_config *c)
 {
     char path[256];
@@ -139,8 +138,8 @@ static int pass_output(struct session *s)
     return 1;
 }
 
-/* What it wrote before its end; something in the background may hold the terminal, and is not
- * waited for. */
+/* Reads what the program wrote before its end. A background process may still hold the terminal: it is not waited
+ * for. */
 static void drain_output(struct session *s)
 {
     struct pollfd p = { .fd = s->pty, .events = POLLIN };
@@ -258,7 +257,7 @@ static int keep_output(struct spawn_args *args, struct cove_err *e)
     return 0;
 }
 
-/* True: there is more than was put. */
+/* True: the output was longer and is cut off. */
 static bool put_output(struct json_writer *w, const char *name, int fd)
 {
     AUTO_FREE char *text = malloc(TOLD_MAX + 1);

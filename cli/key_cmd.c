@@ -17,12 +17,12 @@
 
 struct options {
     char file[512];
-    const char *tenant; /* list: only of this one */
-    const char *grace;  /* rotate: how long the old one goes on */
-    struct key key;     /* what create was told */
+    const char *tenant; /* list: only keys of this tenant */
+    const char *grace;  /* rotate: how long the old key stays valid */
+    struct key key;     /* create: the new key's settings */
     const char *hash;   /* of a key that somebody else has made; NULL: make one */
     bool json;
-    bool served; /* the file is that of a server which runs */
+    bool served; /* a running server reads this file */
     struct cove_config config;
 };
 
@@ -126,7 +126,7 @@ static int parse_options(int argc, char **argv, struct options *o)
     return rc < 0 ? cli_fail(&e) : 0;
 }
 
-/* A new key in *ret, and its text. With --hash the text is known to its maker alone: "". */
+/* Makes a new key in *ret, and its text. With --hash only the caller knows the text: it is "" here. */
 static int new_key(const struct options *o, char text[KEY_TEXT_LEN + 1], struct key *ret,
                    struct cove_err *e)
 {
@@ -141,8 +141,7 @@ static int new_key(const struct options *o, char text[KEY_TEXT_LEN + 1], struct 
 
 /* ------------------------------------------------------------------ showing */
 
-/* The key itself goes to stdout alone, so that it can be piped; everything else is for
- * people. */
+/* Only the key itself goes to stdout, so that it can be piped; the words for people go to stderr. */
 static void show_new(const struct options *o, const char *text, const struct key *key)
 {
     char id[KEY_ID_LEN + 1];
@@ -238,7 +237,7 @@ static bool is_published(const char *run_dir, const struct key *present, const s
 }
 
 /*
- * Returns when the change holds for every worker: the keeper has checked the file, put its copy in
+ * Returns when every worker uses the change: the keeper has checked the file, put its copy in
  * place and raised the generation that workers look at with each request. Without a running server,
  * or for a file that is not the server's, there is nothing to wait for.
  */
@@ -257,7 +256,7 @@ static void wait_for_workers(const struct options *o, uint32_t generation,
         usleep(LOOK_EVERY_MS * 1000);
     }
     if (clock_boot_ms() >= end_ms)
-        fprintf(stderr, "cove: the server has not taken the change over yet; `cove doctor` tells "
+        fprintf(stderr, "cove: the server has not read the change yet; `cove doctor` tells "
                         "what is wrong with it\n");
     state_close(s);
 }
@@ -344,7 +343,7 @@ static int list(int argc, char **argv)
     return CLI_OK;
 }
 
-/* By its public name, or by its own name if only one has it. */
+/* Finds a key by its id, or by its name if only one key has it. */
 static int find(const struct keys *keys, const char *word, const struct key **ret,
                 struct cove_err *e)
 {

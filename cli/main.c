@@ -52,7 +52,7 @@ static const struct cli_command commands[] = {
     { "operator", cli_operator, "add|list|remove ...", CLI_GROUP },
     { "tenant", cli_tenant, "list [--json]", CLI_GROUP },
     { "token", cli_token, "SANDBOX [--json]", CLI_PLAIN,
-      "Prints what opens this one sandbox, as X-Access-Token.\nexample: curl -H \"X-Access-Token: "
+      "Prints the token that gives access to this one sandbox.\nexample: curl -H \"X-Access-Token: "
       "$(cove token demo)\" ...\n" },
     { "mcp", cli_mcp, "[--url URL] [--sandbox NAME] [--cacert FILE]", CLI_PLAIN,
       "A program for desktop clients of the Model Context Protocol; it needs $COVE_URL and "

@@ -1,4 +1,4 @@
-/* cove mcp: an MCP server on standard input and output, for desktop clients, that is a cove server elsewhere. */
+/* cove mcp: an MCP server on standard input and output, for desktop clients. It passes messages to a cove server. */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 enum { LINE_MAX_BYTES = 64 * 1024 * 1024, READ_BYTES = 64 * 1024, LAST_ANSWERS_MS = 60000 };
 
-/* One message a line. Messages of our server have no line feed in them. */
+/* Each message is a line. Messages of a cove server have no line feed in them. */
 static void output(const char *text, size_t len)
 {
     fwrite(text, 1, len, stdout);
@@ -64,8 +64,8 @@ static bool has_input(void)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Until the client closes our input: that is how clients end a server. What was asked before that is
- * answered, if it does not take too long. */
+/* Serves until the client closes our input: that is how clients end a server. Requests that came before are
+ * still answered, if that does not take too long. */
 static int serve(struct mcp_server *s, struct cove_err *e)
 {
     AUTO_BUF struct buf in = BUF(LINE_MAX_BYTES);

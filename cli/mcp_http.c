@@ -83,7 +83,7 @@ static void add_header(struct mcp_transfer *t, const char *name, const char *val
     t->headers = curl_slist_append(t->headers, line);
 }
 
-/* The headers that repeat what the body says, which the stateless revision wants. */
+/* Adds the headers that repeat parts of the body, which the stateless revision demands. */
 static void add_modern_headers(struct mcp_transfer *t, struct json_object *params,
                                const char *version)
 {
@@ -337,7 +337,7 @@ static struct mcp_transfer *find_call(struct mcp_server *s, struct json_object *
     return t;
 }
 
-/* True: done with. Without a session nobody but us can tell the server: the call's connection is closed. */
+/* Without a session the server learns of a cancelled call only by its connection: we close it. */
 static bool cancel(struct mcp_server *s, struct json_object *message)
 {
     struct json_object *id = NULL;
@@ -400,7 +400,7 @@ static void listen_again(struct mcp_server *s)
 
 /* ------------------------------------------------------------------ ends of transfers */
 
-/* The server does not know the session any more: a new one is begun, in the client's own words. */
+/* The server does not know the session any more: a new one is begun with the client's own `initialize`. */
 static bool renew_session(struct mcp_server *s)
 {
     struct mcp_transfer *t = transfer_new(s, s->initialize.data, s->initialize.len);

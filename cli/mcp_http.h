@@ -19,9 +19,9 @@ struct mcp_server {
     unsigned count;
     char session[160];     /* Mcp-Session-Id; "" = none */
     struct buf initialize; /* the client's own, to begin a new session when the old one is over */
-    bool initialized;      /* the client has said so: the session's stream is wanted */
-    bool listening;        /* and open */
-    uint64_t listen_at_ms; /* not before */
+    bool initialized;      /* the client has sent `initialized`: the session's stream is wanted */
+    bool listening;        /* the session's stream is open */
+    uint64_t listen_at_ms; /* the stream is not opened before this time */
     char heard[96];        /* the id of the last event of that stream; "" = none */
     void (*output)(const char *text, size_t len); /* one message of the server's */
 };

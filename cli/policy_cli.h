@@ -8,13 +8,13 @@
 
 /* The policy in a file; NULL: the instance's own. */
 int policy_cli_load(const char *path, struct policy **ret, struct cove_err *e);
-/* The one that workers run, as the keeper published it. */
+/* The policy that workers use, as the keeper published it. */
 int policy_cli_running(struct policy **ret, struct cove_err *e);
 /* A profile by its name: beside this policy file, beside the instance's, among the installed ones. */
 int policy_cli_profile(const char *name, const char *policy_file, char *path, size_t size,
                        struct cove_err *e);
 
-/* With --json: the members of a rule, and of which of two compared things ('-' or '+') something is. */
+/* With --json: writes the members of a rule; the sign ('-' or '+') tells which of two compared policies has it. */
 void policy_cli_put_rule(struct json_writer *w, const struct policy_rule_info *r);
 const char *policy_cli_side(char sign);
 

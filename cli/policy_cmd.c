@@ -90,7 +90,7 @@ static void put_warning(void *ctx, const struct policy_warning *w)
     json_close(out, '}');
 }
 
-/* Profiles that are not there. Without any (nothing is installed) there is nothing to compare with. */
+/* Warns of profiles that do not exist. Where no profile is installed at all nothing can be said. */
 static size_t warn_profiles(const struct policy *p, const char *file, policy_warn_fn fn, void *ctx)
 {
     char path[PATH_MAX], what[160];
@@ -142,7 +142,7 @@ static int fail_json(const struct cove_err *e)
     return CLI_NO;
 }
 
-/* A broken file is this command's business, so it is "no", not "could not be done". */
+/* Finding a broken file is what this command is for, so the exit status is CLI_NO, not CLI_ERROR. */
 static int check(int argc, char **argv)
 {
     struct policy *p = NULL;
@@ -357,7 +357,7 @@ static void show_settings(const struct policy *p, const struct policy_query *q, 
     cli_json_end(&json, '}');
 }
 
-/* Without a command: which rules hold. With one: each form of it, and its verdict. */
+/* Without a command: shows the rules that apply. With one: shows each form of the command and its verdict. */
 static int explain(int argc, char **argv)
 {
     struct explained x = { 0 };

@@ -93,7 +93,7 @@ static size_t show_missing(char sign, const struct policy *a, const struct polic
     return count;
 }
 
-/* Two files; or what runs and a file; or what runs and the instance's own file. */
+/* Compares two files; or the running policy and a file; or the running policy and the instance's own file. */
 int policy_cli_diff(int argc, char **argv)
 {
     struct policy *a = NULL, *b = NULL;

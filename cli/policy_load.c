@@ -1,4 +1,4 @@
-/* Where policies and profiles are: files, the instance's own, and what runs. */
+/* Finds policies and profiles: in a file, in the instance's own files, and the policy that runs. */
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>

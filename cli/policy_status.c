@@ -1,4 +1,4 @@
-/* cove policy status: which policy holds, and is it the one in the file? */
+/* cove policy status: which policy is in use, and is it the one in the file? */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 struct status {
     struct cove_config config;
     uint32_t generation;
-    struct policy *running, *file; /* file NULL: broken, and why says how */
+    struct policy *running, *file; /* file NULL: the file is broken, `why` says how */
     struct cove_err why;
 };
 

@@ -10,7 +10,7 @@
 
 enum { BAR_WIDTH = 30 };
 
-#define LINE_BEGIN "\r\033[K" /* at the first column, and what stood in the line is gone */
+#define LINE_BEGIN "\r\033[K" /* goes to the first column and clears the line */
 
 bool progress_is_seen(void)
 {

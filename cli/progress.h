@@ -10,7 +10,7 @@ bool progress_is_seen(void); /* is there a terminal? */
 void progress_show(const char *what, uint64_t done, uint64_t total);
 void progress_clear(void);
 
-/* For work whose middle nobody tells: from its second second on the seconds are counted. */
+/* For work that reports no progress: after the first second the line shows the seconds. */
 void progress_clock_start(const char *what);
 void progress_clock_stop(void);
 

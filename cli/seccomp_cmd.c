@@ -1,4 +1,4 @@
-/* cove policy seccomp show|diff: what a profile allows, and in what two of them differ. */
+/* cove policy seccomp show|diff: what a profile allows, and how two profiles differ. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

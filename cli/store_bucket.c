@@ -1,4 +1,4 @@
-/* The part of `cove store` that concerns a bucket. cove-bucket talks to it; this reads what that prints. */
+/* The part of `cove store` that concerns a bucket. cove-bucket talks to the bucket; its output is read here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -143,7 +143,7 @@ int store_bucket_ls(struct store_place *p, struct cove_err *e)
     return 0;
 }
 
-/* Of several that were saved under one id, the last one. */
+/* Finds the object list of an id. If it was saved several times, the last one. */
 static int find(struct store_place *p, const char *id, struct bucket_order *ret, struct cove_err *e)
 {
     struct found f;
@@ -202,13 +202,14 @@ static int fetch_notes(struct store_place *p, const struct bucket_order *which, 
             0) /* the last one here, the first to be removed */
             return cove_fail(e, COVE_CONFLICT,
                              "the saved sandbox was woken or removed on another machine meanwhile");
-        unlinkat(dir, bucket_notes[i], 0); /* not every one has all of them; the seal knows */
+        unlinkat(dir, bucket_notes[i],
+                 0); /* a saved sandbox need not have all notes; the seal covers which */
     }
     return 0;
 }
 
-/* Whoever can write the bucket could write a record that gives a sandbox to any tenant. Only who has the
- * secret can make its seal. */
+/* Anybody who can write to the bucket could write a record that gives a sandbox to any tenant. The seal prevents
+ * that: it can be made only with the secret. */
 static int check_seal(struct store_place *p, int dir, struct cove_err *e)
 {
     char secret[TOKEN_SECRET_BYTES + 1], seal[SAVED_DIGEST_TEXT], ours[SAVED_DIGEST_TEXT];
@@ -222,7 +223,7 @@ static int check_seal(struct store_place *p, int dir, struct cove_err *e)
         return -1;
     if (read_file_at(dir, SAVED_SEAL, seal, sizeof(seal)) < 0 || strcmp(seal, ours) != 0)
         return cove_fail(e, COVE_FORBIDDEN,
-                         "its seal is not of this machine's secret: copy %s/" TOKEN_SECRET_FILE
+                         "its seal was made with another secret: copy %s/" TOKEN_SECRET_FILE
                          " from the machine that saved it",
                          p->config.state_dir);
     return 0;

@@ -67,7 +67,7 @@ static int each(struct store_place *p, each_fn fn, void *arg, struct cove_err *e
         struct entry entry;
 
         if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
-            strncmp(d->d_name, SAVED_GONE, strlen(SAVED_GONE)) == 0) /* the keeper's to do */
+            strncmp(d->d_name, SAVED_GONE, strlen(SAVED_GONE)) == 0) /* the keeper removes these */
             continue;
         read_entry(p, d->d_name, &entry);
         rc = fn(p, &entry, arg, e);
@@ -344,7 +344,7 @@ static int run_restore(struct store_place *p, char **argv, struct cove_err *e)
     return rc;
 }
 
-/* Through the keeper, which knows who is about to wake it; without one, here. */
+/* The keeper removes it, because it knows whether a wake is under way. Without a keeper it is removed here. */
 static int remove_saved(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);
@@ -377,8 +377,8 @@ static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
     return 0;
 }
 
-/* What nobody can wake: left half-written or half-removed (a keeper that runs may be at it), and
- * directories without a record of their own. */
+/* Removes what nobody can wake: directories that were left half-written or half-removed (unless a keeper runs, which
+ * may be working on them), and directories without a record. */
 static int collect(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
 {
     bool half = starts(entry->name, SAVED_NEW) || starts(entry->name, SAVED_OLD);
@@ -413,7 +413,7 @@ static int in_store(verb_fn run, char **argv, bool json, struct cove_err *e)
     struct cli_json out;
     int rc = open_place(&place, e);
 
-    json = json && run != run_show; /* which prints a manifest, that is JSON anyway */
+    json = json && run != run_show; /* run_show prints a manifest, which is JSON anyway */
     if (json)
         place.json = cli_json_begin(&out, '[');
     if (rc == 0)

@@ -35,7 +35,7 @@ const char *paint_off(void)
     return has_colours() ? "\033[0m" : "";
 }
 
-/* Columns of the terminal; 0: it is none, and nothing is cut. */
+/* How many columns the terminal has; 0: the output is no terminal, and nothing is cut. */
 static size_t terminal_width(void)
 {
     struct winsize size;
@@ -101,7 +101,7 @@ static void measure(const struct table *t, size_t widths[TABLE_COLUMNS_MAX])
     }
 }
 
-/* The widest column of words gives way until all fit, but the first: it names the row. */
+/* Shortens the widest column of text until the table fits. The first column names the row and stays. */
 static void fit(const struct table *t, size_t widths[TABLE_COLUMNS_MAX], size_t room)
 {
     for (;;) {

@@ -1,6 +1,6 @@
 /*
- * Tables for people: columns as wide as what is in them, on a terminal no wider than it, with a bold head and
- * coloured words. Into a pipe the same without colours, and nothing is cut.
+ * Tables for people: each column is as wide as its content. On a terminal the table is cut to the terminal's width
+ * and has a bold head and coloured words; in a pipe there are no colours and nothing is cut.
  */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H

@@ -20,7 +20,7 @@ struct store {     /* where templates and their layers are */
     struct progress progress; /* of the template that is being made */
     struct json_writer
         *json; /* --json: a list, with an object for each template; NULL: for people */
-    char doing[STORE_DOING_MAX]; /* what is being unpacked, for who waits at a terminal */
+    char doing[STORE_DOING_MAX]; /* what is being unpacked, for a person at the terminal */
 };
 
 enum store_lock {
@@ -49,15 +49,15 @@ struct image { /* opened layers of a template, the topmost first */
 };
 /* Can its programs run here, and is bash among them? */
 int image_check(const struct image *im, bool *ret_no_bash, struct cove_err *e);
-/* Fill the layer that lies above all others. */
+/* Fills the topmost layer. */
 int image_complete(const struct image *im, int tree, const char *workdir, struct cove_err *e);
 
-/* template_source.c: the layers of a source, and what the source itself says of running it. */
+/* template_source.c: makes the layers of a source, and reads the defaults that the source has for running it. */
 int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
                   struct template_doc *ret_found, struct cove_err *e);
 struct source_layer {
     char digest[LAYER_NAME_LEN + 1];
-    bool hides_all; /* its top directory is opaque: what lies below cannot be seen */
+    bool hides_all; /* its top directory is opaque, so it hides all layers below */
 };
 /* One layer from an archive that is read from a descriptor. */
 int source_layer(struct store *s, int archive, struct source_layer *ret, struct cove_err *e);
@@ -72,10 +72,9 @@ bool oci_is_source(const char *source);
 int oci_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
                struct template_doc *ret_found, struct cove_err *e);
 
-/* template_make.c: from a source to a template that can be seen. d: what was asked for; d->name and
- * d->source are set. */
+/* template_make.c: makes a template of a source. `d` is what was asked for; d->name and d->source are set. */
 int template_make(struct store *s, struct arena *a, struct template_doc *d, struct cove_err *e);
-/* A new manifest for a template that is there. */
+/* Writes a new manifest for a template that exists. */
 int template_change(struct store *s, const struct template_doc *d, struct cove_err *e);
 
 #endif

@@ -70,7 +70,7 @@ static int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER
     return 0;
 }
 
-/* Every name in a directory that starts with no dot (or, hidden, with one). */
+/* Calls a function for every name in a directory that begins with no dot (with `hidden`: with a dot). */
 typedef int (*each_fn)(struct store *s, const char *name, void *arg, struct cove_err *e);
 
 static int each(struct store *s, int dir, bool hidden, each_fn fn, void *arg, struct cove_err *e)
@@ -112,7 +112,7 @@ static int may_change(const char *name, struct cove_err *e)
 
 /* ------------------------------------------------------------------ ls, show */
 
-/* How many sandboxes stand on the template now. */
+/* How many sandboxes are based on the template now. */
 static int64_t count_users(const struct cove_config *c, const char *name)
 {
     struct state *s = NULL;
@@ -131,7 +131,7 @@ static int64_t count_users(const struct cove_config *c, const char *name)
     return users;
 }
 
-/* The settings of its own that the server has read for the template, as they stand in its line. */
+/* Writes the template's own settings, as the server has read them. */
 static void put_limits(struct json_writer *w, const struct cove_config *c, const char *name)
 {
     AUTO_FREE char *text = NULL;
@@ -252,10 +252,10 @@ static int add(struct store *s, struct arena *a, int argc, char **argv, struct c
     }
     progress_end(&s->progress, NULL);
     if (d.shell)
-        fprintf(stderr, "cove: template '%s' has no bash: sh runs what asks for bash\n", d.name);
+        fprintf(stderr, "cove: template '%s' has no bash: its commands run with sh\n", d.name);
     if (s->json)
         return tell_made(s, d.name, e);
-    printf("template '%s' is there: new sandboxes can be made from it\n", d.name);
+    printf("template '%s' is ready: new sandboxes can be made of it\n", d.name);
     return 0;
 }
 
@@ -275,7 +275,7 @@ static int run_builds(struct store *s, int argc, char **argv, struct cove_err *e
     return progress_list(&s->config, s->json, e);
 }
 
-/* Options on top of the manifest that is there: same layers, other words. */
+/* Applies the options to the existing manifest; the layers stay. */
 static int set(struct store *s, struct arena *a, int argc, char **argv, struct cove_err *e)
 {
     struct template_doc d = { 0 }, asked = { 0 };
@@ -285,7 +285,7 @@ static int set(struct store *s, struct arena *a, int argc, char **argv, struct c
     ssize_t len;
 
     for (int i = 0; i < argc; i++)
-        again[i] = arena_strdup(a, argv[i]); /* reading options cuts them up */
+        again[i] = arena_strdup(a, argv[i]); /* reading options changes their text */
     if (read_words(a, argc, argv, 1, &asked, e) < 0)
         return -1;
     name = asked.name;
@@ -312,7 +312,7 @@ static int run_set(struct store *s, int argc, char **argv, struct cove_err *e)
     return rc;
 }
 
-/* Sandboxes that stand on it go on: its layers stay until nobody needs them (gc). */
+/* Sandboxes based on the template go on: its layers stay until gc finds that nothing needs them. */
 static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
 {
     char dir[COVE_TEMPLATE_MAX], aside[COVE_ID_LEN + 8];
@@ -320,7 +320,8 @@ static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
     (void)argc;
     if (may_change(argv[1], e) < 0 || must_exist(s, argv[1], dir, e) < 0)
         return -1;
-    memcpy(aside, ".new-", 5); /* gone in one step; what is left of it is gc's */
+    memcpy(aside, ".new-",
+           5); /* the rename removes it in one step; gc removes the rest if we are killed */
     text_new_id(aside + 5);
     if (renameat(s->templates, dir, s->templates, aside) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template '%.60s'", argv[1]);
@@ -410,8 +411,8 @@ static int collect_layer(struct store *s, const char *layer, void *removed, stru
     AUTO_CLOSE int snapshots =
         openat(s->state_dir, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     AUTO_CLOSE int saved = openat(s->state_dir, "saved", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* A sandbox comes of a template or a snapshot, a snapshot of a sandbox: whatever moves on while
-     * we look is seen in one place or the next. */
+    /* Sandboxes are made of templates and snapshots, snapshots of sandboxes. The order is such that a layer
+     * whose user changes from one kind to the next while we look is found in one of the two. */
     const int users[] = { s->templates, snapshots, saved, boxes, snapshots, saved };
     struct need need = { .layer = layer };
 
@@ -491,7 +492,7 @@ static int run(const struct verb *v, int argc, char **argv, bool json)
     struct store store;
     int rc = store_open(&store, v->lock, &err);
 
-    json = json && v->run != run_show; /* which prints a manifest, that is JSON anyway */
+    json = json && v->run != run_show; /* run_show prints a manifest, which is JSON anyway */
     store.json = json ? cli_json_begin(&out, '[') : NULL;
     if (rc == 0)
         rc = v->run(&store, argc, argv, &err);

@@ -28,7 +28,7 @@ struct template_doc { /* strings belong to the arena or the tree that was read *
     struct json_strings tenants;
 };
 
-/* A manifest's JSON text. Fields that nobody knows are refused: a typo must not go unnoticed. */
+/* Reads a manifest's JSON text. Unknown fields are refused: a typo must not go unnoticed. */
 int doc_read(struct arena *a, const char *text, size_t len, struct template_doc *ret,
              struct cove_err *e);
 int doc_read_file(struct arena *a, const char *path, struct template_doc *ret, struct cove_err *e);

@@ -1,6 +1,6 @@
 /*
- * Looking into the layers of an image, without following any link out of a layer: which shell it has, for
- * which processor its programs are. And the topmost layer of every template, with what each sandbox needs
+ * Looks into the layers of an image, without following any link out of a layer: which shell it has, and for
+ * which processor its programs are. Also makes the topmost layer of every template, with what each sandbox needs
  * (mount points, /workspace, the user `user`, the working directory).
  */
 #include <elf.h>
@@ -31,7 +31,7 @@ static int open_in(int tree, const char *path, int flags)
     return (int)syscall(SYS_openat2, tree, path[0] == '/' ? path + 1 : path, &how, sizeof(how));
 }
 
-/* A link of one layer may lead to a file of another: the path becomes the one that it stands for. */
+/* A link of one layer may lead to a file of another: replaces the path by the link's target. */
 static bool follow(int fd, char path[MSG_PATH_MAX])
 {
     char target[MSG_PATH_MAX], whole[2 * MSG_PATH_MAX];
@@ -176,7 +176,7 @@ static int add_account(const struct image *im, int tree, size_t i, struct cove_e
                          : store_put_file(tree, accounts[i].path, text.data, text.len, e);
 }
 
-/* A directory of this layer hides what lower ones say of its owner and mode: that is taken over. */
+/* A directory of this layer hides the owner and mode that lower layers give it, so these are copied. */
 static int make_dir(const struct image *im, int tree, const char *path, mode_t mode, uid_t owner,
                     struct cove_err *e)
 {

@@ -3,7 +3,7 @@
  *
  * The source becomes one layer or several. Another lies above them, with what every sandbox needs. The
  * template itself is a directory with the list of its layers, the manifest for people, and its flat form
- * for coved; it is made beside and renamed, so that what can be seen is whole.
+ * for coved; it is made under another name and then renamed, so that it is never seen half-made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ int store_put_file(int dir, const char *path, const void *bytes, size_t len, str
 
 /* ------------------------------------------------------------------ what the source says */
 
-/* The source's own words hold where nothing else was asked for. */
+/* The source's own settings apply where the options have none. */
 static void take_defaults(struct arena *a, struct template_doc *d, const struct template_doc *found)
 {
     d->user = d->user ? d->user : found->user;
@@ -145,13 +145,13 @@ static int put_files(int dir, const struct template_doc *d, struct cove_err *e)
     return put_list(dir, &d->layers, e);
 }
 
-/* A template of that name steps aside in the same moment. */
+/* Replaces a template of that name in the same step. */
 static int put_in_place(struct store *s, const char *made, const char *name, struct cove_err *e)
 {
     char dir[COVE_TEMPLATE_MAX];
 
     if (!template_dir_of(name, dir))
-        return cove_fail(e, COVE_INVALID, "'%.60s' is no name of a template", name);
+        return cove_fail(e, COVE_INVALID, "'%.60s' is not a valid template name", name);
     if (renameat2(s->templates, made, s->templates, dir, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EEXIST || renameat2(s->templates, made, s->templates, dir, RENAME_EXCHANGE) < 0)
@@ -195,7 +195,7 @@ int template_make(struct store *s, struct arena *a, struct template_doc *d, stru
     if (check_early(d, e) < 0 || source_unpack(s, a, d->source, &l, &found, e) < 0)
         return -1;
     take_defaults(a, d, &found);
-    progress_say(&s->progress, "looking at what was unpacked, and adding what every sandbox needs");
+    progress_say(&s->progress, "checking the layers, and adding what every sandbox needs");
     if (complete(s, &l, d, e) < 0)
         return -1;
     for (unsigned i = 0; i < l.count; i++)

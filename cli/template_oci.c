@@ -30,8 +30,8 @@ enum {
     DOCUMENT_MAX = 4 << 20,
     LABEL_MAX = 64,
     IMAGE_LAYERS_MAX = 512,
-    IMAGE_LAYERS_KEPT = 15, /* an image of more has its lowest ones merged, */
-    MERGE_STEP = 8,         /* so many, or twice so many, and so on */
+    IMAGE_LAYERS_KEPT = 15, /* of an image with more layers the lowest ones are merged */
+    MERGE_STEP = 8,         /* the number of merged layers is a multiple of this */
 };
 
 _Static_assert(IMAGE_LAYERS_KEPT + 1 + 8 <= (int)LAYERS_MAX,
@@ -407,7 +407,7 @@ static int take_image(struct store *s, struct arena *a, int dir, const char *tag
     return unpack_layers(s, dir, &m, ret, e);
 }
 
-/* What the tool says goes to whoever waits at this terminal, and to those who follow the progress elsewhere. */
+/* Passes the tool's output to this terminal, and to the progress that the console shows. */
 static void pass_on(struct progress *p, int from)
 {
     char bytes[4096];
@@ -467,8 +467,8 @@ static int run_skopeo(struct progress *p, const char *source, const char *into, 
 }
 
 /*
- * What a Dockerfile runs, runs as root of this machine (chroot isolation): it is for operators, and for
- * Dockerfiles that they trust. buildah keeps what it needs beside the image and nothing elsewhere.
+ * The commands of a Dockerfile run as root of this machine (chroot isolation): this is for operators, and for
+ * Dockerfiles that they trust. buildah keeps its files beside the image and nothing elsewhere.
  */
 static int run_buildah(struct progress *p, const char *context, const char *into,
                        struct cove_err *e)

@@ -46,7 +46,7 @@ static int set_ready_timeout(struct arena *a, struct template_doc *d, char *valu
     (void)a;
     d->ready_timeout_s = strtod(value, &end);
     if (end == value || *end || d->ready_timeout_s <= 0)
-        return cove_fail(e, COVE_INVALID, "'%.20s' is no number of seconds", value);
+        return cove_fail(e, COVE_INVALID, "'%.20s' is not a number of seconds", value);
     return 0;
 }
 
@@ -167,8 +167,8 @@ static int add_service_on_use(struct arena *a, struct template_doc *d, char *val
     return put_service(a, d, value, true, e);
 }
 
-/* --manifest FILE: what the file says replaces options that stand before it, and options behind it replace
- * what the file says. */
+/* --manifest FILE: the file's fields replace those of options before it; options after it replace the file's
+ * fields. */
 static int read_manifest(struct arena *a, struct template_doc *d, char *value, struct cove_err *e)
 {
     return doc_read_file(a, value, d, e);

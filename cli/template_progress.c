@@ -17,10 +17,10 @@
 #include "cove/text.h"
 
 enum {
-    KEPT = 10,           /* of those that ended; more than that are removed by the next one */
-    SEEN_MAX = 64,       /* in one look */
-    LOG_MAX = 1 << 20,   /* then the log begins anew */
-    LOG_TOLD = 8 * 1024, /* of its end */
+    KEPT = 10,           /* builds that ended; older ones are removed by the next build */
+    SEEN_MAX = 64,       /* builds in one list */
+    LOG_MAX = 1 << 20,   /* a longer log begins anew */
+    LOG_TOLD = 8 * 1024, /* bytes of the log's end that are shown */
     HEAD_MAX = 8 * 1024,
 };
 
@@ -59,7 +59,7 @@ static void tell_change(const struct progress *p)
         futimens(fd, NULL);
 }
 
-/* Whoever reads sees the old text or the new one. */
+/* A reader sees either the old text or the new one. */
 static void replace_file(int dir, const char *name, const struct buf *text)
 {
     AUTO_CLOSE int fd = -1;
@@ -110,7 +110,7 @@ void progress_begin(struct progress *p, const struct cove_config *c, const char 
     text_new_id(id);
     snprintf(log, sizeof(log), "%s.log", id);
     p->log = openat(p->dir, log, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-    /* The lock goes with this process: a `running` without one was killed. */
+    /* The lock ends with this process: so a build marked `running` without a lock was killed. */
     if (p->log < 0 || flock(p->log, LOCK_EX | LOCK_NB) < 0)
         return;
     text_copy(p->id, sizeof(p->id), id);
@@ -124,7 +124,7 @@ void progress_add(struct progress *p, const char *bytes, size_t len)
     if (!p->id[0])
         return;
     if (fstat(p->log, &st) == 0 && st.st_size > LOG_MAX && ftruncate(p->log, 0) == 0)
-        progress_say(p, "(what was said before is left out)");
+        progress_say(p, "(earlier output is left out)");
     if (write_all(p->log, bytes, len) == 0)
         tell_change(p);
 }

@@ -1,6 +1,6 @@
 /*
  * What `cove template add` and `cove template build` are doing: two files in <run_dir>/template-builds, which only
- * root can read, for each of them. ID.json says what is made and how it went, ID.log is what was said on the way. The time of
+ * root can read, for each of them. ID.json says what is made and how it went, ID.log has the output. The time of
  * <run_dir>/template-builds.changed, an empty file that workers can see, is when any of them was written last: the
  * console's page asks again then.
  */

@@ -21,7 +21,7 @@
 
 static const struct layer_limits limits = { .bytes = 64ULL << 30, .entries = 8 << 20 };
 
-/* Ids that no sandbox has: the range below the first one's. */
+/* Ids that no sandbox has: the range below that of the first sandbox. */
 static struct id_range unpack_ids(const struct cove_config *c)
 {
     uint32_t below = (uint32_t)c->id_base - 65536;
@@ -31,7 +31,7 @@ static struct id_range unpack_ids(const struct cove_config *c)
 
 struct unpacking {
     const char *what;
-    uint64_t total; /* of bytes to be read; 0 = nobody knows */
+    uint64_t total; /* bytes to be read; 0 = not known */
 };
 
 static void tell(void *arg, uint64_t bytes)
@@ -190,7 +190,7 @@ static pid_t run_mmdebstrap(const char *suite, int *ret_fd, struct cove_err *e)
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(suite, ","), suite);
     if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")]) {
-        cove_fail(e, COVE_INVALID, "'%.40s' is no name of a Debian suite", name);
+        cove_fail(e, COVE_INVALID, "'%.40s' is not a name of a Debian suite", name);
         return -1;
     }
     return run_writer(argv, ret_fd);

@@ -41,7 +41,7 @@ static struct row *row_of(struct rows *all, const char *name)
     return &all->items[all->count++];
 }
 
-/* The keeper's last look at the sandbox's disk. */
+/* What the sandbox's disk held when the keeper looked last. */
 static uint64_t disk_of(const char *run_dir, uint32_t slot, const struct box_info *b)
 {
     AUTO_FREE struct sample_ring *ring = calloc(1, sizeof(*ring));
@@ -99,7 +99,7 @@ static void add_keys(struct rows *all, const struct cove_config *c)
     keys_done(&keys);
 }
 
-/* Quotas as the keeper has found them good; without a keeper, the configuration's. */
+/* Reads the quotas that the keeper has published; without a keeper, those of the configuration. */
 static void add_quotas(struct rows *all, const struct cove_config *c)
 {
     const struct quota defaults = { c->tenant_requests, c->tenant_sandboxes, c->tenant_processes,

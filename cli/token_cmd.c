@@ -1,4 +1,4 @@
-/* cove token: what opens one sandbox and nothing else. */
+/* cove token: prints the token that gives access to one sandbox and to nothing else. */
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>

@@ -144,7 +144,7 @@ def liar(tmp_path_factory):
 
 @pytest.mark.parametrize("lie, check, finding, says", [
     ("", "kernel", "ok", "Linux"), ("kernel", "kernel", "fail", "5.10.0-old"),
-    ("", "clock", "ok", "synchronised"), ("unsynchronised", "clock", "warn", "nothing keeps the clock right"), ("1970", "clock", "fail", "years behind"),
+    ("", "clock", "ok", "synchronised"), ("unsynchronised", "clock", "warn", "nothing sets the clock"), ("1970", "clock", "fail", "years behind"),
     ("full", "disk", "warn", "free"), ("no inodes", "disk", "warn", "inodes")])
 def test_a_kernel_a_clock_and_a_disk_that_will_not_do_are_found(patient, liar, monkeypatch, lie, check, finding, says):
     monkeypatch.setenv("LD_PRELOAD", liar)
