@@ -137,7 +137,7 @@ static uint64_t namespaces(void)
     return flags;
 }
 
-static int start_child(struct build_child *child, uid_t owner, int cgroup, struct build *b,
+static int start_child(struct build_child *child, uid_t owner, int cgroup, struct box_build *b,
                        struct cove_err *e)
 {
     struct clone_args clone = {
@@ -161,7 +161,7 @@ static int start_child(struct build_child *child, uid_t owner, int cgroup, struc
     return 0;
 }
 
-static int clone_child(const struct build_parts *p, const struct build_args *args, struct build *b,
+static int clone_child(const struct build_parts *p, const struct build_args *args, struct box_build *b,
                        struct cove_err *e)
 {
     AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -250,7 +250,7 @@ static bool has_words(int ready)
     return poll(&said, 1, 0) == 1 && (said.revents & POLLIN);
 }
 
-bool build_has_spoken(const struct build *b)
+bool build_has_spoken(const struct box_build *b)
 {
     return has_words(b->ready);
 }
@@ -268,10 +268,10 @@ static void prefer_the_childs_words(const struct build_parts *p, struct cove_err
 }
 
 /* On failure whatever was made so far stays for the caller's sweep, which knows the id. */
-int build_start(const struct build_args *args, struct build *ret, struct cove_err *e)
+int build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e)
 {
     struct build_parts p = NO_BUILD_PARTS;
-    struct build b = NO_BUILD;
+    struct box_build b = NO_BUILD;
 
     if (take_files(args, &p.files, e) < 0 ||
         cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
@@ -298,7 +298,7 @@ int build_start(const struct build_args *args, struct build *ret, struct cove_er
     return 0;
 }
 
-int build_finish(struct build *b, struct cove_err *e)
+int build_finish(struct box_build *b, struct cove_err *e)
 {
     struct cove_err remote;
     ssize_t n = read(b->ready, &remote, sizeof(remote));

@@ -42,7 +42,7 @@ struct build_args {
     uint32_t cpus; /* what it sees and runs on; 0 = all */
 };
 
-struct build { /* a sandbox whose set-up is under way */
+struct box_build { /* a sandbox whose set-up is under way */
     pid_t pid;
     int pidfd;
     int ready; /* readable: a struct cove_err, COVE_OK = runs; end of file = was killed */
@@ -53,14 +53,14 @@ struct build { /* a sandbox whose set-up is under way */
  * (fd_raise()). */
 enum { BUILD_HIGH_FD = 1024 };
 
-#define NO_BUILD ((struct build){ -1, -1, -1, -1 })
+#define NO_BUILD ((struct box_build){ -1, -1, -1, -1 })
 
 /* Makes the directory and the disk of a sandbox. build_start() does the same, unless args->filled has them. */
 int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
-int build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
+int build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e);
 /* Has the set-up said that it is ready, or why it failed? build_finish() then tells it without waiting. */
-bool build_has_spoken(const struct build *b);
+bool build_has_spoken(const struct box_build *b);
 /* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
-int build_finish(struct build *b, struct cove_err *e);
+int build_finish(struct box_build *b, struct cove_err *e);
 
 #endif

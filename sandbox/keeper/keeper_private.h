@@ -76,7 +76,7 @@ struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared
     LIST_ENTRY(box) same_id, same_project, same_tenant; /* in these buckets */
     enum box_place place;
     bool has_tenant, has_moved_ids; /* it is in the last two buckets; it counts in moved_ids */
-    struct build build;             /* pidfd while it lives, ready while it is being built */
+    struct box_build build;         /* pidfd while it lives, ready while it is being built */
     struct watch exit, ready;       /* watch the two descriptors of `build` */
     struct waiter *waiters;         /* who waits for the sandbox to be ready, or to be dead */
     uint64_t build_began_ms;

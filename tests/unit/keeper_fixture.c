@@ -20,7 +20,7 @@ struct fake fake;
 /* ------------------------------------------------------------------ in place of the kernel */
 
 uint64_t __wrap_clock_boot_ms(void);
-int __wrap_build_start(const struct build_args *args, struct build *ret, struct cove_err *e);
+int __wrap_build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e);
 int __wrap_template_open(int dir, const char *name, struct template *ret, struct cove_err *e);
 void __wrap_template_sweep_old(int dir);
 int __wrap_cgroup_freeze_begin(const struct cgroups *c, const char *id, bool on,
@@ -45,7 +45,7 @@ uint64_t __wrap_clock_boot_ms(void)
 }
 
 /* An init that does nothing until it is killed. */
-int __wrap_build_start(const struct build_args *args, struct build *ret, struct cove_err *e)
+int __wrap_build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e)
 {
     struct cove_err word = { .code = fake.builds_fail ? COVE_INTERNAL : COVE_OK };
     int ready[2];
@@ -65,7 +65,7 @@ int __wrap_build_start(const struct build_args *args, struct build *ret, struct 
     if (!fake.builds_hang)
         assert_int_equal(write(ready[1], &word, sizeof(word)), sizeof(word));
     close(ready[1]);
-    *ret = (struct build){ pid, pidfd_open(pid, 0), ready[0], -1 };
+    *ret = (struct box_build){ pid, pidfd_open(pid, 0), ready[0], -1 };
     return 0;
 }
 
