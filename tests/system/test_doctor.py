@@ -165,7 +165,7 @@ def test_nothing_is_broken_where_all_is_well(patient):
 def test_a_stopped_nginx_is_found(patient):
     with nginx_stopped(patient):
         failed = broken(patient)
-    assert list(failed) == ["nginx"] and "nobody answers" in failed["nginx"]["what"]
+    assert list(failed) == ["nginx"] and "nothing answers" in failed["nginx"]["what"]
 
 
 def test_a_removed_site_is_found(patient):
