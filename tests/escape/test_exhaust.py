@@ -25,7 +25,7 @@ class Attack:
 
 PY = "python3 -c \"{}\""
 ATTACKS = [
-    Attack("zip-bomb", "what an archive unpacks to counts as what the sandbox wrote",
+    Attack("zip-bomb", "what an archive unpacks to counts as the sandbox's disk",
            "cd /tmp; head -c 200M /dev/zero | python3 -c \"import sys,zipfile; z=zipfile.ZipFile('b.zip','w',8); f=z.open('zeros','w',force_zip64=True)\n"
            "while b:=sys.stdin.buffer.read(1<<20): f.write(b)\nf.close(); z.close()\"; python3 -m zipfile -e b.zip out"),
     Attack("zip-members", "zip members with absolute names and .. stay inside",
@@ -34,24 +34,24 @@ ATTACKS = [
     Attack("tar-bomb", "a small archive of large holes and endless members stays within the disk",
            "cd /tmp; truncate -s 40M hole; for i in 1 2 3 4 5; do cp --sparse=always hole h$i; done; tar -cSf b.tar h?; mkdir out; tar -xf b.tar -C out; cat h? | cat > full"),
     Attack("fill-disk", "the disk of a sandbox ends at its limit", "cat /dev/zero > /tmp/full; for i in 1 2 3; do cat /dev/zero > /workspace/f$i; done"),
-    Attack("fill-disk-by-deleted-files", "files without a name count too", "for i in 1 2 3 4 5 6 7 8; do exec {fd}> /tmp/x; rm /tmp/x; head -c 20M /dev/zero >&$fd; done"),
-    Attack("fill-inodes", "files are counted", PY.format("n=0\nwhile n<100000: open('/tmp/%0200d'%n,'w').close(); n+=1")),
-    Attack("fill-folders", "so are folders in folders", PY.format("import os\nfor n in range(100000): os.mkdir('d'*200); os.chdir('d'*200)")),
-    Attack("fill-shm", "/dev/shm ends, and counts as memory", "cat /dev/zero > /dev/shm/full; cat /dev/zero > /dev/shm/more"),
+    Attack("fill-disk-by-deleted-files", "deleted files that are still open count as the sandbox's disk", "for i in 1 2 3 4 5 6 7 8; do exec {fd}> /tmp/x; rm /tmp/x; head -c 20M /dev/zero >&$fd; done"),
+    Attack("fill-inodes", "files are limited", PY.format("n=0\nwhile n<100000: open('/tmp/%0200d'%n,'w').close(); n+=1")),
+    Attack("fill-folders", "folders in folders are limited", PY.format("import os\nfor n in range(100000): os.mkdir('d'*200); os.chdir('d'*200)")),
+    Attack("fill-shm", "/dev/shm has a limit, and counts as memory", "cat /dev/zero > /dev/shm/full; cat /dev/zero > /dev/shm/more"),
     Attack("fill-memory", "memory ends at its limit", PY.format("a=[]\nwhile 1: a.append(b'x'*(1<<20))")),
-    Attack("fill-memory-by-pipes", "what waits in pipes counts",
+    Attack("fill-memory-by-pipes", "bytes that wait in pipes count as memory",
            PY.format("import os\nwhile 1:\n r,w=os.pipe(); os.set_blocking(w,0); os.write(w,b'x'*(1<<16))")),
     Attack("fill-pids", "processes end at their limit", PY.format("import os,time\nwhile os.fork(): pass\ntime.sleep(2)")),
-    Attack("fill-pids-by-threads", "threads are processes here", PY.format("import threading,time\nwhile 1: threading.Thread(target=time.sleep,args=(2,),daemon=True).start()")),
-    Attack("fill-open-files", "so are open files", PY.format("import os\nwhile 1: os.open('/dev/null',0)")),
-    Attack("fill-sockets", "and sockets", PY.format("import socket\ns=[]\nwhile 1: s+=socket.socketpair()")),
-    Attack("fill-inotify", "and watches", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nwhile c.inotify_init()>=0: pass\nsys.exit(1)")),
-    Attack("fill-message-queues", "and message queues", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nwhile c.msgget(0,0o1600)>=0: pass\nsys.exit(1)")),
-    Attack("fill-semaphores", "and semaphores", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nn=0\nwhile n<40000 and c.semget(0,250,0o1600)>=0: n+=1\nsys.exit(1)")),
-    Attack("fill-terminals", "and terminals", PY.format("import os\nwhile 1: os.openpty()")),
-    Attack("fill-locks", "and file locks", PY.format("import fcntl,sys\nf=open('/tmp/l','w')\nfor i in range(4000): fcntl.lockf(f,fcntl.LOCK_EX|fcntl.LOCK_NB,1,2*i)\nsys.exit(1)")),
+    Attack("fill-pids-by-threads", "threads count as processes", PY.format("import threading,time\nwhile 1: threading.Thread(target=time.sleep,args=(2,),daemon=True).start()")),
+    Attack("fill-open-files", "open files are limited", PY.format("import os\nwhile 1: os.open('/dev/null',0)")),
+    Attack("fill-sockets", "sockets are limited", PY.format("import socket\ns=[]\nwhile 1: s+=socket.socketpair()")),
+    Attack("fill-inotify", "inotify watches are limited", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nwhile c.inotify_init()>=0: pass\nsys.exit(1)")),
+    Attack("fill-message-queues", "message queues are limited", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nwhile c.msgget(0,0o1600)>=0: pass\nsys.exit(1)")),
+    Attack("fill-semaphores", "semaphores are limited", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nn=0\nwhile n<40000 and c.semget(0,250,0o1600)>=0: n+=1\nsys.exit(1)")),
+    Attack("fill-terminals", "terminals are limited", PY.format("import os\nwhile 1: os.openpty()")),
+    Attack("fill-locks", "file locks are limited", PY.format("import fcntl,sys\nf=open('/tmp/l','w')\nfor i in range(4000): fcntl.lockf(f,fcntl.LOCK_EX|fcntl.LOCK_NB,1,2*i)\nsys.exit(1)")),
     Attack("fill-output", "output ends at its limit, and with it the command", "yes"),
-    Attack("fill-timers", "timers are counted", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nt=ctypes.c_void_p()\nn=0\nwhile n<50000 and c.timer_create(1,None,ctypes.byref(t))==0: n+=1\nsys.exit(1)")),
+    Attack("fill-timers", "timers are limited", PY.format("import ctypes,sys\nc=ctypes.CDLL(None)\nt=ctypes.c_void_p()\nn=0\nwhile n<50000 and c.timer_create(1,None,ctypes.byref(t))==0: n+=1\nsys.exit(1)")),
 ]
 
 

@@ -1,5 +1,5 @@
 // class: devices
-// promise: not even overlayfs's harmless 0:0 is made
+// promise: no device is made, not even overlayfs's harmless whiteout 0:0
 // refused: EACCES
 // control: host
 #include "attempt.h"

@@ -1,5 +1,5 @@
 // class: network
-// promise: other families stay closed: bluetooth
+// promise: no socket of the family bluetooth
 // refused: EPERM
 // control: host
 #include "attempt.h"

@@ -1,5 +1,5 @@
 // class: network
-// promise: other families stay closed: can
+// promise: no socket of the family can
 // refused: EPERM
 // control: host
 #include "attempt.h"

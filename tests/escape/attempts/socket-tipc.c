@@ -1,5 +1,5 @@
 // class: network
-// promise: other families stay closed: tipc
+// promise: no socket of the family tipc
 // refused: EPERM
 // control: host
 #include "attempt.h"

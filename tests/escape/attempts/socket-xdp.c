@@ -1,5 +1,5 @@
 // class: network
-// promise: other families stay closed: xdp
+// promise: no socket of the family xdp
 // refused: EPERM
 // control: host
 #include "attempt.h"

@@ -1,5 +1,5 @@
 // class: devices
-// promise: nor with bits above the 32 that the kernel looks at
+// promise: nothing is typed into a terminal by a request number with bits above the 32 that the kernel looks at
 // refused: EPERM
 // control: host
 #include "attempt.h"
