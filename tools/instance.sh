@@ -15,7 +15,7 @@ name_instance() { # fills dir, run, id and all that follows from them
     log=$dir/log
 }
 
-# Flags of an earlier `up` hold until `down`; what is given now comes on top.
+# Flags of an earlier `up` stay in use until `down`; flags that are given now override them.
 load_settings() {
     local line
     [ -e "$dir/settings" ] || return 0
@@ -84,7 +84,7 @@ make_key() {
         printf '%s\n' "$key" >"$conf/key")
 }
 
-# Who may sign requests on the console's Operator page: the one who started it.
+# The user who started the instance gets the signing key for the console's Operator page.
 make_operator() {
     [ ! -s "$conf/operator" ] || return 0
     (umask 077
@@ -92,7 +92,7 @@ make_operator() {
             die "cove operator add could not write $conf/operators.")
 }
 
-# The operator's own from now on: edited in place, and never overwritten.
+# The policy is copied once: from then on the operator edits it, and it is never overwritten.
 make_policy() {
     [ -s "$conf/policy.conf" ] || cp "$inst/etc/cove/policy.conf" "$conf/policy.conf"
 }
@@ -118,7 +118,7 @@ replace() {
     mv "$1.new" "$1"
 }
 
-# 3031, as documented, is the first instance's; others have a block of their own, the same one each time.
+# The instance in a checkout's .cove has 3031, as documented; one made with --dir has a block of its own, the same one each time.
 print_proxy_ports() {
     local first=$((20000 + 16#${id:0:4} % 600 * 65))
     [ "$dir" != "$top/.cove" ] || return 0
@@ -146,7 +146,7 @@ END
     for pair in ${sets[@]+"${sets[@]}"}; do printf '%s = %s\n' "${pair%%=*}" "${pair#*=}"; done
 }
 
-# nginx refuses a body a little above what the workers refuse, so that the reply comes from the one who knows better.
+# nginx's limit on bodies is a little above the workers', so that a worker refuses the body and says which limit it was.
 nginx_body_max() {
     local size
     size=$(setting body_max 8M)
@@ -159,7 +159,7 @@ nginx_body_max() {
     printf '%dm' $((size + 1))
 }
 
-# nginx remembers whose a key is only where no disk and nobody else gets to see it.
+# nginx remembers whose a key is only in memory that no other user can read.
 auth_zone() {
     if [ ! -L "$memory" ] && [ "$(stat -c %u "$memory")" = 0 ] && [ "$(stat -f -c %T "$memory")" = tmpfs ]; then
         echo cove_auth

@@ -26,7 +26,7 @@ missing_packages() {
     done
 }
 
-# What is freshly installed (nginx on port 80, the S3 servers of the tests) would start at once; we only want the programs.
+# Services of freshly installed packages (nginx on port 80, the S3 servers of the tests) would start at once: that is prevented.
 hold_services() {
     policy=/usr/sbin/policy-rc.d
     [ ! -e "$policy" ] || { policy=''; return 0; }

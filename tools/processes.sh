@@ -18,7 +18,7 @@ live_pid() {
 
 keeper_pid() { live_pid "$run/coved.pid" coved; }
 nginx_pid() { live_pid "$run/nginx.pid" nginx; }
-# A zombie is gone, and so is one that was reaped between two looks.
+# A zombie counts as gone, and so does a process that was reaped between two looks.
 is_gone() {
     case $(awk '/^State:/ { print $2 }' "/proc/$1/status" 2>/dev/null || true) in Z | X | '') return 0 ;; *) return 1 ;; esac
 }

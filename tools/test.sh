@@ -37,7 +37,7 @@ wait_for_beside() {
     done
 }
 
-# set -e does not hold left of `||`, so a stage says itself where it stops.
+# set -e has no effect left of `||`, so a stage itself returns where it fails.
 unit_stage() { # unit_stage DIR CONFIGURE-ARGUMENT...
     local where=$work/$1 rc=0
     shift
@@ -90,7 +90,7 @@ man_stage() {
     return $bad
 }
 
-# Without a way to the npm registry it is skipped, with that reason; what is wrong fails.
+# Where the npm registry cannot be reached this stage is skipped, with that reason.
 api_stage() {
     local modules=$work/npm/node_modules
     if [ ! -d "$modules/@redocly/openapi-core" ]; then
@@ -155,7 +155,7 @@ vscode_stage() {
     COVE_TEST_VSCODE=yes COVE_CLIENTS_MODULES=$modules/node_modules run_pytest tests/clients/test_vscode.py
 }
 
-# Prometheus' own linter for /metrics: taken out of its package, which is a server that nobody here wants to run.
+# Prometheus' own linter for /metrics is taken out of its package without installing that, because the package runs a server.
 fetch_promtool() {
     local tools=$work/tools
     [ ! -x "$tools/promtool" ] || return 0
