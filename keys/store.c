@@ -1,6 +1,6 @@
 /*
  * Editing the files of keys and operators. The lock is on a file beside each, because the file itself is replaced by
- * rename: whoever waits for a lock on the old inode would edit what nobody reads any more.
+ * rename: a process that waited for a lock on the old inode would edit a file that nobody reads any more.
  */
 #include <errno.h>
 #include <fcntl.h>

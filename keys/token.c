@@ -1,5 +1,5 @@
 /*
- * A sandbox's own token: whoever holds it may use this one sandbox and nothing else. It is a MAC of
+ * A sandbox's own token: its holder may use this one sandbox and nothing else. It is a MAC of
  * the sandbox's id under a secret of this instance, so there is no table of tokens to keep: it is
  * the same after a restart, and worth nothing when the sandbox has ended, because ids do not come
  * back.

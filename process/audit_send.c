@@ -1,6 +1,6 @@
 /*
- * A command that is written down may have been chosen by a sandbox, and finding its secrets takes
- * about 30 patterns. That is done here, in a process that has nothing to lose; the keeper, which is
+ * A sandbox may have chosen the text of a command in an audit line, and finding secrets in it takes
+ * about 30 patterns. That is done here, in a process without privileges; the keeper, which is
  * root, gets text that it only has to copy.
  */
 #include "process/audit_send.h"

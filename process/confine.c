@@ -48,7 +48,7 @@ struct call {
         .number = -1                                                                               \
     }
 
-/* Of this process: all our processes have one user id, so the kernel would let each change the others. */
+/* Only the process's own limits: all our processes have one user id, so the kernel would let each change the others'. */
 #define OWN_LIMITS IF(prlimit64, 0, UINT32_MAX, 0)
 
 #define NEW_NAMESPACES                                                                             \
@@ -73,8 +73,7 @@ static const struct call common[] = {
     ANY(geteuid), ANY(getgid), ANY(getegid), END_OF_CALLS
 };
 
-/* Of memory that is mapped executable, only a process that compiles patterns has need: PCRE2's JIT,
- * whenever the policy is loaded again. */
+/* Only a process that compiles patterns needs executable memory: for PCRE2's JIT, whenever the policy is loaded. */
 static const struct call plain_memory[] = { IF(mmap, 2, PROT_EXEC, 0), END_OF_CALLS };
 static const struct call jit_memory[] = { ANY(mmap), END_OF_CALLS };
 
@@ -162,8 +161,7 @@ static const struct call auth_calls[] = {
     ANY(uname), ANY(sysinfo), ANY(time), ANY(clock_getres), END_OF_CALLS
 };
 
-/* A job of the saver that reads a sandbox's files. They are its root directory: there is nothing
- * else that it could open. */
+/* A saver that reads a sandbox's files. They are its root directory, so it can open nothing else. */
 static const struct call pack_calls[] = {
     ANY(getdents64), ANY(stat),        ANY(lstat),      ANY(readlinkat),      ANY(fchdir),
     ANY(chdir),      ANY(statfs),      ANY(getxattr),   ANY(lgetxattr),       ANY(fgetxattr),
@@ -178,7 +176,7 @@ static const struct call packing_calls[] = { IF(clone, 0, CLONE_THREAD, CLONE_TH
                                              ANY(sched_getaffinity), ANY(sync_file_range),
                                              END_OF_CALLS };
 
-/* A job of the saver that unpacks an archive into a new sandbox's files. */
+/* A saver that unpacks an archive into a new sandbox's files. */
 static const struct call unpack_calls[] = {
     ANY(openat),    ANY(mkdir),     ANY(mkdirat),   ANY(mknod),     ANY(mknodat),   ANY(symlink),
     ANY(symlinkat), ANY(link),      ANY(linkat),    ANY(unlink),    ANY(unlinkat),  ANY(rmdir),
@@ -195,8 +193,8 @@ static const struct confinement {
     const struct call *calls[5];
     int families[5]; /* of sockets; 0 ends them */
     struct confine_paths paths;
-    bool all_files;    /* its root directory holds nothing but what it works on: no Landlock */
-    bool has_children; /* whose pids are not known yet: signals as its own list says */
+    bool all_files;    /* no Landlock: its root directory has only the files that it works on */
+    bool has_children; /* its list says what it may signal, for its children */
 } kinds[CONFINE_KINDS] = {
     [CONFINE_WORKER] = { .name = "worker",
                          .calls = { worker_calls, reading_files, jit_memory },

@@ -1,4 +1,4 @@
-/* The cage of every unprivileged process, for the day somebody finds a hole in its parsers. */
+/* The confinement of every unprivileged process, in case somebody finds a hole in its parsers. */
 #ifndef COVE_PROCESS_CONFINE_H
 #define COVE_PROCESS_CONFINE_H
 
@@ -21,16 +21,16 @@ enum confine_kind {
 };
 
 /*
- * Shut the cage: no new privileges, no core dumps, Landlock, seccomp. Call this when all is set up and
- * before the first thread starts: threads inherit the cage, and nothing takes it off again. own_dir is
- * the directory that the row reads besides: run_dir, or pam_dir for cove-auth; NULL if it reads none.
+ * Confines the process: no new privileges, no core dumps, Landlock, seccomp. Call this when all is set up and
+ * before the first thread starts: threads inherit the confinement, and nothing lifts it again. own_dir is
+ * the further directory that the row reads: run_dir, or pam_dir for cove-auth; NULL if it reads none.
  */
 int confine(enum confine_kind kind, const char *own_dir, struct cove_err *e);
 /* The same for a row that has a directory to write in. */
 int confine_writing(enum confine_kind kind, const char *own_dir, const char *work_dir,
                     struct cove_err *e);
 
-/* The half that is Landlock. Paths that do not exist are left out; NULL ends a list. */
+/* The Landlock part alone. Paths that do not exist are left out; NULL ends a list. */
 enum { CONFINE_PATHS_MAX = 64 };
 struct confine_paths {
     const char *readable[CONFINE_PATHS_MAX];

@@ -1,7 +1,7 @@
 /*
- * Landlock: of the host's files a process of ours reads (and, if its row says so, writes) what is
- * named; all else (state_dir with the sandboxes' files, /home, other programs' folders) is closed even
- * where its permissions would allow it. A kernel without Landlock leaves the seccomp filter alone.
+ * Landlock: a process of ours reads (and, if its row says so, writes) only the host's files that are
+ * named; all others (state_dir with the sandboxes' files, /home, other programs' folders) are closed even
+ * where their permissions would allow it. On a kernel without Landlock only the seccomp filter is left.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -62,7 +62,7 @@ static void refresh(struct live *l)
     if (atomic_load(&l->fresh) && atomic_load(&l->generation_seen) == l->kind->generation(l->state))
         return;
     if (pthread_mutex_trylock(&l->loading) != 0)
-        return; /* somebody is at it; the old one holds until then */
+        return; /* another thread loads it; the old version is used until then */
     if (clock_boot_ms() >= l->retry_at_ms)
         load(l);
     pthread_mutex_unlock(&l->loading);

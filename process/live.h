@@ -1,5 +1,5 @@
 /*
- * Live files: what the keeper puts into the run directory and may replace at any time (the policy, the keys). A
+ * Live files: files in the run directory that the keeper may replace at any time (the policy, the keys). A
  * reader takes the current version and gives it back; a change loads a new version beside it, and the old one
  * is freed with its last reader. Nobody waits for a load, and nobody sees half of one.
  */
@@ -32,10 +32,10 @@ struct live {
     const struct live_kind *kind;
     const struct state *state;
     char path[256];
-    pthread_mutex_t lock;    /* of current, held for a moment only */
-    pthread_mutex_t loading; /* held by the one who loads */
+    pthread_mutex_t lock;    /* guards `current`, held for a moment only */
+    pthread_mutex_t loading; /* held by the thread that loads */
     struct live_ref *current;
-    atomic_bool fresh; /* current is what generation_seen stands for */
+    atomic_bool fresh; /* `current` was loaded at generation_seen */
     atomic_uint generation_seen;
     uint64_t retry_at_ms; /* after a failure; under loading */
 };
@@ -49,7 +49,7 @@ void live_done(struct live *l);
 struct live_ref *live_get(struct live *l);
 void live_put(struct live_ref *ref);
 
-/* What most kinds' load() does: reads a file of at most `max` bytes and has `parse` fill a struct of `size`
+/* The load() of most kinds: reads a file of at most `max` bytes and has `parse` fill a struct of `size`
  * bytes, which is malloc()ed and zeroed. */
 typedef int (*live_parse_fn)(const char *text, void *ret, struct cove_err *e);
 int live_load_text(const char *path, size_t max, size_t size, live_parse_fn parse, void **ret,

@@ -1,11 +1,11 @@
-/* What templates say about running their sandboxes, as the keeper published it last. */
+/* The manifests of templates, as the keeper published them last. */
 #ifndef COVE_PROCESS_MANIFESTS_LIVE_H
 #define COVE_PROCESS_MANIFESTS_LIVE_H
 
 #include "cove/manifest.h"
 #include "process/live.h"
 
-/* The manifest of a snapshot, which holds instead of its template's; NULL: it has none. The caller
+/* The manifest of a snapshot, which applies instead of its template's; NULL: it has none. The caller
  * frees it. */
 struct manifest *manifest_of_snapshot(const char *run_dir, const char *snapshot);
 

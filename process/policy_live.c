@@ -21,7 +21,7 @@ struct filter_file {
 struct policy_set {
     struct policy *policy;
     char dir[256];
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct filter_file profiles[PROFILES_MAX];
     size_t profile_count;
 };

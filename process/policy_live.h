@@ -1,4 +1,4 @@
-/* The policy that holds now, and the seccomp programs that belong to it. */
+/* The policy in use, and the seccomp programs that belong to it. */
 #ifndef COVE_FCGI_POLICY_LIVE_H
 #define COVE_FCGI_POLICY_LIVE_H
 
@@ -14,7 +14,7 @@ const struct policy *policy_set_policy(const struct policy_set *set);
 /*
  * The compiled seccomp program a query's commands get, as a file to hand to init:
  * <run_dir>/profiles/NAME.bpf, or NAME.notify.bpf when each of their execve calls is to be judged.
- * The fd stays the set's. There is no way to run without one.
+ * The fd belongs to the set. No command can run without a filter.
  */
 struct policy_filter {
     int fd;

@@ -1,4 +1,4 @@
-/* What every unprivileged process of ours does first. */
+/* The first steps of every unprivileged process of ours. */
 #ifndef COVE_PROCESS_H
 #define COVE_PROCESS_H
 
@@ -11,8 +11,8 @@ enum {
 };
 
 /*
- * Read the configuration, set the log's level, ignore SIGPIPE, keep other processes of this user from
- * reading our memory. `name` is what ps shows.
+ * Reads the configuration, sets the log's level, ignores SIGPIPE, and keeps other processes of this user from
+ * reading our memory. `name` is shown by ps.
  */
 int process_start(const char *name, struct cove_config *ret, struct cove_err *e);
 

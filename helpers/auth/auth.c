@@ -7,9 +7,9 @@
  *
  * Started by the keeper with these descriptors: 2 the log, 3 the configuration as bytes, 4 the
  * listening socket <run_dir>/auth.sock, which only workers may connect to. A connection is one
- * question. Each conversation runs in a process of its own, under a narrower cage: modules sleep, leak
- * and crash, and none of that may reach the next question. The parent counts failures, and waits for
- * nobody: a worker that connects and asks nothing delays no other.
+ * question. Each conversation runs in a process of its own, which is confined more narrowly: modules sleep,
+ * leak and crash, and none of that may affect the next question. The parent counts failures and never waits: a
+ * worker that connects and asks nothing delays no other.
  */
 #include <errno.h>
 #include <signal.h>
@@ -127,7 +127,7 @@ static void hang_up(struct auth_client *c)
     *c = (struct auth_client){ 0 };
 }
 
-/* SIGCHLD then tells of its end. */
+/* Kills the conversation; SIGCHLD tells when it has ended. */
 static void talk_too_long(struct timer *t)
 {
     kill(container_of(t, struct auth_client, timer)->pid, SIGKILL);
@@ -175,7 +175,8 @@ static void asked_nothing(struct timer *t)
     hang_up(container_of(t, struct auth_client, timer));
 }
 
-/* NULL: all are taken, or half of them by this process: a worker that was taken over leaves room for the others. */
+/* NULL: all places are taken, or this process has half of them: a worker that was taken over leaves room for
+ * others. */
 static struct auth_client *free_place(struct server *s, pid_t peer)
 {
     struct auth_client *found = NULL;
@@ -209,9 +210,9 @@ static void caller_ready(struct watch *w, uint32_t events)
     timer_start(&s->loop, &c->timer, ASK_MS, asked_nothing);
 }
 
-/* ------------------------------------------------------------------ what became of it */
+/* ------------------------------------------------------------------ how a conversation ended */
 
-/* The failure is counted before the answer goes out: the next guess already meets it. */
+/* The failure is counted before the answer is sent, so that the next guess has to wait already. */
 static void settle(struct server *s, struct auth_client *c, int status)
 {
     bool yes = WIFEXITED(status) && WEXITSTATUS(status) == 0;

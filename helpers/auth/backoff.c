@@ -19,7 +19,7 @@ uint64_t backoff_wait(const struct backoff *b, const char *who, uint64_t now_ms)
     return s && s->until_ms > now_ms ? s->until_ms - now_ms : 0;
 }
 
-/* A free one, or the one whose wait is over longest: a flood of names pushes out those that hardly
+/* Returns a free slot, or the one whose wait ended longest ago: a flood of names pushes out slots that hardly
  * matter any more. */
 static struct backoff_slot *take(struct backoff *b)
 {

@@ -1,5 +1,5 @@
-/* Back-off: whoever guesses wrong waits longer each time. Kept for names and for addresses, in a
- * table that cannot grow. */
+/* Back-off: after each wrong guess the next one has to wait longer. Failures are counted for names and for
+ * addresses, in a table that cannot grow. */
 #ifndef COVE_AUTH_BACKOFF_H
 #define COVE_AUTH_BACKOFF_H
 

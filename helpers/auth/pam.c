@@ -25,8 +25,7 @@ static bool answer(const struct pam_message *m, const char *password, struct pam
 {
     if (m->msg_style == PAM_TEXT_INFO || m->msg_style == PAM_ERROR_MSG)
         return true;
-    /* Only the password is ours to give: whoever asks for more (a code, a new password) asks in
-     * vain. */
+    /* We have only the password: a module that asks for more (a code, a new password) gets no answer. */
     if (m->msg_style != PAM_PROMPT_ECHO_OFF)
         return false;
     r->resp = strdup(password);
@@ -55,7 +54,7 @@ static int converse(int count, const struct pam_message **messages, struct pam_r
     return PAM_SUCCESS;
 }
 
-/* Waiting is the back-off's business, not a sleeping process's. */
+/* PAM does not delay failures here: backoff.c makes callers wait. */
 static void no_delay(int status, unsigned delay_us, void *arg)
 {
     (void)status;
@@ -101,7 +100,7 @@ int pam_ask(const struct pam_question *q, struct cove_err *e)
         last = pam_acct_mgmt(pam, PAM_SILENT | PAM_DISALLOW_NULL_AUTHTOK);
         rc = step(pam, last, "account", e);
     }
-    /* A module may have put another name in the user's place; that one is not who we would report. */
+    /* A module may have replaced the user's name. The caller would be admitted under the old one: refuse. */
     if (rc == 0 &&
         (pam_get_item(pam, PAM_USER, &user) != PAM_SUCCESS || !user || strcmp(user, q->user) != 0))
         rc = cove_fail(e, COVE_UNAUTHORIZED, "PAM knows this user by another name");

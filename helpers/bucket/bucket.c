@@ -1,5 +1,5 @@
 /*
- * cove-bucket: saved sandboxes to an S3-compatible bucket, and back.
+ * cove-bucket: moves saved sandboxes to an S3-compatible bucket and back.
  *
  * privilege  own user (the workers'), no capabilities; seccomp, Landlock: reads /etc for names and
  *            certificates, opens no other file
@@ -8,7 +8,7 @@
  *
  * Descriptor 0 is the archive to put, 1 where an archive or a list goes, 3 the connection on which the
  * order comes, with the credentials and the small files of the sandbox beside it, and the report goes.
- * When whoever gave the order dies, so does this process.
+ * When the process that gave the order dies, so does this one.
  */
 #include <fcntl.h>
 #include <netdb.h>
@@ -32,13 +32,13 @@ enum {
     OUT_FD = 1,
     ORPHAN_MS = 24 * 3600 * 1000,
     SETTLE_MS =
-        3000, /* how long a bucket without conditional writes gets to show another machine's */
+        3000, /* a bucket without conditional writes shows other machines' writes within this time */
 };
 
 struct task {
     struct bucket_order order;
     int credentials;
-    int ca;                  /* -1: the system's certificates count */
+    int ca;                  /* -1: the system's certificates are used */
     int notes[BUCKET_NOTES]; /* -1: there is none */
 };
 
@@ -135,7 +135,7 @@ static int put(struct s3 *s, const struct task *t, struct cove_err *e)
 
 /* ------------------------------------------------------------------ take, remove */
 
-/* The machine that stands in the object `taken`; "": the object is not there. */
+/* Reads which machine the object `taken` names; "": there is no such object. */
 static int read_owner(struct s3 *s, const struct bucket_order *o, char ret[BUCKET_OWNER_TEXT],
                       struct cove_err *e)
 {
@@ -194,9 +194,9 @@ static int write_taken(struct s3 *s, const struct bucket_order *o, const char *k
 }
 
 /*
- * A bucket without conditional writes keeps the last one. Every machine that saw `taken` missing has
- * written it within half of SETTLE_MS, or gives up; so who still stands in it after all of SETTLE_MS is
- * the only one.
+ * A bucket without conditional writes keeps the last write. Every machine that saw no `taken` has
+ * written it within half of SETTLE_MS, or gives up; so the machine that `taken` names after all of SETTLE_MS is
+ * the only one that goes on.
  */
 static int let_it_settle(struct s3 *s, const struct bucket_order *o, uint64_t looked_ms,
                          struct cove_err *e)
@@ -311,8 +311,8 @@ static int print_one(struct s3 *s, const struct bucket_entry *l, void *arg, stru
     return 0;
 }
 
-/* A machine that puts one right now has not written its manifest yet: only what is old is an orphan. How old it
- * is, the bucket's own clock says: this machine's may be wrong. */
+/* A machine that is uploading right now has not written its manifest yet: only old objects are orphans. Their age is
+ * counted by the bucket's own clock, because this machine's may be wrong. */
 static bool is_orphan(const struct s3 *s, const struct bucket_entry *l)
 {
     return !l->whole && l->changed_unix_ms + ORPHAN_MS < s->now_unix_ms;
@@ -371,8 +371,8 @@ static int carry_out(struct s3 *s, struct task *t, struct cove_err *e)
     }
 }
 
-/* libc loads the libraries that it resolves names with at the first name: now, because the filter will
- * forbid it to map programs. */
+/* libc loads its libraries for resolving names at the first name. That must happen now, because the filter will
+ * forbid to map programs. */
 static void load_resolver(void)
 {
     struct addrinfo *found = NULL;

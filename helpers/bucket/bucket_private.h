@@ -15,10 +15,10 @@ enum { ANSWER_MAX = 4 << 20, KEY_MAX = 400 };
 struct s3 { /* a bucket, and the credentials for it */
     const struct bucket_place *place;
     char key_id[160], secret[256], token[2048];
-    struct buf ca; /* certificates that sign the bucket's, as PEM; none: the system's count */
+    struct buf ca; /* CA certificates for the bucket, as PEM; empty: the system's */
     CURL *curl;
     uint64_t requests;
-    uint64_t now_unix_ms; /* what its clock showed in its latest answer; 0: it does not tell */
+    uint64_t now_unix_ms; /* the bucket's clock, from its latest answer; 0: not known */
 };
 
 /* ------------------------------------------------------------------ s3.c: one request */
@@ -38,7 +38,7 @@ struct s3_request {
     struct buf *answer;
     s3_take take;
     void *arg;
-    uint64_t got; /* bytes that take() was given; a further try asks for those behind them */
+    uint64_t got; /* bytes that take() was given; a further try asks for the bytes after them */
     long status;
     char etag[160];
 };
@@ -60,10 +60,10 @@ void object_key(const struct s3 *s, const struct bucket_order *o, const char *na
 int object_put(struct s3 *s, const char *key, int file, uint64_t size, struct cove_err *e);
 int object_put_text(struct s3 *s, const char *key, const char *text, const char *header,
                     struct cove_err *e);
-/* A small object; *ret_there false: there is none. */
+/* Reads a small object; *ret_there false: there is none. */
 int object_read(struct s3 *s, const char *key, struct buf *ret, bool *ret_there,
                 struct cove_err *e);
-/* Its bytes to `out` (-1: nowhere); an error if they are not those of size and digest. */
+/* Writes an object's bytes to `out` (-1: nowhere); fails if size or digest differ. */
 int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char *digest,
                struct cove_err *e);
 int object_remove(struct s3 *s, const char *key, struct cove_err *e);

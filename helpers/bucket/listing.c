@@ -41,7 +41,7 @@ static int finish_one(struct walk *w, struct cove_err *e)
     return rc;
 }
 
-/* PREFIX/ID/MS/NAME. What else lies in the bucket is not ours. */
+/* Splits PREFIX/ID/MS/NAME. Other objects in the bucket are not ours. */
 static bool split_key(const struct s3 *s, const char *key, struct bucket_entry *ret,
                       const char **ret_name)
 {
@@ -99,7 +99,7 @@ static int take_page(struct walk *w, const char *at, char last[KEY_MAX], struct 
     return 0;
 }
 
-/* By start-after and not by the continuation token: every kind of store takes it. */
+/* Pages are asked for by start-after and not by the continuation token, because every kind of store takes it. */
 int listing_each(struct s3 *s, const char *id, listed_fn fn, void *arg, struct cove_err *e)
 {
     AUTO_BUF struct buf answer = BUF(ANSWER_MAX);

@@ -1,6 +1,6 @@
 /*
- * Objects: put, whole or in parts; read again; removed. Nothing that the bucket says about an object is
- * believed, ETags least of all: whoever needs to know reads the object and computes its digest.
+ * Objects: putting them, whole or in parts, reading and removing them. What the bucket says about an object is
+ * not trusted, ETags least of all: to be sure, the object is read and its digest computed.
  */
 #include <errno.h>
 #include <openssl/evp.h>
@@ -67,7 +67,7 @@ static int sink_take(void *arg, const char *bytes, size_t len, struct cove_err *
     struct sink *k = arg;
 
     if (len > k->most - k->bytes)
-        return cove_fail(e, COVE_INVALID, "the bucket gives more than was saved");
+        return cove_fail(e, COVE_INVALID, "the bucket sends more bytes than were saved");
     EVP_DigestUpdate(k->sha, bytes, len);
     k->bytes += len;
     if (k->out >= 0 && write_all(k->out, bytes, len) < 0)
@@ -91,7 +91,7 @@ int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char
     EVP_MD_CTX_free(sink.sha);
     text_hex(sum, 32, text);
     if (rc == 0 && (sink.bytes != size || strcmp(text, digest) != 0))
-        rc = cove_fail(e, COVE_INVALID, "what is in the bucket is not what was saved");
+        rc = cove_fail(e, COVE_INVALID, "the archive in the bucket is not the one that was saved");
     return rc;
 }
 
@@ -133,7 +133,7 @@ static int put_part(struct s3 *s, const char *key, const char *id, unsigned numb
                     r->etag);
 }
 
-/* Some answer 200 before they know, and tell of a failure in the body. */
+/* Some stores answer 200 before they have finished, and report a failure in the body. */
 static int end_parts(struct s3 *s, const char *key, const char *id, struct buf *list,
                      struct cove_err *e)
 {
@@ -160,7 +160,7 @@ static void abort_parts(struct s3 *s, const char *key, const char *encoded_id)
     struct s3_request r = { .method = "DELETE", .key = key, .query = query };
 
     snprintf(query, sizeof(query), "uploadId=%s", encoded_id);
-    s3_perform(s, &r, NULL); /* what cannot be ended now, `cove store gc` ends */
+    s3_perform(s, &r, NULL); /* if this fails, `cove store gc` ends the upload */
 }
 
 static int put_in_parts(struct s3 *s, const char *key, int file, uint64_t size, struct cove_err *e)

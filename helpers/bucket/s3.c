@@ -184,8 +184,8 @@ static bool is_success(long status)
     return status >= 200 && status < 300;
 }
 
-/* A part that was asked for must be that part: a server that sends all of it from the beginning would
- * otherwise be taken for one that goes on. */
+/* A partial answer must begin where it was asked to: otherwise a server that sends the object from its beginning
+ * would corrupt the file. */
 static int take_content(struct attempt *a, long status, const char *bytes, size_t len)
 {
     struct s3_request *r = a->r;
@@ -210,7 +210,7 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *arg)
 
     curl_easy_getinfo(a->s->curl, CURLINFO_RESPONSE_CODE, &status);
     if (!is_success(status)) {
-        buf_add(&a->trouble, bytes, size * count); /* what is too long is left out */
+        buf_add(&a->trouble, bytes, size * count); /* a longer answer is cut off */
         return size * count;
     }
     return take_content(a, status, bytes, size * count) < 0 ? 0 : size * count;
@@ -418,7 +418,7 @@ static int try_once(struct s3 *s, struct s3_request *r, const char *digest, bool
     return rc;
 }
 
-/* Somewhere between half of the pause and all of it: many who failed together do not come back
+/* Waits between half of the pause and all of it, so that many processes that failed together do not come back
  * together. */
 static void pause_before(unsigned try)
 {
@@ -441,7 +441,7 @@ int s3_perform(struct s3 *s, struct s3_request *r, struct cove_err *e)
     if (digest_body(r, digest, e) < 0)
         return -1;
     for (unsigned try = 0; try < TRIES && again && rc < 0; try++) {
-        if (r->got >= had + PROGRESS_BYTES) { /* it came further: that counts as a beginning */
+        if (r->got >= had + PROGRESS_BYTES) { /* this try made progress: count the tries anew */
             had = r->got;
             try = 0;
         }

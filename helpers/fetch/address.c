@@ -1,5 +1,5 @@
-/* Where a fetch may connect to: decided on the address that a connection is about to be made to, never on
- * a name, so that no later answer of a name server can differ from what was checked. */
+/* Decides where a fetch may connect to, by the address of the connection and never by a name, so that no later
+ * answer of a name server can differ from what was checked. */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,8 +20,9 @@ static const uint8_t *bytes_of(const struct sockaddr *to, size_t *ret_len)
 }
 
 /*
- * What this machine has as an address of its own is reached from that very address. A connected UDP socket
- * tells, and sends nothing: services that a firewall hides from the outside are not for fetches either.
+ * A connection to an address of this machine has that very address as its source too. A connected UDP socket
+ * tells the source, and sends nothing. Such addresses are refused because services that a firewall hides from the
+ * outside are not for fetches either.
  */
 bool address_is_own(const struct sockaddr *to)
 {
@@ -33,10 +34,10 @@ bool address_is_own(const struct sockaddr *to)
     size_t len;
 
     if (probe < 0 || connect(probe, to, size) < 0)
-        return false; /* there is no way to it */
+        return false; /* no route leads there */
     if (getsockname(probe, (struct sockaddr *)&from, &(socklen_t){ sizeof(from) }) < 0 ||
         from.ss_family != to->sa_family)
-        return true; /* cannot be told: rather not */
+        return true; /* not known: to be safe, refuse */
     ours = bytes_of((struct sockaddr *)&from, &len);
     theirs = bytes_of(to, &len);
     return memcmp(ours, theirs, len) == 0;

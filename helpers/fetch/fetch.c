@@ -36,7 +36,7 @@ static const struct msg_rule ask_rules[] = {
     { 0 },
 };
 
-/* ------------------------------------------------------------------ its end */
+/* ------------------------------------------------------------------ the end of a fetch */
 
 static void drop(struct fetch_job *j)
 {
@@ -72,7 +72,7 @@ void job_finish(struct fetch_job *j, long http_status, const struct cove_err *e)
     drop(j);
 }
 
-/* ------------------------------------------------------------------ its beginning */
+/* ------------------------------------------------------------------ the beginning of a fetch */
 
 static void tell_progress(struct timer *t)
 {
@@ -92,7 +92,7 @@ static unsigned count_of(const struct fetcher *f, const char *tenant)
     return n;
 }
 
-/* A regular file and nothing else: reading and writing it never waits for somebody. */
+/* The descriptor must be a regular file: reading and writing one never blocks on another process. */
 static int check(struct fetch_job *j, struct cove_err *e)
 {
     const struct cove_config *c = &j->fetcher->config;
@@ -126,7 +126,7 @@ static int receive(struct fetch_job *j, struct cove_err *e)
     return transfer_begin(j, url, e);
 }
 
-/* The worker says what it wants; anything after that is its end, or no message of ours. */
+/* The worker's first message is its order; after that only the end of the connection may come. */
 static void worker_ready(struct watch *w, uint32_t events)
 {
     struct fetch_job *j = container_of(w, struct fetch_job, watch);
@@ -153,7 +153,7 @@ static void no_question(struct timer *t)
     drop(container_of(t, struct fetch_job, timer));
 }
 
-/* One process has half of the places at most: a worker that was taken over leaves room for the others. */
+/* One process gets at most half of the places, so that a worker that was taken over leaves room for others. */
 static bool has_place(const struct fetcher *f, pid_t pid)
 {
     unsigned own = 0;
@@ -198,7 +198,7 @@ static void listen_ready(struct watch *w, uint32_t events)
 
 /* ------------------------------------------------------------------ main */
 
-/* libc loads what it resolves names with now, while it may still map programs. */
+/* Makes libc load its libraries for resolving names now, while it may still map programs. */
 static void load_resolver(void)
 {
     struct addrinfo *found = NULL;

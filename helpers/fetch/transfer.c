@@ -16,9 +16,9 @@
 
 enum {
     CONNECT_MS = 15000,
-    SLOW_BYTES = 64, /* a second, for SLOW_S seconds: then the other side is given up */
+    SLOW_BYTES = 64, /* bytes a second; a fetch that is slower for SLOW_S seconds is given up */
     SLOW_S = 30,
-    ANSWER_MAX = 64 * 1024, /* of what a server says to an upload; nobody reads it */
+    ANSWER_MAX = 64 * 1024, /* bytes of a server's answer to an upload, which is thrown away */
 };
 
 #define USER_AGENT "cove-fetch"
@@ -42,7 +42,7 @@ static int fail_too_large(struct fetch_job *j)
     char size[32];
 
     text_format_bytes(j->most, size);
-    return cove_fail(&j->why, COVE_TOO_LARGE, "url: what comes from there is larger than %s", size);
+    return cove_fail(&j->why, COVE_TOO_LARGE, "url: the file is larger than %s", size);
 }
 
 /* Any other number than `len` ends the fetch. */
@@ -81,7 +81,7 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *arg)
     return j->header_bytes < HEADERS_MAX ? size * count : 0;
 }
 
-/* As many bytes as were announced: a file that became shorter meanwhile is no whole file. */
+/* Sends as many bytes as were announced: if the file became shorter meanwhile, the upload fails. */
 static size_t give_upload(char *out, size_t size, size_t count, void *arg)
 {
     struct fetch_job *j = arg;
@@ -134,8 +134,8 @@ static void set_bounds(struct fetch_job *j)
     curl_easy_setopt(j->curl, CURLOPT_HEADERDATA, j);
 }
 
-/* What libcurl might do of its own accord and must not: proxies, other protocols, memory of other
- * fetches, passwords of this machine. */
+/* Forbids what libcurl would do by default: use proxies, other protocols, state of other fetches, or passwords
+ * stored on this machine. */
 static void set_rules(struct fetch_job *j)
 {
     curl_easy_setopt(j->curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -219,7 +219,7 @@ void transfer_end(struct fetch_job *j)
 
 /* ------------------------------------------------------------------ how it ended */
 
-/* Which kind of trouble: the caller's, ours, or the other side's (COVE_GONE). */
+/* Finds out whose fault a failure is: the caller's, ours, or the other side's (COVE_GONE). */
 static int explain(struct fetch_job *j, CURLcode code, long status, struct cove_err *e)
 {
     if (j->why.code) {

@@ -136,8 +136,8 @@ static const char *base_name(const char *path)
 }
 
 /*
- * words: the file, then argv. What runs is the file; but programs such as busybox do what argv[0]
- * says, so both count as the command's name.
+ * `words` is the file, then argv. The kernel runs the file, but programs such as busybox do what argv[0]
+ * says, so both are judged as the command's name.
  */
 static void check_words(const struct policy *policy, const struct policy_query *q,
                         const char *words[], size_t count, struct policy_result *ret)
@@ -241,7 +241,7 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
     if (r.denied && !is_same_try(b, ask->pid, hash_words(words + skip, count - skip)))
         record_denial(j, b, &box, dialect, &r, words + skip, count - skip);
     live_put(manifests);
-    live_put(policy); /* the verdict's words are the policy's */
+    live_put(policy); /* not earlier: the verdict points into the policy */
 }
 
 /* The words of [at, end), each ended by a NUL; *ret is malloc()ed and has *ret_count of them. */

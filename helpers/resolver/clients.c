@@ -1,5 +1,5 @@
-/* The sandboxes' side: questions by UDP and TCP, answers back. Each sandbox has sockets, queues and
- * counts of its own, so that it can fill only its own. */
+/* The sandboxes' side: takes questions by UDP and TCP, and sends answers. Each sandbox has sockets, queues and
+ * counts of its own, so that it cannot fill those of others. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ enum {
 struct reader {
     const uint8_t *p;
     size_t len, at;
-    bool bad; /* read over the end, or what cannot be: sticky */
+    bool bad; /* the message is too short or malformed; stays set */
 };
 
 static uint16_t take16(struct reader *r)
@@ -74,10 +74,10 @@ static bool add_label(char *out, size_t *len, const uint8_t *label, size_t n)
 }
 
 /*
- * A name at r->at, which moves behind it. Pointers lead backwards only, each further back than the
- * one before, and what they lead to ends before the part that they stand in: so this ends, and no name
- * runs on into what follows it. out may be NULL: the name is only passed over. Returns false if it is
- * none (r->bad) or none that we deal in.
+ * Reads the name at r->at and moves r->at behind it. Pointers lead backwards only, each further back than the
+ * one before, and the labels they lead to end before the part that the pointer stands in: so the loop ends, and no
+ * name runs on into what follows it. out may be NULL: the name is only skipped. Returns false if there is no
+ * name (r->bad), or one that is not resolved here.
  */
 static bool take_name(struct reader *r, char *out)
 {
@@ -146,7 +146,7 @@ static bool take_record(struct reader *r, char *owner, struct record *ret)
     return plain;
 }
 
-/* The only addition we look at is OPT, for the length an answer may have. */
+/* The only additional record that is read is OPT, which says how long an answer may be. */
 static void read_additions(struct reader *r, unsigned count, struct dns_query *q)
 {
     for (unsigned i = 0; i < count && !r->bad; i++) {
@@ -161,7 +161,7 @@ static void read_additions(struct reader *r, unsigned count, struct dns_query *q
     }
 }
 
-/* Transfers and ANY are for servers among themselves; types below 128 that are no data either. */
+/* Programs do not ask for zone transfers, ANY and other types that are no data. */
 static bool is_asked_by_programs(uint16_t type)
 {
     return type != 0 && type != DNS_OPT && !(type >= 249 && type <= 255);
@@ -308,7 +308,7 @@ static uint32_t shown_ttl(uint32_t ttl)
     return ttl < TTL_MAX ? ttl : TTL_MAX;
 }
 
-/* Each name is written once, where it is first an alias's target; owners point there. */
+/* Each name is written once, where it first occurs as the target of an alias; owners are pointers to it. */
 static size_t put_alias(struct writer *w, size_t owner, const struct dns_alias *alias)
 {
     size_t length_at, name_at;
@@ -413,7 +413,7 @@ static bool add_alias(struct dns_answer *a, const struct reader *r, const struct
 
 /*
  * The chain may come in any order: each pass over the answers looks for what belongs to the name at
- * its present end. Records of other owners are nobody's.
+ * its present end. Records of other owners are ignored.
  */
 static void follow(struct reader r, unsigned count, const struct dns_query *q, struct dns_answer *a)
 {

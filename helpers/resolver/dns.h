@@ -37,7 +37,7 @@ struct dns_query {
     char name[DNS_NAME_MAX];
 };
 
-/* 0: a question; -1: no answer is due to this; else an enum dns_code to answer with (id, name and
+/* 0: a question; -1: no question, and nothing is to be answered; else an enum dns_code to answer with (id, name and
  * type are then set as far as they could be read). */
 int dns_read_query(const uint8_t *p, size_t len, struct dns_query *ret);
 
@@ -52,13 +52,13 @@ struct dns_address {
 
 struct dns_alias {
     uint32_t ttl;
-    char name[DNS_NAME_MAX]; /* what the one before is another name of */
+    char name[DNS_NAME_MAX]; /* the name that the one before is an alias for */
 };
 
 struct dns_answer {
-    unsigned code;  /* enum dns_code, or another that came */
-    bool truncated; /* ask again by TCP */
-    size_t keep;    /* of the message: up to here head, question, answers and authorities stand */
+    unsigned code;      /* enum dns_code, or another that came */
+    bool truncated;     /* ask again by TCP */
+    size_t keep;        /* the length of head, question, answers and authorities in the message */
     uint16_t counts[2]; /* of those two */
     struct dns_alias aliases[DNS_CHAIN_MAX];
     size_t alias_count;
@@ -67,18 +67,18 @@ struct dns_answer {
     bool strange; /* has addresses though they were not asked for */
 };
 
-/* An answer to that very question (by id, name and type), well-formed to the last record; -1 if it
- * is not. For A and AAAA the addresses at the end of the chain of aliases are taken out. */
+/* Reads an answer. -1: it is not an answer to that very question (by id, name and type), or not well-formed to the
+ * last record. For A and AAAA the addresses at the end of the chain of aliases are extracted. */
 int dns_read_answer(const uint8_t *p, size_t len, const struct dns_query *q, uint16_t id,
                     struct dns_answer *ret);
 
-/* What the sandbox gets: for A and AAAA aliases and addresses, written by us. */
+/* Writes the sandbox's answer for A and AAAA: aliases and addresses. */
 size_t dns_write_addresses(const struct dns_query *q, const struct dns_answer *a, uint8_t *out,
                            size_t size);
-/* For all other types the message as it came, without its additional section. */
+/* Writes the sandbox's answer for all other types: the message as it came, without its additional section. */
 size_t dns_write_copy(const struct dns_query *q, const struct dns_answer *a, const uint8_t *p,
                       uint8_t *out, size_t size);
-/* Just a code. */
+/* Writes an answer that has only a code. */
 size_t dns_write_code(const struct dns_query *q, unsigned code, bool truncated, uint8_t *out,
                       size_t size);
 

@@ -1,7 +1,7 @@
 /*
- * A question's way: is it to be asked at all, of whom, what of the answer may pass, and pins for it
- * before it goes out. Each is asked from a socket of its own with an id of its own, so whoever
- * wants to forge an answer has to guess both.
+ * The life of a question: may it be asked at all, which name server is asked, which addresses of the answer may
+ * pass, and pinning them before the answer is sent. Each question is asked from a socket of its own with an id of
+ * its own, so a forger of answers has to guess both.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -25,7 +25,7 @@ static bool rules_let_ask(const struct net_rules *r, const char *name)
     return r->mode == NET_EGRESS || (r->mode == NET_ALLOW && net_list_has_name(r->allow, name));
 }
 
-/* The operator's list, and every stage of the sandbox's own. */
+/* The operator's list and every stage of the sandbox's own rules must allow the name. */
 static bool may_ask(const struct resolver *r, const struct known_box *b, const char *name)
 {
     for (int i = 0; i < NET_STAGES; i++)
@@ -160,7 +160,7 @@ static int ask_for_pin(struct resolver *r, struct lookup *j, const struct dns_ad
     return 0;
 }
 
-/* The answer goes out when the last of its pins holds. */
+/* The answer is sent when all of its addresses are pinned. */
 static void pin_all(struct resolver *r, struct lookup *j)
 {
     size_t kept = 0;
@@ -350,7 +350,7 @@ static void read_udp(struct resolver *r, struct lookup *j)
 
     if (n >= 0) {
         take_answer(r, j, p, (size_t)n);
-    } else if (errno != EAGAIN) { /* nobody there */
+    } else if (errno != EAGAIN) { /* no name server is there */
         j->upstream++;
         try_next(r, j);
     }
@@ -363,7 +363,7 @@ static void fail_tcp(struct resolver *r, struct lookup *j)
     try_next(r, j);
 }
 
-/* Two bytes of length, then so many. 1: whole, 0: not yet, -1: it broke. */
+/* Reads a message: two bytes of length, then that many. 1: it is whole, 0: not yet, -1: the connection broke. */
 static int read_piece(struct lookup *j)
 {
     ssize_t n;

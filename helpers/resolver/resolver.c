@@ -6,7 +6,7 @@
  * does       reads questions on sockets in each sandbox's network namespace, asks the host's name
  *            servers, answers; in allow-list mode only for names on the list, and after the keeper
  *            has pinned the addresses into the rules
- * never      changes a rule itself, hands on an address that is refused always
+ * never      changes a rule itself, passes on an address that is always refused
  *
  * One thread, one event loop. The keeper names each sandbox on fd 4, with its sockets. When the
  * keeper dies the resolver goes on (without pins nothing new is answered in allow-list mode); the

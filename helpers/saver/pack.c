@@ -212,7 +212,7 @@ enum {
                    ARCHIVE_READDISK_NO_SPARSE,
 };
 
-/* An ACL is an extended attribute to the kernel. A path that is too long for one call has more to it, too. */
+/* ACLs are extended attributes, too. A path that is too long for one call is left to libarchive. */
 static bool has_more(const char *path)
 {
     struct stat st;

@@ -20,14 +20,13 @@ struct read_back {
     pthread_t thread;
     bool has_thread; /* a small archive is read at the end, without one */
     char *buf;
-    struct sha
-        sha; /* of what was read; the thread's alone until it has ended, as are the next two */
+    struct sha sha; /* of what was read; this and the next two are the thread's until it ends */
     int rc;
     struct cove_err err;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t news;
     uint64_t written;
-    bool is_all; /* no more is written, and what was is synced */
+    bool is_all; /* the writer has finished, and the file is synced */
 };
 
 /* ------------------------------------------------------------------ reading */

@@ -46,9 +46,9 @@ static int take_order(struct saver_order *ret, int *ret_files, struct cove_err *
     return 0;
 }
 
-/* The files become the root directory. Attached as a mount, they take the place of all of the host's
- * mounts; a directory that cannot be attached becomes the root by chroot(), which seccomp then leaves
- * nobody to undo. */
+/* Makes the files the root directory. Attached as a mount, they replace all of the host's mounts; a directory
+ * that cannot be attached becomes the root by chroot(), and the seccomp filter forbids every call that could
+ * leave it. */
 static int enter_files(int files, bool attach, struct cove_err *e)
 {
     if (files < 0)

@@ -22,7 +22,7 @@ extern const struct saver_part saver_parts[SAVER_PARTS];
 #define SAVER_OPAQUE "user.overlay.opaque"
 
 int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e);
-/* Takes from an entry the extended attributes that `keep` does not want, and the file flags. */
+/* Removes from an entry the file flags and the extended attributes that `keep` does not want. */
 typedef bool saver_keep_fn(struct archive_entry *entry, const char *name, const void *value,
                            size_t size);
 void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep);
@@ -49,7 +49,7 @@ void sha_drop(struct sha *s);                             /* free alone */
 struct read_back;
 int read_back_new(int fd, struct read_back **ret, struct cove_err *e);
 void read_back_tell(struct read_back *r, uint64_t written); /* so many bytes are in the file */
-/* All are; they are synced, and the rest is read. */
+/* All bytes are written: syncs them, reads the rest and returns the digest. */
 int read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
                   struct cove_err *e);
 void read_back_free(struct read_back *r); /* NULL is fine */

@@ -1,7 +1,7 @@
 /*
  * Unpacking: an archive becomes the upper layers of a new sandbox, which are the root directory of
- * this process. An archive of the store should be what pack.c wrote; whoever can write the store may
- * have put another one there, so nothing in it is believed:
+ * this process. An archive of the store should be what pack.c wrote, but somebody who can write to the store may
+ * have put another one there, so nothing in it is trusted:
  *
  *   refused    names that are absolute, contain ".." or belong to neither part; hard links that lead out
  *              of their part; members behind a symbolic link; a part that is no directory; devices that
@@ -10,7 +10,7 @@
  *   left out   attributes that are neither user.* nor security.capability, and those of overlayfs
  *              other than the mark of an opaque directory
  *
- * Nobody sees what is unpacked here until this process has said that it is all there and right.
+ * The sandbox is not used before this process has reported that everything was unpacked and is right.
  */
 #include <archive.h>
 #include <archive_entry.h>
@@ -99,7 +99,7 @@ static bool same_part(const char *a, const char *b)
     return strncmp(a, b, len + 1) == 0;
 }
 
-/* The top of a part is a directory: whoever mounts it later must not be led elsewhere by it. */
+/* The top of a part must be a directory: a link there would lead a later mount elsewhere. */
 static bool replaces_part(struct archive_entry *entry, const char *name)
 {
     size_t len = strcspn(name, "/");

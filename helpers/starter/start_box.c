@@ -1,4 +1,5 @@
-/* What a template starts in one new sandbox: judged, spawned, and waited for until it is ready. */
+/* Starts what a template wants in one new sandbox: judges the commands, spawns them, and waits until the sandbox is
+ * ready. */
 #include "helpers/starter/start_box.h"
 
 #include <poll.h>
@@ -14,15 +15,15 @@
 enum {
     RETRY_FIRST_MS = 20, /* between two tries of the ready command; grows to RETRY_MOST_MS */
     RETRY_MOST_MS = 500,
-    END_MS = 2000, /* init has this long to tell of an end that it brings about itself */
+    END_MS = 2000, /* how long init may take to report the end of a command that it kills */
 };
 
 struct start { /* one sandbox */
     const struct cove_config *config;
     const struct starter_box *box;
-    const struct manifest *template; /* whose policy holds */
+    const struct manifest *template; /* the template, whose policy applies */
     const struct manifest *own;      /* the snapshot's, if it has one */
-    const struct manifest *manifest; /* that says what to start: one of the two */
+    const struct manifest *manifest; /* the one of the two that says what to start */
     struct policy_filter filter;
     struct box_conn conn;
     uint64_t until_ms;
@@ -31,7 +32,7 @@ struct start { /* one sandbox */
 
 /* ------------------------------------------------------------------ policy */
 
-/* Whose it is: the owner of the snapshot, or of TENANT/NAME; an operator's template belongs to nobody. */
+/* The tenant that owns the snapshot or TENANT/NAME; "" for an operator's template. */
 static void owner_of(const struct start *s, char ret[COVE_TENANT_MAX])
 {
     const char *name = s->template->name, *slash = strchr(name, '/');
@@ -55,7 +56,7 @@ static int judge(const struct policy *policy, const struct policy_query *q, cons
     return cove_fail(e, COVE_NOT_READY, "the policy forbids '%.60s' (%.40s)", command, r.rule);
 }
 
-/* What a template starts is under the policy like what clients run. */
+/* Commands of a template are under the policy like those of clients. */
 static int get_filter(struct start *s, struct live_ref *policy, struct cove_err *e)
 {
     const struct manifest *m = s->manifest, *t = s->template;
@@ -105,7 +106,7 @@ static int spawn(struct start *s, const char *command, const char *label, struct
     return box_spawn(&s->conn, &args, ret, NULL, e);
 }
 
-/* A starter before this one may have started it: then its log is there. */
+/* An earlier starter may have started the command already: then a process with this label exists. */
 static int spawn_labelled(struct start *s, const char *command, const char *label, uint32_t *ret,
                           struct cove_err *e)
 {
@@ -163,8 +164,8 @@ static int await(struct start *s, uint32_t proc, uint64_t until_ms, struct cove_
     return 0;
 }
 
-/* A start command that has failed will not get ready. One that has ended well may have done all there is
- * to do. */
+/* If the start command has failed, the sandbox will never be ready. If it has ended with 0, it may have done all
+ * its work. */
 static int check_start(struct start *s, struct cove_err *e)
 {
     struct box_log_opened opened;
@@ -217,8 +218,8 @@ static int kill_ready(struct start *s, uint32_t proc)
     return await(s, proc, clock_boot_ms() + END_MS, &end, NULL);
 }
 
-/* The ready command, again and again until it succeeds. It is tied to this conversation: what it
- * leaves behind ends with it. */
+/* Runs the ready command again and again until it succeeds. It is tied to this conversation: processes that it
+ * leaves behind end with it. */
 static int await_ready(struct start *s, struct cove_err *e)
 {
     struct cove_end end = { 0 };

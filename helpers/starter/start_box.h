@@ -10,7 +10,7 @@
 struct box_start {
     const struct cove_config *config;
     const struct starter_box *box;
-    const struct manifest *template; /* whose policy holds; NULL: it was removed */
+    const struct manifest *template; /* the template, whose policy applies; NULL: it was removed */
     const struct manifest
         *own; /* the snapshot's, which says what to start; NULL: the template does */
 };

@@ -11,7 +11,7 @@
  * and those of a tenant beyond TENANT_THREADS_MAX wait for one of that tenant's, so that a template whose
  * ready command never succeeds delays the sandboxes of its own tenant only.
  * The starter dies with its keeper, because sandboxes that are not handed out die with it, too. A
- * starter that was replaced hears of all starting sandboxes again: what runs there under its label
+ * new starter hears of all starting sandboxes again: a command that runs there under its label
  * already is not started twice.
  */
 #include <poll.h>
@@ -54,7 +54,7 @@ struct starter {
     struct cove_config config;
     struct state *state;
     struct live policy, manifests;
-    pthread_mutex_t lock; /* of what follows, and of writing to the keeper */
+    pthread_mutex_t lock; /* guards the members below, and writing to the keeper */
     pthread_cond_t more;
     struct order_queue waiting, served;
     unsigned idle, threads;
@@ -81,7 +81,7 @@ static void serve(struct starter *st, const struct starter_box *box)
 
     args.template = manifests ? manifests_find(manifests->value, box->template) : NULL;
     if (start_box(&args, policy, &err) < 0) {
-        if (err.code != COVE_GONE) /* whoever ended the sandbox knows why */
+        if (err.code != COVE_GONE) /* COVE_GONE: the sandbox was ended, and the reason is known */
             err.code = COVE_NOT_READY;
         cove_context(&err, "template '%.60s'", box->template);
     } else {
@@ -141,7 +141,7 @@ static struct order *take_order(struct starter *st)
     return o;
 }
 
-/* The thread itself looks for the next one, which may be one that waited for this tenant's share. */
+/* The thread then looks for its next order, which may be one that waited for this tenant's share. */
 static void end_order(struct starter *st, struct order *o)
 {
     pthread_mutex_lock(&st->lock);

@@ -228,7 +228,7 @@ def test_while_the_bucket_is_away_nothing_is_lost_and_afterwards_it_goes_there(s
 def test_a_bucket_that_changes_bytes_is_noticed_before_anything_is_given_up(server, bucket, project):
     bucket.fault("GET [^?]*archive", 1, flip=True)
     box, noise = saved_one(server, project)
-    wait_for(lambda: "what is in the bucket is not what was saved" in log_of(server), 30)
+    wait_for(lambda: "the archive in the bucket is not the one that was saved" in log_of(server), 30)
     in_bucket(server, box)
     bucket.mend()
     bucket.fault("GET [^?]*archive", 1, flip=True)
