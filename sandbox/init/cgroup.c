@@ -1,7 +1,7 @@
 /*
  * A cgroup for each command, so that all it ever started can be killed, and the sandbox's counters,
- * so that an end can be told truthfully. The directories come from the keeper as descriptors: no
- * path of a cgroup is known in here.
+ * which tell why a command ended. The directories come from the keeper as descriptors: init knows
+ * no path of a cgroup.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -70,7 +70,7 @@ void cgroup_setup(struct init *in)
     cgroup_prepare(in);
 }
 
-/* A file that stays open: it tells what holds now, each time it is read from its start. */
+/* Reads a file that stays open: reading from its start gives the current value each time. */
 static const char *read_again(int fd, char *out, size_t size)
 {
     ssize_t n = fd < 0 ? -1 : pread(fd, out, size - 1, 0);
@@ -164,7 +164,7 @@ int cgroup_make(struct init *in, uint32_t number, int *ret_fd, struct cove_err *
 {
     AUTO_CLOSE int fd = take_fd(&in->next_cgroup_fd);
 
-    if (fd >= 0 && in->next_cgroup != number) { /* the spawn it was meant for came to nothing */
+    if (fd >= 0 && in->next_cgroup != number) { /* the spawn that it was made for failed */
         fd = cove_close(fd);
         cgroup_leave(in, in->next_cgroup);
     }

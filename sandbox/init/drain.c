@@ -1,7 +1,7 @@
 /*
- * BOX_DRAIN: a reply has gone out, but something that the command left running still holds its
- * pipes. It must neither get SIGPIPE nor block on a full pipe, so init reads on in the worker's
- * place and throws it away. Bytes go from the pipe to /dev/null inside the kernel.
+ * BOX_DRAIN: a reply was sent, but processes that the command left running still hold its
+ * pipes. They must neither get SIGPIPE nor block on a full pipe, so init reads on in the worker's
+ * place and throws the bytes away. Bytes go from the pipe to /dev/null inside the kernel.
  */
 #include "config.h" /* _GNU_SOURCE */
 

@@ -154,7 +154,7 @@ static int open_with_parents(const struct file_target *t, const struct box_file 
     return dir < 0 ? -1 : open_quietly(dir, name, args);
 }
 
-/* Why an open said ENXIO: nobody is at a FIFO's other end, or it is a socket. */
+/* Says why an open failed with ENXIO: no process has a FIFO's other end open, or the path is a socket. */
 static int fail_special(const struct file_target *t, struct cove_err *e)
 {
     AUTO_CLOSE int fd = path_open(t->path, O_PATH);

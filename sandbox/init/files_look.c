@@ -82,7 +82,7 @@ static bool add_entry(struct listing *l, int dir_fd, const char *name)
     size_t name_len = strlen(name) + 1, target_len, size;
 
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return true; /* gone meanwhile, or not ours to look at */
+        return true; /* it was removed meanwhile, or the user may not see it: left out */
     read_target(dir_fd, name, &st, target);
     target_len = strlen(target) + 1;
     size = (sizeof(entry) + name_len + target_len + 7) & ~(size_t)7;

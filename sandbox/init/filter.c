@@ -1,7 +1,7 @@
 /*
  * Init's own seccomp filter. Init has CAP_SYS_ADMIN in its namespace, to install commands' filters;
- * whoever took init over must not reach with that capability what no command can reach. All that
- * init starts inherits this filter under its own one, so it can refuse only what no profile allows
+ * an attacker who took init over must not reach with that capability what no command can reach. All that
+ * init starts inherits this filter besides its own one, so it can refuse only what no profile allows
  * (refused.h): a profile that an operator writes cannot give these calls back.
  *
  * The kernel remembers which calls a filter passes whatever their arguments are, so the list costs

@@ -183,8 +183,7 @@ static int setup_descriptors(struct init *in, struct cove_err *e)
     return 0;
 }
 
-/* Nothing is handled and everything is blocked: commands then start with defaults and an empty
- * mask. */
+/* No signal has a handler and all are blocked. Commands are started with default actions and an empty mask. */
 static int setup_signals(struct init *in, struct cove_err *e)
 {
     static const unsigned long as_default[8]; /* the kernel's own structure; zero is SIG_DFL */
@@ -225,7 +224,7 @@ static int setup_privileges(struct cove_err *e)
         return 0;
     if (prctl(PR_SET_DUMPABLE, 0) < 0 || syscall(SYS_capget, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
-    /* The bounding set counts at execve, which we never do: set once, it is every command's. */
+    /* The bounding set takes effect at execve, which init never does: set here, it applies to every command. */
     for (int cap = 0; cap < 64; cap++)
         if (!(command_caps & (1ULL << cap)) && prctl(PR_CAPBSET_READ, cap) == 1 &&
             prctl(PR_CAPBSET_DROP, cap) < 0)

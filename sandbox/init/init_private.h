@@ -36,10 +36,10 @@ enum {
     MAX_FINISHED_RING_BYTES = 64 << 20,
     MAX_REMOVERS = 16,    /* recursive removes at a time */
     MAX_CONNECTS = 64,    /* connects that wait for an answer */
-    MAX_DRAINS = 1024,    /* pipes that are read for nobody */
+    MAX_DRAINS = 1024,    /* pipes whose bytes are thrown away (drain.c) */
     MAX_ASKS = 4096,      /* execve calls that wait for a verdict */
     MAX_WATCHERS = 64,    /* watches that are kept under a name */
-    MAX_KEPT_DIRS = 8192, /* of one of them */
+    MAX_KEPT_DIRS = 8192, /* directories of one such watch */
     MAX_MARKS = 64,       /* extended attributes of one file that a client may set */
     MAX_GROUPS = 64,
     MAX_ARGS = 8192,
@@ -49,8 +49,8 @@ enum {
     PAGE_BYTES = 64 * 1024,
 };
 
-/* What a handler returns beside 0 and -1 (a cove_err for the client): this is no message of ours,
- * cut it off. */
+/* A handler returns 0, -1 (a cove_err for the client), or this: the message breaks the protocol, and the
+ * connection is cut off. */
 enum { CUT_OFF = -2 };
 
 struct init;
@@ -117,7 +117,7 @@ int user_find(const char *name_or_number, struct user *ret, struct cove_err *e);
 int group_find(const char *name_or_number, gid_t *ret); /* for cove-sudo */
 /* An absolute path as it is, a relative one below the user's home. */
 int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], struct cove_err *e);
-/* Between these two, file access is checked as that user's; root keeps what root may. */
+/* Between these two calls file access is checked with that user's rights; for root, with root's. */
 int user_enter(const struct user *u, struct cove_err *e);
 void user_leave(void);
 
@@ -193,7 +193,7 @@ int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 /* Start a child that installs the filter, sends its listener over sock (notify), and then waits
  * there for a SPARE_JOB. */
 pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd);
-/* Start the child in that cgroup (-1: ours) and return its pid. What becomes of it comes over
+/* Starts the child in that cgroup (-1: ours) and returns its pid. Whether its execve succeeds is told over
    job->sock. */
 pid_t exec_start(const struct exec_job *job, int cgroup_fd, struct cove_err *e);
 void exec_setup(void); /* before init raises its own limits */
@@ -256,7 +256,7 @@ int log_add_pty(struct init *in, struct proc *p, struct cove_err *e);
 void log_drain(struct proc *p);           /* read all that was written up to now */
 bool log_is_open(const struct proc *p);   /* somebody may still write */
 uint64_t log_bytes(const struct proc *p); /* memory it takes */
-/* Nothing behind `pos` is overwritten before c has said that it has read it, or is gone. */
+/* Output after `pos` is not overwritten before c has said that it has read it, or has disconnected. */
 void log_hold(struct proc *p, struct conn *c, uint64_t pos);
 void log_settle(struct proc *p);                /* no process writes to it any more */
 void log_tick(struct init *in, struct proc *p); /* tell those who wait */

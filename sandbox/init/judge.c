@@ -199,8 +199,8 @@ static void refuse(struct init *in, struct listener *l, uint64_t notif_id, const
     }
 }
 
-/* A command that goes on trying what is refused is ended with all that it started. Should something
- * of it survive, its further execves are refused without a question. */
+/* A command that goes on trying what is refused is ended with all that it started. If a process of it survives,
+ * its further execves are refused without asking the judge. */
 static void end_if_exhausted(struct init *in, struct listener *l, uint32_t refusals_max)
 {
     struct proc *p = proc_by_number(in, l->proc);

@@ -1,12 +1,12 @@
 /*
- * Landlock, the second lock on doors that seccomp and capabilities hold shut already. One domain is
+ * Landlock, a second barrier against what seccomp and capabilities refuse already. One domain is
  * laid around init and with it around all that it ever starts. Whatever it handles, a domain also
  * forbids every change of the mount tree (mount, pivot_root, move_mount, ...) and every ptrace of
  * what is outside, also to those who have the capabilities for it.
  *
  * Handled: device nodes cannot be made. Moving files between folders (REFER) is denied by every
- * domain that does not say otherwise, so it is handled only to be allowed below /. With a kernel
- * that has no Landlock there is one lock less.
+ * domain that does not say otherwise, so it is handled only to be allowed below /. On a kernel
+ * without Landlock this barrier is missing.
  */
 #include "config.h" /* _GNU_SOURCE */
 

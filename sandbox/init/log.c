@@ -1,9 +1,9 @@
 /*
  * Log rings: what a process writes goes through a pipe (or its pty) into a memfd that readers get a
  * descriptor of. The process is not slowed by readers, except by one that asked for it
- * (LOG_ARM_HOLD): nothing is overwritten that this one has not read. Those who want to know of more
- * arm one tick each, and while output comes by the hundred kilobytes the ticks of a ring are held back a
- * few milliseconds, so that reading the pipe stays what we mostly do.
+ * (LOG_ARM_HOLD): nothing is overwritten that this one has not read. Each connection that wants to hear of new
+ * output asks for one tick. While output comes by the hundred kilobytes, the ticks of a ring are held back a
+ * few milliseconds, so that most of init's time is spent on reading the pipe.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -173,7 +173,7 @@ static size_t room_for(const struct log *log)
     return room < CHUNK ? (size_t)room : CHUNK;
 }
 
-/* One chunk into the ring. False when there was nothing: for now, or for good (then the source is
+/* Moves one chunk into the ring. False when there was nothing: for now, or for good (then the source is
  * closed). */
 static bool read_chunk(struct source *s)
 {
@@ -221,8 +221,8 @@ static int add_source(struct init *in, struct proc *p, enum ring_stream stream, 
     return 0;
 }
 
-/* The larger it is, the further a process runs ahead of us. What is left in its two pipes when it has ended must
- * fit into the ring, whose reader gets it in one go. */
+/* How large a pipe is made: the larger, the further a process runs ahead of us. What is left in its two pipes when
+ * it has ended must fit into the ring, because the reader gets it in one go. */
 static int pipe_bytes(const struct log *log)
 {
     return log->ring.capacity / 4 < PIPE_BYTES ? (int)(log->ring.capacity / 4) : PIPE_BYTES;

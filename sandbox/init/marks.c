@@ -1,6 +1,6 @@
 /*
- * What clients keep with a file: extended attributes "user.PREFIX.KEY", which any program inside can
- * read and change as well. They are set and read with root's rights, because whoever asks for them
+ * Marks: pairs that clients keep with a file, as extended attributes "user.PREFIX.KEY", which any program inside
+ * can read and change as well. They are set and read with root's rights, because a client that asks for them
  * may write the file anyway.
  */
 #include "config.h" /* _GNU_SOURCE */
@@ -15,7 +15,7 @@
 
 enum { NAMES_BYTES = 16 * 1024, NAME_MAX_BYTES = 256, VALUE_MAX_BYTES = 4096 };
 
-/* A file or a directory; what it leads to, of a link. */
+/* Opens a file or a directory; of a link, its target. */
 static int open_target(const char *path, char ret_link[PATH_OF_FD], struct cove_err *e)
 {
     int fd = path[0] == '/' ? path_open(path, O_PATH) : (errno = ENOENT, -1);
@@ -32,7 +32,7 @@ static int open_target(const char *path, char ret_link[PATH_OF_FD], struct cove_
     return fd;
 }
 
-/* "user.PREFIX." in front of its name, or it is none of these. */
+/* Returns KEY of "user.PREFIX.KEY"; NULL: the attribute is another one. */
 static const char *key_of(const char *name, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -110,7 +110,7 @@ static void add_mark(const char *link, const char *name, const char *key, char *
     *len += key_len + (size_t)n + 1;
 }
 
-/* Safe: what fits into a page. */
+/* Safe: the answer is one page at most. */
 int on_marks(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     static char names[NAMES_BYTES], page[PAGE_BYTES];

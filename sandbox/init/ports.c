@@ -15,8 +15,7 @@
 
 enum { CONNECT_MS = 5000 };
 
-struct
-    connecting { /* a connect that was not answered at once, because the program's queue is full */
+struct connecting { /* a connect that waits, because the listening program's queue is full */
     LIST_ENTRY(connecting) link;
     struct watch watch;
     struct conn *conn;

@@ -15,7 +15,7 @@ static bool ended_by(const struct cove_end *end, int signo)
     return end->signal == signo || (!end->signal && end->exit_code == 128 + signo);
 }
 
-enum { DISK_FULL_BYTES = 256 * 1024 }; /* a disk with less than this left has refused something */
+enum { DISK_FULL_BYTES = 256 * 1024 }; /* a disk with less than this left counts as full */
 
 static bool is_full(int error)
 {

@@ -111,7 +111,7 @@ int on_forget(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
     return 0;
 }
 
-/* A terminal that nobody reads is full at some time: writing to it must not keep us waiting. */
+/* A terminal that no process reads becomes full: writing to it must not make init wait. */
 static ssize_t write_at_once(int fd, const void *bytes, size_t len)
 {
     int flags = fcntl(fd, F_GETFL);

@@ -1,7 +1,6 @@
 /*
  * Users of the sandbox, from its own /etc/passwd and /etc/group. A static binary has no NSS, and
- * needs none: what the files say counts. They belong to the sandbox: anything may stand in them,
- * and they may be anything.
+ * needs none. The files belong to the sandbox: they may be of any kind and contain anything.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -153,7 +152,7 @@ static int look_up(const char *name, struct user *ret, struct cove_err *e)
 
 /* --------------------------------------------------------------- the last answer, while it holds */
 
-/* The tick of a file's times: what changed within it may change again and look the same. */
+/* A file's times have this resolution: a file that was just changed may change again without showing it. */
 enum { SETTLED_AFTER_MS = 50 };
 
 struct version { /* of a file: while it is the same, so is what stands in the file */
@@ -228,8 +227,8 @@ int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], st
 }
 
 /*
- * Changing fsuid has taken these out of force. Back in force they let the access of root's be
- * combined with the ownership of the user's: what is made belongs to fsuid.
+ * Changing fsuid has switched these capabilities off. Switched on again, they combine root's access with the
+ * user's ownership: files that are made belong to fsuid.
  */
 static int keep_access(void)
 {

@@ -1,7 +1,7 @@
 /*
  * A sandbox's network: a veth pair, one end on the host, the other its eth0, and an address of each
- * family by the number of its slot, with a gateway beside it. What may pass is decided by rules that
- * hold for all of them (netfilter.c), so making one touches no rule.
+ * family by the number of its slot, with a gateway beside it. One set of rules decides for all sandboxes
+ * what may pass (netfilter.c), so making a sandbox changes no rule.
  *
  * The keeper makes the pair when the child has its namespace, under a name that belongs to the
  * slot, and writes down the requests by which the child gives its end address and route
@@ -133,10 +133,10 @@ static bool has_ipv6(void)
 }
 
 /*
- * No link-local address by itself: it would only cost its announcements. Not every kernel has IPv6.
- * The host's end forwards, by netlink rather than /proc/sys, which is often read-only where the
- * right is there. To come before add_up(): a change of these settings on a link that is up
- * makes the kernel visit all IPv6 routes of the host.
+ * Turns off automatic link-local addresses, which would only cost announcements. Not every kernel has IPv6.
+ * The host's end is made to forward, by netlink rather than /proc/sys, which is often read-only even for root.
+ * To be called before add_up(): a change of these settings on a link that is up makes the kernel visit all IPv6
+ * routes of the host.
  */
 static void add_manners(struct buf *out, uint32_t index, bool forward)
 {

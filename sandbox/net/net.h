@@ -13,7 +13,7 @@
 
 enum { NET_OPENED_MAX = 256 };
 
-struct net_own { /* what narrows one sandbox; all stages hold together */
+struct net_own { /* the rules that narrow one sandbox; all stages apply together */
     struct net_rules stages[NET_STAGES];
 };
 
@@ -30,9 +30,9 @@ struct net {
     uint32_t connections; /* of one sandbox at a time; 0 = as many as the kernel has room for */
     bool uncounted;       /* this kernel cannot limit them */
     bool loaded;          /* our table is in the kernel */
-    bool ipv4, ipv6;      /* there is a way out; IPv6: and new sandboxes get addresses */
-    uint64_t next_ms;     /* when to look again whether there is one */
-    char prefix[10];      /* of the host's ends' names */
+    bool ipv4, ipv6;  /* the host has a route outside; for IPv6: and new sandboxes get addresses */
+    uint64_t next_ms; /* when to look again whether there is one */
+    char prefix[10];  /* of the host's ends' names */
     char table[24];
     char uplink[128];                                      /* as configured */
     char opened4[NET_OPENED_MAX], opened6[NET_OPENED_MAX]; /* interfaces we let forward */
@@ -41,8 +41,8 @@ struct net {
 /* Reads the configuration. strict: the policy's seccomp profile is `strict`, with which `auto`
  * means no network. */
 void net_configure(const struct cove_config *c, bool strict, struct net_rules *ret);
-/* Names and addresses that no other keeper on this machine has, rules, forwarding. On failure all
- * is as it was. */
+/* Chooses names and addresses that no other keeper on this machine has, loads rules, enables forwarding. On
+ * failure nothing is changed. */
 int net_init(struct net *n, const struct cove_config *c, const struct net_rules *rules,
              uint32_t slots, struct cove_err *e);
 bool net_tick(struct net *n, uint64_t now_ms); /* whether it was time to look */
@@ -51,7 +51,8 @@ bool net_done(struct net *n);
 /* The same for a keeper that was killed. */
 bool net_sweep(const struct cove_config *c);
 
-/* watch.c: a descriptor that tells when rules change on this machine; whether ours are gone. */
+/* watch.c: net_watch() returns a descriptor that is readable when rules change on this machine; net_watch_lost()
+ * tells whether ours are gone. */
 int net_watch(void);
 bool net_watch_lost(int sock, const struct net *n);
 int net_restore(struct net *n, struct cove_err *e); /* the same rules again */

@@ -1,9 +1,9 @@
 /*
  * Putting rules in place: one nftables table for all sandboxes of this keeper, told apart from other
  * traffic by the names of their interfaces. It is replaced as a whole, in one transaction, when the
- * configuration changes it, so a change holds for sandboxes that run already; and left alone when it
- * is what it should be, so that a new keeper cuts no connection. Addresses that names were answered
- * with are pinned into sets of this table, when the resolver asks for it.
+ * configuration changes it, so a change applies to running sandboxes too; and left alone when it
+ * is up to date, so that a new keeper cuts no connection. Addresses of names on an allow-list
+ * are pinned into sets of this table, when the resolver asks for it.
  *
  * What the rules say is in rules.c.
  */

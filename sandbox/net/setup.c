@@ -1,7 +1,7 @@
 /*
  * The network of all sandboxes: from the configuration to names, addresses and rules, and back.
- * Many keepers may be on one machine: what is named is named after the run_dir, and blocks of
- * addresses are handed out by what the tables of the others say (`base4`), under a lock.
+ * Several keepers may be on one machine: names are derived from the run_dir, and each keeper takes a block of
+ * addresses that no table of another keeper has (`base4`), under a lock.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
  * leads outside. Only that one is opened, not the machine: net.ipv4.ip_forward stays as it is,
  * and rules (netfilter.c) keep an interface that we opened from forwarding for anybody else.
  *
- * What was opened is written down in the kernel, in the set `opened4` or `opened6` of our table,
- * where the next keeper finds it after a crash, other keepers on this machine find it, and a reboot
- * forgets it together with the switch. The last keeper that has it written down closes it again. If
- * somebody else turns forwarding on for the whole machine meanwhile, it is theirs from then on.
+ * The opened interfaces are recorded in the kernel, in the set `opened4` or `opened6` of our table:
+ * the next keeper finds them there after a crash, other keepers on this machine find them, and a reboot
+ * forgets them together with the setting. The last keeper that has an interface recorded closes it again. If
+ * somebody else turns forwarding on for the whole machine meanwhile, cove leaves it alone from then on.
  */
 #include <fcntl.h>
 #include <stdio.h>

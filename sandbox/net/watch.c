@@ -1,7 +1,7 @@
 /*
- * Our rules are the wall between sandboxes and the network, and others on this machine may take
- * them away without meaning to: `nft flush ruleset` does, and with it every reload of Debian's
- * nftables service. The kernel tells of it; what is gone is put back at once.
+ * Our rules are the wall between sandboxes and the network, and other programs on this machine may remove
+ * them by accident: `nft flush ruleset` does, and so does every reload of Debian's nftables service. The
+ * kernel tells us, and our rules are put back at once.
  */
 #include <errno.h>
 #include <linux/netfilter/nf_tables.h>

@@ -5,8 +5,8 @@
  *   does       becomes the user that was asked for, in place, and executes the command
  *   never      asks for a password, reads a configuration, stays beside the command
  *
- * Whoever may use it is meant to become root, so it guards nothing but one thing: users of a sandbox
- * that are neither root nor `user` nor in the group sudo, wheel or admin get nothing. It executes
+ * Its only check is who may use it: users of a sandbox that are neither root nor `user` nor in the group
+ * sudo, wheel or admin are refused. It executes
  * the command in its own process, so descriptors, terminal, signals, cgroup, seccomp filter and the
  * policy's view of every execve are those of the caller, and the exit status needs no passing on.
  */
@@ -127,7 +127,7 @@ static bool in_list(const char *list, const char *name, size_t len)
     return false;
 }
 
-/* What a terminal and a language need outlives the change of user, as with any sudo. */
+/* Variables of the terminal and the language are kept, as with any sudo. */
 static bool is_kept(const struct sudo *s, const char *var)
 {
     static const char always[] = "TERM,COLORTERM,LANG,LANGUAGE,TZ,DISPLAY,XAUTHORITY,LS_COLORS,PS1";
@@ -321,8 +321,8 @@ static void parse_number(const char *text, int *ret)
     *ret = (int)n;
 }
 
-/* Returns the first word that is no option. What only makes sense with passwords (-n, -S, -A, -p, -k)
-   is taken and means nothing. */
+/* Returns the first word that is no option. Options that only make sense with passwords (-n, -S, -A, -p, -k)
+   are accepted and have no effect. */
 static int parse_options(struct sudo *s, int argc, char **argv, char *ret_alone)
 {
     static const struct option names[] = {
