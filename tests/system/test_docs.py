@@ -91,7 +91,7 @@ def test_the_values_in_the_file_are_the_defaults(session_server):  # so that cov
 
 
 def test_links_between_documents_lead_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/SPEC.md", "docs/OPERATING.md"):
+    for name in glob.glob("**/*.md", root_dir=TOP, recursive=True):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(f"{TOP}/{name}")):
             assert os.path.exists(os.path.join(TOP, os.path.dirname(name), target)), f"{name}: {target}"
 
