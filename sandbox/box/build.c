@@ -161,8 +161,8 @@ static int start_child(struct build_child *child, uid_t owner, int cgroup, struc
     return 0;
 }
 
-static int clone_child(const struct build_parts *p, const struct build_args *args, struct box_build *b,
-                       struct cove_err *e)
+static int clone_child(const struct build_parts *p, const struct build_args *args,
+                       struct box_build *b, struct cove_err *e)
 {
     AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     char title[64], limit[48];
