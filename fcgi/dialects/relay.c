@@ -47,6 +47,24 @@ static const struct route bridge_routes[] = {
     { GET, "/**", relay_socket, ROUTE_LONG },
 };
 
+/* ------------------------------------------------------------------ bad news */
+
+struct bad_news {
+    const char *error;
+};
+
+static const struct json_field bad_news_fields[] = {
+    JSON_STR(struct bad_news, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static void relay_error(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    (void)req;
+    rep->status = reply_error_status(NULL, 0, e->code);
+    reply_json(rep, bad_news_fields, &(struct bad_news){ e->msg });
+}
+
 /* ------------------------------------------------------------------ which sandbox */
 
 static const char *name_of(const struct request *req)
@@ -415,7 +433,7 @@ const struct dialect relay_dialect = {
     .route_count = ARRAY_SIZE(relay_routes),
     .credentials = relay_credentials,
     .headers = ", X-Relay-Secret",
-    .on_error = reply_plain_error,
+    .on_error = relay_error,
 };
 
 static bool is_bridge(const struct request *req)
@@ -431,5 +449,5 @@ const struct dialect relay_bridge_dialect = {
     .host_port = RELAY_BRIDGE_PORT,
     .host_maker = DIALECT_RELAY,
     .is_meant = is_bridge,
-    .on_error = reply_plain_error,
+    .on_error = relay_error,
 };
