@@ -307,24 +307,26 @@ static int begin_session(struct core_session *s, struct core_session *ret, struc
     return 0;
 }
 
-static int thaw(struct core *c, const struct box_info *box, struct cove_err *e)
+/* A saved sandbox, or one on its way to the store, has a slot of its own again when it is awake. */
+static int thaw_or_wake(struct core *c, const struct which *w, const struct keeper_extend *args,
+                        struct keeper_box *ret, struct cove_err *e)
 {
-    struct keeper_extend args = { 0 };
-
-    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
-    text_copy(args.id, sizeof(args.id), box->id);
-    return keeper_thaw(&c->keeper, &args, e);
+    if (w->where == WHICH_SAVED || w->box.flags & BOX_IS_SAVING)
+        return keeper_wake(&c->keeper, args, ret, e);
+    *ret = (struct keeper_box){ .index = w->index, .generation = w->box.generation };
+    return keeper_thaw(&c->keeper, args, e);
 }
 
-/* A saved sandbox, or one on its way to the store: afterwards it has a slot of its own again. */
-static int wake(struct core *c, struct which *w, struct cove_err *e)
+int core_set_going(struct core *c, struct which *w, uint64_t lifetime_ms, struct cove_err *e)
 {
-    struct keeper_extend args = { 0 };
+    struct keeper_extend args = { .lifetime_ms = lifetime_ms };
     struct keeper_box box;
 
+    if (!box_is_paused(&w->box))
+        return 0;
     text_copy(args.tenant, sizeof(args.tenant), w->box.tenant);
     text_copy(args.id, sizeof(args.id), w->box.id);
-    if (keeper_wake(&c->keeper, &args, &box, e) < 0)
+    if (thaw_or_wake(c, w, &args, &box, e) < 0)
         return -1;
     w->where = WHICH_HERE;
     w->index = box.index;
@@ -334,22 +336,14 @@ static int wake(struct core *c, struct which *w, struct cove_err *e)
     return cove_fail(e, COVE_GONE, "the sandbox has ended");
 }
 
-static int set_going(struct core *c, struct which *w, struct cove_err *e)
-{
-    if (!box_is_paused(&w->box))
-        return 0;
-    if (w->where == WHICH_SAVED || w->box.flags & BOX_IS_SAVING)
-        return wake(c, w, e);
-    return thaw(c, &w->box, e);
-}
-
-static int open_known(struct core *c, const char *tenant, struct which *w, struct core_session *ret,
-                      struct cove_err *e)
+int core_session_open_found(struct core *c, const char *tenant, struct which *w,
+                            struct core_session *ret, struct cove_err *e)
 {
     struct core_session s = { .core = c, .tenant = tenant };
 
-    if (caller_may_box(c, &w->box, e) < 0 || set_going(c, w, e) < 0)
+    if (caller_may_box(c, &w->box, e) < 0 || core_set_going(c, w, 0, e) < 0)
         return -1;
+    w->by_id = true; /* this very sandbox is meant, by whatever name it was found */
     take_known(w, &s.box);
     if (connect_box(&s, e) < 0)
         return -1;
@@ -363,7 +357,7 @@ int core_session_open_id(struct core *c, const char *tenant, const char *id,
 
     if (which_sandbox_id(c->state, tenant, id, &w) == WHICH_NONE)
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.24s", id);
-    return open_known(c, tenant, &w, ret, e);
+    return core_session_open_found(c, tenant, &w, ret, e);
 }
 
 int core_session_open(struct core *c, const char *tenant, const char *name,
@@ -373,7 +367,7 @@ int core_session_open(struct core *c, const char *tenant, const char *name,
     struct which w;
 
     if (which_sandbox(c->state, tenant, name, &w) != WHICH_NONE && w.by_id)
-        return open_known(c, tenant, &w, ret, e);
+        return core_session_open_found(c, tenant, &w, ret, e);
     if (box_for_project(c, tenant, name, &w, &s.box, e) < 0)
         return -1;
     if (connect_box(&s, e) < 0) {

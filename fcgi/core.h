@@ -172,6 +172,11 @@ int core_session_open(struct core *c, const char *tenant, const char *name,
 /* By the sandbox's own id. A sandbox of another tenant is not found. */
 int core_session_open_id(struct core *c, const char *tenant, const char *id,
                          struct core_session *ret, struct cove_err *e);
+/* With the sandbox that which_sandbox() has found, so that nobody looks it up twice; *w is as it is then. */
+int core_session_open_found(struct core *c, const char *tenant, struct which *w,
+                            struct core_session *ret, struct cove_err *e);
+/* A sandbox that is paused in memory or in the store runs again; lifetime_ms 0: the one it was made with. */
+int core_set_going(struct core *c, struct which *w, uint64_t lifetime_ms, struct cove_err *e);
 /* Init takes the end of a conversation as its moment to get ready for the next command. That moment
  * is after the reply, so the socket stays open until core_task_end(). */
 void core_session_close(struct core_session *s);

@@ -15,11 +15,8 @@ enum { WAKE_MIN_MS = 5 * 60 * 1000 };
 static int find_once(struct core *c, const struct core_new *args, struct box_info *ret,
                      struct cove_err *e)
 {
-    const struct state *ended = state_ended(c->state);
-    uint32_t index;
-
-    if (e->code != COVE_CONFLICT || !args->once || !ended ||
-        !state_find_project(ended, args->tenant, args->once, &index, ret) ||
+    if (e->code != COVE_CONFLICT || !args->once ||
+        !which_ended_project(c->state, args->tenant, args->once, ret) ||
         caller_may_box(c, ret, e) < 0)
         return -1;
     if (args->ret_made)
@@ -114,12 +111,7 @@ void core_sandbox_list_ended(struct core *c, const char *tenant,
 int core_sandbox_find_ended(struct core *c, const char *tenant, const char *name,
                             struct box_info *ret, struct cove_err *e)
 {
-    const struct state *ended = state_ended(c->state);
-    const char *id = which_id(name);
-    uint32_t index;
-
-    if (!id || !ended || !state_find_id(ended, tenant, id, &index, ret) ||
-        caller_may_box(c, ret, e) < 0)
+    if (!which_ended_id(c->state, tenant, name, ret) || caller_may_box(c, ret, e) < 0)
         return cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' not found", name);
     return 0;
 }
@@ -138,11 +130,11 @@ int core_sandbox_describe(struct core *c, const struct box_info *box,
     return keeper_attributes(&c->keeper, &which, text.data, text.len, e);
 }
 
-int core_sandbox_wake(struct core *c, const struct box_info *box, struct cove_err *e)
+int core_sandbox_wake(struct core *c, struct which *w, struct cove_err *e)
 {
-    uint64_t ms = box->lifetime_ms > WAKE_MIN_MS ? box->lifetime_ms : WAKE_MIN_MS;
+    uint64_t ms = w->box.lifetime_ms > WAKE_MIN_MS ? w->box.lifetime_ms : WAKE_MIN_MS;
 
-    return core_sandbox_resume(c, box, ms, e);
+    return core_set_going(c, w, ms, e);
 }
 
 int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e)
@@ -226,13 +218,12 @@ uint64_t core_sandbox_ends_unix_ms(const struct box_info *box)
 int core_sandbox_samples(struct core *c, const struct box_info *box, struct sample_ring *ret,
                          struct cove_err *e)
 {
-    struct box_info found;
+    struct which found;
     char path[256];
-    uint32_t index;
 
     ret->count = 0;
     snprintf(path, sizeof(path), "%s/samples", c->config->run_dir);
-    if (!state_find_id_any(c->state, box->id, &index, &found))
+    if (which_sandbox_id(c->state, box->tenant, box->id, &found) != WHICH_HERE)
         return 0;
-    return samples_read(path, index, found.generation, ret, e);
+    return samples_read(path, found.index, found.box.generation, ret, e);
 }

@@ -36,7 +36,7 @@ int core_sandbox_find_ended(struct core *c, const char *tenant, const char *name
 int core_sandbox_describe(struct core *c, const struct box_info *box,
                           const struct core_attributes *attributes, struct cove_err *e);
 /* Traffic came to one that is paused: it runs again, as long as it was meant to, or five minutes. */
-int core_sandbox_wake(struct core *c, const struct box_info *box, struct cove_err *e);
+int core_sandbox_wake(struct core *c, struct which *w, struct cove_err *e);
 int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e);
 
 /* A new end, counted from now. only_longer: an end that is later already stays. */

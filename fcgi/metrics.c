@@ -12,6 +12,7 @@
 #include "cove/dialect.h"
 #include "cove/file.h"
 #include "cove/meters.h"
+#include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
 
@@ -240,15 +241,14 @@ static size_t sum_tenants(const struct core *core, const struct traffic *t, stru
     size_t count = 0, at;
 
     for (size_t i = 0; i < t->count; i++) {
-        struct box_info box;
-        uint32_t index;
+        struct which found;
 
-        if (!state_find_id_any(core->state, t->items[i].id, &index, &box) || !box.tenant[0])
+        if (which_sandbox_id(core->state, NULL, t->items[i].id, &found) != WHICH_HERE)
             continue;
-        for (at = 0; at < count && strcmp(sums[at].tenant, box.tenant) != 0; at++)
+        for (at = 0; at < count && strcmp(sums[at].tenant, found.box.tenant) != 0; at++)
             ;
         if (at == count)
-            text_copy(sums[count++].tenant, sizeof(sums->tenant), box.tenant);
+            text_copy(sums[count++].tenant, sizeof(sums->tenant), found.box.tenant);
         sums[at].open += t->items[i].open;
         sums[at].rate_in += t->items[i].rate_in;
         sums[at].rate_out += t->items[i].rate_out;

@@ -302,34 +302,29 @@ static bool is_public(struct request *req, const struct box_info *box)
 }
 
 /* A frozen sandbox runs again for whoever may use it; for a stranger it is not there. */
-static bool wake(struct request *req, const struct box_info *box)
+static bool wake(struct request *req, struct which *found)
 {
-    struct keeper_extend args = { 0 };
     struct core_attributes attributes;
 
     if (strcmp(req->core->config->port_wake, "no") == 0)
         return false;
-    core_attributes_read(req->core, &req->arena, box->id, &attributes);
-    if (dialect_has(box->dialect, DIALECT_CLIENT_DECIDES))
-        return attributes.auto_resume && core_sandbox_wake(req->core, box, NULL) == 0;
-    text_copy(args.tenant, sizeof(args.tenant), box->tenant);
-    text_copy(args.id, sizeof(args.id), box->id);
-    return keeper_thaw(&req->core->keeper, &args, NULL) == 0;
+    if (!dialect_has(found->box.dialect, DIALECT_CLIENT_DECIDES))
+        return core_set_going(req->core, found, 0, NULL) == 0;
+    core_attributes_read(req->core, &req->arena, found->box.id, &attributes);
+    return attributes.auto_resume && core_sandbox_wake(req->core, found, NULL) == 0;
 }
 
 /* Whoever may reach the port uses it: a service that starts on first use does so now. That it could not
  * is in the log; the gate then finds nobody listening. */
-static void start_service(struct request *req, const struct place *place, const char *tenant)
+static void start_service(struct request *req, const struct place *place, struct which *found)
 {
     struct core_session session;
     struct cove_err e = { 0 };
-    struct which found;
 
-    if (which_sandbox_id(req->core->state, NULL, place->id, &found) != WHICH_HERE ||
-        !core_has_service(req->core, found.box.template, place->port))
+    if (!core_has_service(req->core, found->box.template, place->port))
         return;
-    req->core->dialect = found.box.dialect;
-    if (core_session_open_id(req->core, tenant, place->id, &session, &e) < 0)
+    req->core->dialect = found->box.dialect;
+    if (core_session_open_found(req->core, req->tenant, found, &session, &e) < 0)
         return;
     if (core_service_start(&session, place->port, &e) < 0)
         log_error("service not started", &e, LOG_S("sandbox", place->id),
@@ -339,29 +334,28 @@ static void start_service(struct request *req, const struct place *place, const 
 
 static const char *judge(const struct dialect *const *dialects, struct request *req,
                          const struct place *place, const struct keys *keys,
-                         struct credentials *credentials, const char **reason)
+                         struct credentials *credentials, struct which *found, const char **reason)
 {
-    struct which found;
-    bool there = which_sandbox_id(req->core->state, NULL, place->id, &found) == WHICH_HERE;
-    struct box_info box = there ? found.box : (struct box_info){ 0 };
+    static const struct box_info nobody;
+    bool there = which_sandbox_id(req->core->state, NULL, place->id, found) == WHICH_HERE;
 
-    look_at_keys(req, keys, &box, credentials);
+    look_at_keys(req, keys, there ? &found->box : &nobody, credentials);
     if (!there)
         return "gone";
     credentials->owner |= has_token(dialects, req, place);
-    req->tenant = arena_strdup(&req->arena, box.tenant);
-    req->note.sandbox = arena_strdup(&req->arena, box.id);
-    if (box.state == BOX_FROZEN) {
-        bool allowed = credentials->owner || is_public(req, &box);
+    req->tenant = arena_strdup(&req->arena, found->box.tenant);
+    req->note.sandbox = arena_strdup(&req->arena, found->box.id);
+    if (found->box.state == BOX_FROZEN) {
+        bool allowed = credentials->owner || is_public(req, &found->box);
 
-        if (!allowed || !wake(req, &box)) {
+        if (!allowed || !wake(req, found)) {
             *reason = credentials->owner ? "the sandbox is paused" : "";
             return "gone";
         }
     }
     if (credentials->owner)
         return "owner";
-    if (is_public(req, &box))
+    if (is_public(req, &found->box))
         return "anyone";
     return credentials->stranger ? "gone" : "nobody"; /* what is not yours is not there */
 }
@@ -374,6 +368,7 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
     struct live_ref *ref = live_get(keys);
     struct credentials credentials = { 0 };
     const char *next = request_param(req, "COVE_VERDICT_GOES_TO"), *verdict, *reason = "";
+    struct which found;
     struct place place;
     bool good;
 
@@ -382,10 +377,11 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
     if (*next)
         reply_header(rep, "X-Accel-Redirect", next);
     if (find_place(dialects, req, &place)) {
-        verdict = judge(dialects, req, &place, ref ? ref->value : NULL, &credentials, &reason);
+        verdict =
+            judge(dialects, req, &place, ref ? ref->value : NULL, &credentials, &found, &reason);
         good = strcmp(verdict, "owner") == 0 || strcmp(verdict, "anyone") == 0;
         if (good)
-            start_service(req, &place, req->tenant);
+            start_service(req, &place, &found);
         if (good && !credentials.passing)
             reply_header(rep, "X-Accel-Expires", "1");
         reply_header(

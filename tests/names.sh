@@ -42,6 +42,11 @@ named=$(sources '*.[ch]' | xargs -0 grep -nwE "$(paste -sd'|' <<<"$numbers")|\"(
 [ -z "$named" ] || { echo "a dialect is named outside its files; its row in include/cove/dialect.h can say what is needed:"; echo "$named"; bad=1; }
 [ "$(wc -l <<<"$names")" -gt 5 ] || { echo "$0 found no dialects"; bad=1; }
 
+# Which sandbox a name means is one question with one answer (cove/which.h): policy, sessions, tokens and ports must not
+# disagree about it. Only the keeper, whose tables these are, looks into them by itself.
+looked_up=$(find cli fcgi helpers process -type f -name '*.c' -print0 | xargs -0 grep -nE '\bstate_find_\w+\(' || true)
+[ -z "$looked_up" ] || { echo "a sandbox is looked up past which_*() of cove/which.h:"; echo "$looked_up"; bad=1; }
+
 # The number of a message means one thing, whoever receives it: a log or a packet then tells what was said.
 numbered=$(sed -E 's:/\*.*\*/::' include/cove/*.h | awk '
     /^enum (msg_type|[a-z]+_msg) \{/ { inside = 1; value = 0; next }

@@ -145,27 +145,34 @@ const char *agent_name(struct request *req, const char *id)
     return arena_printf(&req->arena, AGENT_NAME_PREFIX "%s", id);
 }
 
+static int find(struct request *req, const char *name, struct which *ret, struct cove_err *e)
+{
+    if (which_sandbox(req->core->state, req->tenant, name, ret) == WHICH_NONE ||
+        caller_may_box(req->core, &ret->box, e) < 0)
+        return core_sandbox_find_ended(req->core, req->tenant, name, &ret->box, e) < 0
+                   ? -1
+                   : cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' has stopped", name);
+    req->note.sandbox = arena_strdup(&req->arena, ret->box.id);
+    return 0;
+}
+
 int agent_find(struct request *req, const char *name, struct box_info *ret, struct cove_err *e)
 {
     struct which w;
 
-    if (which_sandbox(req->core->state, req->tenant, name, &w) == WHICH_NONE ||
-        caller_may_box(req->core, &w.box, e) < 0)
-        return core_sandbox_find_ended(req->core, req->tenant, name, &w.box, e) < 0
-                   ? -1
-                   : cove_fail(e, COVE_NOT_FOUND, "sandbox '%.80s' has stopped", name);
-    req->note.sandbox = arena_strdup(&req->arena, w.box.id);
+    if (find(req, name, &w, e) < 0)
+        return -1;
     *ret = w.box;
     return 0;
 }
 
 int agent_open(struct request *req, const char *name, struct core_session *ret, struct cove_err *e)
 {
-    struct box_info box;
+    struct which w;
 
-    if (agent_find(req, name, &box, e) < 0)
+    if (find(req, name, &w, e) < 0)
         return -1;
-    return core_session_open_id(req->core, req->tenant, req->note.sandbox, ret, e);
+    return core_session_open_found(req->core, req->tenant, &w, ret, e);
 }
 
 const struct dialect agent_dialect = {

@@ -9,6 +9,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "cove/which.h"
 #include "fcgi/connect.h"
 #include "fcgi/core.h"
 #include "fcgi/core_attributes.h"
@@ -50,7 +51,7 @@ e2b_handler e2b_timeout, e2b_refresh, e2b_connect_v1, e2b_connect_v2, e2b_pause,
 struct envd { /* one request to a sandbox's envd */
     struct request *req;
     struct reply *rep;
-    struct box_info box;
+    struct which found;
     struct core_attributes attributes;
     struct core_session session;
     const char *user; /* who acts */

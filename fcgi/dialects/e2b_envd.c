@@ -41,14 +41,13 @@ static int find(struct envd *d, struct cove_err *e)
 {
     struct request *req = d->req;
     char id[COVE_ID_LEN + 1];
-    uint32_t index;
 
     addressed(req, id);
     req->note.sandbox = arena_strdup(&req->arena, id);
-    if (!*id || !state_find_id_any(req->core->state, id, &index, &d->box) || !d->box.tenant[0])
+    if (which_sandbox_id(req->core->state, NULL, id, &d->found) != WHICH_HERE)
         return cove_fail(e, COVE_GONE, "The sandbox was not found");
     core_attributes_read(req->core, &req->arena, id, &d->attributes);
-    if (d->box.state == BOX_FROZEN && !d->attributes.auto_resume)
+    if (d->found.box.state == BOX_FROZEN && !d->attributes.auto_resume)
         return cove_fail(e, COVE_GONE, "The sandbox was not found");
     return 0;
 }
@@ -56,7 +55,7 @@ static int find(struct envd *d, struct cove_err *e)
 /* Whoever may use a paused sandbox that wants to be woken by traffic wakes it. */
 static int wake(struct envd *d, struct cove_err *e)
 {
-    if (d->box.state != BOX_FROZEN || core_sandbox_wake(d->req->core, &d->box, e) == 0)
+    if (d->found.box.state != BOX_FROZEN || core_sandbox_wake(d->req->core, &d->found, e) == 0)
         return 0;
     return e->code == COVE_NOT_FOUND ? cove_fail(e, COVE_GONE, "The sandbox was not found") : -1;
 }
@@ -70,15 +69,15 @@ static bool is_admitted(const struct envd *d)
     const struct request *req = d->req;
     const char *bearer = request_param(req, "HTTP_AUTHORIZATION");
 
-    if (d->attributes.open || strcmp(req->tenant, d->box.tenant) == 0)
+    if (d->attributes.open || strcmp(req->tenant, d->found.box.tenant) == 0)
         return true;
     if (!req->core->token_secret)
         return false;
     if (strncasecmp(bearer, "Bearer ", 7) == 0 &&
-        token_fits(req->core->token_secret, d->box.id, bearer + 7))
+        token_fits(req->core->token_secret, d->found.box.id, bearer + 7))
         return true;
     /* nginx asks no worker about a caller whom it lets in by the address, so the token is checked here. */
-    return token_fits(req->core->token_secret, d->box.id,
+    return token_fits(req->core->token_secret, d->found.box.id,
                       request_param(req, "HTTP_X_ACCESS_TOKEN"));
 }
 
@@ -97,8 +96,8 @@ static int admit(struct envd *d, enum envd_access access, struct cove_err *e)
 
     if (!is_admitted(d) && check_credential(d, access, e) < 0)
         return -1;
-    req->tenant = arena_strdup(&req->arena, d->box.tenant);
-    req->note.project = arena_strdup(&req->arena, d->box.project);
+    req->tenant = arena_strdup(&req->arena, d->found.box.tenant);
+    req->note.project = arena_strdup(&req->arena, d->found.box.project);
     return caller_admit(req->core, req->tenant, "e2b", &req->retry_after_s, e);
 }
 
@@ -108,7 +107,7 @@ int envd_open(struct request *req, struct reply *rep, enum envd_access access, s
     *ret = (struct envd){ .req = req, .rep = rep };
     if (find(ret, e) < 0 || admit(ret, access, e) < 0 || wake(ret, e) < 0)
         return -1;
-    if (core_session_open_id(req->core, req->tenant, ret->box.id, &ret->session, e) < 0) {
+    if (core_session_open_found(req->core, req->tenant, &ret->found, &ret->session, e) < 0) {
         if (e->code == COVE_NOT_FOUND)
             cove_fail(e, COVE_GONE, "The sandbox was not found");
         return -1;
@@ -204,7 +203,7 @@ int envd_health(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "health";
     if (find(&d, e) < 0)
         return -1;
-    if (d.box.state == BOX_FROZEN) /* a question whether it runs does not wake it */
+    if (d.found.box.state == BOX_FROZEN) /* a question whether it runs does not wake it */
         return cove_fail(e, COVE_GONE, "The sandbox was not found");
     rep->status = 204;
     return 0;
@@ -231,7 +230,8 @@ int envd_envs(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     json_writer_init(&w, &rep->body);
     json_open(&w, NULL, '{');
-    json_put_members(&w, own_env_fields, &(struct own_env){ "true", d.box.id, d.box.template });
+    json_put_members(&w, own_env_fields,
+                     &(struct own_env){ "true", d.found.box.id, d.found.box.template });
     for (size_t i = 0; i < d.attributes.env.count; i++)
         json_put_str(&w, d.attributes.env.items[i].name, d.attributes.env.items[i].value);
     json_close(&w, '}');

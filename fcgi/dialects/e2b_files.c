@@ -40,7 +40,7 @@ static void make_signature(const struct envd *d, char out[64])
     const char *text;
     size_t len;
 
-    token_make(req->core->token_secret, d->box.id, token);
+    token_make(req->core->token_secret, d->found.box.id, token);
     text = arena_printf(&d->req->arena, "%s:%s:%s:%s%s%s", query_or_empty(req, "path"),
                         req->method & (GET | HEAD) ? "read" : "write",
                         query_or_empty(req, "username"), token, *expires ? ":" : "", expires);

@@ -170,8 +170,8 @@ int envd_metrics(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "metrics";
     if (envd_open(req, rep, ENVD_TOKEN, &d, e) < 0)
         return -1;
-    rc = core_sandbox_samples(req->core, &d.box, ring, e);
-    t = totals_of(req, &d.box);
+    rc = core_sandbox_samples(req->core, &d.found.box, ring, e);
+    t = totals_of(req, &d.found.box);
     envd_close(&d);
     if (rc < 0)
         return -1;

@@ -237,8 +237,8 @@ static int make_env(struct rpc *r, const Process__ProcessConfig *c, const char *
         return cove_fail(e, COVE_INVALID, "envs: more than %d", ENV_MAX_COUNT);
     env.items = arena_alloc(&r->req->arena, (global->count + c->n_envs + 3) * sizeof(struct pair));
     put_env(&env, "E2B_SANDBOX", "true");
-    put_env(&env, "E2B_SANDBOX_ID", r->envd->box.id);
-    put_env(&env, "E2B_TEMPLATE_ID", r->envd->box.template);
+    put_env(&env, "E2B_SANDBOX_ID", r->envd->found.box.id);
+    put_env(&env, "E2B_TEMPLATE_ID", r->envd->found.box.template);
     for (size_t i = 0; i < global->count; i++)
         put_env(&env, global->items[i].name, global->items[i].value);
     for (size_t i = 0; i < c->n_envs; i++)
@@ -367,7 +367,7 @@ int e2b_process_start(struct rpc *r, const ProtobufCMessage *in, struct cove_err
     struct core_ask ask = {
         .dialect = DIALECT_E2B,
         .tenant = r->req->tenant,
-        .project = r->envd->box.project,
+        .project = r->envd->found.box.project,
         .commands = &command,
         .count = 1,
     };

@@ -64,7 +64,7 @@ static int open_named(struct request *req, const char *name, struct core_session
         return -1;
     if (which_sandbox(req->core->state, req->tenant, name, &w) == WHICH_NONE)
         return cove_fail(e, COVE_NOT_FOUND, "no such sandbox: %.64s", name);
-    if (core_session_open_id(req->core, req->tenant, w.box.id, ret, e) < 0)
+    if (core_session_open_found(req->core, req->tenant, &w, ret, e) < 0)
         return -1;
     req->note.sandbox = arena_strdup(&req->arena, ret->box.id);
     return 0;

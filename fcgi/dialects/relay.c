@@ -95,7 +95,7 @@ int relay_open(struct request *req, struct core_session *ret, struct cove_err *e
     if (box_is_paused(&w.box))
         return cove_fail(e, COVE_CONFLICT, "the sandbox '%.128s' is paused: resume it first",
                          name_of(req));
-    return core_session_open_id(req->core, req->tenant, w.box.id, ret, e);
+    return core_session_open_found(req->core, req->tenant, &w, ret, e);
 }
 
 /* ------------------------------------------------------------------ a sandbox in a reply */
@@ -147,7 +147,7 @@ static int reply_status(struct request *req, struct reply *rep, struct cove_err 
     if (relay_find(req, &w, e) < 0)
         return -1;
     if (!box_is_paused(&w.box)) {
-        if (core_session_open_id(req->core, req->tenant, w.box.id, &session, e) < 0)
+        if (core_session_open_found(req->core, req->tenant, &w, &session, e) < 0)
             return -1;
         rc = relay_agent_look(req, &session, &pi, e);
         core_session_close(&session);
@@ -369,15 +369,14 @@ static int renew_env(struct request *req, const struct box_info *box, const stru
     return core_sandbox_describe(req->core, box, &attributes, e);
 }
 
-static int wake(struct request *req, const struct which *w, const struct create_args *args,
+static int wake(struct request *req, struct which *w, const struct create_args *args,
                 struct cove_err *e)
 {
     struct core_session session;
     int rc;
 
-    if (core_sandbox_resume(req->core, &w->box, 0, e) < 0 ||
-        renew_env(req, &w->box, &args->env, e) < 0 ||
-        core_session_open_id(req->core, req->tenant, w->box.id, &session, e) < 0)
+    if (core_set_going(req->core, w, 0, e) < 0 || renew_env(req, &w->box, &args->env, e) < 0 ||
+        core_session_open_found(req->core, req->tenant, w, &session, e) < 0)
         return -1;
     rc = relay_agent_start(req, &session, &args->env, e);
     core_session_close(&session);

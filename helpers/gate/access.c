@@ -68,12 +68,11 @@ static unsigned count_of(const struct gate *g, const char *id)
 static unsigned count_of_tenant(const struct gate *g, const char *tenant)
 {
     unsigned count = 0;
-    struct box_info info;
-    uint32_t index;
+    struct which found;
 
     for (uint32_t i = 0; i < WORDS_MAX; i++)
-        count +=
-            g->access[i].port && state_find_id(g->state, tenant, g->access[i].id, &index, &info);
+        count += g->access[i].port &&
+                 which_sandbox_id(g->state, tenant, g->access[i].id, &found) == WHICH_HERE;
     return count;
 }
 
@@ -113,11 +112,11 @@ int access_set(struct gate *g, const struct gate_access *ask, struct cove_err *e
 
 void access_sweep(struct gate *g)
 {
-    struct box_info info;
-    uint32_t index;
+    struct which found;
 
     for (uint32_t i = 0; i < WORDS_MAX; i++) {
-        if (!g->access[i].port || state_find_id_any(g->state, g->access[i].id, &index, &info))
+        if (!g->access[i].port ||
+            which_sandbox_id(g->state, NULL, g->access[i].id, &found) == WHICH_HERE)
             continue;
         g->access[i] = (struct access_record){ 0 };
         store(g, i);

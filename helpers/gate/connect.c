@@ -20,6 +20,7 @@
 #include "cove/mem.h"
 #include "cove/msg_box.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "helpers/gate/gate_private.h"
 
 enum { RETRY_MS = 50 };
@@ -320,23 +321,22 @@ static int check_share(const struct gate *g, const struct box_traffic *u, struct
     return 0;
 }
 
-static bool claim(struct relay *r, const struct port_target *t, struct box_info *ret_info)
+static bool claim(struct relay *r, const struct port_target *t, struct which *ret)
 {
     struct gate *g = r->gate;
     struct cove_err e = { 0 };
     struct box_traffic *u;
-    uint32_t index;
 
     r->target = *t;
-    if (!state_find_id_any(g->state, t->id, &index, ret_info)) {
+    if (which_sandbox_id(g->state, NULL, t->id, ret) != WHICH_HERE) {
         relay_refuse_with(r, COVE_GONE, "the sandbox is gone");
         return false;
     }
-    if (r->kept && ret_info->state == BOX_FROZEN) {
+    if (r->kept && ret->box.state == BOX_FROZEN) {
         relay_refuse_with(r, COVE_GONE, "the sandbox sleeps");
         return false;
     }
-    u = usage_of(g, index, ret_info);
+    u = usage_of(g, ret->index, &ret->box);
     if (!u->share) {
         u->id[0] = '\0'; /* so the next connection tries again */
         relay_refuse_with(r, COVE_BUSY, "out of memory");
@@ -353,17 +353,17 @@ static bool claim(struct relay *r, const struct port_target *t, struct box_info 
 
 bool relay_claim(struct relay *r, const struct port_target *t)
 {
-    struct box_info info;
+    struct which found;
 
-    return claim(r, t, &info);
+    return claim(r, t, &found);
 }
 
 void relay_connect(struct relay *r, const struct port_target *t)
 {
-    struct box_info info;
+    struct which found;
 
-    if (!claim(r, t, &info))
+    if (!claim(r, t, &found))
         return;
-    r->retry_until_ms = info.created_ms + r->gate->config.port_wait_ms;
+    r->retry_until_ms = found.box.created_ms + r->gate->config.port_wait_ms;
     queue(r);
 }

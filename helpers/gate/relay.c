@@ -25,6 +25,7 @@
 #include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
+#include "cove/which.h"
 #include "helpers/gate/attach.h"
 #include "helpers/gate/gate_private.h"
 
@@ -193,13 +194,12 @@ static void end_idle(struct relay *r)
 void relays_sweep(struct gate *g)
 {
     struct relay *r = LIST_FIRST(&g->relays);
-    struct box_info info;
-    uint32_t index;
+    struct which found;
 
     while (r) {
         struct relay *next = LIST_NEXT(r, link);
 
-        if (r->usage && !state_find_id_any(g->state, r->target.id, &index, &info))
+        if (r->usage && which_sandbox_id(g->state, NULL, r->target.id, &found) != WHICH_HERE)
             sandbox_ended(r);
         else if (is_idle(r))
             end_idle(r);

@@ -34,6 +34,12 @@ enum which_where which_sandbox(const struct state *s, const char *tenant, const 
 enum which_where which_sandbox_id(const struct state *s, const char *tenant, const char *name,
                                   struct which *ret);
 
+/* One that has ended, as long as its dialect wants it remembered. By a name that holds its id, by its project. */
+bool which_ended_id(const struct state *s, const char *tenant, const char *name,
+                    struct box_info *ret);
+bool which_ended_project(const struct state *s, const char *tenant, const char *project,
+                         struct box_info *ret);
+
 /* The id in a name, or NULL when the name holds none. */
 const char *which_id(const char *name);
 

@@ -66,3 +66,22 @@ enum which_where which_sandbox(const struct state *s, const char *tenant, const 
         return ret->where;
     return find(s, tenant, name, find_project, ret);
 }
+
+bool which_ended_id(const struct state *s, const char *tenant, const char *name,
+                    struct box_info *ret)
+{
+    const struct state *ended = s ? state_ended(s) : NULL;
+    const char *id = which_id(name);
+    uint32_t index;
+
+    return ended && id && state_find_id(ended, tenant, id, &index, ret);
+}
+
+bool which_ended_project(const struct state *s, const char *tenant, const char *project,
+                         struct box_info *ret)
+{
+    const struct state *ended = s ? state_ended(s) : NULL;
+    uint32_t index;
+
+    return ended && state_find_project(ended, tenant, project, &index, ret);
+}
