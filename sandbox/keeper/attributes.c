@@ -16,6 +16,7 @@
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/life.h"
 #include "sandbox/keeper/publish.h"
+#include "sandbox/keeper/store.h"
 
 enum { SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW, ENDED_ATTRIBUTES_MAX = 4096 };
 
@@ -73,10 +74,10 @@ void attributes_shorten(struct keeper *k, const char *id)
 }
 
 /* A dialect puts what must not be kept behind a NUL: the first string is what is kept. */
-int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e)
+int attributes_keep(const struct keeper *k, const char *id, int dir, bool *changed,
+                    struct cove_err *e)
 {
     AUTO_FREE char *bytes = malloc(COVE_ATTRIBUTES_MAX + 1);
-    AUTO_CLOSE int out = -1;
     char name[64], path[256];
     ssize_t len;
 
@@ -85,12 +86,7 @@ int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove
     len = bytes ? read_file_at(AT_FDCWD, path, bytes, COVE_ATTRIBUTES_MAX + 1) : -1;
     if (len < 0)
         return errno == ENOENT ? 0 : cove_fail_errno(e, COVE_INTERNAL, "attributes of '%s'", id);
-    len = (ssize_t)strnlen(bytes, (size_t)len);
-    out =
-        openat(dir, SAVED_ATTRIBUTES, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (out < 0 || write(out, bytes, (size_t)len) != len || fsync(out) < 0)
-        return cove_fail_errno(e, COVE_LIMIT, "attributes of '%s'", id);
-    return 0;
+    return saved_write(dir, SAVED_ATTRIBUTES, bytes, strnlen(bytes, (size_t)len), changed, e);
 }
 
 int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e)

@@ -17,6 +17,7 @@
 #include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/quota.h"
+#include "sandbox/keeper/store.h"
 
 /* ------------------------------------------------------------------ how things stand */
 
@@ -220,18 +221,15 @@ static int read_own(int dir, const char *name, struct net_own *ret)
     return 0;
 }
 
-int network_keep(const struct keeper *k, const char *id, int to_dir, struct cove_err *e)
+int network_keep(const struct keeper *k, const char *id, int to_dir, bool *changed,
+                 struct cove_err *e)
 {
     AUTO_CLOSE int dir = open_dir(k, false);
-    AUTO_CLOSE int fd = -1;
     struct net_own own;
 
     if (dir < 0 || read_own(dir, id, &own) < 0)
         return 0;
-    fd = openat(to_dir, SAVED_NETWORK, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || write(fd, &own, sizeof(own)) != sizeof(own) || fsync(fd) < 0)
-        return cove_fail_errno(e, COVE_LIMIT, "network settings of '%s'", id);
-    return 0;
+    return saved_write(to_dir, SAVED_NETWORK, &own, sizeof(own), changed, e);
 }
 
 /* A file that is there and cannot be used must not open the network wider than it was. */

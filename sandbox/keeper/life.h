@@ -92,9 +92,10 @@ void attributes_remove(const struct keeper *k, const char *id);
 /* The sandbox has ended: secrets are taken out of its attributes, and all of them are removed if the rest is
  * long. */
 void attributes_shorten(struct keeper *k, const char *id);
-/* Copies the attributes without their secrets (see core_attributes.h) to a file of `dir`, and back from
- * there. */
-int attributes_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
+/* Copies the attributes without their secrets (see core_attributes.h) to a file of `dir` (saved_write()), and back
+ * from there. */
+int attributes_keep(const struct keeper *k, const char *id, int dir, bool *changed,
+                    struct cove_err *e);
 int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e);
 
 /* ------------------------------------------------------------------ expiry.c */

@@ -41,9 +41,10 @@ int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, s
 int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
 void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
-/* What the client had set for the sandbox's network goes to a file of `dir` when the sandbox is saved, and
- * comes back from there. */
-int network_keep(const struct keeper *k, const char *id, int dir, struct cove_err *e);
+/* What the client had set for the sandbox's network goes to a file of `dir` when the sandbox is saved
+ * (saved_write()), and comes back from there. */
+int network_keep(const struct keeper *k, const char *id, int dir, bool *changed,
+                 struct cove_err *e);
 int network_restore(struct keeper *k, uint32_t box, int dir, struct cove_err *e);
 
 /* ------------------------------------------------------------------ cpu_shares.c */

@@ -3,8 +3,9 @@
  *
  *   freeze    nothing in the sandbox runs                              it is frozen, as by a pause
  *   pack      a saver writes <state_dir>/saved/.new-ID and verifies    it is frozen
- *   commit    record, manifest and attributes beside the archive,
- *             then .new-ID is renamed to ID                            it is saved
+ *   sync      record, manifest and attributes beside the archive,
+ *             and a child writes them to the disk                      it is frozen
+ *   commit    .new-ID is renamed to ID                                 it is saved
  *   end       the sandbox is killed and swept like any other           it is saved
  *
  * Up to the commit a failure of any kind (no room, a saver that dies) sets the sandbox going again as it
@@ -38,7 +39,7 @@ enum {
     PROGRESS_MS = 10000,
 };
 
-enum saving_step { SAVING_FREEZE, SAVING_PACK, SAVING_SEAL };
+enum saving_step { SAVING_FREEZE, SAVING_PACK, SAVING_SEAL, SAVING_SYNC };
 
 struct saving {
     enum saving_step step;
@@ -47,6 +48,8 @@ struct saving {
     uint64_t look_ms; /* when saving_tick() is due */
     int dir;          /* .new-ID */
     struct saver_run *run;
+    struct sync_run *sync;
+    struct saved_info info; /* from SAVING_SYNC on: what is written into the store */
     /* of an archive that is encrypted: */
     bool encrypted;
     struct age_run *age;
@@ -67,6 +70,7 @@ static void forget(struct keeper *k, uint32_t i)
 
     saver_run_abandon(b->saving->run);
     age_abandon(b->saving->age);
+    sync_run_abandon(b->saving->sync);
     cove_close(b->saving->archive);
     cove_close(b->saving->dir);
     free(b->saving);
@@ -119,16 +123,6 @@ static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
 
 /* ------------------------------------------------------------------ commit */
 
-static int write_file(int dir, const char *name, const struct buf *text, struct cove_err *e)
-{
-    AUTO_CLOSE int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-    if (text->overflow || fd < 0 || write(fd, text->data, text->len) != (ssize_t)text->len ||
-        fsync(fd) < 0)
-        return cove_fail_errno(e, COVE_LIMIT, "%s of a saved sandbox", name);
-    return 0;
-}
-
 /* Identifies the template: a digest of the list of its layers, whose names are digests themselves. */
 static void digest_layers(int dir, char ret[SAVED_DIGEST_TEXT])
 {
@@ -140,16 +134,18 @@ static void digest_layers(int dir, char ret[SAVED_DIGEST_TEXT])
         text_hex(sum, 32, ret);
 }
 
-static int write_record(int dir, const struct saved_info *info, struct cove_err *e)
+static int write_record(int dir, const struct saved_info *info, bool *changed, struct cove_err *e)
 {
     AUTO_BUF struct buf record = BUF(8192);
     AUTO_BUF struct buf manifest = BUF(16384);
 
     saved_format(info, &record);
     saved_format_manifest(info, &manifest);
-    if (write_file(dir, SAVED_MANIFEST, &manifest, e) < 0)
+    if (record.overflow || manifest.overflow)
+        return cove_fail(e, COVE_LIMIT, "record of a saved sandbox");
+    if (saved_write(dir, SAVED_MANIFEST, manifest.data, manifest.len, changed, e) < 0)
         return -1;
-    return write_file(dir, SAVED_RECORD, &record, e);
+    return saved_write(dir, SAVED_RECORD, record.data, record.len, changed, e);
 }
 
 /* The list of layers that the sandbox was made with: its template may have been replaced since. */
@@ -166,50 +162,48 @@ static int keep_layers(struct keeper *k, uint32_t i, struct cove_err *e)
 
 /* The files beside the archive are written twice: at the beginning, because they would be gone if the
  * sandbox died meanwhile, and at the end, because they may have changed. */
-static int keep_notes(struct keeper *k, uint32_t i, struct cove_err *e)
+static int keep_notes(struct keeper *k, uint32_t i, bool *changed, struct cove_err *e)
 {
     const struct box *b = &k->boxes[i];
 
     if (b->dead)
         return 0;
-    if (keep_layers(k, i, e) < 0 || attributes_keep(k, b->info.id, b->saving->dir, e) < 0)
+    if (keep_layers(k, i, e) < 0 || attributes_keep(k, b->info.id, b->saving->dir, changed, e) < 0)
         return -1;
-    return network_keep(k, b->info.id, b->saving->dir, e);
+    return network_keep(k, b->info.id, b->saving->dir, changed, e);
 }
 
 static int make_it_so(struct keeper *k, const struct box *b, struct cove_err *e)
 {
-    int dir = b->saving->dir;
     char name[64];
 
     new_name(b->info.id, name);
-    fault_point("save-written", b);
-    if (fsync(dir) < 0 || renameat(k->saved_dir, name, k->saved_dir, b->info.id) < 0 ||
-        fsync(k->saved_dir) < 0)
+    if (renameat(k->saved_dir, name, k->saved_dir, b->info.id) < 0 || fsync(k->saved_dir) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "putting a sandbox into the store");
     fault_point("save-renamed", b);
     return 0;
 }
 
-static int commit(struct keeper *k, uint32_t i, const struct saver_report *report,
-                  const struct saver_report *stored, struct cove_err *e)
+static int commit(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
-    struct saved_info info = {
-        .box = b->info,
-        .report = *report,
-        .saved_unix_ms = clock_unix_ms(),
-        .stored_bytes = stored->archive_bytes,
-        .encrypted = b->saving->encrypted,
-    };
 
-    info.box.flags &= ~(uint32_t)(BOX_IS_SAVING | BOX_FROZEN_AT_END);
-    memcpy(info.stored_digest, stored->digest, sizeof(info.stored_digest));
-    digest_layers(b->saving->dir, info.template_digest);
-    if (saved_check_room(k, b->info.tenant, e) < 0 || keep_notes(k, i, e) < 0 ||
-        write_record(b->saving->dir, &info, e) < 0 || make_it_so(k, b, e) < 0)
+    if (saved_check_room(k, b->info.tenant, e) < 0 || make_it_so(k, b, e) < 0)
         return -1;
-    return saved_put(k, &info, SAVED_IS_HERE, e);
+    return saved_put(k, &b->saving->info, SAVED_IS_HERE, e);
+}
+
+/* All that is told of the sandbox, as it is now. */
+static int write_down(struct keeper *k, uint32_t i, bool *changed, struct cove_err *e)
+{
+    struct saving *s = k->boxes[i].saving;
+
+    s->info.box = k->boxes[i].info;
+    s->info.box.flags &= ~(uint32_t)(BOX_IS_SAVING | BOX_FROZEN_AT_END);
+    digest_layers(s->dir, s->info.template_digest);
+    if (keep_notes(k, i, changed, e) < 0)
+        return -1;
+    return write_record(s->dir, &s->info, changed, e);
 }
 
 static void log_saved(const struct box_info *b, const struct saver_report *r, uint64_t began_ms)
@@ -221,18 +215,17 @@ static void log_saved(const struct box_info *b, const struct saver_report *r, ui
               LOG_N("duration_ms", clock_boot_ms() - began_ms));
 }
 
-static void put_away(struct keeper *k, uint32_t i, const struct saver_report *report,
-                     const struct saver_report *stored)
+static void put_away(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
     struct cove_err err = { 0 };
     AUTO_CLOSE int dir = -1;
 
-    if (commit(k, i, report, stored, &err) < 0) {
+    if (commit(k, i, &err) < 0) {
         fail(k, i, &err);
         return;
     }
-    log_saved(&b->info, report, b->saving->began_ms);
+    log_saved(&b->info, &b->saving->info.report, b->saving->began_ms);
     dir = take_fd(&b->saving->dir);
     forget(k, i);
     attributes_restore(k, b->info.id, dir, NULL); /* workers no longer see what was not kept */
@@ -242,6 +235,61 @@ static void put_away(struct keeper *k, uint32_t i, const struct saver_report *re
     else
         death_begin(k, i, END_SAVED, 0);
     fault_point("save-dying", b);
+}
+
+static void on_synced(struct keeper *k, uint32_t i, bool synced);
+
+static void begin_sync(struct keeper *k, uint32_t i)
+{
+    static const char *const names[] = { SAVED_ATTRIBUTES, SAVED_NETWORK, SAVED_MANIFEST,
+                                         SAVED_RECORD, NULL };
+    struct saving *s = k->boxes[i].saving;
+    struct sync_task task = { .box = i, .dir = s->dir, .names = names, .done = on_synced };
+    struct cove_err err = { 0 };
+
+    s->step = SAVING_SYNC;
+    if (sync_run_start(k, &task, &s->sync, &err) < 0)
+        fail(k, i, &err);
+}
+
+/* What has changed while the child was at it is written to the disk as well. */
+static void on_synced(struct keeper *k, uint32_t i, bool synced)
+{
+    struct cove_err err = { 0 };
+    bool changed = false;
+
+    k->boxes[i].saving->sync = NULL;
+    fault_point("save-synced", &k->boxes[i]);
+    if (!synced)
+        cove_fail(&err, COVE_LIMIT, "the store cannot be written to");
+    if (!synced || write_down(k, i, &changed, &err) < 0)
+        fail(k, i, &err);
+    else if (changed)
+        begin_sync(k, i);
+    else
+        put_away(k, i);
+}
+
+static void on_archive(struct keeper *k, uint32_t i, const struct saver_report *report,
+                       const struct saver_report *stored)
+{
+    struct saving *s = k->boxes[i].saving;
+    struct cove_err err = { 0 };
+    bool changed;
+
+    s->info = (struct saved_info){
+        .report = *report,
+        .saved_unix_ms = clock_unix_ms(),
+        .stored_bytes = stored->archive_bytes,
+        .encrypted = s->encrypted,
+    };
+    memcpy(s->info.stored_digest, stored->digest, sizeof(s->info.stored_digest));
+    if (write_down(k, i, &changed, &err) < 0) {
+        fail(k, i, &err);
+        return;
+    }
+    fault_point("save-written", &k->boxes[i]);
+    begin_sync(k, i);
 }
 
 /* ------------------------------------------------------------------ encrypted: read again */
@@ -254,7 +302,7 @@ static void on_read_again(struct keeper *k, uint32_t i, const struct saver_repor
 
     s->run = NULL;
     if (stored)
-        put_away(k, i, &packed, stored);
+        on_archive(k, i, &packed, stored);
     else
         fail(k, i, err);
 }
@@ -302,7 +350,7 @@ static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *r
     if (!report) {
         fail(k, i, err);
     } else if (!s->encrypted) {
-        put_away(k, i, report, report);
+        on_archive(k, i, report, report);
     } else {
         s->packed = *report;
         s->step = SAVING_SEAL;
@@ -361,6 +409,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
     AUTO_CLOSE int files_fd = -1;
     AUTO_CLOSE int archive = -1;
     AUTO_CLOSE int pipe_end = -1;
+    bool changed;
     struct disk_files files = { .dir = b->build.files, .is_mount = true, .is_lost = true };
     struct saver_task task = {
         .box = i,
@@ -376,7 +425,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
             return -1;
         files = (struct disk_files){ .dir = files_fd };
     }
-    if (make_dir(k, i, &archive, e) < 0 || keep_notes(k, i, e) < 0)
+    if (make_dir(k, i, &archive, e) < 0 || keep_notes(k, i, &changed, e) < 0)
         return -1;
     if (b->saving->encrypted && encrypt(k, i, archive, &pipe_end, e) < 0)
         return -1;

@@ -63,6 +63,21 @@ void saver_run_abandon(
 typedef bool (*saver_has)(const struct box *b);
 bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has has);
 
+/* ------------------------------------------------------------------ sync_run.c */
+
+struct sync_run;
+typedef void (*sync_done)(struct keeper *k, uint32_t box, bool synced);
+struct sync_task {
+    uint32_t box;
+    int dir;                  /* its entries are synced, after: */
+    const char *const *names; /* these files in it, as far as they exist; NULL = none */
+    sync_done done;
+};
+int sync_run_start(struct keeper *k, const struct sync_task *task, struct sync_run **ret,
+                   struct cove_err *e);
+void sync_run_abandon(
+    struct sync_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+
 /* ------------------------------------------------------------------ age.c */
 
 struct age_run; /* one process of age */
@@ -104,6 +119,10 @@ int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *
 /* ------------------------------------------------------------------ saved.c */
 
 int saved_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
+/* A file in a sandbox's directory of the store has these bytes afterwards, but not before a sync on the disk. It is
+ * left alone, and *changed as it was, if it has them already; else *changed is true. */
+int saved_write(int dir, const char *name, const void *bytes, size_t len, bool *changed,
+                struct cove_err *e);
 /* After a restart: an id that is both in the store and among the living stays in one of the two. */
 void saved_settle(struct keeper *k);
 bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret);

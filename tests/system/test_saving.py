@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from cove import TOP, read, wait_for
+from cove import TOP, read, status_field, wait_for
 from test_pause import BOX, DONE, HEAD, MAGIC, which
 
 CALLS = re.findall(r"^    (KEEPER_\w+)(?: =|,)", read(f"{TOP}/include/cove/msg_keeper.h"), re.M)
@@ -405,9 +405,20 @@ def check_precious(server, box, files):
     server.cleanup("p")
 
 
+def test_the_keeper_waits_for_one_sync_when_it_puts_a_sandbox_into_the_store(server, project, tmp_path):
+    box = bare(server.execute(project, "echo precious >/workspace/f"))
+    with subprocess.Popen(["strace", "-qq", "-o", tmp_path / "log", "-e", "trace=fsync,fdatasync,syncfs,sync", "-p", str(server.keeper_pid)]) as strace:
+        wait_for(lambda: status_field(server.keeper_pid, "TracerPid") == str(strace.pid), what="strace")
+        assert save(server, box) is True
+        strace.terminate()
+    calls = read(tmp_path / "log").count("sync(")
+    assert calls == 1, "others do the rest: on a busy disk a sync takes longer than the keeper may stand still"
+    assert server.run(project, "cat /workspace/f") == "precious\n"
+
+
 @pytest.mark.parametrize("point, where", [
     ("save-begun", "here"), ("save-frozen", "here"), ("save-packing", "here"), ("save-packed", "here"), ("save-written", "here"),
-    ("save-renamed", "saved"), ("save-known", "saved"), ("save-dying", "saved")])
+    ("save-synced", "here"), ("save-renamed", "saved"), ("save-known", "saved"), ("save-dying", "saved")])
 def test_a_keeper_killed_while_it_saves_leaves_the_sandbox_running_or_saved(fragile, point, where):
     box, files = make_precious(fragile)
     set_fault(fragile, point)
@@ -430,7 +441,7 @@ def test_a_keeper_killed_while_it_wakes_leaves_the_sandbox_running_or_saved(frag
     check_precious(fragile, box, files)
 
 
-@pytest.mark.parametrize("point", ["save-begun", "save-frozen", "save-packing", "save-packed", "save-written", "save-renamed", "save-known"])
+@pytest.mark.parametrize("point", ["save-begun", "save-frozen", "save-packing", "save-packed", "save-written", "save-synced", "save-renamed", "save-known"])
 def test_an_init_killed_at_any_step_of_saving_leaves_the_sandbox_saved(fragile, point):
     box, files = make_precious(fragile)
     set_fault(fragile, f"{point}:init")
