@@ -267,7 +267,7 @@ int core_file_put(struct core_session *s, const char *user, const char *path, bo
                   const char *bytes, size_t len, struct cove_err *e);
 
 int core_make_dir(struct core_session *s, const char *user, const char *path, struct cove_err *e);
-/* flags: FILE_DIR, FILE_RECURSIVE. */
+/* flags: FILE_DIR, FILE_RECURSIVE. COVE_TIMEOUT: it takes longer than a command may, and goes on. */
 int core_remove(struct core_session *s, const char *user, const char *path, uint32_t flags,
                 struct cove_err *e);
 

@@ -184,10 +184,23 @@ int core_make_dir(struct core_session *s, const char *user, const char *path, st
     return box_file_change(&s->conn, BOX_MKDIR, user, path, NULL, &args, e);
 }
 
+static bool is_awaited(void *arg)
+{
+    const struct core *c = arg;
+
+    return !core_client_has_left(c->client_fd);
+}
+
+/* A helper of init removes a tree. It may take as long as a command; what is not done by then is done all the same,
+ * and a sandbox that only needs time is not ended for it. */
 int core_remove(struct core_session *s, const char *user, const char *path, uint32_t flags,
                 struct cove_err *e)
 {
-    struct box_file args = { .flags = flags };
+    const struct box_patience patience = {
+        .until_ms = clock_boot_ms() + s->limits.command_timeout_ms,
+        .wanted = is_awaited,
+        .arg = s->core,
+    };
 
-    return box_file_change(&s->conn, BOX_REMOVE, user, path, NULL, &args, e);
+    return box_remove(&s->conn, user, path, flags, &patience, e);
 }

@@ -38,7 +38,7 @@ static const struct route console_routes[] = {
     { GET, "/sandboxes/{id}/files", console_files, ROUTE_BOX },
     { GET, "/sandboxes/{id}/file", console_get_file, ROUTE_LONG },
     { PUT, "/sandboxes/{id}/file", console_put_file, ROUTE_LONG | ROUTE_RAW },
-    { DELETE, "/sandboxes/{id}/file", console_remove_file, ROUTE_BOX },
+    { DELETE, "/sandboxes/{id}/file", console_remove_file, ROUTE_LONG },
     { POST, "/sandboxes/{id}/directory", console_make_dir, ROUTE_BOX },
     { POST, "/sandboxes/{id}/rename", console_rename, ROUTE_BOX },
     { GET, "/sandboxes/{id}/archive", console_archive, ROUTE_LONG },

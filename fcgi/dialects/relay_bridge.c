@@ -283,7 +283,7 @@ static const char unpack[] =
     "exit $result";
 
 /* Also after a command that was ended by its time limit or for its memory, and when the client has left. It is
- * a command of its own, because a million files take longer to remove than init may take to answer. */
+ * a command of its own, which is waited for: a removal that went on would meet the next archive's files. */
 static void clean_up(struct request *req, struct core_session *s,
                      const struct policy_filter *filter)
 {

@@ -206,9 +206,23 @@ int box_file_stat(struct box_conn *c, const char *user, const char *path, uint32
 /* Does not follow a link: tells about the link itself, with its target ("" if the path is no link). */
 int box_file_stat_link(struct box_conn *c, const char *user, const char *path, struct box_stat *ret,
                        char ret_target[MSG_PATH_MAX], struct cove_err *e);
-/* BOX_MKDIR, BOX_REMOVE, BOX_CHMOD, BOX_RENAME (with `to`). */
+/* BOX_MKDIR, BOX_REMOVE of a single file, BOX_CHMOD, BOX_RENAME (with `to`). */
 int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const char *path,
                     const char *to, const struct box_file *args, struct cove_err *e);
+
+/*
+ * How long a caller waits for work that a helper of init does. Init itself goes on answering meanwhile, and is asked
+ * for a sign of life again and again: only an init that gives none is taken for dead.
+ */
+struct box_patience {
+    uint64_t until_ms;         /* in CLOCK_BOOTTIME: then COVE_TIMEOUT; the work goes on */
+    uint64_t answer_ms;        /* the time that init has for a sign of life; 0 = BOX_ANSWER_MS */
+    bool (*wanted)(void *arg); /* false: COVE_GONE, and the work goes on; NULL = it is wanted */
+    void *arg;
+};
+/* BOX_REMOVE with its flags. A tree may be large. */
+int box_remove(struct box_conn *c, const char *user, const char *path, uint32_t flags,
+               const struct box_patience *patience, struct cove_err *e);
 /* Marks: pairs that are kept with a file, as extended attributes "user.PREFIX.KEY". box_mark() replaces all of
  * them; where the file system has no extended attributes nothing is kept, and that is no error. */
 enum { BOX_MARKS_MAX = 64 };

@@ -208,6 +208,60 @@ int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e)
     return 0;
 }
 
+/* One message, if there is one within the time. 1: it answers the request; 2: it is the sign of life that was asked
+ * for last; 0: neither; -1: the request has failed. */
+static int take_message(struct box_conn *c, const struct box_request *r, uint32_t tag,
+                        uint64_t until_ms, struct cove_err *e)
+{
+    struct msg m;
+    int rc;
+
+    if (!client_wait(c->sock, POLLIN, until_ms))
+        return 0;
+    if (box_receive(c, &m, e) < 0)
+        return -1;
+    rc = box_answer_check(r, tag, &m, e);
+    if (rc > 0)
+        msg_close_fds(&m);
+    return rc == 0 && m.head.type == MSG_DONE && m.head.tag == c->tag ? 2 : rc;
+}
+
+/* Init is asked for the next sign of life when it has given the last one. Strays do not count as one: a flood of
+ * them does not stop time. */
+int box_do_patiently(struct box_conn *c, const struct box_request *r,
+                     const struct box_patience *patience, struct cove_err *e)
+{
+    const struct box_request ping = box_request(BOX_PING, MSG_DONE, NULL, 0);
+    uint64_t answer_ms = patience->answer_ms ? patience->answer_ms : BOX_ANSWER_MS;
+    uint64_t now = clock_boot_ms(), heard = now;
+    bool pinged = false;
+    uint32_t tag;
+    int rc;
+
+    if (box_tell(c, r, e) < 0)
+        return -1;
+    for (tag = c->tag; now < patience->until_ms; now = clock_boot_ms()) {
+        if (now - heard >= answer_ms) {
+            c->unanswered = true;
+            return client_unanswered(e);
+        }
+        if (patience->wanted && !patience->wanted(patience->arg))
+            return cove_fail(e, COVE_GONE, "the client has left");
+        rc = take_message(c, r, tag, now + answer_ms / 10, e);
+        if (rc < 0 || rc == 1)
+            return rc < 0 ? -1 : 0;
+        if (rc == 2) {
+            heard = clock_boot_ms();
+            pinged = false;
+        } else if (!pinged) {
+            if (box_tell(c, &ping, e) < 0)
+                return -1;
+            pinged = true;
+        }
+    }
+    return cove_fail(e, COVE_TIMEOUT, "this takes longer than one may wait for it, and goes on");
+}
+
 int client_bad_page(struct cove_err *e)
 {
     return cove_fail(e, COVE_GONE, "the sandbox sent a listing that cannot be read");

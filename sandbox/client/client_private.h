@@ -22,6 +22,9 @@ int box_tell(struct box_conn *c, const struct box_request *r, struct cove_err *e
 int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, struct cove_err *e);
 /* The same, when the answer carries nothing. */
 int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e);
+/* The same, when a helper of init has to do it first. */
+int box_do_patiently(struct box_conn *c, const struct box_request *r,
+                     const struct box_patience *patience, struct cove_err *e);
 int box_receive(struct box_conn *c, struct msg *ret, struct cove_err *e);
 
 /* A listing asks several times and has one deadline. Returns what to set c->until_ms to when it is

@@ -156,6 +156,16 @@ int box_file_change(struct box_conn *c, uint32_t verb, const char *user, const c
     return box_do(c, &r, e);
 }
 
+int box_remove(struct box_conn *c, const char *user, const char *path, uint32_t flags,
+               const struct box_patience *patience, struct cove_err *e)
+{
+    struct box_file body = { .flags = flags | c->file_flags };
+    AUTO_REQUEST struct box_request r =
+        about(BOX_REMOVE, MSG_DONE, &body, sizeof(body), user, path);
+
+    return box_do_patiently(c, &r, patience, e);
+}
+
 /* ------------------------------------------------------------------ attributes */
 
 int box_mark(struct box_conn *c, const char *path, const char *prefix, const struct pair *pairs,

@@ -2,11 +2,13 @@
 import base64
 import hashlib
 import os
+import signal
 import threading
+import time
 
 import pytest
 
-from cove import status_field, wait_for
+from cove import all_pids, namespace, status_field, title, wait_for
 from executor import Executor
 
 
@@ -141,6 +143,40 @@ def test_delete_dir_deletes_all_in_it_and_nothing_else(box):
     assert box.ok("/delete_dir", path="/tmp/a") == {"success": True}
     assert box.ok("/delete_dir", path="/tmp/a") == {"success": True}  # as rm -rf
     assert box.sh("cd /tmp; find . -mindepth 1 | sort") == "./keep\n./keep/f\n"
+
+
+def removers(init):
+    """Host pids of init's helpers that remove a tree: forks of init in its namespaces that have something below that tree open."""
+    ns = namespace(init, "pid")
+    return [pid for pid in all_pids() if pid != init and namespace(pid, "pid") == ns and title(pid).startswith("cove: init")
+            and any("/workspace/big" in target for target in open_files(pid))]
+
+
+def open_files(pid):
+    try:
+        return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+
+
+@pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="waits longer than an init has for an answer; COVE_TEST_LONG=yes")
+def test_a_directory_that_takes_long_to_delete_costs_nobody_the_sandbox(box):
+    box.sh("mkdir /workspace/big; cd /workspace/big; seq 40000 | xargs touch; echo kept > /workspace/kept")
+    init = box.server.init_of(box.server.execute(box.project, "true"))
+    done = []
+    deletes = threading.Thread(target=lambda: done.append(box.post("/delete_dir", path="/workspace/big")))
+    deletes.start()
+    helper = wait_for(lambda: removers(init), 10, "the helper that removes")[0]
+    os.kill(helper, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        while time.monotonic() < began + 13:  # an init that leaves a question unanswered for 10 s is ended
+            assert box.sh("cat /workspace/kept") == "kept\n" and not done
+    finally:
+        os.kill(helper, signal.SIGCONT)
+    deletes.join(60)
+    assert done and done[0].status == 200 and done[0].json == {"success": True}, done
+    assert box.sh("ls /workspace") == "kept\n"
 
 
 def test_list_dir_gives_names_only_and_does_not_descend(box):

@@ -478,6 +478,90 @@ static void a_sandbox_that_does_not_answer_is_told_from_one_that_ended(void **st
     }
 }
 
+/* ------------------------------------------------------------------ work that takes long */
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static int remove_with(struct box_conn *c, uint64_t most_ms, bool (*wanted)(void *),
+                       struct cove_err *e)
+{
+    const struct box_patience patience = { .until_ms = clock_boot_ms() + most_ms,
+                                           .answer_ms = 400,
+                                           .wanted = wanted };
+    int rc = box_remove(c, "root", "/x", FILE_DIR | FILE_RECURSIVE, &patience, e);
+
+    assert_int_equal(c->unanswered, rc < 0 && box_is_unanswered(e));
+    return rc;
+}
+
+static int remove_patiently(struct box_conn *c, struct cove_err *e)
+{
+    return remove_with(c, 60000, NULL, e);
+}
+
+static int remove_impatiently(struct box_conn *c, struct cove_err *e)
+{
+    return remove_with(c, 200, NULL, e);
+}
+
+static int remove_for_nobody(struct box_conn *c, struct cove_err *e)
+{
+    return remove_with(c, 60000, never, e);
+}
+
+/* Gives signs of life, the 30th time with the answer as well: by then an init that has to answer at once would be
+ * taken for dead. */
+static void answer_late(struct scene *s, const struct msg_head *m)
+{
+    struct msg_head head = *m;
+    uint32_t asked = m->tag;
+
+    for (int i = 0; i < 30 && recv(s->sock, &head, sizeof(head), 0) == (ssize_t)sizeof(head); i++)
+        send_as(s, MSG_DONE, head.tag, NULL, 0, NULL, 0);
+    send_as(s, MSG_DONE, asked, NULL, 0, NULL, 0);
+}
+
+static void give_signs_of_life_for_ever(struct scene *s, const struct msg_head *m)
+{
+    struct msg_head head = *m;
+
+    while (recv(s->sock, &head, sizeof(head), 0) == (ssize_t)sizeof(head))
+        send_as(s, MSG_DONE, head.tag, NULL, 0, NULL, 0);
+}
+
+static const struct {
+    int (*ask)(struct box_conn *c, struct cove_err *e);
+    void (*answer)(struct scene *s, const struct msg_head *asked);
+    enum cove_code want;
+    bool unanswered;
+    const char *because;
+} removals[] = {
+    { remove_patiently, answer_late, COVE_OK, false, "a large tree takes its time" },
+    { remove_patiently, say_nothing, COVE_GONE, true, "no sign of life" },
+    { remove_patiently, send_events_for_ever, COVE_GONE, true, "other things are none" },
+    { remove_patiently, say_nothing_and_leave, COVE_GONE, false, "a sandbox that ended" },
+    { remove_patiently, fail_with_nonsense, COVE_INTERNAL, false, "an error is an answer" },
+    { remove_impatiently, give_signs_of_life_for_ever, COVE_TIMEOUT, false, "no thread for ever" },
+    { remove_for_nobody, give_signs_of_life_for_ever, COVE_GONE, false, "nobody waits" },
+};
+
+static void a_removal_is_waited_for_while_init_gives_signs_of_life(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(removals); i++) {
+        struct cove_err e = { 0 };
+        int rc = meet(removals[i].ask, removals[i].answer, 0, &e);
+
+        if (rc != (removals[i].want == COVE_OK ? 0 : -1) || e.code != removals[i].want ||
+            box_is_unanswered(&e) != removals[i].unanswered)
+            fail_msg("%s: %d, code %d, %s", removals[i].because, rc, e.code, e.msg);
+    }
+}
+
 /* A file that shrinks while it is read must not become a SIGBUS: only sealed memory is a ring, and
  * it is read by pread(). */
 static void a_ring_that_could_shrink_is_no_ring(void **state)
@@ -501,6 +585,7 @@ int main(void)
         cmocka_unit_test(what_makes_no_sense_is_refused_and_leaves_no_descriptor),
         cmocka_unit_test(random_answers_crash_nobody_and_leave_no_descriptor),
         cmocka_unit_test(a_sandbox_that_does_not_answer_is_told_from_one_that_ended),
+        cmocka_unit_test(a_removal_is_waited_for_while_init_gives_signs_of_life),
         cmocka_unit_test(a_ring_that_could_shrink_is_no_ring),
     };
 
