@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from cove import alive, wait_for
+from cove import alive, status_field, wait_for
 from test_builds import Build, sandboxes
 from test_snapshots import create, end_all, inside, names
 from test_template import COVE, instance, pack, small_root, store  # noqa: F401 (fixtures)
@@ -121,21 +121,29 @@ class Traced:
     """strace on a process that runs."""
 
     def __init__(self, pid, log, *fault):
-        self.pid, self.log, self.command = pid, log, [*strace(log, *fault), "-p", str(pid)]
+        self.pid, self.log, self.fault, self.command = pid, log, fault, [*strace(log, *fault), "-p", str(pid)]
 
     def __enter__(self):
         self.strace = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(lambda: f"TracerPid:\t{self.strace.pid}\n" in open(f"/proc/{self.pid}/status").read(), 10, "strace")
+        wait_for(self.is_traced, 10, "strace")
         return self
 
+    def is_traced(self):
+        return status_field(self.pid, "TracerPid") == str(self.strace.pid)
+
     def __exit__(self, *how):
+        # A strace that is told to end while a process of several threads is dying waits for ever for the first thread, which no wait() tells of
+        # before the others were waited for: it is left alone until it has seen the end.
+        wait_for(lambda: alive(self.pid) or not self.is_traced(), 10, "strace to see the end")
         self.strace.terminate()
-        self.strace.wait()
-        self.killed = {int(pid) for pid in re.findall(r"^(\d+)\s+\+\+\+ killed by SIGKILL", open(self.log, errors="replace").read(), re.M)}
+        self.strace.wait(30)
+        text = open(self.log, errors="replace").read()
+        self.killed = {int(pid) for pid in re.findall(r"^(\d+)\s+\+\+\+ killed by SIGKILL", text, re.M)}
+        # A strace that ends in the moment of the fault has put it in, and says nothing of what came of it.
+        if self.fault[2:] == (KILL,) and len(re.findall(rf"^{self.pid}\s+{self.fault[0]}\(", text, re.M)) >= self.fault[1]:
+            self.killed.add(self.pid)
         if self.pid in self.killed:
             wait_for(lambda: not alive(self.pid), 10, "its end")
-
-
 
 
 def capture(server, box, forks):
