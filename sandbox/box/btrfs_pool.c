@@ -71,7 +71,6 @@ static const struct {
     { "discard", "async" }, /* what is deleted is given back to the host */
     { "nobarrier", NULL },  /* nothing here must survive a power cut */
     { "nodatacow", NULL },  /* so data is written in place, without checksums */
-    { "noacl", NULL },      /* an overlay with the option userxattr has none either */
 };
 
 static int mount_device(int number, int *ret, struct cove_err *e)

@@ -11,9 +11,12 @@
  *                holes
  */
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
 #include <search.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -58,18 +61,52 @@ static int fail(const struct copying *cp, const char *what)
 
 /* ------------------------------------------------------------------ attributes, owner, mode, times */
 
-static int copy_xattr(int from, int to, const char *name)
+static uid_t shifted(const struct copying *cp, uid_t id)
+{
+    return id >= cp->c->id_shift ? id - cp->c->id_shift : 0;
+}
+
+static bool is_acl(const char *name)
+{
+    return strncmp(name, "system.posix_acl_", 17) == 0;
+}
+
+/* An ACL as the kernel shows it: a number for its version, then entries. Those of named users and groups have ids. */
+static void shift_acl(const struct copying *cp, char *value, size_t len)
+{
+    const size_t head = sizeof(struct posix_acl_xattr_header);
+    struct posix_acl_xattr_entry entry;
+
+    for (size_t at = head; at + sizeof(entry) <= len; at += sizeof(entry)) {
+        memcpy(&entry, value + at, sizeof(entry));
+        if (le16toh(entry.e_tag) != ACL_USER && le16toh(entry.e_tag) != ACL_GROUP)
+            continue;
+        entry.e_id = htole32(shifted(cp, le32toh(entry.e_id)));
+        memcpy(value + at, &entry, sizeof(entry));
+    }
+}
+
+static int copy_xattr(const struct copying *cp, int from, int to, const char *name)
 {
     static char value[64 * 1024]; /* not on the stack: directories are nested deep */
     ssize_t n = fgetxattr(from, name, value, sizeof(value));
 
     if (n < 0)
         return errno == ENODATA ? 0 : -1;
-    return fsetxattr(to, name, value, (size_t)n, 0);
+    if (is_acl(name))
+        shift_acl(cp, value, (size_t)n);
+    return fsetxattr(to, name, value, (size_t)n, 0) < 0 && !(is_acl(name) && errno == EOPNOTSUPP)
+               ? -1
+               : 0;
 }
 
-/* Only user.*: what programs inside and the overlay itself have set. */
-static int copy_xattrs(int from, int to)
+/* What programs inside and the overlay itself have set: user.*, and ACLs. */
+static bool is_copied(const char *name)
+{
+    return strncmp(name, "user.", 5) == 0 || is_acl(name);
+}
+
+static int copy_xattrs(const struct copying *cp, int from, int to)
 {
     static char list[64 * 1024];
     ssize_t n = flistxattr(from, list, sizeof(list));
@@ -77,14 +114,9 @@ static int copy_xattrs(int from, int to)
     if (n < 0)
         return errno == EOPNOTSUPP ? 0 : -1;
     for (const char *at = list; at < list + n; at += strlen(at) + 1)
-        if (strncmp(at, "user.", 5) == 0 && copy_xattr(from, to, at) < 0)
+        if (is_copied(at) && copy_xattr(cp, from, to, at) < 0)
             return -1;
     return 0;
-}
-
-static uid_t shifted(const struct copying *cp, uid_t id)
-{
-    return id >= cp->c->id_shift ? id - cp->c->id_shift : 0;
 }
 
 /* Owner first: the kernel takes set-uid bits away when it changes. */
@@ -192,7 +224,7 @@ static int copy_regular(struct copying *cp, int from_dir, int to_dir, const char
         return fail(cp, "opening a file");
     if (count_bytes(cp, st) < 0)
         return -1;
-    if (copy_data(from, to, st->st_size) < 0 || copy_xattrs(from, to) < 0 ||
+    if (copy_data(from, to, st->st_size) < 0 || copy_xattrs(cp, from, to) < 0 ||
         copy_status(cp, to, "", st) < 0)
         return fail(cp, "a file");
     remember_link(cp, name, st);
@@ -249,7 +281,7 @@ static void drop_xattrs(int dir)
     ssize_t n = flistxattr(dir, list, sizeof(list));
 
     for (const char *at = list; n > 0 && at < list + n; at += strlen(at) + 1)
-        if (strncmp(at, "user.", 5) == 0 && strcmp(at, OPAQUE) != 0)
+        if (is_copied(at) && strcmp(at, OPAQUE) != 0)
             fremovexattr(dir, at);
 }
 
@@ -311,7 +343,7 @@ static int copy_subdir(struct copying *cp, int from_dir, int to_dir, const char 
     rc = copy_dir(cp, from, to, depth + 1);
     cp->is_alone = was_alone;
     cp->path_len = before;
-    if (rc == 0 && (copy_xattrs(from, to) < 0 || copy_status(cp, to, "", st) < 0))
+    if (rc == 0 && (copy_xattrs(cp, from, to) < 0 || copy_status(cp, to, "", st) < 0))
         return fail(cp, "a directory");
     return rc;
 }

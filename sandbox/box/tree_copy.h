@@ -16,7 +16,7 @@ struct tree_copy {
 
 /*
  * Copies the upper layer `from` of an overlay over the directory `to`, which is empty or another upper
- * layer: whiteouts, opaque directories, modes, owners, times, user xattrs and hard links come along.
+ * layer: whiteouts, opaque directories, modes, owners, times, user xattrs, ACLs and hard links come along.
  * The content of `from` is not trusted: no link is followed, and no path in it is looked up. Nobody may
  * change `from` meanwhile.
  */

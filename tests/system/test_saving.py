@@ -25,8 +25,12 @@ echo one >file && ln file hard && ln -s file soft && ln -s /nowhere/at/all broke
 truncate -s 300M sparse && printf middle | dd of=sparse bs=1 seek=100000000 conv=notrunc status=none &&
 head -c 3000000 /dev/urandom >noise && chmod 000 file && chmod 4755 noise && chown 1000:33 deep && chmod 1777 deep/er &&
 touch -d '2001-02-03 04:05:06.123456789' deep/er/still noise && python3 - <<'P' &&
-import os, socket
+import os, socket, struct
 os.setxattr("noise", "user.note", b"kept\0 as bytes")
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in ((1, 7, 2**32 - 1), (2, 4, 1000), (4, 5, 2**32 - 1), (8, 6, 33),
+                                                                             (16, 7, 2**32 - 1), (32, 1, 2**32 - 1)))
+os.setxattr("hard", "system.posix_acl_access", acl)
+os.setxattr("deep/er", "system.posix_acl_default", acl)
 open(b"not utf-8 \xff\xfe", "w").write("x")
 open("line\nfeed \" quote", "w").write("y")
 open("a" * 255, "w").write("z")

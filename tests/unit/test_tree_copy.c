@@ -165,6 +165,39 @@ static void files_come_with_modes_owners_times_links_and_holes(void **state)
     assert_true(st.st_blocks * 512 < 1 << 20);
 }
 
+struct acl { /* as the kernel shows it; no padding */
+    uint32_t version;
+    struct {
+        uint16_t tag, perm;
+        uint32_t id;
+    } entries[5];
+};
+
+static void acls_come_with_the_ids_of_the_copy(void **state)
+{
+    struct trees *t = *state;
+    const uint32_t none = UINT32_MAX;
+    struct acl acl = {
+        2, { { 1, 6, none }, { 2, 4, 71000 }, { 4, 4, none }, { 16, 4, none }, { 32, 0, none } }
+    };
+    struct tree_copy c = { .id_shift = 70000 };
+    struct acl copied = { 0 };
+    AUTO_CLOSE int from = -1;
+    AUTO_CLOSE int to = -1;
+
+    put(t->below, "f", "text");
+    from = openat(t->below, "f", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(fchown(from, 70000, 70000), 0);
+    if (fsetxattr(from, "system.posix_acl_access", &acl, sizeof(acl), 0) < 0)
+        skip(); /* a file system without ACLs */
+    lay(t, t->below, &c);
+    to = openat(t->to, "f", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(fgetxattr(to, "system.posix_acl_access", &copied, sizeof(copied)),
+                     sizeof(acl));
+    acl.entries[1].id = 1000;
+    assert_memory_equal(&copied, &acl, sizeof(acl));
+}
+
 static void a_whiteout_replaces_what_lies_below_and_stays(void **state)
 {
     struct trees *t = *state;
@@ -319,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(files_come_with_modes_owners_times_links_and_holes),
+        T(acls_come_with_the_ids_of_the_copy),
         T(a_whiteout_replaces_what_lies_below_and_stays),
         T(directories_are_merged_unless_the_upper_one_is_opaque),
         T(a_directory_over_a_file_or_whiteout_hides_what_lies_below),
