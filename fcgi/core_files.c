@@ -191,13 +191,14 @@ static bool is_awaited(void *arg)
     return !core_client_has_left(c->client_fd);
 }
 
-/* A helper of init removes a tree. It may take as long as a command; what is not done by then is done all the same,
- * and a sandbox that only needs time is not ended for it. */
+/* A helper of init removes a tree. It may take as long as a command, and as any other question; what is not done by
+ * then is done all the same, and a sandbox that only needs time is not ended for it. */
 int core_remove(struct core_session *s, const char *user, const char *path, uint32_t flags,
                 struct cove_err *e)
 {
+    uint64_t most_ms = s->limits.command_timeout_ms;
     const struct box_patience patience = {
-        .until_ms = clock_boot_ms() + s->limits.command_timeout_ms,
+        .until_ms = clock_boot_ms() + (most_ms > BOX_ANSWER_MS ? most_ms : BOX_ANSWER_MS),
         .wanted = is_awaited,
         .arg = s->core,
     };

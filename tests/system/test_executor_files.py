@@ -160,7 +160,8 @@ def open_files(pid):
 
 
 @pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="waits longer than an init has for an answer; COVE_TEST_LONG=yes")
-def test_a_directory_that_takes_long_to_delete_costs_nobody_the_sandbox(box):
+def test_a_directory_that_takes_long_to_delete_costs_nobody_the_sandbox(make_server):
+    box = Executor(make_server(pool=0, command_timeout="60s"), "p")
     box.sh("mkdir /workspace/big; cd /workspace/big; seq 40000 | xargs touch; echo kept > /workspace/kept")
     init = box.server.init_of(box.server.execute(box.project, "true"))
     done = []
