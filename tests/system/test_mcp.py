@@ -621,7 +621,7 @@ def breakable(server, mcp):
     way.close()
 
 
-WAITS = {"name": "run_command", "arguments": {"command": "echo one; until test -e /workspace/go; do sleep 0.1; done; echo two"}}
+WAITS = {"name": "run_command", "arguments": {"command": "rm -f /workspace/go; echo one; until test -e /workspace/go; do sleep 0.1; done; echo two"}}
 
 
 def test_cove_mcp_picks_up_a_call_whose_connection_broke(mcp, breakable):
