@@ -63,6 +63,8 @@ struct cli_command {
     const char *help; /* a sentence, and examples, a line each; NULL: the usage says it all */
 };
 
+/* `word` means the command `name`. "list" and "ls" are the same word everywhere. */
+bool cli_is_word(const char *name, const char *word);
 /* Finds argv[1] in a table that ends with a NULL name, and runs that command with argv moved on by one. */
 int cli_dispatch(const char *whose, const struct cli_command *commands, int argc, char **argv);
 

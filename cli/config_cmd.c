@@ -45,6 +45,10 @@ int cli_config(struct cove_config *ret, struct cove_err *e)
     config_default(ret);
     if (cli_is_installed() && access(path, F_OK) < 0)
         return 0;
+    if (access(path, F_OK) < 0)
+        return cove_fail(e, COVE_NOT_FOUND,
+                         "%.120s is not there: -c FILE or $COVE_CONFIG names a server's cove.conf",
+                         path);
     return config_load(path, ret, e);
 }
 
@@ -54,7 +58,11 @@ int cli_state(const struct cove_config *c, struct state **ret, struct cove_err *
 
     snprintf(path, sizeof(path), "%s/state", c->run_dir);
     if (access(path, F_OK) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "coved is not running (%s is not there)", path);
+        return cove_fail(
+            e, COVE_NOT_FOUND,
+            "coved is not running (%.100s is not there): start it by `./quickstart up` "
+            "or `systemctl start cove`; `cove -c FILE` is about another one",
+            path);
     return state_attach(path, ret, e);
 }
 

@@ -85,6 +85,13 @@ static int run(const char *whose, const struct cli_command *c, int argc, char **
     return c->run(argc, argv);
 }
 
+bool cli_is_word(const char *name, const char *word)
+{
+    if (strcmp(word, "list") == 0 || strcmp(word, "ls") == 0)
+        return strcmp(name, "list") == 0 || strcmp(name, "ls") == 0;
+    return strcmp(name, word) == 0;
+}
+
 int cli_dispatch(const char *whose, const struct cli_command *commands, int argc, char **argv)
 {
     if (argc < 2)
@@ -95,7 +102,7 @@ int cli_dispatch(const char *whose, const struct cli_command *commands, int argc
     if (strcmp(argv[1], "--version") == 0)
         return cli_version(1, argv);
     for (const struct cli_command *c = commands; c->name; c++) {
-        if (strcmp(c->name, argv[1]) == 0)
+        if (cli_is_word(c->name, argv[1]))
             return run(whose, c, argc - 1, argv + 1);
     }
     return show_unknown(whose, commands, argv[1]);

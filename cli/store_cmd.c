@@ -81,7 +81,8 @@ static int find(struct store_place *p, const char *id, struct saved_info *ret, s
     struct entry entry;
 
     if (!text_is_id(id))
-        return cove_fail(e, COVE_INVALID, "'%.40s' is not the id of a sandbox", id);
+        return cove_fail(e, COVE_INVALID,
+                         "'%.40s' is not the id of a sandbox (`cove store ls` shows them)", id);
     read_entry(p, id, &entry);
     if (!entry.whole)
         return cove_fail(e, COVE_NOT_FOUND, "no saved sandbox '%s'%s%s", id,

@@ -95,7 +95,8 @@ static int must_exist(struct store *s, const char *name, char dir[COVE_TEMPLATE_
                       struct cove_err *e)
 {
     if (!template_dir_of(name, dir) || faccessat(s->templates, dir, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s'", name);
+        return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s' (`cove template ls` shows them)",
+                         name);
     return 0;
 }
 
@@ -472,12 +473,23 @@ static const struct verb {
     { "gc", "", 0, 0, STORE_REMOVES, run_gc },
 };
 
+static void put_verb(FILE *to, const char *before, const struct verb *v)
+{
+    fprintf(to, "%scove template %s %s%s[--json]\n", before, v->name, v->usage,
+            *v->usage ? " " : "");
+}
+
+static int verb_usage(const struct verb *v)
+{
+    put_verb(stderr, "usage: ", v);
+    return CLI_ERROR;
+}
+
 static int usage(FILE *to)
 {
     fputs("usage:\n", to);
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-        fprintf(to, "  cove template %s %s%s[--json]\n", verbs[i].name, verbs[i].usage,
-                *verbs[i].usage ? " " : "");
+        put_verb(to, "  ", &verbs[i]);
     fprintf(to,
             "SOURCE: DIRECTORY | ARCHIVE | docker://IMAGE | oci:DIR | oci-archive:FILE |\n    "
             "docker-archive:FILE | debootstrap:SUITE[,MIRROR]\nOPTION:\n%s",
@@ -510,9 +522,18 @@ int cli_template(int argc, char **argv)
         return usage(stdout);
     if (argc > 1 && strcmp(argv[argc - 1], "--version") == 0)
         return cli_version(1, argv);
-    for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
-        if (strcmp(verbs[i].name, argv[1]) == 0 && argc - 2 >= verbs[i].min_args &&
-            argc - 2 <= verbs[i].max_args)
-            return run(&verbs[i], argc - 1, argv + 1, json);
-    return usage(stderr);
+    if (argc < 2)
+        return usage(stderr);
+    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+        if (!cli_is_word(verbs[i].name, argv[1]))
+            continue;
+        if (argc - 2 < verbs[i].min_args || argc - 2 > verbs[i].max_args)
+            return verb_usage(&verbs[i]);
+        return run(&verbs[i], argc - 1, argv + 1, json);
+    }
+    fprintf(stderr,
+            "cove template: there is no command '%.40s'\n"
+            "usage: cove template --help lists all commands\n",
+            argv[1]);
+    return CLI_ERROR;
 }

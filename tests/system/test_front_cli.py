@@ -280,6 +280,30 @@ def test_an_unknown_word_is_named_with_a_suggestion(args, says):
     assert done.returncode == 2 and says in done.stderr
 
 
+@pytest.mark.parametrize("what", ["key", "operator", "tenant", "template", "snapshot", "store", None])
+def test_list_and_ls_are_the_same_word(server, what):
+    said = [cove(server, *([what] if what else []), word, "--json").stdout for word in ("ls", "list")]
+    assert said[0] == said[1] and isinstance(json.loads(said[0]), list)
+
+
+@pytest.mark.parametrize("args, next_step", [
+    (["template", "show", "nosuch"], "`cove template ls` shows them"), (["template", "shwo", "x"], "cove template --help"),
+    (["template", "show"], "usage: cove template show NAME [--json]\n"), (["store", "show", "nosuch"], "`cove store ls` shows them"),
+    (["key", "revoke", "nosuch"], "`cove key list` shows them"), (["kill", "nosuch"], "`cove ls` shows them"),
+    (["operator", "remove", "nosuch"], "`cove operator list` shows them"), (["snapshot", "rm", "nosuch"], "`cove snapshot ls` shows them")])
+def test_an_error_ends_with_what_to_do_next(server, args, next_step):
+    done = cove(server, *args, check=False)
+    assert done.returncode == 2 and next_step in done.stderr and len(done.stderr.splitlines()) <= 2, done.stderr
+
+
+def test_a_server_that_is_not_there_is_told_with_how_to_start_or_name_one(tmp_path):
+    conf = tmp_path / "cove.conf"
+    for says in ("-c FILE or $COVE_CONFIG", "./quickstart up"):
+        done = subprocess.run([COVE, "-c", str(conf), "ls"], text=True, capture_output=True)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+        conf.write_text(f"run_dir = {tmp_path}/run\n")
+
+
 def test_help_of_the_program_inside_is_the_programs(server, project):
     server.execute(project, "true")
     assert "Usage: ls" in cove(server, "exec", project, "ls", "--help").stdout
