@@ -306,8 +306,8 @@ static int create(int argc, char **argv)
 
 static int list(int argc, char **argv)
 {
-    static const char *const heads[] = { "KEY",     "TENANT",   "NAME",     "CREATED",
-                                         "EXPIRES", "DIALECTS", "PROJECTS", NULL };
+    static const char *const heads[] = { "KEY",     "TENANT",    "NAME",      "?CREATED",
+                                         "EXPIRES", "?DIALECTS", "?PROJECTS", NULL };
     struct table table = { 0 };
     struct keys keys;
     struct options o;

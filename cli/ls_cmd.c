@@ -190,11 +190,12 @@ static void add_row(struct table *t, const struct row *r, bool with_cpu)
 
 static void show_table(const struct rows *rows, bool with_cpu)
 {
-    static const char *const all[] = { "SANDBOX", "STATE",   "TENANT", "PROJECT", ">AGE",
-                                       ">LEFT",   ">MEMORY", ">PROCS", ">CONNS",  ">TRAFFIC",
+    static const char *const all[] = { "SANDBOX", "STATE",   "TENANT",  "PROJECT", ">?AGE",
+                                       ">?LEFT",  ">MEMORY", ">?PROCS", ">?CONNS", ">?TRAFFIC",
                                        ">RATE",   ">CPU",    NULL };
-    static const char *const plain[] = { "SANDBOX", "STATE",  "TENANT", "PROJECT",  ">AGE", ">LEFT",
-                                         ">MEMORY", ">PROCS", ">CONNS", ">TRAFFIC", NULL };
+    static const char *const plain[] = { "SANDBOX", "STATE",     "TENANT",  "PROJECT",
+                                         ">AGE",    ">LEFT",     ">MEMORY", ">?PROCS",
+                                         ">?CONNS", ">?TRAFFIC", NULL };
     struct table t;
 
     table_begin(&t, with_cpu ? all : plain);

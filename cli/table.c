@@ -86,7 +86,17 @@ static size_t width_of(const char *text)
 
 static const char *head_of(const struct table *t, size_t column)
 {
-    return t->heads[column] + (t->heads[column][0] == '>');
+    return t->heads[column] + strspn(t->heads[column], ">?");
+}
+
+static bool is_number(const struct table *t, size_t column)
+{
+    return t->heads[column][0] == '>';
+}
+
+static bool may_be_left_out(const struct table *t, size_t column)
+{
+    return t->heads[column][is_number(t, column)] == '?';
 }
 
 static void measure(const struct table *t, size_t widths[TABLE_COLUMNS_MAX])
@@ -101,29 +111,39 @@ static void measure(const struct table *t, size_t widths[TABLE_COLUMNS_MAX])
     }
 }
 
-/* Shortens the widest column of text until the table fits. The first column names the row and stays. */
+/* Shortens the widest column of text until the table fits. The first column names the row and stays. When no column can be
+ * shortened any more, one that may be left out gets the width 0. */
 static void fit(const struct table *t, size_t widths[TABLE_COLUMNS_MAX], size_t room)
 {
     for (;;) {
-        size_t all = (t->columns - 1) * GAP, widest = 0;
+        size_t all = 0, widest = 0, spare = 0;
 
         for (size_t i = 0; i < t->columns; i++) {
-            all += widths[i];
-            if (i > 0 && t->heads[i][0] != '>' && (!widest || widths[i] > widths[widest]))
+            all += widths[i] ? widths[i] + (i > 0 ? GAP : 0) : 0;
+            if (i > 0 && !is_number(t, i) && (!widest || widths[i] > widths[widest]))
                 widest = i;
+            if (widths[i] && may_be_left_out(t, i))
+                spare = i;
         }
-        if (all <= room || !widest || widths[widest] <= LEAST)
+        if (all <= room)
             return;
-        widths[widest]--;
+        if (widest && widths[widest] > LEAST)
+            widths[widest]--;
+        else if (spare)
+            widths[spare] = 0;
+        else
+            return;
     }
 }
 
-static void print_cell(const char *text, size_t width, bool is_number, bool is_last,
+static void print_cell(const char *text, size_t width, bool number, bool is_last,
                        const char *before, const char *after)
 {
     size_t has = width_of(text), bytes = strlen(text);
     const char *cut = "";
 
+    if (width == 0)
+        return;
     if (has > width) {
         for (bytes = 0, has = 0; has < width - 1; has++)
             bytes += text_utf8_seq(text + bytes, strlen(text + bytes))
@@ -132,28 +152,30 @@ static void print_cell(const char *text, size_t width, bool is_number, bool is_l
         cut = "…";
         has = width;
     }
-    printf("%*s%s%.*s%s%s", is_number ? (int)(width - has) : 0, "", before, (int)bytes, text, cut,
+    printf("%*s%s%.*s%s%s", number ? (int)(width - has) : 0, "", before, (int)bytes, text, cut,
            after);
     if (!is_last)
-        printf("%*s", (int)((is_number ? 0 : width - has) + GAP), "");
+        printf("%*s", (int)((number ? 0 : width - has) + GAP), "");
 }
 
 void table_end(struct table *t)
 {
-    size_t widths[TABLE_COLUMNS_MAX], room = terminal_width();
+    size_t widths[TABLE_COLUMNS_MAX], room = terminal_width(), last = 0;
 
     measure(t, widths);
     if (room)
         fit(t, widths, room);
     for (size_t i = 0; i < t->columns; i++)
-        print_cell(head_of(t, i), widths[i], t->heads[i][0] == '>', i + 1 == t->columns,
+        last = widths[i] ? i : last;
+    for (size_t i = 0; i < t->columns; i++)
+        print_cell(head_of(t, i), widths[i], is_number(t, i), i == last,
                    has_colours() ? "\033[1m" : "", paint_off());
     putchar('\n');
     for (size_t i = 0; i < t->count; i++) {
         size_t column = i % t->columns;
         const struct table_cell *cell = &t->cells[i];
 
-        print_cell(cell->text, widths[column], t->heads[column][0] == '>', column + 1 == t->columns,
+        print_cell(cell->text, widths[column], is_number(t, column), column == last,
                    paint_on(cell->paint), cell->paint ? paint_off() : "");
         if (column + 1 == t->columns)
             putchar('\n');

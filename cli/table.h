@@ -18,7 +18,9 @@ struct table_cell {
 };
 
 struct table {
-    const char *const *heads; /* NULL-terminated; one that begins with '>' is a column of numbers */
+    /* NULL-terminated. '>' in front: a column of numbers. '?' in front, or after that: left out where the terminal is
+     * too narrow, the last one first. */
+    const char *const *heads;
     size_t columns;
     struct table_cell *cells;
     size_t count;

@@ -487,6 +487,16 @@ def test_tables_fit_the_terminal_and_have_colours_there_alone(server, project):
     assert "\033" not in on_a_terminal(100, *conf, "ls", env={"NO_COLOR": "1"})
 
 
+@pytest.mark.parametrize("words, must_have", [(["ls"], ["SANDBOX", "STATE", "PROJECT", "LEFT"]), (["top", "--count", "1", "--interval", "50ms"], ["SANDBOX", "RATE", "CPU"]),
+                                              (["key", "list"], ["KEY", "TENANT"]), (["tenant", "list"], ["TENANT", "SANDBOXES"])])
+def test_a_terminal_of_80_columns_gets_fewer_columns_and_no_broken_lines(server, project, words, must_have):
+    server.run(project, "true")
+    plain = re.sub(r"\033\[\d*[mHJ]", "", on_a_terminal(80, "-c", f"{server.dir}/conf/cove.conf", *words)).splitlines()
+    table = plain[[line.split()[:1] for line in plain].index(must_have[:1]):]
+    assert set(must_have) <= set(table[0].split()) and len(table) > 1, table
+    assert [line for line in table if len(line) > 80] == []
+
+
 def test_help_shows_examples():
     text = subprocess.run([COVE, "--help"], text=True, capture_output=True).stdout
     assert "examples:" in text and "cove exec -it SANDBOX bash" in text
