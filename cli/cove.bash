@@ -32,6 +32,14 @@ _cove_words() { # what may follow the words so far
     esac
 }
 
+_cove_first() { # the first column of a list that `cove WORD...` prints
+    cove "$@" 2>/dev/null | awk 'NR > 1 { print $1 }'
+}
+
+_cove_boxes() { # ids of sandboxes, and the projects that name them
+    cove ls 2>/dev/null | awk 'NR > 1 { print $1; if ($4 != "-") print $4 }'
+}
+
 _cove() {
     local current=${COMP_WORDS[COMP_CWORD]} words=() word skip=no
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -48,14 +56,22 @@ _cove() {
     [ -n "$list" ] || list=$(_cove_words "${words[0]-}" | tr ' ' '\n' | grep '^--' || true)
     case ${words[0]-}:$current in
     exec:[!-]* | logs:[!-]* | kill:[!-]* | token:[!-]* | network:[!-]* | exec: | logs: | kill: | token: | network:)
-        list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+        list+=" $(_cove_boxes)" ;;
+    esac
+    case ${COMP_WORDS[COMP_CWORD-1]} in
+    --template) list=$(cove template ls 2>/dev/null | awk '{ print $1 }') ;;
+    --dialect | --dialects) list="execute executor e2b relay agent console" ;;
+    --sandbox) list=$(_cove_boxes) ;;
+    --tenant) list=$(_cove_first tenant list) ;;
     esac
     case "$path:$current" in
+    "network "*) list="none egress allow-list allow= deny= --json" ;;
     "operator remove:"*) list+=" $(cove operator list 2>/dev/null | awk '{ print $1 }')" ;;
     "template show:"* | "template set:"* | "template rm:"* | "template verify:"*) list+=" $(cove template ls 2>/dev/null | awk '{ print $1 }')" ;;
-    "snapshot make:"*) list+=" $(cove ls 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    "snapshot make:"* | "snapshot fork:"*) list+=" $(_cove_boxes)" ;;
+    "snapshot rm:"*) list+=" $(_cove_first snapshot ls)" ;;
     "store show:"* | "store verify:"* | "store restore:"* | "store export:"* | "store rm:"*) list+=" $(cove ls --all 2>/dev/null | awk '$2 == "saved" { print $1 }')" ;;
-    "key revoke:"* | "key rotate:"*) list+=" $(cove key list 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    "key revoke:"* | "key rotate:"*) list+=" $(_cove_first key list)" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$list" -- "$current")
 }

@@ -401,6 +401,13 @@ def test_completion_knows_the_sandboxes_there_are(server, project, tmp_path):
     (tmp_path / "cove").chmod(0o755)
     for command in ("exec", "logs", "kill", "token"):
         assert complete(f"cove {command} {reply.id[:6]}", tmp_path) == reply.id, command
+        assert complete(f"cove {command} {project}", tmp_path) == project, command
+    snapshot = cove(server, "snapshot", "make", reply.id).stdout.strip()
+    assert complete(f"cove snapshot rm {snapshot[:8]}", tmp_path) == snapshot
+    cove(server, "snapshot", "rm", snapshot)
+    assert complete(f"cove network {project} eg", tmp_path) == "egress"
+    assert complete("cove ls --tenant defa", tmp_path) == "default"
+    assert complete("cove policy test --template ba", tmp_path) == "base" and complete("cove policy test --dialect exe", tmp_path) == "execute executor"
     assert complete("cove template show ba", tmp_path) == "base"
     assert complete("cove template show s", tmp_path) == "", "no command stands there"
 
