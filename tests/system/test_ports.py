@@ -279,6 +279,8 @@ def test_a_port_is_made_public_private_and_default_again(ports):
     reply = ports.ok("/port_access", port=8000, access="public")
     assert reply["url"] == f"http://8000-{ports.id}.cove.localhost:{ports.server.http}", "an address has no names below it"
     assert ports.get(credential=False).body == b"hello from 8000"
+    with websocket(ports, token=False) as (_, head):
+        assert head.startswith(b"HTTP/1.1 101")
     assert ports.get(port=8001, credential=False).status == 401  # of that port alone
     ports.ok("/port_access", port=8000, access="private")
     assert ports.get(credential=False).status == 401 and ports.get().status == 200

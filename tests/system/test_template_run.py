@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from agent import Agent, is_error
 from cove import read, wait_for
 from mcp import Mcp
 from test_template import COVE, instance, pack, small_root, store  # noqa: F401 (fixtures)
@@ -165,6 +166,7 @@ def test_a_template_that_does_not_get_ready_fails_the_claim_with_a_sentence(stor
                 lambda: store.post("/sandboxes", {"templateID": "app"})):
         reply = ask()
         assert reply.status == 422 and says in reply.body.decode() and "template 'app'" in reply.body.decode(), reply
+    assert says in is_error(Agent(store).post("/create", user_id="u", sandbox_template_id="app"), 422, "SandboxNotInitializedError")
     wait_for(lambda: not store.inits, 10, "the end of what did not start")
 
 
