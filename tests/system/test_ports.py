@@ -798,8 +798,8 @@ def rates(server, name):
 
 def rate_in_top(server, id):
     """The column RATE of `cove top`, and the figures of which it is the sum."""
-    row, = (r for r in json.loads(cove(server, "top", "--json", "--interval", "50ms").stdout) if r["id"] == id)
-    table = cove(server, "top", "--interval", "50ms").stdout.splitlines()
+    row, = (r for r in json.loads(cove(server, "top", "--json", "--interval", "100ms").stdout) if r["id"] == id)
+    table = cove(server, "top", "--interval", "100ms").stdout.splitlines()
     head, = (line for line in table if line.startswith("SANDBOX"))
     line, = (line for line in table if line.startswith(id))
     end = head.index("RATE") + len("RATE")  # figures stand right-aligned below it
