@@ -5,6 +5,9 @@
 cmd_up() {
     local conf_changed=no nginx_changed=no
     step_count=6
+    # Before anything that takes minutes; later again, with what was chosen the last time.
+    check_port --http "${http_port:-8080}"
+    check_port --https "${https_port:-8443}"
     step "packages"
     [ "$install" = no ] || install_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
     step "kernel"

@@ -164,7 +164,7 @@ def test_wrong_arguments_are_told_in_a_sentence(tmp_path, args, words):
     extra = ["--no-install"] if args[0] == "up" else []
     done = subprocess.run([QUICKSTART, args[0], *extra, *args[1:]], capture_output=True, text=True,
                           env={**os.environ, "HOME": str(tmp_path)})
-    assert done.returncode != 0 and words in done.stderr
+    assert done.returncode != 0 and words in done.stderr and "[1/" not in done.stdout, "before anything is begun"
 
 
 def test_an_unknown_setting_is_told_and_nothing_is_started(tmp_path):
