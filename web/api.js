@@ -22,6 +22,12 @@ async function explain(response) {
   }
 }
 
+// Whoever is nobody any more signs in again.
+function refused(error) {
+  if (error.status === 401) window.dispatchEvent(new CustomEvent("signed-out", { detail: error.message }));
+  return error;
+}
+
 // The response, or an ApiError. `body` is sent as JSON unless it is a Blob or a string.
 export async function send(method, path, { body, headers = {} } = {}) {
   const own = { ...headers };
@@ -32,9 +38,7 @@ export async function send(method, path, { body, headers = {} } = {}) {
   }
   const response = await fetch(BASE + path, { method, headers: own, body, credentials: "same-origin" });
   if (response.ok) return response;
-  const error = await explain(response);
-  if (response.status === 401) window.dispatchEvent(new CustomEvent("signed-out", { detail: error.message }));
-  throw error;
+  throw refused(await explain(response));
 }
 
 export const get = async (path) => (await send("GET", path)).json();
@@ -53,7 +57,7 @@ export function upload(path, file, onProgress, headers = {}) {
       let body = {};
       try { body = JSON.parse(request.responseText); } catch { /* an error page of a proxy */ }
       if (request.status < 300) resolve(body);
-      else reject(new ApiError(request.status, body.code, body.error || `The server answered ${request.status}`));
+      else reject(refused(new ApiError(request.status, body.code, body.error || `The server answered ${request.status}`)));
     });
     request.addEventListener("error", () => reject(new ApiError(0, "", "The connection broke")));
     request.send(file);
@@ -74,6 +78,7 @@ export function events(path, handlers) {
     source.addEventListener("open", () => { delay = AGAIN_MS; handlers.open?.(); });
     source.addEventListener("error", () => {
       if (source.readyState !== EventSource.CLOSED) return;
+      get("/session").catch(() => {}); // the reason is not told here: a session that is over shows by this
       timer = setTimeout(begin, delay);
       delay = Math.min(2 * delay, AGAIN_MOST_MS);
     });

@@ -5,7 +5,7 @@ import { createHmac } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { test } from "node:test";
-import { api, checkAccess, context, endBox, newBox, open, OTHER_KEY, page, photograph, problems, signIn, skip, URL_ } from "./console_browser.mjs";
+import { api, browser, checkAccess, context, endBox, newBox, open, OTHER_KEY, page, photograph, problems, signIn, skip, URL_ } from "./console_browser.mjs";
 
 test("a wrong key is told and the right one opens the list", { skip }, async () => {
   await page.goto(`${URL_}/`);
@@ -27,6 +27,18 @@ test("a wrong key is told and the right one opens the list", { skip }, async () 
   await page.waitForSelector("#create");
   await page.click("text=Sign out");
   await page.waitForSelector("input[name=key]");
+  assert.deepEqual(await context.cookies(), [], "the session is gone, not only its page");
+});
+
+test("a list that was cut or refused comes back by itself", { skip }, async () => {
+  const id = await newBox();
+  let refusals = 2;
+  await page.route("**/console/api/events", (route) => (refusals-- > 0 ? route.fulfill({ status: 503, body: "{}" }) : route.continue()));
+  await signIn();
+  await page.waitForSelector(`tr[data-id="${id}"]`);
+  assert.ok(refusals < 0);
+  await endBox(id);
+  await page.waitForSelector(`tr[data-id="${id}"]`, { state: "detached" });
 });
 
 test("a sandbox is created, its terminal runs a command, and it ends", { skip }, async () => {
@@ -41,15 +53,35 @@ test("a sandbox is created, its terminal runs a command, and it ends", { skip },
   await photograph("terminal");
   await checkAccess();
   const process = await page.evaluate(() => location.hash);
-  // A cut connection goes on where it was.
-  await context.setOffline(true);
-  await context.setOffline(false);
-  await page.keyboard.type("echo after\n");
-  await page.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("after"));
   await page.click("button.danger");
   await page.click("dialog button[value=yes]");
   await page.waitForSelector("#create");
   assert.match(process, /^#\/sandbox\/[a-z0-9]{20}$/);
+});
+
+test("a terminal whose connection broke goes on where it was", { skip }, async () => {
+  const id = await newBox(), asked = [];
+  let cut;
+  await page.routeWebSocket(/\/terminal\?/, (socket) => {
+    const server = socket.connectToServer();
+    asked.push(new URL(socket.url()).searchParams);
+    cut = async () => { await socket.close({ code: 1012, reason: "restart" }); await server.close(); };
+  });
+  const screen = () => page.evaluate(() => document.querySelector(".xterm-rows").textContent);
+  await signIn();
+  await open(`#/sandbox/${id}/terminal`);
+  await page.waitForSelector("text=connected");
+  await page.keyboard.type("echo before-$((40+2))\n");
+  await page.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("before-42"));
+  await cut();
+  await page.waitForSelector("text=trying again");
+  await page.waitForSelector("text=connected");
+  await page.keyboard.type("echo after-$((40+2))\n");
+  await page.waitForFunction(() => document.querySelector(".xterm-rows").textContent.includes("after-42"));
+  assert.equal((await screen()).split("before-42").length, 2, "nothing is shown twice");
+  assert.equal(asked.length, 2);
+  assert.ok(asked[1].get("process") && Number(asked[1].get("offset")) > 0, "the same process, from the byte that was next");
+  await endBox(id);
 });
 
 test("the terminal follows the size of the window", { skip }, async () => {
@@ -81,9 +113,74 @@ test("a file is uploaded, edited, saved, and a save over somebody else's change 
   await page.click("dialog button[value=no]");
   const content = await (await api("GET", `/sandboxes/${id}/file?path=/workspace/notes.txt`)).text();
   assert.equal(content, "by somebody else");
+  await page.press("textarea.editor", "Control+s");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector(".notice:has-text('/workspace/notes.txt saved')");
+  assert.equal(await (await api("GET", `/sandboxes/${id}/file?path=/workspace/notes.txt`)).text(), "third");
   await page.click("text=Back");
   await page.waitForSelector("button:has-text('Archive'), td");
   await photograph("files");
+  await endBox(id);
+});
+
+test("files are dropped, made, renamed and removed", { skip }, async () => {
+  const id = await newBox();
+  const content = async (name) => (await api("GET", `/sandboxes/${id}/file?path=/workspace/${name}`)).text();
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.waitForSelector("input[type=file]");
+  const dropped = await page.evaluateHandle(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(["dropped here"], "dropped.txt"));
+    return data;
+  });
+  await page.dispatchEvent("section.pane", "drop", { dataTransfer: dropped });
+  await page.waitForSelector("button.link:has-text('dropped.txt')");
+  assert.equal(await content("dropped.txt"), "dropped here");
+  await page.click("button:has-text('New folder')");
+  await page.fill("dialog input", "deeper");
+  await page.press("dialog input", "Enter");
+  await page.click("button.link:has-text('deeper/')");
+  await page.waitForFunction(() => document.querySelector("input.path").value === "/workspace/deeper");
+  await page.click("button:has-text('New file')");
+  await page.fill("dialog input", "made.txt");
+  await page.click("dialog button[value=yes]");
+  await page.fill("textarea.editor", "made here");
+  await page.click("button:has-text('Save')");
+  await page.waitForSelector(".notice:has-text('/workspace/deeper/made.txt saved')");
+  await page.click("text=Back");
+  await page.click("tr:has-text('made.txt') button:has-text('Rename')");
+  await page.fill("dialog input", "renamed.txt");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("button.link:has-text('renamed.txt')");
+  assert.equal(await content("deeper/renamed.txt"), "made here");
+  await page.click("button:has-text('Up')");
+  await page.waitForSelector("button.link:has-text('deeper/')");
+  for (const [answer, left] of [["no", 1], ["yes", 0]]) {
+    await page.click("tr:has-text('deeper') button:has-text('Remove')");
+    await page.click(`dialog button[value=${answer}]`);
+    await page.waitForSelector("dialog", { state: "detached" });
+    await page.waitForFunction((n) => [...document.querySelectorAll("button.link")].filter((b) => b.textContent === "deeper/").length === n, left);
+  }
+  await endBox(id);
+});
+
+test("an upload tells how far it is, and a session that is over asks to sign in", { skip }, async () => {
+  const id = await newBox();
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.waitForSelector("input[type=file]");
+  await page.evaluate(() => { // every value that the bar has shown
+    globalThis.shown = [];
+    new MutationObserver(() => { const bar = document.querySelector("progress"); if (bar) globalThis.shown.push(bar.value); })
+      .observe(document.querySelector("section.pane"), { attributes: true, childList: true, subtree: true });
+  });
+  await page.setInputFiles("input[type=file]", { name: "large", mimeType: "application/octet-stream", buffer: Buffer.alloc(4 << 20) });
+  await page.waitForSelector(".notice:has-text('large uploaded')");
+  assert.ok((await page.evaluate(() => globalThis.shown)).some((value) => value > 0), "the bar has moved");
+  await context.clearCookies();
+  await page.setInputFiles("input[type=file]", { name: "late", mimeType: "text/plain", buffer: Buffer.from("x") });
+  await page.waitForSelector("input[name=key]");
   await endBox(id);
 });
 
@@ -143,6 +240,31 @@ test("a pause stops it, a resume lets it go on, live on the page", { skip }, asy
   await page.waitForSelector("#state:has-text('running')");
   await endBox(id);
   await page.waitForSelector("text=This sandbox has ended");
+});
+
+test("a sandbox gets more time, and one that should not end does not", { skip }, async () => {
+  const id = await newBox();
+  const ends = async () => Date.parse((await (await api("GET", `/sandboxes/${id}`)).json()).ends);
+  await signIn();
+  await open(`#/sandbox/${id}/processes`);
+  await page.click("button:has-text('More time')");
+  await page.fill("dialog input", "7");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("dd:has-text('(in 6 min)'), dd:has-text('(in 7 min)')");
+  assert.ok(Math.abs(await ends() - Date.now() - 7 * 60e3) < 60e3);
+  await page.click("button.danger:has-text('End')");
+  await page.click("dialog button[value=no]");
+  await page.waitForSelector("dialog", { state: "detached" });
+  assert.ok(await ends());
+  await endBox(id);
+});
+
+test("a template that is not there is told by its name", { skip }, async () => {
+  await signIn();
+  await page.click("#create");
+  await page.fill("dialog input", "no-such-template");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector(".notice.bad:has-text('no-such-template')");
 });
 
 test("a sandbox is saved, its archive is downloaded, and it runs again with its files", { skip }, async () => {
@@ -205,11 +327,16 @@ test("a name and a password of this machine open the console, a wrong one does n
   await page.waitForSelector("#create");
 });
 
-test("a session that runs out while the page is open asks to sign in again", { skip }, async () => {
+// A session that ends in so many seconds, signed as the server signs them.
+function endingCookie(seconds) {
   const secret = readFileSync(`${process.env.COVE_RUN_DIR}/token-secret`);
-  const text = `${Math.floor(Date.now() / 1000) + 3}.-.default`;
+  const text = `${Math.floor(Date.now() / 1000) + seconds}.-.default`;
   const mac = createHmac("sha256", secret).update(`console session ${text}`).digest("hex");
-  await context.addCookies([{ name: "cove-console", value: `${text}.${mac}`, url: URL_ }]);
+  return { name: "cove-console", value: `${text}.${mac}`, url: URL_ };
+}
+
+test("a session that runs out while the page is open asks to sign in again", { skip }, async () => {
+  await context.addCookies([endingCookie(3)]);
   await page.goto(`${URL_}/console/`);
   await page.waitForSelector("#create");
   await open("#/policy");
@@ -353,6 +480,16 @@ test("a port has a link that opens it in another tab", { skip }, async () => {
   await photograph("ports");
   await checkAccess();
   assert.match(await page.textContent("td code"), new RegExp(`8000-${id}\\.`));
+  const [preview] = await Promise.all([context.waitForEvent("page"), page.click("button:has-text('Open')")]);
+  await preview.waitForSelector("text=Directory listing");
+  assert.match(preview.url(), new RegExp(`^http://8000-${id}\\.`), "on its own host name, without the link's token");
+  assert.equal(await preview.evaluate(() => window.opener), null);
+  const stranger = await browser.newContext(), visit = async () => (await (await stranger.newPage()).goto(preview.url())).status();
+  assert.equal(await visit(), 401);
+  await page.selectOption("select", "public");
+  await page.waitForSelector(".notice:has-text('is public now')");
+  assert.equal(await visit(), 200);
+  await stranger.close();
   await endBox(id);
 });
 
@@ -372,11 +509,20 @@ test("the policy's test bench tells rule and form", { skip }, async () => {
   await signIn();
   await open("#/policy");
   await page.fill("textarea", "echo ok; rm -rf /");
-  await page.click("button:has-text('Test')");
+  await page.selectOption("select[name=dialect]", "relay");
+  const [sent] = await Promise.all([page.waitForRequest("**/policy/test"), page.click("button:has-text('Test')")]);
+  assert.deepEqual(JSON.parse(sent.postData()), { command: "echo ok; rm -rf /", dialect: "relay" });
   await page.waitForSelector("p.bad");
   assert.match(await page.textContent("p.bad"), /Refused by the rule rm-/);
   await photograph("policy");
   await checkAccess();
+});
+
+test("a page that only listens asks to sign in when its session is over", { skip }, async () => {
+  await context.addCookies([endingCookie(4)]);
+  await page.goto(`${URL_}/console/`);
+  await page.waitForSelector("#create");
+  await page.waitForSelector("input[name=key]"); // nothing is pressed
 });
 
 test("a session that ended asks for the key again", { skip }, async () => {
