@@ -275,7 +275,7 @@ int manifest_parse(const char *name, const char *text, struct manifest **ret, st
     }
     m->ready_timeout_ms = MANIFEST_READY_MS;
     if (!manifest_is_name(name) || !text_copy(m->name, sizeof(m->name), name))
-        rc = cove_fail(e, COVE_INVALID, "'%.60s' is no name of a template", name);
+        rc = cove_fail(e, COVE_INVALID, "'%.60s' is not a valid template name", name);
     else if (strlen(text) > MANIFEST_TEXT_MAX)
         rc = cove_fail(e, COVE_TOO_LARGE, "is longer than %d bytes", MANIFEST_TEXT_MAX);
     for (rest = m->text; rc == 0 && (line = strsep(&rest, "\n"));)

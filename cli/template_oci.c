@@ -239,7 +239,7 @@ static int read_index(struct arena *a, int dir, const char *tag, struct descript
     if (choose(&index, tag, ret, e) < 0)
         return -1;
     if (!is_one_of(ret->media_type, manifest_types))
-        return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is no image",
+        return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is not an image",
                          ret->media_type ? ret->media_type : "");
     return 0;
 }
@@ -257,7 +257,8 @@ static int open_layer(void *arg, size_t i, int *ret, struct cove_err *e)
     const char *type = l->all[i].media_type;
 
     if (!is_one_of(type, layer_types))
-        return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is no layer", type ? type : "");
+        return cove_fail(e, COVE_UNSUPPORTED, "media type '%.100s' is not a layer",
+                         type ? type : "");
     snprintf(l->doing, STORE_DOING_MAX, "layer %zu of %zu, %.12s", i + 1, l->count,
              l->all[i].digest + strlen("sha256:"));
     return open_checked(l->dir, &l->all[i], ret, e) < 0 ? cove_context(e, "layer %zu", i + 1) : 0;

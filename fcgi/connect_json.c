@@ -295,7 +295,7 @@ static int get_enum(const ProtobufCFieldDescriptor *f, struct json_object *from,
         v = protobuf_c_enum_descriptor_get_value_by_name(f->descriptor,
                                                          json_object_get_string(from));
         if (!v)
-            return bad(f, "is no value of this enum", e);
+            return bad(f, "is not a value of this enum", e);
         *ret = v->value;
         return 0;
     }

@@ -271,7 +271,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.check_language(body)
         cwd = body.get("cwd", os.path.expanduser("~"))
         if not os.path.isdir(cwd):
-            raise Problem(400, f"cwd: {cwd} is no directory")
+            raise Problem(400, f"cwd: {cwd} is not a directory")
         context = Context(str(uuid.uuid4()), cwd)
         with self.lock:
             self.contexts[context.id] = context

@@ -140,7 +140,7 @@ static int make_dir(struct core_session *s, const struct dir_args *args, struct 
     if (box_file_stat(&s->conn, user, args->path, 0, &st, e) == 0) {
         if (!S_ISDIR(st.mode))
             return cove_fail(e, COVE_CONFLICT,
-                             "directory_path: '%.160s' exists and is no directory", args->path);
+                             "directory_path: '%.160s' exists and is not a directory", args->path);
         if (!args->exist_ok)
             return cove_fail(e, COVE_CONFLICT, "directory_path: '%.160s' exists already",
                              args->path);

@@ -171,7 +171,8 @@ static int read_offset(struct request *req, uint64_t *ret, struct cove_err *e)
     const char *given = request_query(req, "offset");
 
     if (given && text_parse_u64(given, ret, e) < 0)
-        return cove_fail(e, COVE_INVALID, "offset: '%.40s' is no next_offset of a reply", given);
+        return cove_fail(e, COVE_INVALID, "offset: '%.40s' is not the next_offset of a reply",
+                         given);
     return 0;
 }
 

@@ -136,7 +136,7 @@ static int add_allowed(const struct core_attributes *a, bool only, struct net_ru
 
         if (!address && !net_is_name(word))
             return cove_fail(e, COVE_INVALID,
-                             "network.allowOut: '%.60s' is no address, range or domain", word);
+                             "network.allowOut: '%.60s' is not an address, range or domain", word);
         if (!address && !only)
             return cove_fail(e, COVE_INVALID,
                              "When specifying allowed domains in allow out, you must include "
@@ -155,7 +155,7 @@ static int add_denied(const struct core_attributes *a, struct net_rules *r, stru
         const char *word = a->deny_out.items[i];
 
         if (!net_range_parse(word, &range))
-            return cove_fail(e, COVE_INVALID, "network.denyOut: '%.60s' is no address or range",
+            return cove_fail(e, COVE_INVALID, "network.denyOut: '%.60s' is not an address or range",
                              word);
         if (!is_all(word) && add_word(r->deny, word, e) < 0)
             return -1;

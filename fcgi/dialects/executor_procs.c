@@ -289,7 +289,7 @@ int executor_signal(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     signo = signal_number(args.signal);
     if (!signo)
-        return cove_fail(e, COVE_INVALID, "signal: '%.16s' is no signal", args.signal);
+        return cove_fail(e, COVE_INVALID, "signal: '%.16s' is not a signal", args.signal);
     if (find(req, &args, &session, &p, e) < 0)
         return -1;
     rc = p.running ? core_proc_signal(&session, &p, signo, e) : fail_not_running(&p, e);

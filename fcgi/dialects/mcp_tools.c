@@ -221,8 +221,8 @@ static int fail_unknown(struct mcp_call *c, const struct mcp_tool *t, const char
 
     for (const struct json_field *f = t->args; f->kind != JSON_KIND_END; f++)
         known = arena_printf(&c->req->arena, "%s%s%s", known, *known ? ", " : "", f->name);
-    return cove_fail(e, COVE_INVALID, "%.60s: is no argument of %s, which takes: %s", name, t->name,
-                     known);
+    return cove_fail(e, COVE_INVALID, "%.60s: is not an argument of %s, which takes: %s", name,
+                     t->name, known);
 }
 
 static int read_arguments(struct mcp_call *c, const struct mcp_tool *t, void *out,

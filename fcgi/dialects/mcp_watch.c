@@ -77,7 +77,7 @@ static int add_watch(struct watcher *w, const char *uri, struct cove_err *e)
     struct watched item = { .uri = arena_strdup(a, uri), .wanted = true };
 
     if (!path)
-        return cove_fail(e, COVE_INVALID, "'%.100s' is no file:///PATH", uri);
+        return cove_fail(e, COVE_INVALID, "'%.100s' is not a file:///PATH", uri);
     if (w->count == WATCHES_MAX)
         return cove_fail(e, COVE_LIMIT, "more than %d files", WATCHES_MAX);
     if (open_once(w, e) < 0)

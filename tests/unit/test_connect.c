@@ -101,7 +101,7 @@ static const struct {
     { &process__send_input_request__descriptor, "{\"input\":{\"stdin\":\"YQ==\",\"pty\":\"YQ==\"}}",
       "pty: another member of the same choice is given too" },
     { &process__send_signal_request__descriptor, "{\"signal\":\"SIGNAL_SIGHUP\"}",
-      "signal: is no value of this enum" },
+      "signal: is not a value of this enum" },
 };
 
 static void bad_json_names_its_field(void **state)
