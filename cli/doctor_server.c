@@ -62,8 +62,7 @@ static void look_keys(const struct patient *p, struct diagnosis *d)
         valid += !key_expired(&keys.items[i], now_s);
     count = keys.count;
     keys_done(&keys);
-    found(d, valid ? FOUND_OK : FOUND_WARNING, "%zu keys, %zu of them expired", count,
-          count - valid);
+    found(d, valid ? FOUND_OK : FOUND_WARNING, "%zu valid, %zu expired", valid, count - valid);
     if (!valid)
         fix(d, "nobody can sign in: cove key create TENANT");
 }
@@ -116,7 +115,7 @@ static void look_pam(const struct patient *p, struct diagnosis *d)
         return;
     }
     found(d, FOUND_WARNING, "/etc/pam.d/cove is not there: signing in by password is off");
-    fix(d, "copy pam.d/cove from %s there, if you want it", COVE_DATADIR);
+    fix(d, "to sign in by password, copy %s/pam.d/cove to /etc/pam.d/", COVE_DATADIR);
 }
 
 const struct doctor_check server_checks[] = {
