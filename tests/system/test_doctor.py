@@ -188,7 +188,7 @@ def test_a_socket_that_nginx_cannot_reach_is_found(patient):
 
 def test_a_socket_that_everybody_reaches_is_found(patient):
     with mode(f"{patient.run_dir}/fcgi.sock", 0o666):
-        assert "anybody" in broken(patient)["socket"]["what"]
+        assert "any user" in broken(patient)["socket"]["what"]
 
 
 @pytest.mark.parametrize("which, wrong", [("keys_file", 0o644), ("state_dir", 0o777), ("run_dir", 0o777), ("policy_file", 0o666),
