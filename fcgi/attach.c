@@ -73,8 +73,8 @@ const char *attach_protocol(struct request *req, const char *prefix)
     return NULL;
 }
 
-/* What the client offers and we speak; "-": nothing. A browser that has offered something takes no answer
- * without it. */
+/* The subprotocol that the client offers and we speak; "-": none. A browser that has offered some rejects an
+ * answer that chooses none. */
 static const char *chosen_protocol(struct request *req)
 {
     static const char *const ours[] = { "cove.terminal", "cove.lines" };
@@ -102,7 +102,7 @@ bool attach_origin_fits(const struct request *req, const char *cors_origins)
 
 /* ------------------------------------------------------------------ the line for the gate */
 
-/* One line of plain text, whatever a client put into it. */
+/* Makes one line of plain text of whatever a client has sent. */
 static const char *plain(struct request *req, const char *text)
 {
     char *copy = arena_strndup(&req->arena, text, strnlen(text, REASON_MAX));

@@ -1,4 +1,4 @@
-/* The one question nginx asks: who is it? */
+/* The question that nginx asks about each request: who is the caller? */
 #include "fcgi/auth.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "fcgi/port_access.h"
 #include "fcgi/router.h"
 
-/* ------------------------------------------------------------------ the table as a live thing */
+/* ------------------------------------------------------------------ the table of keys */
 
 static int parse(const char *text, void *ret, struct cove_err *e)
 {
@@ -127,7 +127,7 @@ static void admit(const struct dialect *const *dialects, struct request *req, st
                   const char *tenant, const char *key)
 {
     if (auth_is_foreign(dialects, req, tenant)) {
-        send_to_port(rep); /* where it is told apart from nothing by nobody */
+        send_to_port(rep); /* there it gets the same answer as a sandbox that does not exist */
         return;
     }
     rep->status = 204;
@@ -321,7 +321,7 @@ static bool by_session(struct auth_ask *ask, struct auth_who *ret)
     return true;
 }
 
-/* In this order. What a browser adds by itself counts only for pages of this site. */
+/* Tried in this order. Credentials that a browser adds by itself are accepted from pages of this site only. */
 static const struct {
     bool (*find)(struct auth_ask *ask, struct auth_who *ret);
     bool ambient;
@@ -382,9 +382,9 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
     else if (console_sign_in(req, ref ? ref->value : NULL, &session))
         admit(dialects, req, rep, session.tenant, arena_strdup(&req->arena, session.key));
     else if (req->method == OPTIONS || names_no_sandbox(req))
-        rep->status = 204; /* a preflight carries no key: it passes as nobody */
+        rep->status = 204; /* a preflight carries no key: it passes without a tenant */
     else if (has_own_access(dialects, req))
-        rep->status = 204; /* so does who speaks to a sandbox: its dialect knows if it is open */
+        rep->status = 204; /* so does a request to a sandbox: its dialect decides */
     else if (basic_sign_in(req, tenant, &wait_s))
         admit(dialects, req, rep, tenant, "");
     else

@@ -25,7 +25,7 @@ struct auth_who {
 bool auth_is_foreign(const struct dialect *const *dialects, const struct request *req,
                      const char *tenant);
 
-/* Who opens a WebSocket. Its address is asked for once, so this is not a request of its own. */
+/* Who opens a WebSocket. nginx asks only once about it, so this is not a request of its own. */
 int auth_socket(const struct dialect *const *dialects, struct live *keys, const char *cors_origins,
                 struct request *req, struct auth_who *ret, struct cove_err *e);
 

@@ -1,7 +1,7 @@
 /*
- * A yes is remembered for a short while, so that a client that sends its password with every
- * request costs one conversation, not hundreds. What is kept is a MAC under a key of this process,
- * never the password.
+ * A password that PAM has accepted is remembered for a short while, so that a client that sends it with
+ * every request costs one conversation, not hundreds. A MAC under a key of this process is kept, never the
+ * password itself.
  */
 #include "fcgi/basic.h"
 
@@ -61,7 +61,7 @@ bool basic_decode(const char *header, struct basic *ret)
     return good;
 }
 
-/* ------------------------------------------------------------------ what was a yes a moment ago */
+/* ------------------------------------------------------------------ passwords accepted a moment ago */
 
 struct verdict {
     unsigned char mac[MAC_BYTES];

@@ -16,8 +16,7 @@ struct basic {
     char password[BASIC_PASSWORD_MAX];
 };
 
-/* Is it "Basic <base64 of name:password>"? Strict: bad base64, a NUL, an odd name, an empty
- * password are none. */
+/* Is it "Basic <base64 of name:password>"? Bad base64, a NUL, an odd name or an empty password are refused. */
 bool basic_decode(const char *header, struct basic *ret);
 
 /* The tenant, if the request carries a name and password that PAM knows. If not, *ret_wait_s says

@@ -16,10 +16,10 @@ enum {
 /* A project is a name that people see in logs and listings, never a path. */
 int check_project(const char *field, const char *name, struct cove_err *e);
 
-/* NULL is fine: as configured. A name that is well-formed may still be nobody's. */
+/* NULL is allowed: the configured template. A well-formed name need not be that of a template. */
 int check_template(const char *field, const char *name, struct cove_err *e);
 
-/* NULL is fine: the user's home. */
+/* NULL is allowed: the user's home. */
 int check_cwd(const char *cwd, struct cove_err *e);
 
 /* A file's path in a query; NULL: it was not given. */
@@ -34,7 +34,7 @@ int check_base64(struct arena *a, const char *field, struct json_text *text, str
 int check_env(struct arena *a, const struct json_map *env, const char *const **ret,
               struct cove_err *e);
 
-/* Nobody extends a life by more than the configured lifetime at a time. */
+/* A life is extended by at most the configured lifetime at a time. */
 struct cove_config;
 int check_extension(int64_t seconds, const struct cove_config *config, struct cove_err *e);
 

@@ -23,8 +23,8 @@ static const struct json_field fields[] = {
     JSON_END,
 };
 
-/* What must not outlive the sandbox: the keeper keeps nothing that comes behind a NUL when it saves
- * one. */
+/* Fields that must not outlive the sandbox. They are written behind a NUL: the keeper leaves out everything after
+ * a NUL when it saves a sandbox. */
 static const struct json_field secret_fields[] = {
     JSON_STR_MAP(struct core_attributes, env, "env", JSON_OPTIONAL, JSON_ANY, JSON_ANY),
     JSON_END,
@@ -64,7 +64,7 @@ static char *read_file(struct core *c, struct arena *a, const char *id, size_t *
     return text;
 }
 
-/* Strings of a tree go with it: these stay. */
+/* Strings of a tree are freed with it: these are copied into the arena. */
 static void keep(struct arena *a, struct json_map *map)
 {
     for (size_t i = 0; i < map->count; i++) {

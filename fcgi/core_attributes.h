@@ -1,6 +1,6 @@
 /*
- * What a dialect keeps with a sandbox from its creation on: the keeper stores it, unread, in
- * <run_dir>/attributes/ID, and workers read it there. It is JSON, so that it can be looked at.
+ * Attributes: what a dialect keeps with a sandbox from its creation on. The keeper stores them, unread, in
+ * <run_dir>/attributes/ID, and workers read them there. They are JSON, so that people can look at them.
  * Values of `env` may be secrets: they go to no log and no listing, and stand behind a NUL, where the
  * keeper leaves them out when it saves the sandbox.
  */
@@ -13,7 +13,7 @@
 struct core_attributes {
     struct json_map metadata;
     struct json_map env;           /* of every process */
-    bool open;                     /* may be used without a token by whoever knows its id */
+    bool open;                     /* may be used without a token by everybody who knows its id */
     bool auto_pause;               /* paused, not killed, at the end of its time */
     bool auto_resume;              /* a request to it sets it going again when it is paused */
     const char *template_asked;    /* the name by which a template was asked for; NULL = its own */
@@ -24,8 +24,8 @@ struct core_attributes {
 
 /* As text, at most COVE_ATTRIBUTES_MAX bytes. */
 int core_attributes_write(const struct core_attributes *from, struct buf *out, struct cove_err *e);
-/* A sandbox without any (made by another dialect) has none of it: not open, no metadata. What is
- * read lives in the arena. */
+/* A sandbox without attributes (made by another dialect) is not open and has no metadata. What is read lives in
+ * the arena. */
 void core_attributes_read(struct core *c, struct arena *a, const char *id,
                           struct core_attributes *ret);
 

@@ -14,10 +14,10 @@
 #include "cove/build.h"
 #include "fcgi/core_snapshots.h"
 
-struct core_build {          /* that is asked for */
+struct core_build {          /* a build that a client asks for */
     const char *name, *tags; /* tags: separated by spaces */
     uint32_t dialect;        /* enum cove_dialect that asks */
-    uint32_t cpus;           /* that its sandboxes have at most; 0 = as many as they can */
+    uint32_t cpus;           /* limit of its sandboxes; 0 = none of its own */
     uint64_t memory_bytes;   /* likewise */
 };
 
@@ -35,14 +35,14 @@ bool core_build_next_entry(const char **at, const char *end, struct build_entry 
 /* name: "" = of all templates. */
 int core_build_list(struct core *c, const char *tenant, const char *name, struct build_listed *ret,
                     struct cove_err *e);
-/* The builds of this name end and are not known any more. */
+/* Ends the builds of this name and forgets them. */
 int core_build_forget(struct core *c, const char *tenant, const char *name, struct cove_err *e);
 
 /* Were these files uploaded? */
 int core_build_has_files(struct core *c, const char *tenant, const char *hash, bool *ret,
                          struct cove_err *e);
 /* Bytes written to `fd` become the files of this name with core_build_uploaded(); closing `sock` before
- * that gives them up. No key is looked at: whoever calls this has checked a signature. */
+ * that gives them up. No key is checked: the caller has checked a signature. */
 struct core_upload {
     int sock, fd;
 };

@@ -43,7 +43,7 @@ static int take_answer(int sock, struct fetch_done *ret, struct cove_err *e)
     struct msg m;
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
-        return fail_unreachable(e); /* it died over this, or had no room for one more */
+        return fail_unreachable(e); /* cove-fetch died over this, or has no room for one more */
     if (m.head.type == MSG_ERROR)
         return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));

@@ -15,7 +15,7 @@ struct core_fetch {
 };
 
 /*
- * COVE_INVALID: the URL is none. COVE_FORBIDDEN: it leads where fetches may not go. COVE_TOO_LARGE,
+ * COVE_INVALID: not a URL. COVE_FORBIDDEN: it leads where fetches may not go. COVE_TOO_LARGE,
  * COVE_TIMEOUT: a bound was reached. COVE_GONE: the other side failed. COVE_BUSY: too many at a time, or no
  * cove-fetch at the moment.
  */

@@ -24,15 +24,15 @@ struct follow {
     const struct core_follow *args;
     struct ring_reader reader;
     char *bytes;    /* of one record */
-    size_t at, len; /* what of it has not been told yet: a client may be behind */
+    size_t at, len; /* the part of it that was not sent yet: a client may be behind */
     enum run_stream now;
     bool armed;        /* init will tell of more output */
     uint64_t armed_ms; /* since when */
     bool over;         /* init has reported the end */
-    bool final;        /* and was asked, after that, how much output there is */
-    bool settled;      /* which is known now: */
-    uint64_t stop_at;  /* the ring's position behind it */
-    bool left;         /* nobody follows any more */
+    bool final;        /* init was asked, after the end, how much output there is */
+    bool settled;      /* that is known now: */
+    uint64_t stop_at;  /* the ring's position behind all output */
+    bool left;         /* the client has left */
     char told[512];    /* the last denial, so that a search along PATH is told once */
     struct cove_end *end;
 };
@@ -56,7 +56,7 @@ static void tell_piece(struct follow *f)
     f->len -= n;
 }
 
-/* All there is, as far as the client keeps up. 1: there may be more; 0: that was all. */
+/* Sends all output that there is, as far as the client keeps up. 1: there may be more; 0: that was all. */
 static int tell_output(struct follow *f, struct cove_err *e)
 {
     struct ring_rec rec;

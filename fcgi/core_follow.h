@@ -9,8 +9,8 @@
 
 struct core_follow {
     uint32_t proc;
-    bool only_new;         /* what was written before is not told */
-    bool whole;            /* nothing may be missing: the process waits for whoever follows */
+    bool only_new;         /* output that was written before is left out */
+    bool whole;            /* nothing may be missing: the process waits for the follower */
     size_t chunk_bytes;    /* at most this much at a time */
     struct stream *stream; /* what output() writes into; after each call it is sent */
     void (*output)(void *arg, enum run_stream stream, const char *bytes, size_t len);

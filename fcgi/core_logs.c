@@ -1,6 +1,6 @@
 /*
- * Following a process's log: what the ring holds, then what comes. Readers cost the process
- * nothing: a slow one is overtaken by the writer and told how much it lost.
+ * Following a process's log: what the ring holds, then what is written from then on. Readers cost the process
+ * nothing: the writer overtakes a slow one, which is told how much it lost.
  *
  * A place in a log is two numbers, how many bytes of stdout and of stderr have been told in whole
  * lines. A ring position would not do: a line may begin in one record and end in another, with the
@@ -30,7 +30,7 @@ struct follower {
     struct lines lines[2];
     uint64_t expected[2]; /* the offset the next record of each stream should have; NEVER: any */
     uint64_t began_ns[2]; /* when the line that is being gathered began */
-    uint64_t skip;        /* lines of the past beyond what was asked for */
+    uint64_t skip;        /* how many older lines are left out */
     enum run_stream now;  /* whose record is being told */
     bool over;            /* the process has ended */
 };
@@ -125,7 +125,7 @@ static int tell_record(struct follower *f, const struct ring_rec *rec)
 
     f->now = rec->stream == RING_STDOUT ? RUN_STDOUT : RUN_STDERR;
     if (expected != NEVER && end <= expected)
-        return 0; /* the client has it */
+        return 0; /* the client has this record already */
     if (expected != NEVER && offset < expected) {
         bytes += expected - offset;
         offset = expected;
@@ -193,7 +193,7 @@ static int find_start(struct follower *f, struct cove_err *e)
     }
     if (count_lines(f, &lines, &lost, e) < 0)
         return -1;
-    /* Older lines are gone without a word, as documented; but what is lost from now on is told. */
+    /* Older lines are left out without notice, as documented; losses from now on are reported. */
     f->expected[0] = f->expected[1] = lost ? NEVER : 0;
     f->skip = lines > f->args->lines_max ? lines - f->args->lines_max : 0;
     return 0;
@@ -223,7 +223,7 @@ static bool is_leaving(const struct follower *f)
     return leaving && atomic_load(leaving);
 }
 
-/* Until there may be more. 1: the client is gone. */
+/* Waits until there may be more. 1: the client is gone. */
 static int await_more(struct follower *f, struct cove_err *e)
 {
     struct stream *stream = f->args->stream;

@@ -116,7 +116,7 @@ int core_proc_signal(struct core_session *s, const struct core_proc *p, int sign
     return box_signal(&s->conn, &order, NULL, e);
 }
 
-/* Processes that it left running are killed with it: nobody could name them any more. */
+/* Processes that it left running are killed with it, because no client could name them any more. */
 int core_proc_forget(struct core_session *s, const struct core_proc *p, struct cove_err *e)
 {
     struct box_signal order = { .proc = p->proc, .scope = SIGNAL_TREE, .signo = SIGKILL };

@@ -4,14 +4,14 @@
  * where its disk shares data (btrfs), as long as copying takes elsewhere.
  *
  * A snapshot belongs to its tenant. It is named by its id, or by a name that the tenant gave it: both
- * are taken wherever a template's name is (core_sandbox_create()), `TENANT/NAME` too. A tenant's own
- * name goes before an operator's template of the same name.
+ * can be given wherever a template's name can (core_sandbox_create()), `TENANT/NAME` too. A tenant's own
+ * name takes precedence over an operator's template of the same name.
  *
  *   COVE_NOT_FOUND  no such sandbox or snapshot, or another tenant's, or not for this key
  *   COVE_QUOTA      tenant_snapshots or the tenant's disk is used up
  *   COVE_BUSY       too many are being taken at the moment, or the server's disk is full
  *   COVE_LIMIT      the disk got full on the way; nothing is left of it
- *   COVE_INVALID    the name is none
+ *   COVE_INVALID    the name is not valid
  */
 #ifndef COVE_FCGI_CORE_SNAPSHOTS_H
 #define COVE_FCGI_CORE_SNAPSHOTS_H
@@ -33,12 +33,12 @@ int core_snapshot_find(struct core *c, const char *tenant, const char *word,
 /* Sandboxes that were made of it go on. */
 int core_snapshot_remove(struct core *c, const char *tenant, const char *word, struct cove_err *e);
 
-/* NAME:TAG means `which` (an id, NAME or NAME:TAG) from now on; which NULL: it means nothing any more. */
+/* Makes NAME:TAG mean `which` (an id, NAME or NAME:TAG) from now on; which NULL: removes the tag. */
 int core_snapshot_tag(struct core *c, const char *tenant, const char *which, const char *name,
                       const char *tag, struct keeper_snapshot *ret, struct cove_err *e);
 
 /*
- * Make `count` sandboxes with the files that `box` has now. args->template does not count. ret: room
+ * Makes `count` sandboxes with the files that `box` has now. args->template is ignored. ret: room
  * for `count`. Returns how many were made, or -1 if none was; with fewer than `count`, e says why.
  */
 int core_sandbox_fork(struct core *c, const struct box_info *box, const struct core_new *args,

@@ -97,7 +97,7 @@ static bool asks_for_bash(const char *program)
     return strcmp(slash ? slash + 1 : program, "bash") == 0;
 }
 
-/* Told by the first command of a sandbox that asks for bash: a file there tells the others. */
+/* Is this the first command of the sandbox that asks for bash? It leaves a file there for later commands. */
 static bool is_first_time(struct core_session *s)
 {
     struct box_stat st;
@@ -110,7 +110,7 @@ static bool is_first_time(struct core_session *s)
     return true;
 }
 
-/* sh gets the arguments of bash. The first time it prints a sentence before. */
+/* Without bash, sh gets its arguments. The first such command of a sandbox prints a sentence before. */
 const char *const *core_argv(struct core_session *s, const char *const *argv, const char ***ret)
 {
     static const char *const telling[] = {
@@ -169,7 +169,7 @@ static int spawn_service(struct core_session *s, const struct manifest_service *
     return rc;
 }
 
-/* Until something listens there: what comes through the gate next finds it. */
+/* Waits until something listens on the port, so that the request which comes through the gate next finds it. */
 static void await_port(struct core_session *s, uint16_t port, const char *label)
 {
     uint64_t until = clock_boot_ms() + SERVICE_WAIT_MS;

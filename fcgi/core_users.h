@@ -1,7 +1,7 @@
 /*
- * The users and groups of a sandbox, as its own /etc/passwd and /etc/group have them. Both files are
- * written by whoever is root in the sandbox: names and homes are for showing and for building paths
- * that init resolves again, never for deciding what somebody may do.
+ * The users and groups of a sandbox, as its own /etc/passwd and /etc/group have them. Root in the sandbox can
+ * write both files: names and homes are for showing and for building paths that init resolves again, never for
+ * deciding what somebody may do.
  */
 #ifndef COVE_FCGI_CORE_USERS_H
 #define COVE_FCGI_CORE_USERS_H

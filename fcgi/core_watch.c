@@ -143,13 +143,13 @@ static int take_entry(void *arg, const char *name, const struct box_stat *st, co
     return s->count > CORE_WATCH_DIRS_MAX;
 }
 
-/* A directory may go while we look: that is no failure. */
+/* A directory may be removed while we look: that is no failure. */
 static bool is_passing(const struct cove_err *e)
 {
     return e->code == COVE_NOT_FOUND || e->code == COVE_INVALID;
 }
 
-/* Watches a directory and all below it. With `each`, what is there is told as made. */
+/* Watches a directory and all below it. With `each`, entries that exist are reported as made. */
 static int watch_tree(struct core_watch *w, const char *name, int depth, core_watch_fn each,
                       void *arg, struct cove_err *e)
 {
@@ -203,8 +203,8 @@ int core_watch_keep(struct core_watch *w, struct core_session *s, const char *pa
     return start(w, s, path, flags, name, e);
 }
 
-/* What init gives back is what a worker left there, unless somebody took init over: then its events
- * are named wrongly, inside that sandbox. */
+/* init gives back what a worker left there. An init that was taken over could give wrong names, which would only
+ * be wrong names of files of that sandbox. */
 static int take_kept(void *arg, int32_t wd, const char *name)
 {
     struct core_watch *w = arg;
@@ -279,7 +279,8 @@ static int on_directory(struct core_watch *w, const struct inotify_event *ev, co
     return is_passing(e) ? 0 : -1;
 }
 
-/* Of the watched directory itself: it was removed, moved or unmounted. Of others their parents tell. */
+/* An event of the watched directory itself: it was removed, moved or unmounted. Events of other directories come
+ * from their parents. */
 static int on_self(const struct core_watch_dir *d, const struct inotify_event *ev,
                    const struct reading *r, struct cove_err *e)
 {
@@ -316,7 +317,7 @@ int core_watch_read(struct core_watch *w, unsigned most, core_watch_fn each, voi
     _Alignas(struct inotify_event) char buf[EVENTS_BYTES];
     struct reading r = { .each = each, .arg = arg };
 
-    fcntl(w->fd, F_SETFL, O_NONBLOCK); /* init made it so; nobody inside may undo it for us */
+    fcntl(w->fd, F_SETFL, O_NONBLOCK); /* init set it, but a process inside could have cleared it */
     for (unsigned seen = 0; seen < most;) {
         ssize_t n = read(w->fd, buf, sizeof(buf));
 

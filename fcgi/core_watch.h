@@ -8,7 +8,7 @@
  *     core_watch_read(&w, each, arg, e)
  *     core_watch_done(&w)
  *
- * A directory that comes up below is watched from then on, and what is in it already is told as made.
+ * A new directory below is watched from then on, and entries that are in it already are reported as made.
  * Several events may come for one change. Events that were lost are an error: COVE_LIMIT.
  */
 #ifndef COVE_FCGI_CORE_WATCH_H
@@ -57,9 +57,8 @@ int core_watch_resume(struct core_watch *w, struct core_session *s, const char *
                       unsigned flags, struct cove_err *e);
 void core_watch_done(struct core_watch *w);
 
-/* What has happened, at most `most` events of the kernel's. 1: there may be more; 0: that was all;
- * -1: COVE_NOT_FOUND when the watched directory is gone (which was told before), COVE_LIMIT when
- * events were lost. */
+/* Reads at most `most` events of the kernel. 1: there may be more; 0: that was all; -1: COVE_NOT_FOUND when the
+ * watched directory is gone (which was reported before), COVE_LIMIT when events were lost. */
 int core_watch_read(struct core_watch *w, unsigned most, core_watch_fn each, void *arg,
                     struct cove_err *e);
 

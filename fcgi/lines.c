@@ -6,7 +6,8 @@
 void lines_init(struct lines *l)
 {
     *l = (struct lines){ 0 };
-    buf_init(&l->held, LINE_MAX_BYTES + 1); /* one more, to see what a cut would divide */
+    buf_init(&l->held,
+             LINE_MAX_BYTES + 1); /* one byte more, to see whether a cut would divide a character */
 }
 
 void lines_done(struct lines *l)
@@ -33,8 +34,7 @@ static int tell_held(struct lines *l, size_t line_feed, lines_fn each, void *arg
     return rc;
 }
 
-/* Where to cut at most LINE_MAX_BYTES so that no character is divided; of what is no text,
- * anywhere. */
+/* Where to cut at most LINE_MAX_BYTES so that no character is divided; bytes that are no text are cut anywhere. */
 static size_t cut_at(const char *text)
 {
     size_t cut = LINE_MAX_BYTES;
@@ -44,7 +44,7 @@ static size_t cut_at(const char *text)
     return cut > LINE_MAX_BYTES - 4 ? cut : LINE_MAX_BYTES;
 }
 
-/* More than a line may have is held: tell a piece of it and keep the rest. */
+/* The line is longer than the bound: passes on a piece of it and keeps the rest. */
 static int tell_piece(struct lines *l, lines_fn each, void *arg)
 {
     size_t cut = cut_at(l->held.data);

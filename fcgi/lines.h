@@ -1,6 +1,6 @@
 /*
- * From chunks to lines: what a process writes comes in pieces of any size, and streams tell it line
- * by line. A line above the bound is told in pieces, cut between characters, each but the last
+ * From chunks to lines: a process's output comes in pieces of any size, and streams send it line
+ * by line. A line above the bound is sent in pieces, cut between characters, each but the last
  * marked as going on.
  */
 #ifndef COVE_FCGI_LINES_H
@@ -26,7 +26,7 @@ void lines_init(struct lines *l);
 void lines_done(struct lines *l);
 
 int lines_feed(struct lines *l, const char *bytes, size_t len, lines_fn each, void *arg);
-/* Nothing more comes (or a gap does): a last line without a line feed is told too. */
+/* No more output comes, or a gap follows: a last line without a line feed is passed on too. */
 int lines_end(struct lines *l, lines_fn each, void *arg);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * multipart/form-data as it comes: bytes are fed in pieces of any size, parts go out to three
- * callbacks. Nothing gathers but the head of one part and as many bytes as a boundary has.
+ * multipart/form-data as it comes: bytes are fed in pieces of any size, parts are passed to three
+ * callbacks. Only the head of one part, and as many bytes as a boundary has, are kept in memory.
  */
 #ifndef COVE_FCGI_MULTIPART_H
 #define COVE_FCGI_MULTIPART_H

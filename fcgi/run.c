@@ -82,8 +82,7 @@ static void kill_tree(struct run *r, enum end_cause cause, uint64_t limit)
         give_up(r, false);
 }
 
-/* What killed it is what we did, unless it was quicker and ended by itself with all of its output
- * read. */
+/* The cause is our own kill, unless the command ended by itself before it and all of its output was read. */
 static void settle_cause(const struct run *r, struct cove_end *end)
 {
     if (r->kill_cause == END_OWN || (end->signal == 0 && r->kill_cause == END_DEADLINE))
@@ -97,7 +96,7 @@ static void settle_cause(const struct run *r, struct cove_end *end)
 
 /* ------------------------------------------------------------------ what poll() can bring */
 
-/* Hand on what fits; what is more than the limit ends the command. */
+/* Passes on what fits; output above the limit ends the command. */
 static void deliver(struct run *r, enum run_stream stream, const char *bytes, size_t len)
 {
     size_t fits = len < r->room ? len : (size_t)r->room;
@@ -203,7 +202,7 @@ static void on_time(struct run *r)
     else if (r->kill_cause == END_OWN)
         kill_tree(r, END_DEADLINE, r->args->timeout_ms);
     else
-        give_up(r, true); /* told to kill and did not: it does not obey */
+        give_up(r, true); /* init was told to kill the command and has not reported its end */
 }
 
 /* ------------------------------------------------------------------ the loop */
@@ -303,7 +302,7 @@ static void drain_all(struct run *r)
         settle_cause(r, &r->result->end);
 }
 
-/* What still holds a pipe open lives on in the background, and would die of SIGPIPE: init reads on
+/* Processes that still hold a pipe open live on in the background, and would die of SIGPIPE: init reads on
  * in our place. */
 static void leave_pipes(struct run *r)
 {

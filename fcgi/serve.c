@@ -80,7 +80,7 @@ static void serve_api(struct router *router, struct callers *callers, struct req
     caller_end(&caller);
 }
 
-/* A WebSocket on a process: one request does what for others two do, sign-in and the thing itself, because
+/* A WebSocket on a process: sign-in and the request itself are one request here, not two as elsewhere, because
  * nginx asks only once before it passes the connection on. */
 static void serve_attach(struct router *router, struct callers *callers, struct request *req,
                          struct reply *rep)
@@ -145,7 +145,7 @@ struct large_reply {
     struct stream stream;
 };
 
-/* The JSON so far is enough for a reply of its own: from here on it leaves while it is written. */
+/* The JSON has grown too large to be sent whole: from here on it is sent while it is written. */
 static int send_json(void *arg)
 {
     struct large_reply *l = arg;
@@ -167,7 +167,7 @@ static void send_while_written(struct large_reply *l, struct request *req, struc
     rep->json.drain_at = WHOLE_BYTES;
 }
 
-/* JSON ends with a line feed, for whoever reads it on a terminal. */
+/* JSON ends with a line feed, for people who read it on a terminal. */
 static void end_line(struct reply *rep)
 {
     if (rep->body.len > 0 && !rep->content_type && (!rep->streamed || rep->collected))
@@ -205,7 +205,7 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     route(router, callers, &req, &rep, refused ? &e : NULL);
     slots_withdraw(&router->slots, &req.promised); /* it was none of the router's, or refused */
     send_rest(&large, fcgi->out);
-    FCGX_Finish_r(fcgi); /* the client has its reply; what follows is on our own time */
+    FCGX_Finish_r(fcgi); /* the client has its reply and does not wait for what follows */
     core_task_end(core);
     count_reply(core, &req, &rep);
     log_request(&req, rep.status);

@@ -31,7 +31,7 @@ void shares_halve_among(struct shares *s, unsigned total)
         s->most_among = half;
 }
 
-/* Their row, else a free one, else NULL. */
+/* Returns the row of `who`, else a free one, else NULL. */
 static struct share *find_locked(struct shares *s, const char *who)
 {
     struct share *spare = NULL;

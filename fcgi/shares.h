@@ -1,7 +1,7 @@
 /*
  * Fair shares: how many of a worker's requests under way may be one tenant's, and how many may be in
- * one sandbox, so that nobody holds all threads. Counted by each worker for itself: connections are
- * dealt out among workers, and no worker can be filled by one of them.
+ * one sandbox, so that no tenant holds all threads. Each worker counts for itself: connections are
+ * dealt out among workers, and no tenant can fill one of them.
  */
 #ifndef COVE_FCGI_SHARES_H
 #define COVE_FCGI_SHARES_H
@@ -36,7 +36,7 @@ struct shares {
 int shares_init(struct shares *s, size_t threads, unsigned total, unsigned percent,
                 struct cove_err *e);
 void shares_done(struct shares *s);
-/* While another one holds some too, nobody takes more than half. What is held already stays. */
+/* While another tenant or sandbox holds some too, none takes more than half. What is held already stays. */
 void shares_halve_among(struct shares *s, unsigned total);
 
 /*

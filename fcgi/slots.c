@@ -1,4 +1,4 @@
-/* Promises are this worker's own business; what others see is how many slots are not taken. */
+/* Promises are known to this worker only; other workers see how many slots are not taken. */
 #include "fcgi/slots.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /*
  * Spool files: where a worker keeps the bytes of an upload whose sandbox it does not know yet. A worker
- * has a fixed number of them, made before its cage shuts: files without a name below state_dir, which
- * are gone with the worker. Each is empty while nobody uses it.
+ * has a fixed number of them, made before it confines itself: files without a name below state_dir, which
+ * end with the worker. Each is empty while no upload uses it.
  */
 #ifndef COVE_FCGI_SPOOL_H
 #define COVE_FCGI_SPOOL_H

@@ -1,7 +1,7 @@
 /*
- * A reply that goes on for as long as there is something to tell: a command's output, a process's
- * log, a file. The head leaves at once, frames follow as they are made. Frames gather in the stream's
- * buffer (the reply's body) and leave as fast as the client takes them:
+ * A reply that goes on for as long as there is something to send: a command's output, a process's
+ * log, a file. The head is sent at once, frames follow as they are made. Frames gather in the stream's
+ * buffer (the reply's body) and are sent as fast as the client takes them:
  *
  *     stream_init(&s, req, rep, &framing_sse);
  *     stream_begin(&s);                                     the head leaves
@@ -10,7 +10,7 @@
  *     ...
  *     stream_end(&s);                                       all of it, and the proper end
  *
- * Whoever feeds a stream for long (run.c, core_logs.c) waits in poll() for its own source and for the
+ * Code that feeds a stream for long (run.c, core_logs.c) waits in poll() for its own source and for the
  * client together, and asks the stream what to wait for: stream_backlog(), stream_wait_ms(). A client
  * that takes nothing for stall_ms is given up; after idle_ms without a frame a heartbeat is sent,
  * because proxies cut what looks dead.
@@ -86,7 +86,7 @@ void stream_event(struct stream *s, const struct frame *frame, const struct json
 /* Frames that were made elsewhere. */
 void stream_put(struct stream *s, const char *frames, size_t len);
 
-/* All of these: non-zero means that nobody reads on, so the source should end. */
+/* All of these: non-zero means that the client is gone, so the source should end. */
 int stream_send(struct stream *s);  /* what the client takes at once; the rest stays */
 int stream_drain(struct stream *s); /* all of it, however slowly the client reads */
 int stream_tick(struct stream *s);  /* heartbeat, or end of patience, if it is time for that */
@@ -100,9 +100,9 @@ enum stream_backlog {
 enum stream_backlog stream_backlog(const struct stream *s);
 int stream_wait_ms(const struct stream *s); /* until stream_tick() is due; -1 = never */
 
-/* The proper end: everything leaves. Non-zero: the client did not get all of it. */
+/* The proper end: sends everything that is left. Non-zero: the client did not get all of it. */
 int stream_end(struct stream *s);
-/* The visible opposite. */
+/* Cuts the stream: the client sees a broken transfer. */
 void stream_cut(struct stream *s);
 /* After a handler: a streamed reply that it left without either is cut. */
 void stream_cut_unended(const struct request *req, struct reply *rep);

@@ -1,5 +1,5 @@
 /*
- * The serving threads. Workers share one listening socket, where the kernel wakes whoever has
+ * The serving threads. Workers share one listening socket, where the kernel wakes the thread that has
  * waited longest. So only a few threads of each worker wait there at a time (the rest wait for
  * their turn at the door): connections are then dealt out among workers, not thread by thread. The
  * last one who leaves the door calls the next, so that one client after another is served by the same few
@@ -57,7 +57,7 @@ static sigset_t wake_signals(void)
     return set;
 }
 
-/* A connection, or -1 when it is time to look around. */
+/* Returns a connection, or -1 when a signal has called the thread back. */
 static int accept_any(struct worker *w)
 {
     sigset_t wake = wake_signals();

@@ -75,7 +75,7 @@ static int send_piece(void *arg, enum run_stream stream, uint64_t offset, const 
     return stream_drain(s);
 }
 
-/* No command has more to tell than twice what the sandbox's disk holds. */
+/* A command's output is limited to twice the size of the sandbox's disk. */
 static uint64_t most_output(const struct core_session *s)
 {
     return s->limits.disk_max_bytes ? 2 * s->limits.disk_max_bytes : UINT64_MAX / 2;

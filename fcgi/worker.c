@@ -74,7 +74,7 @@ static void setup_live(struct worker *w)
     unsigned char hash[KEY_HASH_BYTES];
     struct cove_err e;
 
-    /* Without a readable secret no token opens anything: nobody knows this one. */
+    /* If the secret cannot be read, this random one is used: then no token opens anything. */
     text_random(w->token_secret, sizeof(w->token_secret));
     keys_hash("", hash); /* libcrypto sets itself up now, while it may still read its files */
     if (token_read_secret(w->config.run_dir, w->token_secret, &e) < 0)
