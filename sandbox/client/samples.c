@@ -31,7 +31,7 @@ int samples_open(const char *path, gid_t worker_gid, uint32_t slots, int *ret_fd
     return 0;
 }
 
-/* Half of them go, every second one. */
+/* Drops every second sample. */
 static int thin_out(int fd, uint32_t slot, struct sample_ring *head)
 {
     struct sample_ring r;
@@ -101,7 +101,7 @@ int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_
 
 /* ------------------------------------------------------------------ the workers' side */
 
-/* The keeper may write meanwhile: what two reads tell alike is whole. */
+/* The keeper may write meanwhile: the file is read until two reads agree. */
 int samples_read(const char *path, uint32_t slot, uint32_t generation, struct sample_ring *ret,
                  struct cove_err *e)
 {

@@ -1,9 +1,9 @@
 /*
  * Workers in shared memory: their slots, tasks and counters.
  *
- * `state.workers` is written by processes that talk to clients. Workers and the operators' tool map
- * the file and believe what they find there, about each other, in numbers that mean little. The
- * keeper reads single words through its descriptor: which tasks a dead worker was at, for the log.
+ * `state.workers` is written by processes that talk to clients. Workers and the operators' tool map the file and
+ * use its numbers for figures and for choosing a worker only. The keeper reads single words through its
+ * descriptor: which requests a dead worker was serving, for the log.
  */
 #include <assert.h>
 #include <unistd.h>

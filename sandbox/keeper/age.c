@@ -28,7 +28,7 @@ enum { IDENTITY_FD = 3, IDENTITY_MAX = 64 * 1024 };
 struct age_run {
     struct job job;
     uint32_t box;
-    age_done done; /* NULL: nobody wants to know */
+    age_done done; /* called at the end; NULL: nothing is called */
 };
 
 static int place(int from, int at)
@@ -111,7 +111,7 @@ void age_abandon(struct age_run *run)
     job_kill(&run->job);
 }
 
-/* The operator's file is root's; the copy is for one process. */
+/* Only root may read the operator's file; the copy is for one process. */
 int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;

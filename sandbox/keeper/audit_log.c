@@ -1,7 +1,6 @@
 /*
- * The audit log as the keeper keeps it: within the bounds that the configuration sets, so that
- * whoever is refused in a loop fills neither the disk nor the log, and with a word to the operator
- * when a bound is reached.
+ * The audit log as the keeper keeps it: within the bounds that the configuration sets, so that a client that
+ * is refused in a loop fills neither the disk nor the log. The operator is warned when a bound is reached.
  */
 #include "cove/log.h"
 #include "sandbox/keeper/keeper_private.h"

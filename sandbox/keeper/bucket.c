@@ -1,7 +1,7 @@
 /*
- * Saved sandboxes on their way to a bucket (cove/bucket.h). They are saved here first, as without one
- * (saving.c), and go from here in the background. What is true of one, by the empty file in its
- * directory, and what happens next:
+ * Saved sandboxes on their way to a bucket (cove/bucket.h). They are saved on this machine first, as without a
+ * bucket (saving.c), and are uploaded in the background. An empty file in a saved sandbox's directory tells how far
+ * it has come, and what happens next:
  *
  *   (none)     the archive is here                          begin_upload(): the mark is set, then
  *   uploading  the archive is here, parts may be there      cove-bucket puts and reads back all of it
@@ -41,7 +41,7 @@ enum {
 struct bucket_run {
     struct job job;
     uint32_t index;
-    bucket_done done; /* NULL: nobody wants to know */
+    bucket_done done; /* called at the end; NULL: nothing is called */
 };
 
 static void on_exit_of(struct watch *w, uint32_t events)

@@ -5,8 +5,8 @@
  * first. Several busy ones still share equally, and alone on the machine a busy one loses nothing.
  * When it has calmed down it gets its weight back.
  *
- * Nobody is looked at as long as all sandboxes together use less than one would have to. Otherwise the
- * keeper looks at some of them at a time, so that nobody else waits for it.
+ * As long as all sandboxes together use less cpu time than one busy sandbox would, none is looked at. Otherwise
+ * the keeper looks at some of them at a time, so that its other work does not wait.
  */
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/quota.h"
@@ -33,7 +33,7 @@ static void look_at(struct keeper *k, struct box *b, uint64_t now)
     b->cpu_us = cgroup_cpu_usec(&k->cgroups, b->info.id);
     b->looked_ms = now;
     if (before == 0 || b->cpu_us < before || weight == 0 || elapsed_ms > 2 * LOOK_EVERY_MS)
-        return; /* the first look, the first for a while, or one that an earlier keeper made */
+        return; /* there is no recent figure to compare with */
     permille = (b->cpu_us - before) / (elapsed_ms ? elapsed_ms : 1);
     busy = permille >= (b->busy ? CALM_PERMILLE : BUSY_PERMILLE);
     if (busy == b->busy)

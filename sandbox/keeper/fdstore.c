@@ -2,8 +2,8 @@
  * Descriptors that outlive the keeper, kept by the service manager (sd_pid_notify_with_fds(3),
  * FileDescriptorStoreMax=): sockets that go on queueing connections while nobody accepts, and a
  * pidfd of each sandbox. They come back at the next start as $LISTEN_FDS, and so do the sockets of
- * cove.socket. All of it is a help and none of it a need: without a manager, or with a store that
- * is full, sockets are bound anew and sandboxes found by what shared memory says.
+ * cove.socket. Nothing depends on them: without a manager, or with a store that is full, sockets are bound anew
+ * and sandboxes are found by what shared memory says.
  */
 #include "sandbox/keeper/keeper_private.h"
 
@@ -144,7 +144,7 @@ static pid_t pid_of(int pidfd)
     return (pid_t)strtol(line + 5, NULL, 10);
 }
 
-/* Opened when the process was born: whatever has its number now, this is that process or nobody. */
+/* The pidfd was opened when the process was born: it never stands for another process that has the same pid now. */
 int fdstore_take_box(struct fdstore *s, const char *id, pid_t pid)
 {
     char name[FDSTORE_NAME_MAX];

@@ -15,7 +15,9 @@
 #include "sandbox/keeper/life.h"
 #include "sandbox/keeper/quota.h"
 
-enum { OVERTIME_MS = 15000 }; /* that the starter may take beyond the template's own time */
+enum {
+    OVERTIME_MS = 15000
+}; /* the starter may take this much longer than the template's own time */
 
 static void tell(struct keeper *k, uint32_t i)
 {

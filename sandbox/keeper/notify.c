@@ -18,7 +18,7 @@ void notify_init(struct notify *n)
     *n = (struct notify){ 0 };
     if (path)
         text_copy(n->path, sizeof(n->path), path);
-    unsetenv("NOTIFY_SOCKET"); /* nobody we start is to speak in our name */
+    unsetenv("NOTIFY_SOCKET"); /* no process that we start may send messages in our name */
     if (sd_watchdog_enabled(1, &period_us) > 0)
         n->period_ms = period_us / 2000; /* twice as often as asked for */
 }

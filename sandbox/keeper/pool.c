@@ -76,7 +76,7 @@ static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
     return now;
 }
 
-/* One at a time and not often: what was wanted a moment ago may be wanted again. */
+/* Ends one surplus sandbox at a time and not often: a template that was asked for a moment ago may be again. */
 static void shrink(struct keeper *k, uint64_t now)
 {
     const struct box *b;

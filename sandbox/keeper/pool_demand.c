@@ -102,7 +102,7 @@ static bool wants_more(const struct keeper *k, const char *template_name, uint64
     return demand_spare(k, template_name) < demand_target(k, template_name, now);
 }
 
-/* The default template first: what is kept of it is everybody's. */
+/* The default template comes first, because every tenant uses it. */
 const char *demand_next(const struct keeper *k, uint64_t now)
 {
     bool full = k->found.counts[PLACE_SPARE] + k->found.counts[PLACE_RAW] >= most(k);

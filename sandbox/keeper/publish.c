@@ -42,7 +42,7 @@ static bool is_same(const char *path, const void *bytes, size_t len)
     return old && read(fd, old, len) == (ssize_t)len && memcmp(old, bytes, len) == 0;
 }
 
-/* Whole or not at all: written aside, then renamed. */
+/* The file is written under another name and then renamed, so that readers see the old one or the new one. */
 int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
                 bool *ret_changed, struct cove_err *e)
 {
@@ -62,8 +62,8 @@ int publish_put(struct keeper *k, const char *name, const void *bytes, size_t le
     return 0;
 }
 
-/* In place, for a reader that has the file open and may open none: it sees half of it until the generation
- * is raised. */
+/* Writes in place, for a reader that has the file open and may open no other. It may see half of the text until
+ * the generation is raised. */
 static int publish_in_place(struct keeper *k, const char *name, const void *bytes, size_t len,
                             struct cove_err *e)
 {
@@ -137,7 +137,7 @@ static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *
     return check_profiles(r, e);
 }
 
-/* Nothing new is no new generation, so that the number tells of edits and of nothing else. */
+/* If nothing has changed the generation stays, so that it counts edits and nothing else. */
 static int publish_rules(struct keeper *k, struct cove_err *e)
 {
     const struct policy_query any = { .dialect = "" }; /* what holds for all dialects */
@@ -246,7 +246,7 @@ static int publish_table(struct keeper *k, const char *name, const char *path, t
     return publish_put(k, name, all.data ? all.data : "", all.len, &changed, e);
 }
 
-/* Each by itself: a mistake in one table must not keep a key from being revoked. */
+/* Each table is published by itself: a mistake in one must not keep a key from being revoked. */
 int publish_callers(struct keeper *k, struct cove_err *e)
 {
     int rc = publish_keys(k, e);

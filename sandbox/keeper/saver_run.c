@@ -17,11 +17,10 @@
 struct saver_run {
     struct job job;
     uint32_t box;
-    saver_done done; /* NULL: nobody wants to know */
+    saver_done done; /* called at the end; NULL: nothing is called */
 };
 
-/* What it says are bytes of a process that read hostile files: numbers, and a digest that must look
- * like one. */
+/* The saver has read hostile files, so its report is checked: numbers, and a digest that must look like one. */
 static int hear(int sock, struct saver_report *ret, struct cove_err *e)
 {
     static const struct msg_rule rules[] = {

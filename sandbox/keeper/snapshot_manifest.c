@@ -3,8 +3,8 @@
  * was taken of a sandbox with a manifest has that one again. It lies beside the snapshot's record as
  * `run`, and for workers and the starter as <run_dir>/snapshots/ID.
  *
- * Of what such a manifest says about limits, network, policy and seccomp nothing counts: that is looked
- * up by the name of the template at the bottom, which is an operator's.
+ * Limits, network, policy and seccomp profile of such a manifest are ignored: they are looked up by the name of
+ * the template at the bottom, which is an operator's.
  */
 #include <errno.h>
 #include <fcntl.h>

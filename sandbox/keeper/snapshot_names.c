@@ -1,7 +1,7 @@
 /*
  * Names and tags of snapshots. NAME:TAG belongs to one snapshot of a tenant at a time, NAME alone is
- * NAME:default. Whoever loses its last tag goes. The results of build steps are under COVE_BUILD_CACHE,
- * with a tag each; of those the ones that were used longest ago go when there are too many.
+ * NAME:default. A snapshot that loses its last tag is removed. The results of build steps are under COVE_BUILD_CACHE,
+ * with a tag each; when there are too many, those that were used longest ago are removed.
  */
 #include <string.h>
 

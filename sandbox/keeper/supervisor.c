@@ -131,8 +131,8 @@ static int drop_privileges(const struct keeper *k, const struct helper_kind *kin
     return 0;
 }
 
-/* fds[] become descriptors 0, 1, 3 and 4; 2 is the log. They are moved out of each other's way
- * first. */
+/* Makes fds[] the descriptors 0, 1, 3 and 4; 2 is the log. They are moved to other numbers first, so that none
+ * is overwritten. */
 static int place_descriptors(const int fds[HELPER_FDS])
 {
     static const int at[HELPER_FDS] = { 0, 1, 3, 4 };
@@ -339,7 +339,7 @@ static void answer(struct helper *h, struct msg *m)
              rc < 0 ? sizeof(err) : 0, NULL, 0, NULL, 0, MSG_DONTWAIT, NULL);
 }
 
-/* A helper that says what its row does not allow is not itself any more: it is replaced. */
+/* A helper that sends what its row does not allow may have been taken over: it is replaced. */
 static void on_message_of(struct watch *w, uint32_t events)
 {
     struct helper *h = container_of(w, struct helper, sock);

@@ -1,7 +1,7 @@
 /*
- * What tokens of sandboxes are made with (keys/token.c). Made once and kept with the sandboxes'
- * files: a token is good as long as its sandbox, over restarts. Taking the file away makes all of
- * them worthless at the next start.
+ * The secret that tokens of sandboxes are made with (keys/token.c). It is made once and kept with the sandboxes'
+ * files, so that a token is valid as long as its sandbox, over restarts. Removing the file makes all tokens
+ * invalid at the next start.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Who waits for an answer about a sandbox: for it to be ready, or to be dead. */
+/* Requests that wait for an answer about a sandbox: until it is ready, or dead. */
 #include <stdlib.h>
 
 #include "cove/text.h"

@@ -69,7 +69,7 @@ static void on_fetched(struct keeper *k, uint32_t i, const struct bucket_report 
 
     w->fetch = NULL;
     if (report && !unpack_failed)
-        return; /* the saver has the last word */
+        return; /* the saver's result decides */
     if (unpack_failed && (report || err->errnum == EPIPE)) {
         *err = w->why;
         cove_context(err, "archive of '%s'", k->boxes[i].info.id);

@@ -19,8 +19,8 @@ enum { RESTART_PAUSE_MS = 500, DRAIN_MS = 10000, BACKLOG = 4096 };
 
 /* ------------------------------------------------------------------ the FastCGI socket */
 
-/* A new socket is bound beside the old one and moved over it, so that at every moment there is one to
- * connect to. */
+/* A new socket is bound under another name and renamed over the old one, so that nginx can connect at every
+ * moment. */
 int workers_listen(struct keeper *k, struct cove_err *e)
 {
     char path[160], aside[160];
