@@ -106,10 +106,10 @@ static int make_channels(struct build_parts *p, struct cove_err *e)
 
 /*
  * What the kernel counts per user (inotify, pending signals, message queues, locked memory) it also
- * charges to whoever made the user namespace. Made by root, one sandbox could use up what all the
- * others and the host's own root have. So for the length of one call we are the sandbox's own id,
- * with all capabilities kept. The real id has to be the same: execve, in the child, takes a process whose ids
- * differ for a set-uid one, and clears its ambient capabilities. The child stays who it is.
+ * charges to the user who made the user namespace. If that were root, one sandbox could use up what all
+ * others and the host's own root have. So for the length of one call the keeper has the sandbox's own id,
+ * with all capabilities kept; the child keeps that id. The real id has to be the same: execve, in the child, takes
+ * a process whose ids differ for a set-uid one, and clears its ambient capabilities.
  */
 static long clone_owned_by(uid_t owner, struct build_child *child, struct clone_args *clone)
 {
@@ -215,7 +215,7 @@ static void reset_oom_score(pid_t pid)
     write_file_at(AT_FDCWD, path, "0", NULL);
 }
 
-/* The set-up gets its mounts first: half of the kernel's work for a sandbox each, on two cpus. */
+/* The set-up has got its mounts before this: it mounts file systems meanwhile, on another cpu. */
 static int attach_network(int sock, const struct build_args *args, pid_t pid, struct cove_err *e)
 {
     AUTO_BUF struct buf inside = BUF(SETUP_REQUESTS_MAX);
@@ -242,7 +242,7 @@ static int equip_child(const struct build_parts *p, const struct build_args *arg
     return rc < 0 ? -1 : attach_network(p->go_keeper, args, pid, e);
 }
 
-/* End of file is no word: a set-up that was killed has said nothing. */
+/* Has the set-up written its result? End of file is none: a set-up that was killed has written nothing. */
 static bool has_words(int ready)
 {
     struct pollfd said = { .fd = ready, .events = POLLIN };

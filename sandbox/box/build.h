@@ -12,8 +12,8 @@
 #include "sandbox/box/template.h"
 #include "sandbox/box/userns.h"
 
-/* The sandbox's network is another folder's subject: the caller says how it is connected. NULL: the
- * sandbox has its loopback interface only. */
+/* How a sandbox is connected to its network (sandbox/net): the caller brings this function. NULL: the sandbox has
+ * its loopback interface only. */
 struct build_network {
     const void *arg;
     /* In the keeper, once the namespaces exist: writes what the set-up is to ask of the kernel for the sandbox's end
@@ -38,7 +38,7 @@ struct build_args {
      * stays the caller's. */
     struct disk_files filled;
     struct build_network network;
-    uint32_t slot; /* spreads sandboxes over the cpus */
+    uint32_t slot; /* the cpus of a sandbox are chosen by it */
     uint32_t cpus; /* what it sees and runs on; 0 = all */
 };
 
@@ -46,7 +46,7 @@ struct box_build { /* a sandbox whose set-up is under way */
     pid_t pid;
     int pidfd;
     int ready; /* readable: a struct cove_err, COVE_OK = runs; end of file = was killed */
-    int files; /* of a sandbox whose files only a descriptor leads to (tmpfs); else -1 */
+    int files; /* the files, if nothing but a descriptor leads to them (tmpfs); else -1 */
 };
 
 /* A set-up does not copy descriptors from this number on: there is a pidfd for each sandbox among them
@@ -58,9 +58,9 @@ enum { BUILD_HIGH_FD = 1024 };
 /* Makes the directory and the disk of a sandbox. build_start() does the same, unless args->filled has them. */
 int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
 int build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e);
-/* Has the set-up said that it is ready, or why it failed? build_finish() then tells it without waiting. */
+/* Has the set-up sent its result? build_finish() then returns it without waiting. */
 bool build_has_spoken(const struct box_build *b);
-/* After `ready` became readable: 0 it runs, -1 why not. Closes ready. */
+/* To be called after `ready` became readable. 0: the sandbox runs; -1: e says why not. Closes `ready`. */
 int build_finish(struct box_build *b, struct cove_err *e);
 
 #endif

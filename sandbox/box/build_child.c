@@ -5,7 +5,7 @@
  * cove-init, whose life begins with the sandbox's set-up (sandbox/setup/).
  *
  * Nothing in here can be held up by a sandbox: the cgroup is new and empty, the program is ours, and no
- * path is looked up. What the child writes is its own stack, errno and *ret_failed.
+ * path is looked up. The child writes only to its own stack, errno and `err` of struct build_child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static int take_own_table(const struct build_child *c, struct cove_err *e)
 {
     int from = BUILD_HIGH_FD;
 
-    for (size_t i = 0; i < ARRAY_SIZE(c->fds); i++) /* should the lower part have been full */
+    for (size_t i = 0; i < ARRAY_SIZE(c->fds); i++) /* in case the lower part was full */
         from = c->fds[i] < from ? from : c->fds[i] + 1;
     from = c->exe < from ? from : c->exe + 1;
     if (close_range((unsigned)from, ~0U, CLOSE_RANGE_UNSHARE) < 0 && unshare(CLONE_FILES) < 0)
@@ -40,8 +40,8 @@ static int take_own_table(const struct build_child *c, struct cove_err *e)
     return 0;
 }
 
-/* Put the descriptors where init and its set-up look for them: first out of the way, then down, so that
- * none is overwritten. All others close themselves. */
+/* Puts the descriptors where init and its set-up look for them. They are moved to high numbers first, so that none
+ * is overwritten. All others are closed by execve. */
 static int place_fds(const struct build_child *c, int *ret_exe, struct cove_err *e)
 {
     int high[BUILD_CHILD_FDS];
@@ -57,9 +57,9 @@ static int place_fds(const struct build_child *c, int *ret_exe, struct cove_err 
 }
 
 /*
- * While the ids of the new user namespace are not mapped, nobody is its root, and execve takes all capabilities
- * away but those of the ambient set. These are what the set-up and init use; both give them up. The
- * bounding set, from which commands of the sandbox's root get theirs, is as init leaves it.
+ * While the ids of the new user namespace are not mapped, no process is its root, and execve takes away all
+ * capabilities but those of the ambient set. So the capabilities that the set-up and init use are put into it; both
+ * give them up. The bounding set, from which commands of the sandbox's root get theirs, is lowered by init.
  */
 static int keep_capabilities(struct cove_err *e)
 {

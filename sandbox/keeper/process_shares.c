@@ -157,7 +157,7 @@ static void go_on_holding(struct keeper *k, uint64_t now)
         hold_all(k);
 }
 
-/* The keeper before this one may have ended while it held somebody. */
+/* An earlier keeper may have ended while it held a tenant. */
 static void undo_what_was_held(struct keeper *k)
 {
     struct box *b;

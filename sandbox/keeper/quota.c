@@ -71,7 +71,7 @@ static int check_share(struct keeper *k, const char *tenant, struct cove_err *e)
     uint64_t most = k->config.max_sandboxes, left = most > taken ? most - taken : 0, have;
 
     if (left == 0 || counts[PLACE_OWNED] < SHARE * left)
-        return 0; /* nobody has too many, or there is none for anybody (creation.c tells) */
+        return 0; /* no tenant can have more than its share, or none is free (creation.c says so) */
     have = count_all(k, tenant);
     return have < SHARE * left ? 0 : refuse(k, "tenant", have, " while few are free", e);
 }

@@ -56,8 +56,8 @@ static void write_cpuinfo(FILE *real, struct buf *out)
     }
 }
 
-/* "cpuN ..." lines of cpus that are not ours are left out; the boot time, which is that of our time namespace, and
- * the rest stay, ps needs them. */
+/* Leaves out the "cpuN ..." lines of cpus that the sandbox does not have. The boot time, which is that of our time
+ * namespace, and the rest stay: ps needs them. */
 static void write_stat(FILE *real, struct buf *out)
 {
     int left = cpus_allowed();

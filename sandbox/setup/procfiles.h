@@ -7,8 +7,8 @@
 enum { PROC_DIR_MODE = 0755 };
 #define PROC_DIR ".proc" /* below /dev: files that stand in for some of /proc's */
 
-/* After pivot_root: make these files, put them in place, hide what is not for
- * sandboxes. */
+/* To be called after pivot_root: makes these files, puts them in place, and hides the entries of /proc that are not
+ * for sandboxes. */
 int procfiles_setup(struct cove_err *e);
 
 #endif

@@ -56,8 +56,8 @@ static int wait_for_plan(struct setup_plan *ret, struct box_mounts *ret_mounts, 
     return 0;
 }
 
-/* The keeper has put the sandbox's end of its link into our network namespace, and says what to ask of the
- * kernel for it. */
+/* Waits until the keeper has put the sandbox's end of its link into our network namespace. Its message has the
+ * requests that set this end up. */
 static int wait_for_link(struct cove_err *e)
 {
     static const struct msg_rule rules[] = { { MSG_DONE, 0, SETUP_REQUESTS_MAX, 0, 0 }, { 0 } };
@@ -90,9 +90,9 @@ static void enter_time_namespace(void)
 
 /*
  * A time namespace whose boot was just now, so that /proc/uptime, sysinfo(2) and ages in ps are the
- * sandbox's. Its offsets are written through /proc, where a process that has changed its user id belongs to
- * the host's root unless it lets itself be dumped; nobody else is in here yet who could make use of
- * that. Where the kernel has no such namespaces the machine's uptime is seen.
+ * sandbox's. Its offsets are written through /proc, where the files of a process that has changed its user id
+ * belong to the host's root unless the process is dumpable. Being dumpable is harmless here: no other process is in
+ * the sandbox yet. Where the kernel has no time namespaces the machine's uptime is seen.
  */
 static int setup_clock(void)
 {
@@ -101,7 +101,7 @@ static int setup_clock(void)
 
     if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || unshare(CLONE_NEWTIME) < 0)
         return 0;
-    /* A little before our own beginning, which must not be before the boot. */
+    /* The boot must lie before the start of this process, so it is put a little earlier than now. */
     snprintf(text, sizeof(text), "boottime -%lld 0", (long long)now.tv_sec - BOOT_EARLIER_S);
     prctl(PR_SET_DUMPABLE, 1);
     write_file_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
@@ -110,8 +110,8 @@ static int setup_clock(void)
     return 0;
 }
 
-/* The cgroup namespace's root is where we are now: we were born there, and entered the cgroups of v1 before our
- * execve. */
+/* The root of a new cgroup namespace is the cgroup that the process is in: we were born in the sandbox's, and
+ * entered its cgroups of v1 before our execve. */
 static int setup_cgroup_view(struct cove_err *e)
 {
     if (unshare(CLONE_NEWCGROUP) < 0)
@@ -128,8 +128,8 @@ static int setup_hostname(struct cove_err *e)
     return 0;
 }
 
-/* As many cpus as the quota is worth, the next sandbox on the next ones: nproc and thread pools
- * then fit it. */
+/* The sandbox runs on as many cpus as its quota is worth, so that nproc and thread pools fit the quota. Each
+ * sandbox begins where the one before it ended. */
 static void setup_cpus(const struct setup_plan *plan)
 {
     cpu_set_t all, own;

@@ -4,7 +4,7 @@
 
 #include "cove/err.h"
 
-/* From the first instruction inside the new namespaces to the sandbox as its commands see it. */
+/* Does everything from the first instruction inside the new namespaces to the sandbox as its commands see it. */
 int setup_enter(struct cove_err *e);
 
 #endif

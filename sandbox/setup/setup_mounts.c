@@ -22,12 +22,12 @@ static int put_mount(int tree, const char *target)
     return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-/* Where the new root is put together until pivot_root: any directory does, and every Linux has this
- * one. The host does not see what is mounted on it, the namespace is ours. */
+/* The new root is put together here until pivot_root. Any directory would do, and every Linux has this one. The
+ * mount namespace is the sandbox's, so the host does not see what is mounted. */
 #define NEW "/tmp"
 
-/* An overlay takes only what is attached in our namespace. All are put on the same place, each over
- * the one before, and named by their descriptors. */
+/* An overlay takes only mounts that are attached in our namespace. All of them are attached to the same place,
+ * each over the one before, and named by their descriptors. */
 static int attach_all(const struct box_mounts *m, struct cove_err *e)
 {
     int bad = put_mount(m->files, NEW);
@@ -64,8 +64,9 @@ static int overlay(const struct layers *lower, int files, const char *upper, con
 enum { FD_PATH = 32 };
 
 /*
- * A directory of the new root itself. Its files may be a tenant's, and until pivot_root a link among them would
- * be followed from the host's root: what is mounted on it would lie elsewhere, without what covers it.
+ * Opens a directory of the new root itself, without following links. A tenant may have made a link in its place,
+ * and until pivot_root a link would be followed from the host's root: the mount would land elsewhere, where
+ * nothing covers it.
  */
 static int open_mount_point(const char *name, int *ret, char path[FD_PATH], struct cove_err *e)
 {
@@ -92,7 +93,8 @@ static int stage_root(const struct box_mounts *m, struct cove_err *e)
     return overlay(&m->usr, m->files, UPPER_USR, WORK_USR, path, e);
 }
 
-/* A folder of /dev's tmpfs, not one more file system; programs map it executable (libffi). */
+/* /dev/shm is a bind of a folder of /dev's tmpfs, which saves a file system. It is not noexec: programs map
+ * files in it executable (libffi). */
 static int mount_shm(struct cove_err *e)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_NODEV, .attr_clr = MOUNT_ATTR_NOEXEC };
@@ -138,7 +140,7 @@ static int mount_api_filesystems(const struct box_mounts *m, struct cove_err *e)
     return mount_shm(e);
 }
 
-/* The new root over the old one, then the old one away, with all of the host's mounts in it. */
+/* Puts the new root over the old one, then removes the old one with all of the host's mounts in it. */
 static int pivot(struct cove_err *e)
 {
     if (chdir(NEW) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
@@ -149,9 +151,8 @@ static int pivot(struct cove_err *e)
 }
 
 /*
- * With a /proc/sys/user that can still be written: from here on this user namespace
- * has no room for another namespace of any kind. seccomp refuses to make them as well; this holds
- * for whoever gets round it.
+ * Called while /proc/sys/user can still be written: from here on this user namespace has no room for another
+ * namespace of any kind. seccomp refuses to make them as well; this also stops a process that gets round seccomp.
  */
 static int forbid_namespaces(int sysctl_dir, struct cove_err *e)
 {
@@ -168,8 +169,8 @@ static int forbid_namespaces(int sysctl_dir, struct cove_err *e)
     return 0;
 }
 
-/* The kernel needs a passing mount namespace for each detached mount, so the limit comes after the
- * last of them. */
+/* The kernel makes a temporary mount namespace for each detached mount, so the limit on namespaces is set after
+ * the last of these mounts. */
 static int close_proc(struct cove_err *e)
 {
     AUTO_CLOSE int sysctl_dir = open("/proc/sys/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
