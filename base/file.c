@@ -111,22 +111,34 @@ static int fill_address(struct sockaddr_un *addr, const char *path)
     return -1;
 }
 
+/* Nobody can connect before listen(), so the mode is right before the first connection. */
+static int listen_at(int sock, const char *path, int backlog, gid_t gid)
+{
+    struct sockaddr_un addr;
+
+    if (fill_address(&addr, path) < 0 || bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        chown(path, (uid_t)-1, gid) < 0 || chmod(path, 0660) < 0)
+        return -1;
+    return listen(sock, backlog);
+}
+
+/* Bound beside an old one and then moved over it: at no time is there none to connect to. */
+static int listen_instead(int sock, const char *path, int backlog, gid_t gid)
+{
+    char fresh[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
+
+    snprintf(fresh, sizeof(fresh), "%.110s.new", path);
+    unlink(fresh);
+    return listen_at(sock, fresh, backlog, gid) < 0 ? -1 : rename(fresh, path);
+}
+
 int unix_listen(const char *path, int type, int backlog, gid_t gid, int *ret_sock,
                 struct cove_err *e)
 {
-    struct sockaddr_un addr;
-    char fresh[sizeof(addr.sun_path) + 8];
     AUTO_CLOSE int sock = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
-    snprintf(fresh, sizeof(fresh), "%.110s.new", path);
-    if (sock < 0 || fill_address(&addr, fresh) < 0)
-        return cove_fail_errno(e, COVE_INVALID, "socket %s", path);
-    unlink(fresh);
-    /* Bound beside an old one and then moved over it: at no time is there none to connect to. Nobody
-     * can connect before listen(), so the mode is right before the first connection. */
-    if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        chown(fresh, (uid_t)-1, gid) < 0 || chmod(fresh, 0660) < 0 || listen(sock, backlog) < 0 ||
-        rename(fresh, path) < 0)
+    if (sock < 0 || (listen_at(sock, path, backlog, gid) < 0 &&
+                     (errno != EADDRINUSE || listen_instead(sock, path, backlog, gid) < 0)))
         return cove_fail_errno(e, COVE_INVALID, "socket %s", path);
     *ret_sock = take_fd(&sock);
     return 0;
