@@ -109,17 +109,18 @@ void cgroup_box_close(struct cgroup_box *b)
 
 /*
  * From a folder of one of the host's mounts enough ".." lead to the host's root, and init must not get
- * there. So init gets the same folder as the root of a detached mount.
+ * there. So init gets the same folder as the root of a detached mount. Init gets the descriptor of that mount
+ * itself: a folder opened by way of it would do as well, but the kernel waits for all cpus when a detached mount
+ * is closed, which now happens after init has ended and not while a client waits for the sandbox.
  */
 static int detach(int *fd, struct cove_err *e)
 {
-    AUTO_CLOSE int tree = open_tree(*fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    int dir = tree < 0 ? -1 : openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int tree = open_tree(*fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 
-    if (dir < 0)
+    if (tree < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "detaching the sandbox's cgroup");
     cove_close(*fd);
-    *fd = dir;
+    *fd = tree;
     return 0;
 }
 
