@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,16 +110,17 @@ static void write_meminfo(FILE *real, struct buf *out)
     buf_addf(out, "MemTotal:              0 kB\n");
 }
 
-static const struct {
+static const struct stand_in {
     const char *name, *path; /* name: in our folder; path: below /proc */
     void (*write)(FILE *real, struct buf *out);
+    bool wants_real; /* else `real` is NULL */
 } files[] = {
-    { "meminfo", "meminfo", write_meminfo },
-    { "cpuinfo", "cpuinfo", write_cpuinfo },
-    { "stat", "stat", write_stat },
-    { "swaps", "swaps", write_swaps },
-    { "loadavg", "loadavg", write_loadavg },
-    { "boot_id", "sys/kernel/random/boot_id", write_boot_id },
+    { "meminfo", "meminfo", write_meminfo, false },
+    { "cpuinfo", "cpuinfo", write_cpuinfo, true },
+    { "stat", "stat", write_stat, true },
+    { "swaps", "swaps", write_swaps, false },
+    { "loadavg", "loadavg", write_loadavg, false },
+    { "boot_id", "sys/kernel/random/boot_id", write_boot_id, false },
 };
 
 /* Entries of /proc that tell about the host or act on it. The kernel treats the sandbox's root as nobody there, so
@@ -135,20 +137,21 @@ static const char *const emptied[] = { "acpi", "asound", "scsi", "driver", "pres
 
 /* ------------------------------------------------------------------ putting them in place */
 
-static int fill_file(int fd, const char *proc_path, void (*fill)(FILE *, struct buf *))
+static int fill_file(int fd, const char *proc_path, const struct stand_in *f)
 {
-    FILE *real = fopen(proc_path, "re");
+    FILE *real = f->wants_real ? fopen(proc_path, "re") : NULL;
     struct buf text;
     ssize_t n = -1;
 
-    if (!real)
+    if (f->wants_real && !real)
         return -1;
     buf_init(&text, PROC_FILE_MAX);
-    fill(real, &text);
+    f->write(real, &text);
     if (!text.overflow && text.len > 0)
         n = write(fd, text.data, text.len);
     buf_done(&text);
-    fclose(real);
+    if (real)
+        fclose(real);
     return n < 0 ? -1 : 0;
 }
 
@@ -219,16 +222,15 @@ static int hide(struct cove_err *e)
     return 0;
 }
 
-static int stand_in(const char *name, const char *path, void (*write)(FILE *, struct buf *),
-                    struct cove_err *e)
+static int put_in_place(const struct stand_in *f, struct cove_err *e)
 {
     char own[64], proc[64];
     AUTO_CLOSE int fd = -1;
 
-    snprintf(own, sizeof(own), "/dev/" PROC_DIR "/%s", name);
-    snprintf(proc, sizeof(proc), "/proc/%s", path);
+    snprintf(own, sizeof(own), "/dev/" PROC_DIR "/%s", f->name);
+    snprintf(proc, sizeof(proc), "/proc/%s", f->path);
     fd = open(own, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (fd < 0 || fill_file(fd, proc, write) < 0 || bind_read_only(own, proc) < 0)
+    if (fd < 0 || fill_file(fd, proc, f) < 0 || bind_read_only(own, proc) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", proc);
     return 0;
 }
@@ -241,7 +243,7 @@ int procfiles_setup(struct cove_err *e)
     if (hide(e) < 0)
         return -1;
     for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-        if (stand_in(files[i].name, files[i].path, files[i].write, e) < 0)
+        if (put_in_place(&files[i], e) < 0)
             return -1;
     return 0;
 }
