@@ -17,7 +17,7 @@
 
 enum {
     SETUP_FD_KEEPER = INIT_FD_END,
-    SETUP_REQUESTS_MAX = 4096, /* bytes of rtnetlink requests */
+    SETUP_REQUESTS_MAX = 1024, /* bytes of rtnetlink requests; there are 300 */
 };
 
 /* Where sandboxes with a network ask for names: an address of their own loopback interface. */

@@ -44,16 +44,31 @@ static int cpus_allowed(void)
 
 /* ------------------------------------------------------------------ what the files contain */
 
+/*
+ * Lines are read in pieces of this size, so that little stack is used: the pages of stack that the set-up has touched
+ * stay with init. A line of /proc/stat may be longer than any buffer.
+ */
+enum { PIECE = 512 };
+
+static bool ends_line(const char *piece)
+{
+    size_t len = strlen(piece);
+
+    return len > 0 && piece[len - 1] == '\n';
+}
+
 /* The file is blocks that begin with "processor : N". Copies as many of them as the sandbox has cpus. */
 static void write_cpuinfo(FILE *real, struct buf *out)
 {
     int left = cpus_allowed();
-    char line[2048];
+    bool begins = true; /* the piece is the first of its line */
+    char piece[PIECE];
 
-    while (fgets(line, sizeof(line), real)) {
-        if (strncmp(line, "processor\t", 10) == 0 && left-- == 0)
+    while (fgets(piece, sizeof(piece), real)) {
+        if (begins && strncmp(piece, "processor\t", 10) == 0 && left-- == 0)
             return;
-        buf_add(out, line, strlen(line));
+        buf_add(out, piece, strlen(piece));
+        begins = ends_line(piece);
     }
 }
 
@@ -62,15 +77,19 @@ static void write_cpuinfo(FILE *real, struct buf *out)
 static void write_stat(FILE *real, struct buf *out)
 {
     int left = cpus_allowed();
-    char line[8192];
+    bool begins = true, wanted = true;
+    char piece[PIECE];
 
-    while (fgets(line, sizeof(line), real)) {
-        bool one_cpu = strncmp(line, "cpu", 3) == 0 && line[3] != ' ';
+    while (fgets(piece, sizeof(piece), real)) {
+        if (begins) {
+            bool one_cpu = strncmp(piece, "cpu", 3) == 0 && piece[3] != ' ';
 
-        if (strncmp(line, "intr ", 5) == 0 || strncmp(line, "softirq ", 8) == 0 ||
-            (one_cpu && left-- <= 0))
-            continue;
-        buf_add(out, line, strlen(line));
+            wanted = strncmp(piece, "intr ", 5) != 0 && strncmp(piece, "softirq ", 8) != 0 &&
+                     !(one_cpu && left-- <= 0);
+        }
+        if (wanted)
+            buf_add(out, piece, strlen(piece));
+        begins = ends_line(piece);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -159,7 +160,8 @@ int setup_enter(struct cove_err *e)
         return -1;
     setup_cpus(&plan);
     if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_clock() < 0 ||
-        setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0)
+        setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0 || setup_hostname(e) < 0)
         return -1;
-    return setup_hostname(e); /* init closes the mounts' descriptors with all others */
+    malloc_trim(0); /* init lives on with less than we needed, and closes all that we leave open */
+    return 0;
 }
