@@ -67,7 +67,6 @@ void cgroup_setup(struct init *in)
         open_first(INIT_FD_MEMORY, "memory.current", "memory.usage_in_bytes");
     in->memory_fds[MEMORY_STAT] = open_first(INIT_FD_MEMORY, "memory.stat", NULL);
     in->next_cgroup_fd = -1;
-    cgroup_prepare(in);
 }
 
 /* Reads a file that stays open: reading from its start gives the current value each time. */

@@ -275,5 +275,8 @@ int main(void)
     if (write(INIT_FD_READY, &ready, sizeof(ready)) < 0)
         return 2; /* the keeper has died; the next one ends what is not ready */
     close(INIT_FD_READY);
+    /* While the keeper and a worker get ready for the first command: */
+    meminfo_refresh(&in);
+    cgroup_prepare(&in);
     run(&in);
 }

@@ -14,7 +14,6 @@ enum { MEMINFO_BYTES = 1024 }; /* always as long, so that one write replaces it 
 void meminfo_setup(struct init *in)
 {
     in->meminfo_fd = open("/dev/.proc/meminfo", O_WRONLY | O_CLOEXEC);
-    meminfo_refresh(in);
 }
 
 static uint64_t kib(uint64_t bytes)
