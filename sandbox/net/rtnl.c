@@ -209,6 +209,21 @@ int rtnl_set_forwarding(const char *name, bool on, struct cove_err *e)
     return rtnl_ask(&r, "forwarding", e);
 }
 
+/* Ask about the interface of this name, and read the answer. */
+static int read_link(const char *name, uint32_t filter, mnl_cb_t read, void *arg)
+{
+    struct ifinfomsg any = { 0 };
+    union rtnl_answer answer;
+    struct rtnl r;
+    ssize_t n;
+
+    rtnl_begin(&r, RTM_GETLINK, 0, &any, sizeof(any));
+    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    rtnl_add(&r, IFLA_EXT_MASK, &filter, sizeof(filter));
+    n = exchange(&r, &answer, sizeof(answer));
+    return n < 0 ? -1 : mnl_cb_run(&answer, (size_t)n, 0, 0, read, arg);
+}
+
 struct link_bytes {
     uint64_t in, out;
     bool found;
@@ -232,18 +247,9 @@ static int read_bytes(const struct nlmsghdr *head, void *arg)
 
 int rtnl_traffic(const char *name, uint64_t *ret_in, uint64_t *ret_out)
 {
-    struct ifinfomsg any = { 0 };
     struct link_bytes bytes = { 0 };
-    union rtnl_answer answer;
-    struct rtnl r;
-    ssize_t n;
 
-    rtnl_begin(&r, RTM_GETLINK, 0, &any, sizeof(any));
-    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
-    n = exchange(&r, &answer, sizeof(answer));
-    if (n > 0)
-        mnl_cb_run(&answer, (size_t)n, 0, 0, read_bytes, &bytes);
-    if (!bytes.found)
+    if (read_link(name, 0, read_bytes, &bytes) < 0 || !bytes.found)
         return -1;
     *ret_in = bytes.in;
     *ret_out = bytes.out;
@@ -271,18 +277,9 @@ static int read_ends(const struct nlmsghdr *head, void *arg)
 
 int rtnl_find_pair(const char *name, uint32_t *ret_index, uint32_t *ret_peer, struct cove_err *e)
 {
-    const uint32_t brief = RTEXT_FILTER_SKIP_STATS;
-    struct ifinfomsg any = { 0 };
     struct link_ends ends = { 0 };
-    union rtnl_answer answer;
-    struct rtnl r;
-    ssize_t n;
 
-    rtnl_begin(&r, RTM_GETLINK, 0, &any, sizeof(any));
-    rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
-    rtnl_add(&r, IFLA_EXT_MASK, &brief, sizeof(brief));
-    n = exchange(&r, &answer, sizeof(answer));
-    if (n < 0 || mnl_cb_run(&answer, (size_t)n, 0, 0, read_ends, &ends) < 0 || !ends.index)
+    if (read_link(name, RTEXT_FILTER_SKIP_STATS, read_ends, &ends) < 0 || !ends.index)
         return cove_fail_errno(e, COVE_INTERNAL, "network: interface %s", name);
     *ret_index = ends.index;
     *ret_peer = ends.peer;
