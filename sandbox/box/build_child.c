@@ -5,7 +5,9 @@
  * cove-init, whose life begins with the sandbox's set-up (sandbox/setup/).
  *
  * Nothing in here can be held up by a sandbox: the cgroup is new and empty, the program is ours, and no
- * path is looked up. The child writes only to its own stack, errno and `err` of struct build_child.
+ * path is looked up. The child writes only to its own stack, errno and `err` of struct build_child. A process that
+ * shares its parent's memory after vfork() is not chosen when memory runs out, so the limit of its cgroup cannot
+ * cost the keeper its life.
  */
 #include <errno.h>
 #include <fcntl.h>
