@@ -14,8 +14,8 @@ libprofile_a_SOURCES = \
 	policy/seccomp/profile_condition.c policy/seccomp/profile_compile.c
 libprofile_a_CFLAGS = $(AM_CFLAGS) $(SECCOMP_CFLAGS)
 libaudit_a_SOURCES = \
-	include/cove/audit.h policy/audit/audit_private.h policy/audit/audit.c policy/audit/audit_rate.c \
-	policy/audit/audit_verify.c policy/audit/redact.c
+	include/cove/audit.h policy/audit/audit_private.h policy/audit/audit.c policy/audit/audit_file.c \
+	policy/audit/audit_line.c policy/audit/audit_rate.c policy/audit/audit_verify.c policy/audit/redact.c
 libaudit_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(CRYPTO_CFLAGS)
 POLICY_LIBS = libdeny.a libshell.a libprofile.a libaudit.a
 

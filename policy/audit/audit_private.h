@@ -1,7 +1,8 @@
-/* The shape of an audit line, which audit.c writes and audit_verify.c reads. */
+/* The audit log between its files, and the shape of a line, which audit_line.c writes and audit_verify.c reads. */
 #ifndef POLICY_AUDIT_PRIVATE_H
 #define POLICY_AUDIT_PRIVATE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -74,5 +75,37 @@ void audit_source_begin(const struct audit_limit *l, struct audit_source *s,
                         const struct audit_entry *entry, uint64_t now_ms);
 /* True when this source may write a line now. */
 bool audit_source_take(const struct audit_limit *l, struct audit_source *s, uint64_t now_ms);
+
+/* --- an open log ------------------------------------------------------------------------------- */
+
+enum { AUDIT_LIMIT_SOURCE, AUDIT_LIMIT_TENANT, AUDIT_LIMIT_RAN, AUDIT_LIMITS };
+
+struct audit {
+    char *path;
+    struct audit_options options;
+    struct redactor *redactor;
+    pthread_mutex_t lock;
+    int fd;
+    uint64_t size;          /* of the file when we last saw it: is `last` still the last line? */
+    struct audit_link last; /* of the last line */
+    uint64_t torn_bytes;    /* cut off after a crash, not yet noted */
+    char continues[300];    /* the file before this one, for its first line; "" if it has one */
+    uint64_t removed_files; /* not yet noted in a line */
+    struct audit_counts counts;
+    struct audit_limit limits[AUDIT_LIMITS];
+};
+
+/* Text of the next line, with its line feed. count: of the lines that a "more" line stands for, or 0. 0, or -1 when
+ * the line does not fit. */
+int audit_line_make(struct audit *a, const struct audit_entry *entry, uint64_t count,
+                    struct buf *line, char ret_hash[AUDIT_HASH_LEN + 1]);
+
+/* Opens the file anew when it was moved aside between the open and the lock: then the lock is worth nothing. */
+int audit_file_lock(struct audit *a, struct cove_err *e);
+/* These under the lock. Brings `size` and `last` up to date with what is in the file. */
+int audit_file_catch_up(struct audit *a, struct cove_err *e);
+/* All or nothing: what was written of a line that did not fit is taken back. */
+int audit_file_write(struct audit *a, const struct buf *line, struct cove_err *e);
+int audit_file_rotate(struct audit *a, struct cove_err *e);
 
 #endif
