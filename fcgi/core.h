@@ -63,6 +63,8 @@ void core_count(struct core *c, enum state_counter counter,
 /* Between these two calls the thread serves a request. */
 void core_task_begin(struct core *c, const char *request_id, const char *what);
 void core_task_end(struct core *c);
+/* Closes the descriptor when the reply has left; one that was put here before is closed now. */
+void core_task_close_later(struct core *c, int fd);
 /* nginx hangs up when its client has. -1, 0: nobody waited in the first place, so nobody leaves. */
 bool core_client_has_left(int client_fd);
 /* The budget had no room for what a request would have to keep. Returns -1. */
@@ -177,6 +179,11 @@ int core_session_open_found(struct core *c, const char *tenant, struct which *w,
                             struct core_session *ret, struct cove_err *e);
 /* A sandbox that is paused in memory or in the store runs again; lifetime_ms 0: the one it was made with. */
 int core_set_going(struct core *c, struct which *w, uint64_t lifetime_ms, struct cove_err *e);
+/*
+ * An init that breaks the protocol, or leaves a message unanswered, is not our init any more. Its
+ * sandbox ends, and with it the waiting of all who talk to it; others go on.
+ */
+void core_session_distrust(struct core_session *s);
 /* Init takes the end of a conversation as its moment to get ready for the next command. That moment
  * is after the reply, so the socket stays open until core_task_end(). */
 void core_session_close(struct core_session *s);

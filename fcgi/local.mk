@@ -10,7 +10,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_template.c fcgi/core_files.c fcgi/core_procs.c \
 	fcgi/core_stdin.c fcgi/core_logs.c fcgi/core_log_read.c \
-	fcgi/core.h fcgi/core.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
+	fcgi/core.h fcgi/core.c fcgi/core_session.c fcgi/core_run.c fcgi/core_ports.c fcgi/run.c fcgi/serve.h fcgi/serve.c \
 	fcgi/connect.h fcgi/connect.c fcgi/connect_json.c fcgi/multipart.h fcgi/multipart.c \
 	fcgi/core_attributes.h fcgi/core_attributes.c fcgi/core_sandboxes.h fcgi/core_sandboxes.c fcgi/core_snapshots.h fcgi/core_snapshots.c fcgi/core_builds.h fcgi/core_builds.c \
 	fcgi/core_users.h fcgi/core_users.c fcgi/core_follow.h fcgi/core_follow.c fcgi/core_watch.h fcgi/core_watch.c \
