@@ -14,7 +14,7 @@ from operators import API, Operator
 from test_console import told_by
 
 COVE = f"{TOP}/.cove/inst/bin/cove"
-VERBS = re.findall(r'\{ "([a-z-]+)",\s+(?:true|false)', read(f"{TOP}/sandbox/keeper/operator.c"))
+VERBS = re.findall(r'\{ "([a-z-]+)",\s+(?:true|false)', read(f"{TOP}/sandbox/keeper/operator_verbs.c"))
 HEAD = struct.Struct("=IIII")
 HEADER = read(f"{TOP}/include/cove/msg.h")
 MAGIC = int(re.search(r"MSG_MAGIC (0x\w+?)u", HEADER).group(1), 16)

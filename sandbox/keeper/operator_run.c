@@ -1,0 +1,123 @@
+/* An operator's command as a child of the keeper's, which never waits for it. What it prints goes back as a file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cove/mem.h"
+#include "sandbox/keeper/operator.h"
+
+enum {
+    RUN_SECONDS = 60,
+    OUTPUT_MAX = 8 << 20,
+    FILES_MAX = 64 << 20, /* that the command may write */
+};
+
+static void become_command(const struct operator_run *run, const struct operator_command *c)
+{
+    char *const env[] = { "LC_ALL=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+    const struct rlimit files = { FILES_MAX, FILES_MAX };
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    sigset_t no_signals;
+
+    sigemptyset(&no_signals);
+    sigprocmask(SIG_SETMASK, &no_signals, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setsid();
+    alarm(RUN_SECONDS);
+    if (dup2(null, 0) < 0 || dup2(run->out, 1) < 0 || dup2(run->err, 2) < 0 ||
+        setrlimit(RLIMIT_FSIZE, &files) < 0)
+        _exit(127);
+    execve(COVE_BINDIR "/cove", (char *const *)c->argv, env);
+    dprintf(2, "cove: " COVE_BINDIR "/cove: %s\n", strerror(errno));
+    _exit(127);
+}
+
+static void run_done(struct operator_run *run)
+{
+    watch_close(&run->exit);
+    run->out = cove_close(run->out);
+    run->err = cove_close(run->err);
+    run->busy = false;
+}
+
+/* What it said before it gave up, without its own name in front. */
+static void explain(const struct operator_run *run, int status, struct cove_err *e)
+{
+    char text[200] = "";
+    ssize_t n = pread(run->err, text, sizeof(text) - 1, 0);
+    const char *said = strncmp(text, "cove: ", 6) == 0 ? text + 6 : text;
+
+    if (WIFSIGNALED(status))
+        cove_fail(e, COVE_BUSY, "the command was ended by signal %d", WTERMSIG(status));
+    else if (n <= 0)
+        cove_fail(e, COVE_INTERNAL, "the command failed without saying why");
+    else
+        cove_fail(e, COVE_INVALID, "%.*s", (int)strcspn(said, "\n"), said);
+    cove_err_sanitize(e);
+}
+
+static void answer(struct keeper *k, const struct operator_run *run, int status)
+{
+    struct keeper_output body = { .exit = (uint32_t)WEXITSTATUS(status) };
+    struct cove_err err = { 0 };
+    struct stat st;
+
+    if (!WIFEXITED(status) || body.exit > 1)
+        explain(run, status, &err);
+    else if (fstat(run->out, &st) < 0 || st.st_size > OUTPUT_MAX)
+        cove_fail(&err, COVE_TOO_LARGE, "the answer is larger than %d bytes: ask for less",
+                  OUTPUT_MAX);
+    if (err.code) {
+        keeper_answer_error(k, &run->waiter, &err);
+        return;
+    }
+    fcntl(run->out, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    lseek(run->out, 0, SEEK_SET); /* the child has left its place at the end */
+    body.bytes = (uint64_t)st.st_size;
+    keeper_answer_file(k, &run->waiter, KEEPER_OUTPUT, &body, sizeof(body), run->out);
+}
+
+static void on_exit_of(struct watch *w, uint32_t events)
+{
+    struct operator_run *run = container_of(w, struct operator_run, exit);
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
+    int status = 0;
+
+    (void)events;
+    if (waitpid(run->pid, &status, 0) == run->pid)
+        answer(k, run, status);
+    run_done(run);
+}
+
+int operator_run_start(struct keeper *k, struct operator_run *run, const struct operator_command *c,
+                       struct cove_err *e)
+{
+    int pidfd = -1;
+
+    run->out = memfd_create("cove-output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    run->err = memfd_create("cove-errors", MFD_CLOEXEC);
+    run->pid = run->out < 0 || run->err < 0 ? -1 : fork();
+    if (run->pid == 0)
+        become_command(run, c);
+    if (run->pid > 0)
+        pidfd = pidfd_open(run->pid, 0);
+    if (pidfd < 0 || watch_start(&k->loop, &run->exit, pidfd, EPOLLIN, on_exit_of) < 0) {
+        cove_fail_errno(e, COVE_INTERNAL, "starting cove");
+        cove_close(pidfd);
+        if (run->pid > 0 && kill(run->pid, SIGKILL) == 0)
+            waitpid(run->pid, NULL, 0);
+        run->out = cove_close(run->out);
+        run->err = cove_close(run->err);
+        return -1;
+    }
+    run->busy = true;
+    return 0;
+}
