@@ -96,6 +96,9 @@ struct core_permit {
 
 int core_permit_get(struct core *c, const struct core_ask *ask, struct core_permit *ret,
                     struct cove_err *e);
+/* The same for one command in the sandbox of this name. */
+int core_permit_one(struct core *c, uint32_t dialect, const char *tenant, const char *name,
+                    const char *command, struct core_permit *ret, struct cove_err *e);
 void core_permit_put(struct core_permit *p);
 
 /* A line for the audit log. That it could not be written is logged; the request is answered all the

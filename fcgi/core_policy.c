@@ -94,6 +94,20 @@ int core_permit_get(struct core *c, const struct core_ask *ask, struct core_perm
     return 0;
 }
 
+int core_permit_one(struct core *c, uint32_t dialect, const char *tenant, const char *name,
+                    const char *command, struct core_permit *ret, struct cove_err *e)
+{
+    struct core_ask ask = {
+        .dialect = dialect,
+        .tenant = tenant,
+        .project = name,
+        .commands = &command,
+        .count = 1,
+    };
+
+    return core_permit_get(c, &ask, ret, e);
+}
+
 void core_permit_put(struct core_permit *p)
 {
     if (p->policy)

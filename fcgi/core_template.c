@@ -147,17 +147,11 @@ static int spawn_service(struct core_session *s, const struct manifest_service *
                          const char *label, struct cove_err *e)
 {
     const char *const argv[] = { "/bin/bash", "-c", service->command, NULL };
-    struct core_ask ask = {
-        .dialect = s->core->dialect,
-        .tenant = s->tenant,
-        .project = s->box.id,
-        .commands = &service->command,
-        .count = 1,
-    };
     struct core_spawn spawn = { .argv = argv, .label = label, .dialect = s->core->dialect };
     struct core_permit permit;
     struct box_spawned spawned;
-    int rc = core_permit_get(s->core, &ask, &permit, e);
+    int rc = core_permit_one(s->core, s->core->dialect, s->tenant, s->box.id, service->command,
+                             &permit, e);
 
     if (rc < 0)
         return -1;

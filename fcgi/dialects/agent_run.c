@@ -235,14 +235,8 @@ int agent_run_cmd(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "run_cmd";
     if (decode(req, &body, e) < 0 || agent_find(req, body.sandbox, &box, e) < 0)
         return -1;
-    struct core_ask ask = {
-        .dialect = DIALECT_AGENT,
-        .tenant = req->tenant,
-        .project = box.id,
-        .commands = &body.command,
-        .count = 1,
-    };
-    if (core_permit_get(req->core, &ask, &permit, e) < 0)
+    if (core_permit_one(req->core, DIALECT_AGENT, req->tenant, box.id, body.command, &permit, e) <
+        0)
         return -1;
     if (permit.forbidden)
         reply_forbidden(req, rep, &permit);

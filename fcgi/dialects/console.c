@@ -221,17 +221,11 @@ int console_path(struct request *req, const char **ret, struct cove_err *e)
 int console_with_permit(struct request *req, struct reply *rep, const char *command,
                         console_verb *verb, struct cove_err *e)
 {
-    struct core_ask ask = {
-        .dialect = DIALECT_CONSOLE,
-        .tenant = req->tenant,
-        .project = request_capture(req, "id"),
-        .commands = &command,
-        .count = 1,
-    };
     struct core_permit permit;
     int rc;
 
-    if (core_permit_get(req->core, &ask, &permit, e) < 0)
+    if (core_permit_one(req->core, DIALECT_CONSOLE, req->tenant, request_capture(req, "id"),
+                        command, &permit, e) < 0)
         return -1;
     if (permit.forbidden)
         rc = cove_fail(e, COVE_FORBIDDEN, "refused by the rule %s: %s", permit.verdict.rule,

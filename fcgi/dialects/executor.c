@@ -194,14 +194,9 @@ int executor_with_command(struct request *req, struct reply *rep, executor_verb 
 
     if (decode_command(req, &command, e) < 0)
         return -1;
-    struct core_ask ask = {
-        .dialect = DIALECT_EXECUTOR,
-        .tenant = req->tenant,
-        .project = executor_project(req),
-        .commands = &command.cmd,
-        .count = 1,
-    };
-    if (take_template(req, e) < 0 || core_permit_get(req->core, &ask, &permit, e) < 0)
+    if (take_template(req, e) < 0 ||
+        core_permit_one(req->core, DIALECT_EXECUTOR, req->tenant, executor_project(req),
+                        command.cmd, &permit, e) < 0)
         return -1;
     if (permit.forbidden) {
         executor_forbidden(req, rep, &permit);

@@ -209,17 +209,11 @@ static int open_terminal(struct reply *rep, struct terminal *t, const struct pol
 
 static int new_terminal(struct reply *rep, struct terminal *t, struct cove_err *e)
 {
-    struct core_ask ask = {
-        .dialect = DIALECT_EXECUTOR,
-        .tenant = t->req->tenant,
-        .project = sandbox_name(t->req),
-        .commands = &t->command,
-        .count = 1,
-    };
     struct core_permit permit;
     int rc = 0;
 
-    if (core_permit_get(t->req->core, &ask, &permit, e) < 0)
+    if (core_permit_one(t->req->core, DIALECT_EXECUTOR, t->req->tenant, sandbox_name(t->req),
+                        t->command, &permit, e) < 0)
         return -1;
     /* It is shown from its first byte, however much it writes before the gate looks at it. */
     t->target.has_from = true;

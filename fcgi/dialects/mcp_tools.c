@@ -157,15 +157,8 @@ static void reply_forbidden(struct mcp_call *c, const struct policy_result *v)
 
 int mcp_permit(struct mcp_call *c, const char *command, struct core_permit *ret, struct cove_err *e)
 {
-    struct core_ask ask = {
-        .dialect = DIALECT_MCP,
-        .tenant = c->req->tenant,
-        .project = mcp_sandbox_name(c->req),
-        .commands = &command,
-        .count = 1,
-    };
-
-    if (core_permit_get(c->req->core, &ask, ret, e) < 0)
+    if (core_permit_one(c->req->core, DIALECT_MCP, c->req->tenant, mcp_sandbox_name(c->req),
+                        command, ret, e) < 0)
         return -1;
     if (!ret->forbidden)
         return 0;

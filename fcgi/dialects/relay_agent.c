@@ -134,20 +134,14 @@ int relay_agent_start(struct request *req, struct core_session *s, const struct 
                       struct cove_err *e)
 {
     const char *command = relay_agent_command(env);
-    struct core_ask ask = {
-        .dialect = DIALECT_RELAY,
-        .tenant = req->tenant,
-        .project = s->box.id,
-        .commands = &command,
-        .count = 1,
-    };
     struct core_permit permit;
     struct relay_pi pi;
     int rc;
 
     if (!command)
         return 0;
-    if (relay_agent_look(req, s, &pi, e) < 0 || core_permit_get(req->core, &ask, &permit, e) < 0)
+    if (relay_agent_look(req, s, &pi, e) < 0 ||
+        core_permit_one(req->core, DIALECT_RELAY, req->tenant, s->box.id, command, &permit, e) < 0)
         return -1;
     if (permit.forbidden)
         rc = cove_fail(e, COVE_FORBIDDEN, "envVars.%s: refused by the rule %s: %s", COMMAND_NAME,
@@ -329,17 +323,11 @@ int relay_clone(struct request *req, struct core_session *s, const char *url, co
         NULL,
     };
     const char *command = arena_printf(&req->arena, "git clone %s", plain);
-    struct core_ask ask = {
-        .dialect = DIALECT_RELAY,
-        .tenant = req->tenant,
-        .project = s->box.id,
-        .commands = &command,
-        .count = 1,
-    };
     struct core_permit permit;
     int rc;
 
-    if (!header || core_permit_get(req->core, &ask, &permit, e) < 0)
+    if (!header ||
+        core_permit_one(req->core, DIALECT_RELAY, req->tenant, s->box.id, command, &permit, e) < 0)
         return -1;
     if (permit.forbidden)
         rc = cove_fail(e, COVE_FORBIDDEN, "repoUrl: refused by the rule %s: %s",

@@ -145,14 +145,8 @@ static int with_permit(struct request *req, struct reply *rep, const char *comma
 
     if (relay_open(req, &session, e) < 0)
         return -1;
-    struct core_ask ask = {
-        .dialect = DIALECT_RELAY,
-        .tenant = req->tenant,
-        .project = session.box.id,
-        .commands = &command,
-        .count = 1,
-    };
-    rc = core_permit_get(req->core, &ask, &permit, e);
+    rc =
+        core_permit_one(req->core, DIALECT_RELAY, req->tenant, session.box.id, command, &permit, e);
     if (rc == 0) {
         rc = permit.forbidden ? cove_fail(e, COVE_FORBIDDEN, "refused by the rule %s: %s",
                                           permit.verdict.rule, permit.verdict.reason)
