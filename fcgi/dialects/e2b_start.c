@@ -364,8 +364,8 @@ int e2b_process_start(struct rpc *r, const ProtobufCMessage *in, struct cove_err
         return cove_fail(e, COVE_INVALID, "process.cmd: is missing");
     if (command_text(r, args->process, &command, e) < 0)
         return -1;
-    if (core_permit_one(r->req->core, DIALECT_E2B, r->req->tenant, r->envd->found.box.project,
-                        command, &permit, e) < 0)
+    if (core_permit_one(r->req->core, DIALECT_E2B, r->req->tenant, r->envd->found.box.id, command,
+                        &permit, e) < 0)
         return -1;
     rc = start_permitted(r, args, &permit, &p, e);
     core_permit_put(&permit);
