@@ -273,15 +273,110 @@ static uint32_t keys_generation(const struct options *o)
     return generation;
 }
 
+/* ------------------------------------------------------------------ changing the file */
+
+struct key_change {
+    const char *word;            /* the argument of revoke and rotate: it names a key */
+    char text[KEY_TEXT_LEN + 1]; /* of the key that was added */
+    struct key added, removed;   /* without a tenant: none was */
+};
+
+typedef int key_changer(struct keys_edit *edit, const struct options *o, struct key_change *c,
+                        struct cove_err *e);
+
+/* CLI_OK: the change is in the file, and every worker has heard of it. */
+static int change_keys(const struct options *o, key_changer *change, struct key_change *c)
+{
+    struct keys_edit edit;
+    struct cove_err e;
+    uint32_t generation;
+    int rc;
+
+    if (keys_edit_begin(o->file, &edit, &e) < 0)
+        return cli_fail(&e);
+    generation = keys_generation(o);
+    rc = change(&edit, o, c, &e);
+    keys_edit_done(&edit);
+    if (rc < 0)
+        return cli_fail(&e);
+    wait_for_workers(o, generation, c->added.tenant[0] ? &c->added : NULL,
+                     c->removed.tenant[0] ? &c->removed : NULL);
+    return CLI_OK;
+}
+
+static int add_key(struct keys_edit *edit, const struct options *o, struct key_change *c,
+                   struct cove_err *e)
+{
+    struct key added = o->key;
+
+    if (new_key(o, c->text, &added, e) < 0)
+        return -1;
+    c->added = added;
+    return keys_edit_commit(edit, NULL, &added, 1, e);
+}
+
+/* Finds a key by its id, or by its name if only one key has it. */
+static int find(const struct keys *keys, const char *word, const struct key **ret,
+                struct cove_err *e)
+{
+    const struct key *found = keys_find_id(keys, word);
+    size_t hits = found ? 1 : 0, by_name = found ? 0 : keys->count;
+
+    for (size_t i = 0; i < by_name; i++) {
+        if (strcmp(keys->items[i].name, word) != 0)
+            continue;
+        found = &keys->items[i];
+        hits++;
+    }
+    if (hits == 0)
+        return cove_fail(e, COVE_NOT_FOUND, "no key '%.64s' (`cove key list` shows them)", word);
+    if (hits > 1)
+        return cove_fail(e, COVE_CONFLICT, "%zu keys are named '%.64s': say which by its id", hits,
+                         word);
+    *ret = found;
+    return 0;
+}
+
+static int remove_key(struct keys_edit *edit, const struct options *o, struct key_change *c,
+                      struct cove_err *e)
+{
+    const struct key *key = NULL;
+
+    (void)o;
+    if (find(&edit->keys, c->word, &key, e) < 0)
+        return -1;
+    c->removed = *key;
+    return keys_edit_commit(edit, key, NULL, 0, e);
+}
+
+/* The new key has the old one's scopes. With --grace the old one is written again with an earlier
+ * end. */
+static int replace_key(struct keys_edit *edit, const struct options *o, struct key_change *c,
+                       struct cove_err *e)
+{
+    const struct key *old = NULL;
+    struct key add[2];
+    uint64_t end_s = 0;
+
+    if (find(&edit->keys, c->word, &old, e) < 0)
+        return -1;
+    add[0] = add[1] = *old;
+    if (new_key(o, c->text, &add[0], e) < 0)
+        return -1;
+    if (o->grace && keys_parse_time(o->grace, clock_unix_ms() / 1000, &end_s, e) < 0)
+        return cove_context(e, "--grace");
+    if (!add[1].expires_s || add[1].expires_s > end_s)
+        add[1].expires_s = end_s;
+    c->added = add[0];
+    return keys_edit_commit(edit, old, add, o->grace ? 2 : 1, e);
+}
+
 /* ------------------------------------------------------------------ the four verbs */
 
 static int create(int argc, char **argv)
 {
-    char text[KEY_TEXT_LEN + 1];
-    struct keys_edit edit;
+    struct key_change c = { 0 };
     struct options o;
-    struct cove_err e;
-    uint32_t generation;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -292,16 +387,10 @@ static int create(int argc, char **argv)
             "cove key create TENANT [--name NAME] [--expires 90d|2027-01-31] [--dialects "
             "D,D] [--projects GLOB,GLOB] [--requests N] [--sandboxes N] [--processes N] [--hash "
             "SHA256] [--json]");
-    if (new_key(&o, text, &o.key, &e) < 0 || keys_edit_begin(o.file, &edit, &e) < 0)
-        return cli_fail(&e);
-    generation = keys_generation(&o);
-    rc = keys_edit_commit(&edit, NULL, &o.key, 1, &e);
-    keys_edit_done(&edit);
-    if (rc < 0)
-        return cli_fail(&e);
-    wait_for_workers(&o, generation, &o.key, NULL);
-    show_new(&o, text, &o.key);
-    return CLI_OK;
+    rc = change_keys(&o, add_key, &c);
+    if (rc == CLI_OK)
+        show_new(&o, c.text, &c.added);
+    return rc;
 }
 
 static int list(int argc, char **argv)
@@ -343,28 +432,6 @@ static int list(int argc, char **argv)
     return CLI_OK;
 }
 
-/* Finds a key by its id, or by its name if only one key has it. */
-static int find(const struct keys *keys, const char *word, const struct key **ret,
-                struct cove_err *e)
-{
-    const struct key *found = keys_find_id(keys, word);
-    size_t hits = found ? 1 : 0, by_name = found ? 0 : keys->count;
-
-    for (size_t i = 0; i < by_name; i++) {
-        if (strcmp(keys->items[i].name, word) != 0)
-            continue;
-        found = &keys->items[i];
-        hits++;
-    }
-    if (hits == 0)
-        return cove_fail(e, COVE_NOT_FOUND, "no key '%.64s' (`cove key list` shows them)", word);
-    if (hits > 1)
-        return cove_fail(e, COVE_CONFLICT, "%zu keys are named '%.64s': say which by its id", hits,
-                         word);
-    *ret = found;
-    return 0;
-}
-
 static void show_revoked(const struct options *o, const char *word, const struct key *old)
 {
     char id[KEY_ID_LEN + 1];
@@ -384,79 +451,36 @@ static void show_revoked(const struct options *o, const char *word, const struct
 
 static int revoke_key(int argc, char **argv)
 {
-    const struct key *key = NULL;
-    struct keys_edit edit;
+    struct key_change c = { 0 };
     struct options o;
-    struct key old;
-    struct cove_err e;
-    uint32_t generation;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
         return CLI_ERROR;
     if (argc - optind != 1)
         return cli_usage("cove key revoke ID|NAME [--json]");
-    if (keys_edit_begin(o.file, &edit, &e) < 0)
-        return cli_fail(&e);
-    generation = keys_generation(&o);
-    rc = find(&edit.keys, argv[optind], &key, &e);
-    if (rc == 0) {
-        old = *key;
-        rc = keys_edit_commit(&edit, key, NULL, 0, &e);
-    }
-    keys_edit_done(&edit);
-    if (rc < 0)
-        return cli_fail(&e);
-    wait_for_workers(&o, generation, NULL, &old);
-    show_revoked(&o, argv[optind], &old);
-    return CLI_OK;
-}
-
-/* The new key has the old one's scopes. With --grace the old one is written again with an earlier
- * end. */
-static int replace(struct keys_edit *edit, const struct key *old, const struct options *o,
-                   char text[KEY_TEXT_LEN + 1], struct key *ret, struct cove_err *e)
-{
-    const char *grace = o->grace;
-    struct key add[2] = { *old, *old };
-    uint64_t end_s = 0;
-
-    if (new_key(o, text, &add[0], e) < 0)
-        return -1;
-    if (grace && keys_parse_time(grace, clock_unix_ms() / 1000, &end_s, e) < 0)
-        return cove_context(e, "--grace");
-    if (!add[1].expires_s || add[1].expires_s > end_s)
-        add[1].expires_s = end_s;
-    *ret = add[0];
-    return keys_edit_commit(edit, old, add, grace ? 2 : 1, e);
+    c.word = argv[optind];
+    rc = change_keys(&o, remove_key, &c);
+    if (rc == CLI_OK)
+        show_revoked(&o, c.word, &c.removed);
+    return rc;
 }
 
 static int rotate(int argc, char **argv)
 {
-    const struct key *old = NULL;
-    char text[KEY_TEXT_LEN + 1];
-    struct keys_edit edit;
+    struct key_change c = { 0 };
     struct options o;
-    struct cove_err e;
-    uint32_t generation;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
         return CLI_ERROR;
     if (argc - optind != 1)
         return cli_usage("cove key rotate ID|NAME [--grace 1h] [--hash SHA256] [--json]");
-    if (keys_edit_begin(o.file, &edit, &e) < 0)
-        return cli_fail(&e);
-    generation = keys_generation(&o);
-    rc = find(&edit.keys, argv[optind], &old, &e);
-    if (rc == 0)
-        rc = replace(&edit, old, &o, text, &o.key, &e);
-    keys_edit_done(&edit);
-    if (rc < 0)
-        return cli_fail(&e);
-    wait_for_workers(&o, generation, &o.key, NULL);
-    show_new(&o, text, &o.key);
-    return CLI_OK;
+    c.word = argv[optind];
+    rc = change_keys(&o, replace_key, &c);
+    if (rc == CLI_OK)
+        show_new(&o, c.text, &c.added);
+    return rc;
 }
 
 static const struct cli_command commands[] = {
