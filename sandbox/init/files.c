@@ -68,6 +68,13 @@ int file_target(const struct msg *m, size_t body_size, struct file_target *t,
     return user_path(&t->user, strings[1], t->path, e);
 }
 
+int file_enter(const struct msg *m, size_t body_size, struct file_target *t, struct cove_err *e)
+{
+    int r = file_target(m, body_size, t, NULL, e);
+
+    return r < 0 ? r : user_enter(&t->user, e);
+}
+
 static int done(struct conn *c, const struct msg *m)
 {
     conn_send(c, MSG_DONE, m->head.tag, NULL, 0);
@@ -109,13 +116,11 @@ static int make_directory(const struct file_target *t, const struct box_file *ar
 int on_mkdir(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     struct file_target t;
-    int r = file_target(m, sizeof(struct box_file), &t, NULL, e);
+    int r = file_enter(m, sizeof(struct box_file), &t, e);
 
     (void)in;
     if (r < 0)
         return r;
-    if (user_enter(&t.user, e) < 0)
-        return -1;
     r = make_directory(&t, m->body);
     user_leave();
     return r < 0 ? file_fail(e, t.given) : done(c, m);
@@ -235,13 +240,11 @@ int on_chmod(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
     const struct box_file *args = m->body;
     struct file_target t;
-    int r = file_target(m, sizeof(*args), &t, NULL, e);
+    int r = file_enter(m, sizeof(*args), &t, e);
 
     (void)in;
     if (r < 0)
         return r;
-    if (user_enter(&t.user, e) < 0)
-        return -1;
     r = chmod_as_user(&t, args->mode & 07777);
     user_leave();
     return r < 0 ? file_fail(e, t.given) : done(c, m);

@@ -51,13 +51,11 @@ int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     struct box_stat answer;
     struct file_target t;
     struct stat st;
-    int r = file_target(m, sizeof(*args), &t, NULL, e);
+    int r = file_enter(m, sizeof(*args), &t, e);
 
     (void)in;
     if (r < 0)
         return r;
-    if (user_enter(&t.user, e) < 0)
-        return -1;
     r = stat_as_user(&t, args->flags, &st, target);
     user_leave();
     if (r < 0)
@@ -148,13 +146,11 @@ int on_list(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     static struct listing l;
     const struct box_list *args = m->body;
     struct file_target t;
-    int r = file_target(m, sizeof(*args), &t, NULL, e);
+    int r = file_enter(m, sizeof(*args), &t, e);
 
     (void)in;
     if (r < 0)
         return r;
-    if (user_enter(&t.user, e) < 0)
-        return -1;
     l.len = 0;
     l.head = (struct box_page){ 0 };
     r = list_as_user(&t, args->from, &l);

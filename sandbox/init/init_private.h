@@ -309,6 +309,8 @@ int file_fail(struct cove_err *e, const char *path); /* errno as the client's er
 /* The strings of the message are user, path and, where ret_second is not NULL, a second path. */
 int file_target(const struct msg *m, size_t body_size, struct file_target *t,
                 const char **ret_second, struct cove_err *e);
+/* The same for one path, and what follows is done as that user, until user_leave(). */
+int file_enter(const struct msg *m, size_t body_size, struct file_target *t, struct cove_err *e);
 struct box_stat file_stat(const struct stat *st);
 int on_open(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 int on_stat(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
