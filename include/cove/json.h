@@ -156,7 +156,7 @@ struct json_field {
         .kind = JSON_KIND_END                                                                      \
     }
 
-/* ------------------------------------------------------------------ reading (json_read.c) */
+/* ------------------------------------------------------------------ reading (json_parse.c, json_read.c) */
 
 /*
  * Bounds on any text. A tree takes up to 250 times the room of its text ("{},{},{}"), so what makes

@@ -1,4 +1,4 @@
-/* base/json_read.c and base/json_write.c: what a body may be, what is said when it is not, and the way
+/* base/json_parse.c, base/json_read.c and base/json_write.c: what a body may be, what is said when it is not, and the way
  * back. */
 #include <setjmp.h>
 #include <stdarg.h>
