@@ -5,7 +5,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c \
 	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/shares.h fcgi/shares.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
-	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c fcgi/attach.h fcgi/attach.c \
+	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c fcgi/port_links.h fcgi/port_links.c fcgi/attach.h fcgi/attach.c \
 	fcgi/transfer.h fcgi/transfer.c \
 	fcgi/check.h fcgi/check.c fcgi/lines.h fcgi/lines.c \
 	fcgi/stream.h fcgi/stream.c fcgi/stream_framing.c fcgi/core_policy.c fcgi/core_template.c fcgi/core_files.c fcgi/core_procs.c \

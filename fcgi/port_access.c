@@ -26,9 +26,6 @@
  */
 #include "fcgi/port_access.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,88 +44,10 @@
 #include "fcgi/core_attributes.h"
 #include "fcgi/core_sandboxes.h"
 #include "fcgi/http.h"
+#include "fcgi/port_links.h"
 #include "fcgi/router.h"
 
-#define COOKIE "cove-port"
-
 enum { KEPT_S = 1 }; /* so long nginx may keep a verdict */
-
-/* ------------------------------------------------------------------ tokens of one port */
-
-/* A token that opens one port of one sandbox until a time: in a link or a cookie. */
-enum { PORT_TOKEN_MAX = 96 };
-
-static void sign(const unsigned char *secret, const char *id, unsigned port, uint64_t until_s,
-                 char ret[TOKEN_LEN + 1])
-{
-    unsigned char mac[32];
-    char text[96];
-    int len =
-        snprintf(text, sizeof(text), "port %.32s %u %llu", id, port, (unsigned long long)until_s);
-
-    HMAC(EVP_sha256(), secret, TOKEN_SECRET_BYTES, (unsigned char *)text, (size_t)len, mac, NULL);
-    text_hex(mac, TOKEN_LEN / 2, ret);
-}
-
-static void port_token_make(const unsigned char *secret, const char *id, unsigned port,
-                            uint64_t until_s, char ret[PORT_TOKEN_MAX])
-{
-    char mac[TOKEN_LEN + 1];
-
-    sign(secret, id, port, until_s, mac);
-    snprintf(ret, PORT_TOKEN_MAX, "%llu.%s", (unsigned long long)until_s, mac);
-}
-
-static bool port_token_fits(const unsigned char *secret, const char *id, unsigned port,
-                            const char *token, uint64_t now_s)
-{
-    char mac[TOKEN_LEN + 1], *end = NULL;
-    uint64_t until_s = strtoull(token, &end, 10);
-
-    if (until_s <= now_s || *end != '.' || strlen(end + 1) != TOKEN_LEN)
-        return false;
-    sign(secret, id, port, until_s, mac);
-    return CRYPTO_memcmp(mac, end + 1, TOKEN_LEN) == 0;
-}
-
-/* ------------------------------------------------------------------ for replies */
-
-/* A server that is reached by a bare IP address has no host names for its sandboxes. */
-static bool is_address(const char *host)
-{
-    size_t len = strcspn(host, ":");
-
-    return *host == '[' || strspn(host, "0123456789.") == len;
-}
-
-const char *port_origin(struct request *req, const char *id, unsigned port)
-{
-    const char *host = request_param(req, "COVE_AUTHORITY"), *domain, *colon;
-
-    if (req->host_box)
-        host += strcspn(host, ".") + (strchr(host, '.') != NULL);
-    domain = request_param(req, "COVE_DOMAIN");
-    if (!is_address(host) || !*domain)
-        return arena_printf(&req->arena, "%s://%u-%s.%s", request_param(req, "REQUEST_SCHEME"),
-                            port, id, host);
-    colon = strchr(*host == '[' ? host + strcspn(host, "]") : host, ':');
-    return arena_printf(&req->arena, "%s://%u-%s.%s%s", request_param(req, "REQUEST_SCHEME"), port,
-                        id, domain, colon ? colon : "");
-}
-
-const char *port_link(struct request *req, const char *id, unsigned port, uint64_t seconds,
-                      struct cove_err *e)
-{
-    char token[PORT_TOKEN_MAX];
-
-    if (!req->core->token_secret) {
-        cove_fail(e, COVE_UNSUPPORTED, "this server has no secret to sign links with");
-        return NULL;
-    }
-    port_token_make(req->core->token_secret, id, port, clock_unix_ms() / 1000 + seconds, token);
-    return arena_printf(&req->arena, "%s/.cove/open?token=%s&to=/", port_origin(req, id, port),
-                        token);
-}
 
 int port_access_word(const char *word, enum gate_access_word *ret, struct cove_err *e)
 {
@@ -147,20 +66,8 @@ int port_access_word(const char *word, enum gate_access_word *ret, struct cove_e
 
 /* ------------------------------------------------------------------ the name */
 
-struct place { /* what the host name says */
-    char id[COVE_ID_LEN + 1];
-    unsigned port;
-};
-
-static bool read_place(const struct request *req, struct place *ret)
-{
-    ret->port = req->host_port;
-    return req->host_box && text_is_id(req->host_box) && ret->port >= 1 && ret->port <= 65535 &&
-           text_copy(ret->id, sizeof(ret->id), req->host_box);
-}
-
 /* Where all sandboxes share one address, headers of a dialect say which port is meant. */
-static bool read_headers(const struct dialect *d, const struct request *req, struct place *ret)
+static bool read_headers(const struct dialect *d, const struct request *req, struct port_place *ret)
 {
     const char *id = d->port_param ? request_param(req, d->sandbox_param) : "";
     uint64_t port;
@@ -174,9 +81,9 @@ static bool read_headers(const struct dialect *d, const struct request *req, str
 }
 
 static bool find_place(const struct dialect *const *dialects, const struct request *req,
-                       struct place *ret)
+                       struct port_place *ret)
 {
-    if (read_place(req, ret))
+    if (port_place_read(req, ret))
         return true;
     for (; *dialects; dialects++)
         if (read_headers(*dialects, req, ret))
@@ -192,9 +99,9 @@ static bool has_host_port(const struct dialect *d, const struct request *req, un
 bool port_is_ours(const struct dialect *const *dialects, const struct request *req)
 {
     struct which found;
-    struct place place;
+    struct port_place place;
 
-    if (!req->core || !read_place(req, &place) ||
+    if (!req->core || !port_place_read(req, &place) ||
         which_sandbox_id(req->core->state, NULL, place.id, &found) != WHICH_HERE)
         return false;
     for (; *dialects; dialects++)
@@ -273,7 +180,7 @@ static bool has_traffic_token(const struct dialect *const *dialects, const struc
 }
 
 static bool has_token(const struct dialect *const *dialects, const struct request *req,
-                      const struct place *place)
+                      const struct port_place *place)
 {
     const unsigned char *secret = req->core->token_secret;
     char cookie[PORT_TOKEN_MAX];
@@ -283,7 +190,7 @@ static bool has_token(const struct dialect *const *dialects, const struct reques
     if (token_fits(secret, place->id, request_param(req, "HTTP_X_ACCESS_TOKEN")) ||
         has_traffic_token(dialects, req, place->id))
         return true;
-    return request_cookie(req, COOKIE, cookie, sizeof(cookie)) &&
+    return request_cookie(req, PORT_COOKIE, cookie, sizeof(cookie)) &&
            port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
 }
 
@@ -316,7 +223,7 @@ static bool wake(struct request *req, struct which *found)
 
 /* Whoever may reach the port uses it: a service that starts on first use does so now. That it could not
  * is in the log; the gate then finds nobody listening. */
-static void start_service(struct request *req, const struct place *place, struct which *found)
+static void start_service(struct request *req, const struct port_place *place, struct which *found)
 {
     struct core_session session;
     struct cove_err e = { 0 };
@@ -333,7 +240,7 @@ static void start_service(struct request *req, const struct place *place, struct
 }
 
 static const char *judge(const struct dialect *const *dialects, struct request *req,
-                         const struct place *place, const struct keys *keys,
+                         const struct port_place *place, const struct keys *keys,
                          struct credentials *credentials, struct which *found, const char **reason)
 {
     static const struct box_info nobody;
@@ -369,7 +276,7 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
     struct credentials credentials = { 0 };
     const char *next = request_param(req, "COVE_VERDICT_GOES_TO"), *verdict, *reason = "";
     struct which found;
-    struct place place;
+    struct port_place place;
     bool good;
 
     req->note.operation = "port";
@@ -391,37 +298,4 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
         reply_header(rep, "X-Cove-Reason", reason);
     }
     live_put(ref);
-}
-
-/* ------------------------------------------------------------------ signed links */
-
-/* Only a path of this very host: "//elsewhere" and "/\elsewhere" would be another one. */
-static bool is_local_path(const char *to)
-{
-    return to[0] == '/' && to[1] != '/' && !strpbrk(to, "\\\r\n");
-}
-
-void port_access_open(struct request *req, struct reply *rep)
-{
-    const char *token = request_query(req, "token"), *to = request_query(req, "to");
-    bool https = strcmp(request_param(req, "REQUEST_SCHEME"), "https") == 0;
-    uint64_t now = clock_unix_ms() / 1000;
-    struct place place;
-    struct cove_err e;
-
-    req->note.operation = "port_open";
-    if (!token || !req->core->token_secret || !read_place(req, &place) ||
-        !port_token_fits(req->core->token_secret, place.id, place.port, token, now)) {
-        cove_fail(&e, COVE_UNAUTHORIZED, "this link is not valid, or no longer");
-        reply_plain_error(req, rep, &e);
-        return;
-    }
-    rep->status = 302;
-    reply_header(rep, "Location", to && is_local_path(to) ? to : "/");
-    reply_header(rep, "Cache-Control", "no-store");
-    reply_header(rep, "Set-Cookie",
-                 arena_printf(&req->arena,
-                              COOKIE "=%s; Path=/; Max-Age=%llu; HttpOnly; SameSite=Lax%s", token,
-                              (unsigned long long)(strtoull(token, NULL, 10) - now),
-                              https ? "; Secure" : ""));
 }

@@ -14,6 +14,7 @@
 #include "fcgi/auth.h"
 #include "fcgi/caller.h"
 #include "fcgi/port_access.h"
+#include "fcgi/port_links.h"
 #include "fcgi/stream.h"
 
 /* JSON may take six bytes for one of output (\u0001), and an error repeats a command. */
@@ -122,7 +123,7 @@ static void route(struct router *router, struct callers *callers, struct request
         router_refuse(router, req, rep, refused);
     } else if (strcmp(request_param(req, "COVE_ROLE"), "open") == 0) {
         slots_withdraw(&router->slots, &req->promised);
-        port_access_open(req, rep);
+        port_link_serve(req, rep);
     } else {
         serve_api(router, callers, req, rep, request_param(req, "COVE_KEY"));
     }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fcgi/dialects/agent.h"
-#include "fcgi/port_access.h"
+#include "fcgi/port_links.h"
 
 struct port_args {
     const char *sandbox;

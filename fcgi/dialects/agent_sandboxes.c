@@ -7,7 +7,7 @@
 #include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/agent.h"
-#include "fcgi/port_access.h"
+#include "fcgi/port_links.h"
 
 enum { USER_ID_MAX = 256, REASON_MAX = 200, CODE_LINK_S = 3600, LIST_MAX = 16384 };
 

@@ -7,6 +7,7 @@
 #include "cove/text.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/port_access.h"
+#include "fcgi/port_links.h"
 
 enum {
     PORTS_MAX = 256,

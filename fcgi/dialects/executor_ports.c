@@ -7,6 +7,7 @@
 #include "fcgi/caller.h"
 #include "fcgi/dialects/executor.h"
 #include "fcgi/port_access.h"
+#include "fcgi/port_links.h"
 
 struct port_args {
     const char *text;

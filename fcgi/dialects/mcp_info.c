@@ -4,7 +4,7 @@
 #include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/mcp.h"
-#include "fcgi/port_access.h"
+#include "fcgi/port_links.h"
 
 /* ------------------------------------------------------------------ sandbox_info */
 
