@@ -15,13 +15,13 @@ libfcgicore_a_SOURCES = \
 	fcgi/core_attributes.h fcgi/core_attributes.c fcgi/core_sandboxes.h fcgi/core_sandboxes.c fcgi/core_snapshots.h fcgi/core_snapshots.c fcgi/core_builds.h fcgi/core_builds.c \
 	fcgi/core_users.h fcgi/core_users.c fcgi/core_follow.h fcgi/core_follow.c fcgi/core_watch.h fcgi/core_watch.c \
 	fcgi/dialects/e2b.h fcgi/dialects/e2b.c fcgi/dialects/e2b_sandboxes.h fcgi/dialects/e2b_sandboxes.c \
-	fcgi/dialects/e2b_create.c fcgi/dialects/e2b_list.c fcgi/dialects/e2b_account.c fcgi/dialects/e2b_snapshots.c fcgi/dialects/e2b_templates.h fcgi/dialects/e2b_templates.c fcgi/dialects/e2b_tags.c fcgi/dialects/e2b_builds.c fcgi/dialects/e2b_build_files.c fcgi/dialects/e2b_network.c fcgi/dialects/e2b_metrics.c fcgi/dialects/e2b_logs.c fcgi/dialects/e2b_envd.c fcgi/dialects/e2b_rpc.c \
+	fcgi/dialects/e2b_create.c fcgi/dialects/e2b_list.c fcgi/dialects/e2b_account.c fcgi/dialects/e2b_snapshots.c fcgi/dialects/e2b_templates.h fcgi/dialects/e2b_templates.c fcgi/dialects/e2b_tags.c fcgi/dialects/e2b_builds.c fcgi/dialects/e2b_build_logs.c fcgi/dialects/e2b_build_files.c fcgi/dialects/e2b_network.c fcgi/dialects/e2b_metrics.c fcgi/dialects/e2b_logs.c fcgi/dialects/e2b_envd.c fcgi/dialects/e2b_rpc.c \
 	fcgi/dialects/e2b_process.h fcgi/dialects/e2b_process.c fcgi/dialects/e2b_start.c \
 	fcgi/dialects/e2b_filesystem.h fcgi/dialects/e2b_filesystem.c fcgi/dialects/e2b_entry.c fcgi/dialects/e2b_watch.c \
 	fcgi/dialects/e2b_files.c fcgi/dialects/e2b_upload.c fcgi/dialects/e2b_compose.c fcgi/dialects/e2b_input.c \
 	fcgi/dialects/dialects.h fcgi/dialects/dialects.c \
 	fcgi/dialects/relay.h fcgi/dialects/relay.c fcgi/dialects/relay_agent.c fcgi/dialects/relay_bridge.c \
-	fcgi/dialects/console.h fcgi/dialects/console.c fcgi/dialects/console_events.c fcgi/dialects/console_usage.c fcgi/dialects/console_commands.c fcgi/dialects/console_builds.c fcgi/dialects/console_operator.c fcgi/dialects/console_snapshots.c fcgi/dialects/console_files.c \
+	fcgi/dialects/console.h fcgi/dialects/console.c fcgi/dialects/console_sandboxes.c fcgi/dialects/console_events.c fcgi/dialects/console_usage.c fcgi/dialects/console_commands.c fcgi/dialects/console_builds.c fcgi/dialects/console_operator.c fcgi/dialects/console_snapshots.c fcgi/dialects/console_files.c \
 	fcgi/dialects/console_processes.c fcgi/dialects/console_ports.c fcgi/dialects/console_policy.c \
 	fcgi/dialects/executor.h fcgi/dialects/executor.c fcgi/dialects/executor_run.c \
 	fcgi/dialects/executor_files.c fcgi/dialects/executor_raw.c \

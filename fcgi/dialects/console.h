@@ -1,4 +1,4 @@
-/* The console dialect between its files: console.c has routes, sessions and sandboxes, the others a
+/* The console dialect between its files: console.c has routes and sessions, the others a
  * chapter of docs/api/console.yaml each. */
 #ifndef COVE_FCGI_CONSOLE_H
 #define COVE_FCGI_CONSOLE_H
@@ -10,6 +10,8 @@
 
 typedef int console_handler(struct request *req, struct reply *rep, struct cove_err *e);
 
+console_handler console_sandboxes, console_sandbox, console_create; /* console_sandboxes.c */
+console_handler console_kill, console_pause, console_resume, console_extend;
 console_handler console_events;                                    /* console_events.c */
 console_handler console_usage;                                     /* console_usage.c */
 console_handler console_builds, console_build_log;                 /* console_builds.c */

@@ -38,12 +38,13 @@ e2b_handler e2b_metrics, e2b_metrics_of_many, envd_metrics; /* e2b_metrics.c */
 e2b_handler e2b_logs_v1, e2b_logs_v2;                       /* e2b_logs.c */
 e2b_handler e2b_snapshot_make, e2b_snapshot_list, e2b_fork; /* e2b_snapshots.c */
 e2b_handler e2b_template_list, e2b_template_alias, e2b_template_get, e2b_template_delete,
-    e2b_template_patch;                                                       /* e2b_templates.c */
-e2b_handler e2b_tag_list, e2b_tag_give, e2b_tag_take;                         /* e2b_tags.c */
-e2b_handler e2b_build_new, e2b_build_start, e2b_build_status, e2b_build_logs; /* e2b_builds.c */
-e2b_handler e2b_build_file_link, e2b_build_file_put; /* e2b_build_files.c */
-e2b_handler e2b_teams, e2b_api_keys;                 /* e2b_account.c */
-e2b_handler e2b_network_put;                         /* e2b_network.c */
+    e2b_template_patch;                               /* e2b_templates.c */
+e2b_handler e2b_tag_list, e2b_tag_give, e2b_tag_take; /* e2b_tags.c */
+e2b_handler e2b_build_new, e2b_build_start;           /* e2b_builds.c */
+e2b_handler e2b_build_status, e2b_build_logs;         /* e2b_build_logs.c */
+e2b_handler e2b_build_file_link, e2b_build_file_put;  /* e2b_build_files.c */
+e2b_handler e2b_teams, e2b_api_keys;                  /* e2b_account.c */
+e2b_handler e2b_network_put;                          /* e2b_network.c */
 e2b_handler e2b_timeout, e2b_refresh, e2b_connect_v1, e2b_connect_v2, e2b_pause, e2b_resume;
 
 /* ------------------------------------------------------------------ envd (e2b_envd.c) */

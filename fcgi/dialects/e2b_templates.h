@@ -15,6 +15,9 @@ bool e2b_is_tag(const char *tag);
 const char *e2b_template_id(struct request *req, const char *name);
 /* A snapshot that no build made has an id like a build's, too. */
 const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s);
+/* Asks cove-builder about the build {build} of the path, and whether it is one of {template}. */
+int e2b_build_ask(struct request *req, struct build_ask *args, struct build_told *ret,
+                  struct buf *tail, struct cove_err *e);
 /* The words of a list with blanks between them; NULL and "" are an empty list. */
 struct json_strings e2b_words(struct arena *a, const char *list);
 /* How a build's state is called (enum build_state). */
