@@ -1,7 +1,6 @@
 #include "cove/base64.h"
 
 #include <stdint.h>
-#include <string.h>
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

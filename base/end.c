@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cove/mem.h"
 #include "cove/text.h"
 
 enum { EXIT_DEADLINE = 124, EXIT_SIGNAL = 128 }; /* as timeout(1) and the shells have it */

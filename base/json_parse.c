@@ -1,7 +1,6 @@
 /* JSON text into json-c's tree. What makes a tree large is counted before it is built. */
 #include <json-c/json.h>
 #include <limits.h>
-#include <string.h>
 
 #include "cove/json.h"
 

@@ -1,7 +1,6 @@
 #include "cove/log.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

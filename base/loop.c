@@ -1,7 +1,6 @@
 #include "cove/loop.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <unistd.h>
 

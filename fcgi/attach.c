@@ -7,7 +7,6 @@
 
 #include "cove/base64.h"
 #include "cove/mem.h"
-#include "cove/text.h"
 #include "fcgi/router.h"
 
 enum { KEY_CHARS = 24, SHA1_BYTES = 20, ACCEPT_CHARS = BASE64_LEN(SHA1_BYTES), REASON_MAX = 240 };

@@ -15,7 +15,6 @@
 
 #include "cove/base64.h"
 #include "cove/json.h"
-#include "cove/text.h"
 #include "fcgi/connect.h"
 
 #define NAME_MAX_BYTES 64

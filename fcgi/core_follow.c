@@ -6,7 +6,6 @@
 #include "fcgi/core_follow.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* May these commands run? The question every dialect asks before its first spawn. */
-#include <string.h>
 
 #include "cove/dialect.h"
 #include "cove/keys.h"

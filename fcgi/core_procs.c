@@ -1,7 +1,6 @@
 /* Background processes: started here, kept by the sandbox's init, so they and their logs outlive
  * every worker. */
 #include <signal.h>
-#include <string.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"

@@ -1,6 +1,5 @@
 #include "fcgi/multipart.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 

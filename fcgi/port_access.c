@@ -26,8 +26,6 @@
  */
 #include "fcgi/port_access.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <fcgiapp.h>
 #include <limits.h>
-#include <string.h>
 
 enum { HEAD_MAX_BYTES = 8 * 1024, BODY_FIRST_BYTES = 512, LARGE_BODY_BYTES = 16 * 1024 };
 

@@ -1,5 +1,4 @@
 /* What stands around a message of a stream. */
-#include <string.h>
 
 #include "cove/buf.h"
 #include "fcgi/stream.h"

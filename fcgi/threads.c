@@ -20,11 +20,9 @@
 #include <fcgiapp.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cove/log.h"
 #include "cove/mem.h"
 #include "fcgi/core.h"
 #include "fcgi/serve.h"

@@ -9,11 +9,9 @@
  * the listening FastCGI socket, 2 the log, 3 the configuration as bytes. SIGTERM: answer what is
  * running, take nothing new, exit 0. SIGINT: the same, and end streams that could go on elsewhere.
  */
-#include <errno.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <openssl/evp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

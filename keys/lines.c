@@ -1,5 +1,4 @@
 /* Lines and settings: the files of keys, tenants and templates are made of them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cove/mem.h"

@@ -4,9 +4,6 @@
  */
 #include "fcgi/dialects/agent.h"
 
-#include <string.h>
-
-#include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/dialects/dialects.h"

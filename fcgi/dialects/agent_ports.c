@@ -1,5 +1,4 @@
 /* Ports of a sandbox that anybody may reach by their host name, from expose-port to unexpose-port. */
-#include <string.h>
 
 #include "fcgi/dialects/agent.h"
 #include "fcgi/port_links.h"

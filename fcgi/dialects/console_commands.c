@@ -8,7 +8,6 @@
 #include "cove/endings.h"
 #include "cove/mem.h"
 #include "cove/meters.h"
-#include "cove/text.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/stream.h"
 #include "process/audit_send.h"

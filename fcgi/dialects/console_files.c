@@ -1,13 +1,10 @@
 /* Files of a sandbox: folders listed, files read and written, a folder as an archive. Paths are resolved by
  * the sandbox's init; what a file holds is sent as an attachment, never as a page of this host. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cove/mem.h"
-#include "cove/text.h"
-#include "fcgi/check.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/transfer.h"
 

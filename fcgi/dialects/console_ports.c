@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/port_access.h"
 #include "fcgi/port_links.h"

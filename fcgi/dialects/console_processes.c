@@ -1,5 +1,4 @@
 /* Background processes of a sandbox: listed with how they ended, started, killed; their logs followed. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cove/dialect.h"

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/caller.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/console.h"

@@ -1,6 +1,5 @@
 /* Snapshots and forks of a sandbox, and the commands that were refused in it. */
 #include <poll.h>
-#include <string.h>
 
 #include "cove/dialect.h"
 #include "cove/mem.h"

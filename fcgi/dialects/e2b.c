@@ -4,9 +4,6 @@
  */
 #include "fcgi/dialects/e2b.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/dialects/e2b_sandboxes.h"
 

@@ -3,7 +3,6 @@
  * operator (`cove key`), so they can be looked at here and not changed.
  */
 #include <openssl/sha.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

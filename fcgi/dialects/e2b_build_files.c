@@ -2,13 +2,11 @@
  * Files of COPY steps. A client asks where to put an archive, and puts it there without its key: the URL
  * is signed for one tenant, one name and a quarter of an hour.
  */
-#include <errno.h>
 #include <fcgiapp.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,6 +1,4 @@
 /* Building a template by this API: asked for and started. cove-builder does it (core_builds.h). */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fcgi/dialects/e2b_templates.h"

@@ -2,7 +2,6 @@
  * POST /files/compose: several files of the sandbox become one, which appears whole in its place; then
  * they are removed. This is how clients upload a large file in pieces.
  */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* One file or directory as clients see it: EntryInfo. */
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

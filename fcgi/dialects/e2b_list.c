@@ -1,5 +1,4 @@
 /* Lists of sandboxes: filters, order, pages. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* Metrics: the keeper's samples of a sandbox (cove/samples.h), as the control plane and envd tell them. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cove/samples.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cove/netlist.h"
-#include "cove/text.h"
 #include "fcgi/dialects/e2b_sandboxes.h"
 
 enum { WORDS_MAX = 256, HOST_MAX = 256 };

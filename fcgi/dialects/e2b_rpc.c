@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cove/text.h"
 #include "fcgi/dialects/e2b.h"
 
 enum {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cove/keys.h"
-#include "cove/text.h"
 #include "fcgi/caller.h"
 
 enum {

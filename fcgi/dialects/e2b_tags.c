@@ -1,5 +1,4 @@
 /* Tags: NAME:TAG is one of a template's builds. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "fcgi/dialects/e2b_templates.h"

@@ -6,7 +6,6 @@
 #include "fcgi/dialects/e2b_templates.h"
 
 #include <openssl/sha.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
 
 #include "cove/dialect.h"
 #include "cove/log.h"
-#include "cove/text.h"
 #include "fcgi/core.h"
 #include "fcgi/dialects/dialects.h"
 

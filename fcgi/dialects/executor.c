@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/dialects.h"
 

@@ -1,7 +1,5 @@
 /* /process_logs_streaming: what a process wrote, then what it writes, until it ends. */
-#include <string.h>
 
-#include "cove/text.h"
 #include "fcgi/dialects/executor.h"
 #include "fcgi/stream.h"
 

@@ -1,5 +1,4 @@
 /* Background processes: started, listed, killed; and told, fed and forgotten (extensions). */
-#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

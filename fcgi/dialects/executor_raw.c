@@ -1,6 +1,5 @@
 /* Files as they are, of any size: one buffer holds what is on its way. An extension of the
  * document. */
-#include <string.h>
 
 #include "cove/mem.h"
 #include "fcgi/check.h"

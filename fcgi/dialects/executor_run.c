@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/dialects/executor.h"
 #include "fcgi/lines.h"
 #include "fcgi/stream.h"

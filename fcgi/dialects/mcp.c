@@ -9,7 +9,6 @@
 #include <strings.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "cove/which.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/dialects.h"

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cove/text.h"
 #include "fcgi/dialects/mcp.h"
 
 enum { ENTRIES_MAX = 1000 };

@@ -1,8 +1,5 @@
 /* sandbox_info and expose_port. */
-#include <string.h>
 
-#include "cove/text.h"
-#include "fcgi/check.h"
 #include "fcgi/dialects/mcp.h"
 #include "fcgi/port_links.h"
 

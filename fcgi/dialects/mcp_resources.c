@@ -2,7 +2,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cove/text.h"
 #include "fcgi/dialects/mcp.h"
 
 #define INFO_URI   "cove://sandbox"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cove/log.h"
-#include "cove/text.h"
 #include "fcgi/dialects/mcp.h"
 
 /* ------------------------------------------------------------------ answering */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/mcp.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/dialects/mcp.h"
 
 enum {

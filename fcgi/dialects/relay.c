@@ -7,7 +7,6 @@
  */
 #include "fcgi/dialects/relay.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cove/dialect.h"

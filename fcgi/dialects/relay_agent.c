@@ -1,7 +1,5 @@
 /* The agent process of a relay sandbox ("pi" in the document): how it is started, what it does, its lines on
  * a WebSocket; and the repository it works in. */
-#include <openssl/evp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cove/base64.h"

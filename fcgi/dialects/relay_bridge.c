@@ -1,9 +1,7 @@
 /* What the document's bridge answers, on port 4000 of the sandbox's name or below /api/sandboxes/ID/bridge: the
  * agent's state, a shell command, and the files of /workspace and /data/agent as one archive. */
-#include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/relay.h"
 #include "fcgi/transfer.h"

@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/netlist.h"

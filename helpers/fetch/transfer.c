@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cove/file.h"
-#include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/fetch/fetch_private.h"

@@ -1,9 +1,7 @@
 /* The sandboxes' side: takes questions by UDP and TCP, and sends answers. Each sandbox has sockets, queues and
  * counts of its own, so that it cannot fill those of others. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cove/mem.h"

@@ -3,14 +3,12 @@
  * pass, and pinning them before the answer is sent. Each question is asked from a socket of its own with an id of
  * its own, so a forger of answers has to guess both.
  */
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/msg_helpers.h"
 #include "cove/text.h"

@@ -1,6 +1,5 @@
 /* Reading the audit log: is each line what was written, and does each follow the one before? */
 #include <dirent.h>
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "cove/mem.h"
-#include "cove/text.h"
 #include "policy/deny/policy_private.h"
 
 #define DEFAULT_PROFILE    "default"

@@ -1,6 +1,5 @@
 /* Reads a seccomp profile's file into entries, one per syscall. The grammar is described at the head
  * of policy/profiles/default.conf. */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
  * groups only separate commands, so they are counted, not nested. What is not a command is read for
  * the substitutions in it and then dropped: `for x in WORDS`, `case WORD in`, patterns.
  */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 

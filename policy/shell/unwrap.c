@@ -4,7 +4,6 @@
  * in wrappers.c.
  */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cove/mem.h"

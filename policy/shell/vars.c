@@ -5,7 +5,6 @@
  * they stand in, and what comes from elsewhere (the environment, a file, a program's output) is not
  * known. A wrong guess costs little: exec-time policy sees what really runs.
  */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 

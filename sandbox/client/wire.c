@@ -2,7 +2,6 @@
 #include "cove/box_wire.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "cove/mem.h"
-#include "cove/text.h"
 #include "sandbox/net/net_private.h"
 
 enum { OUTPUT_MAX = 4 << 20 };

@@ -6,7 +6,6 @@
 #include <libmnl/libmnl.h>
 #include <linux/if_link.h>
 #include <linux/ip.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>

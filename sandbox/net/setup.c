@@ -3,7 +3,6 @@
  * Several keepers may be on one machine: names are derived from the run_dir, and each keeper takes a block of
  * addresses that no table of another keeper has (`base4`), under a lock.
  */
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

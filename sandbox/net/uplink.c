@@ -14,8 +14,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "cove/mem.h"
-#include "cove/text.h"
 #include "sandbox/net/net_private.h"
 
 enum { LOCK_TRIES = 400, LOCK_PAUSE_US = 5000 };

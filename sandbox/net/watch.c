@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "cove/mem.h"
 #include "sandbox/net/net_private.h"
