@@ -101,26 +101,12 @@ static int get_bytes(struct reader *r, const struct where *w, struct json_object
     return 0;
 }
 
-/* A whole number, in quotes where the field allows them. */
-static bool is_whole(const struct json_field *f, struct json_object *v)
-{
-    const char *text;
-
-    if (json_object_is_type(v, json_type_int))
-        return true;
-    if (!(f->flags & JSON_QUOTED) || !json_object_is_type(v, json_type_string))
-        return false;
-    text = json_object_get_string(v);
-    text += *text == '-';
-    return *text && text[strspn(text, "0123456789")] == '\0';
-}
-
 static int get_int(struct reader *r, const struct where *w, struct json_object *v,
                    const struct json_field *f, int64_t *ret)
 {
     int64_t n;
 
-    if (!is_whole(f, v))
+    if (!json_object_is_type(v, json_type_int))
         return bad(w, r->e, "must be a whole number");
     n = json_object_get_int64(v); /* saturates, so what is too large stays too large */
     if (n < f->min)

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cove/base64.h"
@@ -212,18 +211,6 @@ static bool json_field_is_empty(const struct json_field *f, const void *from)
     return true;
 }
 
-static void write_int(struct json_writer *w, const struct json_field *f, int64_t number)
-{
-    char text[24];
-
-    if (!(f->flags & JSON_QUOTED)) {
-        json_put_int(w, f->name, number);
-        return;
-    }
-    snprintf(text, sizeof(text), "%" PRId64, number);
-    json_put_str(w, f->name, text);
-}
-
 static void write_enum(struct json_writer *w, const struct json_field *f, int64_t value)
 {
     const char *name = json_name_of(f->names, value);
@@ -290,7 +277,7 @@ static void write_field(struct json_writer *w, const struct json_field *f, const
         write_text(w, f, at);
         break;
     case JSON_KIND_INT:
-        write_int(w, f, *(const int64_t *)at);
+        json_put_int(w, f->name, *(const int64_t *)at);
         break;
     case JSON_KIND_ENUM:
         write_enum(w, f, *(const int64_t *)at);

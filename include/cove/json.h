@@ -5,14 +5,13 @@
  *
  *     static const struct json_field box_fields[] = {
  *         JSON_STR(struct box_reply, id, "sandboxId", JSON_REQUIRED, MAX_NAME),
- *         JSON_INT(struct box_reply, cpus, "cpuCount", JSON_OPTIONAL, 1, 64, .number = 3),
+ *         JSON_INT(struct box_reply, cpus, "cpuCount", JSON_OPTIONAL, 1, 64),
  *         JSON_OBJECT(struct box_reply, end, "ended", JSON_OPTIONAL, end_fields),
  *         JSON_END
  *     };
  *
- * What follows the last named argument of a macro goes into struct json_field as it is: `.number`
- * is the field's number in protobuf's binary form, `.flags` are enum json_flags, `.has` names the
- * bool that tells "not given" from 0 (JSON_HAS).
+ * What follows the last named argument of a macro goes into struct json_field as it is: `.has` names
+ * the bool that tells "not given" from 0 (JSON_HAS).
  *
  * Reading: fields that are missing or null leave the struct as it was, unless they are
  * JSON_REQUIRED. Unknown fields are ignored; of fields given twice the last one counts. Strings
@@ -58,12 +57,6 @@ enum json_need {
     JSON_NULLABLE, /* read: may be missing. Written: null when it is NULL, 0, false or empty */
 };
 
-enum json_flags {
-    JSON_QUOTED = 1 << 0, /* a whole number in quotes, as protobuf's JSON has 64-bit numbers;
-                             without quotes it is read too */
-    JSON_ZIGZAG = 1 << 1, /* protobuf's sint32 and sint64: no difference in JSON */
-};
-
 struct json_text { /* a string that may hold NUL characters, or JSON (JSON_RAW) */
     const char *bytes;
     size_t len;
@@ -100,8 +93,6 @@ struct json_field {
     size_t size;                     /* of the struct that `fields` describe */
     const struct json_name *names;
     size_t has; /* 1 + the offset of a bool: read sets it, write looks at it; 0 = there is none */
-    unsigned flags;  /* enum json_flags */
-    unsigned number; /* the field's number in protobuf's binary form; 0 = JSON only */
 };
 
 #define JSON_ANY                                                                                   \

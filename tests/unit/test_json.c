@@ -278,10 +278,10 @@ static const struct json_field port_fields[] = {
 static const struct json_name colors[] = { { "RED", 1 }, { "BLUE", 2 }, { NULL, 0 } };
 
 static const struct json_field box_fields[] = {
-    JSON_STR(struct box, id, "id", JSON_REQUIRED, 10, .number = 1),
+    JSON_STR(struct box, id, "id", JSON_REQUIRED, 10),
     JSON_TEXT(struct box, output, "output", JSON_ALWAYS, 100),
     JSON_BYTES(struct box, blob, "blob", JSON_OPTIONAL, 5),
-    JSON_INT(struct box, big, "big", JSON_OPTIONAL, INT64_MIN, INT64_MAX, .flags = JSON_QUOTED),
+    JSON_INT(struct box, big, "big", JSON_OPTIONAL, INT64_MIN, INT64_MAX),
     JSON_INT(struct box, level, "level", JSON_OPTIONAL, 0, 9, JSON_HAS(struct box, has_level)),
     JSON_ENUM(struct box, color, "color", JSON_OPTIONAL, colors),
     JSON_DOUBLE(struct box, load, "load", JSON_OPTIONAL),
@@ -307,7 +307,7 @@ static int read_box(struct arena *a, const char *text, struct json_object **ret_
 static const char *const same_both_ways[] = {
     "{\"id\":\"a\",\"output\":\"\",\"ports\":[],\"note\":null}",
     "{\"id\":\"a\",\"output\":\"x\\u0000\\n\\\"\",\"blob\":\"AAH/"
-    "\",\"big\":\"-9223372036854775808\","
+    "\",\"big\":-9223372036854775808,"
     "\"level\":0,\"color\":\"BLUE\",\"load\":0.25,\"started\":\"2026-01-02T03:04:05.678Z\","
     "\"tags\":[\"t\",\"\"],\"env\":{\"K\":\"V\",\"L\":\"\"},\"main\":{\"number\":80,\"name\":"
     "\"web\"},"
