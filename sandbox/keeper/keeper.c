@@ -50,14 +50,6 @@ static void keep_fixed_settings(struct cove_config *next, const struct cove_conf
     next->id_count = now->id_count;
 }
 
-/* A fetch under way is not worth ending for a new key: cove-fetch is replaced when its own settings change. */
-static bool fetch_settings_differ(const struct cove_config *a, const struct cove_config *b)
-{
-    return strcmp(a->fetch_allow, b->fetch_allow) != 0 || strcmp(a->log_level, b->log_level) != 0 ||
-           a->fetch_max_bytes != b->fetch_max_bytes || a->fetch_timeout_ms != b->fetch_timeout_ms ||
-           a->fetch_rate_bytes != b->fetch_rate_bytes || a->fetch_tenant != b->fetch_tenant;
-}
-
 /* Reading policies and firewall rules leaves megabytes of freed memory in the heap. Each clone() for
  * a sandbox would copy the page tables of that memory and each execve() take them down again. */
 void keeper_trim_memory(void)
@@ -67,8 +59,7 @@ void keeper_trim_memory(void)
 
 static void reload(struct keeper *k)
 {
-    bool fetch_differs;
-    struct cove_config next;
+    struct cove_config next, old = k->config;
     struct cove_err err = { 0 };
 
     notify_reloading(&k->notify);
@@ -79,7 +70,6 @@ static void reload(struct keeper *k)
         return;
     }
     keep_fixed_settings(&next, &k->config);
-    fetch_differs = fetch_settings_differ(&next, &k->config);
     k->config = next;
     keeper_apply_log_level(&k->config);
     if (publish_all(k, &err) < 0)
@@ -91,9 +81,7 @@ static void reload(struct keeper *k)
     for (uint32_t i = 0; i < state_box_count(k->state); i++)
         k->boxes[i].save_at_ms = 0; /* save_frozen_after may be another one now */
     pool_review(k);
-    helper_end(k, &k->helpers[HELPER_AUTH]);
-    if (fetch_differs)
-        helper_end(k, &k->helpers[HELPER_FETCH]);
+    supervisor_reload(k, &old);
     /* The old workers finish what they have; new ones read the new configuration. */
     workers_drain_all(k);
     supervisor_start(k);

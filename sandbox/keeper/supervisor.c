@@ -414,6 +414,16 @@ static void start_or_log(struct keeper *k, struct helper *h)
         pidfd_send_signal(old, SIGKILL, NULL, 0);
 }
 
+void supervisor_reload(struct keeper *k, const struct cove_config *old)
+{
+    for (int i = 0; i < HELPERS; i++) {
+        const struct helper_kind *kind = k->helpers[i].kind;
+
+        if (kind->outdated && kind->outdated(old, &k->config))
+            helper_end(k, &k->helpers[i]);
+    }
+}
+
 void supervisor_start(struct keeper *k)
 {
     if (k->stopping || clock_boot_ms() < k->supervisor_retry_ms)

@@ -11,6 +11,7 @@
 #include "cove/loop.h"
 #include "cove/msg.h"
 
+struct cove_config;
 struct keeper;
 struct helper;
 
@@ -48,6 +49,8 @@ struct helper_kind {
     bool may_be_slow; /* a message that finds its queue full is dropped; else it is replaced */
     int queue_bytes;  /* room for messages to it; 0: as the kernel gives */
     bool (*wanted)(const struct keeper *k); /* NULL: always */
+    /* At a reload: does it need the new settings, which only a new process reads? NULL: it does not. */
+    bool (*outdated)(const struct cove_config *old, const struct cove_config *new);
     /* Its descriptors 0, 1, 3 and 4, which hold: nothing, nothing, the configuration, its socket. */
     int (*give)(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e);
     void (*started)(struct keeper *k); /* tell it what there is */
@@ -73,6 +76,8 @@ extern const struct helper_kind worker_kind, judge_kind, auth_kind, resolver_kin
 
 int supervisor_init(struct keeper *k, struct cove_err *e);
 void supervisor_start(struct keeper *k); /* all helpers that should run and do not */
+void supervisor_reload(struct keeper *k,
+                       const struct cove_config *old); /* ends those that are outdated */
 void supervisor_stop(struct keeper *k, bool leave_rest);
 
 int helper_start(struct keeper *k, struct helper *h, struct cove_err *e);
