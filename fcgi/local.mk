@@ -15,7 +15,7 @@ libfcgicore_a_SOURCES = \
 	fcgi/core_attributes.h fcgi/core_attributes.c fcgi/core_sandboxes.h fcgi/core_sandboxes.c fcgi/core_snapshots.h fcgi/core_snapshots.c fcgi/core_builds.h fcgi/core_builds.c \
 	fcgi/core_users.h fcgi/core_users.c fcgi/core_follow.h fcgi/core_follow.c fcgi/core_watch.h fcgi/core_watch.c \
 	fcgi/dialects/e2b.h fcgi/dialects/e2b.c fcgi/dialects/e2b_sandboxes.h fcgi/dialects/e2b_sandboxes.c \
-	fcgi/dialects/e2b_create.c fcgi/dialects/e2b_list.c fcgi/dialects/e2b_account.c fcgi/dialects/e2b_snapshots.c fcgi/dialects/e2b_templates.h fcgi/dialects/e2b_templates.c fcgi/dialects/e2b_tags.c fcgi/dialects/e2b_builds.c fcgi/dialects/e2b_build_logs.c fcgi/dialects/e2b_build_files.c fcgi/dialects/e2b_network.c fcgi/dialects/e2b_metrics.c fcgi/dialects/e2b_logs.c fcgi/dialects/e2b_envd.c fcgi/dialects/e2b_rpc.c \
+	fcgi/dialects/e2b_create.c fcgi/dialects/e2b_list.c fcgi/dialects/e2b_account.c fcgi/dialects/e2b_snapshots.c fcgi/dialects/e2b_templates.h fcgi/dialects/e2b_templates.c fcgi/dialects/e2b_template_names.c fcgi/dialects/e2b_tags.c fcgi/dialects/e2b_builds.c fcgi/dialects/e2b_build_logs.c fcgi/dialects/e2b_build_files.c fcgi/dialects/e2b_network.c fcgi/dialects/e2b_metrics.c fcgi/dialects/e2b_logs.c fcgi/dialects/e2b_envd.c fcgi/dialects/e2b_rpc.c \
 	fcgi/dialects/e2b_process.h fcgi/dialects/e2b_process.c fcgi/dialects/e2b_start.c \
 	fcgi/dialects/e2b_filesystem.h fcgi/dialects/e2b_filesystem.c fcgi/dialects/e2b_entry.c fcgi/dialects/e2b_watch.c \
 	fcgi/dialects/e2b_files.c fcgi/dialects/e2b_upload.c fcgi/dialects/e2b_compose.c fcgi/dialects/e2b_input.c \

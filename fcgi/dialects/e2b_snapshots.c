@@ -18,16 +18,7 @@ enum {
     SNAPSHOTS_MAX = 10000, /* that are looked at for one list */
 };
 
-/* ------------------------------------------------------------------ names */
-
-const char *e2b_template_word(struct request *req, const char *given)
-{
-    const char *colon = strchr(given, ':');
-
-    return colon && strcmp(colon, ":default") == 0
-               ? arena_strndup(&req->arena, given, (size_t)(colon - given))
-               : given;
-}
+/* ------------------------------------------------------------------ one of them */
 
 static const char *full_name(struct arena *a, const struct keeper_snapshot *s)
 {

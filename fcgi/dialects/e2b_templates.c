@@ -5,7 +5,6 @@
  */
 #include "fcgi/dialects/e2b_templates.h"
 
-#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,84 +12,6 @@
 #include "fcgi/caller.h"
 
 enum { SNAPSHOTS_MAX = 10000 }; /* that are looked at for one list */
-
-/* ------------------------------------------------------------------ names */
-
-bool e2b_is_tag(const char *tag)
-{
-    size_t len = strspn(tag, "abcdefghijklmnopqrstuvwxyz0123456789-_.");
-
-    return len > 0 && len < COVE_TAG_MAX && !tag[len];
-}
-
-static bool is_name(const char *name)
-{
-    return e2b_is_tag(name) && name[0] != '.' && name[0] != '-' && !text_is_id(name);
-}
-
-int e2b_template_split(struct request *req, const char *field, const char *given,
-                       const char **ret_name, const char **ret_tag, struct cove_err *e)
-{
-    const char *word = core_template_word(req->tenant, given), *colon = strchr(word, ':');
-    const char *name = colon ? arena_strndup(&req->arena, word, (size_t)(colon - word)) : word;
-    const char *tag = colon ? colon + 1 : "";
-
-    if (strchr(name, '/'))
-        return cove_fail(e, COVE_INVALID, "%s: a template of this tenant is %.63s/NAME", field,
-                         req->tenant);
-    if (!is_name(name))
-        return cove_fail(
-            e, COVE_INVALID,
-            "%s: '%.60s' must be 1 to 63 lower-case letters, digits, '-', '_', and not "
-            "look like an id",
-            field, name);
-    if (colon && !e2b_is_tag(tag))
-        return cove_fail(e, COVE_INVALID,
-                         "%s: tag '%.60s' must be lower-case letters, digits, '-', '_', '.'", field,
-                         tag);
-    *ret_name = name;
-    *ret_tag = tag;
-    return 0;
-}
-
-int e2b_template_name(struct request *req, const char **ret, struct cove_err *e)
-{
-    const char *given = request_capture(req, "template"), *tag;
-
-    if (e2b_template_split(req, "templateID", given, ret, &tag, NULL) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given);
-    return 0;
-}
-
-const char *e2b_template_id(struct request *req, const char *name)
-{
-    return arena_printf(&req->arena, "%s/%s", req->tenant, name);
-}
-
-const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s)
-{
-    unsigned char hash[SHA256_DIGEST_LENGTH];
-    char hex[33];
-
-    if (s->build[0])
-        return arena_strdup(&req->arena, s->build);
-    SHA256((const unsigned char *)s->id, strlen(s->id), hash);
-    text_hex(hash, 16, hex);
-    return arena_printf(&req->arena, "%.8s-%.4s-4%.3s-8%.3s-%.12s", hex, hex + 8, hex + 13,
-                        hex + 17, hex + 20);
-}
-
-struct json_strings e2b_words(struct arena *a, const char *list)
-{
-    char *rest = list ? arena_strdup(a, list) : NULL, *word;
-    struct json_strings ret = { 0 };
-
-    ret.items = arena_alloc(a, ((list ? strlen(list) : 0) / 2 + 2) * sizeof(*ret.items));
-    while ((word = strsep(&rest, " ")))
-        if (*word)
-            ret.items[ret.count++] = word;
-    return ret;
-}
 
 /* ------------------------------------------------------------------ one of a list */
 
@@ -283,13 +204,6 @@ int e2b_template_alias(struct request *req, struct reply *rep, struct cove_err *
                    : -1;
     reply_json(rep, alias_fields, &alias);
     return 0;
-}
-
-const char *e2b_build_state(uint32_t state)
-{
-    static const char *const names[] = { "waiting", "waiting", "building", "ready", "error" };
-
-    return state < ARRAY_SIZE(names) ? names[state] : "error";
 }
 
 struct listed_build {
