@@ -91,6 +91,38 @@ static void a_key_is_found_in_the_headers_dialects_use(void **state)
     keys_done(&keys);
 }
 
+/* Credentials in several headers, as clients of different dialects send them. */
+static const char *tenant_of(const struct keys *keys, const char *bearer, const char *api_key)
+{
+    struct fake_request f;
+    struct cove_err e;
+    const struct key *key;
+
+    fake_init(&f, "GET", "/", NULL, &e);
+    request_done(&f.req);
+    snprintf(f.params_text[2], sizeof(f.params_text[2]), "HTTP_AUTHORIZATION=Bearer %s", bearer);
+    snprintf(f.params_text[3], sizeof(f.params_text[3]), "HTTP_X_API_KEY=%s", api_key);
+    assert_int_equal(request_init(&f.req, f.params, &e), 0);
+    key = auth_find(all_dialects, keys, &f.req);
+    request_done(&f.req);
+    return key ? key->tenant : "nobody";
+}
+
+static void one_good_credential_is_enough_and_an_expired_one_is_none(void **state)
+{
+    struct keys keys;
+
+    (void)state;
+    assert_int_equal(
+        keys_parse(SECRET " acme a\n" OTHER " globex b expires=2020-01-01\n", &keys, NULL), 0);
+    assert_string_equal(tenant_of(&keys, "wrong", "secret"), "acme");
+    assert_string_equal(tenant_of(&keys, "secret", "wrong"), "acme");
+    assert_string_equal(tenant_of(&keys, "other", "secret"), "acme");
+    assert_string_equal(tenant_of(&keys, "secret", "other"), "acme");
+    assert_string_equal(tenant_of(&keys, "wrong", "other"), "nobody");
+    keys_done(&keys);
+}
+
 static void every_bit_of_a_hash_counts(void **state)
 {
     struct keys keys;
@@ -213,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_of_keys_is_read_or_refused_whole),
         cmocka_unit_test(a_key_is_found_in_the_headers_dialects_use),
+        cmocka_unit_test(one_good_credential_is_enough_and_an_expired_one_is_none),
         cmocka_unit_test(every_bit_of_a_hash_counts),
         cmocka_unit_test(readers_keep_what_they_took_and_the_next_ones_get_the_new),
         cmocka_unit_test(what_was_never_loaded_is_not_there),

@@ -231,6 +231,10 @@ static void a_number_is_free_when_nothing_carries_it_and_no_limit_is_left(void *
     p->disk.last_project = a - p->first;
     assert_int_not_equal(make(p, A), a);
     disk_sweep(&p->disk, A);
+    use(a, 0, 1); /* an empty one */
+    p->disk.last_project = a - p->first;
+    assert_int_not_equal(make(p, A), a);
+    disk_sweep(&p->disk, A);
     use(a, 0, 0);
     p->disk.last_project = a - p->first;
     assert_int_equal(make(p, A), a);

@@ -155,6 +155,18 @@ static void a_file_cut_short_is_whole_again_for_the_next_worker(void **state)
     state_close(w);
 }
 
+static void the_next_keeper_makes_a_file_anew_that_was_cut_short(void **state)
+{
+    off_t size = file_size();
+    bool kept;
+
+    (void)state;
+    assert_int_equal(truncate(workers, 64), 0);
+    state_close(keeper);
+    assert_int_equal(state_open(path, getgid(), BOXES, WORKERS, TASKS, &keeper, &kept, NULL), 0);
+    assert_int_equal(file_size(), size);
+}
+
 /* Workers attach again while the file says what an attacker wrote: all they take from it is numbers. */
 static void another_worker_stays_within_the_file(void **state)
 {
@@ -219,6 +231,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_cut_short_changes_nothing_for_the_keeper, a_keeper,
                                         gone),
         cmocka_unit_test_setup_teardown(a_file_cut_short_is_whole_again_for_the_next_worker,
+                                        a_keeper, gone),
+        cmocka_unit_test_setup_teardown(the_next_keeper_makes_a_file_anew_that_was_cut_short,
                                         a_keeper, gone),
         cmocka_unit_test_setup_teardown(another_worker_stays_within_the_file, a_keeper, gone),
         cmocka_unit_test_setup_teardown(a_keeper_lives_through_scribbling_while_it_works, a_keeper,
