@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -167,12 +168,21 @@ static void a_file_that_is_no_state_is_replaced(void **state)
     }
 }
 
+static mode_t mode_of(const char *file)
+{
+    struct stat st;
+
+    assert_int_equal(stat(file, &st), 0);
+    return st.st_mode & 07777;
+}
+
 static void a_worker_cannot_write_the_boxes(void **state)
 {
     struct state *s = fresh(), *w;
     struct box_info b = live_box("t", "p", "eeeeeeeeeeeeeeeeeeee");
     pid_t pid;
     int status;
+    bool kept;
 
     (void)state;
     assert_int_equal(state_attach(path, &w, NULL), 0);
@@ -185,6 +195,11 @@ static void a_worker_cannot_write_the_boxes(void **state)
     waitpid(pid, &status, 0);
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     state_close(w);
+    assert_int_equal(mode_of(path), 0640); /* nor can it open the file for writing */
+    state_close(s);
+    assert_int_equal(chmod(path, 0666), 0);
+    assert_int_equal(state_open(path, getgid(), BOXES, WORKERS, TASKS, &s, &kept, NULL), 0);
+    assert_int_equal(mode_of(path), 0640);
     state_close(s);
 }
 
