@@ -132,6 +132,7 @@ static void a_damaged_record_is_refused(void **state)
         { "cove-saved 1\n", "id ../../etc", -1, "no id" },
         { "cove-saved 1\n", "tenant ", -1, "nobody's" },
         { "cove-saved 1\n", "archiveSha256 0123", -1, "no digest" },
+        { "cove-saved 1\n", "storedSha256 0123", -1, "no digest of what is stored" },
         { "cove-saved 1\n",
           "id aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
           -1, "longer than its field" },
