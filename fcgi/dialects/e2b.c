@@ -147,9 +147,12 @@ const struct dialect envd_dialect = {
     .base = "",
     .routes = envd_routes,
     .route_count = ARRAY_SIZE(envd_routes),
-    .headers = ", Connect-Protocol-Version, Connect-Timeout-Ms, Connect-Content-Encoding, "
-               "E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token, Keepalive-Ping-Interval, Range, "
-               "Idempotency-Key",
+    .headers =
+        ", Connect-Protocol-Version, Connect-Timeout-Ms, Connect-Content-Encoding, "
+        "E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token, Keepalive-Ping-Interval, Range, "
+        "E2b-Traffic-Access-Token, User-Agent, browser, lang, lang_version, package_version, "
+        "publisher, sdk_runtime, system, "
+        "Idempotency-Key",
     .on_error = envd_error,
     .is_meant = envd_is_meant,
     .sandbox_param = "HTTP_E2B_SANDBOX_ID",

@@ -30,11 +30,18 @@ static bool addressed(const struct request *req, char ret_id[COVE_ID_LEN + 1])
     return true;
 }
 
+/* A browser asks before it sends headers of a page's own: it names them, and does not send them yet. */
+static bool will_be_addressed(const struct request *req)
+{
+    return req->method == OPTIONS &&
+           strcasestr(request_param(req, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS"), "e2b-sandbox-id");
+}
+
 bool envd_is_meant(const struct request *req)
 {
     char id[COVE_ID_LEN + 1];
 
-    return addressed(req, id);
+    return addressed(req, id) || will_be_addressed(req);
 }
 
 static int find(struct envd *d, struct cove_err *e)
