@@ -184,10 +184,15 @@ test('a secured sandbox wants its token; one that was made without needs none', 
 }))
 
 test('what is not built says so', async () => {
-  for (const path of ['/volumes', '/secrets', '/volumecontent/x/dir']) {
-    const reply = await api('GET', path)
+  const calls = [['GET', '/volumes'], ['GET', '/secrets'], ['GET', '/volumecontent/x/dir'], ['POST', '/access-tokens'], ['DELETE', '/access-tokens/x'],
+    ['GET', '/teams/x/metrics'], ['GET', '/teams/x/metrics/max'], ['GET', '/events/sandboxes'], ['GET', '/events/sandboxes/x'], ['POST', '/events/webhooks'],
+    ['PATCH', '/events/webhooks/x'], ['POST', '/templates'], ['POST', '/v2/templates'], ['POST', '/templates/x'], ['POST', '/templates/x/builds/y'], ['POST', '/api-keys'],
+    ['DELETE', '/api-keys/x']]
+  for (const [method, path] of calls) {
+    const reply = await api(method, path)
     assert.equal(reply.status, 501, path)
     assert.equal((await reply.json()).code, 501)
+    assert.equal(reply.headers.get('Should-Retry'), 'false')
   }
 })
 
