@@ -1,6 +1,6 @@
 // Files of a sandbox: browse, open and edit text, upload, download.
 import { base, fileQuery, get, post, remove, sandboxPath, send, upload } from "./api.js";
-import { ask, button, bytes, failed, h, notice, show, table, time } from "./ui.js";
+import { ask, button, bytes, failed, h, notice, show, spelt, table, time } from "./ui.js";
 
 const EDIT_MAX = 2 * 1024 * 1024;
 const join = (folder, name) => (folder === "/" ? `/${name}` : `${folder}/${name}`);
@@ -33,7 +33,7 @@ async function save(id, path, text, version) {
     if (error.code !== "conflict" || !await ask(`${error.message}. Overwrite it?`, { yes: "Overwrite", danger: true })) throw error;
     response = await write({});
   }
-  notice(`${path} saved`);
+  notice(`${spelt(path)} saved`);
   return (await response.json()).version;
 }
 
@@ -45,7 +45,7 @@ function editor(pane, box, path, file, back) {
   area.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key === "s") { event.preventDefault(); saveNow().catch(failed); }
   });
-  show(pane, h("p", { class: "row" }, button("Back", back), h("code", {}, path), button("Save", saveNow, { class: "main" })), area);
+  show(pane, h("p", { class: "row" }, button("Back", back), h("code", {}, spelt(path)), button("Save", saveNow, { class: "main" })), area);
   area.focus();
 }
 
@@ -108,14 +108,14 @@ export function filesTab(pane, box) {
   }
 
   async function rename(entry) {
-    const name = await ask(`Rename ${entry.name}`, { label: "New name", value: entry.name, yes: "Rename" });
+    const name = await ask(`Rename ${spelt(entry.name)}`, { label: "New name", value: entry.name, yes: "Rename" });
     if (!name || name === entry.name) return;
     await post(sandboxPath(box.id, "/rename"), { from: join(folder, entry.name), to: join(folder, name) });
     await list(folder);
   }
 
   async function drop(entry) {
-    if (!await ask(`Remove ${entry.name}${entry.kind === "directory" ? " and everything in it" : ""}?`, { yes: "Remove", danger: true })) return;
+    if (!await ask(`Remove ${spelt(entry.name)}${entry.kind === "directory" ? " and everything in it" : ""}?`, { yes: "Remove", danger: true })) return;
     await remove(sandboxPath(box.id, "/file") + fileQuery(join(folder, entry.name)));
     await list(folder);
   }
@@ -123,8 +123,8 @@ export function filesTab(pane, box) {
   function row(entry) {
     const isFolder = entry.kind === "directory";
     return h("tr", {},
-      h("td", {}, button(`${entry.name}${isFolder ? "/" : ""}`, () => open(entry), { class: "link" }),
-        entry.target ? h("span", { class: "quiet" }, ` → ${entry.target}`) : null),
+      h("td", {}, button(`${spelt(entry.name)}${isFolder ? "/" : ""}`, () => open(entry), { class: "link" }),
+        entry.target ? h("span", { class: "quiet" }, ` → ${spelt(entry.target)}`) : null),
       h("td", { class: "number" }, entry.kind === "file" ? bytes(entry.bytes) : ""),
       h("td", {}, h("code", {}, entry.mode)), h("td", {}, time(entry.modified)),
       h("td", { class: "row end" },

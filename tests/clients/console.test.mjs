@@ -196,12 +196,13 @@ test("a download has the bytes of the file", { skip }, async () => {
 
 test("names and output of a sandbox stay text", { skip }, async () => {
   const id = await newBox(), trap = "<img src=x onerror=window.taken=1>";
-  await api("PUT", `/sandboxes/${id}/file?path=${encodeURIComponent(`/workspace/${trap}`)}`, "x");
+  for (const name of [trap, "z\u202etxt.exe"]) await api("PUT", `/sandboxes/${id}/file?path=${encodeURIComponent(`/workspace/${name}`)}`, "x");
   await api("POST", `/sandboxes/${id}/processes`, { command: `echo '${trap}'; exec sleep 600` });
   await signIn();
   await open(`#/sandbox/${id}/files`);
   await page.waitForSelector(`button.link`);
   assert.equal(await page.textContent("button.link"), trap);
+  assert.equal(await page.locator("button.link").nth(1).textContent(), "z\\u202etxt.exe", "what turns text around is spelt out");
   await open(`#/sandbox/${id}/processes`);
   await page.click("button:has-text('Log')");
   await page.waitForSelector("pre.log .stdout");
