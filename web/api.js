@@ -22,12 +22,6 @@ async function explain(response) {
   }
 }
 
-// Whoever is nobody any more signs in again.
-function refused(error) {
-  if (error.status === 401) window.dispatchEvent(new CustomEvent("signed-out", { detail: error.message }));
-  return error;
-}
-
 // The response, or an ApiError. `body` is sent as JSON unless it is a Blob or a string.
 export async function send(method, path, { body, headers = {} } = {}) {
   const own = { ...headers };
@@ -38,7 +32,9 @@ export async function send(method, path, { body, headers = {} } = {}) {
   }
   const response = await fetch(BASE + path, { method, headers: own, body, credentials: "same-origin" });
   if (response.ok) return response;
-  throw refused(await explain(response));
+  const error = await explain(response);
+  if (response.status === 401) window.dispatchEvent(new CustomEvent("signed-out", { detail: error.message }));
+  throw error;
 }
 
 export const get = async (path) => (await send("GET", path)).json();
@@ -57,7 +53,7 @@ export function upload(path, file, onProgress, headers = {}) {
       let body = {};
       try { body = JSON.parse(request.responseText); } catch { /* an error page of a proxy */ }
       if (request.status < 300) resolve(body);
-      else reject(refused(new ApiError(request.status, body.code, body.error || `The server answered ${request.status}`)));
+      else reject(new ApiError(request.status, body.code, body.error || `The server answered ${request.status}`));
     });
     request.addEventListener("error", () => reject(new ApiError(0, "", "The connection broke")));
     request.send(file);
