@@ -125,7 +125,7 @@ static int find_process(struct request *req, struct core_session *session, struc
                                      : -1;
 }
 
-/* What has ended already is left as it is: to kill it again changes nothing. */
+/* A process that has ended already is left as it is: killing it again changes nothing. */
 int agent_kill_process(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct core_session session;
@@ -176,7 +176,7 @@ static int read_offset(struct request *req, uint64_t *ret, struct cove_err *e)
     return 0;
 }
 
-/* Whether it runs is asked before the log is read: what is told of one that has ended is all of it. */
+/* Whether the process runs is asked before its log is read: so the log of one that has ended is complete. */
 int agent_process_logs(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *id = request_capture(req, "process_id");

@@ -257,7 +257,7 @@ int agent_urls(struct request *req, struct reply *rep, struct cove_err *e)
 
 /* ------------------------------------------------------------------ pause, delete */
 
-/* A word or two for people: it goes into the reply and the log. */
+/* The reason is a short text for people: it goes into the reply and the log. */
 static int read_reason(struct request *req, const char **ret, struct cove_err *e)
 {
     const char *given = request_query(req, "reason");
@@ -271,7 +271,7 @@ static int read_reason(struct request *req, const char **ret, struct cove_err *e
     return 0;
 }
 
-/* What is paused already stays so: the reply is the same. */
+/* A sandbox that is paused already stays so: the reply is the same. */
 int agent_pause(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *reason;

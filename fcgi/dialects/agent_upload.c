@@ -63,7 +63,7 @@ static int write_file(struct upload *u, const char *bytes, size_t len, struct co
     return core_file_write(&u->file, bytes, len, e);
 }
 
-/* What was kept until now goes to its place. */
+/* Moves the bytes that were kept in the spool file to their place. */
 static int copy_spool(struct upload *u, struct cove_err *e)
 {
     char chunk[CHUNK_BYTES];

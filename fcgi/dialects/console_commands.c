@@ -1,6 +1,6 @@
 /*
  * GET /sandboxes/ID/commands: how commands that somebody waited for ended, and why, as Server-Sent Events:
- * a `command` for each that is remembered, the oldest first, then for each that ends while one looks.
+ * a `command` for each that is remembered, the oldest first, then for each that ends while the stream is open.
  */
 #include <string.h>
 

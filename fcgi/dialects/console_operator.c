@@ -54,7 +54,7 @@ int console_operator_nonce(struct request *req, struct reply *rep, struct cove_e
     return 0;
 }
 
-/* One check more than needed: a stranger's request ends here. */
+/* The keeper checks the signature too: this check only spares it strangers' requests. */
 static int check(struct request *req, const struct keeper_operator *ask, const char *text,
                  struct cove_err *e)
 {

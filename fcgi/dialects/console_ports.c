@@ -65,8 +65,8 @@ static int keep(void *arg, enum run_stream stream, uint64_t offset, const char *
     return 0;
 }
 
-/* A command of the sandbox reads the kernel's tables. Whoever is root there can make it print anything:
- * what it prints is numbers to us, and shown to the sandbox's owner alone. */
+/* A command in the sandbox reads the kernel's tables. Root there can make it print anything: its output is parsed
+ * as numbers, and shown to the sandbox's owner alone. */
 static int find_ports(struct request *req, struct core_session *s,
                       const struct policy_filter *filter, struct ports *ret, struct cove_err *e)
 {

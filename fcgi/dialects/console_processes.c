@@ -231,7 +231,7 @@ static void tell_gap(void *arg, enum run_stream stream, uint64_t lost_bytes,
     tell(arg, "gap", place, gap_fields, &(struct log_event){ .lost_bytes = (int64_t)lost_bytes });
 }
 
-/* Bad news after the head has left is an event: a browser would come back for ever after a cut. */
+/* After the head was sent, a failure is reported as an event: after a cut a browser would come back for ever. */
 static void follow(struct log *l, struct core_session *s, const struct log_follow *args)
 {
     struct cove_err e = { 0 };

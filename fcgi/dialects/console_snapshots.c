@@ -97,7 +97,7 @@ int console_snapshot_remove(struct request *req, struct reply *rep, struct cove_
 
 /* ------------------------------------------------------------------ saved sandboxes */
 
-/* An archive in a bucket comes through a pipe. Nothing is promised to the client before its first bytes are there. */
+/* An archive in a bucket comes through a pipe. The reply's head is not sent before its first bytes have come. */
 static int wait_for_archive(int fd, struct cove_err *e)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };

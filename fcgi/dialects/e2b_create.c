@@ -134,7 +134,7 @@ static int refuse_unbuilt(struct request *req, struct cove_err *e)
     return e2b_refuse_unbuilt(req, "network", "httpsPorts", e);
 }
 
-/* The network it was asked for, or the sandbox does not stay. */
+/* Sets the network that was asked for. If that fails, the sandbox is ended. */
 static int set_network(struct request *req, const struct box_info *box,
                        const struct core_attributes *attributes, struct cove_err *e)
 {
@@ -186,7 +186,7 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
         return name_template(args->template, e);
     req->note.sandbox = arena_strdup(&req->arena, box.id);
     if (made && set_network(req, &box, &attributes, e) < 0)
-        return -1; /* one that was there already has its network, and stays */
+        return -1; /* a sandbox that existed already has its network, and stays */
     return e2b_reply_sandbox(req, rep, 201, &box);
 }
 

@@ -5,7 +5,7 @@
  */
 #include "fcgi/dialects/e2b_process.h"
 
-/* A message is used up before the next one comes: its memory with it. */
+/* A message's memory is freed before the next one is read. */
 static int take_one(struct rpc *r, struct e2b_process *p, bool *known, struct cove_err *e)
 {
     ProtobufCMessage *m;

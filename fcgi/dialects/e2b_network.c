@@ -42,7 +42,7 @@ static bool has_content(struct json_object *value)
     }
 }
 
-/* Whoever asks for something that would be missing must hear of it: a sandbox without it is not what was
+/* A client that asks for something that is not built is refused: a sandbox without it is not what was
    asked for. Empty lists and objects, which clients send along, ask for nothing. */
 int e2b_refuse_unbuilt(struct request *req, const char *parent, const char *name,
                        struct cove_err *e)
@@ -180,7 +180,7 @@ int e2b_network_rules(const struct core_attributes *from, struct net_rules *ret,
 
 /* ------------------------------------------------------------------ PUT .../network */
 
-/* All of it is replaced: what is left out is cleared. */
+/* Replaces all settings: those that are left out are cleared. */
 int e2b_network_put(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct e2b_network args = { 0 };

@@ -311,7 +311,7 @@ int e2b_resume(struct request *req, struct reply *rep, struct cove_err *e)
     return reply_again(req, rep, 201, &box, e);
 }
 
-/* Of one that runs, the time is made longer and never shorter; a paused one runs again. */
+/* The time of a running sandbox is made longer and never shorter; a paused one is resumed. */
 static int connect_to(struct request *req, struct reply *rep, int64_t timeout_s,
                       const struct box_info *box, struct cove_err *e)
 {

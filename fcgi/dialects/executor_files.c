@@ -112,7 +112,7 @@ static int delete_file(struct core_session *s, const char *user, const char *pat
     return core_remove(s, user, path, 0, e);
 }
 
-/* As rm -rf: what is not there need not go. */
+/* As rm -rf: it is no failure if the path does not exist. */
 static int delete_dir(struct core_session *s, const char *user, const char *path,
                       struct cove_err *e)
 {

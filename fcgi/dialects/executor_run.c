@@ -210,7 +210,7 @@ static int tell_line(void *arg, const char *text, size_t len, bool goes_on)
     return 0;
 }
 
-/* All lines of what was read leave together: nothing waits for more to come. */
+/* All lines of one read are sent together, without waiting for more. */
 static int tell_output(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
                        size_t len)
 {
@@ -249,7 +249,7 @@ static void tell_end(struct streamed_run *s, const struct cove_end *end)
          });
 }
 
-/* From here on bad news is an event: the head has left. */
+/* From here on a failure is reported as an event, because the head was sent. */
 static void stream_run(struct streamed_run *s, struct core_session *session, struct run_args *args)
 {
     struct run_result result;

@@ -117,7 +117,7 @@ static int read_range(int fd, struct range *r, bool *ret_more, struct cove_err *
     return 0;
 }
 
-/* A line that did not fit is taken back, unless it is the only one; then its beginning is told. */
+/* A line that did not fit is left out, unless it is the only one; then its beginning is returned. */
 static void end_at_line(struct range *r)
 {
     char *feed = r->full ? memrchr(r->out.data, '\n', r->out.len) : NULL;

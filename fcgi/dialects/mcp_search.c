@@ -1,7 +1,7 @@
 /*
  * search_text and find_files: grep and find of the sandbox, run in it like any command, with an argv of
- * ours. The policy is asked for its seccomp filter with the program's name: what is searched for is no
- * command. Results, time and output are bounded.
+ * ours. The policy is asked only about the program's name, for its seccomp filter: the text that is searched for is
+ * no command. Results, time and output are bounded.
  */
 #include <stdlib.h>
 #include <string.h>
