@@ -11,6 +11,8 @@
 
 #include "sandbox/init/init_private.h"
 
+LARGE char init_page[PAGE_BYTES];
+
 static void conn_free(struct init *in, struct conn *c)
 {
     struct want *w;
@@ -48,7 +50,7 @@ void conn_cut(struct conn *c)
 static void conn_ready(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
-    static _Alignas(8) char buf[MSG_MAX_BYTES];
+    static LARGE char buf[MSG_MAX_BYTES];
     struct conn *c = container_of(w, struct conn, watch);
     struct cove_err e = { 0 };
     struct msg m;

@@ -141,7 +141,7 @@ static uint64_t pass;
 
 static struct sock_fprog let_ours_pass(const struct sock_fprog *filter)
 {
-    static struct sock_filter code[BPF_MAXINSNS];
+    static LARGE struct sock_filter code[BPF_MAXINSNS];
     const uint32_t args5 = offsetof(struct seccomp_data, args[5]);
     const struct sock_filter prefix[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
@@ -312,7 +312,7 @@ static int fail_clone(int errnum, struct cove_err *e)
    process's own memory. */
 static int unpack_job(const struct msg *m, struct exec_job *job)
 {
-    static char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
+    static LARGE char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
     const struct spare_job *body = m->body;
     const char *at = (const char *)(body + 1), *end = (const char *)m->body + m->body_len;
     size_t next = 0;
@@ -346,7 +346,7 @@ static void become_job(struct exec_job *job, int sock)
         { SPARE_JOB, sizeof(struct spare_job), MSG_MAX_BYTES, 0, 3 },
         { 0 },
     };
-    static _Alignas(8) char buf[MSG_MAX_BYTES];
+    static LARGE char buf[MSG_MAX_BYTES];
     struct cove_err e = { 0 };
     struct msg m;
 

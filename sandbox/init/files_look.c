@@ -112,7 +112,7 @@ static bool is_dot(const char *name)
 
 static int fill_page(struct listing *l, int dir_fd)
 {
-    static _Alignas(8) char raw[32 * 1024];
+    static LARGE char raw[32 * 1024];
     long n;
 
     while ((n = syscall(SYS_getdents64, dir_fd, raw, sizeof(raw))) > 0) {
@@ -143,7 +143,7 @@ static int list_as_user(const struct file_target *t, uint64_t from, struct listi
 /* Safe: one page at a time, so that a directory of a million names keeps nobody else waiting. */
 int on_list(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    static struct listing l;
+    static LARGE struct listing l;
     const struct box_list *args = m->body;
     struct file_target t;
     int r = file_enter(m, sizeof(*args), &t, e);

@@ -27,6 +27,12 @@
 #define NATIVE_ARCH AUDIT_ARCH_AARCH64
 #endif
 
+/*
+ * For buffers that are far longer than what is mostly in them. Each begins with a page, behind all other variables
+ * (the linker sorts sections by name): between them, a variable of a few bytes would cost a page of its own in every sandbox.
+ */
+#define LARGE __attribute__((section(".bss.zzzz_large"), aligned(4096)))
+
 /* Everything a client can make many of has a number here. */
 enum {
     MAX_CONNS = 1024,
@@ -90,6 +96,7 @@ bool conn_send_tail(struct conn *c, uint32_t type, uint32_t tag, const void *bod
                     const void *tail, size_t tail_len);
 bool conn_send_fd(struct conn *c, uint32_t type, uint32_t tag, const void *body, size_t body_len,
                   int fd);
+extern char init_page[PAGE_BYTES]; /* a page of an answer, while it is put together */
 bool conn_send_page(struct conn *c, uint32_t type, uint32_t tag, const struct box_page *head,
                     const void *tail, size_t tail_len, int fd);
 void conn_send_error(struct conn *c, uint32_t tag, const struct cove_err *e);

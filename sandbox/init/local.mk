@@ -10,5 +10,5 @@ cove_init_SOURCES = \
 	sandbox/setup/setup.c sandbox/setup/setup_mounts.c sandbox/setup/setup_network.c sandbox/setup/procfiles.c \
 	sandbox/client/ring.c base/err.c base/mem.c base/budget.c base/buf.c base/file.c base/msg.c base/text.c base/loop.c
 cove_init_CFLAGS = $(COVE_CFLAGS) -Os -fno-pie -ffunction-sections -fdata-sections
-cove_init_LDFLAGS = -static -no-pie -Wl,--gc-sections -Wl,-z,noexecstack
+cove_init_LDFLAGS = -static -no-pie -Wl,--gc-sections -Wl,--sort-section=name -Wl,-z,noexecstack
 EXTRA_DIST += sandbox/init/README.md sandbox/setup/README.md

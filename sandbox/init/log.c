@@ -177,7 +177,7 @@ static size_t room_for(const struct log *log)
  * closed). */
 static bool read_chunk(struct source *s)
 {
-    static char chunk[CHUNK];
+    static LARGE char chunk[CHUNK];
     size_t room = room_for(s->proc->log);
     ssize_t n;
 

@@ -53,7 +53,7 @@ static ssize_t read_names(const char *link, char names[NAMES_BYTES])
 
 static void remove_all(const char *link, const char *prefix)
 {
-    static char names[NAMES_BYTES];
+    static LARGE char names[NAMES_BYTES];
     ssize_t n = read_names(link, names);
 
     for (const char *name = names; name < names + n; name += strlen(name) + 1)
@@ -113,7 +113,7 @@ static void add_mark(const char *link, const char *name, const char *key, char *
 /* Safe: the answer is one page at most. */
 int on_marks(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    static char names[NAMES_BYTES], page[PAGE_BYTES];
+    static LARGE char names[NAMES_BYTES];
     const char *strings[3], *key;
     AUTO_CLOSE int fd = -1;
     char link[PATH_OF_FD];
@@ -129,7 +129,7 @@ int on_marks(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
     n = read_names(link, names);
     for (const char *name = names; name < names + n; name += strlen(name) + 1)
         if ((key = key_of(name, strings[2])))
-            add_mark(link, name, key, page, &len);
-    conn_send_tail(c, BOX_MARKED, m->head.tag, NULL, 0, page, len);
+            add_mark(link, name, key, init_page, &len);
+    conn_send_tail(c, BOX_MARKED, m->head.tag, NULL, 0, init_page, len);
     return 0;
 }

@@ -260,7 +260,6 @@ static bool add_entry(struct init *in, const struct proc *p, char *page, size_t 
 /* Safe: one page of a bounded table. */
 int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    static char page[PAGE_BYTES];
     const struct box_procs *args = m->body;
     struct box_page head = { 0 };
     size_t len = 0;
@@ -273,13 +272,13 @@ int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
         if (!p->running && !(p->flags & SPAWN_RECORD))
             continue; /* only its log is still open */
-        if (!add_entry(in, p, page, &len)) {
+        if (!add_entry(in, p, init_page, &len)) {
             head.more = 1;
             break;
         }
         head.count++;
         head.next = p->number;
     }
-    conn_send_tail(c, BOX_PROC_LIST, m->head.tag, &head, sizeof(head), page, len);
+    conn_send_tail(c, BOX_PROC_LIST, m->head.tag, &head, sizeof(head), init_page, len);
     return 0;
 }

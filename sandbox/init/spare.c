@@ -47,7 +47,7 @@ static bool fits(const struct spare *s, const struct stat *file, bool notify)
 void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
                     bool notify)
 {
-    static struct sock_filter kept[BPF_MAXINSNS];
+    static LARGE struct sock_filter kept[BPF_MAXINSNS];
     struct spare *s = &in->spare;
 
     if (!fits(s, file, notify)) {
@@ -208,7 +208,7 @@ static int send_job(int sock, const struct exec_job *job)
         .max_open_files = job->max_open_files,
         .max_file_bytes = job->max_file_bytes,
     };
-    static char tail[MSG_MAX_BYTES];
+    static LARGE char tail[MSG_MAX_BYTES];
     size_t len = 0, fd_count = 0;
     char **const vectors[] = { job->argv, job->env };
     uint32_t *const counts[] = { &body.argc, &body.envc };

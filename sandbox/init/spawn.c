@@ -149,7 +149,7 @@ static int make_vectors(struct spawn *s, struct cove_err *e)
 /* Read here and not in the child: a file that is no regular one could keep us waiting. */
 static int read_filter(struct spawn *s, struct cove_err *e)
 {
-    static struct sock_filter filter[FILTER_MAX];
+    static LARGE struct sock_filter filter[FILTER_MAX];
     struct stat *st = &s->filter_file;
     ssize_t n;
 
@@ -359,7 +359,7 @@ static void spawn_done(struct spawn *s)
  * no other. */
 int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    static struct spawn s; /* large, and one at a time */
+    static LARGE struct spawn s; /* large, and one at a time */
     int r;
 
     memset(&s, 0, offsetof(struct spawn, defaults));

@@ -130,7 +130,6 @@ static bool add_entry(const struct kept_dir *d, char *page, size_t *len)
 /* Safe: one page of a bounded table, and a descriptor that a worker left here. */
 int on_watch_kept(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    static char page[PAGE_BYTES];
     const struct box_list *args = m->body;
     struct box_page head = { .next = args->from };
     const char *name;
@@ -142,10 +141,10 @@ int on_watch_kept(struct init *in, struct conn *c, struct msg *m, struct cove_er
     if (find_or_fail(in, name, &w, e) < 0)
         return -1;
     for (; head.next < w->count; head.next++, head.count++)
-        if (!add_entry(&w->dirs[head.next], page, &len))
+        if (!add_entry(&w->dirs[head.next], init_page, &len))
             break;
     head.more = head.next < w->count;
-    conn_send_page(c, BOX_KEPT_DIRS, m->head.tag, &head, page, len, w->fd);
+    conn_send_page(c, BOX_KEPT_DIRS, m->head.tag, &head, init_page, len, w->fd);
     return 0;
 }
 
