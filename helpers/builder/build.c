@@ -261,20 +261,21 @@ static int capture(struct build_job *j, struct keeper_snapshot *ret, struct cove
     return keeper_capture_as(&j->keeper, &args, manifest.data, ret, e);
 }
 
-static int give_tags(struct build_job *j, const struct keeper_snapshot *made, struct cove_err *e)
+int build_give_tags(struct keeper_link *keeper, const struct build *b, const char *snapshot,
+                    struct cove_err *e)
 {
     char tags[COVE_TAGS_MAX], *rest = tags, *tag;
     struct keeper_snapshot_tag args = { 0 };
     struct keeper_snapshot tagged;
 
-    text_copy(tags, sizeof(tags), j->build->info.tags);
-    text_copy(args.tenant, sizeof(args.tenant), j->build->tenant);
-    text_copy(args.which, sizeof(args.which), made->id);
-    text_copy(args.name, sizeof(args.name), j->build->info.name);
-    text_copy(args.build, sizeof(args.build), j->build->info.id);
+    text_copy(tags, sizeof(tags), b->info.tags);
+    text_copy(args.tenant, sizeof(args.tenant), b->tenant);
+    text_copy(args.which, sizeof(args.which), snapshot);
+    text_copy(args.name, sizeof(args.name), b->info.name);
+    text_copy(args.build, sizeof(args.build), b->info.id);
     while ((tag = strsep(&rest, " "))) {
         text_copy(args.tag, sizeof(args.tag), tag);
-        if (*tag && keeper_snapshot_tag(&j->keeper, &args, &tagged, e) < 0)
+        if (*tag && keeper_snapshot_tag(keeper, &args, &tagged, e) < 0)
             return -1;
     }
     return 0;
@@ -301,7 +302,7 @@ static int finish(struct build_job *j)
     job_close_box(j);
     if (build_is_dropped(j->build))
         return job_fail(j, "the template was deleted");
-    if (give_tags(j, &made, &err) < 0)
+    if (build_give_tags(&j->keeper, j->build, made.id, &err) < 0)
         return job_fail_err(j, &err);
     log_addf(j->build, BUILD_INFO, j->step, "Build finished");
     return 0;

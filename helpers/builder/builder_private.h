@@ -85,6 +85,9 @@ void builds_forget(struct builder *b, const char *tenant, const char *name);
 int builds_start(struct builder *b, const char *tenant, const char *id, struct build_order *order,
                  struct cove_err *e);
 bool build_is_dropped(struct build *b);
+/* The snapshot gets the name and all tags of the build's template. May be repeated. */
+int build_give_tags(struct keeper_link *keeper, const struct build *b, const char *snapshot,
+                    struct cove_err *e);
 /* A running build has ended: reason NULL = well. The next build that waits is started. */
 void build_end(struct build *b, const char *step, const char *reason);
 

@@ -47,6 +47,20 @@ static void save_locked(struct build *b)
         log_event(LOG_LEVEL_WARN, "record of a build not written", LOG_S("build", b->info.id));
 }
 
+/* reason NULL: the template is ready. */
+static void end_locked(struct build *b, const char *step, const char *reason)
+{
+    b->info.state = reason ? BUILD_FAILED : BUILD_READY;
+    b->info.finished_unix_ms = clock_unix_ms();
+    text_copy(b->step, sizeof(b->step), reason ? step : "");
+    text_copy(b->reason, sizeof(b->reason), reason ? reason : "");
+    for (char *c = b->reason; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    order_done(&b->order);
+    save_locked(b);
+}
+
 static bool has_ended(const struct build *b)
 {
     return b->info.state == BUILD_READY || b->info.state == BUILD_FAILED;
@@ -84,23 +98,53 @@ static void insert_locked(struct builder *builder, struct build *b)
 /* ------------------------------------------------------------------ after a restart */
 
 /* The build's sandbox is found by its project: the builder that died may not have learnt its id. */
-static void end_cut_off(struct builder *builder, struct build *b)
+static void end_sandbox_of(struct keeper_link *keeper, const struct build *b)
 {
-    struct keeper_link keeper = KEEPER_LINK(builder->config.run_dir);
     struct keeper_retire args = { 0 };
     struct cove_err err = { 0 };
 
     text_copy(args.tenant, sizeof(args.tenant), b->tenant);
     snprintf(args.project, sizeof(args.project), BUILD_PROJECT "%s", b->info.id);
-    if (keeper_retire(&keeper, &args, &err) < 0)
+    if (keeper_retire(keeper, &args, &err) < 0)
         log_error("the sandbox of a build that was cut off did not end", &err,
                   LOG_S("build", b->info.id));
+}
+
+struct result {
+    const char *build;
+    char snapshot[24]; /* "" = none has the name of the build's template */
+};
+
+static int is_result(void *arg, const struct keeper_snapshot *s)
+{
+    struct result *r = arg;
+
+    if (strcmp(s->build, r->build) != 0)
+        return 0;
+    text_copy(r->snapshot, sizeof(r->snapshot), s->id);
+    return 1;
+}
+
+/* A build gives its template a name last of all. If it was cut off after the first tag, the template can be seen:
+ * it gets the other tags, and the build is ready. */
+static bool is_finished(struct keeper_link *keeper, const struct build *b)
+{
+    struct result r = { .build = b->info.id };
+    struct cove_err err = { 0 };
+
+    return keeper_snapshots(keeper, b->tenant, is_result, &r, &err) == 0 && r.snapshot[0] &&
+           build_give_tags(keeper, b, r.snapshot, &err) == 0;
+}
+
+static void end_cut_off(struct builder *builder, struct build *b)
+{
+    struct keeper_link keeper = KEEPER_LINK(builder->config.run_dir);
+    bool finished;
+
+    end_sandbox_of(&keeper, b);
+    finished = is_finished(&keeper, b);
     keeper_link_done(&keeper);
-    b->info.state = BUILD_FAILED;
-    b->info.finished_unix_ms = clock_unix_ms();
-    text_copy(b->step, sizeof(b->step), "base");
-    text_copy(b->reason, sizeof(b->reason), "the server was restarted during this build");
-    save_locked(b);
+    end_locked(b, "base", finished ? NULL : "the server was restarted during this build");
 }
 
 static void load_one(struct builder *builder, const char *id)
@@ -307,8 +351,12 @@ static void start_next_locked(struct builder *builder)
         if (b->info.state == BUILD_QUEUED &&
             running_of_locked(builder, b->tenant) < builder->config.builds_tenant)
             next = b;
-        if (!next || builder->running >= THREADS_MAX || !start_thread(next))
+        if (!next || builder->running >= THREADS_MAX)
             return;
+        if (!start_thread(next)) { /* nothing would start it later if no other build runs */
+            end_locked(next, "base", "this server has no thread for a build, try again later");
+            continue;
+        }
         next->info.state = BUILD_RUNNING;
         builder->running++;
         save_locked(next);
@@ -343,15 +391,7 @@ void build_end(struct build *b, const char *step, const char *reason)
     struct builder *builder = b->builder;
 
     pthread_mutex_lock(&builder->lock);
-    b->info.state = reason ? BUILD_FAILED : BUILD_READY;
-    b->info.finished_unix_ms = clock_unix_ms();
-    text_copy(b->step, sizeof(b->step), reason ? step : "");
-    text_copy(b->reason, sizeof(b->reason), reason ? reason : "");
-    for (char *c = b->reason; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
-    order_done(&b->order);
-    save_locked(b);
+    end_locked(b, step, reason);
     builder->running--;
     log_event(LOG_LEVEL_INFO, "build ended", LOG_S("build", b->info.id), LOG_S("tenant", b->tenant),
               LOG_S("template", b->info.name), LOG_S("error", b->reason));
