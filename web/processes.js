@@ -1,6 +1,6 @@
 // Background processes: what runs, how the others ended and why, their logs live.
-import { events, get, post, remove, sandboxPath } from "./api.js";
-import { ask, button, bytes, failed, h, notice, show, span, table } from "./ui.js";
+import { events, post, remove, sandboxPath } from "./api.js";
+import { ask, button, bytes, h, notice, show, span, table } from "./ui.js";
 
 const LOG_LINES_MAX = 5000;
 
@@ -22,28 +22,27 @@ function logView(pane, box, process, back) {
     gap: ({ lostBytes }) => add("quiet", `… ${bytes(lostBytes)} were overwritten before they could be read`),
     end: ({ message }, source) => { source.close(); add("quiet", `— ${message}`); },
   });
-  show(pane, h("p", { class: "row" }, button("Back", () => { stop(); return back(); }), h("code", {}, process.command || process.id)), output);
+  show(pane, h("p", { class: "row" }, button("Back", () => { stop(); back(); }), h("code", {}, process.command || process.id)), output);
   return stop;
 }
 
 export function processesTab(pane, box) {
-  let stopLog = null, clock = 0;
+  const list = h("div");
+  let stop = null; // what is followed now: the list, or one log
 
   async function start() {
     const command = await ask("Start a process", { label: "Command", yes: "Start" });
     if (!command) return;
     const { pid } = await post(sandboxPath(box.id, "/processes"), { command });
     notice(`started as process ${pid}`);
-    await list();
   }
   async function kill(process) {
     if (!await ask(`Kill ${process.command || process.id}?`, { yes: "Kill", danger: true })) return;
     await remove(sandboxPath(box.id, `/processes/${encodeURIComponent(process.id)}`));
-    await list();
   }
   function showLog(process) {
-    clearInterval(clock);
-    stopLog = logView(pane, box, process, begin);
+    stop?.();
+    stop = logView(pane, box, process, begin);
   }
   function row(process) {
     return h("tr", {},
@@ -53,21 +52,20 @@ export function processesTab(pane, box) {
       h("td", { class: "number" }, `${(process.cpuMs / 1000).toFixed(1)} s`),
       h("td", { class: "number" }, process.memoryBytes ? bytes(process.memoryBytes) : ""),
       h("td", { class: "row end" },
-        process.log && !process.terminal ? button("Log", () => showLog(process)) : null,
-        process.running ? button("Kill", () => kill(process), { class: "danger" }) : null));
+        process.log && !process.terminal ? button("Log", () => showLog(process), { "data-key": `log ${process.id}` }) : null,
+        process.running ? button("Kill", () => kill(process), { class: "danger", "data-key": `kill ${process.id}` }) : null));
   }
-  async function list() {
-    const { processes } = await get(sandboxPath(box.id, "/processes"));
-    show(pane,
-      h("p", { class: "row" }, button("Start a process", start, { class: "main" }), button("Refresh", list)),
-      processes.length ? table("Processes", ["Pid", "Command", "Ended", "Age", "Cpu", "Memory", "Actions"], processes.map(row)) : h("p", {}, "No background process was started yet."));
+  // The list is drawn anew while somebody may be on one of its buttons: the new one has the focus then.
+  function draw({ processes }) {
+    const key = list.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    show(list, processes.length ? table("Processes", ["Pid", "Command", "Ended", "Age", "Cpu", "Memory", "Actions"], processes.map(row)) : h("p", {}, "No background process was started yet."));
+    if (key) list.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
   }
   function begin() {
-    stopLog = null;
-    clock = setInterval(() => list().catch(() => clearInterval(clock)), 5000);
-    return list();
+    show(pane, h("p", { class: "row" }, button("Start a process", start, { class: "main" })), list);
+    stop = events(sandboxPath(box.id, "/processes/events"), { processes: draw });
   }
 
-  begin().catch(failed);
-  return () => { clearInterval(clock); stopLog?.(); };
+  begin();
+  return () => stop?.();
 }

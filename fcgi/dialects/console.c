@@ -42,6 +42,7 @@ static const struct route console_routes[] = {
     { GET, "/sandboxes/{id}/archive", console_archive, ROUTE_LONG },
     { GET, "/sandboxes/{id}/processes", console_processes, ROUTE_BOX },
     { POST, "/sandboxes/{id}/processes", console_start, ROUTE_BOX },
+    { GET, "/sandboxes/{id}/processes/events", console_follow_processes, ROUTE_LONG },
     { DELETE, "/sandboxes/{id}/processes/{process}", console_kill_process, ROUTE_BOX },
     { GET, "/sandboxes/{id}/processes/{process}/log", console_log, ROUTE_LONG },
     { GET, "/sandboxes/{id}/ports", console_ports, ROUTE_LONG },

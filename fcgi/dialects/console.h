@@ -18,7 +18,8 @@ console_handler console_builds, console_build_log;                 /* console_bu
 console_handler console_commands;                                  /* console_commands.c */
 console_handler console_files, console_get_file, console_put_file; /* console_files.c */
 console_handler console_remove_file, console_make_dir, console_rename, console_archive;
-console_handler console_processes, console_start, console_kill_process; /* console_processes.c */
+console_handler console_processes, console_follow_processes, console_start,
+    console_kill_process; /* console_processes.c */
 console_handler console_log;
 console_handler console_ports, console_port_access, console_port_link; /* console_ports.c */
 console_handler console_policy_test;                                   /* console_policy.c */

@@ -1,4 +1,5 @@
 /* Background processes of a sandbox: listed with how they ended, started, killed; their logs followed. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cove/dialect.h"
@@ -6,7 +7,12 @@
 #include "fcgi/dialects/console.h"
 #include "fcgi/stream.h"
 
-enum { PROCESSES_MAX = 2000, HISTORY_LINES = 500, NAME_MAX_BYTES = 128 };
+enum {
+    PROCESSES_MAX = 2000,
+    LIST_BYTES = 8 * 1024 * 1024,
+    HISTORY_LINES = 500,
+    NAME_MAX_BYTES = 128,
+};
 
 /* ------------------------------------------------------------------ the list */
 
@@ -35,8 +41,7 @@ static const struct json_field process_fields[] = {
 };
 
 struct listing {
-    struct request *req;
-    struct reply *rep;
+    struct json_writer *w;
     size_t count;
 };
 
@@ -44,9 +49,9 @@ struct listing {
 static int put_process(void *arg, const struct box_proc *p, const char *label, const char *command)
 {
     struct listing *l = arg;
-    char reason[160] = "";
+    char reason[160] = "", number[16];
     struct process shown = {
-        .id = *label ? label : arena_printf(&l->req->arena, "%u", p->proc),
+        .id = *label ? label : number,
         .command = command,
         .pid = p->pid,
         .cpu_ms = (int64_t)(p->cpu_us / 1000),
@@ -60,35 +65,85 @@ static int put_process(void *arg, const struct box_proc *p, const char *label, c
 
     if (l->count++ == PROCESSES_MAX)
         return 1;
+    snprintf(number, sizeof(number), "%u", p->proc);
     if (shown.ended) {
         end_describe(&p->end, reason, sizeof(reason));
         shown.exit_code = end_exit_code(&p->end);
         shown.ended_unix_ms = p->end.ended_unix_ms;
         shown.reason = *reason ? reason : NULL;
     }
-    json_put_object(&l->rep->json, NULL, process_fields, &shown);
+    json_put_object(l->w, NULL, process_fields, &shown);
     return 0;
+}
+
+static int put_processes(struct request *req, struct json_writer *w, struct cove_err *e)
+{
+    struct listing l = { .w = w };
+    struct core_session session;
+    int rc;
+
+    if (console_open(req, &session, e) < 0)
+        return -1;
+    json_open(w, NULL, '{');
+    json_open(w, "processes", '[');
+    rc = box_procs(&session.conn, put_process, &l, e);
+    core_session_close(&session);
+    json_close(w, ']');
+    json_close(w, '}');
+    return rc;
 }
 
 int console_processes(struct request *req, struct reply *rep, struct cove_err *e)
 {
-    struct listing l = { .req = req, .rep = rep };
     int (*drain)(void *arg) = rep->json.drain;
-    struct core_session session;
     int rc;
 
     req->note.operation = "list-processes";
-    if (console_open(req, &session, e) < 0)
-        return -1;
     rep->json.drain = NULL; /* init has a deadline, which a slow client must not use up */
-    json_open(&rep->json, NULL, '{');
-    json_open(&rep->json, "processes", '[');
-    rc = box_procs(&session.conn, put_process, &l, e);
-    core_session_close(&session);
+    rc = put_processes(req, &rep->json, e);
     rep->json.drain = drain;
-    json_close(&rep->json, ']');
-    json_close(&rep->json, '}');
     return rc;
+}
+
+/* The whole list whenever it has changed. */
+static int tell_processes(struct stream *s, struct request *req, uint64_t *told, struct cove_err *e)
+{
+    AUTO_BUF struct buf list = BUF(LIST_BYTES);
+    struct json_writer w;
+    struct buf *out;
+    uint64_t hash;
+
+    json_writer_init(&w, &list);
+    if (put_processes(req, &w, e) < 0)
+        return -1;
+    hash = text_hash(TEXT_HASH_START, list.data);
+    if (hash == *told || list.overflow)
+        return 0;
+    *told = hash;
+    out = stream_open_frame(s, &(struct frame){ .name = "processes" });
+    if (!out)
+        return 0;
+    buf_add(out, list.data, list.len);
+    stream_close_frame(s);
+    return 0;
+}
+
+int console_follow_processes(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct box_info box;
+    struct stream stream;
+    uint64_t told = 0;
+
+    req->note.operation = "processes";
+    if (console_find(req, &box, e) < 0)
+        return -1;
+    stream_init(&stream, req, rep, &framing_sse);
+    stream_begin(&stream);
+    while (tell_processes(&stream, req, &told, e) == 0 && stream_drain(&stream) == 0 &&
+           console_wait(&stream, req))
+        ;
+    stream_end(&stream);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ start and kill */

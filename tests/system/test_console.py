@@ -421,6 +421,16 @@ def test_a_process_is_started_followed_and_killed(console):
     connection.close()
 
 
+def test_the_list_of_processes_is_told_whenever_it_changes(console):
+    told = follow(console, f"/sandboxes/{console.id}/processes/events")
+    assert next(told) == ("processes", {"processes": []})
+    started = console.ask("POST", "/processes", {"command": "exec sleep 600"}).json["id"]
+    mine = lambda running: next(data for _, data in told if [p["id"] for p in data["processes"] if p["running"] == running] == [started])
+    assert "exec sleep 600" in mine(True)["processes"][0]["command"]
+    console.ask("DELETE", f"/processes/{started}")
+    assert mine(False)["processes"][0]["reason"]
+
+
 def test_a_refused_command_names_its_rule(console):
     reply = console.ask("POST", "/processes", {"command": "rm -rf /"})
     assert reply.status == 403 and "refused by the rule rm-" in reply.json["error"]
