@@ -215,3 +215,24 @@ def test_a_tenant_s_build_that_is_cut_off_at_any_step_is_ready_or_failed(store, 
     Build(server, "last", order).ready()
     server.request("DELETE", "/templates/counted"), server.request("DELETE", "/templates/last")
     wait_for(lambda: not sandboxes(server), 20, "the end of all sandboxes")
+
+
+def test_a_build_that_is_cut_off_after_its_template_has_a_name_is_ready(store, tmp_path):
+    server, order = store, [("RUN", "echo built > /home/user/f")]
+    builder = lambda: next(iter(server.titles("cove: builder")), None)
+    with Traced(builder(), tmp_path / "log"):
+        Build(server, "counted", order).ready()
+    lines = open(tmp_path / "log", errors="replace").read().splitlines()
+    last = next(i for i, line in enumerate(lines) if "finalize Build f" in line)  # it is written when all tags were given
+    thread = lines[last].split()[0]
+    n = sum(line.split()[:1] == [thread] and " write(" in line for line in lines[:last + 1])
+    with Traced(builder(), tmp_path / "cut", "write", n, KILL) as traced:
+        build = Build(server, "named", order, force=True)
+        wait_for(lambda: not alive(traced.pid), 60, "the builder's end")
+    wait_for(lambda: builder() not in (None, traced.pid), 20, "the next builder")
+    assert wait_for(lambda: ending(build), 60, "its word") == "ready", build.status()
+    assert server.run("p", "cat /home/user/f", template="named") == "built\n"
+    server.cleanup("p")
+    for name in ("counted", "named"):
+        assert server.request("DELETE", f"/templates/{name}").status == 204
+    wait_for(lambda: not sandboxes(server), 20, "the end of all sandboxes")
