@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import queue
 import socket
 import subprocess
 import threading
@@ -525,6 +526,8 @@ class Stdio:
     def __init__(self, server, *args, key=None, url=None):
         env = {**os.environ, "COVE_URL": url or f"http://127.0.0.1:{server.http}", "COVE_KEY": key or server.key}
         self.process = subprocess.Popen([COVE, "mcp", *args], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.lines = queue.Queue()
+        threading.Thread(target=lambda: [self.lines.put(line) for line in self.process.stdout], daemon=True).start()
 
     def send(self, method, params=None, id=1):
         message = {"jsonrpc": "2.0", "method": method, "params": params or {}, **({"id": id} if id is not None else {})}
@@ -532,7 +535,7 @@ class Stdio:
         self.process.stdin.flush()
 
     def receive(self):
-        return json.loads(self.process.stdout.readline())
+        return json.loads(self.lines.get(timeout=60))  # an answer that never comes fails the test
 
     def ask(self, method, params=None, id=1):
         self.send(method, params, id)
