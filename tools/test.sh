@@ -104,12 +104,14 @@ api_stage() {
 
 # run_pytest FOLDER ARGUMENT...: with files or tests of that folder after --, only those
 run_pytest() {
-    local folder=$1
+    local folder=$1 longest=600
     shift
     build_all || return 1
     case " ${rest[*]-} " in *" $folder/"*) ;; *) set -- "$folder" "$@" ;; esac
+    if [ "$long" = yes ] || [ "$only" = vscode ]; then longest=3600; fi
+    # A test that waits for ever fails after so many seconds (pytest-timeout), and its servers are taken down.
     # A cache for each suite: pytest keeps the names of failed tests there, and suites run side by side.
-    (cd "$top" && /usr/bin/python3 -m pytest -q -o "cache_dir=$work/pytest-cache/${folder##*/}" "$@" ${rest[@]+"${rest[@]}"})
+    (cd "$top" && /usr/bin/python3 -m pytest -q -o "timeout=$longest" -o "cache_dir=$work/pytest-cache/${folder##*/}" "$@" ${rest[@]+"${rest[@]}"})
 }
 
 # These suites wait for many processes, and on a busy machine one of a thousand tests may run out of its time. What failed runs
