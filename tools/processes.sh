@@ -68,7 +68,9 @@ keeper_ready() {
         tail -n 5 "$log/coved.log" >&2
         die "coved ended at once (its last words are above; all of them: $log/coved.log)."
     fi
-    [ -S "$run/fcgi.sock" ] && keeper_pid >/dev/null
+    # Files of a keeper that was killed may lie there, and its last worker may still answer /health: so we look for the socket itself, which
+    # may have been bound as keeper.sock.new.
+    [ -S "$run/fcgi.sock" ] && keeper_pid >/dev/null && ss -Hxl | grep -qF " $run/keeper.sock"
 }
 
 hand_over_keeper() { # sandboxes live on and the next keeper takes them

@@ -125,7 +125,7 @@ class Traced:
 
     def __enter__(self):
         self.strace = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self.is_traced, 10, "strace")
+        wait_for(lambda: self.is_traced() or not alive(self.pid), 10, "strace")  # the fault may hit before anybody looks
         return self
 
     def is_traced(self):
