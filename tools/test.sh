@@ -2,6 +2,9 @@
 #
 # quickstart test: stages, one for each suite or checker.
 
+# A suite that returns this has failed and deserves a second run, when no other suite runs.
+AGAIN=70
+
 # stage NAME COMMAND...: runs it, keeps the verdict, goes on either way
 stage() {
     local name=$1 began=$SECONDS verdict=passed rc=0
@@ -11,6 +14,10 @@ stage() {
     case $rc in
         0) ;;
         77) verdict=skipped ;;
+        "$AGAIN")
+            verdict=again
+            { printf '%q ' "$name" "$@"; echo; } >>"$results.again"
+            ;;
         *) verdict=FAILED ;;
     esac
     printf '%-9s %-42s %3d min %02d s\n' "$verdict" "$name" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) >>"$results"
@@ -104,28 +111,42 @@ api_stage() {
 
 # run_pytest FOLDER ARGUMENT...: with files or tests of that folder after --, only those
 run_pytest() {
-    local folder=$1 longest=600
+    local folder=$1 longest=600 cache
+    # pytest keeps the names of failed tests in its cache. Suites run side by side, so each has its own.
+    cache=${folder##*/}${2-}
     shift
     build_all || return 1
     case " ${rest[*]-} " in *" $folder/"*) ;; *) set -- "$folder" "$@" ;; esac
     if [ "$long" = yes ] || [ "$only" = vscode ]; then longest=3600; fi
     # A test that waits for ever fails after so many seconds (pytest-timeout), and its servers are taken down.
-    # A cache for each suite: pytest keeps the names of failed tests there, and suites run side by side.
-    (cd "$top" && /usr/bin/python3 -m pytest -q -o "timeout=$longest" -o "cache_dir=$work/pytest-cache/${folder##*/}" "$@" ${rest[@]+"${rest[@]}"})
+    (cd "$top" && /usr/bin/python3 -m pytest -q -o "timeout=$longest" -o "cache_dir=$work/pytest-cache/$cache" "$@" ${rest[@]+"${rest[@]}"})
 }
 
 # These suites wait for many processes, and on a busy machine one of a thousand tests may run out of its time. What failed runs
-# once more, by itself, and the summary says that it was needed.
-run_pytest_again() {
-    run_pytest "$@" && return 0
-    say "      what failed runs once more, by itself"
-    run_pytest "$@" --last-failed --last-failed-no-failures=none || return 1
-    printf '%-9s %s\n' "again" "some of $1 passed only when run once more (above)" >>"$results"
+# once more when all other stages are over, and the summary says that it was needed.
+run_suite() {
+    if [ "$second_run" = yes ]; then
+        run_pytest "$@" --last-failed --last-failed-no-failures=none
+    else
+        run_pytest "$@" || return "$AGAIN"
+    fi
 }
 
-system_stage() { run_pytest_again tests/system --durations=10; }
-escape_stage() { run_pytest_again tests/escape; }
-hostile_stage() { run_pytest_again tests/hostile "$@"; }
+second_runs() {
+    local line second_run=yes
+    local -a words
+    [ -e "$results.again" ] || return 0
+    mv "$results.again" "$results.now"
+    while IFS= read -r line <&3; do
+        eval "words=($line)" # as stage() wrote it, quoted
+        stage "${words[0]}: what failed, once more" "${words[@]:1}"
+    done 3<"$results.now"
+    rm "$results.now"
+}
+
+system_stage() { run_suite tests/system --durations=10; }
+escape_stage() { run_suite tests/escape; }
+hostile_stage() { run_suite tests/hostile "$@"; }
 
 # Others' clients, in the versions of the lock file, in a directory of their own that outlives the checkout.
 install_clients() {
@@ -147,7 +168,7 @@ install_clients() {
 clients_stage() {
     local modules
     install_clients || return $?
-    COVE_CLIENTS_MODULES=$modules/node_modules run_pytest_again tests/clients
+    COVE_CLIENTS_MODULES=$modules/node_modules run_suite tests/clients
 }
 
 # The template with code-server takes minutes to build and is therefore in no other stage.
@@ -228,6 +249,7 @@ cmd_test() {
     : >"$results"
     export COVE_TEST_LONG=$long
     [ "$install" = no ] || ! wanted system || fetch_promtool
+    second_run=no
     if [ -z "$only" ]; then
         all_stages
     else
@@ -237,6 +259,7 @@ cmd_test() {
         attack_stages
         [ "$only" != vscode ] || stage "VS Code in the browser" vscode_stage
     fi
+    second_runs
     printf '\n%s== summary, %d minutes%s\n' "$bold" $(((SECONDS + 30) / 60)) "$plain"
     cat "$results"
     ! grep -q '^FAILED' "$results" || die "some tests failed."
