@@ -114,8 +114,9 @@ test("a file is uploaded, edited, saved, and a save over somebody else's change 
   const content = await (await api("GET", `/sandboxes/${id}/file?path=/workspace/notes.txt`)).text();
   assert.equal(content, "by somebody else");
   await page.press("textarea.editor", "Control+s");
+  const overwritten = page.waitForResponse((response) => response.request().method() === "PUT" && response.ok()); // the first save's notice may still be there
   await page.click("dialog button[value=yes]");
-  await page.waitForSelector(".notice:has-text('/workspace/notes.txt saved')");
+  await overwritten;
   assert.equal(await (await api("GET", `/sandboxes/${id}/file?path=/workspace/notes.txt`)).text(), "third");
   await page.click("text=Back");
   await page.waitForSelector("button:has-text('Archive'), td");
