@@ -77,21 +77,39 @@ static void show_report(const struct audit_report *r)
            (unsigned long long)r->lines, r->files, r->head[0] ? ", the last is " : "", r->head);
 }
 
+struct report_json {
+    bool ok;
+    int64_t lines, files;
+    const char *head;
+    const char *broken_file, *what; /* NULL: the log is whole */
+    int64_t broken_line;
+};
+
+static const struct json_field report_fields[] = {
+    JSON_BOOL(struct report_json, ok, "ok", JSON_ALWAYS),
+    JSON_INT(struct report_json, lines, "lines", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct report_json, files, "files", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct report_json, head, "head", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct report_json, broken_file, "broken_file", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct report_json, broken_line, "broken_line", JSON_OPTIONAL, 0, INT64_MAX),
+    JSON_STR(struct report_json, what, "what", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 static void show_report_json(const struct audit_report *r)
 {
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
+    bool broken = r->broken_file[0];
+    struct report_json out = {
+        .ok = !broken,
+        .lines = (int64_t)r->lines,
+        .files = r->files,
+        .head = r->head,
+        .broken_file = broken ? r->broken_file : NULL,
+        .broken_line = broken ? (int64_t)r->broken_line : 0,
+        .what = broken ? r->what : NULL,
+    };
 
-    json_put_bool(w, "ok", !r->broken_file[0]);
-    json_put_int(w, "lines", (int64_t)r->lines);
-    json_put_int(w, "files", r->files);
-    json_put_str(w, "head", r->head);
-    if (r->broken_file[0]) {
-        json_put_str(w, "broken_file", r->broken_file);
-        json_put_int(w, "broken_line", (int64_t)r->broken_line);
-        json_put_str(w, "what", r->what);
-    }
-    cli_json_end(&json, '}');
+    cli_json_print(report_fields, &out);
 }
 
 static int verify(int argc, char **argv)

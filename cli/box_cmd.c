@@ -33,17 +33,35 @@ static void put_plain(const char *text, size_t len, bool keep_lines, FILE *out)
     }
 }
 
+struct proc_json {
+    int64_t proc, pid;
+    bool running, log;
+    const char *label, *command;
+};
+
+static const struct json_field proc_fields[] = {
+    JSON_INT(struct proc_json, proc, "proc", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct proc_json, pid, "pid", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_BOOL(struct proc_json, running, "running", JSON_ALWAYS),
+    JSON_BOOL(struct proc_json, log, "log", JSON_ALWAYS),
+    JSON_STR(struct proc_json, label, "label", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct proc_json, command, "command", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void put_proc(struct json_writer *w, const struct box_proc *p, const char *label,
                      const char *command)
 {
-    json_open(w, NULL, '{');
-    json_put_int(w, "proc", p->proc);
-    json_put_int(w, "pid", p->pid);
-    json_put_bool(w, "running", p->running);
-    json_put_bool(w, "log", p->flags & SPAWN_LOG);
-    json_put_str(w, "label", label);
-    json_put_str(w, "command", command);
-    json_close(w, '}');
+    struct proc_json out = {
+        .proc = p->proc,
+        .pid = p->pid,
+        .running = p->running,
+        .log = p->flags & SPAWN_LOG,
+        .label = label,
+        .command = command,
+    };
+
+    json_put_object(w, NULL, proc_fields, &out);
 }
 
 static int show_proc(void *arg, const struct box_proc *p, const char *label, const char *command)
@@ -78,15 +96,28 @@ static int list_procs(struct box_conn *conn, struct logs *o, struct cove_err *e)
     return rc;
 }
 
+struct record_json {
+    int64_t time_unix_ms;
+    const char *stream;
+    struct json_text text;
+};
+
+static const struct json_field record_fields[] = {
+    JSON_INT(struct record_json, time_unix_ms, "time_unix_ms", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct record_json, stream, "stream", JSON_ALWAYS, JSON_ANY),
+    JSON_TEXT(struct record_json, text, "text", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void show_record_json(const struct ring_rec *rec, const char *bytes)
 {
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
+    struct record_json out = {
+        .time_unix_ms = (int64_t)(rec->unix_ns / 1000000),
+        .stream = rec->stream == RING_STDERR ? "stderr" : "stdout",
+        .text = { bytes, rec->len },
+    };
 
-    json_put_int(w, "time_unix_ms", (int64_t)(rec->unix_ns / 1000000));
-    json_put_str(w, "stream", rec->stream == RING_STDERR ? "stderr" : "stdout");
-    json_put_text(w, "text", bytes, rec->len);
-    cli_json_end(&json, '}');
+    cli_json_print(record_fields, &out);
 }
 
 static void show_record(const struct logs *o, const struct ring_rec *rec, const char *bytes)
@@ -203,13 +234,6 @@ static int kill_one(const char *word, char ret_id[24], struct cove_err *e)
     return rc;
 }
 
-static void put_killed(struct json_writer *w, const char *id)
-{
-    json_open(w, NULL, '{');
-    json_put_str(w, "id", id);
-    json_close(w, '}');
-}
-
 int cli_kill(int argc, char **argv)
 {
     static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { 0 } };
@@ -234,7 +258,7 @@ int cli_kill(int argc, char **argv)
         if (kill_one(argv[i], id, &e) < 0)
             rc = cli_fail(&e);
         else if (json)
-            put_killed(w, id);
+            cli_json_put_id(w, id);
         else
             printf("%s\n", id);
     }

@@ -43,14 +43,28 @@ static void show(const char *name, const struct diagnosis *d)
         printf("                   -> %s\n", d->fix);
 }
 
+struct finding_json {
+    const char *check, *finding, *what, *fix;
+};
+
+static const struct json_field finding_fields[] = {
+    JSON_STR(struct finding_json, check, "check", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct finding_json, finding, "finding", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct finding_json, what, "what", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct finding_json, fix, "fix", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void put_json(struct json_writer *w, const char *name, const struct diagnosis *d)
 {
-    json_open(w, NULL, '{');
-    json_put_str(w, "check", name);
-    json_put_str(w, "finding", d->finding == FOUND_BROKEN ? "fail" : words[d->finding]);
-    json_put_str(w, "what", d->what);
-    json_put_str(w, "fix", d->fix);
-    json_close(w, '}');
+    struct finding_json out = {
+        .check = name,
+        .finding = d->finding == FOUND_BROKEN ? "fail" : words[d->finding],
+        .what = d->what,
+        .fix = d->fix,
+    };
+
+    json_put_object(w, NULL, finding_fields, &out);
 }
 
 static enum finding run_all(const struct patient *p, const struct doctor_check *checks,

@@ -257,37 +257,56 @@ static int keep_output(struct spawn_args *args, struct cove_err *e)
     return 0;
 }
 
-/* True: the output was longer and is cut off. */
-static bool put_output(struct json_writer *w, const char *name, int fd)
+struct exec_json {
+    const char *id;
+    struct json_text out, err; /* at most TOLD_MAX bytes of each */
+    bool truncated;
+    int64_t exit_code;
+    const char *ended_by, *reason;
+};
+
+static const struct json_field exec_fields[] = {
+    JSON_STR(struct exec_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_TEXT(struct exec_json, out, "stdout", JSON_ALWAYS, JSON_ANY),
+    JSON_TEXT(struct exec_json, err, "stderr", JSON_ALWAYS, JSON_ANY),
+    JSON_BOOL(struct exec_json, truncated, "truncated", JSON_ALWAYS),
+    JSON_INT(struct exec_json, exit_code, "exit_code", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct exec_json, ended_by, "ended_by", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct exec_json, reason, "reason", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
+/* The kept output, up to TOLD_MAX bytes of it; the caller frees .bytes. *cut becomes true if there is more. */
+static struct json_text read_output(int fd, bool *cut)
 {
-    AUTO_FREE char *text = malloc(TOLD_MAX + 1);
+    char *text = malloc(TOLD_MAX + 1);
     size_t len = 0;
     ssize_t n;
 
     while (text && len <= TOLD_MAX &&
            (n = pread(fd, text + len, TOLD_MAX + 1 - len, (off_t)len)) > 0)
         len += (size_t)n;
-    json_put_text(w, name, text ? text : "", len < TOLD_MAX ? len : TOLD_MAX);
-    return len > TOLD_MAX;
+    *cut |= len > TOLD_MAX;
+    return (struct json_text){ text, len < TOLD_MAX ? len : TOLD_MAX };
 }
 
 static void tell_json(const struct box_info *box, const struct spawn_args *args,
                       const struct cove_end *end)
 {
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
-    bool cut = false;
     char why[160];
+    struct exec_json told = {
+        .id = box->id,
+        .exit_code = end_exit_code(end),
+        .ended_by = end_cause_name(end->cause),
+        .reason = why,
+    };
 
     end_describe(end, why, sizeof(why));
-    json_put_str(w, "id", box->id);
-    cut |= put_output(w, "stdout", args->stdout_fd);
-    cut |= put_output(w, "stderr", args->stderr_fd);
-    json_put_bool(w, "truncated", cut);
-    json_put_int(w, "exit_code", end_exit_code(end));
-    json_put_str(w, "ended_by", end_cause_name(end->cause));
-    json_put_str(w, "reason", why);
-    cli_json_end(&json, '}');
+    told.out = read_output(args->stdout_fd, &told.truncated);
+    told.err = read_output(args->stderr_fd, &told.truncated);
+    cli_json_print(exec_fields, &told);
+    free((char *)told.out.bytes);
+    free((char *)told.err.bytes);
 }
 
 int cli_exec(int argc, char **argv)

@@ -141,6 +141,19 @@ static int new_key(const struct options *o, char text[KEY_TEXT_LEN + 1], struct 
 
 /* ------------------------------------------------------------------ showing */
 
+struct new_key_json {
+    const char *key; /* NULL: only the caller knows it (--hash) */
+    const char *id, *tenant, *name;
+};
+
+static const struct json_field new_key_fields[] = {
+    JSON_STR(struct new_key_json, key, "key", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct new_key_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct new_key_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct new_key_json, name, "name", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 /* Only the key itself goes to stdout, so that it can be piped; the words for people go to stderr. */
 static void show_new(const struct options *o, const char *text, const struct key *key)
 {
@@ -148,15 +161,8 @@ static void show_new(const struct options *o, const char *text, const struct key
 
     keys_id(key, id);
     if (o->json) {
-        struct cli_json json;
-        struct json_writer *w = cli_json_begin(&json, '{');
-
-        if (*text)
-            json_put_str(w, "key", text);
-        json_put_str(w, "id", id);
-        json_put_str(w, "tenant", key->tenant);
-        json_put_str(w, "name", key->name);
-        cli_json_end(&json, '}');
+        cli_json_print(new_key_fields,
+                       &(struct new_key_json){ *text ? text : NULL, id, key->tenant, key->name });
         return;
     }
     if (!*text) {
@@ -197,23 +203,44 @@ static void add_row(struct table *t, const struct key *k)
     table_add(t, "%s", k->projects[0] ? k->projects : "all");
 }
 
+struct key_json {
+    const char *id, *tenant, *name, *dialects, *projects;
+    int64_t created_s, expires_s;
+    int64_t requests, sandboxes, processes; /* 0: no limit of its own */
+};
+
+static const struct json_field key_fields[] = {
+    JSON_STR(struct key_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct key_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct key_json, name, "name", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct key_json, dialects, "dialects", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct key_json, projects, "projects", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct key_json, created_s, "created", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct key_json, expires_s, "expires", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct key_json, requests, "requests", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct key_json, sandboxes, "sandboxes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct key_json, processes, "processes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
 static void put_row(struct json_writer *w, const struct key *k)
 {
     char id[KEY_ID_LEN + 1];
+    struct key_json out = {
+        .id = id,
+        .tenant = k->tenant,
+        .name = k->name,
+        .dialects = k->dialects,
+        .projects = k->projects,
+        .created_s = (int64_t)k->created_s,
+        .expires_s = (int64_t)k->expires_s,
+        .requests = (int64_t)k->limits.requests,
+        .sandboxes = (int64_t)k->limits.sandboxes,
+        .processes = (int64_t)k->limits.processes,
+    };
 
     keys_id(k, id);
-    json_open(w, NULL, '{');
-    json_put_str(w, "id", id);
-    json_put_str(w, "tenant", k->tenant);
-    json_put_str(w, "name", k->name);
-    json_put_str(w, "dialects", k->dialects);
-    json_put_str(w, "projects", k->projects);
-    json_put_int(w, "created", (int64_t)k->created_s);
-    json_put_int(w, "expires", (int64_t)k->expires_s);
-    json_put_int(w, "requests", (int64_t)k->limits.requests);
-    json_put_int(w, "sandboxes", (int64_t)k->limits.sandboxes);
-    json_put_int(w, "processes", (int64_t)k->limits.processes);
-    json_close(w, '}');
+    json_put_object(w, NULL, key_fields, &out);
 }
 
 /* ------------------------------------------------------------------ until workers know */
@@ -432,21 +459,26 @@ static int list(int argc, char **argv)
     return CLI_OK;
 }
 
+struct revoked_json {
+    const char *revoked, *tenant;
+};
+
+static const struct json_field revoked_fields[] = {
+    JSON_STR(struct revoked_json, revoked, "revoked", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct revoked_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void show_revoked(const struct options *o, const char *word, const struct key *old)
 {
     char id[KEY_ID_LEN + 1];
-    struct cli_json json;
-    struct json_writer *w;
 
     if (!o->json) {
         fprintf(stderr, "revoked: %s of tenant %s\n", word, old->tenant);
         return;
     }
     keys_id(old, id);
-    w = cli_json_begin(&json, '{');
-    json_put_str(w, "revoked", id);
-    json_put_str(w, "tenant", old->tenant);
-    cli_json_end(&json, '}');
+    cli_json_print(revoked_fields, &(struct revoked_json){ id, old->tenant });
 }
 
 static int revoke_key(int argc, char **argv)

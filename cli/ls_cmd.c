@@ -204,29 +204,62 @@ static void show_table(const struct rows *rows, bool with_cpu)
     table_end(&t);
 }
 
+struct row_json {
+    const char *id, *state, *tenant, *project, *template;
+    int64_t pid, created_unix_ms, memory_bytes, processes;
+    int64_t connections, connections_total; /* of its ports and terminals: open now, and all */
+    int64_t bytes_in, bytes_out, bytes_in_per_second, bytes_out_per_second;
+    int64_t cpu_us;
+    double cpu_percent;
+};
+
+static const struct json_field row_fields[] = {
+    JSON_STR(struct row_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct row_json, state, "state", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct row_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct row_json, project, "project", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct row_json, template, "template", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct row_json, pid, "pid", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, created_unix_ms, "created_unix_ms", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, memory_bytes, "memory_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, processes, "processes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, connections, "connections", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, connections_total, "connections_total", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, bytes_in, "bytes_in", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, bytes_out, "bytes_out", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct row_json, bytes_in_per_second, "bytes_in_per_second", JSON_ALWAYS, 0,
+             INT64_MAX),
+    JSON_INT(struct row_json, bytes_out_per_second, "bytes_out_per_second", JSON_ALWAYS, 0,
+             INT64_MAX),
+    JSON_INT(struct row_json, cpu_us, "cpu_us", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_DOUBLE(struct row_json, cpu_percent, "cpu_percent", JSON_ALWAYS),
+    JSON_END,
+};
+
 static void put_row(struct json_writer *w, const struct row *r)
 {
     const struct box_info *box = &r->box;
+    struct row_json out = {
+        .id = box->id,
+        .state = box_state_name(box->state),
+        .tenant = box->tenant,
+        .project = box->project,
+        .template = box->template,
+        .pid = box->init_pid,
+        .created_unix_ms = (int64_t)box->created_unix_ms,
+        .memory_bytes = (int64_t)r->usage.memory_bytes,
+        .processes = (int64_t)r->usage.pids,
+        .connections = r->traffic.open,
+        .connections_total = (int64_t)r->traffic.connections,
+        .bytes_in = (int64_t)r->traffic.bytes_in,
+        .bytes_out = (int64_t)r->traffic.bytes_out,
+        .bytes_in_per_second = (int64_t)r->traffic.rate_in,
+        .bytes_out_per_second = (int64_t)r->traffic.rate_out,
+        .cpu_us = (int64_t)r->usage.cpu_us,
+        .cpu_percent = r->cpu,
+    };
 
-    json_open(w, NULL, '{');
-    json_put_str(w, "id", box->id);
-    json_put_str(w, "state", box_state_name(box->state));
-    json_put_str(w, "tenant", box->tenant);
-    json_put_str(w, "project", box->project);
-    json_put_str(w, "template", box->template);
-    json_put_int(w, "pid", box->init_pid);
-    json_put_int(w, "created_unix_ms", (int64_t)box->created_unix_ms);
-    json_put_int(w, "memory_bytes", (int64_t)r->usage.memory_bytes);
-    json_put_int(w, "processes", (int64_t)r->usage.pids);
-    json_put_int(w, "connections", r->traffic.open);
-    json_put_int(w, "connections_total", (int64_t)r->traffic.connections);
-    json_put_int(w, "bytes_in", (int64_t)r->traffic.bytes_in);
-    json_put_int(w, "bytes_out", (int64_t)r->traffic.bytes_out);
-    json_put_int(w, "bytes_in_per_second", (int64_t)r->traffic.rate_in);
-    json_put_int(w, "bytes_out_per_second", (int64_t)r->traffic.rate_out);
-    json_put_int(w, "cpu_us", (int64_t)r->usage.cpu_us);
-    json_put_double(w, "cpu_percent", r->cpu);
-    json_close(w, '}');
+    json_put_object(w, NULL, row_fields, &out);
 }
 
 static void show_json(const struct rows *rows)

@@ -30,6 +30,7 @@ enum {
     RESUME_MS = 250, /* before the second try; before each further one twice as long, up to: */
     RESUME_MOST_MS = 8000,
     KEEPALIVE_S = 30, /* of silence, then the server's machine is asked whether it is still there */
+    SERVER_ERROR = -32000, /* JSON-RPC's number for errors that a server defines itself */
 };
 
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
@@ -111,6 +112,30 @@ static void read_message(struct mcp_transfer *t, struct json_object *message)
 
 /* ------------------------------------------------------------------ what goes back */
 
+struct rpc_error {
+    int64_t code;
+    const char *message;
+};
+
+static const struct json_field rpc_error_fields[] = {
+    JSON_INT(struct rpc_error, code, "code", JSON_ALWAYS, INT64_MIN, INT64_MAX),
+    JSON_STR(struct rpc_error, message, "message", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
+struct rpc_failure {
+    const char *jsonrpc;
+    struct json_text id; /* of the request, as it came */
+    const struct rpc_error *error;
+};
+
+static const struct json_field rpc_failure_fields[] = {
+    JSON_STR(struct rpc_failure, jsonrpc, "jsonrpc", JSON_ALWAYS, JSON_ANY),
+    JSON_RAW(struct rpc_failure, id, "id", JSON_ALWAYS),
+    JSON_OBJECT(struct rpc_failure, error, "error", JSON_ALWAYS, rpc_error_fields),
+    JSON_END,
+};
+
 static void answer_error(struct mcp_transfer *t, const char *what)
 {
     AUTO_BUF struct buf text = BUF(4096);
@@ -122,14 +147,10 @@ static void answer_error(struct mcp_transfer *t, const char *what)
         return;
     }
     json_writer_init(&w, &text);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "jsonrpc", "2.0");
-    json_put_json(&w, "id", t->id, strlen(t->id));
-    json_open(&w, "error", '{');
-    json_put_int(&w, "code", -32000);
-    json_put_str(&w, "message", what);
-    json_close(&w, '}');
-    json_close(&w, '}');
+    json_put_object(&w, NULL, rpc_failure_fields,
+                    &(struct rpc_failure){ "2.0",
+                                           { t->id, strlen(t->id) },
+                                           &(struct rpc_error){ SERVER_ERROR, what } });
     t->server->output(text.data, text.len);
     t->answered = true;
 }

@@ -34,17 +34,17 @@ static int parse(int argc, char **argv, struct net_rules *r, struct cove_err *e)
     return net_rules_check(r, e);
 }
 
-static void show_json(const struct keeper_network *n)
-{
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
+struct network_json {
+    const char *id, *network, *allow, *deny;
+};
 
-    json_put_str(w, "id", n->id);
-    json_put_str(w, "network", net_mode_name(n->rules.mode));
-    json_put_str(w, "allow", n->rules.allow);
-    json_put_str(w, "deny", n->rules.deny);
-    cli_json_end(&json, '}');
-}
+static const struct json_field network_fields[] = {
+    JSON_STR(struct network_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct network_json, network, "network", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct network_json, allow, "allow", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct network_json, deny, "deny", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
 
 int cli_network(int argc, char **argv)
 {
@@ -67,6 +67,8 @@ int cli_network(int argc, char **argv)
     rc = keeper_network(&keeper, &args, &e);
     keeper_link_done(&keeper);
     if (rc == 0 && json)
-        show_json(&args);
+        cli_json_print(network_fields,
+                       &(struct network_json){ args.id, net_mode_name(args.rules.mode),
+                                               args.rules.allow, args.rules.deny });
     return rc < 0 ? cli_fail(&e) : CLI_OK;
 }

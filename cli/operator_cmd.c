@@ -20,23 +20,32 @@ static int file_of(char ret[512], struct cove_err *e)
     return 0;
 }
 
+struct operator_json {
+    const char *name;
+    const char *secret; /* NULL: not told */
+    int64_t created_s;  /* 0: not told */
+    const char *removed;
+};
+
+static const struct json_field operator_fields[] = {
+    JSON_STR(struct operator_json, name, "operator", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct operator_json, secret, "secret", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct operator_json, created_s, "created", JSON_OPTIONAL, 0, INT64_MAX),
+    JSON_STR(struct operator_json, removed, "removed", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 static void show_new(const char *secret, const struct operator_key *o, bool as_json)
 {
-    struct cli_json json;
-    struct json_writer *w;
-
-    if (!as_json) {
-        printf("%s\n", secret);
-        fprintf(stderr,
-                "The signing key of operator %s. It is shown this once: the server keeps only its "
-                "public half.\nPaste it on the console's Operator page.\n",
-                o->name);
+    if (as_json) {
+        cli_json_print(operator_fields, &(struct operator_json){ o->name, .secret = secret });
         return;
     }
-    w = cli_json_begin(&json, '{');
-    json_put_str(w, "operator", o->name);
-    json_put_str(w, "secret", secret);
-    cli_json_end(&json, '}');
+    printf("%s\n", secret);
+    fprintf(stderr,
+            "The signing key of operator %s. It is shown this once: the server keeps only its "
+            "public half.\nPaste it on the console's Operator page.\n",
+            o->name);
 }
 
 static int add(int argc, char **argv)
@@ -54,14 +63,6 @@ static int add(int argc, char **argv)
     show_new(secret, &o, json);
     explicit_bzero(secret, sizeof(secret));
     return CLI_OK;
-}
-
-static void put_row(struct json_writer *w, const struct operator_key *o)
-{
-    json_open(w, NULL, '{');
-    json_put_str(w, "operator", o->name);
-    json_put_int(w, "created", (int64_t)o->created_s);
-    json_close(w, '}');
 }
 
 static int list(int argc, char **argv)
@@ -84,7 +85,9 @@ static int list(int argc, char **argv)
 
         text_format_time(all.items[i].created_s * 1000, created);
         if (w)
-            put_row(w, &all.items[i]);
+            json_put_object(w, NULL, operator_fields,
+                            &(struct operator_json){
+                                all.items[i].name, .created_s = (int64_t)all.items[i].created_s });
         else
             printf("%-24s %.19s\n", all.items[i].name, created);
     }
@@ -99,7 +102,6 @@ static int list(int argc, char **argv)
 static int drop(int argc, char **argv)
 {
     bool as_json = cli_take_json(&argc, argv);
-    struct cli_json json;
     struct cove_err e;
     char path[512];
 
@@ -107,10 +109,8 @@ static int drop(int argc, char **argv)
         return cli_usage("cove operator remove NAME [--json]");
     if (file_of(path, &e) < 0 || operators_remove(path, argv[1], &e) < 0)
         return cli_fail(&e);
-    if (as_json) {
-        json_put_str(cli_json_begin(&json, '{'), "removed", argv[1]);
-        cli_json_end(&json, '}');
-    }
+    if (as_json)
+        cli_json_print(operator_fields, &(struct operator_json){ .removed = argv[1] });
     return CLI_OK;
 }
 

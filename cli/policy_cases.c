@@ -24,26 +24,32 @@ struct cases {
     bool json;
 };
 
+struct wrong_json {
+    int64_t line;
+    const char *dialect, *command, *wanted, *got; /* a rule, or "-": no refusal */
+};
+
+static const struct json_field wrong_fields[] = {
+    JSON_INT(struct wrong_json, line, "line", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct wrong_json, dialect, "dialect", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct wrong_json, command, "command", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct wrong_json, wanted, "wanted", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct wrong_json, got, "got", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void show_wrong(const struct cases *c, const char *want, const char *dialect,
                        const char *command, const struct policy_result *r)
 {
-    struct cli_json json;
-    struct json_writer *w;
-
-    if (!c->json) {
-        printf("%s:%u: %s: wanted %s%s%s, got %s%s%s: %s\n", c->path, c->line, dialect,
-               *want == '-' ? "no refusal" : "rule '", *want == '-' ? "" : want,
-               *want == '-' ? "" : "'", r->denied ? "rule '" : "no refusal",
-               r->denied ? r->rule : "", r->denied ? "'" : "", r->denied ? r->matched : command);
+    if (c->json) {
+        cli_json_print(wrong_fields, &(struct wrong_json){ c->line, dialect, command, want,
+                                                           r->denied ? r->rule : "-" });
         return;
     }
-    w = cli_json_begin(&json, '{');
-    json_put_int(w, "line", c->line);
-    json_put_str(w, "dialect", dialect);
-    json_put_str(w, "command", command);
-    json_put_str(w, "wanted", want);
-    json_put_str(w, "got", r->denied ? r->rule : "-");
-    cli_json_end(&json, '}');
+    printf("%s:%u: %s: wanted %s%s%s, got %s%s%s: %s\n", c->path, c->line, dialect,
+           *want == '-' ? "no refusal" : "rule '", *want == '-' ? "" : want,
+           *want == '-' ? "" : "'", r->denied ? "rule '" : "no refusal", r->denied ? r->rule : "",
+           r->denied ? "'" : "", r->denied ? r->matched : command);
 }
 
 static char *take_word(char **at)
@@ -91,20 +97,24 @@ static int on_line(struct cases *c, char *line, struct cove_err *e)
     return 0;
 }
 
+struct sum_json {
+    const char *file;
+    int64_t cases, wrong;
+};
+
+static const struct json_field sum_fields[] = {
+    JSON_STR(struct sum_json, file, "file", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct sum_json, cases, "cases", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct sum_json, wrong, "wrong", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
 static void show_sum(const struct cases *c)
 {
-    struct cli_json json;
-    struct json_writer *w;
-
-    if (!c->json) {
+    if (c->json)
+        cli_json_print(sum_fields, &(struct sum_json){ c->path, c->count, c->wrong });
+    else
         printf("%s: %u cases, %u wrong\n", c->path, c->count, c->wrong);
-        return;
-    }
-    w = cli_json_begin(&json, '{');
-    json_put_str(w, "file", c->path);
-    json_put_int(w, "cases", c->count);
-    json_put_int(w, "wrong", c->wrong);
-    cli_json_end(&json, '}');
 }
 
 int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q,

@@ -3,7 +3,6 @@
 #define CLI_POLICY_CLI_H
 
 #include "cli/cli.h"
-#include "cove/json.h"
 #include "cove/policy.h"
 
 /* The policy in a file; NULL: the instance's own. */
@@ -14,8 +13,10 @@ int policy_cli_running(struct policy **ret, struct cove_err *e);
 int policy_cli_profile(const char *name, const char *policy_file, char *path, size_t size,
                        struct cove_err *e);
 
-/* With --json: writes the members of a rule; the sign ('-' or '+') tells which of two compared policies has it. */
-void policy_cli_put_rule(struct json_writer *w, const struct policy_rule_info *r);
+/* With --json: prints a rule. `only_in` tells which of two compared policies has it; NULL: none are compared, and the
+ * rule's place in its file is told instead. */
+void policy_cli_print_rule(const struct policy_rule_info *r, const char *only_in);
+/* The word for one of two compared policies or profiles: '-' is the first, '+' the second. */
 const char *policy_cli_side(char sign);
 
 int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q,

@@ -78,16 +78,24 @@ static void show_warning(void *ctx, const struct policy_warning *w)
         printf("%s:%u: warning: %s\n", w->file, w->line, w->what);
 }
 
+struct warning_json {
+    const char *file;
+    int64_t line;
+    const char *rule, *warning;
+};
+
+static const struct json_field warning_fields[] = {
+    JSON_STR(struct warning_json, file, "file", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct warning_json, line, "line", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct warning_json, rule, "rule", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct warning_json, warning, "warning", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void put_warning(void *ctx, const struct policy_warning *w)
 {
-    struct json_writer *out = ctx;
-
-    json_open(out, NULL, '{');
-    json_put_str(out, "file", w->file);
-    json_put_int(out, "line", w->line);
-    json_put_str(out, "rule", w->rule ? w->rule : "");
-    json_put_str(out, "warning", w->what);
-    json_close(out, '}');
+    json_put_object(ctx, NULL, warning_fields,
+                    &(struct warning_json){ w->file, w->line, w->rule, w->what });
 }
 
 /* Warns of profiles that do not exist. Where no profile is installed at all nothing can be said. */
@@ -115,31 +123,40 @@ static size_t warn_all(const struct policy *p, const char *file, policy_warn_fn 
     return policy_lint(p, dialect_names, fn, ctx) + warn_profiles(p, file, fn, ctx);
 }
 
-static size_t check_json(const struct policy *p, const char *file)
+struct check_json {
+    bool ok;
+    const char *error, *hash; /* one of the two is NULL */
+    int64_t rules;
+    bool has_rules;
+};
+
+static const struct json_field check_fields[] = {
+    JSON_BOOL(struct check_json, ok, "ok", JSON_ALWAYS),
+    JSON_STR(struct check_json, error, "error", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct check_json, hash, "hash", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct check_json, rules, "rules", JSON_OPTIONAL, 0, INT64_MAX,
+             JSON_HAS(struct check_json, has_rules)),
+    JSON_END,
+};
+
+static size_t show_check(const struct policy *p, const char *file)
 {
+    struct check_json head = {
+        .ok = true,
+        .hash = policy_hash(p),
+        .rules = (int64_t)policy_rule_count(p),
+        .has_rules = true,
+    };
     struct cli_json json;
     struct json_writer *w = cli_json_begin(&json, '{');
     size_t warnings;
 
-    json_put_bool(w, "ok", true);
-    json_put_str(w, "hash", policy_hash(p));
-    json_put_int(w, "rules", (int64_t)policy_rule_count(p));
+    json_put_members(w, check_fields, &head);
     json_open(w, "warnings", '[');
     warnings = warn_all(p, file, put_warning, w);
     json_close(w, ']');
     cli_json_end(&json, '}');
     return warnings;
-}
-
-static int fail_json(const struct cove_err *e)
-{
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
-
-    json_put_bool(w, "ok", false);
-    json_put_str(w, "error", e->msg);
-    cli_json_end(&json, '}');
-    return CLI_NO;
 }
 
 /* Finding a broken file is what this command is for, so the exit status is CLI_NO, not CLI_ERROR. */
@@ -162,12 +179,13 @@ static int check(int argc, char **argv)
     }
     if (policy_cli_load(o.file, &p, &e) < 0) {
         if (o.json)
-            return fail_json(&e);
-        printf("%s\n", e.msg);
+            cli_json_print(check_fields, &(struct check_json){ .error = e.msg });
+        else
+            printf("%s\n", e.msg);
         return CLI_NO;
     }
     if (o.json) {
-        warnings = check_json(p, o.file);
+        warnings = show_check(p, o.file);
     } else {
         warnings = warn_all(p, o.file, show_warning, NULL);
         printf("%s: ok, %zu rules, %zu warnings, %s\n", o.file, policy_rule_count(p), warnings,
@@ -177,25 +195,40 @@ static int check(int argc, char **argv)
     return o.strict && warnings ? CLI_NO : CLI_OK;
 }
 
+/* --- test ------------------------------------------------------------------------------------ */
+
+struct verdict_json {
+    const char *dialect;
+    bool denied;
+    const char *lifted;                         /* NULL: no exception was used */
+    const char *rule, *form, *reason, *matched; /* NULL: not denied */
+};
+
+static const struct json_field verdict_fields[] = {
+    JSON_STR(struct verdict_json, dialect, "dialect", JSON_ALWAYS, JSON_ANY),
+    JSON_BOOL(struct verdict_json, denied, "denied", JSON_ALWAYS),
+    JSON_STR(struct verdict_json, lifted, "lifted", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct verdict_json, rule, "rule", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct verdict_json, form, "form", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct verdict_json, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct verdict_json, matched, "matched", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 static void show_verdict_json(const char *dialect, const struct policy_result *r)
 {
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
+    struct verdict_json out = {
+        .dialect = dialect,
+        .denied = r->denied,
+        .lifted = r->lifted[0] ? r->lifted : NULL,
+        .rule = r->denied ? r->rule : NULL,
+        .form = r->denied ? policy_form_name(r->form) : NULL,
+        .reason = r->denied ? r->reason : NULL,
+        .matched = r->denied ? r->matched : NULL,
+    };
 
-    json_put_str(w, "dialect", dialect);
-    json_put_bool(w, "denied", r->denied);
-    if (r->lifted[0])
-        json_put_str(w, "lifted", r->lifted);
-    if (r->denied) {
-        json_put_str(w, "rule", r->rule);
-        json_put_str(w, "form", policy_form_name(r->form));
-        json_put_str(w, "reason", r->reason);
-        json_put_str(w, "matched", r->matched);
-    }
-    cli_json_end(&json, '}');
+    cli_json_print(verdict_fields, &out);
 }
-
-/* --- test ------------------------------------------------------------------------------------ */
 
 static void show_result(const struct options *o, const char *dialect, const struct policy_result *r)
 {
@@ -253,14 +286,43 @@ static int test(int argc, char **argv)
 
 /* --- explain --------------------------------------------------------------------------------- */
 
-void policy_cli_put_rule(struct json_writer *w, const struct policy_rule_info *r)
+struct rule_json {
+    const char *only_in; /* of two compared policies; NULL: none are compared */
+    const char *rule;
+    bool allow;
+    const char *form, *pattern, *reason, *scope;
+    const char *file; /* NULL: not told */
+    int64_t line;
+};
+
+static const struct json_field rule_fields[] = {
+    JSON_STR(struct rule_json, only_in, "only_in", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct rule_json, rule, "rule", JSON_ALWAYS, JSON_ANY),
+    JSON_BOOL(struct rule_json, allow, "allow", JSON_ALWAYS),
+    JSON_STR(struct rule_json, form, "form", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct rule_json, pattern, "pattern", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct rule_json, reason, "reason", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct rule_json, scope, "scope", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct rule_json, file, "file", JSON_OPTIONAL, JSON_ANY),
+    JSON_INT(struct rule_json, line, "line", JSON_OPTIONAL, 0, INT64_MAX),
+    JSON_END,
+};
+
+void policy_cli_print_rule(const struct policy_rule_info *r, const char *only_in)
 {
-    json_put_str(w, "rule", r->name);
-    json_put_bool(w, "allow", r->allow);
-    json_put_str(w, "form", policy_form_name(r->form));
-    json_put_str(w, "pattern", r->pattern);
-    json_put_str(w, "reason", r->reason);
-    json_put_str(w, "scope", r->scope);
+    struct rule_json out = {
+        .only_in = only_in,
+        .rule = r->name,
+        .allow = r->allow,
+        .form = policy_form_name(r->form),
+        .pattern = r->pattern,
+        .reason = r->reason,
+        .scope = r->scope,
+        .file = only_in ? NULL : r->file,
+        .line = only_in ? 0 : r->line,
+    };
+
+    cli_json_print(rule_fields, &out);
 }
 
 const char *policy_cli_side(char sign)
@@ -272,21 +334,36 @@ struct explained {
     bool json, denied;
 };
 
-static void put_form(const char *text, size_t len, const struct policy_result *r)
-{
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
+struct form_json {
+    struct json_text text;
+    const char *form;
+    bool denied;
+    const char *rule, *reason; /* NULL: not denied */
+    const char *lifted;        /* NULL: denied, or no exception was used */
+};
 
-    json_put_text(w, "text", text, len);
-    json_put_str(w, "form", policy_form_name(r->form));
-    json_put_bool(w, "denied", r->denied);
-    if (r->denied) {
-        json_put_str(w, "rule", r->rule);
-        json_put_str(w, "reason", r->reason);
-    } else if (r->lifted[0]) {
-        json_put_str(w, "lifted", r->lifted);
-    }
-    cli_json_end(&json, '}');
+static const struct json_field form_fields[] = {
+    JSON_TEXT(struct form_json, text, "text", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct form_json, form, "form", JSON_ALWAYS, JSON_ANY),
+    JSON_BOOL(struct form_json, denied, "denied", JSON_ALWAYS),
+    JSON_STR(struct form_json, rule, "rule", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct form_json, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct form_json, lifted, "lifted", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+static void show_form_json(const char *text, size_t len, const struct policy_result *r)
+{
+    struct form_json out = {
+        .text = { text, len },
+        .form = policy_form_name(r->form),
+        .denied = r->denied,
+        .rule = r->denied ? r->rule : NULL,
+        .reason = r->denied ? r->reason : NULL,
+        .lifted = !r->denied && r->lifted[0] ? r->lifted : NULL,
+    };
+
+    cli_json_print(form_fields, &out);
 }
 
 static void show_form(void *ctx, const char *text, size_t len, const struct policy_result *r)
@@ -296,7 +373,7 @@ static void show_form(void *ctx, const char *text, size_t len, const struct poli
 
     x->denied |= r->denied;
     if (x->json) {
-        put_form(text, len, r);
+        show_form_json(text, len, r);
         return;
     }
     printf("%-6s %.*s%s\n", r->denied ? "" : policy_form_name(r->form), shown, text,
@@ -310,19 +387,11 @@ static void show_form(void *ctx, const char *text, size_t len, const struct poli
 
 static void show_rule(const struct policy_rule_info *r, bool as_json)
 {
-    struct cli_json json;
-    struct json_writer *w;
-
-    if (!as_json) {
+    if (as_json)
+        policy_cli_print_rule(r, NULL);
+    else
         printf("%s %s %s /%s/\n    %s\n    [%s] %s:%u\n", r->allow ? "allow" : "deny", r->name,
                policy_form_name(r->form), r->pattern, r->reason, r->scope, r->file, r->line);
-        return;
-    }
-    w = cli_json_begin(&json, '{');
-    policy_cli_put_rule(w, r);
-    json_put_str(w, "file", r->file);
-    json_put_int(w, "line", r->line);
-    cli_json_end(&json, '}');
 }
 
 static void list_rules(const struct policy *p, const struct policy_query *q, bool as_json)
@@ -337,24 +406,32 @@ static void list_rules(const struct policy *p, const struct policy_query *q, boo
     }
 }
 
+struct settings_json {
+    const char *dialect, *exec_time, *seccomp, *audit;
+};
+
+static const struct json_field settings_fields[] = {
+    JSON_STR(struct settings_json, dialect, "dialect", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct settings_json, exec_time, "exec_time", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct settings_json, seccomp, "seccomp", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct settings_json, audit, "audit", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void show_settings(const struct policy *p, const struct policy_query *q, bool as_json)
 {
-    const char *exec_time = policy_exec_time(p, q) ? "on" : "off", *profile = policy_profile(p, q);
-    const char *audited = policy_audit_all(p, q) ? "all commands" : "refusals";
-    struct cli_json json;
-    struct json_writer *w;
+    struct settings_json s = {
+        .dialect = q->dialect,
+        .exec_time = policy_exec_time(p, q) ? "on" : "off",
+        .seccomp = policy_profile(p, q),
+        .audit = policy_audit_all(p, q) ? "all commands" : "refusals",
+    };
 
-    if (!as_json) {
-        printf("dialect %s: exec-time %s, seccomp profile %s, audit of %s\n", q->dialect, exec_time,
-               profile, audited);
-        return;
-    }
-    w = cli_json_begin(&json, '{');
-    json_put_str(w, "dialect", q->dialect);
-    json_put_str(w, "exec_time", exec_time);
-    json_put_str(w, "seccomp", profile);
-    json_put_str(w, "audit", audited);
-    cli_json_end(&json, '}');
+    if (as_json)
+        cli_json_print(settings_fields, &s);
+    else
+        printf("dialect %s: exec-time %s, seccomp profile %s, audit of %s\n", s.dialect,
+               s.exec_time, s.seccomp, s.audit);
 }
 
 /* Without a command: shows the rules that apply. With one: shows each form of the command and its verdict. */

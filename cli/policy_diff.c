@@ -38,35 +38,31 @@ static bool has_setting(const struct policy *p, const char *wanted)
     return false;
 }
 
+struct setting_json {
+    const char *only_in, *setting;
+};
+
+static const struct json_field setting_fields[] = {
+    JSON_STR(struct setting_json, only_in, "only_in", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct setting_json, setting, "setting", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 static void show_setting(char sign, const char *line, bool as_json)
 {
-    struct cli_json json;
-    struct json_writer *w;
-
-    if (!as_json) {
+    if (as_json)
+        cli_json_print(setting_fields, &(struct setting_json){ policy_cli_side(sign), line });
+    else
         printf("%c %s\n", sign, line);
-        return;
-    }
-    w = cli_json_begin(&json, '{');
-    json_put_str(w, "only_in", policy_cli_side(sign));
-    json_put_str(w, "setting", line);
-    cli_json_end(&json, '}');
 }
 
 static void show_rule(char sign, const struct policy_rule_info *r, bool as_json)
 {
-    struct cli_json json;
-    struct json_writer *w;
-
-    if (!as_json) {
+    if (as_json)
+        policy_cli_print_rule(r, policy_cli_side(sign));
+    else
         printf("%c [%s] %s %s %s /%s/ \"%s\"\n", sign, r->scope, r->allow ? "allow" : "deny",
                r->name, policy_form_name(r->form), r->pattern, r->reason);
-        return;
-    }
-    w = cli_json_begin(&json, '{');
-    json_put_str(w, "only_in", policy_cli_side(sign));
-    policy_cli_put_rule(w, r);
-    cli_json_end(&json, '}');
 }
 
 /* Shows what policy a has and policy b has not. */

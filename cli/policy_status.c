@@ -30,19 +30,35 @@ static void show(const struct status *s)
                same(s) ? "the same" : "another one; `cove policy diff` shows how they differ");
 }
 
+struct status_json {
+    int64_t generation, rules;
+    const char *hash, *file;
+    bool in_force;
+    const char *error; /* NULL: the file can be read */
+};
+
+static const struct json_field status_fields[] = {
+    JSON_INT(struct status_json, generation, "generation", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct status_json, rules, "rules", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct status_json, hash, "hash", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct status_json, file, "file", JSON_ALWAYS, JSON_ANY),
+    JSON_BOOL(struct status_json, in_force, "in_force", JSON_ALWAYS),
+    JSON_STR(struct status_json, error, "error", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 static void show_json(const struct status *s)
 {
-    struct cli_json json;
-    struct json_writer *w = cli_json_begin(&json, '{');
+    struct status_json out = {
+        .generation = s->generation,
+        .rules = (int64_t)policy_rule_count(s->running),
+        .hash = policy_hash(s->running),
+        .file = s->config.policy_file,
+        .in_force = same(s),
+        .error = s->file ? NULL : s->why.msg,
+    };
 
-    json_put_int(w, "generation", s->generation);
-    json_put_int(w, "rules", (int64_t)policy_rule_count(s->running));
-    json_put_str(w, "hash", policy_hash(s->running));
-    json_put_str(w, "file", s->config.policy_file);
-    json_put_bool(w, "in_force", same(s));
-    if (!s->file)
-        json_put_str(w, "error", s->why.msg);
-    cli_json_end(&json, '}');
+    cli_json_print(status_fields, &out);
 }
 
 int policy_cli_status(int argc, char **argv)

@@ -47,25 +47,35 @@ static void listing_done(struct listing *l)
     free(l->rows);
 }
 
+struct line_json {
+    const char *only_in; /* of two compared profiles; NULL: none are compared */
+    const char *syscall, *action;
+    const char *condition; /* NULL: none */
+};
+
+static const struct json_field line_fields[] = {
+    JSON_STR(struct line_json, only_in, "only_in", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct line_json, syscall, "syscall", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct line_json, action, "action", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct line_json, condition, "condition", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
 /* sign: '-' or '+' where two profiles are compared, else 0. */
 static void show_row(char sign, const struct seccomp_row *row, bool as_json)
 {
-    struct cli_json json;
-    struct json_writer *w;
+    struct line_json out = {
+        .only_in = sign ? policy_cli_side(sign) : NULL,
+        .syscall = row->syscall,
+        .action = row->action,
+        .condition = row->condition[0] ? row->condition : NULL,
+    };
 
-    if (!as_json) {
+    if (as_json)
+        cli_json_print(line_fields, &out);
+    else
         printf("%.*s%-7s %s%s%s\n", sign ? 2 : 0, sign == '-' ? "- " : "+ ", row->action,
                row->syscall, row->condition[0] ? " if " : "", row->condition);
-        return;
-    }
-    w = cli_json_begin(&json, '{');
-    if (sign)
-        json_put_str(w, "only_in", policy_cli_side(sign));
-    json_put_str(w, "syscall", row->syscall);
-    json_put_str(w, "action", row->action);
-    if (row->condition[0])
-        json_put_str(w, "condition", row->condition);
-    cli_json_end(&json, '}');
 }
 
 /* A profile by its name, or a file by its path. */

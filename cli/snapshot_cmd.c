@@ -14,18 +14,37 @@ enum { FORKS_MAX = 1000 };
 
 /* ------------------------------------------------------------------ showing one */
 
+struct snapshot_json {
+    const char *id, *tenant, *name, *tags, *sandbox, *template;
+    int64_t created_unix_ms, bytes;
+};
+
+static const struct json_field snapshot_fields[] = {
+    JSON_STR(struct snapshot_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct snapshot_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct snapshot_json, name, "name", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct snapshot_json, tags, "tags", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct snapshot_json, sandbox, "sandbox", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct snapshot_json, template, "template", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct snapshot_json, created_unix_ms, "created_unix_ms", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct snapshot_json, bytes, "bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
 static void put_snapshot(struct json_writer *w, const struct keeper_snapshot *s)
 {
-    json_open(w, NULL, '{');
-    json_put_str(w, "id", s->id);
-    json_put_str(w, "tenant", s->tenant);
-    json_put_str(w, "name", s->name);
-    json_put_str(w, "tags", s->tags);
-    json_put_str(w, "sandbox", s->sandbox);
-    json_put_str(w, "template", s->template);
-    json_put_int(w, "created_unix_ms", (int64_t)s->created_unix_ms);
-    json_put_int(w, "bytes", (int64_t)s->bytes);
-    json_close(w, '}');
+    struct snapshot_json out = {
+        .id = s->id,
+        .tenant = s->tenant,
+        .name = s->name,
+        .tags = s->tags,
+        .sandbox = s->sandbox,
+        .template = s->template,
+        .created_unix_ms = (int64_t)s->created_unix_ms,
+        .bytes = (int64_t)s->bytes,
+    };
+
+    json_put_object(w, NULL, snapshot_fields, &out);
 }
 
 static int show(void *arg, const struct keeper_snapshot *s)
@@ -116,13 +135,6 @@ static int list(int argc, char **argv)
     return rc < 0 ? cli_fail(&e) : CLI_OK;
 }
 
-static void put_id(struct json_writer *w, const char *id)
-{
-    json_open(w, NULL, '{');
-    json_put_str(w, "id", id);
-    json_close(w, '}');
-}
-
 struct removal {
     const char *word;
     struct keeper_snapshot_name args;
@@ -157,7 +169,7 @@ static int remove_one(struct keeper_link *k, const char *word, struct json_write
     if (keeper_snapshot_remove(k, &r.args, e) < 0)
         return -1;
     if (w)
-        put_id(w, r.args.name);
+        cli_json_put_id(w, r.args.name);
     return 0;
 }
 
@@ -212,7 +224,7 @@ static int fork_box(struct keeper_link *k, const struct box_info *box, uint64_t 
         if (claim_from(k, box, snapshot.id, &made, e) < 0)
             return -1;
         if (w)
-            put_id(w, made.id);
+            cli_json_put_id(w, made.id);
         else
             puts(made.id);
     }

@@ -77,8 +77,25 @@ static uint64_t memory_available(void)
     return kib * 1024;
 }
 
-/* The machine: how busy, how full. */
-static void put_node(struct json_writer *w, const char *state_dir)
+struct node_json { /* the machine: how busy, how full */
+    int64_t cpus;
+    double load;
+    int64_t uptime_s, memory_bytes, memory_available_bytes, disk_bytes, disk_free_bytes;
+};
+
+static const struct json_field node_fields[] = {
+    JSON_INT(struct node_json, cpus, "cpus", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_DOUBLE(struct node_json, load, "load", JSON_ALWAYS),
+    JSON_INT(struct node_json, uptime_s, "uptime_s", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct node_json, memory_bytes, "memory_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct node_json, memory_available_bytes, "memory_available_bytes", JSON_ALWAYS, 0,
+             INT64_MAX),
+    JSON_INT(struct node_json, disk_bytes, "disk_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct node_json, disk_free_bytes, "disk_free_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
+static struct node_json look_at_node(const char *state_dir)
 {
     struct statvfs disk = { 0 };
     struct sysinfo node = { 0 };
@@ -87,35 +104,57 @@ static void put_node(struct json_writer *w, const char *state_dir)
     sysinfo(&node);
     statvfs(state_dir, &disk);
     getloadavg(&load, 1);
-    json_open(w, "node", '{');
-    json_put_int(w, "cpus", sysconf(_SC_NPROCESSORS_ONLN));
-    json_put_double(w, "load", load);
-    json_put_int(w, "uptime_s", node.uptime);
-    json_put_int(w, "memory_bytes", (int64_t)(node.totalram * node.mem_unit));
-    json_put_int(w, "memory_available_bytes", (int64_t)memory_available());
-    json_put_int(w, "disk_bytes", (int64_t)(disk.f_blocks * disk.f_frsize));
-    json_put_int(w, "disk_free_bytes", (int64_t)(disk.f_bavail * disk.f_frsize));
-    json_close(w, '}');
+    return (struct node_json){
+        .cpus = sysconf(_SC_NPROCESSORS_ONLN),
+        .load = load,
+        .uptime_s = node.uptime,
+        .memory_bytes = (int64_t)(node.totalram * node.mem_unit),
+        .memory_available_bytes = (int64_t)memory_available(),
+        .disk_bytes = (int64_t)(disk.f_blocks * disk.f_frsize),
+        .disk_free_bytes = (int64_t)(disk.f_bavail * disk.f_frsize),
+    };
 }
+
+struct status_json {
+    const char *version, *run_dir;
+    bool keeper;
+    int64_t workers, silent_workers, pool_wanted, policy_generation, keys_generation;
+};
+
+static const struct json_field status_fields[] = {
+    JSON_STR(struct status_json, version, "version", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct status_json, run_dir, "run_dir", JSON_ALWAYS, JSON_ANY),
+    JSON_BOOL(struct status_json, keeper, "keeper", JSON_ALWAYS),
+    JSON_INT(struct status_json, workers, "workers", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct status_json, silent_workers, "silent_workers", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct status_json, pool_wanted, "pool_wanted", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct status_json, policy_generation, "policy_generation", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct status_json, keys_generation, "keys_generation", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
 
 static void show_json(const struct cove_config *c, const struct status *s)
 {
+    struct node_json node = look_at_node(c->state_dir);
+    struct status_json out = {
+        .version = PACKAGE_VERSION,
+        .run_dir = c->run_dir,
+        .keeper = s->keeper,
+        .workers = s->workers,
+        .silent_workers = s->silent,
+        .pool_wanted = (int64_t)s->pool_wanted,
+        .policy_generation = s->policy_generation,
+        .keys_generation = s->keys_generation,
+    };
     struct cli_json json;
     struct json_writer *w = cli_json_begin(&json, '{');
 
-    json_put_str(w, "version", PACKAGE_VERSION);
-    json_put_str(w, "run_dir", c->run_dir);
-    json_put_bool(w, "keeper", s->keeper);
-    json_put_int(w, "workers", s->workers);
-    json_put_int(w, "silent_workers", s->silent);
-    json_put_int(w, "pool_wanted", (int64_t)s->pool_wanted);
-    json_put_int(w, "policy_generation", s->policy_generation);
-    json_put_int(w, "keys_generation", s->keys_generation);
-    json_open(w, "sandboxes", '{');
+    json_put_members(w, status_fields, &out);
+    json_open(w, "sandboxes", '{'); /* how many there are in each state */
     for (uint32_t i = BOX_BUILDING; i <= BOX_SAVED; i++)
         json_put_int(w, box_state_name(i), (int64_t)s->boxes[i]);
     json_close(w, '}');
-    put_node(w, c->state_dir);
+    json_put_object(w, "node", node_fields, &node);
     cli_json_end(&json, '}');
 }
 

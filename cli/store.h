@@ -28,7 +28,12 @@ int store_bucket_adopt(struct store_place *p, const char *id, bool force, struct
 /* Removes everything that the bucket has of this sandbox. */
 int store_bucket_rm(struct store_place *p, const char *id, struct cove_err *e);
 int store_bucket_gc(struct store_place *p, struct cove_err *e);
-/* Prints what was done with one sandbox or found out about it: a line `ID: WORDS`, or {id, NAME: words}. */
-void store_tell(const struct store_place *p, const char *id, const char *name, const char *words);
+struct store_news { /* what was done with one sandbox, or found out about it */
+    const char *id;
+    const char *state, *file, *why; /* one of them; the others are NULL */
+};
+
+/* Prints a line `ID: WORDS`, or with --json an object. */
+void store_tell(const struct store_place *p, const struct store_news *news);
 
 #endif

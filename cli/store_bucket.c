@@ -109,14 +109,29 @@ static const char *whose(const struct store_place *p, const struct found *f)
     return strcmp(f->owner, "-") == 0 ? "free" : "taken";
 }
 
+struct found_json {
+    const char *id, *state;
+    int64_t saved_unix_ms, bytes;
+};
+
+static const struct json_field found_fields[] = {
+    JSON_STR(struct found_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct found_json, state, "state", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct found_json, saved_unix_ms, "saved_unix_ms", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct found_json, bytes, "bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
 static void put_found(struct json_writer *w, const struct store_place *p, const struct found *f)
 {
-    json_open(w, NULL, '{');
-    json_put_str(w, "id", f->id);
-    json_put_str(w, "state", whose(p, f));
-    json_put_int(w, "saved_unix_ms", (int64_t)f->saved_ms);
-    json_put_int(w, "bytes", (int64_t)f->bytes);
-    json_close(w, '}');
+    struct found_json out = {
+        .id = f->id,
+        .state = whose(p, f),
+        .saved_unix_ms = (int64_t)f->saved_ms,
+        .bytes = (int64_t)f->bytes,
+    };
+
+    json_put_object(w, NULL, found_fields, &out);
 }
 
 int store_bucket_ls(struct store_place *p, struct cove_err *e)
@@ -294,7 +309,7 @@ int store_bucket_gc(struct store_place *p, struct cove_err *e)
     if (list(p, BUCKET_COLLECT, "", &all, e) < 0)
         return -1;
     for (; next_found(all, &f); removed++)
-        store_tell(p, f.id, "why", "not whole, in the bucket");
+        store_tell(p, &(struct store_news){ f.id, .why = "not whole, in the bucket" });
     fclose(all);
     if (!p->json)
         printf("%u removed from the bucket that nobody could wake\n", removed);

@@ -126,16 +126,57 @@ static uint64_t bytes_of(const struct store_place *p, const struct entry *entry)
     return fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-void store_tell(const struct store_place *p, const char *id, const char *name, const char *words)
+static const struct json_field news_fields[] = {
+    JSON_STR(struct store_news, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct store_news, state, "state", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct store_news, file, "file", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct store_news, why, "why", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+void store_tell(const struct store_place *p, const struct store_news *news)
 {
-    if (!p->json) {
-        printf("%s: %s\n", id, words);
-        return;
-    }
-    json_open(p->json, NULL, '{');
-    json_put_str(p->json, "id", id);
-    json_put_str(p->json, name, words);
-    json_close(p->json, '}');
+    if (p->json)
+        json_put_object(p->json, NULL, news_fields, news);
+    else
+        printf("%s: %s\n", news->id,
+               news->state  ? news->state
+               : news->file ? news->file
+                            : news->why);
+}
+
+struct entry_json {
+    const char *id, *state, *where, *tenant, *project, *template;
+    int64_t saved_unix_ms, bytes;
+};
+
+static const struct json_field entry_fields[] = {
+    JSON_STR(struct entry_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct entry_json, state, "state", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct entry_json, where, "where", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct entry_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct entry_json, project, "project", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct entry_json, template, "template", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct entry_json, saved_unix_ms, "saved_unix_ms", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct entry_json, bytes, "bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
+static void put_entry(struct json_writer *w, const struct entry *entry, uint64_t bytes)
+{
+    const struct box_info *b = &entry->info.box;
+    struct entry_json out = {
+        .id = entry->whole ? b->id : entry->name,
+        .state = state_of(entry),
+        .where = where_is(entry),
+        .tenant = b->tenant,
+        .project = b->project,
+        .template = b->template,
+        .saved_unix_ms = (int64_t)entry->info.saved_unix_ms,
+        .bytes = (int64_t)bytes,
+    };
+
+    json_put_object(w, NULL, entry_fields, &out);
 }
 
 static int list_one(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
@@ -147,18 +188,7 @@ static int list_one(struct store_place *p, const struct entry *entry, void *arg,
     (void)arg;
     (void)e;
     if (p->json) {
-        struct json_writer *w = p->json;
-
-        json_open(w, NULL, '{');
-        json_put_str(w, "id", entry->whole ? b->id : entry->name);
-        json_put_str(w, "state", state_of(entry));
-        json_put_str(w, "where", where_is(entry));
-        json_put_str(w, "tenant", b->tenant);
-        json_put_str(w, "project", b->project);
-        json_put_str(w, "template", b->template);
-        json_put_int(w, "saved_unix_ms", (int64_t)entry->info.saved_unix_ms);
-        json_put_int(w, "bytes", (int64_t)bytes);
-        json_close(w, '}');
+        put_entry(p->json, entry, bytes);
         return 0;
     }
     text_format_bytes(bytes, amount);
@@ -277,10 +307,10 @@ static int verify_one(struct store_place *p, const struct entry *entry, void *ar
     if (entry->name[0] == '.')
         return 0;
     if (entry->whole && verify_archive(p, &entry->info, &why) == 0) {
-        store_tell(p, entry->name, "state", "whole");
+        store_tell(p, &(struct store_news){ entry->name, .state = "whole" });
         return 0;
     }
-    store_tell(p, entry->name, "why", why.msg);
+    store_tell(p, &(struct store_news){ entry->name, .why = why.msg });
     ++*bad;
     return 0;
 }
@@ -316,7 +346,7 @@ static int run_export(struct store_place *p, char **argv, struct cove_err *e)
     if ((there ? store_bucket_get(p, &info, out, e) : copy_out(fd, out, e)) < 0)
         return -1;
     if (p->json)
-        store_tell(p, argv[1], "file", argv[2]);
+        store_tell(p, &(struct store_news){ argv[1], .file = argv[2] });
     return 0;
 }
 
@@ -339,7 +369,7 @@ static int run_restore(struct store_place *p, char **argv, struct cove_err *e)
     rc = keeper_wake(&keeper, &args, &box, e);
     keeper_link_done(&keeper);
     if (rc == 0 && p->json)
-        store_tell(p, box.id, "state", "running");
+        store_tell(p, &(struct store_news){ box.id, .state = "running" });
     else if (rc == 0)
         printf("%s runs again\n", box.id);
     return rc;
@@ -374,7 +404,7 @@ static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
     if (remove_saved(p, argv, e) < 0)
         return -1;
     if (p->json)
-        store_tell(p, argv[1], "state", "removed");
+        store_tell(p, &(struct store_news){ argv[1], .state = "removed" });
     return 0;
 }
 
@@ -388,7 +418,7 @@ static int collect(struct store_place *p, const struct entry *entry, void *arg, 
 
     if ((!half && !orphan) || (half && cli_keeper_runs(&p->config)))
         return 0;
-    store_tell(p, entry->name, "why", half ? "not whole" : entry->why.msg);
+    store_tell(p, &(struct store_news){ entry->name, .why = half ? "not whole" : entry->why.msg });
     ++*removed;
     return sweep_tree(p->dir, entry->name, e);
 }

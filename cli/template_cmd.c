@@ -132,31 +132,54 @@ static int64_t count_users(const struct cove_config *c, const char *name)
     return users;
 }
 
-/* Writes the template's own settings, as the server has read them. */
-static void put_limits(struct json_writer *w, const struct cove_config *c, const char *name)
-{
-    AUTO_FREE char *text = NULL;
-    char path[320], *rest, *line;
-    size_t len, words = strlen(name);
+struct template_json {
+    const char *name;
+    int64_t layers;
+    const char *digest; /* of the top layer; "" where the host's /usr is used */
+    int64_t sandboxes;
+    const char *limits; /* NULL: the template has no settings of its own */
+};
 
-    snprintf(path, sizeof(path), "%s/templates", c->run_dir);
-    if (file_read(path, KEYS_FILE_MAX, &text, &len, NULL) < 0)
-        return;
-    for (rest = text; (line = strsep(&rest, "\n"));)
+static const struct json_field template_fields[] = {
+    JSON_STR(struct template_json, name, "name", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct template_json, layers, "layers", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct template_json, digest, "digest", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct template_json, sandboxes, "sandboxes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_STR(struct template_json, limits, "limits", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+/* The template's own settings, as the server has read them: a part of `text`, which is the file
+ * <run_dir>/templates. NULL: it has none. */
+static const char *find_limits(char *text, const char *name)
+{
+    size_t words = strlen(name);
+    const char *found = NULL;
+    char *line;
+
+    while ((line = strsep(&text, "\n")))
         if (strncmp(line, name, words) == 0 && line[words] == ' ')
-            json_put_str(w, "limits", line + words + 1);
+            found = line + words + 1;
+    return found;
 }
 
 static void put_template(struct json_writer *w, const struct cove_config *c, const char *name,
                          unsigned layers, const char *top)
 {
-    json_open(w, NULL, '{');
-    json_put_str(w, "name", name);
-    json_put_int(w, "layers", layers);
-    json_put_str(w, "digest", top);
-    json_put_int(w, "sandboxes", count_users(c, name));
-    put_limits(w, c, name);
-    json_close(w, '}');
+    struct template_json out = {
+        .name = name,
+        .layers = layers,
+        .digest = top,
+        .sandboxes = count_users(c, name),
+    };
+    AUTO_FREE char *text = NULL;
+    char path[320];
+    size_t len;
+
+    snprintf(path, sizeof(path), "%s/templates", c->run_dir);
+    if (file_read(path, KEYS_FILE_MAX, &text, &len, NULL) == 0)
+        out.limits = find_limits(text, name);
+    json_put_object(w, NULL, template_fields, &out);
 }
 
 static int list_one(struct store *s, const char *dir, void *arg, struct cove_err *e)
@@ -211,15 +234,18 @@ static int tell_made(struct store *s, const char *name, struct cove_err *e)
     return must_exist(s, name, dir, e) < 0 ? -1 : list_one(s, dir, NULL, e);
 }
 
-/* With --json: {"name", WHAT: words} about one template or layer. */
-static void put_words(struct json_writer *w, const char *kind, const char *which, const char *what,
-                      const char *words)
-{
-    json_open(w, NULL, '{');
-    json_put_str(w, kind, which);
-    json_put_str(w, what, words);
-    json_close(w, '}');
-}
+struct news_json {            /* what was done with a template or a layer, or found out about it */
+    const char *name, *layer; /* one of the two */
+    const char *state, *why;  /* one of the two */
+};
+
+static const struct json_field news_fields[] = {
+    JSON_STR(struct news_json, name, "name", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct news_json, layer, "layer", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct news_json, state, "state", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct news_json, why, "why", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
 
 /* NAME, and with words 2 a SOURCE, among options. */
 static int read_words(struct arena *a, int argc, char **argv, int words, struct template_doc *d,
@@ -327,7 +353,8 @@ static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
     if (renameat(s->templates, dir, s->templates, aside) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template '%.60s'", argv[1]);
     if (s->json)
-        put_words(s->json, "name", argv[1], "state", "removed");
+        json_put_object(s->json, NULL, news_fields,
+                        &(struct news_json){ .name = argv[1], .state = "removed" });
     return sweep_tree(s->templates, aside, e);
 }
 
@@ -361,7 +388,10 @@ static int verify_one(struct store *s, const char *name, void *bad, struct cove_
     for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = verify_layer(s, layers[i], &why);
     if (s->json)
-        put_words(s->json, "name", name, rc == 0 ? "state" : "why", rc == 0 ? "whole" : why.msg);
+        json_put_object(s->json, NULL, news_fields,
+                        &(struct news_json){ .name = name,
+                                             .state = rc == 0 ? "whole" : NULL,
+                                             .why = rc == 0 ? NULL : why.msg });
     else
         printf("%-24s %s\n", name, rc == 0 ? "ok" : why.msg);
     *(bool *)bad |= rc < 0;
@@ -426,7 +456,8 @@ static int collect_layer(struct store *s, const char *layer, void *removed, stru
         return 0;
     ++*(unsigned *)removed;
     if (s->json)
-        put_words(s->json, "layer", layer, "state", "removed");
+        json_put_object(s->json, NULL, news_fields,
+                        &(struct news_json){ .layer = layer, .state = "removed" });
     return sweep_tree(s->layers, layer, e);
 }
 

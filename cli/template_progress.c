@@ -24,18 +24,22 @@ enum {
     HEAD_MAX = 8 * 1024,
 };
 
-struct head {
+struct head {       /* of a build: the file ID.json, and the entry of a list with --json */
+    const char *id; /* in a list only */
     const char *name, *source, *state, *reason;
     uint64_t began_unix_ms, ended_unix_ms;
+    struct json_text log; /* in a list only: the end of the file ID.log */
 };
 
 static const struct json_field head_fields[] = {
+    JSON_STR(struct head, id, "id", JSON_OPTIONAL, COVE_ID_LEN),
     JSON_STR(struct head, name, "name", JSON_REQUIRED, 256),
     JSON_STR(struct head, source, "source", JSON_REQUIRED, 4096),
     JSON_STR(struct head, state, "state", JSON_REQUIRED, 32),
     JSON_TIME(struct head, began_unix_ms, "began", JSON_REQUIRED),
     JSON_TIME(struct head, ended_unix_ms, "ended", JSON_OPTIONAL),
     JSON_STR(struct head, reason, "reason", JSON_OPTIONAL, 1024),
+    JSON_TEXT(struct head, log, "log", JSON_OPTIONAL, LOG_TOLD),
     JSON_END,
 };
 
@@ -249,28 +253,30 @@ static void remove_old(int dir)
     free(all);
 }
 
-static void put_log(struct json_writer *w, int dir, const char *id)
+/* Reads the last LOG_TOLD bytes of a build's log. */
+static size_t read_log(int dir, const char *id, char text[LOG_TOLD])
 {
-    char name[64], text[LOG_TOLD];
     AUTO_CLOSE int fd = -1;
+    char name[64];
     struct stat st;
     ssize_t n = 0;
 
     snprintf(name, sizeof(name), "%s.log", id);
     fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && fstat(fd, &st) == 0)
-        n = pread(fd, text, sizeof(text), st.st_size > LOG_TOLD ? st.st_size - LOG_TOLD : 0);
-    json_put_text(w, "log", text, n > 0 ? (size_t)n : 0);
+        n = pread(fd, text, LOG_TOLD, st.st_size > LOG_TOLD ? st.st_size - LOG_TOLD : 0);
+    return n > 0 ? (size_t)n : 0;
 }
 
 static void put_json(struct json_writer *w, int dir, const struct all_seen *all)
 {
     for (size_t i = 0; i < all->count; i++) {
-        json_open(w, NULL, '{');
-        json_put_str(w, "id", all->items[i].id);
-        json_put_members(w, head_fields, &all->items[i].head);
-        put_log(w, dir, all->items[i].id);
-        json_close(w, '}');
+        struct head entry = all->items[i].head;
+        char text[LOG_TOLD];
+
+        entry.id = all->items[i].id;
+        entry.log = (struct json_text){ text, read_log(dir, entry.id, text) };
+        json_put_object(w, NULL, head_fields, &entry);
     }
 }
 

@@ -124,25 +124,60 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct row *)a)->name, ((const struct row *)b)->name);
 }
 
+struct quota_json { /* 0 = none */
+    int64_t requests, sandboxes, processes, disk_bytes;
+};
+
+static const struct json_field quota_fields[] = {
+    JSON_INT(struct quota_json, requests, "requests", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct quota_json, sandboxes, "sandboxes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct quota_json, processes, "processes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct quota_json, disk_bytes, "disk_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_END,
+};
+
+struct tenant_json {
+    const char *tenant;
+    int64_t keys, sandboxes, paused, saved, memory_bytes, processes, disk_bytes, cpu_ms;
+    const struct quota_json *quota;
+};
+
+static const struct json_field tenant_fields[] = {
+    JSON_STR(struct tenant_json, tenant, "tenant", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct tenant_json, keys, "keys", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, sandboxes, "sandboxes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, paused, "paused", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, saved, "saved", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, memory_bytes, "memory_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, processes, "processes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, disk_bytes, "disk_bytes", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_INT(struct tenant_json, cpu_ms, "cpu_ms", JSON_ALWAYS, 0, INT64_MAX),
+    JSON_OBJECT(struct tenant_json, quota, "quota", JSON_ALWAYS, quota_fields),
+    JSON_END,
+};
+
 static void put_row(struct json_writer *w, const struct row *r)
 {
-    json_open(w, NULL, '{');
-    json_put_str(w, "tenant", r->name);
-    json_put_int(w, "keys", (int64_t)r->keys);
-    json_put_int(w, "sandboxes", (int64_t)r->live);
-    json_put_int(w, "paused", (int64_t)r->paused);
-    json_put_int(w, "saved", (int64_t)r->saved);
-    json_put_int(w, "memory_bytes", (int64_t)r->memory_bytes);
-    json_put_int(w, "processes", (int64_t)r->pids);
-    json_put_int(w, "disk_bytes", (int64_t)r->disk_bytes);
-    json_put_int(w, "cpu_ms", (int64_t)(r->cpu_us / 1000));
-    json_open(w, "quota", '{'); /* 0 = none */
-    json_put_int(w, "requests", (int64_t)r->quota.requests);
-    json_put_int(w, "sandboxes", (int64_t)r->quota.sandboxes);
-    json_put_int(w, "processes", (int64_t)r->quota.processes);
-    json_put_int(w, "disk_bytes", (int64_t)r->quota.disk);
-    json_close(w, '}');
-    json_close(w, '}');
+    struct quota_json quota = {
+        .requests = (int64_t)r->quota.requests,
+        .sandboxes = (int64_t)r->quota.sandboxes,
+        .processes = (int64_t)r->quota.processes,
+        .disk_bytes = (int64_t)r->quota.disk,
+    };
+    struct tenant_json out = {
+        .tenant = r->name,
+        .keys = (int64_t)r->keys,
+        .sandboxes = (int64_t)r->live,
+        .paused = (int64_t)r->paused,
+        .saved = (int64_t)r->saved,
+        .memory_bytes = (int64_t)r->memory_bytes,
+        .processes = (int64_t)r->pids,
+        .disk_bytes = (int64_t)r->disk_bytes,
+        .cpu_ms = (int64_t)(r->cpu_us / 1000),
+        .quota = &quota,
+    };
+
+    json_put_object(w, NULL, tenant_fields, &out);
 }
 
 static void show_json(const struct rows *all)

@@ -7,6 +7,16 @@
 #include "cli/json.h"
 #include "cove/keys.h"
 
+struct token_json {
+    const char *id, *token;
+};
+
+static const struct json_field token_fields[] = {
+    JSON_STR(struct token_json, id, "id", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct token_json, token, "token", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 int cli_token(int argc, char **argv)
 {
     static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { 0 } };
@@ -31,15 +41,9 @@ int cli_token(int argc, char **argv)
         return cli_fail(&e);
     token_make(secret, box.id, token);
     explicit_bzero(secret, sizeof(secret));
-    if (json) {
-        struct cli_json out;
-        struct json_writer *w = cli_json_begin(&out, '{');
-
-        json_put_str(w, "id", box.id);
-        json_put_str(w, "token", token);
-        cli_json_end(&out, '}');
-    } else {
+    if (json)
+        cli_json_print(token_fields, &(struct token_json){ box.id, token });
+    else
         puts(token);
-    }
     return CLI_OK;
 }
