@@ -156,7 +156,7 @@ void json_put_json(struct json_writer *w, const char *name, const char *text, si
     buf_add(w->out, text, len);
 }
 
-void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms)
+static void put_time(struct json_writer *w, const char *name, uint64_t unix_ms)
 {
     char text[32];
 
@@ -283,7 +283,7 @@ static void write_field(struct json_writer *w, const struct json_field *f, const
         write_enum(w, f, *(const int64_t *)at);
         break;
     case JSON_KIND_TIME:
-        json_put_time(w, f->name, *(const uint64_t *)at);
+        put_time(w, f->name, *(const uint64_t *)at);
         break;
     case JSON_KIND_DOUBLE:
         json_put_double(w, f->name, *(const double *)at);

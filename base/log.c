@@ -48,6 +48,18 @@ static void add_field(struct json_writer *w, const struct log_field *f)
         json_put_int(w, f->key, (int64_t)f->num);
 }
 
+struct line_head {
+    uint64_t time_ms;
+    const char *level, *program;
+};
+
+static const struct json_field head_fields[] = {
+    JSON_TIME(struct line_head, time_ms, "time", JSON_ALWAYS),
+    JSON_STR(struct line_head, level, "level", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct line_head, program, "program", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 void log_event_fields(enum log_level level, const struct log_field *fields)
 {
     AUTO_BUF struct buf line;
@@ -58,9 +70,8 @@ void log_event_fields(enum log_level level, const struct log_field *fields)
         return;
     json_writer_init(&w, &line);
     json_open(&w, NULL, '{');
-    json_put_time(&w, "time", clock_unix_ms());
-    json_put_str(&w, "level", level_names[level]);
-    json_put_str(&w, "program", program);
+    json_put_members(&w, head_fields,
+                     &(struct line_head){ clock_unix_ms(), level_names[level], program });
     for (; fields->key; fields++)
         add_field(&w, fields);
     json_close(&w, '}');

@@ -1,8 +1,7 @@
 #!/bin/bash
 # Habits that a compiler does not look after. The name of a struct in a header means one thing in the whole tree,
 # so that whoever searches for it finds one definition. JSON is written by base/json_write.c alone: a quoted
-# member name in a format string is JSON by hand, which escapes nothing. What workers reply and what `cove` prints
-# with --json comes from tables. And a dialect is named in its own files alone: what others must know of it is its
+# member name in a format string is JSON by hand, which escapes nothing. Its members come from tables. And a dialect is named in its own files alone: what others must know of it is its
 # row in include/cove/dialect.h. Runs in make check.
 set -euo pipefail
 export LC_ALL=C
@@ -26,12 +25,11 @@ twice=$({ structs '*.h'; structs '*.c'; } | sort -u | awk '
 by_hand=$(sources '*.c' bench | xargs -0 grep -nE '[{,]\\"[A-Za-z_]+\\":' | grep -vE '^(policy/audit/audit_verify|cli/audit_cmd)\.c:' || true)
 [ -z "$by_hand" ] || { echo "JSON by hand; json_put_*() of cove/json.h writes it:"; echo "$by_hand"; bad=1; }
 
-# A reply of a worker and the output of `cove ... --json` come from tables of fields, which their readers, documents and
+# Replies, log lines and the output of `cove ... --json` come from tables of fields, which their readers, documents and
 # schemas share: a member with a fixed name that is written by a call stands in no table. Names that are data (variables,
 # metadata) and lists may be written by calls.
-by_call=$(find fcgi cli -type f -name '*.c' -print0 |
-    xargs -0 grep -nE 'json_(put_(str|text|bytes|int|double|bool|null|json|time)|text_begin)\([^,;]*, *("|[A-Z])' |
-    grep -vE '\([^,;]*, *NULL\b' || true)
+by_call=$(sources '*.c' | xargs -0 grep -nE 'json_(put_(str|text|bytes|int|double|bool|null|json)|text_begin)\([^,;]*, *("|[A-Z])' |
+    grep -vE '\([^,;]*, *NULL\b|^helpers/gate/' || true)
 [ -z "$by_call" ] || { echo "a member of a reply is written by a call; a row of its table (JSON_... of cove/json.h) writes it:"; echo "$by_call"; bad=1; }
 
 # By its number, or by its name as a whole string. In cove.conf and in its reader an operator sets something for one dialect by

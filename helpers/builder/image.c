@@ -172,6 +172,15 @@ static bool is_plain(const struct build_job *j, const char *host)
     return false;
 }
 
+struct registry_auth {
+    struct json_text pair; /* "user:password" */
+};
+
+static const struct json_field auth_fields[] = {
+    JSON_BYTES(struct registry_auth, pair, "auth", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 /* Writes the credentials, as a file that skopeo reads, into a pipe. Returns its read end; -1: there are none. */
 static int open_auth(const struct build_order *o, const char *host)
 {
@@ -187,9 +196,7 @@ static int open_auth(const struct build_order *o, const char *host)
     json_writer_init(&w, &text);
     json_open(&w, NULL, '{');
     json_open(&w, "auths", '{');
-    json_open(&w, host, '{');
-    json_put_bytes(&w, "auth", pair.data, pair.len);
-    json_close(&w, '}');
+    json_put_object(&w, host, auth_fields, &(struct registry_auth){ { pair.data, pair.len } });
     json_close(&w, '}');
     json_close(&w, '}');
     if (write(fds[1], text.data, text.len) != (ssize_t)text.len)

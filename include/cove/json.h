@@ -204,7 +204,6 @@ void json_put_double(struct json_writer *w, const char *name, double number);
 void json_put_bool(struct json_writer *w, const char *name, bool value);
 /* A value that is JSON already, such as the id of a JSON-RPC request. */
 void json_put_json(struct json_writer *w, const char *name, const char *text, size_t len);
-void json_put_time(struct json_writer *w, const char *name, uint64_t unix_ms);
 
 /* Writes the members of `from` by its table into the object that is open. */
 void json_put_members(struct json_writer *w, const struct json_field *fields, const void *from);

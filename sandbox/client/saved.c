@@ -67,16 +67,29 @@ void saved_format(const struct saved_info *s, struct buf *out)
     record_write(fields, s, out);
 }
 
+struct manifest_head {
+    const char *format;
+    int64_t format_version;
+    const char *cove_version, *archive;
+};
+
+static const struct json_field manifest_fields[] = {
+    JSON_STR(struct manifest_head, format, "format", JSON_ALWAYS, JSON_ANY),
+    JSON_INT(struct manifest_head, format_version, "formatVersion", JSON_ALWAYS, 1, 1),
+    JSON_STR(struct manifest_head, cove_version, "coveVersion", JSON_ALWAYS, JSON_ANY),
+    JSON_STR(struct manifest_head, archive, "archive", JSON_ALWAYS, JSON_ANY),
+    JSON_END,
+};
+
 void saved_format_manifest(const struct saved_info *s, struct buf *out)
 {
     struct json_writer w;
 
     json_writer_init(&w, out);
     json_open(&w, NULL, '{');
-    json_put_str(&w, "format", "cove saved sandbox");
-    json_put_int(&w, "formatVersion", 1);
-    json_put_str(&w, "coveVersion", COVE_VERSION);
-    json_put_str(&w, "archive", saved_archive_name(s));
+    json_put_members(
+        &w, manifest_fields,
+        &(struct manifest_head){ "cove saved sandbox", 1, COVE_VERSION, saved_archive_name(s) });
     for (const struct record_field *f = fields; f->word; f++)
         if (f->kind == RECORD_TEXT)
             json_put_str(&w, f->word, (const char *)s + f->offset);
