@@ -1,13 +1,14 @@
 /*
  * What the judge and the keeper take from an init that was taken over. The judge: packets on its
  * conversation, some with a descriptor that should hold the arguments. The keeper: the last words
- * of a set-up that failed, a struct cove_err. judge.c is one program, so it is included whole, on a
+ * of a set-up that failed, a struct cove_err. The judge is one program, so it is included whole, on a
  * state and a keeper that say nothing.
  */
 #include <sys/mman.h>
 
 #define main judge_main
 #include "helpers/judge/judge.c"
+#include "helpers/judge/verdict.c"
 #undef main
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
