@@ -225,17 +225,14 @@ static int run_skopeo(struct build_job *j, const char *what, struct buf *ret)
     return 0;
 }
 
+/* Reads a document of the image. The strings of *ret lie in *ret_tree, which the caller frees (json_free()) when it has
+ * no use for them any more, also after a failure. */
 static int read_document(struct arena *a, const struct buf *text, const struct json_field *fields,
-                         void *ret, struct cove_err *e)
+                         void *ret, struct json_object **ret_tree, struct cove_err *e)
 {
-    struct json_object *tree;
-    int rc;
-
-    if (json_parse(text->data, text->len, &tree, e) < 0)
+    if (json_parse(text->data, text->len, ret_tree, e) < 0)
         return -1;
-    rc = json_read(a, tree, fields, ret, e);
-    json_free(tree);
-    return rc;
+    return json_read(a, *ret_tree, fields, ret, e);
 }
 
 static int check_platform(struct build_job *j, const struct image_config *image)
@@ -275,12 +272,14 @@ static int read_config(struct build_job *j, const struct buf *text)
 {
     struct cove_err err = { 0 };
     struct image_config image = { 0 };
+    struct json_object *tree = NULL;
     struct arena a = { 0 };
-    int rc = read_document(&a, text, image_fields, &image, &err) < 0 ||
+    int rc = read_document(&a, text, image_fields, &image, &tree, &err) < 0 ||
                      check_platform(j, &image) < 0 || take_config(j, &image, &err) < 0
                  ? -1
                  : 0;
 
+    json_free(tree);
     arena_done(&a);
     if (rc < 0 && err.code)
         return job_fail(j, "configuration of the image: %s", err.msg);
@@ -352,6 +351,7 @@ static int fetch(struct build_job *j)
 {
     static const char *const none[5] = { "", "", "", "", "" };
     AUTO_BUF struct buf text = BUF(DOCUMENT_MAX);
+    struct json_object *tree = NULL;
     struct layer_names names = { 0 };
     struct cove_err err = { 0 };
     struct arena a = { 0 };
@@ -359,10 +359,11 @@ static int fetch(struct build_job *j)
 
     if (run_skopeo(j, "", &text) < 0)
         return -1;
-    rc = read_document(&a, &text, layer_fields, &names, &err) < 0 ||
+    rc = read_document(&a, &text, layer_fields, &names, &tree, &err) < 0 ||
                  check_same(j, names.config) < 0 || unpack_layers(j, &names) < 0
              ? -1
              : 0;
+    json_free(tree);
     arena_done(&a);
     if (rc < 0)
         return err.code ? job_fail(j, "manifest of the image: %s", err.msg) : -1;
