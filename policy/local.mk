@@ -7,11 +7,11 @@ libshell_a_SOURCES = \
 libdeny_a_SOURCES = \
 	include/cove/policy.h policy/deny/policy_private.h policy/deny/file.c policy/deny/parse.c \
 	policy/deny/scope.c policy/deny/match.c policy/deny/prefilter.c policy/deny/settings.c \
-	policy/deny/deny.c policy/deny/lint.c
+	policy/deny/policy.c policy/deny/deny.c policy/deny/lint.c
 libdeny_a_CFLAGS = $(AM_CFLAGS) $(PCRE2_CFLAGS) $(CRYPTO_CFLAGS)
 libprofile_a_SOURCES = \
 	include/cove/seccomp_profile.h policy/seccomp/profile_private.h policy/seccomp/profile.c \
-	policy/seccomp/profile_condition.c policy/seccomp/profile_compile.c
+	policy/seccomp/profile_condition.c policy/seccomp/profile_compile.c policy/seccomp/profile_list.c
 libprofile_a_CFLAGS = $(AM_CFLAGS) $(SECCOMP_CFLAGS)
 libaudit_a_SOURCES = \
 	include/cove/audit.h policy/audit/audit_private.h policy/audit/audit.c policy/audit/audit_file.c \
