@@ -4,27 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/key.h"
 #include "cli/table.h"
 #include "cove/dialect.h"
 #include "cove/json.h"
-#include "cove/keys.h"
 #include "cove/mem.h"
 #include "cove/text.h"
-
-struct options {
-    char file[512];
-    const char *tenant; /* list: only keys of this tenant */
-    const char *grace;  /* rotate: how long the old key stays valid */
-    struct key key;     /* create: the new key's settings */
-    const char *hash;   /* of a key that somebody else has made; NULL: make one */
-    bool json;
-    bool served; /* a running server reads this file */
-    struct cove_config config;
-};
 
 /* ------------------------------------------------------------------ options */
 
@@ -90,12 +78,12 @@ static const struct option longs[] = {
 };
 
 /* 0; CLI_ERROR after saying what is wrong. */
-static int parse_options(int argc, char **argv, struct options *o)
+static int parse_options(int argc, char **argv, struct key_options *o)
 {
     struct cove_err e = { 0 };
     int c, index = 0, rc = 0;
 
-    *o = (struct options){ 0 };
+    *o = (struct key_options){ 0 };
     optind = 1;
     while (rc == 0 && (c = getopt_long(argc, argv, "f:n:j", longs, &index)) != -1) {
         if (c == 'f')
@@ -126,19 +114,6 @@ static int parse_options(int argc, char **argv, struct options *o)
     return rc < 0 ? cli_fail(&e) : 0;
 }
 
-/* Makes a new key in *ret, and its text. With --hash only the caller knows the text: it is "" here. */
-static int new_key(const struct options *o, char text[KEY_TEXT_LEN + 1], struct key *ret,
-                   struct cove_err *e)
-{
-    keys_new(text, ret);
-    if (!o->hash)
-        return 0;
-    text[0] = '\0';
-    if (!text_unhex(o->hash, ret->hash, KEY_HASH_BYTES))
-        return cove_fail(e, COVE_INVALID, "--hash: must be the 64 hex digits of a key's SHA-256");
-    return 0;
-}
-
 /* ------------------------------------------------------------------ showing */
 
 struct new_key_json {
@@ -155,7 +130,7 @@ static const struct json_field new_key_fields[] = {
 };
 
 /* Only the key itself goes to stdout, so that it can be piped; the words for people go to stderr. */
-static void show_new(const struct options *o, const char *text, const struct key *key)
+static void show_new(const struct key_options *o, const char *text, const struct key *key)
 {
     char id[KEY_ID_LEN + 1];
 
@@ -243,167 +218,12 @@ static void put_row(struct json_writer *w, const struct key *k)
     json_put_object(w, NULL, key_fields, &out);
 }
 
-/* ------------------------------------------------------------------ until workers know */
-
-enum { TAKEN_OVER_MS = 5000, LOOK_EVERY_MS = 10 };
-
-/* Has the keeper published a table that has `present` (or NULL) and lacks `absent` (or NULL)? */
-static bool is_published(const char *run_dir, const struct key *present, const struct key *absent)
-{
-    struct keys published;
-    char path[256];
-    bool fits;
-
-    snprintf(path, sizeof(path), "%s/keys", run_dir);
-    if (keys_load(path, &published, NULL) < 0)
-        return false;
-    fits = (!present || keys_find(&published, present->hash)) &&
-           (!absent || !keys_find(&published, absent->hash));
-    keys_done(&published);
-    return fits;
-}
-
-/*
- * Returns when every worker uses the change: the keeper has checked the file, put its copy in
- * place and raised the generation that workers look at with each request. Without a running server,
- * or for a file that is not the server's, there is nothing to wait for.
- */
-static void wait_for_workers(const struct options *o, uint32_t generation,
-                             const struct key *present, const struct key *absent)
-{
-    uint64_t end_ms = clock_boot_ms() + TAKEN_OVER_MS;
-    struct state *s = NULL;
-
-    if (!o->served || cli_state(&o->config, &s, NULL) < 0)
-        return;
-    while (clock_boot_ms() < end_ms) {
-        if (state_keys_generation(s) != generation &&
-            is_published(o->config.run_dir, present, absent))
-            break;
-        usleep(LOOK_EVERY_MS * 1000);
-    }
-    if (clock_boot_ms() >= end_ms)
-        fprintf(stderr, "cove: the server has not read the change yet; `cove doctor` tells "
-                        "what is wrong with it\n");
-    state_close(s);
-}
-
-static uint32_t keys_generation(const struct options *o)
-{
-    struct state *s = NULL;
-    uint32_t generation = 0;
-
-    if (!o->served || cli_state(&o->config, &s, NULL) < 0)
-        return 0;
-    generation = state_keys_generation(s);
-    state_close(s);
-    return generation;
-}
-
-/* ------------------------------------------------------------------ changing the file */
-
-struct key_change {
-    const char *word;            /* the argument of revoke and rotate: it names a key */
-    char text[KEY_TEXT_LEN + 1]; /* of the key that was added */
-    struct key added, removed;   /* without a tenant: none was */
-};
-
-typedef int key_changer(struct keys_edit *edit, const struct options *o, struct key_change *c,
-                        struct cove_err *e);
-
-/* CLI_OK: the change is in the file, and every worker has heard of it. */
-static int change_keys(const struct options *o, key_changer *change, struct key_change *c)
-{
-    struct keys_edit edit;
-    struct cove_err e;
-    uint32_t generation;
-    int rc;
-
-    if (keys_edit_begin(o->file, &edit, &e) < 0)
-        return cli_fail(&e);
-    generation = keys_generation(o);
-    rc = change(&edit, o, c, &e);
-    keys_edit_done(&edit);
-    if (rc < 0)
-        return cli_fail(&e);
-    wait_for_workers(o, generation, c->added.tenant[0] ? &c->added : NULL,
-                     c->removed.tenant[0] ? &c->removed : NULL);
-    return CLI_OK;
-}
-
-static int add_key(struct keys_edit *edit, const struct options *o, struct key_change *c,
-                   struct cove_err *e)
-{
-    struct key added = o->key;
-
-    if (new_key(o, c->text, &added, e) < 0)
-        return -1;
-    c->added = added;
-    return keys_edit_commit(edit, NULL, &added, 1, e);
-}
-
-/* Finds a key by its id, or by its name if only one key has it. */
-static int find(const struct keys *keys, const char *word, const struct key **ret,
-                struct cove_err *e)
-{
-    const struct key *found = keys_find_id(keys, word);
-    size_t hits = found ? 1 : 0, by_name = found ? 0 : keys->count;
-
-    for (size_t i = 0; i < by_name; i++) {
-        if (strcmp(keys->items[i].name, word) != 0)
-            continue;
-        found = &keys->items[i];
-        hits++;
-    }
-    if (hits == 0)
-        return cove_fail(e, COVE_NOT_FOUND, "no key '%.64s' (`cove key list` shows them)", word);
-    if (hits > 1)
-        return cove_fail(e, COVE_CONFLICT, "%zu keys are named '%.64s': say which by its id", hits,
-                         word);
-    *ret = found;
-    return 0;
-}
-
-static int remove_key(struct keys_edit *edit, const struct options *o, struct key_change *c,
-                      struct cove_err *e)
-{
-    const struct key *key = NULL;
-
-    (void)o;
-    if (find(&edit->keys, c->word, &key, e) < 0)
-        return -1;
-    c->removed = *key;
-    return keys_edit_commit(edit, key, NULL, 0, e);
-}
-
-/* The new key has the old one's scopes. With --grace the old one is written again with an earlier
- * end. */
-static int replace_key(struct keys_edit *edit, const struct options *o, struct key_change *c,
-                       struct cove_err *e)
-{
-    const struct key *old = NULL;
-    struct key add[2];
-    uint64_t end_s = 0;
-
-    if (find(&edit->keys, c->word, &old, e) < 0)
-        return -1;
-    add[0] = add[1] = *old;
-    if (new_key(o, c->text, &add[0], e) < 0)
-        return -1;
-    if (o->grace && keys_parse_time(o->grace, clock_unix_ms() / 1000, &end_s, e) < 0)
-        return cove_context(e, "--grace");
-    if (!add[1].expires_s || add[1].expires_s > end_s)
-        add[1].expires_s = end_s;
-    c->added = add[0];
-    return keys_edit_commit(edit, old, add, o->grace ? 2 : 1, e);
-}
-
 /* ------------------------------------------------------------------ the four verbs */
 
 static int create(int argc, char **argv)
 {
     struct key_change c = { 0 };
-    struct options o;
+    struct key_options o;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -414,7 +234,7 @@ static int create(int argc, char **argv)
             "cove key create TENANT [--name NAME] [--expires 90d|2027-01-31] [--dialects "
             "D,D] [--projects GLOB,GLOB] [--requests N] [--sandboxes N] [--processes N] [--hash "
             "SHA256] [--json]");
-    rc = change_keys(&o, add_key, &c);
+    rc = keys_change(&o, keys_add_key, &c);
     if (rc == CLI_OK)
         show_new(&o, c.text, &c.added);
     return rc;
@@ -426,7 +246,7 @@ static int list(int argc, char **argv)
                                          "EXPIRES", "?DIALECTS", "?PROJECTS", NULL };
     struct table table = { 0 };
     struct keys keys;
-    struct options o;
+    struct key_options o;
     struct json_writer *w = NULL;
     struct cli_json json;
     struct cove_err e;
@@ -469,7 +289,7 @@ static const struct json_field revoked_fields[] = {
     JSON_END,
 };
 
-static void show_revoked(const struct options *o, const char *word, const struct key *old)
+static void show_revoked(const struct key_options *o, const char *word, const struct key *old)
 {
     char id[KEY_ID_LEN + 1];
 
@@ -484,7 +304,7 @@ static void show_revoked(const struct options *o, const char *word, const struct
 static int revoke_key(int argc, char **argv)
 {
     struct key_change c = { 0 };
-    struct options o;
+    struct key_options o;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -492,7 +312,7 @@ static int revoke_key(int argc, char **argv)
     if (argc - optind != 1)
         return cli_usage("cove key revoke ID|NAME [--json]");
     c.word = argv[optind];
-    rc = change_keys(&o, remove_key, &c);
+    rc = keys_change(&o, keys_remove_key, &c);
     if (rc == CLI_OK)
         show_revoked(&o, c.word, &c.removed);
     return rc;
@@ -501,7 +321,7 @@ static int revoke_key(int argc, char **argv)
 static int rotate(int argc, char **argv)
 {
     struct key_change c = { 0 };
-    struct options o;
+    struct key_options o;
     int rc;
 
     if (parse_options(argc, argv, &o) != 0)
@@ -509,7 +329,7 @@ static int rotate(int argc, char **argv)
     if (argc - optind != 1)
         return cli_usage("cove key rotate ID|NAME [--grace 1h] [--hash SHA256] [--json]");
     c.word = argv[optind];
-    rc = change_keys(&o, replace_key, &c);
+    rc = keys_change(&o, keys_replace_key, &c);
     if (rc == CLI_OK)
         show_new(&o, c.text, &c.added);
     return rc;

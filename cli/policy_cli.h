@@ -5,6 +5,16 @@
 #include "cli/cli.h"
 #include "cove/policy.h"
 
+struct policy_options {
+    const char *file; /* NULL: the instance's own */
+    const char *cases;
+    struct policy_query query;
+    bool json, argv, strict;
+};
+
+/* Moves optind to the first word that is no option; -1 on a wrong one. */
+int policy_cli_options(int argc, char **argv, struct policy_options *o);
+
 /* The policy in a file; NULL: the instance's own. */
 int policy_cli_load(const char *path, struct policy **ret, struct cove_err *e);
 /* The policy that workers use, as the keeper published it. */
@@ -21,6 +31,8 @@ const char *policy_cli_side(char sign);
 
 int policy_cli_cases(const struct policy *p, const char *path, const struct policy_query *q,
                      bool as_json);
+int policy_cli_check(int argc, char **argv);
+int policy_cli_explain(int argc, char **argv);
 int policy_cli_diff(int argc, char **argv);
 int policy_cli_status(int argc, char **argv);
 

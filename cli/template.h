@@ -29,6 +29,30 @@ enum store_lock {
     STORE_REMOVES, /* takes layers away; alone */
 };
 
+/* template_store.c */
+int store_open(struct store *s, enum store_lock lock, struct cove_err *e);
+void store_close(struct store *s);
+/* Reads the names of a list of layers, the topmost first, from the file `layers` in dir/name. */
+int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
+                    unsigned *ret_count, struct cove_err *e);
+/* Calls a function for every name in a directory that does not begin with a dot; with `hidden`: that does. */
+typedef int (*store_each_fn)(struct store *s, const char *name, void *arg, struct cove_err *e);
+int store_each(struct store *s, int dir, bool hidden, store_each_fn fn, void *arg,
+               struct cove_err *e);
+/* Finds the directory of a template, which must exist. */
+int store_find(struct store *s, const char *name, char dir[COVE_TEMPLATE_MAX], struct cove_err *e);
+
+struct template_news {        /* what was done with a template or a layer, or found out about it */
+    const char *name, *layer; /* one of the two */
+    const char *state, *why;  /* one of the two */
+};
+/* With --json: adds the news to the list. Without: does nothing. */
+void template_tell(const struct store *s, const struct template_news *news);
+
+/* template_gc.c */
+int template_gc(struct store *s, struct cove_err *e);
+
+/* template_make.c */
 int store_put_file(int dir, const char *path, const void *bytes, size_t len, struct cove_err *e);
 
 struct layer_list { /* of a template in the making; the topmost first */
@@ -71,6 +95,8 @@ int source_merge(struct store *s, size_t count, source_open_fn open_archive, voi
 bool oci_is_source(const char *source);
 int oci_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
                struct template_doc *ret_found, struct cove_err *e);
+/* template_fetch.c: brings the image into NAME/image beside the layers; the caller removes NAME, also after a failure. */
+int oci_fetch(struct store *s, const char *source, char name[64], struct cove_err *e);
 
 /* template_make.c: makes a template of a source. `d` is what was asked for; d->name and d->source are set. */
 int template_make(struct store *s, struct arena *a, struct template_doc *d, struct cove_err *e);

@@ -18,88 +18,6 @@
 #include "sandbox/box/sweep.h"
 #include "sandbox/box/tools.h"
 
-/* ------------------------------------------------------------------ the store */
-
-static int open_dir(int parent, const char *path, int *ret, struct cove_err *e)
-{
-    *ret = openat(parent, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
-}
-
-static int store_open(struct store *s, enum store_lock lock, struct cove_err *e)
-{
-    static const enum layers_lock locks[] = { LAYERS_UNLOCKED, LAYERS_SHARED, LAYERS_ALONE };
-
-    *s = (struct store){ .state_dir = -1, .templates = -1, .layers = -1, .doing = "unpacking" };
-    if (geteuid() != 0)
-        return cove_fail(e, COVE_INVALID, "templates belong to root: run this command as root");
-    if (cli_config(&s->config, e) < 0 ||
-        open_dir(AT_FDCWD, s->config.state_dir, &s->state_dir, e) < 0)
-        return -1;
-    if (mkdirat(s->state_dir, "templates", 0755) < 0 && errno != EEXIST)
-        return cove_fail_errno(e, COVE_INTERNAL, "templates");
-    if (open_dir(s->state_dir, "templates", &s->templates, e) < 0)
-        return -1;
-    return layers_open(s->state_dir, locks[lock], &s->layers, e);
-}
-
-static void store_close(struct store *s)
-{
-    s->state_dir = cove_close(s->state_dir);
-    s->templates = cove_close(s->templates);
-    s->layers = cove_close(s->layers);
-}
-
-/* The names of a list of layers, topmost first, from a file `layers` in dir/name. */
-static int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
-                           unsigned *ret_count, struct cove_err *e)
-{
-    char path[COVE_TEMPLATE_MAX + 16], text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1], *rest = text,
-                                                                                    *line;
-    unsigned count = 0;
-
-    snprintf(path, sizeof(path), "%s/layers", name);
-    if (read_file_at(dir, path, text, sizeof(text)) < 0)
-        return cove_fail_errno(e, COVE_NOT_FOUND, "layers of '%s'", name);
-    while ((line = strsep(&rest, "\n")) && *line && count < LAYERS_MAX) {
-        if (!layer_is_name(line))
-            return cove_fail(e, COVE_INVALID, "the list of layers of '%s' is damaged", name);
-        memcpy(ret[count++], line, LAYER_NAME_LEN + 1);
-    }
-    *ret_count = count;
-    return 0;
-}
-
-/* Calls a function for every name in a directory that begins with no dot (with `hidden`: with a dot). */
-typedef int (*each_fn)(struct store *s, const char *name, void *arg, struct cove_err *e);
-
-static int each(struct store *s, int dir, bool hidden, each_fn fn, void *arg, struct cove_err *e)
-{
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    DIR *all = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *d;
-
-    if (!all)
-        return cove_fail_errno(e, COVE_INTERNAL, "reading a directory");
-    while (rc == 0 && (d = readdir(all))) {
-        bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
-
-        if (!dots && (d->d_name[0] == '.') == hidden)
-            rc = fn(s, d->d_name, arg, e);
-    }
-    closedir(all);
-    return rc;
-}
-
-static int must_exist(struct store *s, const char *name, char dir[COVE_TEMPLATE_MAX],
-                      struct cove_err *e)
-{
-    if (!template_dir_of(name, dir) || faccessat(s->templates, dir, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s' (`cove template ls` shows them)",
-                         name);
-    return 0;
-}
-
 static int may_change(const char *name, struct cove_err *e)
 {
     if (!manifest_is_name(name))
@@ -207,7 +125,7 @@ static int run_ls(struct store *s, int argc, char **argv, struct cove_err *e)
 {
     (void)argc;
     (void)argv;
-    return each(s, s->templates, false, list_one, NULL, e);
+    return store_each(s, s->templates, false, list_one, NULL, e);
 }
 
 static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
@@ -215,7 +133,7 @@ static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
     char dir[COVE_TEMPLATE_MAX], path[COVE_TEMPLATE_MAX + 16], text[64 * 1024];
 
     (void)argc;
-    if (must_exist(s, argv[1], dir, e) < 0)
+    if (store_find(s, argv[1], dir, e) < 0)
         return -1;
     snprintf(path, sizeof(path), "%s/manifest.json", dir);
     if (read_file_at(s->templates, path, text, sizeof(text)) < 0)
@@ -231,21 +149,8 @@ static int tell_made(struct store *s, const char *name, struct cove_err *e)
 {
     char dir[COVE_TEMPLATE_MAX];
 
-    return must_exist(s, name, dir, e) < 0 ? -1 : list_one(s, dir, NULL, e);
+    return store_find(s, name, dir, e) < 0 ? -1 : list_one(s, dir, NULL, e);
 }
-
-struct news_json {            /* what was done with a template or a layer, or found out about it */
-    const char *name, *layer; /* one of the two */
-    const char *state, *why;  /* one of the two */
-};
-
-static const struct json_field news_fields[] = {
-    JSON_STR(struct news_json, name, "name", JSON_OPTIONAL, JSON_ANY),
-    JSON_STR(struct news_json, layer, "layer", JSON_OPTIONAL, JSON_ANY),
-    JSON_STR(struct news_json, state, "state", JSON_OPTIONAL, JSON_ANY),
-    JSON_STR(struct news_json, why, "why", JSON_OPTIONAL, JSON_ANY),
-    JSON_END,
-};
 
 /* NAME, and with words 2 a SOURCE, among options. */
 static int read_words(struct arena *a, int argc, char **argv, int words, struct template_doc *d,
@@ -316,7 +221,7 @@ static int set(struct store *s, struct arena *a, int argc, char **argv, struct c
     if (read_words(a, argc, argv, 1, &asked, e) < 0)
         return -1;
     name = asked.name;
-    if (must_exist(s, name, dir, e) < 0)
+    if (store_find(s, name, dir, e) < 0)
         return -1;
     snprintf(path, sizeof(path), "%s/manifest.json", dir);
     len = read_file_at(s->templates, path, text, sizeof(text));
@@ -345,16 +250,14 @@ static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
     char dir[COVE_TEMPLATE_MAX], aside[COVE_ID_LEN + 8];
 
     (void)argc;
-    if (may_change(argv[1], e) < 0 || must_exist(s, argv[1], dir, e) < 0)
+    if (may_change(argv[1], e) < 0 || store_find(s, argv[1], dir, e) < 0)
         return -1;
     memcpy(aside, ".new-",
            5); /* the rename removes it in one step; gc removes the rest if we are killed */
     text_new_id(aside + 5);
     if (renameat(s->templates, dir, s->templates, aside) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template '%.60s'", argv[1]);
-    if (s->json)
-        json_put_object(s->json, NULL, news_fields,
-                        &(struct news_json){ .name = argv[1], .state = "removed" });
+    template_tell(s, &(struct template_news){ .name = argv[1], .state = "removed" });
     return sweep_tree(s->templates, aside, e);
 }
 
@@ -388,10 +291,9 @@ static int verify_one(struct store *s, const char *name, void *bad, struct cove_
     for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = verify_layer(s, layers[i], &why);
     if (s->json)
-        json_put_object(s->json, NULL, news_fields,
-                        &(struct news_json){ .name = name,
-                                             .state = rc == 0 ? "whole" : NULL,
-                                             .why = rc == 0 ? NULL : why.msg });
+        template_tell(s, &(struct template_news){ .name = name,
+                                                  .state = rc == 0 ? "whole" : NULL,
+                                                  .why = rc == 0 ? NULL : why.msg });
     else
         printf("%-24s %s\n", name, rc == 0 ? "ok" : why.msg);
     *(bool *)bad |= rc < 0;
@@ -404,83 +306,20 @@ static int run_verify(struct store *s, int argc, char **argv, struct cove_err *e
     bool bad = false;
 
     if (argc > 1) {
-        if (must_exist(s, argv[1], dir, e) < 0)
+        if (store_find(s, argv[1], dir, e) < 0)
             return -1;
         verify_one(s, dir, &bad, e);
-    } else if (each(s, s->templates, false, verify_one, &bad, e) < 0) {
+    } else if (store_each(s, s->templates, false, verify_one, &bad, e) < 0) {
         return -1;
     }
     return bad ? cove_fail(e, COVE_CONFLICT, "damaged: add these templates again") : 0;
 }
 
-/* ------------------------------------------------------------------ gc */
-
-struct need { /* is a layer named by a template, a snapshot, a living or a saved sandbox? */
-    int dir;
-    const char *layer;
-    bool found;
-};
-
-static int look_for(struct store *s, const char *name, void *arg, struct cove_err *e)
-{
-    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1];
-    struct need *need = arg;
-    unsigned count = 0;
-
-    (void)s;
-    (void)e;
-    if (store_read_list(need->dir, name, layers, &count, NULL) < 0)
-        return 0;
-    for (unsigned i = 0; i < count; i++)
-        need->found |= strcmp(layers[i], need->layer) == 0;
-    return 0;
-}
-
-static int collect_layer(struct store *s, const char *layer, void *removed, struct cove_err *e)
-{
-    AUTO_CLOSE int boxes = openat(s->state_dir, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int snapshots =
-        openat(s->state_dir, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    AUTO_CLOSE int saved = openat(s->state_dir, "saved", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Sandboxes are made of templates and snapshots, snapshots of sandboxes. The order is such that a layer
-     * whose user changes from one kind to the next while we look is found in one of the two. */
-    const int users[] = { s->templates, snapshots, saved, boxes, snapshots, saved };
-    struct need need = { .layer = layer };
-
-    for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
-        need.dir = users[i];
-        if (users[i] >= 0 && each(s, users[i], false, look_for, &need, e) < 0)
-            return -1;
-    }
-    if (need.found)
-        return 0;
-    ++*(unsigned *)removed;
-    if (s->json)
-        json_put_object(s->json, NULL, news_fields,
-                        &(struct news_json){ .layer = layer, .state = "removed" });
-    return sweep_tree(s->layers, layer, e);
-}
-
-/* We hold the lock: what is half-made was left by a process that was killed. */
-static int collect_half_made(struct store *s, const char *name, void *dir, struct cove_err *e)
-{
-    (void)s;
-    return strncmp(name, ".new-", 5) == 0 ? sweep_tree(*(int *)dir, name, e) : 0;
-}
-
 static int run_gc(struct store *s, int argc, char **argv, struct cove_err *e)
 {
-    unsigned removed = 0;
-
     (void)argc;
     (void)argv;
-    if (each(s, s->layers, true, collect_half_made, &s->layers, e) < 0 ||
-        each(s, s->templates, true, collect_half_made, &s->templates, e) < 0 ||
-        each(s, s->layers, false, collect_layer, &removed, e) < 0)
-        return -1;
-    if (!s->json)
-        printf("%u layers removed that no template and no sandbox needs\n", removed);
-    return 0;
+    return template_gc(s, e);
 }
 
 /* ------------------------------------------------------------------ the command line */

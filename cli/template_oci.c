@@ -6,19 +6,14 @@
  *
  * Nothing in the directory is trusted. Blobs are found by their digest, which is checked to be one.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <openssl/evp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/progress.h"
 #include "cli/template.h"
 #include "cove/file.h"
 #include "cove/mem.h"
@@ -408,102 +403,6 @@ static int take_image(struct store *s, struct arena *a, int dir, const char *tag
     return unpack_layers(s, dir, &m, ret, e);
 }
 
-/* Passes the tool's output to this terminal, and to the progress that the console shows. */
-static void pass_on(struct progress *p, int from)
-{
-    char bytes[4096];
-    ssize_t n;
-
-    while ((n = read(from, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
-        if (n < 0)
-            continue;
-        write_all(STDERR_FILENO, bytes, (size_t)n);
-        progress_add(p, bytes, (size_t)n);
-    }
-}
-
-static int run_tool(struct progress *p, const char *const argv[], struct cove_err *e)
-{
-    int status = 0, out[2];
-    pid_t pid;
-
-    if (pipe2(out, O_CLOEXEC) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* it does not outlive a `cove` that is killed */
-        dup2(out[1], STDOUT_FILENO);
-        dup2(out[1], STDERR_FILENO);
-        execvp(argv[0], (char *const *)(uintptr_t)argv);
-        _exit(127);
-    }
-    close(out[1]);
-    if (pid > 0)
-        pass_on(p, out[0]);
-    close(out[0]);
-    if (pid < 0 || waitpid(pid, &status, 0) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return cove_fail(e, COVE_UNSUPPORTED, "%s is not installed (Debian: apt install %s)",
-                         argv[0], argv[0]);
-    return status ? cove_fail(e, COVE_INVALID, "%s has failed, see above", argv[0]) : 0;
-}
-
-/* On a terminal skopeo and `buildah push` tell by themselves how far they are. */
-static const char *quietly(void)
-{
-    return progress_is_seen() ? "--quiet=false" : "--quiet";
-}
-
-static int run_skopeo(struct progress *p, const char *source, const char *into, struct cove_err *e)
-{
-    char to[4200];
-    const char *const argv[] = {
-        "skopeo", "copy", "--insecure-policy", quietly(), source, to, NULL
-    };
-
-    snprintf(to, sizeof(to), "oci:%s/image:image", into);
-    progress_say(p, "fetching %.200s", source);
-    return run_tool(p, argv, e);
-}
-
-/*
- * The commands of a Dockerfile run as root of this machine (chroot isolation): this is for operators, and for
- * Dockerfiles that they trust. buildah keeps its files beside the image and nothing elsewhere.
- */
-static int run_buildah(struct progress *p, const char *context, const char *into,
-                       struct cove_err *e)
-{
-    char root[4200], run[4200], to[4200];
-    const char *const build[] = { "buildah",     "--root",           root,       "--runroot",
-                                  run,           "--storage-driver", "vfs",      "bud",
-                                  "--isolation", "chroot",           "--format", "oci",
-                                  "--tag",       "cove-build",       context,    NULL };
-    const char *const push[] = { "buildah", "--root",           root,  "--runroot",
-                                 run,       "--storage-driver", "vfs", "push",
-                                 quietly(), "cove-build",       to,    NULL };
-
-    snprintf(root, sizeof(root), "%s/root", into);
-    snprintf(run, sizeof(run), "%s/run", into);
-    snprintf(to, sizeof(to), "oci:%s/image:image", into);
-    return run_tool(p, build, e) < 0 || run_tool(p, push, e) < 0 ? -1 : 0;
-}
-
-/* Beside the layers, where gc finds what a killed process left. */
-static int fetch(struct store *s, const char *source, char name[64], struct cove_err *e)
-{
-    char id[COVE_ID_LEN + 1], path[4096];
-
-    text_new_id(id);
-    snprintf(name, 64, ".new-%s", id);
-    snprintf(path, sizeof(path), "%.3000s/layers/%s", s->config.state_dir, name);
-    if (mkdirat(s->layers, name, 0700) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
-    if (strncmp(source, OCI_BUILD, strlen(OCI_BUILD)) == 0)
-        return run_buildah(&s->progress, source + strlen(OCI_BUILD), path, e);
-    return run_skopeo(&s->progress, source, path, e);
-}
-
 bool oci_is_source(const char *source)
 {
     static const char *const kinds[] = { OCI_BUILD, "docker://",       "oci:", "oci-archive:",
@@ -543,7 +442,7 @@ int oci_unpack(struct store *s, struct arena *a, const char *source, struct laye
 
     if (strncmp(source, "oci:", 4) == 0)
         return unpack_directory(s, a, source + 4, ret, ret_found, e);
-    rc = fetch(s, source, name, e);
+    rc = oci_fetch(s, source, name, e);
     snprintf(image, sizeof(image), "%s/image", name);
     if (rc == 0 && (dir = openat(s->layers, image, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         rc = cove_fail_errno(e, COVE_INTERNAL, "the fetched image");
