@@ -1,8 +1,8 @@
 /*
- * The blocking transport of both protocols. A stub makes a request (wire.c), asks, and takes the
- * answer apart; the two askers, keeper_ask() and box_ask(), own deadlines, tags and strays. Stubs
- * for the keeper and the gate are in keeper.c, for a sandbox's processes in procs.c, for its files
- * and ports in files.c.
+ * The blocking transport of both protocols. A stub makes a request (wire.c), sends it, waits, and takes the
+ * answer apart. box_ask() here and ask_until_answered() in keeper.c own deadlines, tags and messages that
+ * nobody waits for. Stubs are in keeper.c for the keeper, in gate.c for the gate, in procs.c for a sandbox's
+ * processes, in files.c for its files and ports.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,7 +15,8 @@
 #include "cove/text.h"
 #include "sandbox/client/client_private.h"
 
-/* A SEQPACKET socket, connected to `name` below run_dir within the time that it has for sending. */
+/* Connects a SEQPACKET socket to `name` below run_dir. The time for sending that is set on the socket bounds
+ * the wait. */
 static int connect_socket(int sock, const char *run_dir, const char *name, struct cove_err *e)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -34,12 +35,12 @@ static int connect_socket(int sock, const char *run_dir, const char *name, struc
 
 int client_connect(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e)
 {
-    struct timeval patience = { .tv_sec = BOX_ANSWER_MS / 1000 }; /* of connect() and send() */
+    struct timeval patience = { .tv_sec = BOX_ANSWER_MS / 1000 }; /* for connect() and send() */
     AUTO_CLOSE int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     if (connect_socket(sock, run_dir, name, e) < 0) {
-        if (e && e->errnum == EAGAIN) /* its queue of connections was full all the time */
+        if (e && e->errnum == EAGAIN) /* init's queue of connections was full all that time */
             e->errnum = ETIMEDOUT;
         return -1;
     }
@@ -61,7 +62,7 @@ int client_wait(int sock, short events, uint64_t until_ms)
     }
 }
 
-/* COVE_GONE, in the way that box_is_unanswered() knows. */
+/* Fails with COVE_GONE, marked so that box_is_unanswered() recognizes it. */
 static int client_unanswered(struct cove_err *e)
 {
     errno = ETIMEDOUT;
@@ -73,15 +74,14 @@ bool box_is_unanswered(const struct cove_err *e)
     return e->code == COVE_GONE && e->errnum == ETIMEDOUT;
 }
 
-/* An answer that is MSG_ERROR becomes the caller's error. The text of a sandbox is bytes, not
- * truth. */
+/* An answer that is MSG_ERROR becomes the caller's error. A sandbox may send any bytes as its text. */
 int client_raise(const struct msg *m, struct cove_err *e)
 {
     struct cove_err remote;
 
     msg_raise(m, &remote);
     if (box_is_unanswered(&remote))
-        remote.errnum = 0; /* an answer that claims to be none */
+        remote.errnum = 0; /* this mark is only for requests without an answer */
     if (e)
         *e = remote;
     errno = remote.errnum;
@@ -132,7 +132,7 @@ void box_close(struct box_conn *c)
     c->buf = NULL;
 }
 
-/* The next message, which poll() has said is there. */
+/* Receives the next message. poll() has said that there is one. */
 int box_receive(struct box_conn *c, struct msg *ret, struct cove_err *e)
 {
     if (!c->buf && !(c->buf = malloc(MSG_MAX_BYTES)))
@@ -153,7 +153,7 @@ uint64_t client_listing_starts(struct box_conn *c)
     return before;
 }
 
-/* Send within the time: an init that reads nothing more has a full queue at some time. */
+/* Sends within the time: if init reads no more, its queue is full at some point, and sending would wait. */
 int box_tell(struct box_conn *c, const struct box_request *r, struct cove_err *e)
 {
     uint64_t until = deadline_of(c);
@@ -175,8 +175,9 @@ int box_tell(struct box_conn *c, const struct box_request *r, struct cove_err *e
 }
 
 /*
- * Send a request and wait for its answer. What comes in between is left over from before: events
- * nobody waits for any more, and answers to what was only told (a kill, a drain).
+ * Sends a request and waits for its answer. Other messages that arrive meanwhile are left over from before and
+ * are dropped: events that nobody waits for any more, and answers to requests that were sent without waiting (a
+ * kill, a drain).
  */
 int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, struct cove_err *e)
 {
@@ -184,7 +185,7 @@ int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, st
 
     if (box_tell(c, r, e) < 0)
         return -1;
-    while (clock_boot_ms() < until && /* a flood does not stop time */
+    while (clock_boot_ms() < until && /* a flood of messages does not extend the deadline */
            client_wait(c->sock, POLLIN, until)) {
         int rc = box_receive(c, ret, e);
 
@@ -207,8 +208,8 @@ int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e)
     return 0;
 }
 
-/* One message, if there is one within the time. 1: it answers the request; 2: it is the sign of life that was asked
- * for last; 0: neither; -1: the request has failed. */
+/* Takes one message, if one comes within the time. 1: it answers the request; 2: it is the sign of life that
+ * was asked for last; 0: neither; -1: the request has failed. */
 static int take_message(struct box_conn *c, const struct box_request *r, uint32_t tag,
                         uint64_t until_ms, struct cove_err *e)
 {
@@ -225,8 +226,8 @@ static int take_message(struct box_conn *c, const struct box_request *r, uint32_
     return rc == 0 && m.head.type == MSG_DONE && m.head.tag == c->tag ? 2 : rc;
 }
 
-/* Init is asked for the next sign of life when it has given the last one. Strays do not count as one: a flood of
- * them does not stop time. */
+/* Asks init for a sign of life whenever it has given the last one. Other messages do not count as one, so a
+ * flood of them does not extend the wait. */
 int box_do_patiently(struct box_conn *c, const struct box_request *r,
                      const struct box_patience *patience, struct cove_err *e)
 {
@@ -258,7 +259,8 @@ int box_do_patiently(struct box_conn *c, const struct box_request *r,
             pinged = true;
         }
     }
-    return cove_fail(e, COVE_TIMEOUT, "this takes longer than one may wait for it, and goes on");
+    return cove_fail(e, COVE_TIMEOUT,
+                     "this takes longer than a request may wait; it goes on in the sandbox");
 }
 
 int client_bad_page(struct cove_err *e)

@@ -9,26 +9,26 @@
 #include "cove/err.h"
 #include "cove/msg.h"
 
-/* Connect to a SEQPACKET socket below run_dir. */
+/* Connects to a SEQPACKET socket below run_dir. */
 int client_connect(const char *run_dir, const char *name, int *ret_sock, struct cove_err *e);
 /* 1: ready for these events of poll(2), or closed; 0: not within the time. */
 int client_wait(int sock, short events, uint64_t until_ms);
 /* An answer that is MSG_ERROR becomes the caller's error; returns -1. */
 int client_raise(const struct msg *m, struct cove_err *e);
 
-/* Send a request whose answer, if there is one, comes as an event. */
+/* Sends a request and does not wait. Its answer, if there is one, comes as an event. */
 int box_tell(struct box_conn *c, const struct box_request *r, struct cove_err *e);
-/* Send a request and wait for its answer. */
+/* Sends a request and waits for its answer. */
 int box_ask(struct box_conn *c, const struct box_request *r, struct msg *ret, struct cove_err *e);
-/* The same, when the answer carries nothing. */
+/* The same for a request whose answer carries no data. */
 int box_do(struct box_conn *c, const struct box_request *r, struct cove_err *e);
-/* The same, when a helper of init has to do it first. */
+/* The same for a request that a child of init carries out, which may take long. */
 int box_do_patiently(struct box_conn *c, const struct box_request *r,
                      const struct box_patience *patience, struct cove_err *e);
 int box_receive(struct box_conn *c, struct msg *ret, struct cove_err *e);
 
-/* A listing asks several times and has one deadline. Returns what to set c->until_ms to when it is
-   over. */
+/* A listing sends several requests and has one deadline for all. Returns the value to which c->until_ms is
+ * set back afterwards. */
 uint64_t client_listing_starts(struct box_conn *c);
 int client_bad_page(struct cove_err *e);
 

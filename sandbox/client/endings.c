@@ -25,7 +25,7 @@ void endings_put(struct endings *all, const char *sandbox, uint32_t dialect, con
     atomic_store(&slot->turn, 2 * n + 2);
 }
 
-/* A copy of the record, if nobody changed it meanwhile. */
+/* Copies the record. False: it is another sandbox's, or it was changed meanwhile. */
 static bool read_slot(const struct ending_slot *slot, const char *sandbox, uint64_t *ret_turn,
                       struct ending *ret)
 {

@@ -10,7 +10,8 @@
 
 /* ------------------------------------------------------------------ a directory */
 
-/* Hand the entries of one page to `each`. 1: that is enough; 0: go on; -1: this is no page. */
+/* Hands the entries of one page to `each`. 1: `each` wants no more; 0: go on; -1: the message is not a page
+ * of entries. */
 static int each_entry(const struct msg *m, const struct box_page *page, box_entry_fn each,
                       void *arg)
 {
@@ -55,7 +56,7 @@ static int list_entries(struct box_conn *c, struct box_request *request, box_ent
     return 0;
 }
 
-/* A request about a path, as that user. */
+/* Makes a request about a path, to be carried out as that user. */
 static struct box_request about(uint32_t type, uint32_t want, const void *body, size_t body_len,
                                 const char *user, const char *path)
 {
@@ -208,7 +209,7 @@ int box_marks(struct box_conn *c, const char *path, const char *prefix,
     return 0;
 }
 
-/* An inotify fd is an anonymous inode; its only sure mark is in /proc. */
+/* An inotify descriptor is an anonymous inode, which only its link in /proc tells from others. */
 static bool is_inotify(int fd)
 {
     char link[64], target[64];

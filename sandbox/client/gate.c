@@ -17,7 +17,7 @@ static const struct msg_rule gate_answers[] = {
     { 0 },
 };
 
-/* One connection per question: they are rare. */
+/* Each question gets its own connection, because questions are rare. */
 static int gate_ask(const char *run_dir, uint32_t type, const void *body, size_t len, uint32_t want,
                     void *ret, size_t ret_size, struct cove_err *e)
 {
@@ -66,7 +66,7 @@ int gate_unbind(const char *run_dir, const struct gate_unbind *args, struct cove
     return gate_ask(run_dir, GATE_UNBIND, args, sizeof(*args), MSG_DONE, NULL, 0, e);
 }
 
-/* One page. -1: no gate, or none that answers so. */
+/* Asks for one page. -1: there is no gate, or its answer cannot be used. */
 static int counts_page(int sock, uint32_t first, struct gate_counted *ret_head,
                        struct gate_count *ret_page, struct cove_err *e)
 {

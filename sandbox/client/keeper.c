@@ -12,7 +12,7 @@
 
 enum {
     KEEPER_ANSWER_MS = 30000,
-    KEEPER_CAPTURE_MS = 600000,   /* where files are copied */
+    KEEPER_CAPTURE_MS = 600000,   /* long, for disks where files are copied */
     KEEPER_STORE_MS = 30 * 60000, /* a sandbox goes to the store or comes from there */
     KEEPER_RETRY_MS = 5000,
     KEEPER_COMMAND_MS = 90000, /* an operator's command */
@@ -43,9 +43,9 @@ struct question {
     uint32_t type;
     const void *body;
     size_t len;
-    int fd;           /* rides along; -1 = none */
+    int fd;           /* sent with the request; -1 = none */
     uint32_t want;    /* type of the answer */
-    uint64_t wait_ms; /* for it; 0 = KEEPER_ANSWER_MS */
+    uint64_t wait_ms; /* how long to wait for the answer; 0 = KEEPER_ANSWER_MS */
     int *ret_fd;      /* a file comes with the answer; NULL: none does */
 };
 
@@ -71,7 +71,7 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
         return -1;
     if (m.head.type == MSG_ERROR) {
         client_raise(&m, e);
-        return 1; /* an answer all the same: the link is fine */
+        return 1; /* an error is an answer, too: the connection is good */
     }
     if (m.head.type != q->want || m.head.tag != k->tag) {
         msg_close_fds(&m);
@@ -85,10 +85,10 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
 }
 
 /*
- * Ask, and while the keeper is being restarted ask again. All that a worker asks may be asked
- * twice: a claim finds the sandbox of the first time, a retirement finds none. A claim without a
- * project makes a second sandbox only if the keeper died between making the first one and saying
- * so; that first one then ends by its lifetime.
+ * Asks, and asks again while the keeper is being restarted. All requests of workers may be sent twice: a second
+ * claim finds the sandbox of the first, a second retirement finds none. A claim without a project makes a
+ * second sandbox only if the keeper died between making the first one and answering; the first one then ends
+ * when its lifetime is over.
  */
 static int ask_until_answered(struct keeper_link *k, const struct question *q, void *ret,
                               size_t ret_size, struct cove_err *e)
@@ -108,13 +108,13 @@ static int ask_until_answered(struct keeper_link *k, const struct question *q, v
         poll(NULL, 0, 50);
     }
     if (err.code == COVE_GONE)
-        err.code = COVE_BUSY; /* "gone" is for sandboxes; the keeper comes back */
+        err.code = COVE_BUSY; /* COVE_GONE is for sandboxes; the keeper comes back */
     if (e)
         *e = err;
     return -1;
 }
 
-/* For what is answered with "done". */
+/* For requests that are answered with MSG_DONE. */
 static int keeper_tell(struct keeper_link *k, uint32_t type, const void *body, size_t len,
                        struct cove_err *e)
 {
@@ -123,7 +123,7 @@ static int keeper_tell(struct keeper_link *k, uint32_t type, const void *body, s
     return ask_until_answered(k, &q, NULL, 0, e);
 }
 
-/* The keeper takes attributes only in a file that can no longer change. */
+/* The keeper takes attributes only in a sealed file, which can no longer change. */
 static int seal_attributes(const void *bytes, size_t len, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
@@ -237,7 +237,7 @@ bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag)
     return false;
 }
 
-/* Is it the one that `word` means: an id, NAME, NAME:TAG? */
+/* Does `word` mean this snapshot? It is an id, NAME or NAME:TAG. */
 static bool keeper_snapshot_is(const struct keeper_snapshot *s, const char *word)
 {
     size_t len = strcspn(word, ":");

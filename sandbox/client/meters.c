@@ -54,8 +54,7 @@ static bool head_is_ours(const struct meters_head *h)
            h->size == sizeof(struct meters);
 }
 
-/* Read through the descriptor: the keeper must not touch a page of a file that workers can cut
-   short. */
+/* Reads through the descriptor: the keeper must not touch mapped pages of a file that workers can cut short. */
 static bool file_is_ours(int fd)
 {
     struct meters_head h;
@@ -91,8 +90,8 @@ int meters_make(const char *path, gid_t worker_gid, struct cove_err *e)
     return 0;
 }
 
-/* The keeper has left a file of this version. If it is none any more, a worker that was taken over
-   has spoilt it: mend it, or no worker would ever start again. */
+/* The keeper has made a file of this version. If the file is of another kind now, a hostile worker has
+ * spoilt it. It is mended here, because otherwise no worker could start again. */
 int meters_attach(const char *path, struct meters **ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -171,13 +170,13 @@ void meters_histogram(const struct meters *m, uint32_t dialect, struct meter_his
 
 /* ------------------------------------------------------------------ pace */
 
-/* With a border, so that "ab" + "c" is not "a" + "bc". */
+/* Adds a border after each string, so that "ab" + "c" and "a" + "bc" have different hashes. */
 static uint64_t hash_more(uint64_t h, const char *s)
 {
     return text_hash(text_hash(h, s), "\xff");
 }
 
-/* Whoever is due in the past has nothing to remember: its slot may go to another. */
+/* A caller whose time lies in the past has nothing to remember, so its slot may go to another caller. */
 static struct pace *find_pace(struct meters *m, uint64_t who, uint64_t now_us)
 {
     struct pace *idle = NULL;
@@ -208,8 +207,7 @@ uint64_t meters_admit(struct meters *m, const char *kind, const char *who, uint6
     uint64_t due = p ? get(&p->due_us) : 0, from;
 
     if (!p)
-        return 0; /* more callers than slots at this moment: letting one call pass is better than
-                     refusing the wrong caller */
+        return 0; /* more callers than slots: admitting one call is better than refusing the wrong caller */
     do {
         from = due > now_us ? due : now_us;
         if (from - now_us > burst_us)

@@ -14,7 +14,7 @@ static void set(_Atomic uint64_t *at, uint64_t value)
     atomic_store_explicit(at, value, memory_order_release);
 }
 
-/* Never 0. The border keeps "ab" + "c" apart from "a" + "bc". */
+/* Never 0. The border between the strings gives "ab" + "c" and "a" + "bc" different hashes. */
 static uint64_t hash_of(const char *kind, const char *name)
 {
     return text_hash(text_hash(text_hash(TEXT_HASH_START, kind), "\xff"), name) | 1;
@@ -25,7 +25,7 @@ static bool lives(const struct note *note, uint64_t now_ms)
     return get(&note->until_ms) > now_ms;
 }
 
-/* A copy of the text, or false: the note is another one, or somebody is changing it right now. */
+/* Copies the text. False: this is another note, or somebody is changing it right now. */
 static bool read_note(const struct note *note, uint64_t about, uint64_t now_ms,
                       char ret[NOTE_TEXT_MAX])
 {
@@ -55,7 +55,7 @@ static void write_note(struct note *note, uint64_t about, uint64_t tenant, const
     set(&note->about, about);
 }
 
-/* Whoever changes the time of a free note has it. */
+/* Takes a free note: whoever changes its time first owns it. */
 static bool take(struct note *note, uint64_t now_ms, uint64_t until_ms)
 {
     uint64_t before = get(&note->until_ms);

@@ -24,7 +24,7 @@ int box_spawn(struct box_conn *c, const struct spawn_args *args, struct box_spaw
     return 0;
 }
 
-/* A request about one process, by its number or, when that is 0, by its label. */
+/* Makes a request about one process, by its number or, when that is 0, by its label. */
 static struct box_request about(uint32_t type, uint32_t want, const void *body, size_t body_len,
                                 const char *label)
 {
@@ -42,7 +42,7 @@ int box_signal(struct box_conn *c, const struct box_signal *args, const char *la
     return box_tell(c, &r, e);
 }
 
-/* Cut to what is valid text: it goes into a reply. */
+/* Copies a string that goes into a reply, cut to the part that is valid text. */
 static void copy_text(char *dst, size_t dst_size, const char *src, size_t len)
 {
     size_t n = 0;
@@ -78,14 +78,14 @@ static int fill_event(const struct msg *m, struct box_event *ret)
         copy_text(ret->text, sizeof(ret->text), tail, m->body_len - sizeof(struct box_proc_ref));
         return 1;
     }
-    return 0; /* the answer to a request that was only told */
+    return 0; /* the answer to a request that was sent without waiting */
 }
 
 int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, struct cove_err *e)
 {
     uint64_t until = clock_boot_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
 
-    do { /* at least one look, and a flood of what is no event does not stop time */
+    do { /* looks at least once; a flood of messages that are no events does not extend the wait */
         struct msg m;
 
         if (!client_wait(c->sock, POLLIN, until))
@@ -99,7 +99,7 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
     return 0;
 }
 
-/* Nobody waits for an answer: init reads what is in its queue even after we hang up. */
+/* Does not wait for the answer: init reads what is in its queue even after we have closed the connection. */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e)
 {
     return msg_send(c->sock, BOX_DRAIN, ++c->tag, NULL, 0, NULL, 0, fds, fd_count, MSG_DONTWAIT, e);
@@ -171,7 +171,8 @@ int box_note(struct box_conn *c, uint32_t proc, const char **ret, struct cove_er
 
 /* ------------------------------------------------------------------ the list */
 
-/* Hand the entries of one page to `each`. 1: that is enough; 0: go on; -1: this is no page. */
+/* Hands the entries of one page to `each`. 1: `each` wants no more; 0: go on; -1: the message is not a page
+ * of entries. */
 static int each_proc(const struct msg *m, const struct box_page *page, box_proc_fn each, void *arg)
 {
     const char *at = (const char *)m->body + sizeof(*page);

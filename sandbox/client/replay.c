@@ -48,8 +48,8 @@ static bool is_same(const struct replay_ref *r)
 
 /* ------------------------------------------------------------------ a ring for a stream */
 
-/* Whoever changes the life of a ring that is free, or whose stream has ended, has it: from then on it is the ring
- * of a stream that goes on. */
+/* Takes a ring that is free or whose stream has ended: whoever changes its `life` first owns it. From then
+ * on it belongs to a stream that goes on. */
 static bool take(struct replay *at, uint64_t before, uint64_t now_ms)
 {
     return atomic_compare_exchange_strong(&at->life, &before,
@@ -57,9 +57,9 @@ static bool take(struct replay *at, uint64_t before, uint64_t now_ms)
 }
 
 struct survey {
-    size_t held;              /* by this tenant */
-    struct replay *vacant;    /* nobody's */
-    struct replay *own, *any; /* the oldest whose stream has ended: of this tenant, of anybody */
+    size_t held;              /* how many rings this tenant has */
+    struct replay *vacant;    /* a ring that is free */
+    struct replay *own, *any; /* the oldest whose stream has ended: this tenant's, anybody's */
     uint64_t vacant_life, own_life, any_life;
 };
 
@@ -72,7 +72,7 @@ static struct survey look(struct replays *all, uint64_t tenant, uint64_t now_ms)
         uint64_t life = get(&at->life);
         bool own = get(&at->tenant) == tenant, vacant = until_of(life) <= now_ms;
 
-        if (vacant && !s.vacant) { /* the first: few rings are used, so few pages are */
+        if (vacant && !s.vacant) { /* the first free one: if few rings are used, few pages are */
             s.vacant = at;
             s.vacant_life = life;
         }
@@ -93,7 +93,8 @@ static struct survey look(struct replays *all, uint64_t tenant, uint64_t now_ms)
     return s;
 }
 
-/* A tenant that has its share gives up its own oldest; else a free ring, else the oldest of all. */
+/* A tenant that has its share of rings gives up its own oldest. Others get a free ring or, if there is none,
+ * the oldest of all. */
 static struct replay *choose(const struct survey *s, uint64_t *ret_life)
 {
     if (s->held >= REPLAYS_PER_TENANT) {
@@ -110,7 +111,7 @@ bool replay_begin(struct replays *all, const char *tenant, const char *name, str
 
     if (strlen(name) >= REPLAY_NAME_MAX)
         return false;
-    for (int tries = 0; tries < 4; tries++) { /* another worker may be quicker */
+    for (int tries = 0; tries < 4; tries++) { /* another worker may take the chosen ring first */
         struct survey s = look(all, who, now_ms);
         uint64_t life;
         struct replay *at = choose(&s, &life);
@@ -212,7 +213,7 @@ static void copy_out(const struct replay_ref *r, uint64_t from, char *bytes, siz
     }
 }
 
-/* Is the byte at `at` in the ring, and not about to be written over? */
+/* Is the byte at `at` still in the ring, and not about to be overwritten? */
 static bool is_kept(const struct replay_ref *r, uint64_t at)
 {
     uint64_t begun;
@@ -247,12 +248,12 @@ long replay_read(const struct replay_ref *r, uint64_t *at, char *bytes, size_t m
         len = written - *at < max ? written - *at : max;
         copy_out(r, *at, bytes, (size_t)len);
         if (!is_kept(r, *at) && len > 0)
-            continue; /* the writer came round while the bytes were copied */
+            continue; /* the writer overwrote the bytes while they were copied */
         if (!is_same(r))
             return -1;
         *at += len;
         *ret_ended = ended && *at == written;
         return (long)len;
     }
-    return 0; /* the writer is faster than we are: later */
+    return 0; /* the writer is faster than we are: try again later */
 }

@@ -21,7 +21,7 @@
 enum {
     CAPACITY_MIN = 4096,
     CAPACITY_MAX = 1 << 30,
-    READ_TRIES = 100, /* how often a writer may overtake a reader before that is "nothing yet" */
+    READ_TRIES = 100, /* after so many overtakings by the writer a read returns "nothing yet" */
 };
 
 /* --------------------------------------------------------------- what both sides know */
@@ -70,7 +70,7 @@ int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e)
     };
     ret->head->magic = RING_MAGIC;
     ret->head->capacity = capacity;
-    /* From here on only this mapping can write: whoever gets the fd can read it and no more. */
+    /* From here on only this mapping can write. Whoever gets the descriptor can only read. */
     fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
     ret->fd = take_fd(&fd);
     return 0;
@@ -117,8 +117,8 @@ static void copy_out(const struct ring *r, uint64_t pos, void *bytes, size_t len
     memcpy((char *)bytes + first, r->data, len - first);
 }
 
-/* Give up the oldest records until `need` bytes fit behind `end`, and tell readers before touching
- * them. */
+/* Gives up the oldest records until `need` bytes fit behind `end`. Readers are told before the records are
+ * overwritten. */
 static void make_room(struct ring *r, uint64_t end, uint64_t need)
 {
     uint64_t start = atomic_load_explicit(&r->head->start, memory_order_relaxed);
@@ -158,7 +158,8 @@ static uint64_t count_lines(const char *bytes, size_t len)
 void ring_append(struct ring *r, enum ring_stream stream, uint64_t unix_ns, const void *bytes,
                  uint32_t len)
 {
-    /* A record takes at most half the ring, so that making room for it always leaves one to read. */
+    /* A record takes at most half the ring, so that at least one record is left to read when room is made
+     * for it. */
     uint64_t most = r->head->capacity / 2 - sizeof(struct ring_rec);
     const char *from = bytes;
 
@@ -268,7 +269,7 @@ static bool record_is_sane(const struct ring_rec *rec, uint64_t pos, uint64_t en
            record_size(rec->len) <= end - pos;
 }
 
-/* 1: read; 0: it was overwritten while we looked; -1: nonsense. */
+/* 1: the record was read; 0: it was overwritten meanwhile; -1: it makes no sense. */
 static int read_record(const struct ring_reader *r, uint64_t pos, uint64_t end,
                        struct ring_rec *ret, void *buf, struct cove_err *e)
 {
@@ -308,7 +309,7 @@ int ring_read(struct ring_reader *r, struct ring_rec *ret, void *buf, uint64_t *
             return cove_fail(e, COVE_INVALID, "the log ring went backwards");
         pos = r->pos < now.start ? now.start : r->pos;
         if (pos == now.end)
-            return 0; /* a gap before it, if any, is told with the record that follows */
+            return 0; /* a gap is reported together with the record that follows it */
         n = read_record(r, pos, now.end, ret, buf, e);
         if (n < 0)
             return -1;
@@ -318,5 +319,5 @@ int ring_read(struct ring_reader *r, struct ring_rec *ret, void *buf, uint64_t *
         r->pos = pos + record_size(ret->len);
         return 1;
     }
-    return 0; /* the writer is faster than we are: as if nothing were there yet */
+    return 0; /* the writer is faster than we are: this counts as nothing there yet */
 }

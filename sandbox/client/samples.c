@@ -46,7 +46,8 @@ static int thin_out(int fd, uint32_t slot, struct sample_ring *head)
     return pwrite(fd, &r, sizeof(r), place(slot)) == sizeof(r) ? 0 : -1;
 }
 
-/* How much a figure that only grows has grown in a millisecond, times `unit`. 0: there is nothing to compare with. */
+/* By how much a growing figure has grown per millisecond, times `unit`. 0: there is no earlier figure to
+ * compare with. */
 static uint32_t rate(const struct sample_ring *head, const struct sample_look *look,
                      uint64_t before, uint64_t now, uint64_t unit)
 {
@@ -91,7 +92,7 @@ int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_
         head.skipped = 0;
         if (keep(fd, slot, &head, &sample) < 0)
             return -1;
-        head.last_unix_ms = look->unix_ms; /* the next one tells of all the time in between */
+        head.last_unix_ms = look->unix_ms; /* the next sample covers all the time in between */
         head.last_cpu_us = look->cpu_us;
         head.last_received_bytes = look->received_bytes;
         head.last_sent_bytes = look->sent_bytes;
@@ -101,7 +102,7 @@ int samples_add(int fd, uint32_t slot, uint32_t generation, const struct sample_
 
 /* ------------------------------------------------------------------ the workers' side */
 
-/* The keeper may write meanwhile: the file is read until two reads agree. */
+/* The keeper may write meanwhile, so the file is read until two reads agree. */
 int samples_read(const char *path, uint32_t slot, uint32_t generation, struct sample_ring *ret,
                  struct cove_err *e)
 {

@@ -132,8 +132,8 @@ enum saved_place saved_place_of(int dir)
     return SAVED_IS_HERE;
 }
 
-/* A file that is not there counts as an empty one. Lengths stand between them, so that bytes cannot move
- * from one to the next. */
+/* A missing file counts as an empty one. The length of each file goes into the seal as well, so that bytes
+ * cannot be moved from one file to the next. */
 int saved_seal(int dir, const void *secret, size_t secret_len, char ret[SAVED_DIGEST_TEXT],
                struct cove_err *e)
 {

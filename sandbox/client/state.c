@@ -37,7 +37,7 @@ static size_t align64(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Where the parts of `state` lie, one after the other. Without a mapping only the size is found. */
+/* Finds where the parts of `state` lie, one after the other. Without a mapping it only finds the size. */
 static void lay_out_boxes(struct state *s)
 {
     char *base = (char *)s->box_head;
@@ -108,7 +108,7 @@ static bool head_is_ours(const struct box_head *h)
            h->geometry.tasks <= WORKERS_MAX;
 }
 
-/* Map the `state` that is there. 1: mapped, 0: there is none, or it is not of this version. */
+/* Maps an existing `state`. 1: mapped; 0: there is none, or it is of another version. */
 static int map_boxes(struct state *s, const char *path, int prot, struct cove_err *e)
 {
     int mode = prot & PROT_WRITE ? O_RDWR : O_RDONLY;
@@ -129,7 +129,7 @@ static int map_boxes(struct state *s, const char *path, int prot, struct cove_er
     return 1;
 }
 
-/* A file of zeros under another name; publish() then lets others see it. */
+/* Makes a file of zeros under a temporary name; publish() then renames it, and others see it. */
 static int create_file(const char *tmp, size_t size, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
@@ -141,7 +141,7 @@ static int create_file(const char *tmp, size_t size, struct cove_err *e)
     return take_fd(&fd);
 }
 
-/* The workers' group gets what `mode` says; nobody else may see the file. */
+/* Gives the workers' group the access that `mode` says; nobody else may see the file. */
 static int share(const char *path, gid_t gid, mode_t mode, struct cove_err *e)
 {
     if (chown(path, (uid_t)-1, gid) < 0 || chmod(path, mode) < 0)
@@ -203,8 +203,8 @@ static int make_workers(struct state *s, const char *path, gid_t gid, struct cov
     return 0;
 }
 
-/* The workers' file keeps its counters over a restart of the keeper, as long as it has the right
-   size. What stands in it is not looked at. */
+/* The workers' file keeps its counters over a restart of the keeper if it has the right size. Its contents
+ * are not looked at. */
 static int take_workers(struct state *s, const char *path, gid_t gid, struct cove_err *e)
 {
     AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -228,7 +228,7 @@ static char *workers_path(const char *path)
     return asprintf(&out, "%s.workers", path) < 0 ? NULL : out;
 }
 
-/* Take over the mapping of `before` if it has the right geometry; else make both files anew. */
+/* Takes over the mapping of `before` if it has the right geometry, and makes both files anew otherwise. */
 static int take_or_make(struct state *s, struct state *before, const char *path, gid_t gid,
                         struct cove_err *e)
 {
@@ -278,9 +278,8 @@ int state_open(const char *path, gid_t worker_gid, uint32_t boxes, uint32_t work
 /* ------------------------------------------------------------------ everybody else's */
 
 /*
- * A file that is too short was cut by a worker that had been taken over. Whoever attaches gives it
- * its size back, so that those who come after do not fail as well. It never gets shorter here: others have
- * it mapped.
+ * A file that is too short was cut by a hostile worker. Whoever attaches gives it its size back, so that later
+ * processes do not fail as well. The file is never made shorter, because others have it mapped.
  */
 static int map_workers(struct state *s, const char *path, struct cove_err *e)
 {
@@ -323,7 +322,7 @@ int state_attach(const char *path, struct state **ret, struct cove_err *e)
         return cove_fail(e, COVE_INTERNAL, "state: out of memory");
     if (attach_one(path, ret, e) < 0)
         return -1;
-    attach_one(saved, &(*ret)->saved, NULL); /* a state of a test need not have them */
+    attach_one(saved, &(*ret)->saved, NULL); /* a test's state may lack these two tables */
     attach_one(ended, &(*ret)->ended, NULL);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Boxes in shared memory: their records, the hints that find them, and which generation of policy
-   and keys holds. Only the keeper writes here. */
+/* Sandboxes in shared memory: their records, the hints by which they are found, and the current generation
+ * of policy and keys. Only the keeper writes here. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,14 +25,14 @@ void state_box_read(const struct state *s, uint32_t index, struct box_info *ret)
         atomic_thread_fence(memory_order_acquire);
         again = atomic_load_explicit(&slot->seq, memory_order_relaxed);
     } while (seq != again);
-    /* A record that was never written, or by a keeper with a fault, still has strings that end. */
+    /* Strings end even in a record that was never written, or that was written by a faulty keeper. */
     ret->id[sizeof(ret->id) - 1] = '\0';
     ret->tenant[sizeof(ret->tenant) - 1] = '\0';
     ret->project[sizeof(ret->project) - 1] = '\0';
     ret->template[sizeof(ret->template) - 1] = '\0';
 }
 
-/* With a border, so that "ab" + "c" is not "a" + "bc". */
+/* Adds a border after each string, so that "ab" + "c" and "a" + "bc" have different hashes. */
 static uint64_t hash_more(uint64_t h, const char *s)
 {
     return text_hash(text_hash(h, s), "\xff");
@@ -52,7 +52,7 @@ static uint32_t hash_id(const struct state *s, const char *id)
     return (uint32_t)(h ^ h >> 32) & (s->hint_count - 1);
 }
 
-/* Put a hint near its hash. With no room nearby the lookup goes the slow way through the keeper. */
+/* Puts a hint near its hash. If there is no room nearby, the lookup has to ask the keeper, which is slower. */
 static void hint_add(const struct state *s, _Atomic uint32_t *hints, uint32_t hash, uint32_t index)
 {
     for (uint32_t i = 0; i < HINT_PROBES; i++) {

@@ -5,7 +5,7 @@
 #include "cove/state.h"
 
 struct box_slot {
-    _Atomic uint32_t seq; /* record[seq & 1] is the whole one */
+    _Atomic uint32_t seq; /* record[seq & 1] is the valid copy */
     uint32_t reserved;
     struct box_info record[2];
 };
@@ -51,7 +51,7 @@ struct state {
      * and touching a page beyond its end would kill the keeper. The keeper has a descriptor instead
      * and uses pread() and pwrite(). All others have the mapping and no descriptor.
      */
-    int workers_fd;                  /* the keeper's; -1 in all other processes */
+    int workers_fd;                  /* open in the keeper; -1 in all other processes */
     size_t workers_at, tasks_at;     /* offsets in `state.workers` */
     struct worker_head *worker_head; /* NULL in the keeper, like the two below */
     struct worker_slot *workers;

@@ -12,7 +12,7 @@
 #include "cove/text.h"
 #include "sandbox/client/state_private.h"
 
-/* The slot of a worker as others than the keeper see it, NULL out of range. */
+/* The slot of a worker, for all processes but the keeper. NULL: the number is out of range. */
 static struct worker_slot *slot_of(const struct state *s, uint32_t worker)
 {
     return s->workers && worker < s->geometry.workers ? &s->workers[worker] : NULL;
@@ -49,7 +49,7 @@ static uint32_t read_word(const struct state *s, off_t at)
     return pread(s->workers_fd, &word, sizeof(word), at) == sizeof(word) ? word : 0;
 }
 
-/* Returns what was there. A write that fails leaves a number in the metrics wrong, no more. */
+/* Returns the old value. If the write fails, only a number in the metrics is wrong. */
 static uint32_t clear_word(const struct state *s, off_t at)
 {
     const uint32_t zero = 0;

@@ -30,8 +30,8 @@ static bool find_project(const struct state *s, const char *tenant, const char *
 typedef bool (*find_fn)(const struct state *s, const char *tenant, const char *name,
                         struct which *ret);
 
-/* A sandbox that is woken leaves the saved ones after it has come among the living: who found it
- * with neither has looked at the living too early. */
+/* Looks among living sandboxes, then among saved ones. A sandbox that is woken appears among the living
+ * before it leaves the saved, so if it is found in neither, the first look came too early and is repeated. */
 static enum which_where find(const struct state *s, const char *tenant, const char *name,
                              find_fn find_in, struct which *ret)
 {

@@ -162,13 +162,13 @@ int box_answer_receive(int sock, void *buf, size_t buf_size, struct msg *ret, st
     if (rc == 0)
         return cove_fail(e, COVE_GONE, "the sandbox ended");
     if (err.code == COVE_INVALID)
-        err.code = COVE_GONE; /* whatever speaks there is not our init any more */
+        err.code = COVE_GONE; /* the other side is not our init any more */
     if (e)
         *e = err;
     return -1;
 }
 
-/* init says it of its own accord */
+/* Is it a message that init sends without being asked? */
 static bool box_is_event(uint32_t type)
 {
     return type == BOX_EXITED || type == BOX_LOG_TICK || type == BOX_EXEC_DENIED;
