@@ -1,7 +1,7 @@
 /*
- * After a restart of the keeper: the state in shared memory says what there was, the kernel says
- * what there is. What both agree on is taken up as if nothing had happened; all else is brought to
- * a clean end. Nothing that workers can write is looked at.
+ * What the keeper does after a restart. Shared memory says which sandboxes there were, the kernel says which
+ * processes and cgroups there are. A sandbox on which both agree is taken over as if nothing had happened;
+ * everything else is brought to a clean end. Nothing that workers can write is looked at.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -89,13 +89,13 @@ static void end_stray_cgroup(void *arg, const char *id)
 
     if (is_known(k, id))
         return;
-    log_event(LOG_LEVEL_WARN, "stray sandbox ended", LOG_S("sandbox", id));
+    log_event(LOG_LEVEL_WARN, "a sandbox that no record names was ended", LOG_S("sandbox", id));
     cgroup_kill_box(&k->cgroups, id);
     for (int tries = 0; tries < 200 && cgroup_remove_box(&k->cgroups, id) < 0; tries++)
         usleep(5000);
 }
 
-/* Directories of sandboxes that nobody knows: swept one by one, before the first sandbox is made. */
+/* Removes the directories of sandboxes that nobody knows, one by one, before the first sandbox is made. */
 static void sweep_strays(struct keeper *k)
 {
     int fd = openat(k->boxes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -109,7 +109,7 @@ static void sweep_strays(struct keeper *k)
         closedir(dir);
 }
 
-/* Files below run_dir that carry the id of a sandbox which nobody knows. */
+/* Removes files below run_dir whose name is the id of a sandbox that nobody knows. */
 static void unlink_strays(struct keeper *k, const char *folder)
 {
     char path[256];

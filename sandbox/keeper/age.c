@@ -111,7 +111,7 @@ void age_abandon(struct age_run *run)
     job_kill(&run->job);
 }
 
-/* Only root may read the operator's file; the copy is for one process. */
+/* Only root may read the operator's file, so the process of age gets a copy of its own. */
 int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;

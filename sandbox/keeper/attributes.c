@@ -20,7 +20,7 @@
 
 enum { SEALS = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW, ENDED_ATTRIBUTES_MAX = 4096 };
 
-/* Only a memfd has seals. With these three nobody can change it, and reading it never waits. */
+/* Only a memfd has seals. With these three nobody can change the file, and reading it never waits. */
 bool attributes_are_sealed(int fd)
 {
     int seals = fcntl(fd, F_GET_SEALS);
@@ -73,7 +73,7 @@ void attributes_shorten(struct keeper *k, const char *id)
         unlink(path);
 }
 
-/* A dialect puts what must not be kept behind a NUL: the first string is what is kept. */
+/* A dialect puts what must not be kept behind a NUL, so only the bytes in front of the first NUL are kept. */
 int attributes_keep(const struct keeper *k, const char *id, int dir, bool *changed,
                     struct cove_err *e)
 {

@@ -16,7 +16,7 @@ void box_limits_resolve(const struct keeper *k, const char *template_name, const
 
     limits_resolve(&k->config, &k->templates, template_name, &k->tenants, tenant, ret);
     if (all && (!ret->disk_max_bytes || all < ret->disk_max_bytes))
-        ret->disk_max_bytes = all; /* one alone cannot use up more than all may */
+        ret->disk_max_bytes = all; /* a single sandbox may hold no more than the whole quota */
 }
 
 void box_limits_narrow(const struct snapshot *s, struct limits *l)

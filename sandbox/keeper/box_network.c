@@ -1,7 +1,7 @@
 /*
- * The keeper's network: what the configuration says is put in place, what a sandbox asked for
- * itself is kept in a file so that the next keeper finds it, and how things stand is written down
- * for `cove doctor`.
+ * The keeper's part of the network. It puts the configured rules in place, keeps the rules that a client has
+ * set for one sandbox in a file, so that the next keeper finds them, and writes the state of the network into a
+ * file for `cove doctor`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,9 +36,9 @@ static void write_status(const struct keeper *k, enum net_mode wanted, const cha
                    n->ipv6 ? "yes" : "no", why);
     for (int i = 0, lines = 0; i < len && i < (int)sizeof(text); i++)
         if (text[i] == '\n' && ++lines > 4 && i + 1 < len)
-            text[i] = ' '; /* libnftables shows where, in lines of its own */
+            text[i] = ' '; /* an error text of libnftables has several lines */
     done = fd < 0 ? -1 : write(fd, text, (size_t)len);
-    (void)done; /* for people only */
+    (void)done; /* a failed write is ignored: only people read this file */
 }
 
 /* A host that cannot do this (no nftables, no veth, no right to either) still serves: new sandboxes then
@@ -76,8 +76,8 @@ static void on_change(struct watch *w, uint32_t events)
         return;
     log_event(LOG_LEVEL_WARN, "somebody removed the rules of sandboxes; they are put back");
     if (net_restore(&k->net, &err) < 0)
-        log_error("sandboxes are without network rules", &err);
-    resolver_tell_all(k); /* pins are gone */
+        log_error("the network rules of sandboxes could not be put back", &err);
+    resolver_tell_all(k); /* addresses that were pinned for names are gone with the rules */
 }
 
 void network_watch(struct keeper *k)
@@ -93,7 +93,7 @@ void network_tick(struct keeper *k)
     bool ipv4 = k->net.ipv4, ipv6 = k->net.ipv6;
 
     if (net_tick(&k->net, clock_boot_ms()))
-        keeper_trim_memory(); /* of what libnftables has read since the last time */
+        keeper_trim_memory(); /* libnftables has left much freed memory behind */
     if (ipv4 != k->net.ipv4 || ipv6 != k->net.ipv6)
         write_status(k, k->net.rules.mode, "");
 }
@@ -153,14 +153,15 @@ int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, s
         return cove_fail(e, COVE_UNSUPPORTED, "sandboxes have no network on this server");
     net_interface(&k->net, box, name);
     if (rules->mode != NET_NONE && !if_nametoindex(name))
-        return cove_fail(e, COVE_CONFLICT, "this sandbox was made without a network");
+        return cove_fail(e, COVE_CONFLICT,
+                         "this sandbox was made without a network, and cannot get one later");
     get_own(k, box, &own);
     own.stages[NET_OF_CLIENT] = *rules;
     return put_own(k, box, &own, e);
 }
 
-/* What the lines of its template and its tenant say: before its first command, and whenever they
- * change. */
+/* Applies the network settings of the sandbox's template and tenant: before its first command, and whenever
+ * these settings change. */
 int network_allot(struct keeper *k, uint32_t box, struct cove_err *e)
 {
     const struct box_info *info = &k->boxes[box].info;
@@ -187,7 +188,7 @@ void network_review(struct keeper *k)
 
         if ((state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN) &&
             network_allot(k, i, &err) < 0)
-            log_error("network of a sandbox not changed", &err,
+            log_error("the network rules of a sandbox could not be changed", &err,
                       LOG_S("sandbox", k->boxes[i].info.id));
     }
 }
@@ -232,7 +233,8 @@ int network_keep(const struct keeper *k, const char *id, int to_dir, bool *chang
     return saved_write(to_dir, SAVED_NETWORK, &own, sizeof(own), changed, e);
 }
 
-/* A file that is there and cannot be used must not open the network wider than it was. */
+/* A file that exists and cannot be used is an error: without its rules the sandbox could reach more than
+ * before. */
 int network_restore(struct keeper *k, uint32_t box, int from_dir, struct cove_err *e)
 {
     struct net_own own;
@@ -244,7 +246,8 @@ int network_restore(struct keeper *k, uint32_t box, int from_dir, struct cove_er
     return put_own(k, box, &own, e);
 }
 
-/* After a restart, before the rules are put in place: what living sandboxes had asked for. */
+/* After a restart, before the rules are put in place: reads the rules that clients had set for living
+ * sandboxes. */
 void network_adopt(struct keeper *k)
 {
     AUTO_CLOSE int dir = open_dir(k, false);

@@ -1,6 +1,6 @@
-/* The keeper's table of sandboxes: what it knows of each one, written through to shared memory, and
- * how one is found. Each slot is in one list of its kind, and in hash tables by id, project and tenant;
- * boxes_save(), which follows every change, sees to that. */
+/* The keeper's table of sandboxes: what it knows of each sandbox, written through to shared memory, and how
+ * a sandbox is found. Each slot is in one list by its place in life (enum box_place), and in hash tables by
+ * id, project and tenant. boxes_save(), which is called after every change, keeps these lists right. */
 #include <assert.h>
 #include <string.h>
 
@@ -119,8 +119,8 @@ static void file_owner(struct keeper *k, struct box *b)
     b->has_tenant = has;
 }
 
-/* Counts the sandboxes whose ids are not those of their slot: an operator has changed id_base while they
- * lived. */
+/* Counts the sandboxes whose user ids are not those of their slot, because an operator has changed id_base
+ * while they lived. */
 static void file_ids(struct keeper *k, struct box *b)
 {
     uint64_t own = k->config.id_base + (uint64_t)(b - k->boxes) * k->config.id_count;
@@ -181,7 +181,8 @@ static void on_ready(struct watch *w, uint32_t events)
     creation_on_ready(k, (uint32_t)(container_of(w, struct box, ready) - k->boxes));
 }
 
-/* A set-up that gave up has said why, and whoever waits for the sandbox hears that, not that it ended. */
+/* A set-up that failed has said why on its pipe. That is read first, so that whoever waits for the sandbox
+ * hears the reason and not only that it ended. */
 static void on_exit_of(struct watch *w, uint32_t events)
 {
     struct keeper *k = keeper_of(w);

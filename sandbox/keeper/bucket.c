@@ -30,7 +30,7 @@
 #include "sandbox/keeper/store.h"
 
 enum {
-    JOBS_MAX = 2, /* at a time, of those in the background */
+    JOBS_MAX = 2, /* uploads and releases at a time */
     RETRY_MS = 5000,
     RETRY_MAX_MS = 10 * 60000,
     IDLE_MS = 60000,
@@ -41,7 +41,7 @@ enum {
 struct bucket_run {
     struct job job;
     uint32_t index;
-    bucket_done done; /* called at the end; NULL: nothing is called */
+    bucket_done done; /* called when the process has ended; NULL: nothing is called */
 };
 
 static void on_exit_of(struct watch *w, uint32_t events)
@@ -185,7 +185,8 @@ static void on_uploaded(struct keeper *k, uint32_t i, const struct bucket_report
     fault_point("bucket-put", NULL);
     if (!report || saved_open_dir(k, s->info.box.id, &dir, err) < 0 ||
         set_mark(s, dir, SAVED_IS_OURS, err) < 0) {
-        try_later(k, s, "a saved sandbox is not in the bucket yet, it stays here", err);
+        try_later(k, s, "a saved sandbox could not be uploaded, its archive stays on this machine",
+                  err);
         return;
     }
     fault_point("bucket-marked", NULL);
@@ -267,9 +268,9 @@ static void next_step(struct keeper *k, uint32_t i, uint64_t now)
         return;
     }
     if (k->bucket.jobs >= JOBS_MAX)
-        return; /* the end of one of them begins the next */
+        return; /* end_step() of one of them begins the next */
     if ((s->place == SAVED_IS_OURS ? release(k, i, &err) : upload(k, i, &err)) < 0)
-        try_later(k, s, "a saved sandbox does not get into the bucket", &err);
+        try_later(k, s, "work on a saved sandbox in the bucket could not begin", &err);
     else
         k->bucket.jobs++;
 }
@@ -388,7 +389,7 @@ static void on_read(struct keeper *k, uint32_t i, const struct bucket_report *re
                     struct cove_err *err)
 {
     k->bucket.readers[i][0] = '\0';
-    if (!report) /* whoever reads it has got less than was announced */
+    if (!report) /* the reader has got fewer bytes than were announced */
         log_error("an archive in the bucket was not read whole", err);
 }
 
@@ -399,13 +400,14 @@ static int free_reader(const struct keeper *k, const char *tenant, uint32_t *ret
 
     for (uint32_t i = 0; i < BUCKET_READERS; i++) {
         if (strcmp(k->bucket.readers[i], tenant) == 0)
-            return cove_fail(e, COVE_BUSY,
-                             "another archive is on its way to you: try again when it is there");
+            return cove_fail(
+                e, COVE_BUSY,
+                "this tenant is already reading an archive: try again when it has been read");
         if (!k->bucket.readers[i][0])
             found = i;
     }
     if (found == BUCKET_READERS)
-        return cove_fail(e, COVE_BUSY, "archives are on their way to others: try again later");
+        return cove_fail(e, COVE_BUSY, "too many archives are being read: try again later");
     *ret = found;
     return 0;
 }
@@ -442,7 +444,7 @@ int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how
     AUTO_CLOSE int dir = -1;
 
     order_of(&s->info, BUCKET_TAKE, &task.order);
-    bucket_forget(k, s); /* it may be about to be released */
+    bucket_forget(k, s); /* a release that is about to begin must not happen now */
     if (s->place == SAVED_IS_THERE &&
         (saved_open_dir(k, s->info.box.id, &dir, e) < 0 || set_mark(s, dir, SAVED_IS_OURS, e) < 0))
         return -1;

@@ -1,5 +1,4 @@
-/* What workers may ask of the keeper: their connections, and the table of calls, which is
- * everything that a worker can make root do. */
+/* What workers may ask of the keeper. The table of calls is everything that a worker can make root do. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,7 +31,7 @@ void keeper_answer_file(struct keeper *k, const struct waiter *w, uint32_t type,
 
     if (!watch_is_on(&c->watch) || c->generation != w->client_generation)
         return;
-    /* A worker that does not read its answers loses the connection, nobody else waits for it. */
+    /* A worker that does not read its answers loses its connection. The keeper never waits for it. */
     if (msg_send(c->watch.fd, type, w->tag, body, len, NULL, 0, &fd, fd >= 0, MSG_DONTWAIT, &err) <
         0)
         shutdown(c->watch.fd, SHUT_RDWR);
@@ -51,8 +50,8 @@ void keeper_answer_error(struct keeper *k, const struct waiter *w, const struct 
 
 static void on_request(struct watch *w, uint32_t events);
 
-/* A free place, or NULL: all are taken, or half of them by this process. A worker that was taken over
- * leaves room for the others. */
+/* A free place for a connection. NULL: all places are taken, or half of them by this process: a hostile
+ * worker must leave room for the others. */
 static struct client *free_client(struct keeper *k, pid_t pid)
 {
     struct client *found = NULL;
@@ -155,7 +154,7 @@ static bool on_retire(struct keeper *k, const struct msg *m, const struct waiter
     return true;
 }
 
-/* Safe: the new end is bounded. */
+/* Safe: it moves the end of a tenant's own sandbox, within a bound. */
 static bool on_extend(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_extend args;
@@ -168,11 +167,11 @@ static bool on_extend(struct keeper *k, const struct msg *m, const struct waiter
     return true;
 }
 
-/* Safe: it can only take away from what the operator allows; names and ranges are parsed, and
- * printed anew into rules. */
+/* Safe: it can only take away from what the operator allows. Names and address ranges are parsed here, and
+ * rules are written from the parsed form. */
 static bool on_network(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    static struct keeper_network args; /* large, and one at a time */
+    static struct keeper_network args; /* too large for the stack */
     struct cove_err err = { 0 };
 
     memcpy(&args, m->body, sizeof(args));
@@ -196,7 +195,7 @@ static bool freeze_or_thaw(struct keeper *k, const struct msg *m, bool freeze,
     return true;
 }
 
-/* Safe: as with a claim. */
+/* Safe: attributes are a bounded number of bytes, copied unread, as with a claim. */
 static bool on_attributes(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_which args;
@@ -224,7 +223,7 @@ static char *read_text(int fd, char *buf, size_t size)
  * runs inside such a sandbox, as any client can; what it says of limits and policy counts for nothing. */
 static bool on_capture(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    static char manifest[SNAPSHOT_MANIFEST_MAX]; /* large, and one at a time */
+    static char manifest[SNAPSHOT_MANIFEST_MAX]; /* too large for the stack */
     struct keeper_capture args;
 
     memcpy(&args, m->body, sizeof(args));
@@ -235,10 +234,10 @@ static bool on_capture(struct keeper *k, const struct msg *m, const struct waite
     return true;
 }
 
-/* Safe: it tells names, which workers know anyway. */
+/* Safe: it lists snapshots of a tenant, for which a worker speaks anyway. */
 static bool on_snapshots(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
-    static struct keeper_snapshot_list list; /* large, and one at a time */
+    static struct keeper_snapshot_list list; /* too large for the stack */
     struct keeper_snapshots args;
 
     memcpy(&args, m->body, sizeof(args));
@@ -249,7 +248,8 @@ static bool on_snapshots(struct keeper *k, const struct msg *m, const struct wai
     return true;
 }
 
-/* Safe: as with retiring a sandbox. What stands on the snapshot keeps its files. */
+/* Safe: only a snapshot that carries the tenant's name is removed. Its files stay as long as sandboxes or
+ * other snapshots need them. */
 static bool on_snapshot_remove(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_snapshot_name args;
@@ -262,7 +262,7 @@ static bool on_snapshot_remove(struct keeper *k, const struct msg *m, const stru
     return true;
 }
 
-/* Safe: a name for one of the tenant's own, in words of bounded length. */
+/* Safe: it names one of the tenant's own snapshots, in words of bounded length. */
 static bool on_snapshot_tag(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_snapshot_tag args;
@@ -280,7 +280,7 @@ static bool on_snapshot_tag(struct keeper *k, const struct msg *m, const struct 
     return true;
 }
 
-/* Safe: stops a sandbox from running, and nothing else. */
+/* Safe: it stops one of the tenant's own sandboxes from running, or lets it go on. */
 static bool on_freeze(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     return freeze_or_thaw(k, m, true, w);
@@ -364,9 +364,9 @@ static bool on_saved_archive(struct keeper *k, const struct msg *m, const struct
     return true;
 }
 
-/* Safe: it adds a line of bounded length to a file that only root reads, and no more of them than
- * audit_log.c allows. The command comes without its secrets: no pattern runs over it here, its bytes
- * are only written as JSON. A full disk is the caller's to know. */
+/* Safe: it adds a line of bounded length to a file that only root reads, and no more lines than audit_log.c
+ * allows. The worker has taken secrets out of the command: no pattern runs over it here, its bytes are only
+ * written as JSON. If the line cannot be written, the caller is told. */
 static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     const char *at = (const char *)m->body + sizeof(struct keeper_audit);
@@ -398,7 +398,7 @@ static bool on_audit(struct keeper *k, const struct msg *m, const struct waiter 
     return true;
 }
 
-/* Safe: it tells what workers have told before, of the tenant's own sandbox. */
+/* Safe: it answers with what workers have reported before, for the tenant's own sandbox. */
 static bool on_refusals(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_refusal_list list;
@@ -412,7 +412,7 @@ static bool on_refusals(struct keeper *k, const struct msg *m, const struct wait
     return true;
 }
 
-/* Safe: a nonce is nothing without an operator's signature. */
+/* Safe: a nonce is worth nothing without an operator's signature. */
 static bool on_operator_nonce(struct keeper *k, const struct msg *m, const struct waiter *w)
 {
     struct keeper_nonce nonce;
@@ -447,7 +447,7 @@ struct keeper_call {
 };
 
 static const struct keeper_call calls[] = {
-    /* everything a worker can make root do */
+    /* everything that a worker can make root do */
     { { KEEPER_CLAIM, sizeof(struct keeper_claim), 0, 0, 1 }, on_claim },
     { { KEEPER_RETIRE, sizeof(struct keeper_retire), 0, 0, 0 }, on_retire },
     { { KEEPER_EXTEND, sizeof(struct keeper_extend), 0, 0, 0 }, on_extend },
@@ -477,8 +477,8 @@ static const struct keeper_call *find_call(uint32_t type)
     return NULL;
 }
 
-/* At most one line a second, with the number of messages that it stands for: a worker that was taken over
- * must not fill the disk by the log. */
+/* Writes at most one line a second, with the number of messages refused since the last line: a hostile
+ * worker must not fill the disk with the log. */
 static void log_refused(struct keeper *k, const struct cove_err *err)
 {
     uint64_t now = clock_boot_ms();

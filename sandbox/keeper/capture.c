@@ -1,8 +1,8 @@
 /*
- * Taking a snapshot of a sandbox: it is frozen, a child process clones or copies its upper layers, it
- * goes on. The keeper itself waits for nothing. A child dies with its keeper; the next keeper finds
- * the mark BOX_CAPTURED, sets the sandbox going again, and finds a snapshot without a record, which it
- * removes.
+ * Taking a snapshot of a sandbox. A child process freezes the sandbox and clones or copies its upper layers;
+ * then the sandbox goes on. The keeper itself waits for nothing. The child dies with its keeper: the next
+ * keeper finds the mark BOX_CAPTURED and lets the sandbox go on, and finds a snapshot without a record and
+ * removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,16 +20,16 @@
 #include "sandbox/keeper/quota.h"
 
 enum {
-    CHAIN_MAX = 8,           /* snapshots on each other; the next one is merged with all below */
-    CAPTURES_MAX = 8,        /* at a time, */
-    TENANT_CAPTURES_MAX = 4, /* and of one tenant */
+    CHAIN_MAX = 8,           /* snapshots on top of each other; one more is merged with them */
+    CAPTURES_MAX = 8,        /* at a time, of all tenants */
+    TENANT_CAPTURES_MAX = 4, /* at a time, of one tenant */
     SNAPSHOTS_MAX = 65536,
 };
 
 _Static_assert(2 + 2 * (1 + CHAIN_MAX) + 1 <= MSG_MAX_FDS && (int)CHAIN_MAX <= (int)DISK_BELOW_MAX,
                "the layers of `base` and a whole chain fit into one message");
 
-struct capture { /* one that is under way; belongs to its box */
+struct capture { /* a capture that is under way; its box owns it */
     struct watch result;
     pid_t child;
     uint32_t box;
@@ -37,7 +37,7 @@ struct capture { /* one that is under way; belongs to its box */
     struct snapshot snapshot;
 };
 
-struct result { /* from the child; nothing: it was killed */
+struct result { /* what the child writes; it writes nothing if it is killed */
     uint32_t failed;
     struct cove_err err;
 };
@@ -83,7 +83,8 @@ static int check_running(const struct keeper *k, const char *tenant, struct cove
     return 0;
 }
 
-/* A copy needs its room on the host's disk; what is shared needs it when it is overwritten. */
+/* A copy needs room on the host's disk at once; shared blocks need it later, when either side overwrites
+ * them. */
 static int check_room(const struct keeper *k, uint64_t bytes, struct cove_err *e)
 {
     const struct disk *d = &k->disk;
@@ -109,7 +110,7 @@ static unsigned chain_of(const struct keeper *k, const struct box_info *b,
     return count;
 }
 
-/* How many layers the template had; `base` has no list. */
+/* How many layers the sandbox's template had. The template `base` has no list, and one layer. */
 static unsigned template_layers(const struct keeper *k, const char *id)
 {
     char path[64], text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1];
@@ -120,7 +121,8 @@ static unsigned template_layers(const struct keeper *k, const char *id)
     return n > 0 ? (unsigned)(n / (LAYER_NAME_LEN + 1)) : 1;
 }
 
-/* Long chains are cut: the new snapshot then holds all that those below it hold. */
+/* A chain that would become too long is merged: the new snapshot then holds all files of the snapshots below
+ * it. */
 static int plan(const struct keeper *k, uint32_t i, struct snapshot *s, struct disk_capture *ret,
                 struct cove_err *e)
 {
@@ -133,7 +135,8 @@ static int plan(const struct keeper *k, uint32_t i, struct snapshot *s, struct d
                                   .id_base = b->info.id_base,
                                   .snapshot = s->info.id };
     if (s->info.flags & CAPTURE_IMAGE && b->info.snapshot[0])
-        return cove_fail(e, COVE_INVALID, "an image is fetched by a sandbox of a template");
+        return cove_fail(e, COVE_INVALID,
+                         "an image can only be fetched in a sandbox that was made of a template");
     ret->image = s->info.flags & CAPTURE_IMAGE;
     if (layers + 1 > LAYERS_MAX)
         return cove_fail(e, COVE_LIMIT, "its template has %u layers: there is no room for one more",
@@ -236,7 +239,7 @@ static void finish(struct keeper *k, struct capture *c, struct result *r)
     free(c);
 }
 
-/* Also called at the end of the keeper, without an event. */
+/* Also called when the keeper stops, without an event. */
 static void on_result(struct watch *w, uint32_t events)
 {
     struct keeper *k = container_of(w->loop, struct keeper, loop);
@@ -287,7 +290,7 @@ static struct snapshot describe(const struct keeper *k, uint32_t i,
     s.info.bytes = disk_used(&k->disk, b->info.id, (pid_t)b->info.init_pid);
     box_limits_resolve(k, b->info.template, args->tenant, &limits);
     if (limits.disk_max_bytes && s.info.bytes > limits.disk_max_bytes)
-        s.info.bytes = limits.disk_max_bytes; /* the rest is shared with snapshots taken before */
+        s.info.bytes = limits.disk_max_bytes; /* the rest is shared with earlier snapshots */
     return s;
 }
 

@@ -1,4 +1,4 @@
-/* A project asks for its sandbox: the current one, one from the pool, or a new one. */
+/* A project asks for its sandbox, and gets its current one, one from the pool, or a new one. */
 #include <string.h>
 
 #include "cove/log.h"
@@ -20,7 +20,8 @@ static uint32_t box_flags(uint32_t claim_flags)
            (claim_flags & CLAIM_END_FREEZES ? BOX_END_FREEZES : 0);
 }
 
-/* While the sandbox is being built this is a promise: its time begins when it is live. */
+/* Makes the sandbox the claimant's. If it is still being built this is a promise: its lifetime begins when
+ * it is live. */
 static int give_to(struct keeper *k, uint32_t i, const struct claim *c, const struct limits *limits,
                    struct cove_err *e)
 {
@@ -46,14 +47,15 @@ static int give_to(struct keeper *k, uint32_t i, const struct claim *c, const st
     return 0;
 }
 
-/* The claimant's limits hold before the first command. */
+/* Applies the claimant's limits, before the first command can run. */
 static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
     if (box_limits_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
         return 0;
-    log_error("sandbox not given out", e, LOG_S("sandbox", b->info.id));
+    log_error("sandbox not handed out: its limits could not be set", e,
+              LOG_S("sandbox", b->info.id));
     waiters_fail(k, i, e);
     death_begin(k, i, END_GONE, 0);
     return -1;
@@ -117,7 +119,7 @@ static void supersede(struct keeper *k, uint32_t i)
 
 /* ------------------------------------------------------------------ it needs a new one */
 
-/* A warm sandbox, one that is being built for the pool, or one whose build begins now. The pool holds no
+/* Takes a warm sandbox, or one that is being built for the pool, or begins to build one. The pool holds no
  * sandboxes that are made of a snapshot. */
 static int find_or_begin(struct keeper *k, const char *template_name,
                          const struct snapshot *snapshot, const struct limits *limits,

@@ -14,7 +14,7 @@
 enum {
     LOOK_EVERY_MS = 1000,
     LOOK_AT_ONCE = 256,
-    BUSY_PERMILLE = 200, /* of one cpu, since the last look */
+    BUSY_PERMILLE = 200, /* this much of one cpu, since the last look */
     CALM_PERMILLE = 100,
     STEP_BACK = 10,
 };
@@ -33,7 +33,7 @@ static void look_at(struct keeper *k, struct box *b, uint64_t now)
     b->cpu_us = cgroup_cpu_usec(&k->cgroups, b->info.id);
     b->looked_ms = now;
     if (before == 0 || b->cpu_us < before || weight == 0 || elapsed_ms > 2 * LOOK_EVERY_MS)
-        return; /* there is no recent figure to compare with */
+        return; /* the last look is too long ago to compare with */
     permille = (b->cpu_us - before) / (elapsed_ms ? elapsed_ms : 1);
     busy = permille >= (b->busy ? CALM_PERMILLE : BUSY_PERMILLE);
     if (busy == b->busy)
@@ -64,7 +64,7 @@ static void begin_round(struct keeper *k, uint64_t now)
     k->fair.any_busy = false;
 }
 
-/* When to come again: at once while a round is going on. */
+/* Returns when to call again, which is at once while a round is going on. */
 uint64_t cpu_shares_tick(struct keeper *k, uint64_t now, uint64_t next)
 {
     if (k->fair.left == 0)

@@ -14,10 +14,11 @@
 
 enum {
     POOL_RETRY_MS = 1000,
-    BUILD_MOST_MS = 30000, /* it takes milliseconds, on a machine in trouble seconds */
+    BUILD_MOST_MS = 30000, /* a build takes milliseconds, and seconds on an overloaded machine */
 };
 
-/* Each slot has a range of its own, unless id_base was changed under living sandboxes. */
+/* Is this range of user ids free? Each slot has a range of its own, but living sandboxes may have others if
+ * id_base was changed. */
 static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
 {
     if (k->found.moved_ids == 0)
@@ -31,9 +32,8 @@ static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
     return true;
 }
 
-/* The one that is free for the longest time, so that what the kernel takes away of a sandbox in the
- * background (its interface above all) is gone when the slot's turn comes again: waiting for that
- * costs more than all the rest. */
+/* Takes the slot that has been free longest. The kernel removes some things of a sandbox in the background
+ * (above all its network interface), and waiting for that would cost more than all other steps of the build. */
 static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
 {
     const struct cove_config *c = &k->config;
@@ -194,8 +194,9 @@ int creation_build(struct keeper *k, uint32_t i, const struct disk_files *filled
     return 0;
 }
 
-/* Files of a sandbox's root may be a tenant's work: whatever they make the set-up wait for, its slot comes back.
- * A set-up that was killed is a failed one (creation_on_ready()). */
+/* Ends set-ups that take too long. A tenant may have made the files of the root, and could make the set-up
+ * wait for ever; this way its slot becomes free again. A set-up that was killed counts as failed
+ * (creation_on_ready()). */
 uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next)
 {
     uint64_t due = UINT64_MAX;
@@ -208,8 +209,8 @@ uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next)
         if (b->info.state != BOX_BUILDING || !watch_is_on(&b->ready))
             continue;
         if (now >= b->ready_by_ms) {
-            log_event(LOG_LEVEL_WARN, "sandbox not built in time", LOG_S("sandbox", b->info.id),
-                      LOG_S("template", b->info.template));
+            log_event(LOG_LEVEL_WARN, "the set-up of a sandbox takes too long and is ended",
+                      LOG_S("sandbox", b->info.id), LOG_S("template", b->info.template));
             cgroup_kill_box(&k->cgroups, b->info.id);
             b->ready_by_ms = now + BUILD_MOST_MS;
         }
@@ -219,7 +220,7 @@ uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next)
     return earliest_ms(next, due);
 }
 
-/* Begin a new box in a free slot. On failure the slot is swept and free again in time. */
+/* Begins a new sandbox in a free slot. After a failure the slot is swept and becomes free again. */
 int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
                    const struct limits *limits, uint32_t *ret, struct cove_err *e)
 {
@@ -249,7 +250,7 @@ void creation_on_ready(struct keeper *k, uint32_t i)
         return;
     }
     if (b->info.state != BOX_BUILDING)
-        return; /* it was told to die meanwhile */
+        return; /* the sandbox was retired meanwhile */
     state_count(k->state, STATE_KEEPER, COUNT_BOXES_BUILT, 1);
     log_event(LOG_LEVEL_DEBUG, "sandbox built", LOG_S("sandbox", b->info.id),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
@@ -262,8 +263,8 @@ void creation_on_ready(struct keeper *k, uint32_t i)
         creation_hand_out(k, i);
 }
 
-/* Nobody is to get a sandbox that has ended already, and a woken one that is live has left the store: init is
- * looked at once more before. */
+/* Has init ended? It is looked at once more before the sandbox is handed out: nobody is to get a dead
+ * sandbox, and a woken one loses its archive in the store when it goes live. */
 static bool has_died(const struct box *b)
 {
     struct pollfd exit = { .fd = b->build.pidfd, .events = POLLIN };
@@ -274,7 +275,7 @@ static bool has_died(const struct box *b)
 void creation_hand_out(struct keeper *k, uint32_t i)
 {
     if (has_died(&k->boxes[i]))
-        return; /* death_on_exit() is about to hear of it */
+        return; /* death_on_exit() is about to be called */
     if (k->boxes[i].promised)
         claim_go_live(k, i);
     else

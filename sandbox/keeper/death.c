@@ -1,4 +1,4 @@
-/* The end of a sandbox: kill, then remove control socket, cgroup and files. */
+/* The end of a sandbox: its processes are killed, then control socket, cgroup and files are removed. */
 #include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -38,7 +38,7 @@ void death_begin(struct keeper *k, uint32_t i, enum end_cause cause, uint64_t li
     if (b->build.pidfd >= 0)
         pidfd_send_signal(b->build.pidfd, SIGKILL, NULL, 0);
     else
-        b->dead = true; /* it never got that far */
+        b->dead = true; /* init was never started */
     boxes_file(k, i);
 }
 
@@ -100,12 +100,12 @@ static void free_slot(struct keeper *k, uint32_t i)
 static bool prepare_sweep(struct keeper *k, struct box *b)
 {
     if (b->capture || b->saving)
-        return false; /* somebody reads its files */
+        return false; /* its files are still being read */
     b->build.files = cove_close(b->build.files);
     unlink_control_socket(k, b->info.id);
     if (!saved_knows(k, b->info.id) && !ended_knows(k, b->info.id))
         attributes_remove(k, b->info.id);
-    cgroup_kill_box(&k->cgroups, b->info.id); /* what was forked in the moment of the first kill */
+    cgroup_kill_box(&k->cgroups, b->info.id); /* processes that were forked during the first kill */
     return cgroup_remove_box(&k->cgroups, b->info.id) == 0;
 }
 
@@ -129,7 +129,8 @@ static pid_t *free_sweeper(struct keeper *k)
     return NULL;
 }
 
-/* Those that die together are swept together: with thousands of them the forks would cost most. */
+/* Sandboxes that die together are swept by one child process: with thousands of them the forks would cost
+ * most. */
 void death_remove_remains(struct keeper *k)
 {
     struct box *batch[SWEEP_BATCH];

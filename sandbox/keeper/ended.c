@@ -1,11 +1,11 @@
 /*
- * Records of sandboxes that have ended, for those whose dialect wants to tell of them later: an id that is
- * not unknown but stopped, a name that must not lead to a second sandbox. A record is a box_info with
- * the state BOX_ENDED in a table of its own (state_ended()), where workers find it by id and by
- * project; its attributes stay beside it, without secrets and if they are small. The table outlives
- * the keeper as the other tables do, and not the machine.
+ * Records of sandboxes that have ended, kept for dialects that answer questions about them later: such an id is
+ * not unknown but stopped, and a project's name must not lead to a second sandbox. A record is a box_info with
+ * the state BOX_ENDED in a table of its own (state_ended()), where workers find it by id and by project. Its
+ * attributes stay beside it, without secrets and only if they are small. The table outlives the keeper, as the
+ * other tables do, but not a restart of the machine.
  *
- * The number of records is bounded, for all and for each tenant: the oldest one goes first.
+ * The number of records is bounded, in all and for each tenant: the oldest record goes first.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ int ended_open(struct keeper *k, struct cove_err *e)
     if (!k->ended)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     if (!kept)
-        return 0; /* a table that nobody has touched takes no memory: leave it so */
+        return 0; /* pages of an unused table take no memory as long as nobody touches them */
     state_rebuild_hints(found);
     for (uint32_t i = 0; i < PLACES_MAX; i++)
         take_up(k, i);

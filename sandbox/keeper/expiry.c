@@ -1,4 +1,5 @@
-/* What happens to sandboxes by the clock: their time is over, or what is left of them is removed. */
+/* What happens to sandboxes by the clock: they reach their end, frozen ones go to the store, and dead ones
+ * are removed. */
 #include "cove/log.h"
 #include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
@@ -24,7 +25,7 @@ static enum timeout_way way_of_end(const struct keeper *k, const struct box_info
     return (enum timeout_way)limits.timeout_way;
 }
 
-/* True: the sandbox was saved or frozen. One that cannot be saved is frozen instead. */
+/* True: the sandbox is being saved, or is frozen. A sandbox that cannot be saved is frozen instead. */
 static bool pause_at_end(struct keeper *k, uint32_t i, enum timeout_way way)
 {
     const struct box_info *b = &k->boxes[i].info;
@@ -61,7 +62,7 @@ static void expire(struct keeper *k, uint32_t i)
     death_begin(k, i, END_EXPIRED, b->dies_at_ms - b->created_ms);
 }
 
-/* A frozen sandbox that nobody wakes gives its memory back. */
+/* When a frozen sandbox that nobody uses is saved, so that its memory becomes free. */
 static void look_up_save(const struct keeper *k, struct box *b)
 {
     struct limits limits;
@@ -123,8 +124,8 @@ static void meet(struct keeper *k, uint32_t i, uint64_t now)
         save_frozen(k, i, now);
 }
 
-/* Looks at all sandboxes, but only when something is due for at least one of them. Each of them tells when
- * it is due next. */
+/* Looks at all sandboxes, but only when something is due for at least one of them. Returns when something is
+ * due next. */
 static uint64_t tick_ends(struct keeper *k, uint64_t now)
 {
     struct box *b = TAILQ_FIRST(&k->found.places[PLACE_OWNED]), *next;

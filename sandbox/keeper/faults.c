@@ -1,8 +1,8 @@
 /*
- * For tests: COVE_FAULT in the keeper's environment names a file, and the file names a point. When the keeper
- * comes to the point of that name, it kills itself; if the name ends in ":init", the keeper kills the init
- * of the sandbox that it is at work on instead, waits until that has died, and goes on. Nothing else
- * reads the variable, and only who starts the keeper can set it.
+ * For tests: COVE_FAULT in the keeper's environment names a file, and that file contains the name of a point.
+ * When the keeper comes to that point, it kills itself. If the name ends in ":init", the keeper instead kills
+ * the init of the sandbox that it is working on, waits until that init has died, and goes on. Nothing else
+ * reads the variable, and only whoever starts the keeper can set it.
  */
 #include <fcntl.h>
 #include <poll.h>

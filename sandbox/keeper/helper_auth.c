@@ -6,7 +6,7 @@
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 
-/* What PAM modules need of root: reading the shadow file, becoming somebody, writing to the
+/* The capabilities that PAM modules need: to read the shadow file, to change their user, to write to the
  * kernel's audit log. */
 static const cap_value_t kept[] = { CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SETUID,
                                     CAP_SETGID,       CAP_AUDIT_WRITE,     CAP_KILL };
@@ -29,7 +29,7 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
     return 0;
 }
 
-/* PAM's own files may have changed as well. */
+/* Replaced at every reload, because PAM's own files may have changed as well. */
 static bool outdated(const struct cove_config *a, const struct cove_config *b)
 {
     (void)a;

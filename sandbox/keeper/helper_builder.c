@@ -1,13 +1,13 @@
 /* cove-builder, the process that builds templates for tenants. It asks the keeper for sandboxes and
- * snapshots as workers do, on the same socket, and has no orders of its own here. */
+ * snapshots on the same socket as workers do, so its row allows it no further messages. */
 #include <stdio.h>
 #include <sys/socket.h>
 
 #include "cove/file.h"
 #include "sandbox/keeper/keeper_private.h"
 
-/* Its directory, which it may not be able to reach by its path, and the socket that workers ask on, which
- * stays when cove-builder is replaced. */
+/* Gives it its directory, whose path it may not be allowed to walk, and the socket that workers ask on. The
+ * socket stays when cove-builder is replaced. */
 static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
 {
     char path[160];

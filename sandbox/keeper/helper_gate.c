@@ -40,7 +40,8 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
     return 0;
 }
 
-/* These are the only messages on this socket. When it closes, the gate knows that the keeper is gone. */
+/* Hands over nginx's socket and the connection to the earlier gate. No other messages follow: later the socket only
+ * tells the gate, by closing, that the keeper is gone. */
 static void started(struct keeper *k)
 {
     helper_tell(&k->helpers[HELPER_GATE], GATE_HOSTS, NULL, 0, &k->gate_hosts, 1);

@@ -21,7 +21,7 @@ static void started(struct keeper *k)
             judge_tell(k, i);
 }
 
-/* A judge that does not read is of no use: it is replaced, and the next one hears of all
+/* A judge that does not read its messages is of no use: it is replaced, and the next one is told of all
  * sandboxes. */
 const struct helper_kind judge_kind = {
     .name = "judge",

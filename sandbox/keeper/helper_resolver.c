@@ -25,7 +25,7 @@ static bool wanted(const struct keeper *k)
     return k->net.rules.mode != NET_NONE && k->net.loaded;
 }
 
-/* A message that finds no room is told again later (resolver_tick). */
+/* A message that does not fit into the socket is sent again later (resolver_tick()). */
 static int tell(struct keeper *k, uint32_t type, const void *body, size_t len, const int *fds,
                 size_t fd_count)
 {
@@ -88,7 +88,7 @@ void resolver_tell_rules(struct keeper *k, uint32_t box)
     for (; k->net.own && k->net.own[box] && m.stage < NET_STAGES; m.stage++) {
         m.rules = k->net.own[box]->stages[m.stage];
         if (tell(k, RESOLVER_RULES, &m, sizeof(m), NULL, 0) < 0) {
-            k->boxes[box].named = false; /* all of it again, when there is room */
+            k->boxes[box].named = false; /* resolver_tick() sends all of it again */
             return;
         }
     }
@@ -107,7 +107,7 @@ void resolver_tell_box(struct keeper *k, uint32_t box)
         return;
     b->named = true;
     if (!if_nametoindex(name))
-        return; /* made when there was no network */
+        return; /* it was made while the server had no network for sandboxes */
     if (net_dns_sockets((pid_t)b->info.init_pid, b->info.id_base, fds, &err) < 0) {
         log_error("names cannot be resolved in a sandbox", &err, LOG_S("sandbox", b->info.id));
         return;
@@ -147,8 +147,8 @@ void resolver_tick(struct keeper *k)
 
 /* ------------------------------------------------------------------ what it asks */
 
-/* Safe: a sandbox that lives, an address, a bounded time. Refused ranges stay refused: the rules
- * look at them before they look at pins. */
+/* Safe: it lets one living sandbox reach one address for a bounded time. Refused ranges stay refused: the
+ * rules look at them before they look at pins. */
 static int pin(struct keeper *k, const struct resolver_pin *p, struct cove_err *e)
 {
     if (p->slot >= state_box_count(k->state) || !boxes_runs(k, p->slot) ||

@@ -1,8 +1,8 @@
 /*
- * The starter: runs what a template wants to have run in a new sandbox before the sandbox is handed out
- * (start command, services, ready command). The keeper must never wait for an init, so it names the
- * sandbox to this helper and hears later how it went. Until then the sandbox is still being built: a
- * claim waits for it, and a spare one does not count as warm.
+ * The starter runs what a template wants to have run in a new sandbox before the sandbox is handed out (start
+ * command, services, ready command). The keeper must never wait for an init, so it names the sandbox to this
+ * helper and is told the result later. Until then the sandbox counts as being built: a claim waits for it, and
+ * in the pool it is not warm yet.
  */
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void fail_start(struct keeper *k, uint32_t i, const struct cove_err *err)
     log_error("sandbox not started", err, LOG_S("sandbox", b->info.id),
               LOG_S("template", b->info.template));
     waiters_fail(k, i, err);
-    demand_forget(k, b->info.template); /* the pool does not try it again by itself */
+    demand_forget(k, b->info.template); /* the pool waits for the next claim of it */
     k->pool_retry_ms = clock_boot_ms() + STARTER_RETRY_MS;
     death_begin(k, i, END_GONE, 0);
 }
@@ -75,7 +75,7 @@ bool starter_begin(struct keeper *k, uint32_t i, struct cove_err *e)
     if (k->helpers[HELPER_STARTER].pid)
         tell(k, i);
     else
-        supervisor_start(k); /* which tells it */
+        supervisor_start(k); /* the new starter is told of this sandbox */
     return true;
 }
 
@@ -124,7 +124,7 @@ static int answer(struct keeper *k, const struct msg *m, struct cove_err *e)
     b = &k->boxes[done.index];
     if (!b->starting || b->info.state != BOX_BUILDING || b->info.generation != done.generation ||
         strcmp(b->info.id, done.id) != 0)
-        return 0; /* it ended meanwhile */
+        return 0; /* the sandbox ended meanwhile */
     if (done.err.code != COVE_OK) {
         cove_err_sanitize(&done.err);
         fail_start(k, done.index, &done.err);
@@ -135,7 +135,7 @@ static int answer(struct keeper *k, const struct msg *m, struct cove_err *e)
     return 0;
 }
 
-/* Most servers have no template that starts anything. */
+/* Is there a template that starts something? Most servers have none and need no starter. */
 static bool wanted(const struct keeper *k)
 {
     for (size_t i = 0; i < k->manifests.count; i++)

@@ -32,7 +32,8 @@ void resolver_tell_gone(struct keeper *k, uint32_t box);
 /* ------------------------------------------------------------------ helper_starter.c */
 
 enum { STARTER_RETRY_MS = 1000 };
-/* Has its template something to start? Then it is handed out, or fails, when the starter says so. */
+/* Does the template of this sandbox start something in it? Then the sandbox is handed out, or ended, when
+ * the starter reports. */
 bool starter_begin(struct keeper *k, uint32_t index, struct cove_err *e);
 uint64_t starter_tick(struct keeper *k, uint64_t now, uint64_t next);
 

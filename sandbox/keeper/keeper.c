@@ -35,7 +35,8 @@
 
 /* ------------------------------------------------------------------ signals */
 
-/* What is fixed while we run keeps its value; the rest holds for what is made from now on. */
+/* Settings that cannot change while the keeper runs keep their values. The others apply to whatever is made
+ * from now on. */
 static void keep_fixed_settings(struct cove_config *next, const struct cove_config *now)
 {
     memcpy(next->run_dir, now->run_dir, sizeof(next->run_dir));
@@ -75,14 +76,14 @@ static void reload(struct keeper *k)
     if (publish_all(k, &err) < 0)
         log_error("policy or keys refused, the old ones stay", &err);
     if (audit_log_open(k, &err) < 0)
-        log_error("no audit log", &err);
+        log_error("the audit log could not be opened", &err);
     keeper_setup_disk(k);
     network_setup(k);
     for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        k->boxes[i].save_at_ms = 0; /* save_frozen_after may be another one now */
+        k->boxes[i].save_at_ms = 0; /* save_frozen_after may have changed */
     pool_review(k);
     supervisor_reload(k, &old);
-    /* The old workers finish what they have; new ones read the new configuration. */
+    /* The old workers finish their requests; new workers read the new configuration. */
     workers_drain_all(k);
     supervisor_start(k);
     keeper_trim_memory();
@@ -114,7 +115,7 @@ void keeper_on_signal(struct watch *w, uint32_t events)
 
 /* ------------------------------------------------------------------ the loop */
 
-/* Starts our own helpers. After that the workers of the keeper before us may leave. */
+/* Starts our own helpers. After that the workers that an earlier keeper left may end. */
 static void start_serving(struct keeper *k)
 {
     supervisor_start(k);
@@ -125,7 +126,7 @@ static void start_serving(struct keeper *k)
     notify_tell(&k->notify, "READY=1");
 }
 
-/* When something is due even if no event comes. */
+/* The moment at which something is due even if no event comes. */
 static uint64_t next_due(const struct keeper *k, uint64_t next)
 {
     if (k->publish_at_ms)
@@ -203,7 +204,7 @@ void keeper_stop(struct keeper *k, int signo)
     log_event(LOG_LEVEL_INFO, "keeper stopping", LOG_N("signal", signo));
     if (signo != SIGQUIT) {
         helper_signal(&k->helpers[HELPER_GATE],
-                      SIGTERM); /* WebSockets hear it before sandboxes end */
+                      SIGTERM); /* closes WebSockets before sandboxes end */
         saving_before_stop(k);
         death_of_all(k);
     }

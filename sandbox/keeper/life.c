@@ -13,7 +13,8 @@ enum { FREEZE_LOOK_MS = 1, FREEZE_MAX_MS = 500 };
 
 /* ------------------------------------------------------------------ its end */
 
-/* A sandbox that is its own project can be used to its end; others are not reused beyond it. */
+/* A sandbox that is its own project can be used until its end. A named project's sandbox keeps its own,
+ * earlier time. */
 static void set_end(struct box_info *b, uint64_t lifetime_ms)
 {
     b->dies_at_ms = clock_boot_ms() + lifetime_ms;
@@ -21,7 +22,7 @@ static void set_end(struct box_info *b, uint64_t lifetime_ms)
         b->reuse_until_ms = b->dies_at_ms;
 }
 
-/* Another sandbox may be the project's by now: then this one is not made the current one again. */
+/* Lets the project use its sandbox for longer, unless the project has another current sandbox by now. */
 static void reuse_longer(struct box_info *b, uint64_t lifetime_ms)
 {
     uint64_t until_ms = clock_boot_ms() + lifetime_ms;
@@ -67,7 +68,7 @@ int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_
 
 /* ------------------------------------------------------------------ pausing it */
 
-/* Nobody waits here for the kernel: life_freeze_tick() sees when all of it stands still. */
+/* Does not wait for the kernel: life_freeze_tick() sees later that all processes stand still. */
 static int set_frozen(struct keeper *k, uint32_t i, bool freeze, struct cove_err *e)
 {
     struct box_info *b = &k->boxes[i].info;
@@ -91,8 +92,8 @@ static int freeze(struct keeper *k, uint32_t i, uint64_t lifetime_ms, struct cov
     return 0;
 }
 
-/* Some processes of the sandbox stand still and others do not, so all of them are set going again. A sandbox
- * whose lifetime is over ends instead. */
+/* Some processes of the sandbox stand still and others do not, so all of them go on again. A sandbox whose
+ * lifetime is over ends instead. */
 static void give_up_freezing(struct keeper *k, uint32_t i)
 {
     const struct box_info *b = &k->boxes[i].info;
@@ -227,7 +228,7 @@ static bool to_retire(const struct box *b, const struct keeper_retire *args)
     return b->info.tenant[0] && strcmp(b->info.project, args->project) == 0;
 }
 
-/* All that fit die; the answer goes out when the last of them is dead. */
+/* Ends all sandboxes that the request names. The answer is sent when the last of them is dead. */
 void life_retire(struct keeper *k, const struct keeper_retire *args, const struct waiter *w)
 {
     struct cove_err gone = { .code = COVE_GONE, .msg = "the sandbox was removed" };

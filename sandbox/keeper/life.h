@@ -20,7 +20,7 @@ struct claim {
     int attributes; /* a sealed memfd, or -1 */
 };
 void claim_box(struct keeper *k, const struct claim *c, const struct waiter *w);
-void claim_go_live(struct keeper *k, uint32_t index); /* it is built, and promised to a project */
+void claim_go_live(struct keeper *k, uint32_t index); /* a built sandbox goes to its project */
 
 /* ------------------------------------------------------------------ creation.c */
 
@@ -29,8 +29,9 @@ void claim_go_live(struct keeper *k, uint32_t index); /* it is built, and promis
 int creation_begin(struct keeper *k, const char *template_name, const struct snapshot *snapshot,
                    const struct limits *limits, uint32_t *ret, struct cove_err *e);
 void creation_on_ready(struct keeper *k, uint32_t index);
-uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next); /* set-ups that hang */
-/* It runs, and so does what its template starts in it: it is warm, or goes to whom it is promised. */
+uint64_t creation_tick(struct keeper *k, uint64_t now, uint64_t next); /* ends set-ups that hang */
+/* The sandbox runs, and so does everything that its template starts in it: it goes to the project that it is
+ * promised to, or waits in the pool. */
 void creation_hand_out(struct keeper *k, uint32_t index);
 
 /* A free slot for the sandbox `id`, whose files come from an archive. */
@@ -39,30 +40,30 @@ int creation_take_slot(struct keeper *k, const char *template_name, const struct
                        struct cove_err *e);
 int creation_make_files(struct keeper *k, uint32_t index, struct disk_files *ret,
                         struct cove_err *e);
-/* Begin to build it, on those files. */
+/* Begins to build that sandbox on these files. */
 int creation_build(struct keeper *k, uint32_t index, const struct disk_files *filled,
                    struct cove_err *e);
 
 /* ------------------------------------------------------------------ pool.c */
 
-/* A sandbox that nobody has, ready or being built, which can be brought to these limits. */
+/* Finds a sandbox of the pool in this state (warm, or being built) which can be brought to these limits. */
 int pool_find_spare(const struct keeper *k, enum box_state state, const char *template_name,
                     const struct limits *limits, uint32_t *ret);
 /* Begin at most one sandbox. Returns when to call again: the earlier of `next` and its own time. */
 uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next);
-/* After new limits: warm sandboxes that cannot be brought to them make room for others. */
+/* After a change of limits: ends those sandboxes of the pool that cannot be brought to the new ones. */
 void pool_review(struct keeper *k);
 void pool_review_one(struct keeper *k, uint32_t index);
 
 /* ------------------------------------------------------------------ pool_demand.c */
 
-void demand_note(struct keeper *k, const char *template_name);   /* somebody claimed a new one */
-void demand_forget(struct keeper *k, const char *template_name); /* none can be made of it */
+void demand_note(struct keeper *k, const char *template_name); /* a new sandbox of it was claimed */
+void demand_forget(struct keeper *k, const char *template_name); /* no sandbox can be made of it */
 uint64_t demand_target(const struct keeper *k, const char *template_name, uint64_t now);
 uint64_t demand_spare(const struct keeper *k, const char *template_name); /* ready or being built */
-/* Of which template one more is to be made; NULL = none. */
+/* The template of which one more sandbox is to be made ahead; NULL: none is. */
 const char *demand_next(const struct keeper *k, uint64_t now);
-/* A warm one that nobody is waiting for any more, or NULL. */
+/* A warm sandbox beyond the number that is to be kept ready, or NULL. */
 const struct box *demand_surplus(const struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ life.c */
@@ -74,10 +75,10 @@ int life_extend(struct keeper *k, const struct keeper_extend *args, struct cove_
 int life_freeze(struct keeper *k, const struct keeper_extend *args, bool to_frozen,
                 const struct waiter *w, struct cove_err *e);
 void life_freeze_tick(struct keeper *k, uint32_t index, uint64_t now);
-/* Whoever uses a frozen sandbox sets it going again. lifetime_ms 0: its end stays, unless it was
- * frozen at its end: then it gets the lifetime it was claimed with once more. */
+/* A frozen sandbox goes on, because somebody uses it. lifetime_ms 0: its end stays where it was; a sandbox
+ * that was frozen at its end gets its claimed lifetime once more. */
 int life_thaw(struct keeper *k, uint32_t index, uint64_t lifetime_ms, struct cove_err *e);
-void life_keep_frozen(struct keeper *k, uint32_t index); /* it is frozen, and its end has come */
+void life_keep_frozen(struct keeper *k, uint32_t index); /* its end has come, and it stays frozen */
 int life_freeze_at_end(struct keeper *k, uint32_t index, struct cove_err *e);
 int life_set_attributes(struct keeper *k, const struct keeper_which *args, int fd,
                         struct cove_err *e);
@@ -89,11 +90,11 @@ int life_set_attributes(struct keeper *k, const struct keeper_which *args, int f
 bool attributes_are_sealed(int fd); /* a memfd that nobody can change, and not too large */
 int attributes_copy(struct keeper *k, const char *id, int fd, struct cove_err *e);
 void attributes_remove(const struct keeper *k, const char *id);
-/* The sandbox has ended: secrets are taken out of its attributes, and all of them are removed if the rest is
- * long. */
+/* The sandbox has ended: takes the secrets out of its attributes, and removes the attributes altogether if
+ * they are still long. */
 void attributes_shorten(struct keeper *k, const char *id);
-/* Copies the attributes without their secrets (see core_attributes.h) to a file of `dir` (saved_write()), and back
- * from there. */
+/* Copy the attributes, without their secrets (see core_attributes.h), to a file in `dir` (saved_write()),
+ * and back from there. */
 int attributes_keep(const struct keeper *k, const char *id, int dir, bool *changed,
                     struct cove_err *e);
 int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_err *e);
@@ -103,7 +104,7 @@ int attributes_restore(struct keeper *k, const char *id, int dir, struct cove_er
 /* Expire sandboxes, retry removals, refill the pool. Returns when it wants to be called again, in
  * CLOCK_BOOTTIME ms. */
 uint64_t expiry_tick(struct keeper *k);
-/* When something is due for a tenant's sandbox: its end, or its way to the store. */
+/* The next moment at which something is due for a tenant's sandbox: its end, or its way to the store. */
 uint64_t expiry_due_ms(const struct keeper *k, struct box *b);
 
 static inline uint64_t earliest_ms(uint64_t a, uint64_t b)
@@ -113,19 +114,21 @@ static inline uint64_t earliest_ms(uint64_t a, uint64_t b)
 
 /* ------------------------------------------------------------------ death.c */
 
-/* Everything in the sandbox gets SIGKILL. The rest happens when the kernel says that init is gone. */
+/* Sends SIGKILL to everything in the sandbox. death_on_exit() does the rest when the kernel says that init
+ * is gone. */
 void death_begin(struct keeper *k, uint32_t index, enum end_cause cause, uint64_t limit);
 void death_on_exit(struct keeper *k, uint32_t index);
-void death_reap(struct keeper *k); /* child processes that have removed files */
-/* What is left of dead sandboxes: control socket, cgroup, files. What cannot be removed yet is tried
- * again by the next call. */
+void death_reap(struct keeper *k); /* collects child processes that have removed files */
+/* Removes control socket, cgroup and files of dead sandboxes. The next call tries again what cannot be
+ * removed yet. */
 void death_remove_remains(struct keeper *k);
 void death_of_all(struct keeper *k); /* and wait until nothing is left */
 
 /* ------------------------------------------------------------------ ended.c */
 
 int ended_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
-/* Keep a record of it, if it is one of which a record is kept. */
+/* Keeps a record of the ended sandbox, if its dialect wants one and its owner did not delete it. False: no
+ * record is kept. */
 bool ended_put(struct keeper *k, const struct box_info *box, enum end_cause cause);
 bool ended_knows(const struct keeper *k, const char *id);
 bool ended_knows_project(const struct keeper *k, const char *tenant, const char *project);
@@ -134,7 +137,8 @@ void ended_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ adopt.c */
 
-/* After a restart: take up what lives, end what is half-made, sweep what nobody owns. */
+/* After a restart: takes over sandboxes that live, ends those that are half-made, and removes what belongs
+ * to none. */
 int adopt_boxes(struct keeper *k, bool kept, struct cove_err *e);
 
 #endif

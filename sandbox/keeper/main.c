@@ -10,7 +10,7 @@
 #include "cove/log.h"
 #include "sandbox/keeper/keeper_private.h"
 
-#define DEFAULT_CONFIG COVE_SYSCONFDIR "/cove.conf" /* without -c */
+#define DEFAULT_CONFIG COVE_SYSCONFDIR "/cove.conf" /* used without -c */
 
 static int usage(FILE *to, int code)
 {
@@ -20,7 +20,7 @@ static int usage(FILE *to, int code)
     return code;
 }
 
-/* Which disks `auto` has become is known while a keeper runs. */
+/* Only a running keeper knows which kind of disk `disk = auto` has become. */
 static void add_disk_in_use(const struct cove_config *c, struct buf *out)
 {
     char path[320], line[96];
@@ -48,7 +48,7 @@ static void print_mistake(void *ctx, const struct cove_err *e)
     fprintf(stderr, "coved: %s\n", e->msg);
 }
 
-/* Every mistake of the file on a line of its own; then what the options on the command line add. */
+/* Prints every mistake in the file on a line of its own, then mistakes in the options of the command line. */
 static int check_config(struct keeper *k)
 {
     struct cove_config c;
@@ -56,7 +56,7 @@ static int check_config(struct keeper *k)
 
     config_default(&c);
     if (k->config_path && config_read(k->config_path, &c, print_mistake, NULL, &err) < 0) {
-        if (err.errnum) /* the file itself: it has no mistakes to be told of */
+        if (err.errnum) /* the file itself could not be read */
             print_mistake(NULL, &err);
         return 2;
     }
@@ -67,7 +67,7 @@ static int check_config(struct keeper *k)
     return 0;
 }
 
-/* After a keeper that was killed and will have no successor; says what it took away. */
+/* For use after a keeper that was killed and will have no successor. Prints what was removed. */
 static int sweep_network(const struct cove_config *c)
 {
     if (net_sweep(c))
@@ -77,7 +77,7 @@ static int sweep_network(const struct cove_config *c)
 
 enum task { SERVE, CHECK, SHOW_CONFIG, SWEEP, VERSION, HELP, MISUSE };
 
-/* Fills config_path and overrides of the keeper; says what is to be done. */
+/* Fills in config_path and overrides of the keeper; returns the task that the options ask for. */
 static enum task read_options(struct keeper *k, int argc, char **argv, char **overrides)
 {
     static const struct option options[] = {

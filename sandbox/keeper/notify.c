@@ -1,6 +1,6 @@
 /*
- * What the service manager wants to hear, told by its own library (sd_notify(3)). Without
- * $NOTIFY_SOCKET, and in a build without libsystemd, all of this does nothing.
+ * Messages to the service manager, sent by its own library (sd_notify(3)). Without $NOTIFY_SOCKET, and in a
+ * build without libsystemd, all of this does nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void notify_init(struct notify *n)
         text_copy(n->path, sizeof(n->path), path);
     unsetenv("NOTIFY_SOCKET"); /* no process that we start may send messages in our name */
     if (sd_watchdog_enabled(1, &period_us) > 0)
-        n->period_ms = period_us / 2000; /* twice as often as asked for */
+        n->period_ms = period_us / 2000; /* half the period that the manager allows */
 }
 
 void notify_tell(const struct notify *n, const char *text)

@@ -1,11 +1,11 @@
 /*
- * Requests of operators: what `cove` does for root, asked for over HTTP by somebody who has signed it.
+ * Requests of operators: they ask over HTTP for what `cove` does for root, and have signed their request.
  *
- * A request comes by way of a worker, and a worker may be anybody's. So its text is believed only when
- * the signature on it is that of an operator (keys/operators.c), and only once: it repeats a nonce that
- * this keeper has made within the last minutes, and a nonce is used up by the first request that was
- * signed rightly. What may be asked for is the table in operator_verbs.c: one `cove` command each, which runs
- * as a child (operator_run.c).
+ * A request comes by way of a worker, and a worker may be in hostile hands. So the request is believed only if
+ * the signature on its text is that of an operator (keys/operators.c), and only once: the text repeats a nonce
+ * that this keeper has made within the last minutes, and the first request with a good signature uses the nonce
+ * up. operator_verbs.c has the table of what may be asked for: each verb is one `cove` command, which runs as a
+ * child (operator_run.c).
  */
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -20,16 +20,16 @@
 #include "sandbox/keeper/operator.h"
 
 enum {
-    RUNS_MAX = 4, /* commands at a time */
+    RUNS_MAX = 4, /* operators' commands at a time */
     NONCE_MS = 2 * 60000,
-    NONCES_USED = 512, /* in NONCE_MS: more is a program that has gone wild */
+    NONCES_USED = 512, /* within NONCE_MS; only a program in a loop needs more */
     SECRET_BYTES = 32,
 };
 
 /* ------------------------------------------------------------------ nonces */
 
 struct operator_desk {
-    unsigned char secret[SECRET_BYTES]; /* of this keeper's nonces */
+    unsigned char secret[SECRET_BYTES]; /* this keeper signs its nonces with it */
     struct {
         char nonce[KEEPER_NONCE_MAX];
         uint64_t until_ms;
@@ -87,7 +87,7 @@ static bool nonce_is_ours(const struct operator_desk *d, const char *nonce)
            made_ms <= now_ms && now_ms - made_ms < NONCE_MS;
 }
 
-/* After the signature was found good: nobody but an operator fills this table. */
+/* Called after the signature was checked, so that nobody but an operator can fill this table. */
 static int use_nonce(struct operator_desk *d, const char *nonce, struct cove_err *e)
 {
     uint64_t now_ms = clock_boot_ms();
@@ -108,7 +108,8 @@ static int use_nonce(struct operator_desk *d, const char *nonce, struct cove_err
 
 /* ------------------------------------------------------------------ who asks */
 
-/* The copy that workers see is the keeper's own: only root writes it. */
+/* Reads the copy in run_dir, which the keeper itself has written: workers can read it, and only root can
+ * write it. */
 static int check_signature(struct keeper *k, const struct keeper_operator *ask, const char *text,
                            struct cove_err *e)
 {
@@ -170,7 +171,7 @@ static int obey(struct keeper *k, const struct keeper_operator *ask, char *text,
         return cove_fail(e, COVE_CONFLICT, "the nonce is too old: sign the request again");
     verb = operator_verb_find(parts[2]);
     if (!verb)
-        return cove_fail(e, COVE_INVALID, "verb: there is no '%.40s'", parts[2]);
+        return cove_fail(e, COVE_INVALID, "verb: '%.40s' is not known", parts[2]);
     if (use_nonce(d, parts[1], e) < 0 ||
         operator_verb_build(k, verb, parts + 3, count - 3, &command, e) < 0 ||
         (verb->changes && note(k, ask->name, &command, e) < 0))

@@ -12,14 +12,14 @@ enum { OPERATOR_WORDS_MAX = 32 };
 
 struct operator_verb {
     const char *name;
-    bool changes; /* something: it gets a line in the audit log */
+    bool changes; /* it changes something, so it gets a line in the audit log */
     /* Places for the request's arguments, in their order: "--hash=" and "$" must be there and not
      * empty, "--name=?" is left out when its argument is empty. */
     const char *words[OPERATOR_WORDS_MAX];
 };
 
 struct operator_command {
-    char text[2 * OPERATOR_TEXT_MAX]; /* words that were put together */
+    char text[2 * OPERATOR_TEXT_MAX]; /* room for words that are made of a prefix and an argument */
     size_t used;
     const char *argv[OPERATOR_WORDS_MAX + 5];
     size_t count;

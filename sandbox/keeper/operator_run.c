@@ -1,4 +1,5 @@
-/* An operator's command as a child of the keeper's, which never waits for it. What it prints goes back as a file. */
+/* An operator's command as a child process of the keeper, which never waits for it. The output goes back to
+ * the operator as a file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +18,7 @@
 enum {
     RUN_SECONDS = 60,
     OUTPUT_MAX = 8 << 20,
-    FILES_MAX = 64 << 20, /* that the command may write */
+    FILES_MAX = 64 << 20, /* bytes that the command may write into one file */
 };
 
 static void become_command(const struct operator_run *run, const struct operator_command *c)
@@ -48,7 +49,7 @@ static void run_done(struct operator_run *run)
     run->busy = false;
 }
 
-/* What it said before it gave up, without its own name in front. */
+/* The error text is what the command printed before it failed, without the command's name in front. */
 static void explain(const struct operator_run *run, int status, struct cove_err *e)
 {
     char text[200] = "";
@@ -80,7 +81,7 @@ static void answer(struct keeper *k, const struct operator_run *run, int status)
         return;
     }
     fcntl(run->out, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-    lseek(run->out, 0, SEEK_SET); /* the child has left its place at the end */
+    lseek(run->out, 0, SEEK_SET); /* the child's writing has moved the offset to the end */
     body.bytes = (uint64_t)st.st_size;
     keeper_answer_file(k, &run->waiter, KEEPER_OUTPUT, &body, sizeof(body), run->out);
 }

@@ -1,4 +1,4 @@
-/* What operators may ask for: the words of one `cove` command each, with places for arguments. */
+/* What operators may ask for. Each verb is the words of one `cove` command, with places for arguments. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static bool add_word(struct operator_command *c, const char *word, size_t word_l
 
 enum arg_place { ARG_NONE, ARG_REQUIRED, ARG_OPTIONAL };
 
-/* How a word of the table takes an argument, and how much of the word stays in front of it. */
+/* Tells how a word of the table takes an argument, and how many characters of the word stay in front of it. */
 static enum arg_place place_of(const char *word, size_t *ret_kept)
 {
     size_t len = strlen(word);

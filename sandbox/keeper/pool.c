@@ -1,4 +1,4 @@
-/* Sandboxes made ahead, which belong to nobody yet. */
+/* The pool: sandboxes that are made ahead and belong to nobody yet. */
 #include <string.h>
 
 #include "cove/log.h"
@@ -31,8 +31,8 @@ int pool_find_spare(const struct keeper *k, enum box_state state, const char *te
     return -1;
 }
 
-/* Ends a spare sandbox that is of no use any more: its limits are not those that spare ones get now, or its
- * template was replaced. */
+/* Ends a sandbox of the pool that has become useless: its limits are not those that sandboxes of the pool
+ * get now, or its template was replaced. */
 void pool_review_one(struct keeper *k, uint32_t i)
 {
     const struct box *b = &k->boxes[i];
@@ -76,7 +76,8 @@ static uint64_t refill_disks(struct keeper *k, uint64_t now, uint64_t next)
     return now;
 }
 
-/* Ends one surplus sandbox at a time and not often: a template that was asked for a moment ago may be again. */
+/* Ends one surplus sandbox at a time, and not often: a template that was asked for a moment ago may be asked
+ * for again. */
 static void shrink(struct keeper *k, uint64_t now)
 {
     const struct box *b;
@@ -90,9 +91,9 @@ static void shrink(struct keeper *k, uint64_t now)
 }
 
 /*
- * One box per call: a request that came in meanwhile is served before the next one is built. And as
- * long as there is a spare one, not right after a claim: building takes a cpu, and moving a process
- * into v1 cgroups stops every fork on the machine for milliseconds, just when the new sandbox runs
+ * Builds one sandbox per call, so that requests which came in meanwhile are served before the next one is
+ * built. As long as the pool has a sandbox, none is built right after a claim: building takes a cpu, and moving
+ * a process into v1 cgroups stops every fork on the machine for milliseconds, just when the new sandbox runs
  * its first command.
  */
 uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next)
@@ -122,5 +123,5 @@ uint64_t pool_refill(struct keeper *k, uint64_t now, uint64_t next)
         k->pool_retry_ms = now + POOL_RETRY_MS;
         return earliest_ms(next, k->pool_retry_ms);
     }
-    return now; /* come again at once, after looking at what else there is */
+    return now; /* call again at once, after other events were handled */
 }

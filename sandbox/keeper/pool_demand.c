@@ -1,7 +1,7 @@
 /*
- * How many sandboxes are to wait, and of which template. Each claim of a new sandbox is worth one, and
- * loses half of that every ten seconds; the sum is how many of that template are kept ready, between
- * `pool` (for the default template; 0 for all others) and `pool_max` (of all templates together). So a
+ * How many sandboxes the pool keeps ready, and of which template. Each claim of a new sandbox counts as one,
+ * and as half of that after every ten seconds. The sum is how many sandboxes of that template are kept ready,
+ * between `pool` (for the default template; 0 for all others) and `pool_max` (for all templates together). So a
  * burst makes the pool grow for a minute, and a template that nobody asks for costs nothing.
  */
 #include <string.h>
@@ -62,7 +62,7 @@ void demand_forget(struct keeper *k, const char *template_name)
         d->heat = 0;
 }
 
-/* Without a pool nothing is made ahead, whatever is asked for. */
+/* The most that the pool may hold. With `pool = 0` nothing is made ahead, whatever the demand. */
 static uint64_t most(const struct keeper *k)
 {
     if (k->config.pool == 0)

@@ -30,7 +30,8 @@ bool process_shares_holds(const struct keeper *k, const char *tenant)
     return k->crowd.tenant[0] && strcmp(k->crowd.tenant, tenant) == 0;
 }
 
-/* A sandbox's own limit. After a restart of the keeper b->limits is not known. */
+/* A sandbox's own limit of processes. It is looked up, because b->limits is unknown after a restart of the
+ * keeper. */
 static uint64_t own_limit(const struct keeper *k, const struct box *b)
 {
     struct limits limits = b->limits;
@@ -99,7 +100,8 @@ static const struct box *of_the_largest(const struct keeper *k)
 
 /* ------------------------------------------------------------------ holding a tenant */
 
-/* Sandboxes of this tenant that were being built when it was held are held as soon as they are there. */
+/* Holds all sandboxes of the tenant. Called at every look, because sandboxes that were being built when it
+ * was first held come later. */
 static void hold_all(struct keeper *k)
 {
     struct box *b;
@@ -157,7 +159,7 @@ static void go_on_holding(struct keeper *k, uint64_t now)
         hold_all(k);
 }
 
-/* An earlier keeper may have ended while it held a tenant. */
+/* At the first look: an earlier keeper may have ended while it held a tenant. */
 static void undo_what_was_held(struct keeper *k)
 {
     struct box *b;

@@ -1,8 +1,8 @@
 /*
- * What operators edit and workers read: the policy, seccomp profiles, keys, quotas. The keeper
- * reads the operator's files, validates them, and puts copies into run_dir that workers can read;
- * then it raises a generation, and workers take the copies up. So all workers run the very bytes
- * that were found good, and a broken file changes nothing.
+ * What operators edit and workers read: the policy, seccomp profiles, keys, quotas. The keeper reads the
+ * operator's files, validates them, and puts copies into run_dir that workers can read. Then it raises a
+ * generation number, and workers read the copies. So all workers use exactly the bytes that were found good,
+ * and a broken file changes nothing.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -82,8 +82,8 @@ static int publish_in_place(struct keeper *k, const char *name, const void *byte
 
 /* ------------------------------------------------------------------ how full the disk is */
 
-/* For /metrics, `cove doctor` and `coved --show-config`. In steps, so that not every write of a
- * sandbox is a new file. */
+/* For /metrics, `cove doctor` and `coved --show-config`. The free space is rounded, so that not every write
+ * of a sandbox makes a new file. */
 void publish_disk(struct keeper *k)
 {
     const uint64_t step = 16 << 20;
@@ -98,7 +98,7 @@ void publish_disk(struct keeper *k)
 
 /* ------------------------------------------------------------------ policy and profiles */
 
-struct rules { /* all of it read and found good, nothing put in place yet */
+struct rules { /* everything that was read and found good, before anything is put in place */
     char *bundle;
     size_t len;
     struct policy *policy;
@@ -125,8 +125,8 @@ static int check_profiles(const struct rules *r, struct cove_err *e)
 }
 
 /*
- * The policy first, then the profiles: an operator writes a profile and then the policy that names
- * it. In the other order a profile that is written between the two steps would be missing.
+ * The policy is read first, then the profiles, because an operator writes a profile before the policy that
+ * names it. In the other order a profile that is written between the two reads would be missing.
  */
 static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *e)
 {
@@ -140,7 +140,7 @@ static int rules_read(const struct keeper *k, struct rules *r, struct cove_err *
 /* If nothing has changed the generation stays, so that it counts edits and nothing else. */
 static int publish_rules(struct keeper *k, struct cove_err *e)
 {
-    const struct policy_query any = { .dialect = "" }; /* what holds for all dialects */
+    const struct policy_query any = { .dialect = "" }; /* the settings for all dialects */
     struct rules r = { 0 };
     int rc = rules_read(k, &r, e);
 
@@ -199,8 +199,8 @@ static int publish_keys(struct keeper *k, struct cove_err *e)
     return publish_put(k, "keys", text, strlen(text), &changed, e);
 }
 
-/* Who may sign requests: for workers, which refuse others early, and for operator.c. A file that is not
- * there is an empty copy. */
+/* Publishes who may sign requests. Workers use the copy to refuse others early, operator.c to check
+ * signatures. If the operator's file does not exist, the copy is empty. */
 static int publish_operators(struct keeper *k, struct cove_err *e)
 {
     const char *path = k->config.operators_file;
@@ -218,8 +218,8 @@ static int publish_operators(struct keeper *k, struct cove_err *e)
 
 typedef int (*table_fn)(const char *text, struct tenants *ret, struct cove_err *e);
 
-/* Quotas and limits are the keeper's own too: it counts sandboxes and makes them. Neither file need
- * be there. */
+/* Publishes a table of quotas and limits, and keeps it here as well: the keeper counts and makes sandboxes.
+ * Neither file needs to exist. */
 static int publish_table(struct keeper *k, const char *name, const char *path, table_fn parse,
                          struct tenants *into, struct cove_err *e)
 {
@@ -230,10 +230,10 @@ static int publish_table(struct keeper *k, const char *name, const char *path, t
 
     if (there && read_text(path, &text, e) < 0)
         return -1;
-    if (parse(there ? text : "", &fresh, e) < 0) /* by itself, so that the line's number is right */
+    if (parse(there ? text : "", &fresh, e) < 0) /* alone, for the right line number */
         return cove_context(e, "%s", path);
     if (into == &k->templates)
-        templates_add_settings(k, &all); /* below what the operator's file says */
+        templates_add_settings(k, &all); /* the operator's lines follow, and win */
     buf_add_str(&all, there ? text : "");
     tenants_done(&fresh);
     if (all.overflow || parse(all.data ? all.data : "", &fresh, e) < 0)
@@ -331,7 +331,7 @@ static void watch_files_of(struct keeper *k, const char *bundle, size_t len)
         watch_folder_of(k, path);
 }
 
-/* A new file is of interest when it is written; a new folder at once. */
+/* A new file is looked at when it has been written, a new folder at once. */
 static bool is_of_interest(const struct inotify_event *ev)
 {
     return !(ev->mask & IN_CREATE) || ev->mask & IN_ISDIR;
@@ -366,7 +366,7 @@ void publish_watch(struct keeper *k)
         return;
     }
     watch_all(k);
-    k->publish_at_ms = clock_boot_ms(); /* once more, to see which files were included */
+    k->publish_at_ms = clock_boot_ms(); /* again, to watch included files too */
 }
 
 void publish_tick(struct keeper *k)

@@ -13,11 +13,11 @@ struct keeper;
 /* Validate policy, profiles and keys, and put them where workers read them. */
 int publish_all(struct keeper *k, struct cove_err *e);
 int publish_callers(struct keeper *k, struct cove_err *e); /* all but the policy */
-/* One file for workers to read; *ret_changed becomes true if it was another one before. */
+/* Writes a file for workers to read. *ret_changed becomes true if the file had other bytes before. */
 int publish_put(struct keeper *k, const char *name, const void *bytes, size_t len,
                 bool *ret_changed, struct cove_err *e);
 int publish_secret(struct keeper *k, struct cove_err *e); /* once, before the first worker */
-void publish_disk(struct keeper *k);                      /* its kind and how full it is */
+void publish_disk(struct keeper *k); /* which kind of disk is used, and how full it is */
 void publish_watch(struct keeper *k);
 void publish_tick(struct keeper *k);
 
@@ -25,7 +25,8 @@ void publish_tick(struct keeper *k);
 
 struct profiles;
 
-/* The operator's own, which hide those that were installed: profiles/ beside the policy file. */
+/* The folder of the operator's own profiles, profiles/ beside the policy file. They replace installed
+ * profiles of the same name. */
 void profiles_folder(const struct cove_config *config, char *out, size_t size);
 int profiles_compile(const struct cove_config *config, struct profiles **ret, struct cove_err *e);
 bool profiles_have(const struct profiles *p, const char *name);
@@ -34,12 +35,12 @@ void profiles_free(struct profiles *p);
 
 /* ------------------------------------------------------------------ templates.c */
 
-/* Read what all templates say, and put it into run_dir. */
+/* Reads the manifests of all templates and puts them into run_dir. */
 int templates_publish(struct keeper *k, bool *ret_changed, struct cove_err *e);
 void templates_add_settings(const struct keeper *k,
                             struct buf *out); /* lines for templates_parse() */
-/* The template that this tenant means by the name, as it lies there now. NULL: COVE_NOT_FOUND, or it
- * cannot be used. */
+/* The current manifest of the template that this tenant means by the name. NULL: there is none
+ * (COVE_NOT_FOUND), or the template cannot be used. */
 const struct manifest *templates_find(struct keeper *k, const char *tenant, const char *name,
                                       struct cove_err *e);
 bool templates_is_current(const struct keeper *k, const char *name, uint64_t version);

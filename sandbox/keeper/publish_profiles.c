@@ -21,7 +21,7 @@ enum { PROFILES_MAX = 64, NAME_BYTES = 64 };
 
 struct compiled {
     char name[NAME_BYTES];
-    struct sock_filter *filters[2]; /* plain, and with questions at execve */
+    struct sock_filter *filters[2]; /* the plain filter, and that which asks at each execve */
     size_t counts[2];
 };
 
@@ -58,7 +58,7 @@ static int compile_one(struct profiles *p, const char *dir, const char *name, st
     snprintf(path, sizeof(path), "%s/%s.conf", dir, name);
     *c = (struct compiled){ 0 };
     text_copy(c->name, sizeof(c->name), name);
-    p->count++; /* from here on profiles_free() knows of it */
+    p->count++; /* from here on profiles_free() frees it */
     for (int notify = 0; notify < 2; notify++) {
         if (seccomp_profile_compile(path, notify, &c->filters[notify], &c->counts[notify], e) < 0)
             return -1;
@@ -66,7 +66,7 @@ static int compile_one(struct profiles *p, const char *dir, const char *name, st
     return 0;
 }
 
-/* NAME of NAME.conf; false for other files. */
+/* Makes NAME of NAME.conf. False: the file is no profile. */
 static bool profile_name(const char *file, char *out, size_t size)
 {
     size_t len = strlen(file);
@@ -75,7 +75,7 @@ static bool profile_name(const char *file, char *out, size_t size)
            snprintf(out, size, "%.*s", (int)(len - 5), file) > 0;
 }
 
-/* A name that is there already hides this folder's. */
+/* Compiles the profiles of a folder. A profile whose name is already known is passed over. */
 static int compile_folder(struct profiles *p, const char *dir, bool optional, struct cove_err *e)
 {
     DIR *d = opendir(dir);

@@ -6,8 +6,8 @@
 #include "sandbox/keeper/quota.h"
 
 struct tally {
-    uint64_t current; /* of other projects */
-    uint64_t ending;  /* past their reuse: replaced, but not dead yet */
+    uint64_t current; /* sandboxes of the tenant's other projects */
+    uint64_t ending;  /* sandboxes that are no longer used and have not ended yet */
 };
 
 /* The sandboxes of this tenant, or only those of them that were claimed with `key`. */
@@ -57,10 +57,10 @@ static uint64_t count_all(const struct keeper *k, const char *tenant)
 }
 
 /*
- * Without a quota a tenant gets another sandbox while it has fewer than SHARE times as many as are free. Alone on
- * the server it has three quarters of all at most; several that take what they can have a part of that each, and
- * the last one that is free goes to a tenant with fewer than three. Servers with fewer than four sandboxes have no
- * such share.
+ * Without a quota a tenant gets another sandbox while it has fewer than SHARE times as many as are free. A
+ * tenant that is alone on the server so has at most three quarters of all. Several tenants that take all they
+ * can get have a part of that each, and the last free sandbox goes to a tenant that has fewer than three.
+ * Servers with fewer than four sandboxes have no such share.
  */
 enum { SHARE = 3 };
 
@@ -71,7 +71,7 @@ static int check_share(struct keeper *k, const char *tenant, struct cove_err *e)
     uint64_t most = k->config.max_sandboxes, left = most > taken ? most - taken : 0, have;
 
     if (left == 0 || counts[PLACE_OWNED] < SHARE * left)
-        return 0; /* no tenant can have more than its share, or none is free (creation.c says so) */
+        return 0; /* all tenants have less than one may have, or none is free (creation.c) */
     have = count_all(k, tenant);
     return have < SHARE * left ? 0 : refuse(k, "tenant", have, " while few are free", e);
 }

@@ -12,21 +12,22 @@ struct snapshot;
 
 /* ------------------------------------------------------------------ quota.c */
 
-/* May this tenant have one more? COVE_QUOTA if not. */
+/* May this tenant have one more sandbox, or one more snapshot? COVE_QUOTA if not. */
 int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct cove_err *e);
 int quota_check_snapshot(struct keeper *k, const char *tenant, struct cove_err *e);
-uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes, 0 = none */
+uint64_t quota_disk(const struct keeper *k, const char *tenant); /* bytes; 0 = no quota */
 
 /* ------------------------------------------------------------------ box_limits.c */
 
-/* What a sandbox of this template gets when this tenant claims it; "" for one that waits. */
+/* The limits of a sandbox of this template that this tenant claims; tenant "": of one in the pool. */
 void box_limits_resolve(const struct keeper *k, const char *template_name, const char *tenant,
                         struct limits *ret);
-/* What the template of a tenant asks for is less than its sandboxes could have: they have that. */
+/* Lowers the limits to those that the tenant's own template asks for, where these are lower. */
 void box_limits_narrow(const struct snapshot *s, struct limits *l);
 struct cgroup_limits box_limits_cgroup(const struct limits *l);
-uint32_t box_limits_cpus(const struct limits *l); /* that it sees and runs on; 0 = all */
-/* Can one that was made with `has` be brought to `want`? Its disk and its cpus stay as they are. */
+uint32_t box_limits_cpus(const struct limits *l); /* how many cpus it sees and runs on; 0 = all */
+/* Can a sandbox that was made with the limits `has` be brought to `want`? Its disk and its cpus cannot be
+ * changed. */
 bool box_limits_fit(const struct limits *has, const struct limits *want);
 int box_limits_apply(struct keeper *k, struct box *b, const struct limits *want,
                      struct cove_err *e);
@@ -41,8 +42,8 @@ int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, s
 int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
 void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
-/* What the client had set for the sandbox's network goes to a file of `dir` when the sandbox is saved
- * (saved_write()), and comes back from there. */
+/* When the sandbox is saved, the network settings of its client go to a file in `dir` (saved_write()). They
+ * come back from there when it is woken. */
 int network_keep(const struct keeper *k, const char *id, int dir, bool *changed,
                  struct cove_err *e);
 int network_restore(struct keeper *k, uint32_t box, int dir, struct cove_err *e);

@@ -10,14 +10,14 @@
 #include "sandbox/keeper/keeper_private.h"
 
 struct refusal_ring {
-    char id[24]; /* of the sandbox that had the slot when the first one was written down */
+    char id[24]; /* the sandbox that these refusals belong to */
     uint32_t count;
     struct keeper_refusal items[KEEPER_REFUSALS_MAX];
 };
 
 static struct refusal_ring *ring_of(struct keeper *k, const struct box *b)
 {
-    if (!k->refusals) /* pages that nobody writes to cost nothing */
+    if (!k->refusals) /* made at the first refusal; pages that nobody writes to cost nothing */
         k->refusals = calloc(state_box_count(k->state), sizeof(*k->refusals));
     return k->refusals ? &k->refusals[b - k->boxes] : NULL;
 }
@@ -40,7 +40,7 @@ void refusals_note(struct keeper *k, const struct audit_entry *entry)
     text_copy(r->event, sizeof(r->event), entry->event);
     text_copy(r->rule, sizeof(r->rule), entry->rule ? entry->rule : "");
     text_copy(r->form, sizeof(r->form), entry->form ? entry->form : "");
-    text_copy(r->command, sizeof(r->command), entry->command); /* its beginning */
+    text_copy(r->command, sizeof(r->command), entry->command); /* cut to its beginning */
 }
 
 void refusals_list(struct keeper *k, const char *tenant, const char *id,

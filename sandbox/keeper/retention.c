@@ -35,7 +35,7 @@ static bool read_count(int dir, const char *name, uint64_t *ret)
            text_parse_u64(text, ret, NULL) == 0;
 }
 
-/* Always as long, in place: there is no moment in which the file is empty. */
+/* Writes the count in place and always with the same length, so that the file is never empty. */
 static int write_count(int dir, const char *name, uint64_t count)
 {
     AUTO_CLOSE int fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -73,7 +73,7 @@ void retention_note(struct keeper *k, struct saved *s)
 
 /* ------------------------------------------------------------------ what goes */
 
-/* Saved, and nobody wakes it or waits for it to be woken. */
+/* Is it saved, and does nobody wake it or wait for it to be woken? */
 static bool is_at_rest(const struct saved *s)
 {
     return s->info.box.state == BOX_SAVED && !(s->info.box.flags & BOX_IS_WAKING) && !s->waiters;
@@ -91,7 +91,7 @@ static void remove_old(struct keeper *k)
     }
 }
 
-/* By tenant, the newest first. */
+/* Sorts by tenant, and the newest of each tenant first. */
 static int compare_age(const void *a, const void *b)
 {
     const struct saved *x = *(const struct saved *const *)a, *y = *(const struct saved *const *)b;
@@ -104,12 +104,12 @@ static int compare_age(const void *a, const void *b)
     return x->info.saved_unix_ms > y->info.saved_unix_ms ? -1 : 1;
 }
 
-/* Each tenant keeps as many of its newest as tenant_saved_keep says. */
+/* Each tenant keeps its newest saved sandboxes, as many as tenant_saved_keep says. */
 static void remove_surplus(struct keeper *k)
 {
     uint64_t keep = k->config.tenant_saved_keep;
     AUTO_FREE struct saved **order = keep ? calloc(saved_places(k), sizeof(struct saved *)) : NULL;
-    size_t count = 0, first = 0; /* first: the newest of this tenant, which stays */
+    size_t count = 0, first = 0; /* first: where this tenant's saved sandboxes begin */
 
     for (uint32_t i = 0; order && i < saved_places(k); i++)
         if (is_at_rest(&k->saved[i]))

@@ -1,7 +1,7 @@
 /*
- * Looks at what running sandboxes use and writes it down (cove/samples.h). The keeper does it because
- * only root can see all cgroups and disks. Each sandbox has its own time, counted from its start, so
- * that not all of them are looked at in the same moment.
+ * Measures what running sandboxes use and writes it down (cove/samples.h). The keeper does this because only
+ * root can see all cgroups and disks. Each sandbox is due at a time of its own, counted from its start, so that
+ * they are not all measured in the same moment.
  */
 #include "cove/samples.h"
 
@@ -21,8 +21,9 @@ int sampling_setup(struct keeper *k, struct cove_err *e)
     return samples_open(path, k->worker_gid, state_box_count(k->state), &k->samples_fd, e);
 }
 
-/* Without a process that runs hardly anything changes. Files that a client is uploading do, and a disk
- * tells its usage late: so the first looks at an idle sandbox are whole ones, and then one of some. */
+/* While no process of a sandbox runs, only uploads by its client change what it uses, and a disk reports its
+ * usage late. So the first few looks at an idle sandbox measure everything, and after that only one look in
+ * several. */
 static bool is_whole_look(const struct box *b)
 {
     return b->idle_looks < IDLE_AFTER || b->idle_looks % IDLE_ONE_OF == 0;
@@ -39,7 +40,7 @@ static void look_at(struct keeper *k, struct box *b)
         return;
     b->look.disk_bytes = disk_used(&k->disk, b->info.id, (pid_t)b->info.init_pid);
     cgroup_memory_bytes(&k->cgroups, b->info.id, &b->look.memory_bytes, &b->look.cache_bytes);
-    /* Without a process that runs nothing is sent, and nobody outside reaches a sandbox unasked. */
+    /* A sandbox in which no process runs sends nothing, and nobody outside can reach it unasked. */
     if (b->idle_looks == 0 && k->net.rules.mode != NET_NONE)
         net_traffic(&k->net, (uint32_t)(b - k->boxes), &b->look.received_bytes,
                     &b->look.sent_bytes);
@@ -50,7 +51,7 @@ void sampling_tick(struct keeper *k, uint64_t now)
     struct box *b;
 
     if (k->samples_fd <= 0 || now - k->sampling_ms < SEARCH_EVERY_MS)
-        return; /* unit tests have none */
+        return; /* unit tests have no such file */
     k->sampling_ms = now;
     TAILQ_FOREACH(b, &k->found.places[PLACE_OWNED], in_place)
     {
@@ -59,7 +60,7 @@ void sampling_tick(struct keeper *k, uint64_t now)
             continue;
         look_at(k, b);
         b->sampled_ms = now;
-        /* If it fails a sample is missing. */
+        /* If this fails, only a sample is missing. */
         samples_add(k->samples_fd, (uint32_t)(b - k->boxes), b->info.generation, &b->look);
     }
 }

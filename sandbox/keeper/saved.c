@@ -110,7 +110,7 @@ static int find_place(const struct keeper *k, uint32_t *ret)
     return -1;
 }
 
-/* Without a quota one tenant leaves a quarter of the places to others. */
+/* How many sandboxes one tenant may save. Without a quota it leaves a quarter of the places to others. */
 static uint64_t places_of_a_tenant(const struct cove_config *c)
 {
     return c->tenant_saved ? c->tenant_saved : c->max_saved - c->max_saved / 4;
@@ -148,7 +148,8 @@ int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place 
         return cove_fail(e, COVE_BUSY, "no room among the saved sandboxes (max_saved)");
     k->saved[i] = (struct saved){ .info = *info, .place = place };
     k->saved[i].info.box.state = BOX_SAVED;
-    /* core_sandbox_ends_unix_ms() adds these figures up: the end that people see is then the time of saving. */
+    /* core_sandbox_ends_unix_ms() adds these figures up, so that the end which people see is the time of
+     * saving. */
     k->saved[i].info.box.created_ms = 0;
     k->saved[i].info.box.frozen_ms = info->saved_unix_ms - info->box.created_unix_ms;
     retention_note(k, &k->saved[i]);
@@ -178,7 +179,8 @@ int saved_write(int dir, const char *name, const void *bytes, size_t len, bool *
     return 0;
 }
 
-/* By a grandchild, which is nobody's to wait for: an archive of many gigabytes takes its time. */
+/* A grandchild removes the files, because an archive of many gigabytes takes long. The keeper does not have
+ * to reap it. */
 void saved_remove_dir(const struct keeper *k, const char *name)
 {
     pid_t pid = fork();
@@ -255,13 +257,13 @@ static void load_one(struct keeper *k, const char *name)
                   LOG_S("directory", name));
         return;
     }
-    if (saved_place_of(dir) >= SAVED_IS_OURS) /* a keeper that died had no time to remove it */
+    if (saved_place_of(dir) >= SAVED_IS_OURS) /* an earlier keeper died before it did this */
         unlinkat(dir, saved_archive_name(&info), 0);
     if (attributes_restore(k, name, dir, &err) < 0)
         log_error("attributes of a saved sandbox", &err, LOG_S("sandbox", name));
 }
 
-/* Goes on with a removal that the keeper's end has cut off. What the sandbox has in the bucket is removed
+/* Finishes a removal that the end of a keeper has cut off. The sandbox's objects in the bucket are removed
  * too. */
 static void finish_removal(struct keeper *k, const char *name)
 {
@@ -334,9 +336,9 @@ int saved_open(struct keeper *k, struct cove_err *e)
 }
 
 /*
- * A keeper that dies at the wrong moment leaves both a sandbox and a saved sandbox with one id. A sandbox that
- * has just been saved is frozen until it ends: then the sandbox goes. One that has just been woken runs: then
- * its record in the store goes.
+ * A keeper that dies at the wrong moment leaves both a sandbox and a saved sandbox with one id. If the sandbox
+ * is frozen, it had just been saved: the sandbox ends. If it runs, it had just been woken: its record in the
+ * store is removed.
  */
 void saved_settle(struct keeper *k)
 {

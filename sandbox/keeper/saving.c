@@ -45,16 +45,16 @@ struct saving {
     enum saving_step step;
     bool was_live;
     uint64_t began_ms;
-    uint64_t look_ms; /* when saving_tick() is due */
+    uint64_t look_ms; /* when saving_tick() is due next */
     int dir;          /* .new-ID */
     struct saver_run *run;
     struct sync_run *sync;
     struct saved_info info; /* from SAVING_SYNC on: what is written into the store */
-    /* of an archive that is encrypted: */
+    /* The rest is used only if the archive is encrypted. */
     bool encrypted;
     struct age_run *age;
-    int archive;                /* to be read again at the end */
-    struct saver_report packed; /* what the saver wrote into age; entries 0: it is at it */
+    int archive;                /* the finished archive, to be read once more */
+    struct saver_report packed; /* what the saver has sent to age; entries 0: not all of it yet */
 };
 
 static void new_name(const char *id, char out[64])
@@ -102,7 +102,7 @@ void saving_cancel(struct keeper *k, uint32_t i, const char *why)
     give_up(k, i, &err);
 }
 
-/* What ran goes on. A sandbox that has died meanwhile, and whose files cannot be saved, is lost. */
+/* Saving has failed: a sandbox that ran before goes on. A sandbox whose init has died meanwhile is lost. */
 static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
 {
     struct box *b = &k->boxes[i];
@@ -116,7 +116,7 @@ static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
     if (b->info.state != BOX_FROZEN)
         return;
     if (b->info.dies_at_ms <= clock_boot_ms())
-        life_keep_frozen(k, i); /* it was to be saved at its end */
+        life_keep_frozen(k, i); /* its lifetime is over: it was to be saved for that reason */
     else if (was_live)
         life_thaw(k, i, 0, NULL);
 }
@@ -193,7 +193,7 @@ static int commit(struct keeper *k, uint32_t i, struct cove_err *e)
     return saved_put(k, &b->saving->info, SAVED_IS_HERE, e);
 }
 
-/* All that is told of the sandbox, as it is now. */
+/* Writes everything that is kept beside the archive, as it is now. */
 static int write_down(struct keeper *k, uint32_t i, bool *changed, struct cove_err *e)
 {
     struct saving *s = k->boxes[i].saving;
@@ -228,7 +228,7 @@ static void put_away(struct keeper *k, uint32_t i)
     log_saved(&b->info, &b->saving->info.report, b->saving->began_ms);
     dir = take_fd(&b->saving->dir);
     forget(k, i);
-    attributes_restore(k, b->info.id, dir, NULL); /* workers no longer see what was not kept */
+    attributes_restore(k, b->info.id, dir, NULL); /* workers see only what was kept */
     fault_point("save-known", b);
     if (b->dead)
         waiters_answer(k, i, MSG_DONE, NULL, 0);
@@ -252,7 +252,7 @@ static void begin_sync(struct keeper *k, uint32_t i)
         fail(k, i, &err);
 }
 
-/* What has changed while the child was at it is written to the disk as well. */
+/* Anything that changed while the child was syncing is written and synced as well. */
 static void on_synced(struct keeper *k, uint32_t i, bool synced)
 {
     struct cove_err err = { 0 };
@@ -307,7 +307,7 @@ static void on_read_again(struct keeper *k, uint32_t i, const struct saver_repor
         fail(k, i, err);
 }
 
-/* Both the saver and age have ended. What was written is read again, for its digest. */
+/* Both the saver and age have ended. The encrypted archive is read once more, for its digest. */
 static void read_again(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
@@ -378,7 +378,7 @@ static int make_dir(struct keeper *k, uint32_t i, int *ret_archive, struct cove_
     return *ret_archive < 0 ? cove_fail_errno(e, COVE_LIMIT, "archive of a sandbox") : 0;
 }
 
-/* The store leaves the host what disk_reserve says. */
+/* How large the archive may become: disk_reserve stays free on the host. */
 static uint64_t room_for_archive(const struct keeper *k)
 {
     const struct disk *d = &k->disk;
@@ -386,7 +386,7 @@ static uint64_t room_for_archive(const struct keeper *k)
     return d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
 }
 
-/* The saver's output goes through age. */
+/* Puts a process of age between the saver and the archive. */
 static int encrypt(struct keeper *k, uint32_t i, int archive, int *ret_out, struct cove_err *e)
 {
     struct saving *s = k->boxes[i].saving;
@@ -470,7 +470,7 @@ void saving_tick(struct keeper *k, uint32_t i, uint64_t now)
         b->saving->look_ms = now + PROGRESS_MS;
     } else if (cgroup_is_frozen(&k->cgroups, b->info.id)) {
         if (!saver_run_has_place(k, b->info.tenant, is_packed))
-            b->saving->look_ms = now + PLACE_LOOK_MS; /* it waits, frozen */
+            b->saving->look_ms = now + PLACE_LOOK_MS; /* it stays frozen and waits */
         else if (pack(k, i, &err) < 0)
             fail(k, i, &err);
     } else if (now < b->saving->began_ms + FREEZE_MAX_MS) {
@@ -481,7 +481,7 @@ void saving_tick(struct keeper *k, uint32_t i, uint64_t now)
     }
 }
 
-/* With its init all of its processes have ended: its files stand still. */
+/* When init has ended, all processes of the sandbox have ended, so its files do not change any more. */
 bool saving_survives(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
@@ -531,7 +531,7 @@ int saving_begin(struct keeper *k, uint32_t i, const struct waiter *w, struct co
                                       .archive = -1,
                                       .dir = -1 };
         b->info.flags |= BOX_IS_SAVING;
-        b->freeze_began_ms = 0; /* who waits for that waits for this */
+        b->freeze_began_ms = 0; /* requests that wait for the freeze now wait for the save */
         if (was_live)
             b->info.frozen_ms = clock_boot_ms();
         boxes_set_state(k, i, BOX_FROZEN);

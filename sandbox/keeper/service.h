@@ -8,13 +8,13 @@
 
 struct notify {         /* the service manager, if one started us */
     char path[108];     /* "" = none */
-    uint64_t period_ms; /* 0 = it does not watch */
+    uint64_t period_ms; /* 0 = the manager does not watch us */
     uint64_t next_ms;
 };
 
 enum { FDSTORE_NAME_MAX = 32 };
 
-struct fdstore { /* what the service manager handed over at the start, until it is taken */
+struct fdstore { /* descriptors from the service manager that nobody has taken yet */
     const struct notify *notify;
     struct {
         int fd; /* -1: taken */
@@ -35,7 +35,7 @@ void notify_alive(struct notify *n);
 /* ------------------------------------------------------------------ fdstore.c */
 
 void fdstore_init(struct fdstore *s, const struct notify *notify);
-/* One that was bound as `bound` and is at `path` now. */
+/* A listening socket that was bound as `bound` and was renamed to `path`. */
 int fdstore_take_socket(struct fdstore *s, const char *name, int type, const char *bound,
                         const char *path);
 int fdstore_take_box(struct fdstore *s, const char *id, pid_t pid);
@@ -43,6 +43,6 @@ void fdstore_put(const struct fdstore *s, const char *name, int fd);
 void fdstore_put_box(const struct fdstore *s, const char *id, int pidfd);
 void fdstore_drop(const struct fdstore *s, const char *name);
 void fdstore_drop_box(const struct fdstore *s, const char *id);
-void fdstore_done(struct fdstore *s); /* what nobody took is given up */
+void fdstore_done(struct fdstore *s); /* closes what nobody took */
 
 #endif

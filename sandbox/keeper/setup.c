@@ -1,4 +1,4 @@
-/* What the keeper does before its first event, in order: see keeper_setup(). */
+/* What the keeper does before its first event. keeper_setup() has the steps in order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ void keeper_setup_disk(struct keeper *k)
     limits_resolve(&k->config, &k->templates, k->config.template, NULL, "", &limits);
     size = (struct disk_size){ limits.disk_max_bytes, limits.inodes_max };
     if (disk_configure(&k->disk, k->config.disk, &size, k->config.disk_reserve_bytes, &err) < 0)
-        log_error("sandboxes' files are kept in their memory, the disk asked for cannot be had",
+        log_error("the configured disk cannot be used, so sandboxes keep their files in memory",
                   &err, LOG_S("disk", k->config.disk));
     log_event(LOG_LEVEL_INFO, "disks", LOG_S("backend", disk_backend_name(&k->disk)));
 }
@@ -116,8 +116,8 @@ static int open_dir(const char *path, int *ret, struct cove_err *e)
 }
 
 /*
- * run_dir may be searched by all, since nginx's user has to reach fcgi.sock in it; what is in it
- * says itself who may touch it.
+ * Everybody may search run_dir, because nginx's user has to reach fcgi.sock in it. Each file and directory in
+ * it has its own permissions.
  */
 static int setup_dirs(struct keeper *k, struct cove_err *e)
 {
@@ -170,7 +170,7 @@ static int setup_pidfile(struct keeper *k, struct cove_err *e)
     snprintf(text, sizeof(text), "%d\n", getpid());
     if (ftruncate(fd, 0) < 0 || write(fd, text, strlen(text)) < 0)
         return cove_fail_errno(e, COVE_INVALID, "%s", path);
-    return 0; /* stays open */
+    return 0; /* the file stays open, and with it the lock */
 }
 
 static int open_exe(const struct keeper *k, const char *name, int flags, int *ret,
@@ -217,7 +217,8 @@ static int setup_state(struct keeper *k, struct cove_err *e)
     return 0;
 }
 
-/* Three descriptors a box, one a client: the default of 1024 is soon used up. */
+/* The keeper needs three descriptors for each sandbox and one for each client, so the default limit of 1024
+ * would soon be reached. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;

@@ -1,4 +1,4 @@
-/* The file `info` of a snapshot: what is known of it, a word and its value a line. */
+/* The file `info` of a snapshot: its record, with a word and its value on each line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static const struct record_field fields[] = {
     { 0 },
 };
 
-/* Written beside and renamed: what is there is whole. */
+/* Writes a new file and renames it over the old one, so that a record is always whole. */
 int snapshot_info_write(int dir, const struct snapshot *s, struct cove_err *e)
 {
     AUTO_CLOSE int fd = openat(dir, "info.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -50,7 +50,7 @@ bool snapshot_info_read(int dir, struct snapshot *s)
         return false;
     while ((line = strsep(&rest, "\n")))
         record_read_line(fields, line, s, NULL);
-    if (s->info.name[0] && !s->info.tags[0]) /* of a version that knew no tags */
+    if (s->info.name[0] && !s->info.tags[0]) /* written by a version that knew no tags */
         text_copy(s->info.tags, sizeof(s->info.tags), COVE_TAG_DEFAULT);
     return true;
 }

@@ -1,7 +1,7 @@
 /*
- * Manifests of snapshots: how commands run in their sandboxes, and what starts in them. A snapshot that
- * was taken of a sandbox with a manifest has that one again. It lies beside the snapshot's record as
- * `run`, and for workers and the starter as <run_dir>/snapshots/ID.
+ * Manifests of snapshots: how commands run in their sandboxes, and what starts in them. A snapshot of a sandbox
+ * that has a manifest gets a copy of that manifest. It lies beside the snapshot's record as `run`, and as
+ * <run_dir>/snapshots/ID for workers and the starter.
  *
  * Limits, network, policy and seccomp profile of such a manifest are ignored: they are looked up by the name of
  * the template at the bottom, which is an operator's.

@@ -10,7 +10,7 @@
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 
-enum { CACHED_MAX = 24 }; /* results of build steps, of one tenant */
+enum { CACHED_MAX = 24 }; /* results of build steps that one tenant keeps */
 
 bool snapshot_is_own_name(const char *name)
 {
@@ -26,7 +26,7 @@ bool snapshot_is_tag(const char *tag)
 
 /* ------------------------------------------------------------------ the list of tags */
 
-/* Where the tag stands in the list; NULL: it does not. */
+/* Where the tag stands in the list; NULL: it is not there. */
 static char *find_tag(char *tags, const char *tag, size_t len)
 {
     for (char *at = tags; at && *at; at = strchr(at, ' '), at += at != NULL)
@@ -194,8 +194,8 @@ int snapshot_change_tag(struct keeper *k, const struct keeper_snapshot_tag *args
 
 /* ------------------------------------------------------------------ after a restart */
 
-/* Two have one tag: the keeper died after giving it to the newer one and before taking it from the older
- * one. */
+/* Two snapshots have the same tag: a keeper died after it gave the tag to the newer one and before it took
+ * it from the older one. */
 static void settle(struct keeper *k, struct snapshot *a, struct snapshot *b)
 {
     struct snapshot *newer = a->info.created_unix_ms < b->info.created_unix_ms ? b : a;

@@ -1,15 +1,15 @@
 /*
- * Snapshots: the files of a sandbox at one moment (capture.c takes them), which new sandboxes are made
- * of. The table is in memory; each snapshot has a directory below state_dir/snapshots:
+ * Snapshots: the files of a sandbox at one moment (capture.c takes them), which new sandboxes are made of. The
+ * table is in memory; each snapshot has a directory below state_dir/snapshots:
  *
- *   info      what is known of it, a word and its value a line; written last, so that a directory
- *             without it is of a capture that was cut off
+ *   info      its record, with a word and its value on each line; written last, so that a directory
+ *             without it belongs to a capture that was cut off
  *   run       its manifest, if it has one of its own
  *   layers    the list of layers at the bottom of all, the same file as the template's; `base` has none
- *   removed   nobody finds it any more; its files stay as long as somebody stands on them
+ *   removed   nobody finds the snapshot any more; its files stay as long as somebody needs them
  *
- * A snapshot stands on its parent, which its sandbox was made of. So a snapshot is in use as long as a
- * sandbox or another snapshot was made of it.
+ * A snapshot stands on its parent: the snapshot that its sandbox was made of. So a snapshot is in use as long
+ * as there is a sandbox or another snapshot that was made of it.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -34,7 +34,7 @@
 enum {
     TICK_MS = 1000,
     DROPS_MAX = 2,
-    PASSING_MS = 60000, /* a fork's sandboxes are made within this time */
+    PASSING_MS = 60000, /* the sandboxes of a fork are made within this time */
 };
 
 /* ------------------------------------------------------------------ the table */
@@ -145,11 +145,12 @@ void snapshots_drop(struct keeper *k, const struct snapshot *s)
 
     if (!kept)
         return;
-    kept->info.created_unix_ms = 0; /* it never was one */
+    kept->info.created_unix_ms = 0; /* forget() then takes no room back: none was given */
     snapshots_mark_removed(k, kept);
 }
 
-/* A snapshot that had its name and tag until now loses them. info.tags has the one tag that it gets. */
+/* The new snapshot takes its name and its one tag, which is in info.tags, away from the snapshot that had
+ * them until now. */
 int snapshots_add(struct keeper *k, const struct snapshot *s, struct cove_err *e)
 {
     struct snapshot *added = append(k, s);
@@ -239,8 +240,8 @@ bool snapshots_is_image(const struct keeper *k, const struct snapshot *s)
     return false;
 }
 
-/* The template's layers as they were when the first snapshot of the chain was taken. Below an image
- * there is none of them. */
+/* Opens the template's layers as they were when the first snapshot of the chain was taken. An image has no
+ * template's layers below it. */
 static int open_bottom(const struct keeper *k, const struct snapshot *s, struct template *ret,
                        struct cove_err *e)
 {
@@ -302,7 +303,7 @@ static pid_t sweep_async(const struct keeper *k, const struct snapshot *s)
     if (pid != 0)
         return pid;
     title_set("cove: sweeper");
-    setpriority(PRIO_PROCESS, 0, 10); /* nobody waits for it */
+    setpriority(PRIO_PROCESS, 0, 10); /* nobody waits for the sweeper */
     disk_snapshot_drop(&k->disk, s->info.id);
     _exit(0);
 }
@@ -330,7 +331,8 @@ uint64_t snapshots_tick(struct keeper *k, uint64_t now, uint64_t next)
     return earliest_ms(next, all->next_ms);
 }
 
-/* Its files are gone: so is what its sandbox had been given for them. */
+/* The files of a snapshot are gone: takes the snapshot out of the table, and takes back the room on disk
+ * that its sandbox was given for it. */
 static void forget(struct keeper *k, uint32_t i)
 {
     struct snapshots *all = &k->snapshots;
@@ -394,7 +396,8 @@ void snapshots_load(struct keeper *k)
     snapshot_drop_outdated(k);
 }
 
-/* No sandbox lives any more: what only sandboxes stood on goes now, so that nothing is left of them. */
+/* When the server stops for good no sandbox lives any more: snapshots that only sandboxes needed are removed
+ * now, so that nothing is left of them. */
 void snapshots_done(struct keeper *k, bool for_good)
 {
     bool again = for_good;

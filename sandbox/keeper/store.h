@@ -22,14 +22,14 @@ struct bucket_run; /* a process of cove-bucket (bucket.c) */
 
 struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
     struct saved_info info; /* box.state BOX_EMPTY: this place is free */
-    struct waiter *waiters; /* who want it woken, and wait for its turn (waking.c) */
-    uint64_t asked_ms;      /* when the first of them came */
-    uint64_t since_ms;      /* by the count of retention.c: when it came into the store */
-    uint64_t lifetime_ms;   /* that they asked for */
-    enum saved_place place; /* of its archive: here, in the bucket, on its way */
-    struct bucket_run *job; /* that brings it there, or NULL */
+    struct waiter *waiters; /* requests to wake it, until its turn comes (waking.c) */
+    uint64_t asked_ms;      /* when the first of these requests came */
+    uint64_t since_ms;      /* when it came into the store, by the clock of retention.c */
+    uint64_t lifetime_ms;   /* the lifetime that these requests asked for */
+    enum saved_place place; /* where its archive is: here, in the bucket, on its way */
+    struct bucket_run *job; /* the process that works on it for the bucket, or NULL */
     uint64_t began_ms, try_at_ms;
-    unsigned tries; /* that failed in a row */
+    unsigned tries; /* how many attempts failed in a row */
 };
 
 /* ------------------------------------------------------------------ job.c */
@@ -39,10 +39,10 @@ struct job {           /* embedded in whatever runs one */
     int sock;
     pid_t pid;
 };
-/* Whether it succeeds or not, the process's descriptors are the job's from here on. */
+/* Takes over the process's descriptors, also when it fails. */
 int job_watch(struct keeper *k, struct job *j, const struct boxed *b, watch_fn ended,
               struct cove_err *e);
-int job_reap(struct job *j); /* of one that has ended; returns waitpid()'s status */
+int job_reap(struct job *j); /* the process has ended; returns waitpid()'s status */
 void job_kill(struct job *j);
 
 /* ------------------------------------------------------------------ saver_run.c */
@@ -59,7 +59,8 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct save
                     struct cove_err *e);
 void saver_run_abandon(
     struct saver_run *run); /* it is killed, and nobody hears of it; NULL is fine */
-/* May this tenant have one more saver of the kind that `has` finds with a sandbox? */
+/* May one more saver run for this tenant? `has` tells whether a sandbox has a saver of the kind that is
+ * counted. */
 typedef bool (*saver_has)(const struct box *b);
 bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has has);
 
@@ -69,8 +70,8 @@ struct sync_run;
 typedef void (*sync_done)(struct keeper *k, uint32_t box, bool synced);
 struct sync_task {
     uint32_t box;
-    int dir;                  /* its entries are synced, after: */
-    const char *const *names; /* these files in it, as far as they exist; NULL = none */
+    int dir;                  /* the directory, which is synced last */
+    const char *const *names; /* files in it that are synced before, if they exist; NULL = none */
     sync_done done;
 };
 int sync_run_start(struct keeper *k, const struct sync_task *task, struct sync_run **ret,
@@ -85,7 +86,7 @@ typedef void (*age_done)(struct keeper *k, uint32_t box, int exit_code);
 struct age_task {
     uint32_t box;
     int in, out;
-    int identity; /* to decrypt by it; -1: encrypt for store_recipient */
+    int identity; /* the key file to decrypt with; -1: encrypt for store_recipient */
     age_done done;
 };
 int age_start(struct keeper *k, const struct age_task *task, struct age_run **ret,
@@ -98,76 +99,78 @@ int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e);
 typedef void (*bucket_done)(struct keeper *k, uint32_t index, const struct bucket_report *report,
                             struct cove_err *err); /* report NULL: it failed, err says why */
 struct bucket_task {
-    uint32_t index; /* done() is told */
+    uint32_t index; /* handed to done() */
     int in, out;
     struct bucket_order order;
     const int *notes;
     bucket_done done;
 };
 void bucket_run_abandon(struct bucket_run *run); /* killed, and nobody hears of it; NULL is fine */
-/* The next steps for all sandboxes that are on their way to the bucket or are to be removed from it. */
+/* Takes the next steps for all saved sandboxes that go to the bucket or are to be removed from it. */
 uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
-void bucket_forget(struct keeper *k, struct saved *s); /* what is under way for it ends */
-void bucket_gone(struct keeper *k,
-                 const struct saved_info *info); /* remove its objects, some time */
-/* The archive comes to how->out, after it was taken from all other machines. */
+void bucket_forget(struct keeper *k, struct saved *s); /* ends the process that works on it */
+void bucket_gone(struct keeper *k, const struct saved_info *info); /* removes its objects later */
+/* First claims the saved sandbox for this machine, so that no other machine can wake it. Then the archive
+ * comes to how->out. */
 int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
                  struct bucket_run **ret, struct cove_err *e);
-/* The archive comes to *ret_fd, a pipe, and stays where it is. One at a time for a tenant. */
+/* The archive can be read from *ret_fd, a pipe, and stays in the bucket. A tenant reads one archive at a
+ * time. */
 int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *e);
 
 /* ------------------------------------------------------------------ saved.c */
 
 int saved_open(struct keeper *k, struct cove_err *e); /* once, before sandboxes are adopted */
-/* A file in a sandbox's directory of the store has these bytes afterwards, but not before a sync on the disk. It is
- * left alone, and *changed as it was, if it has them already; else *changed is true. */
+/* Writes a file in a saved sandbox's directory. The caller has to sync it. A file that has these bytes
+ * already is left alone, and so is *changed; otherwise *changed becomes true. */
 int saved_write(int dir, const char *name, const void *bytes, size_t len, bool *changed,
                 struct cove_err *e);
-/* After a restart: an id that is both in the store and among the living stays in one of the two. */
+/* After a restart: an id that belongs both to a saved sandbox and to a living one loses one of the two. */
 void saved_settle(struct keeper *k);
 bool saved_find_id(const struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 bool saved_find_project(const struct keeper *k, const char *tenant, const char *project,
                         uint32_t *ret);
 bool saved_knows(const struct keeper *k, const char *id); /* by its record on disk */
-uint32_t saved_places(const struct keeper *k);            /* how many k->saved has */
+uint32_t saved_places(const struct keeper *k);            /* the number of entries in k->saved */
 int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
 int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
               struct cove_err *e);
 /* Sets what workers see of a saved sandbox: BOX_IS_WAKING, BOX_WAKE_FAILED. */
 void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
-/* A directory that `cove store` has brought here since the start. */
+/* Looks for a saved sandbox that `cove store` has brought here since the keeper started. */
 bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
-void saved_drop(struct keeper *k, uint32_t index); /* its files, its record, its place */
+void saved_drop(struct keeper *k, uint32_t index); /* removes its files, its record and its entry */
 void saved_remove(struct keeper *k, uint32_t index, enum end_cause cause, const char *event);
 void saved_retire(struct keeper *k, const struct keeper_retire *args);
 void saved_remove_dir(const struct keeper *k, const char *name);    /* in a child process */
-bool saved_stands_on(const struct keeper *k, const char *snapshot); /* one of them does */
+bool saved_stands_on(const struct keeper *k, const char *snapshot); /* does any of them need it? */
 
 /* ------------------------------------------------------------------ retention.c */
 
 void retention_open(struct keeper *k);                  /* once, before saved_put() */
-void retention_note(struct keeper *k, struct saved *s); /* it is in the store now, or still */
+void retention_note(struct keeper *k, struct saved *s); /* when it came into the store */
 void retention_tick(struct keeper *k, uint64_t now);
 
 /* ------------------------------------------------------------------ saving.c */
 
-/* A running or frozen sandbox goes to the store. The waiter (NULL: nobody) is answered with MSG_DONE
- * once it is there and the sandbox has ended; until the archive is verified the sandbox lives. */
+/* A running or frozen sandbox goes to the store. The waiter (NULL: nobody) is answered with MSG_DONE when it
+ * is there and the sandbox has ended. The sandbox lives until its archive is verified. */
 int saving_begin(struct keeper *k, uint32_t index, const struct waiter *w, struct cove_err *e);
 int saving_ask(struct keeper *k, const struct keeper_which *args, const struct waiter *w,
                struct cove_err *e);
-/* The sandbox is needed after all: saving stops, and the sandbox stays frozen. Whoever waited hears `why`. */
+/* Somebody needs the sandbox after all: saving stops, and the sandbox stays frozen. The requests that waited
+ * for it fail with `why`. */
 void saving_cancel(struct keeper *k, uint32_t index, const char *why);
-/* May it be saved without its client's word? Not if the client would miss something afterwards, unless
- * the configuration says so. */
+/* May the sandbox be saved although its client did not ask for that? Not if the client would lose something
+ * by it, unless the configuration says so. */
 bool saving_loses_nothing(const struct keeper *k, const struct box_info *b);
-/* The server stops: what is frozen is saved, within save_at_stop. */
+/* The server stops: saves all frozen sandboxes, for as long as save_at_stop allows. */
 void saving_before_stop(struct keeper *k);
-/* The sandbox's init has died while it was being saved: its files go to the store all the same. False: it
- * was not being saved. */
+/* The sandbox's init has died while the sandbox was being saved: its files go to the store all the same.
+ * False: it was not being saved. */
 bool saving_survives(struct keeper *k, uint32_t index);
-/* To be called again and again until the sandbox is frozen. */
+/* While a sandbox is being saved: when saving_tick() is to be called next. */
 uint64_t saving_due_ms(const struct box *b);
 void saving_tick(struct keeper *k, uint32_t index, uint64_t now);
 
@@ -178,18 +181,18 @@ int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const s
                  struct cove_err *e);
 int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
                struct cove_err *e);
-/* A saved sandbox stands on the layers it was made with. */
+/* The layers below a sandbox that is being woken: those that it was made with before. */
 bool waking_has_layers(const struct keeper *k, const char *id);
 int waking_open_template(const struct keeper *k, const char *id, struct template *ret,
                          struct cove_err *e);
 int waking_prepare(struct keeper *k, uint32_t index, struct cove_err *e); /* before it is live */
-/* The sandbox stays saved; what was made of it is swept, and who waited is told. */
+/* The sandbox stays saved. The half-made new one is swept, and the requests that waited fail. */
 void waking_fail(struct keeper *k, uint32_t index, const struct cove_err *err);
 void waking_set_times(struct keeper *k, uint32_t index, uint64_t now);
-/* Its init has died before the sandbox was live: it stays saved. False: it was not being woken. */
+/* The init has died before the sandbox was live: the sandbox stays saved. False: it was not being woken. */
 bool waking_lost_init(struct keeper *k, uint32_t index);
 void waking_is_live(struct keeper *k, uint32_t index);
 void waking_on_death(struct keeper *k, uint32_t index);
-void waking_tick(struct keeper *k); /* wakes those who wait for their turn, as many as may */
+void waking_tick(struct keeper *k); /* begins to wake sandboxes that wait for their turn */
 
 #endif

@@ -76,8 +76,8 @@ static void remove_pid(const struct keeper *k, const struct helper *h)
     unlink(path);
 }
 
-/* A pidfd of the helper that an earlier keeper started and that still runs; else -1. The pidfd is
- * opened before the start time is looked at: it is that process's or nobody's. */
+/* A pidfd of the helper that an earlier keeper started, if that still runs; else -1. The pidfd is opened
+ * before the start time is compared, so it cannot stand for another process that has the same pid now. */
 int helper_find_old(const struct keeper *k, const struct helper *h, pid_t *ret_pid)
 {
     unsigned long long start = 0;
@@ -107,7 +107,7 @@ static bool is_kept(const struct helper_kind *kind, int cap)
     return false;
 }
 
-/* The capabilities of the row and no others; without any it is the workers' user as well. */
+/* Keeps the capabilities of the row and no others. A helper without capabilities becomes the workers' user. */
 static int drop_privileges(const struct keeper *k, const struct helper_kind *kind)
 {
     gid_t gid = k->worker_gid;
@@ -165,14 +165,14 @@ static void become(const struct keeper *k, const struct helper *h, const int fds
     if (place_descriptors(fds) < 0 || drop_privileges(k, h->kind) < 0)
         _exit(127);
     if (h->kind->takeover == DIES_WITH_KEEPER)
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* last: a change of user id takes it back */
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* must be last: a change of user id clears it */
     execveat(exe, "", argv, env, AT_EMPTY_PATH);
     _exit(127);
 }
 
 /* ------------------------------------------------------------------ starting one */
 
-/* The configuration as bytes that nobody can change. */
+/* The configuration in a sealed file, which nobody can change. */
 static int config_memfd(const struct keeper *k, struct cove_err *e)
 {
     AUTO_CLOSE int fd = memfd_create("cove-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -202,7 +202,7 @@ static int make_pair(const struct helper_kind *kind, int *ret_ours, int *ret_the
 static void on_exit_of(struct watch *w, uint32_t events);
 static void on_message_of(struct watch *w, uint32_t events);
 
-/* Watch a process that runs. pidfd and sock belong to the helper from here on. */
+/* Watches a running process. pidfd and sock belong to the helper from here on. */
 int helper_watch(struct keeper *k, struct helper *h, pid_t pid, int pidfd, int sock,
                  struct cove_err *e)
 {
@@ -273,7 +273,7 @@ static void tell_of_death(struct keeper *k, const struct helper *h, pid_t pid, i
               LOG_N("signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0),
               LOG_N("exit_code", WIFEXITED(status) ? WEXITSTATUS(status) : 0),
               LOG_N("requests_lost", h->lost));
-    /* Something that dies as soon as it starts is not started again in a tight loop. */
+    /* A helper that dies as soon as it was started is not started again at once, in a tight loop. */
     if (now - h->began_ms < QUICK_DEATH_MS)
         k->supervisor_retry_ms = now + RESTART_PAUSE_MS;
 }
@@ -339,7 +339,7 @@ static void answer(struct helper *h, struct msg *m)
              rc < 0 ? sizeof(err) : 0, NULL, 0, NULL, 0, MSG_DONTWAIT, NULL);
 }
 
-/* A helper that sends what its row does not allow may have been taken over: it is replaced. */
+/* A helper that sends a message which its row does not allow may be in hostile hands: it is replaced. */
 static void on_message_of(struct watch *w, uint32_t events)
 {
     struct helper *h = container_of(w, struct helper, sock);
@@ -354,7 +354,7 @@ static void on_message_of(struct watch *w, uint32_t events)
         if (rc < 0 && err.code == COVE_BUSY)
             return;
         if (rc != 1) {
-            watch_want(w, 0); /* its pidfd tells when it has ended */
+            watch_want(w, 0); /* its end is noticed by its pidfd */
             helper_kill(h);
             return;
         }
@@ -439,9 +439,9 @@ void supervisor_start(struct keeper *k)
 }
 
 /*
- * When sandboxes are left to a successor, so are the helpers that outlive a keeper: what runs in
- * sandboxes goes on calling execve and asking for names, and talks to those who are connected.
- * Workers end first, because requests that they finish may need a helper.
+ * When sandboxes are left to the next keeper, so are the helpers that outlive a keeper: processes in sandboxes
+ * still call execve, ask for names and have connections. Workers end first, because requests that they finish
+ * may need a helper.
  */
 void supervisor_stop(struct keeper *k, bool leave_rest)
 {

@@ -1,8 +1,8 @@
 /*
- * What templates say about running their sandboxes. The keeper reads the flat form that lies beside a
- * template's list of layers (cove/manifest.h), and puts all of them into one file for workers and
- * helpers. A template whose lines are wrong is known by name, so that whoever asks for it hears why,
- * and is not published.
+ * The manifests of templates: how commands run in their sandboxes, and what starts in them. The keeper reads
+ * the flat form that lies beside a template's list of layers (cove/manifest.h), and puts all manifests into one
+ * file for workers and helpers. A template with a wrong manifest is not published, but its name and its error
+ * are kept, so that a client that asks for it is told what is wrong.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/publish.h"
 
-/* Another number when a template of this name was made anew; 0: there is none. */
+/* A number that changes when a template of this name is made anew; 0: there is no such template. */
 static uint64_t version_of(const struct keeper *k, const char *name)
 {
     struct stat st;
@@ -26,7 +26,7 @@ static uint64_t version_of(const struct keeper *k, const char *name)
            (uint64_t)st.st_ctim.tv_nsec;
 }
 
-/* Limits and network are lines of the table that keys/ reads: here only whether they are right. */
+/* Limits and network of a manifest are lines for the table that keys/ reads. Here they are only checked. */
 static int check_settings(const struct manifest *m, struct cove_err *e)
 {
     AUTO_BUF struct buf line = BUF(MANIFEST_TEXT_MAX + COVE_TEMPLATE_MAX);
@@ -183,7 +183,7 @@ static bool is_news(const struct keeper *k, const char *tenant, const char *name
     char own[COVE_TEMPLATE_MAX];
 
     if (manifests_resolve(&k->manifests, tenant, name))
-        return true; /* but made anew, or gone */
+        return true; /* the template was made anew, or removed */
     if ((size_t)snprintf(own, sizeof(own), "%s/%s", tenant, name) < sizeof(own) &&
         version_of(k, own) && !manifests_find(&k->manifests, own))
         return true;

@@ -1,4 +1,4 @@
-/* Requests that wait for an answer about a sandbox: until it is ready, or dead. */
+/* Requests that wait for an answer about a sandbox until it is ready, or dead. */
 #include <stdlib.h>
 
 #include "cove/text.h"
@@ -16,7 +16,7 @@ void waiters_add(struct box *b, const struct waiter *w)
     b->waiters = copy;
 }
 
-/* Take the next one off the list. The caller frees it. */
+/* Takes the next waiter off the list. The caller frees it. */
 static struct waiter *pop(struct box *b)
 {
     struct waiter *w = b->waiters;

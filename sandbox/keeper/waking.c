@@ -20,14 +20,14 @@
 #include "sandbox/keeper/store.h"
 
 struct waking {
-    uint64_t lifetime_ms; /* 0: as it was claimed with */
+    uint64_t lifetime_ms; /* 0: the lifetime that it was claimed with */
     uint64_t created_unix_ms;
     struct disk_files files;
     struct saver_run *run;
-    struct age_run *age; /* of an archive that is encrypted */
-    /* of an archive that comes from the bucket: */
+    struct age_run *age; /* decrypts the archive, if it is encrypted */
+    /* The rest is used only if the archive comes from the bucket. */
     struct bucket_run *fetch;
-    struct cove_err why; /* what the saver failed with while the fetch was still under way */
+    struct cove_err why; /* why the saver failed, while the fetch was still under way */
 };
 
 void waking_fail(struct keeper *k, uint32_t i, const struct cove_err *err)
@@ -50,7 +50,7 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
     k->wakes_due = true;
     fault_point("wake-unpacked", b);
     if (!report && b->waking->fetch) {
-        b->waking->why = *err; /* perhaps because too little came: on_fetched() tells */
+        b->waking->why = *err; /* on_fetched() tells this error, or its own */
     } else if (!report) {
         cove_context(err, "archive of '%s'", b->info.id);
         waking_fail(k, i, err);
@@ -69,7 +69,7 @@ static void on_fetched(struct keeper *k, uint32_t i, const struct bucket_report 
 
     w->fetch = NULL;
     if (report && !unpack_failed)
-        return; /* the saver's result decides */
+        return; /* the saver's result decides what is told */
     if (unpack_failed && (report || err->errnum == EPIPE)) {
         *err = w->why;
         cove_context(err, "archive of '%s'", k->boxes[i].info.id);
@@ -108,11 +108,11 @@ static int open_archive(struct keeper *k, uint32_t i, const struct saved_info *s
 
 static void on_age_ended(struct keeper *k, uint32_t i, int exit_code)
 {
-    (void)exit_code; /* the saver knows by the digest whether all of the archive came */
+    (void)exit_code; /* the saver checks the digest, so it knows whether the whole archive came */
     k->boxes[i].waking->age = NULL;
 }
 
-/* The saver's input comes from age. */
+/* Puts a process of age between the archive and the saver. */
 static int decrypt(struct keeper *k, uint32_t i, int archive, int *ret_in, struct cove_err *e)
 {
     AUTO_CLOSE int identity = -1;
@@ -245,7 +245,8 @@ static bool is_unpacked(const struct box *b)
     return b->waking && b->waking->run;
 }
 
-/* Until what the sandbox was before is swept, and until there is a place for one more saver: waking_tick(). */
+/* The request waits until the remains of the old sandbox are swept and one more saver may run. waking_tick()
+ * then begins. */
 static void wait_for_turn(struct keeper *k, struct saved *s, uint64_t lifetime_ms,
                           const struct waiter *w)
 {
@@ -272,7 +273,7 @@ int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const s
     if (lifetime_ms > LIFETIME_MAX_MS)
         return cove_fail(e, COVE_INVALID, "lifetime is longer than 365 days");
     if (old && old->info.state == BOX_BUILDING) {
-        waiters_add(old, w); /* another one has asked already */
+        waiters_add(old, w); /* somebody has asked already, and the sandbox is being woken */
         return 0;
     }
     if (old || s->waiters || !saver_run_has_place(k, s->info.box.tenant, is_unpacked)) {
@@ -285,8 +286,8 @@ int waking_begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, const s
     return 0;
 }
 
-/* A sandbox that is not saved (any more) is answered for, too: whoever asks twice gets the sandbox that the
- * first request woke. */
+/* A sandbox that is not saved, or not any more, is a good answer, too: whoever asks twice gets the sandbox
+ * that the first request woke. */
 int waking_ask(struct keeper *k, const struct keeper_extend *args, const struct waiter *w,
                struct cove_err *e)
 {
@@ -315,7 +316,7 @@ static void begin_for_waiters(struct keeper *k, uint32_t saved)
         waiters_fail_list(k, &s->waiters, &err);
 }
 
-/* The one that was asked for first, of those that can be begun now. */
+/* Finds the saved sandbox that was asked for first, among those that can be woken now. */
 static bool find_next(const struct keeper *k, uint32_t *ret)
 {
     const struct state *table = state_saved(k->state);
@@ -414,7 +415,7 @@ void waking_on_death(struct keeper *k, uint32_t i)
     bucket_run_abandon(w->fetch);
     cove_close(w->files.dir);
     free(w);
-    k->bucket.due_ms = 0; /* what was taken for it may be released */
+    k->bucket.due_ms = 0; /* its objects in the bucket may be released again */
     k->wakes_due = true;
     k->boxes[i].waking = NULL;
 }

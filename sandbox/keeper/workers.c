@@ -31,7 +31,7 @@ int workers_listen(struct keeper *k, struct cove_err *e)
     if (k->fcgi_listen < 0)
         k->fcgi_listen = fdstore_take_socket(&k->fdstore, "fcgi-own", SOCK_STREAM, aside, path);
     if (k->fcgi_listen >= 0)
-        return 0; /* connections that came while there was no keeper wait in it */
+        return 0; /* connections that came while no keeper ran wait in this socket */
     if (unix_listen(aside, SOCK_STREAM, BACKLOG, k->socket_gid, &k->fcgi_listen, e) < 0)
         return -1;
     if (rename(aside, path) < 0)
@@ -50,7 +50,7 @@ static int give(struct keeper *k, int fds[HELPER_FDS], struct cove_err *e)
     return 0;
 }
 
-/* A worker that exits with status 0 and holds nothing was asked to leave: that is no loss. */
+/* A worker that exits with status 0 and was serving nothing had been asked to end: that is no loss. */
 static void exited(struct keeper *k, struct helper *h, int status)
 {
     h->lost = state_worker_release(k->state, h->slot);
@@ -70,7 +70,8 @@ const struct helper_kind worker_kind = {
 
 /* ------------------------------------------------------------------ the right number of them */
 
-/* Asked after each event: the cpus, which are in a file, are counted once. */
+/* How many workers there should be. Called after each event, so the cpus, which are read from a file, are
+ * counted only once. */
 static uint64_t wanted(const struct keeper *k)
 {
     static long cpus;
@@ -117,8 +118,8 @@ void workers_start(struct keeper *k)
     }
 }
 
-/* SIGTERM: answer what is running. SIGINT: the same, but what could go on elsewhere (log streams)
- * ends now. */
+/* SIGTERM: a worker finishes its requests. SIGINT: likewise, but streams that a client can resume elsewhere
+ * (logs) end now. */
 static void drain(struct keeper *k, int signo, bool strangers_only)
 {
     for (int i = 0; i < WORKER_SLOTS; i++) {
@@ -156,7 +157,7 @@ static bool any_running(struct keeper *k)
     return any;
 }
 
-/* Sandboxes die first (the caller sees to it), so that requests end by themselves. */
+/* The caller has ended all sandboxes before, so that requests end by themselves. */
 void workers_stop(struct keeper *k)
 {
     uint64_t until = clock_boot_ms() + DRAIN_MS;
@@ -172,7 +173,8 @@ void workers_stop(struct keeper *k)
 
 /* ------------------------------------------------------------------ those of the keeper before */
 
-/* Workers of the keeper before go on serving until ours are up. Slots whose worker is gone are freed. */
+/* Workers that an earlier keeper left go on serving until ours are up. Slots of workers that have ended
+ * become free. */
 void workers_adopt(struct keeper *k)
 {
     for (uint32_t i = 0; i < WORKER_SLOTS; i++) {
