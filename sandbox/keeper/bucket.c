@@ -185,7 +185,8 @@ static void on_uploaded(struct keeper *k, uint32_t i, const struct bucket_report
     fault_point("bucket-put", NULL);
     if (!report || saved_open_dir(k, s->info.box.id, &dir, err) < 0 ||
         set_mark(s, dir, SAVED_IS_OURS, err) < 0) {
-        try_later(k, s, "a saved sandbox could not be uploaded, its archive stays on this machine",
+        try_later(k, s,
+                  "a saved sandbox is not in the bucket yet, its archive stays on this machine",
                   err);
         return;
     }
