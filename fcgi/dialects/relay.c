@@ -17,7 +17,7 @@
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/router.h"
 
-enum { URL_MAX = 2048, BRANCH_MAX = 256 };
+enum { URL_MAX = 2048, BRANCH_MAX = 256, STATUS_TRIES = 3 };
 
 static relay_handler list, create, status, pause_it, resume, destroy;
 
@@ -135,25 +135,37 @@ static void put_box(struct json_writer *w, const struct box_info *box, struct re
     json_put_object(w, NULL, box_fields, &shown);
 }
 
-/* An agent is asked about only where it can run: nothing is woken to be looked at. */
-static int reply_status(struct request *req, struct reply *rep, struct cove_err *e)
+static int ask_agent(struct request *req, struct which *w, struct relay_pi *ret, struct cove_err *e)
 {
     struct core_session session;
-    struct relay_pi pi = { 0 };
-    struct which w;
-    int rc = 0;
+    int rc;
 
-    if (relay_find(req, &w, e) < 0)
+    if (core_session_open_found(req->core, req->tenant, w, &session, e) < 0)
         return -1;
-    if (!box_is_paused(&w.box)) {
-        if (core_session_open_found(req->core, req->tenant, &w, &session, e) < 0)
-            return -1;
-        rc = relay_agent_look(req, &session, &pi, e);
-        core_session_close(&session);
-    }
-    if (rc == 0)
-        put_box(&rep->json, &w.box, &pi);
+    rc = relay_agent_look(req, &session, ret, e);
+    core_session_close(&session);
     return rc;
+}
+
+/* An agent is asked about only where it can run: nothing is woken to be looked at. A sandbox that was paused
+ * while its agent was asked about is looked up again: by then it is paused, and that is the answer. */
+static int reply_status(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    struct relay_pi pi;
+    struct which w;
+
+    for (int tries = 0; tries < STATUS_TRIES; tries++) {
+        pi = (struct relay_pi){ 0 };
+        if (relay_find(req, &w, e) < 0)
+            return -1;
+        if (box_is_paused(&w.box) || ask_agent(req, &w, &pi, e) == 0) {
+            put_box(&rep->json, &w.box, &pi);
+            return 0;
+        }
+        if (e->code != COVE_GONE)
+            return -1;
+    }
+    return -1;
 }
 
 static int status(struct request *req, struct reply *rep, struct cove_err *e)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -243,6 +244,21 @@ def test_the_status_tells_pausing_resuming_and_failed(server, relay):
     assert [b["status"] for b in server.request("GET", API, key=False, headers={"X-Relay-Secret": server.key}).json["sandboxes"] if b["id"] == "r-words"] == ["failed"]
     corrupt(archive, 50, 1)
     assert relay("POST", "/r-words/resume").json["status"] == "running"
+
+
+def test_a_status_that_a_pause_overtakes_tells_the_pause(server, relay):
+    """The agent of a running sandbox is asked about, and before its init answers, the sandbox is saved and has ended."""
+    box = relay("POST", "/r-overtaken", {}).json["sandboxId"]
+    os.kill(server.inits[box], signal.SIGSTOP)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(relay("GET", "/r-overtaken/status")))
+    thread.start()
+    listing = ["ss", "-Hxl", "src", f"{server.run_dir}/boxes/{box}"]
+    wait_for(lambda: subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()[2] == "1", 30, "a question to the init")
+    assert relay("POST", "/r-overtaken/pause").json["status"] == "paused"
+    thread.join()
+    assert answers[0].status == 200 and answers[0].json["status"] in ("pausing", "paused"), answers[0]
+    assert relay("POST", "/r-overtaken/resume").json["status"] == "running"
 
 
 # --- the bridge -----------------------------------------------------------------------------------------------------
