@@ -154,9 +154,12 @@ void core_session_distrust(struct core_session *s)
 
     if (s->retired)
         return;
+    /* Only while it runs. A paused init answers nothing, and once a sandbox is saved, ending it by its id would
+     * remove what was saved. */
     state_box_read(s->core->state, s->box.index, &info);
-    if (info.generation == s->box.generation && info.state == BOX_FROZEN)
-        return; /* it was paused meanwhile, and a paused init answers nothing */
+    if (info.generation != s->box.generation ||
+        (info.state != BOX_LIVE && info.state != BOX_AGEING))
+        return;
     s->retired = true;
     log_event(LOG_LEVEL_WARN, "sandbox misbehaves and is ended", LOG_S("sandbox", s->box.id),
               LOG_S("tenant", s->tenant));
