@@ -308,7 +308,7 @@ int saver_pack(int out, const struct saver_order *order, struct saver_report *re
 
     if (fstat(out, &st) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "archive");
-    if (sha_init(&p.sha, e) < 0 || (S_ISREG(st.st_mode) && read_back_new(out, &p.back, e) < 0))
+    if (S_ISREG(st.st_mode) && read_back_new(out, &p.back, e) < 0)
         return -1;
     rc = pack_all(&p, e);
     p.report.archive_bytes = p.sha.bytes;
@@ -318,5 +318,6 @@ int saver_pack(int out, const struct saver_order *order, struct saver_report *re
     read_back_free(p.back);
     if (rc == 0)
         *ret = p.report;
+    sha_init(&p.sha);
     return rc;
 }

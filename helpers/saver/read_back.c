@@ -95,12 +95,13 @@ int read_back_new(int fd, struct read_back **ret, struct cove_err *e)
 {
     struct read_back *r = calloc(1, sizeof(*r));
 
-    if (!r || !(r->buf = malloc(READ_BYTES)) || sha_init(&r->sha, e) < 0) {
+    if (!r || !(r->buf = malloc(READ_BYTES))) {
         read_back_free(r);
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     }
     r->fd = fd;
     pthread_mutex_init(&r->lock, NULL);
+    sha_init(&r->sha);
     pthread_cond_init(&r->news, NULL);
     *ret = r;
     return 0;
@@ -150,7 +151,6 @@ void read_back_free(struct read_back *r)
         return;
     if (r->has_thread)
         read_rest(r, 0); /* the archive was given up: nothing more is read */
-    sha_drop(&r->sha);
     free(r->buf);
     free(r);
 }

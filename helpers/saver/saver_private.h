@@ -2,6 +2,7 @@
 #ifndef COVE_SAVER_PRIVATE_H
 #define COVE_SAVER_PRIVATE_H
 
+#include <nettle/sha2.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,13 +38,12 @@ int saver_unpack(int in, const struct saver_order *order, struct saver_report *r
 int saver_digest(int fd, uint64_t *ret_bytes, char ret[SAVED_DIGEST_TEXT], struct cove_err *e);
 
 struct sha { /* a digest that grows with the bytes that pass */
-    void *ctx;
+    struct sha256_ctx ctx;
     uint64_t bytes;
 };
-int sha_init(struct sha *s, struct cove_err *e);
+void sha_init(struct sha *s);
 void sha_add(struct sha *s, const void *bytes, size_t len);
-void sha_end(struct sha *s, char ret[SAVED_DIGEST_TEXT]); /* and free */
-void sha_drop(struct sha *s);                             /* free alone */
+void sha_end(struct sha *s, char ret[SAVED_DIGEST_TEXT]);
 
 /* read_back.c: the digest of an archive as the disk has it, computed behind its writer. */
 struct read_back;

@@ -34,7 +34,7 @@ ar rcs "$build/parts.a" "$build"/objects/*.o
 targets="lexer policy profile keys config dns client judge connect mcp json http gate websocket keeper multipart saver"
 for target in $targets; do
     compile -fsanitize=fuzzer,address,undefined "$src/tests/fuzz/fuzz_$target.c" "$build/parts.a" -o "$build/fuzz_$target" \
-        -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lwslay -larchive -lz -lm -lpthread
+        -lpcre2-8 -lseccomp -lcrypto -lprotobuf-c -ljson-c -lfcgi -lwslay -larchive -lnettle -lz -lm -lpthread
 done
 # The ring begins behind a page of head, and a script comes before it; the gate reads heads of up to 64 KiB.
 length_of() { case $1 in client) echo 81920 ;; gate) echo 66560 ;; keeper) echo 16384 ;; *) echo 4096 ;; esac; }

@@ -105,7 +105,8 @@ static void write_blocks(unsigned bad, char ret_written[SAVED_DIGEST_TEXT],
 
     disk = AS_WRITTEN;
     archive = open("archive", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    assert_true(archive >= 0 && sha_init(&sha, &e) == 0);
+    assert_true(archive >= 0);
+    sha_init(&sha);
     assert_int_equal(read_back_new(archive, &back, &e), 0);
     for (unsigned i = 0; i < BLOCKS; i++) {
         memset(block, (int)i + 1, sizeof(block));
