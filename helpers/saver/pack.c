@@ -20,7 +20,7 @@
 #include "cove/mem.h"
 #include "helpers/saver/saver_private.h"
 
-enum { ZEROS = 1 << 20, PATH_BYTES = 64 * 1024 };
+enum { ZEROS = 1 << 20, PATH_BYTES = 64 * 1024, SMALL_BYTES = 4096 };
 
 const struct saver_part saver_parts[SAVER_PARTS] = { { "up", "root" }, { "usr-up", "usr" } };
 
@@ -205,20 +205,27 @@ static int pack_member(struct pack *p, struct archive_entry *entry, const struct
 /* ------------------------------------------------------------------ a tree */
 
 /* libarchive looks for attributes, ACLs and holes with ten system calls for each file, and most files have
- * none of them. Two calls tell whether a member is one of those; only for the others libarchive is asked. */
+ * none of them. One or two calls tell whether a member is one of those; only for the others libarchive is asked. */
 enum {
     LOOK_FULLY = ARCHIVE_READDISK_NO_TRAVERSE_MOUNTS | ARCHIVE_READDISK_NO_FFLAGS,
     LOOK_BRIEFLY = LOOK_FULLY | ARCHIVE_READDISK_NO_XATTR | ARCHIVE_READDISK_NO_ACL |
                    ARCHIVE_READDISK_NO_SPARSE,
 };
 
-/* ACLs are extended attributes, too. A path that is too long for one call is left to libarchive. */
-static bool has_more(const char *path)
+/* A file of less than a page has no hole that would be worth a look. */
+static bool has_holes(const char *path, struct archive_entry *entry)
 {
     struct stat st;
 
-    return llistxattr(path, NULL, 0) != 0 || lstat(path, &st) < 0 ||
-           (S_ISREG(st.st_mode) && st.st_blocks * 512 < st.st_size);
+    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_size(entry) <= SMALL_BYTES)
+        return false;
+    return lstat(path, &st) < 0 || st.st_blocks * 512 < st.st_size;
+}
+
+/* ACLs are extended attributes, too. A path that is too long for one call is left to libarchive. */
+static bool has_more(const char *path, struct archive_entry *entry)
+{
+    return llistxattr(path, NULL, 0) != 0 || has_holes(path, entry);
 }
 
 /* libarchive calls this for a member before it looks for more than its status. */
@@ -227,7 +234,8 @@ static int choose_look(struct archive *disk, void *arg, struct archive_entry *en
     const char *path = archive_entry_pathname(entry);
 
     (void)arg;
-    archive_read_disk_set_behavior(disk, !path || has_more(path) ? LOOK_FULLY : LOOK_BRIEFLY);
+    archive_read_disk_set_behavior(disk,
+                                   !path || has_more(path, entry) ? LOOK_FULLY : LOOK_BRIEFLY);
     return 1; /* the member is wanted */
 }
 
