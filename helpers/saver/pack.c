@@ -318,6 +318,7 @@ int saver_pack(int out, const struct saver_order *order, struct saver_report *re
         return cove_fail_errno(e, COVE_INTERNAL, "archive");
     if (S_ISREG(st.st_mode) && read_back_new(out, &p.back, e) < 0)
         return -1;
+    sha_init(&p.sha);
     rc = pack_all(&p, e);
     p.report.archive_bytes = p.sha.bytes;
     sha_end(&p.sha, p.report.digest);
@@ -326,6 +327,5 @@ int saver_pack(int out, const struct saver_order *order, struct saver_report *re
     read_back_free(p.back);
     if (rc == 0)
         *ret = p.report;
-    sha_init(&p.sha);
     return rc;
 }

@@ -26,19 +26,21 @@ struct read_back {
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t news;
     uint64_t written;
-    bool is_all; /* the writer has finished, and the file is synced */
+    bool is_all; /* the writer has finished */
 };
 
 /* ------------------------------------------------------------------ reading */
 
-/* A file system that cannot write a range out by itself does so when the archive is synced. */
+/* Without the file system's journal: the keeper syncs the archive together with the files beside it. */
 static int write_out(int fd, uint64_t at, uint64_t len)
 {
     if (sync_file_range(fd, (off_t)at, (off_t)len,
                         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                             SYNC_FILE_RANGE_WAIT_AFTER) == 0)
         return 0;
-    return errno == ENOSYS || errno == EINVAL || errno == EOPNOTSUPP ? 0 : -1;
+    if (errno != ENOSYS && errno != EINVAL && errno != EOPNOTSUPP)
+        return -1;
+    return fdatasync(fd); /* a file system that cannot write a range out by itself */
 }
 
 static int read_until(struct read_back *r, uint64_t end)
@@ -99,9 +101,9 @@ int read_back_new(int fd, struct read_back **ret, struct cove_err *e)
         read_back_free(r);
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     }
+    sha_init(&r->sha);
     r->fd = fd;
     pthread_mutex_init(&r->lock, NULL);
-    sha_init(&r->sha);
     pthread_cond_init(&r->news, NULL);
     *ret = r;
     return 0;
@@ -136,8 +138,6 @@ static void read_rest(struct read_back *r, uint64_t written)
 int read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
                   struct cove_err *e)
 {
-    if (fsync(r->fd) < 0)
-        return cove_fail_errno(e, errno == ENOSPC ? COVE_LIMIT : COVE_INTERNAL, "archive");
     read_rest(r, written);
     sha_end(&r->sha, ret);
     if (r->rc < 0 && e)

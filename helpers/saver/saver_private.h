@@ -49,7 +49,7 @@ void sha_end(struct sha *s, char ret[SAVED_DIGEST_TEXT]);
 struct read_back;
 int read_back_new(int fd, struct read_back **ret, struct cove_err *e);
 void read_back_tell(struct read_back *r, uint64_t written); /* so many bytes are in the file */
-/* All bytes are written: syncs them, reads the rest and returns the digest. */
+/* The writer has finished: writes the rest out to the disk, reads it and returns the digest. */
 int read_back_end(struct read_back *r, uint64_t written, char ret[SAVED_DIGEST_TEXT],
                   struct cove_err *e);
 void read_back_free(struct read_back *r); /* NULL is fine */

@@ -4,7 +4,7 @@
  *   freeze    nothing in the sandbox runs                              it is frozen, as by a pause
  *   pack      a saver writes <state_dir>/saved/.new-ID and verifies    it is frozen
  *   sync      record, manifest and attributes beside the archive,
- *             and a child writes them to the disk                      it is frozen
+ *             and a child syncs all of them                            it is frozen
  *   commit    .new-ID is renamed to ID                                 it is saved
  *   end       the sandbox is killed and swept like any other           it is saved
  *
@@ -241,8 +241,9 @@ static void on_synced(struct keeper *k, uint32_t i, bool synced);
 
 static void begin_sync(struct keeper *k, uint32_t i)
 {
-    static const char *const names[] = { SAVED_ATTRIBUTES, SAVED_NETWORK, SAVED_MANIFEST,
-                                         SAVED_RECORD, NULL };
+    static const char *const names[] = { SAVED_ARCHIVE, SAVED_AGE,      SAVED_ATTRIBUTES,
+                                         SAVED_NETWORK, SAVED_MANIFEST, SAVED_RECORD,
+                                         NULL };
     struct saving *s = k->boxes[i].saving;
     struct sync_task task = { .box = i, .dir = s->dir, .names = names, .done = on_synced };
     struct cove_err err = { 0 };

@@ -420,6 +420,18 @@ def test_the_keeper_waits_for_one_sync_when_it_puts_a_sandbox_into_the_store(ser
     assert server.run(project, "cat /workspace/f") == "precious\n"
 
 
+def test_all_of_a_saved_sandbox_is_synced_before_it_gets_its_name_in_the_store(server, project, tmp_path):
+    box = bare(server.execute(project, "echo precious >/workspace/f"))
+    with subprocess.Popen(["strace", "-f", "-y", "-qq", "-o", tmp_path / "log", "-e", "trace=fsync,renameat", "-p", str(server.keeper_pid)]) as strace:
+        wait_for(lambda: status_field(server.keeper_pid, "TracerPid") == str(strace.pid), 30, "strace")
+        assert save(server, box) is True
+        strace.terminate()
+    before, named, after = read(tmp_path / "log").partition(f'.new-{box}", ')
+    synced = set(re.findall(rf"fsync\(\d+</[^>]*/saved/\.new-{box}(/[^>]*)?>", before))
+    assert named and synced >= {"/archive.tar.zst", "/manifest.json", "/record", ""}, before
+    assert re.search(r"fsync\(\d+</[^>]*/saved>", after), "and then the store, which has the name"
+
+
 @pytest.mark.parametrize("point, where", [
     ("save-begun", "here"), ("save-frozen", "here"), ("save-packing", "here"), ("save-packed", "here"), ("save-written", "here"),
     ("save-synced", "here"), ("save-renamed", "saved"), ("save-known", "saved"), ("save-dying", "saved")])
