@@ -12,15 +12,16 @@
  */
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cove/file.h"
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
@@ -125,7 +126,7 @@ static int put(struct s3 *s, const struct task *t, struct cove_err *e)
     object_key(s, o, o->name, key);
     object_abort_uploads(s, key, UINT64_MAX);
     if (object_put(s, key, 0, o->bytes, e) < 0 ||
-        object_get(s, key, -1, o->bytes, o->digest, e) < 0)
+        object_get(s, key, -1, o->bytes, o->digest, NULL, e) < 0)
         return cove_context(e, "putting the archive into the bucket");
     for (unsigned i = 0; i < BUCKET_NOTES; i++)
         if (t->notes[i] >= 0 && put_note(s, t, i, e) < 0)
@@ -193,53 +194,89 @@ static int write_taken(struct s3 *s, const struct bucket_order *o, const char *k
     return object_put_text(s, key, o->owner, NULL, e);
 }
 
+/* Of several machines that try, one succeeds. */
+static int check_owner(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
+{
+    char owner[BUCKET_OWNER_TEXT];
+
+    if (read_owner(s, o, owner, e) < 0)
+        return -1;
+    return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
+}
+
 /*
  * A bucket without conditional writes keeps the last write. Every machine that saw no `taken` has
  * written it within half of SETTLE_MS, or gives up; so the machine that `taken` names after all of SETTLE_MS is
- * the only one that goes on.
+ * the only one that goes on. *ret_settled_ms: when that is; 0: it is decided, this machine has the sandbox.
  */
-static int let_it_settle(struct s3 *s, const struct bucket_order *o, uint64_t looked_ms,
-                         struct cove_err *e)
-{
-    if (clock_boot_ms() > looked_ms + SETTLE_MS / 2) {
-        release(s, o, NULL);
-        return cove_fail(e, COVE_BUSY, "the bucket was too slow to tell who wakes the sandbox");
-    }
-    nanosleep(&(struct timespec){ SETTLE_MS / 1000, SETTLE_MS % 1000 * 1000000L }, NULL);
-    return 0;
-}
-
-/* Of several machines that try, one succeeds. */
-static int take(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
+static int take(struct s3 *s, const struct bucket_order *o, uint64_t *ret_settled_ms,
+                struct cove_err *e)
 {
     char owner[BUCKET_OWNER_TEXT], key[KEY_MAX];
     uint64_t looked_ms = clock_boot_ms();
     bool decided;
 
+    *ret_settled_ms = 0;
     object_key(s, o, BUCKET_TAKEN, key);
     if (read_owner(s, o, owner, e) < 0)
         return -1;
     if (owner[0])
         return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
-    if (write_taken(s, o, key, &decided, e) < 0 ||
-        (!decided && let_it_settle(s, o, looked_ms, e) < 0) || read_owner(s, o, owner, e) < 0)
+    if (write_taken(s, o, key, &decided, e) < 0)
         return -1;
-    return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
+    if (decided)
+        return check_owner(s, o, e);
+    *ret_settled_ms = clock_boot_ms() + SETTLE_MS;
+    if (clock_boot_ms() <= looked_ms + SETTLE_MS / 2)
+        return 0;
+    release(s, o, NULL);
+    return cove_fail(e, COVE_BUSY, "the bucket was too slow to tell who wakes the sandbox");
 }
 
-static int get(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
+static void wait_until(uint64_t ms)
+{
+    for (uint64_t now; (now = clock_boot_ms()) < ms;)
+        poll(NULL, 0, (int)(ms - now));
+}
+
+static int get_archive(struct s3 *s, const struct bucket_order *o, char *ret_last,
+                       struct cove_err *e)
 {
     char key[KEY_MAX];
 
     object_key(s, o, o->name, key);
-    if (o->work == BUCKET_TAKE && take(s, o, e) < 0)
+    return object_get(s, key, OUT_FD, o->bytes, o->digest, ret_last, e);
+}
+
+/* While it is not decided yet which machine has the sandbox, the archive is read all the same, but its last byte is
+ * kept back: without that byte no archive has the digest of the record, so nothing is made of it. */
+static int get_undecided(struct s3 *s, const struct bucket_order *o, uint64_t settled_ms,
+                         struct cove_err *e)
+{
+    char last;
+
+    if (get_archive(s, o, &last, e) < 0)
         return -1;
-    if (object_get(s, key, OUT_FD, o->bytes, o->digest, e) == 0)
-        return 0;
-    if (o->work != BUCKET_TAKE || e->code != COVE_NOT_FOUND)
+    wait_until(settled_ms);
+    if (check_owner(s, o, e) < 0)
         return -1;
-    release(s, o,
-            e); /* another machine woke it and removed its objects; only our `taken` is left */
+    return write_all(OUT_FD, &last, 1) < 0
+               ? cove_fail_errno(e, COVE_LIMIT, "writing what came from the bucket")
+               : 0;
+}
+
+static int take_and_get(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
+{
+    uint64_t settled_ms;
+    int rc;
+
+    if (take(s, o, &settled_ms, e) < 0)
+        return -1;
+    rc = settled_ms ? get_undecided(s, o, settled_ms, e) : get_archive(s, o, NULL, e);
+    if (rc == 0 || e->code != COVE_NOT_FOUND)
+        return rc;
+    /* Another machine woke it and removed its objects; only our `taken` is left. */
+    release(s, o, NULL);
     return fail_taken(e);
 }
 
@@ -354,8 +391,9 @@ static int carry_out(struct s3 *s, struct task *t, struct cove_err *e)
     case BUCKET_PUT:
         return put(s, t, e);
     case BUCKET_TAKE:
+        return take_and_get(s, &t->order, e);
     case BUCKET_GET:
-        return get(s, &t->order, e);
+        return get_archive(s, &t->order, NULL, e);
     case BUCKET_RELEASE:
         return release(s, &t->order, e);
     case BUCKET_READ:

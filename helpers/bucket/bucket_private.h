@@ -63,9 +63,10 @@ int object_put_text(struct s3 *s, const char *key, const char *text, const char 
 /* Reads a small object; *ret_there false: there is none. */
 int object_read(struct s3 *s, const char *key, struct buf *ret, bool *ret_there,
                 struct cove_err *e);
-/* Writes an object's bytes to `out` (-1: nowhere); fails if size or digest differ. */
+/* Writes an object's bytes to `out` (-1: nowhere); fails if size or digest differ. The last byte is not written but
+ * returned where ret_last is not NULL: without it nobody can take what was written for the whole. */
 int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char *digest,
-               struct cove_err *e);
+               char *ret_last, struct cove_err *e);
 int object_remove(struct s3 *s, const char *key, struct cove_err *e);
 /* Ends the uploads in parts that were begun before that time and never ended, of keys with this prefix. */
 void object_abort_uploads(struct s3 *s, const char *prefix, uint64_t before_unix_ms);

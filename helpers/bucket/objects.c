@@ -59,6 +59,7 @@ int object_remove(struct s3 *s, const char *key, struct cove_err *e)
 struct sink {
     int out;
     uint64_t bytes, most;
+    char *last; /* gets the last byte, which is not written to `out`; NULL: all bytes are written */
     EVP_MD_CTX *sha;
 };
 
@@ -70,15 +71,17 @@ static int sink_take(void *arg, const char *bytes, size_t len, struct cove_err *
         return cove_fail(e, COVE_INVALID, "the bucket sends more bytes than were saved");
     EVP_DigestUpdate(k->sha, bytes, len);
     k->bytes += len;
+    if (k->last && len > 0 && k->bytes == k->most)
+        *k->last = bytes[--len];
     if (k->out >= 0 && write_all(k->out, bytes, len) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "writing what came from the bucket");
     return 0;
 }
 
 int object_get(struct s3 *s, const char *key, int out, uint64_t size, const char *digest,
-               struct cove_err *e)
+               char *ret_last, struct cove_err *e)
 {
-    struct sink sink = { .out = out, .most = size, .sha = EVP_MD_CTX_new() };
+    struct sink sink = { .out = out, .most = size, .last = ret_last, .sha = EVP_MD_CTX_new() };
     struct s3_request r = { .method = "GET", .key = key, .take = sink_take, .arg = &sink };
     unsigned char sum[EVP_MAX_MD_SIZE];
     char text[SAVED_DIGEST_TEXT] = "";

@@ -324,6 +324,19 @@ def test_of_two_machines_at_the_same_moment_one_gets_it(server, bucket, project,
         bucket.conditions = "honoured"
 
 
+@pytest.mark.parametrize("conditions", ["refused", "ignored"])
+def test_a_bucket_without_conditional_writes_sends_the_archive_while_it_is_decided_who_has_it(server, bucket, project, conditions):
+    box, noise = saved_one(server, project)
+    in_bucket(server, box)
+    bucket.conditions, begin = conditions, len(bucket.seen)
+    try:
+        comes_back(server, project, box, noise)
+    finally:
+        bucket.conditions = "honoured"
+    reads = [path.rpartition("/")[2] for method, path in bucket.seen[begin:] if method == "GET" and box in path]
+    assert reads[:3] == ["taken", "archive.tar.zst", "taken"], reads
+
+
 def test_an_encrypted_archive_goes_there_and_comes_back(bucket, make_server, tmp_path):
     made = subprocess.run(["age-keygen", "-o", tmp_path / "identity"], capture_output=True, text=True, check=True)
     recipient = re.search(r"age1\w+", made.stderr + made.stdout).group(0)
