@@ -351,7 +351,7 @@ static int remove_dir(int parent, const char *id)
     DIR *dir;
 
     if (fd < 0)
-        return 0;
+        return parent >= 0 && errno != ENOENT ? -1 : 0;
     dir = fdopendir(fd);
     if (!dir) {
         close(fd);
@@ -364,14 +364,15 @@ static int remove_dir(int parent, const char *id)
     return unlinkat(parent, id, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
 }
 
+/* The one in v2 goes last: cgroup_each_box() finds sandboxes by it, also after a keeper that died halfway. */
 int cgroup_remove_box(const struct cgroups *cg, const char *id)
 {
-    int rc = remove_dir(cg->v2, id);
+    int rc = 0;
 
     for (int c = 0; c < CGROUP_CONTROLLERS; c++)
         if (remove_dir(cg->v1[c], id) < 0)
             rc = -1;
-    return rc;
+    return rc == 0 ? remove_dir(cg->v2, id) : -1;
 }
 
 bool cgroup_has_pid(const struct cgroups *cg, const char *id, pid_t pid)

@@ -1,4 +1,5 @@
-/* Where sandboxes' cgroups go, told from directories that look like systemd's. */
+/* Where sandboxes' cgroups go, told from directories that look like systemd's, and how they are removed. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -104,9 +106,97 @@ static void the_place_is_found(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ removal */
+
+#define ID "aaaaaaaaaaaaaaaaaaaa"
+
+static void find_one(void *arg, const char *id)
+{
+    assert_string_equal(id, ID);
+    ++*(unsigned *)arg;
+}
+
+static unsigned found(const struct cgroups *cg)
+{
+    unsigned count = 0;
+
+    cgroup_each_box(cg, find_one, &count);
+    return count;
+}
+
+static const char *const hierarchies[] = { "v2", "memory", "pids", "cpu" };
+
+static int *fd_of(struct cgroups *cg, size_t hierarchy)
+{
+    return hierarchy == 0 ? &cg->v2 : &cg->v1[hierarchy - 1];
+}
+
+/* Directories that stand for the hierarchies, each with the sandbox's own. */
+static struct cgroups make_corner(void)
+{
+    struct cgroups cg = { 0 };
+    char path[256];
+
+    for (size_t i = 0; i < ARRAY_SIZE(hierarchies); i++) {
+        int *fd = fd_of(&cg, i);
+
+        in_top(hierarchies[i], path);
+        assert_true(mkdir(path, 0755) == 0 && (*fd = open(path, O_RDONLY | O_DIRECTORY)) >= 0);
+        assert_int_equal(mkdirat(*fd, ID, 0755), 0);
+    }
+    return cg;
+}
+
+static void remove_corner(struct cgroups *cg)
+{
+    assert_int_equal(cgroup_remove_box(cg, ID), 0);
+    assert_int_equal(found(cg), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(hierarchies); i++) {
+        char path[256];
+        int *fd = fd_of(cg, i);
+
+        assert_int_equal(faccessat(*fd, ID, F_OK, 0), -1);
+        close(*fd);
+        in_top(hierarchies[i], path);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
+static void a_sandbox_is_found_until_all_of_its_cgroups_are_removed(void **state)
+{
+    struct cgroups cg = make_corner();
+    int busy = openat(cg.v1[CGROUP_PIDS], ID "/busy", O_CREAT | O_WRONLY, 0600);
+
+    (void)state;
+    assert_true(busy >= 0);
+    assert_int_equal(cgroup_remove_box(&cg, ID), -1);
+    assert_int_equal(found(&cg), 1);
+    close(busy);
+    unlinkat(cg.v1[CGROUP_PIDS], ID "/busy", 0);
+    remove_corner(&cg);
+}
+
+static void a_cgroup_that_cannot_be_looked_at_counts_as_there(void **state)
+{
+    struct cgroups cg = make_corner();
+    struct rlimit was, few;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = (struct rlimit){ (rlim_t)cg.v1[CGROUP_CPU] + 1, was.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(cgroup_remove_box(&cg, ID), -1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    remove_corner(&cg);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_place_is_found) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_place_is_found),
+        cmocka_unit_test(a_sandbox_is_found_until_all_of_its_cgroups_are_removed),
+        cmocka_unit_test(a_cgroup_that_cannot_be_looked_at_counts_as_there),
+    };
 
     return cmocka_run_group_tests(tests, make_tree, remove_tree);
 }
