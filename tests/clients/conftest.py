@@ -1,4 +1,5 @@
 """One server for all clients, with an account of its own that may sign in with a password."""
+import glob
 import os
 import secrets
 import subprocess
@@ -8,6 +9,9 @@ import pytest
 from cove import Server, new_dir, stop
 
 LONG = os.environ.get("COVE_TEST_LONG") == "yes"
+# Each suite has two tenants of its own: what a suite that failed leaves behind is in nobody else's lists.
+SUITES = sorted(os.path.basename(path).removesuffix(".test.mjs") for path in glob.glob(f"{os.path.dirname(os.path.abspath(__file__))}/*.test.mjs"))
+LIMITED = ("poor", "slow", "many")
 TENANTS = "poor sandboxes=2\nslow requests=2\nmany sandboxes=2000\n"
 
 
@@ -34,8 +38,8 @@ def clients_server(account, tmp_path_factory):
     server.up()
     with open(f"{server.dir}/conf/tenants", "a") as f:
         f.write(TENANTS)
-    server.other_key = server.add_key("other")
-    server.limited = {f"COVE_{tenant.upper()}_KEY": server.add_key(tenant) for tenant in ("poor", "slow", "many")}
+    server.keys = server.add_keys([*LIMITED, *(f"{suite}{of}" for suite in SUITES for of in ("", "-other"))])
+    server.limited = {f"COVE_{tenant.upper()}_KEY": server.keys[tenant] for tenant in LIMITED}
     server.account = account
     yield server
     stop(server)

@@ -332,7 +332,7 @@ test("a name and a password of this machine open the console, a wrong one does n
 // A session that ends in so many seconds, signed as the server signs them.
 function endingCookie(seconds) {
   const secret = readFileSync(`${process.env.COVE_RUN_DIR}/token-secret`);
-  const text = `${Math.floor(Date.now() / 1000) + seconds}.-.default`;
+  const text = `${Math.floor(Date.now() / 1000) + seconds}.-.${process.env.COVE_TENANT}`;
   const mac = createHmac("sha256", secret).update(`console session ${text}`).digest("hex");
   return { name: "cove-console", value: `${text}.${mac}`, url: URL_ };
 }

@@ -32,7 +32,7 @@ export async function rejects(promise, kind, message) {
   return error
 }
 
-export async function until(condition, what, ms = 15000) {
+export async function until(condition, what, ms = 30000) {
   const end = Date.now() + ms
   for (;;) {
     const value = await condition()

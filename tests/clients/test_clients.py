@@ -7,12 +7,12 @@ import subprocess
 import pytest
 
 import apart
+from conftest import SUITES
 from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG = os.environ.get("COVE_TEST_LONG") == "yes"
 COVE = f"{TOP}/.cove/inst/bin/cove"
-SUITES = sorted(os.path.basename(path) for path in glob.glob(f"{HERE}/*.test.mjs"))
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +38,16 @@ def memory_of(pids):
     return "awk '/^RssAnon/ { sum += $2 } END { print sum }' " + " ".join(f"/proc/{pid}/status" for pid in pids)
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", [f"{name}.test.mjs" for name in SUITES])
 def test_suite(suite, workplace, clients_server):
+    tenant = suite.removesuffix(".test.mjs")
     env = {
         **os.environ,
-        "E2B_API_KEY": clients_server.key,
+        "E2B_API_KEY": clients_server.keys[tenant],
         "E2B_API_URL": f"http://127.0.0.1:{clients_server.http}",
         "E2B_SANDBOX_URL": f"http://127.0.0.1:{clients_server.http}",
-        "COVE_OTHER_KEY": clients_server.other_key,
+        "COVE_TENANT": tenant,
+        "COVE_OTHER_KEY": clients_server.keys[f"{tenant}-other"],
         **clients_server.limited,
         "COVE_MEMORY": memory_of(clients_server.worker_pids),
         **({"COVE_LONG": "1"} if LONG else {}),

@@ -146,13 +146,18 @@ class Server:
         os.kill(self.keeper_pid, signal.SIGHUP)
 
     def add_key(self, tenant):
-        key = new_key()
+        return self.add_keys([tenant])[tenant]
+
+    def add_keys(self, tenants):
+        """A key for each of these tenants: {tenant: key}. The server reads its keys once for all of them."""
+        keys = {tenant: new_key() for tenant in tenants}
         with open(f"{self.dir}/conf/keys", "a") as f:
-            f.write(f"{hashlib.sha256(key.encode()).hexdigest()} {tenant} test\n")
+            f.writelines(f"{hashlib.sha256(key.encode()).hexdigest()} {tenant} test\n" for tenant, key in keys.items())
         os.kill(self.keeper_pid, signal.SIGHUP)
-        wait_for(lambda: self.request("POST", "/cleanup", {"projectId": "-"}, key=key).status != 401,
-                 what="the new key")
-        return key
+        for key in keys.values():
+            wait_for(lambda: self.request("POST", "/cleanup", {"projectId": "-"}, key=key).status != 401,
+                     what="the new key")
+        return keys
 
     # --- talking to it
 
