@@ -14,6 +14,7 @@
 
 enum {
     READ_BYTES = 8192,
+    REST_READS = 8,       /* of READ_BYTES: all that a pipe holds */
     LAST_WORDS_MS = 1000, /* how long output of background processes is read after the end */
     LOOK_MS = 500,        /* how often the thread looks whether the template was deleted */
 };
@@ -71,6 +72,16 @@ static void take_output(struct run *r, struct line *l)
         if (bytes[i] == '\n' || l->len == sizeof(l->text) - 1)
             tell(r, l);
     }
+}
+
+/* What the command wrote is in the pipes when its end is told. On a busy machine LAST_WORDS_MS may have passed before this
+ * thread ran again, so both pipes are read once more, however late it is. */
+static void take_rest(struct run *r, struct line *l)
+{
+    for (int i = 0; i < REST_READS && l->fd >= 0; i++)
+        take_output(r, l);
+    if (l->fd >= 0)
+        tell(r, l); /* a line without an end, whose pipe a background process keeps open */
 }
 
 /* ------------------------------------------------------------------ input */
@@ -136,6 +147,8 @@ static int pump(struct run *r, struct cove_err *e)
         if (!r->ended && build_is_dropped(r->job->build))
             return cove_fail(e, COVE_GONE, "the template was deleted");
     }
+    take_rest(r, &r->out);
+    take_rest(r, &r->err);
     return 0;
 }
 

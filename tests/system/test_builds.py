@@ -170,6 +170,12 @@ def test_control_characters_do_not_reach_the_reader(server):
     assert "a [31mred b" in build.messages() and "next" in build.messages()
 
 
+def test_last_words_without_a_line_end_are_told_although_the_pipe_stays_open(server):
+    build = Build(server, "unfinished", [("RUN", "sleep 300 & printf 'no line end' >&2; exit 7")])
+    assert build.end()["reason"]["message"].endswith("exit status 7: no line end")
+    assert "no line end" in build.messages()
+
+
 def test_a_step_has_a_time_limit(server):
     end = Build(server, "slow", [("RUN", "sleep 300")]).end()
     assert end["status"] == "error" and "sleep 300" in end["reason"]["message"], end
