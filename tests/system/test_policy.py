@@ -3,11 +3,13 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import threading
 import time
 
 from cove import TOP, read, wait_for
+from test_template import small_root, use  # noqa: F401 (small_root is a fixture)
 
 FORBIDDEN = "\U0001f6a8 Forbidden command detected: "
 
@@ -126,6 +128,33 @@ def test_sections_for_a_tenant_or_template_hold_at_exec_time_too(make_server):
     theirs, ours = server.execute("p", hidden, key=key).json["stderr"], server.execute("p", hidden).json["stderr"]
     assert "(acme-only)" in theirs and "(base-only)" in theirs and "no-template" not in theirs, theirs
     assert "acme-only" not in ours and "(base-only)" in ours, ours
+
+
+def start_by_e2b(server, sandbox, command):
+    """Start of the e2b dialect, as its SDK calls it for a command; everything that the stream says."""
+    message = json.dumps({"process": {"cmd": "/bin/bash", "args": ["-l", "-c", command], "envs": {}}}).encode()
+    reply = server.request("POST", "/process.Process/Start", struct.pack(">BI", 0, len(message)) + message, headers={
+        "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1", "E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983"})
+    assert reply.status == 200, reply
+    return reply.body
+
+
+def test_an_old_sandbox_is_judged_by_its_own_template_after_its_project_got_one_of_another(make_server, small_root):
+    server = make_server(pool=0, reuse="2s")
+    with open(policy_of(server), "a") as f:
+        f.write('\n[template=base]\ndeny  base-only  words  /^id( |$)/  "not here"\n[template=small]\ndeny  small-only  words  /^stat( |$)/  "not there"\n')
+    wait_for(lambda: server.execute("q", "id").status == 400, 30, "the sections in force")
+    added = cove(server, "-c", f"{server.dir}/conf/cove.conf", "template", "add", "small", str(small_root))
+    assert added.returncode == 0, added.stdout
+    old = server.execute("p", "true").id
+    use(server, "small")
+    new = wait_for(lambda: next((i for i in [server.execute("p", "true").id] if i != old), None), 30, "a sandbox of the other template")
+    for sandbox, allowed, refused, rule in ((old, "stat /", "id -u", b"base-only"), (new, "id -u", "stat /", b"small-only")):
+        assert b'"exited":true' in start_by_e2b(server, sandbox, allowed), (sandbox, allowed)
+        said = start_by_e2b(server, sandbox, refused)
+        assert rule in said and b'"start"' not in said, (sandbox, said)
+        assert server.execute(sandbox, refused).json["rule"] == rule.decode()
+        assert server.execute(sandbox, allowed).status == 200
 
 
 def test_a_background_process_is_still_judged_after_the_reply(server, project):
