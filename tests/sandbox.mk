@@ -16,6 +16,7 @@ tests_unit_test_box_wire_LDADD = libclient.a libbase.a $(UNIT_LIBS)
 UNIT_TESTS += tests/unit/test_hostile_init
 tests_unit_test_hostile_init_SOURCES = tests/unit/test_hostile_init.c
 tests_unit_test_hostile_init_LDADD = libclient.a libbase.a $(UNIT_LIBS) -lpthread
+tests_unit_test_hostile_init_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_boot_ms
 tests_unit_test_tree_copy_SOURCES = tests/unit/test_tree_copy.c
 tests_unit_test_tree_copy_LDADD = libbox.a libbase.a $(UNIT_LIBS)
 tests_unit_test_disk_project_SOURCES = tests/unit/test_disk_project.c

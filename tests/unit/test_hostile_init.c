@@ -478,6 +478,47 @@ static void a_sandbox_that_does_not_answer_is_told_from_one_that_ended(void **st
     }
 }
 
+/* While `hurried`, each look at the clock finds it almost BOX_ANSWER_MS further: who waits that long is over in two
+ * looks, who waits longer or without end is not. */
+static _Atomic uint64_t skipped_ms;
+static _Atomic bool hurried;
+uint64_t __real_clock_boot_ms(void);
+uint64_t __wrap_clock_boot_ms(void);
+
+uint64_t __wrap_clock_boot_ms(void)
+{
+    if (hurried)
+        skipped_ms += BOX_ANSWER_MS - 50;
+    return __real_clock_boot_ms() + skipped_ms;
+}
+
+static const struct {
+    int (*ask)(struct box_conn *c, struct cove_err *e);
+    void (*answer)(struct scene *s, const struct msg_head *asked);
+    const char *because;
+} waits[] = {
+    { ask_stat, say_nothing, "a question" },
+    { ask_list, list_for_ever, "all pages of a directory together" },
+    { ask_procs, list_for_ever, "all pages of processes together" },
+};
+
+static void nobody_waits_longer_than_the_bound_for_an_answer(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(waits); i++) {
+        struct cove_err e = { 0 };
+        int rc;
+
+        alarm(30); /* a wait without end fails here and not in the suite's own bound */
+        hurried = true;
+        rc = meet(waits[i].ask, waits[i].answer, 0, &e);
+        hurried = false;
+        alarm(0);
+        if (rc != -1 || !box_is_unanswered(&e))
+            fail_msg("%s: %s", waits[i].because, e.msg);
+    }
+}
+
 /* ------------------------------------------------------------------ work that takes long */
 
 static bool never(void *arg)
@@ -585,6 +626,7 @@ int main(void)
         cmocka_unit_test(what_makes_no_sense_is_refused_and_leaves_no_descriptor),
         cmocka_unit_test(random_answers_crash_nobody_and_leave_no_descriptor),
         cmocka_unit_test(a_sandbox_that_does_not_answer_is_told_from_one_that_ended),
+        cmocka_unit_test(nobody_waits_longer_than_the_bound_for_an_answer),
         cmocka_unit_test(a_removal_is_waited_for_while_init_gives_signs_of_life),
         cmocka_unit_test(a_ring_that_could_shrink_is_no_ring),
     };
