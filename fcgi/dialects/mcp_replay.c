@@ -8,6 +8,7 @@
  * when it is picked up again, it tells of every subscribed file once, because any may have changed.
  */
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,9 +52,10 @@ void mcp_replay_begin(struct mcp_call *c)
 
 struct buf *mcp_replay_open(struct mcp_call *c, const char *event)
 {
-    const char *id = arena_printf(&c->req->arena, "%s.%llu", c->stream_id,
-                                  (unsigned long long)replay_written(&c->replay));
+    char id[COVE_ID_LEN + 24]; /* not in the arena: a stream has any number of events */
 
+    snprintf(id, sizeof(id), "%s.%llu", c->stream_id,
+             (unsigned long long)replay_written(&c->replay));
     buf_clear(&c->nowhere);
     c->stream.framing->open(&c->nowhere, &(struct frame){ .id = id, .name = event });
     return &c->nowhere;

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
@@ -30,9 +31,10 @@ enum {
               IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF,
 };
 
+/* The texts are not in the request's arena: subscriptions come and go as long as the stream lives. */
 struct watched {
-    const char *uri;
-    const char *name; /* in its directory; NULL: the directory itself is meant */
+    char *uri;
+    char *name; /* in its directory; NULL: the directory itself is meant */
     int32_t wd;
     bool changed;
     bool wanted; /* seen in the last round of notes */
@@ -69,26 +71,46 @@ static bool is_directory(struct watcher *w, const char *path)
            S_ISDIR(st.mode);
 }
 
-static int add_watch(struct watcher *w, const char *uri, struct cove_err *e)
+static void watched_done(struct watched *item)
 {
-    struct arena *a = &w->call->req->arena;
-    const char *path = mcp_uri_path(a, uri), *slash;
-    struct watched item = { .uri = arena_strdup(a, uri), .wanted = true };
+    free(item->uri);
+    free(item->name);
+}
 
-    if (!path)
-        return cove_fail(e, COVE_INVALID, "'%.100s' is not a file:///PATH", uri);
-    if (w->count == WATCHES_MAX)
-        return cove_fail(e, COVE_LIMIT, "more than %d files", WATCHES_MAX);
-    if (open_once(w, e) < 0)
-        return -1;
+/* The path is as long as `a` lives. */
+static int watch_path(struct watcher *w, struct arena *a, const char *path, struct watched *item,
+                      struct cove_err *e)
+{
     if (!is_directory(w, path)) {
-        slash = strrchr(path, '/');
-        item.name = slash + 1;
+        const char *slash = strrchr(path, '/');
+
+        item->name = strdup(slash + 1);
         path = slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
     }
-    if (box_watch(&w->session.conn, core_default_user(&w->session), path, WATCHED, w->inotify,
-                  &item.wd, &w->inotify, e) < 0)
-        return -1;
+    return box_watch(&w->session.conn, core_default_user(&w->session), path, WATCHED, w->inotify,
+                     &item->wd, &w->inotify, e);
+}
+
+static int add_watch(struct watcher *w, const char *uri, struct cove_err *e)
+{
+    struct watched item = { .wanted = true };
+    struct arena paths = { 0 };
+    const char *path;
+    int rc;
+
+    if (w->count == WATCHES_MAX)
+        return cove_fail(e, COVE_LIMIT, "more than %d files", WATCHES_MAX);
+    path = mcp_uri_path(&paths, uri);
+    if (!path)
+        rc = cove_fail(e, COVE_INVALID, "'%.100s' is not a file:///PATH", uri);
+    else
+        rc = open_once(w, e) < 0 ? -1 : watch_path(w, &paths, path, &item, e);
+    arena_done(&paths);
+    item.uri = rc == 0 ? strdup(uri) : NULL;
+    if (!item.uri) {
+        watched_done(&item);
+        return rc < 0 ? -1 : core_fail_memory(e);
+    }
     w->items[w->count++] = item;
     return 0;
 }
@@ -200,6 +222,8 @@ static int wait_once(struct watcher *w, int timeout_ms)
 
 static void close_watcher(struct watcher *w)
 {
+    for (size_t i = 0; i < w->count; i++)
+        watched_done(&w->items[i]);
     cove_close(w->inotify);
     if (w->open)
         core_session_close(&w->session);
@@ -338,9 +362,12 @@ static void forget_unwanted(struct watcher *w)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < w->count; i++)
+    for (size_t i = 0; i < w->count; i++) {
         if (w->items[i].wanted)
             w->items[kept++] = w->items[i];
+        else
+            watched_done(&w->items[i]);
+    }
     w->count = kept;
 }
 

@@ -1,11 +1,15 @@
 """Replies that outweigh their bytes: what a worker keeps in memory has a bound over all requests together."""
 import concurrent.futures
+import contextlib
+import time
 
 import pytest
 
 from cove import status_field
+from mcp import Mcp
 
 CLIENTS, BUDGET_MB, REPLY_BYTES = 40, 32, 6_000_000
+STREAMS, SUBSCRIPTIONS, ROUNDS = 6, 60, 60
 
 
 def peak_mb(pid):
@@ -28,3 +32,27 @@ def test_many_large_replies_do_not_fill_the_machine(target, attempt):
     attempt("make a worker keep many large replies", grown > 4 * BUDGET_MB and f"{grown} MB for a budget of {BUDGET_MB} MB")
     assert server.worker_pids == [worker]
     assert server.execute("p", "echo on").json["stdout"] == "on\n"
+
+
+def test_a_stream_takes_no_more_memory_the_longer_it_lives(target, attempt):
+    """An MCP session's stream looks at its subscriptions four times a second when any has changed, and tries again to watch files
+    whose folder is not there."""
+    server = target(workers=1, pool=1)
+    client = Mcp(server, "streams")
+    client.ok("run_command", command="true")
+    client.initialize()
+    uris = [f"file:///missing/{i}" + "x" * 180 for i in range(SUBSCRIPTIONS)]
+    for uri in uris:
+        client.result("resources/subscribe", {"uri": uri})
+    worker = server.worker_pids[0]
+    with contextlib.ExitStack() as streams:
+        for _ in range(STREAMS):
+            streams.enter_context(client.stream())
+        kb = []
+        for i in range(ROUNDS):
+            for method in ("unsubscribe", "subscribe"):
+                client.result(f"resources/{method}", {"uri": uris[i]})
+            kb.append(int(status_field(worker, "RssAnon").split()[0]))
+            time.sleep(0.1)  # the pace of the attack
+        grown = kb[-1] - kb[ROUNDS // 6]
+        attempt("fill a worker's memory by a stream that lives on", grown > 1024 and f"{grown} KiB in {ROUNDS} rounds")
