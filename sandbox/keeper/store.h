@@ -71,7 +71,7 @@ typedef void (*sync_done)(struct keeper *k, uint32_t box, bool synced);
 struct sync_task {
     uint32_t box;
     int dir;                  /* the directory, which is synced last */
-    const char *const *names; /* at most 8 files in it that are synced before, if they exist; NULL = none */
+    const char *const *names; /* up to 8 files in it, synced before it where they exist; or NULL */
     sync_done done;
 };
 int sync_run_start(struct keeper *k, const struct sync_task *task, struct sync_run **ret,
