@@ -8,7 +8,7 @@ KEEPER_TEST_WRAPS = -Wl,--wrap=clock_boot_ms -Wl,--wrap=build_start \
 	-Wl,--wrap=disk_wants_more
 if HAVE_CMOCKA
 UNIT_TESTS += tests/unit/test_keeper_boxes tests/unit/test_keeper_claim tests/unit/test_keeper_expiry tests/unit/test_keeper_adopt \
-	tests/unit/test_keeper_pool tests/unit/test_keeper_publish tests/unit/test_keeper_ended tests/unit/test_keeper_processes
+	tests/unit/test_keeper_pool tests/unit/test_keeper_publish tests/unit/test_keeper_ended tests/unit/test_keeper_processes tests/unit/test_keeper_jobs
 tests_unit_test_keeper_boxes_SOURCES = tests/unit/test_keeper_boxes.c $(KEEPER_TEST_SOURCES)
 tests_unit_test_keeper_boxes_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
 tests_unit_test_keeper_boxes_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
@@ -18,6 +18,9 @@ tests_unit_test_keeper_ended_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
 tests_unit_test_keeper_processes_SOURCES = tests/unit/test_keeper_processes.c $(KEEPER_TEST_SOURCES)
 tests_unit_test_keeper_processes_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
 tests_unit_test_keeper_processes_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
+tests_unit_test_keeper_jobs_SOURCES = tests/unit/test_keeper_jobs.c $(KEEPER_TEST_SOURCES)
+tests_unit_test_keeper_jobs_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
+tests_unit_test_keeper_jobs_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)
 tests_unit_test_keeper_claim_SOURCES = tests/unit/test_keeper_claim.c $(KEEPER_TEST_SOURCES)
 tests_unit_test_keeper_claim_LDFLAGS = $(AM_LDFLAGS) $(KEEPER_TEST_WRAPS)
 tests_unit_test_keeper_claim_LDADD = $(KEEPER_LIBS) $(UNIT_LIBS)

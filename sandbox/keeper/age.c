@@ -7,16 +7,12 @@
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cove/file.h"
-#include "cove/log.h"
 #include "cove/mem.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/store.h"
@@ -25,12 +21,6 @@
 
 enum { IDENTITY_FD = 3, IDENTITY_MAX = 64 * 1024 };
 
-struct age_run {
-    struct job job;
-    uint32_t box;
-    age_done done; /* called at the end; NULL: nothing is called */
-};
-
 static int place(int from, int at)
 {
     int high = fcntl(from, F_DUPFD_CLOEXEC, 100);
@@ -38,8 +28,9 @@ static int place(int from, int at)
     return high < 0 || dup2(high, at) != at ? -1 : 0;
 }
 
-static void child(const struct keeper *k, const struct age_task *task)
+static void child(const struct keeper *k, const void *arg)
 {
+    const struct age_task *task = arg;
     char recipient[sizeof(k->config.store_recipient)];
     char *const encrypt[] = { "age", "-r", recipient, NULL };
     char *const decrypt[] = { "age", "-d", "-i", "/dev/fd/3", NULL };
@@ -60,55 +51,16 @@ static void child(const struct keeper *k, const struct age_task *task)
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         _exit(126);
     execve(AGE, task->identity >= 0 ? decrypt : encrypt, env);
-    _exit(127);
+    _exit(AGE_MISSING);
 }
 
-static void on_exit_of(struct watch *w, uint32_t events)
+int age_start(struct keeper *k, const struct age_task *task, struct job **ret, struct cove_err *e)
 {
-    struct age_run *run = container_of(w, struct age_run, job.exit);
-    struct keeper *k = container_of(w->loop, struct keeper, loop);
-    age_done done = run->done;
-    uint32_t box = run->box;
-    int status = job_reap(&run->job);
+    const struct job_child c = {
+        .name = "age", .run = child, .arg = task, .index = task->box, .done = task->done
+    };
 
-    (void)events;
-    free(run);
-    if (done)
-        done(k, box, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-}
-
-int age_start(struct keeper *k, const struct age_task *task, struct age_run **ret,
-              struct cove_err *e)
-{
-    struct age_run *run = calloc(1, sizeof(*run));
-    struct boxed b = { .sock = -1 };
-
-    if (!run)
-        return cove_fail(e, COVE_INTERNAL, "out of memory");
-    *run = (struct age_run){ .box = task->box, .done = task->done };
-    b.pid = fork();
-    if (b.pid == 0)
-        child(k, task);
-    b.pidfd = b.pid > 0 ? pidfd_open(b.pid, 0) : -1;
-    if (b.pidfd < 0) {
-        free(run); /* the child, if there is one, ends when its input does */
-        return cove_fail_errno(e, COVE_INTERNAL, "starting age");
-    }
-    fcntl(b.pidfd, F_SETFD, FD_CLOEXEC);
-    if (job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
-        free(run);
-        return -1;
-    }
-    *ret = run;
-    return 0;
-}
-
-void age_abandon(struct age_run *run)
-{
-    if (!run)
-        return;
-    run->done = NULL;
-    job_kill(&run->job);
+    return job_fork(k, &c, ret, e);
 }
 
 /* Only root may read the operator's file, so the process of age gets a copy of its own. */

@@ -41,30 +41,24 @@ enum {
 struct bucket_run {
     struct job job;
     uint32_t index;
-    bucket_done done; /* called when the process has ended; NULL: nothing is called */
+    bucket_done done;
 };
 
-static void on_exit_of(struct watch *w, uint32_t events)
+static void on_ended(struct keeper *k, struct job *j, int status)
 {
-    struct bucket_run *run = container_of(w, struct bucket_run, job.exit);
-    struct keeper *k = container_of(w->loop, struct keeper, loop);
-    bucket_done done = run->done;
-    uint32_t index = run->index;
+    const struct bucket_run *run = container_of(j, struct bucket_run, job);
     struct bucket_report report;
     struct cove_err err = { 0 };
-    int rc = bucket_hear(run->job.sock, &report, &err);
+    int rc = bucket_hear(j->sock, &report, &err);
 
-    (void)events;
-    job_reap(&run->job);
-    free(run);
-    if (done)
-        done(k, index, rc == 0 ? &report : NULL, &err);
+    (void)status;
+    run->done(k, run->index, rc == 0 ? &report : NULL, &err);
 }
 
-static int bucket_run_start(struct keeper *k, const struct bucket_task *task,
-                            struct bucket_run **ret, struct cove_err *e)
+static int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct job **ret,
+                            struct cove_err *e)
 {
-    struct bucket_run *run = calloc(1, sizeof(*run));
+    AUTO_FREE struct bucket_run *run = calloc(1, sizeof(*run));
     AUTO_CLOSE int credentials = -1;
     AUTO_CLOSE int ca = -1;
     struct bucket_order order = task->order;
@@ -79,30 +73,20 @@ static int bucket_run_start(struct keeper *k, const struct bucket_task *task,
 
     if (!run)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
+    *run = (struct bucket_run){ .job = { .ended = on_ended },
+                                .index = task->index,
+                                .done = task->done };
     if (bucket_fill_order(&k->config, k->state_dir, &order, e) < 0 ||
         bucket_open_credentials(&k->config, &credentials, e) < 0 ||
-        bucket_open_ca(&k->config, &ca, e) < 0) {
-        free(run);
+        bucket_open_ca(&k->config, &ca, e) < 0)
         return -1;
-    }
     args.credentials = credentials;
     args.ca = ca;
-    if (bucket_start(&args, &b, e) < 0 || job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
-        free(run);
+    if (bucket_start(&args, &b, e) < 0 || job_watch(k, &run->job, &b, e) < 0)
         return -1;
-    }
-    run->index = task->index;
-    run->done = task->done;
-    *ret = run;
+    *ret = &run->job;
+    take_ptr(run);
     return 0;
-}
-
-void bucket_run_abandon(struct bucket_run *run)
-{
-    if (!run)
-        return;
-    run->done = NULL;
-    job_kill(&run->job);
 }
 
 /* ------------------------------------------------------------------ marks */
@@ -379,7 +363,7 @@ uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next)
 
 void bucket_forget(struct keeper *k, struct saved *s)
 {
-    bucket_run_abandon(s->job);
+    job_abandon(s->job);
     if (s->job)
         end_step(k, s);
 }
@@ -417,7 +401,7 @@ int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *
 {
     const struct saved_info *info = &k->saved[saved].info;
     struct bucket_task task = { .in = -1, .done = on_read };
-    struct bucket_run *run;
+    struct job *run;
     int ends[2], rc;
 
     if (free_reader(k, info->box.tenant, &task.index, e) < 0)
@@ -437,8 +421,8 @@ int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *
     return 0;
 }
 
-int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
-                 struct bucket_run **ret, struct cove_err *e)
+int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how, struct job **ret,
+                 struct cove_err *e)
 {
     struct saved *s = &k->saved[saved];
     struct bucket_task task = *how;

@@ -145,12 +145,19 @@ static int note(struct keeper *k, const char *who, const struct operator_command
 
 /* ------------------------------------------------------------------ the request */
 
-static struct operator_run *free_run(struct operator_desk *d)
+struct operator_run *operator_run_at(const struct keeper *k, uint32_t index)
 {
-    for (size_t i = 0; i < RUNS_MAX; i++)
-        if (!d->runs[i].busy)
-            return &d->runs[i];
-    return NULL;
+    return &k->operators->runs[index];
+}
+
+static int find_free_run(const struct operator_desk *d, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < RUNS_MAX; i++)
+        if (!d->runs[i].busy) {
+            *ret = i;
+            return 0;
+        }
+    return -1;
 }
 
 static int obey(struct keeper *k, const struct keeper_operator *ask, char *text,
@@ -158,12 +165,12 @@ static int obey(struct keeper *k, const struct keeper_operator *ask, char *text,
 {
     const char *parts[OPERATOR_ARGUMENTS_MAX + 3];
     struct operator_desk *d = desk_of(k);
-    struct operator_run *run = d ? free_run(d) : NULL;
     const struct operator_verb *verb;
     struct operator_command command;
+    uint32_t run;
     size_t count;
 
-    if (!run)
+    if (!d || find_free_run(d, &run) < 0)
         return cove_fail(e, COVE_BUSY, "requests of other operators are under way: try again");
     if (check_signature(k, ask, text, e) < 0)
         return -1;
@@ -176,8 +183,7 @@ static int obey(struct keeper *k, const struct keeper_operator *ask, char *text,
         operator_verb_build(k, verb, parts + 3, count - 3, &command, e) < 0 ||
         (verb->changes && note(k, ask->name, &command, e) < 0))
         return -1;
-    run->waiter = *w;
-    return operator_run_start(k, run, &command, e);
+    return operator_run_start(k, run, &command, w, e);
 }
 
 void operator_ask(struct keeper *k, const struct keeper_operator *ask, char *text,

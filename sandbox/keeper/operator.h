@@ -8,6 +8,10 @@
 
 enum { OPERATOR_WORDS_MAX = 32 };
 
+/* ------------------------------------------------------------------ operator.c */
+
+struct operator_run *operator_run_at(const struct keeper *k, uint32_t index);
+
 /* ------------------------------------------------------------------ operator_verbs.c */
 
 struct operator_verb {
@@ -35,15 +39,13 @@ int operator_verb_build(const struct keeper *k, const struct operator_verb *v,
 /* ------------------------------------------------------------------ operator_run.c */
 
 struct operator_run {
-    struct watch exit; /* the child's pidfd */
-    pid_t pid;
-    int out, err;
+    int out, err; /* what the command prints goes into these files */
     struct waiter waiter;
     bool busy;
 };
 
-/* Starts the command. When it ends, run->waiter is answered and the run is free again. */
-int operator_run_start(struct keeper *k, struct operator_run *run, const struct operator_command *c,
-                       struct cove_err *e);
+/* Starts the command as run number `index`. When it ends, the waiter is answered and the run is free again. */
+int operator_run_start(struct keeper *k, uint32_t index, const struct operator_command *c,
+                       const struct waiter *w, struct cove_err *e);
 
 #endif

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
+#include "sandbox/keeper/job.h"
 #include "sandbox/keeper/operator.h"
 
 enum {
@@ -21,29 +21,35 @@ enum {
     FILES_MAX = 64 << 20, /* bytes that the command may write into one file */
 };
 
-static void become_command(const struct operator_run *run, const struct operator_command *c)
+struct command { /* what the child needs */
+    const struct operator_run *run;
+    const struct operator_command *command;
+};
+
+static void become_command(const struct keeper *k, const void *arg)
 {
+    const struct command *c = arg;
     char *const env[] = { "LC_ALL=C.UTF-8", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
     const struct rlimit files = { FILES_MAX, FILES_MAX };
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     sigset_t no_signals;
 
+    (void)k;
     sigemptyset(&no_signals);
     sigprocmask(SIG_SETMASK, &no_signals, NULL);
     signal(SIGPIPE, SIG_DFL);
     setsid();
     alarm(RUN_SECONDS);
-    if (dup2(null, 0) < 0 || dup2(run->out, 1) < 0 || dup2(run->err, 2) < 0 ||
+    if (dup2(null, 0) < 0 || dup2(c->run->out, 1) < 0 || dup2(c->run->err, 2) < 0 ||
         setrlimit(RLIMIT_FSIZE, &files) < 0)
         _exit(127);
-    execve(COVE_BINDIR "/cove", (char *const *)c->argv, env);
+    execve(COVE_BINDIR "/cove", (char *const *)c->command->argv, env);
     dprintf(2, "cove: " COVE_BINDIR "/cove: %s\n", strerror(errno));
     _exit(127);
 }
 
 static void run_done(struct operator_run *run)
 {
-    watch_close(&run->exit);
     run->out = cove_close(run->out);
     run->err = cove_close(run->err);
     run->busy = false;
@@ -86,39 +92,34 @@ static void answer(struct keeper *k, const struct operator_run *run, int status)
     keeper_answer_file(k, &run->waiter, KEEPER_OUTPUT, &body, sizeof(body), run->out);
 }
 
-static void on_exit_of(struct watch *w, uint32_t events)
+static void on_ended(struct keeper *k, uint32_t index, int status)
 {
-    struct operator_run *run = container_of(w, struct operator_run, exit);
-    struct keeper *k = container_of(w->loop, struct keeper, loop);
-    int status = 0;
+    struct operator_run *run = operator_run_at(k, index);
 
-    (void)events;
-    if (waitpid(run->pid, &status, 0) == run->pid)
-        answer(k, run, status);
+    answer(k, run, status);
     run_done(run);
 }
 
-int operator_run_start(struct keeper *k, struct operator_run *run, const struct operator_command *c,
-                       struct cove_err *e)
+int operator_run_start(struct keeper *k, uint32_t index, const struct operator_command *c,
+                       const struct waiter *w, struct cove_err *e)
 {
-    int pidfd = -1;
+    struct operator_run *run = operator_run_at(k, index);
+    const struct command command = { .run = run, .command = c };
+    const struct job_child child = {
+        .name = "cove", .run = become_command, .arg = &command, .index = index, .done = on_ended
+    };
+    struct job *job;
 
-    run->out = memfd_create("cove-output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    run->err = memfd_create("cove-errors", MFD_CLOEXEC);
-    run->pid = run->out < 0 || run->err < 0 ? -1 : fork();
-    if (run->pid == 0)
-        become_command(run, c);
-    if (run->pid > 0)
-        pidfd = pidfd_open(run->pid, 0);
-    if (pidfd < 0 || watch_start(&k->loop, &run->exit, pidfd, EPOLLIN, on_exit_of) < 0) {
-        cove_fail_errno(e, COVE_INTERNAL, "starting cove");
-        cove_close(pidfd);
-        if (run->pid > 0 && kill(run->pid, SIGKILL) == 0)
-            waitpid(run->pid, NULL, 0);
-        run->out = cove_close(run->out);
-        run->err = cove_close(run->err);
-        return -1;
-    }
-    run->busy = true;
-    return 0;
+    *run = (struct operator_run){
+        .out = memfd_create("cove-output", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        .err = memfd_create("cove-errors", MFD_CLOEXEC),
+        .waiter = *w,
+        .busy = true,
+    };
+    if (run->out < 0 || run->err < 0)
+        cove_fail_errno(e, COVE_INTERNAL, "files for the output of cove");
+    else if (job_fork(k, &child, &job, e) == 0)
+        return 0;
+    run_done(run);
+    return -1;
 }

@@ -17,7 +17,7 @@
 struct saver_run {
     struct job job;
     uint32_t box;
-    saver_done done; /* called at the end; NULL: nothing is called */
+    saver_done done;
 };
 
 /* The saver has read hostile files, so its report is checked: numbers, and a digest that must look like one. */
@@ -42,28 +42,22 @@ static int hear(int sock, struct saver_report *ret, struct cove_err *e)
     return 0;
 }
 
-static void on_exit_of(struct watch *w, uint32_t events)
+static void on_ended(struct keeper *k, struct job *j, int status)
 {
-    struct saver_run *run = container_of(w, struct saver_run, job.exit);
-    struct keeper *k = container_of(w->loop, struct keeper, loop);
-    saver_done done = run->done;
-    uint32_t box = run->box;
+    const struct saver_run *run = container_of(j, struct saver_run, job);
     struct saver_report report;
     struct cove_err err = { 0 };
-    int rc = hear(run->job.sock, &report, &err);
+    int rc = hear(j->sock, &report, &err);
 
-    (void)events;
-    job_reap(&run->job);
-    free(run);
-    if (done)
-        done(k, box, rc == 0 ? &report : NULL, &err);
+    (void)status;
+    run->done(k, run->box, rc == 0 ? &report : NULL, &err);
 }
 
-int saver_run_start(struct keeper *k, const struct saver_task *task, struct saver_run **ret,
+int saver_run_start(struct keeper *k, const struct saver_task *task, struct job **ret,
                     struct cove_err *e)
 {
     struct saver_order order = task->order;
-    struct saver_run *run = calloc(1, sizeof(*run));
+    AUTO_FREE struct saver_run *run = calloc(1, sizeof(*run));
     struct boxed_args args = {
         .exe = k->saver_exe,
         .title = "cove: saver",
@@ -81,17 +75,13 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct save
 
     if (!run)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    if (boxed_start(&args, &b, e) < 0) {
-        free(run);
+    *run = (struct saver_run){ .job = { .ended = on_ended }, .box = task->box, .done = task->done };
+    if (boxed_start(&args, &b, e) < 0)
         return cove_context(e, "starting the saver");
-    }
-    run->box = task->box;
-    run->done = task->done;
-    if (job_watch(k, &run->job, &b, on_exit_of, e) < 0) {
-        free(run);
+    if (job_watch(k, &run->job, &b, e) < 0)
         return -1;
-    }
-    *ret = run;
+    *ret = &run->job;
+    take_ptr(run);
     return 0;
 }
 
@@ -112,12 +102,4 @@ bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has h
         own += strcmp(k->boxes[i].info.tenant, tenant) == 0;
     }
     return (all < most && own < most / 2) || weak("places");
-}
-
-void saver_run_abandon(struct saver_run *run)
-{
-    if (!run)
-        return;
-    run->done = NULL;
-    job_kill(&run->job);
 }

@@ -45,14 +45,13 @@ struct saving {
     enum saving_step step;
     bool was_live;
     uint64_t began_ms;
-    uint64_t look_ms; /* when saving_tick() is due next */
-    int dir;          /* .new-ID */
-    struct saver_run *run;
-    struct sync_run *sync;
+    uint64_t look_ms;       /* when saving_tick() is due next */
+    int dir;                /* .new-ID */
+    struct job *run, *sync; /* the saver, the child that syncs; NULL: it does not run */
     struct saved_info info; /* from SAVING_SYNC on: what is written into the store */
     /* The rest is used only if the archive is encrypted. */
     bool encrypted;
-    struct age_run *age;
+    struct job *age;
     int archive;                /* the finished archive, to be read once more */
     struct saver_report packed; /* what the saver has sent to age; entries 0: not all of it yet */
 };
@@ -68,9 +67,9 @@ static void forget(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
 
-    saver_run_abandon(b->saving->run);
-    age_abandon(b->saving->age);
-    sync_run_abandon(b->saving->sync);
+    job_abandon(b->saving->run);
+    job_abandon(b->saving->age);
+    job_abandon(b->saving->sync);
     cove_close(b->saving->archive);
     cove_close(b->saving->dir);
     free(b->saving);
@@ -237,7 +236,7 @@ static void put_away(struct keeper *k, uint32_t i)
     fault_point("save-dying", b);
 }
 
-static void on_synced(struct keeper *k, uint32_t i, bool synced);
+static void on_synced(struct keeper *k, uint32_t i, int status);
 
 static void begin_sync(struct keeper *k, uint32_t i)
 {
@@ -254,16 +253,16 @@ static void begin_sync(struct keeper *k, uint32_t i)
 }
 
 /* Anything that changed while the child was syncing is written and synced as well. */
-static void on_synced(struct keeper *k, uint32_t i, bool synced)
+static void on_synced(struct keeper *k, uint32_t i, int status)
 {
     struct cove_err err = { 0 };
     bool changed = false;
 
     k->boxes[i].saving->sync = NULL;
     fault_point("save-synced", &k->boxes[i]);
-    if (!synced)
+    if (status != 0)
         cove_fail(&err, COVE_LIMIT, "the store cannot be written to");
-    if (!synced || write_down(k, i, &changed, &err) < 0)
+    if (status != 0 || write_down(k, i, &changed, &err) < 0)
         fail(k, i, &err);
     else if (changed)
         begin_sync(k, i);
@@ -326,15 +325,16 @@ static void read_again(struct keeper *k, uint32_t i)
         fail(k, i, &err);
 }
 
-static void on_age_ended(struct keeper *k, uint32_t i, int exit_code)
+static void on_age_ended(struct keeper *k, uint32_t i, int status)
 {
+    bool is_missing = WIFEXITED(status) && WEXITSTATUS(status) == AGE_MISSING;
     struct saving *s = k->boxes[i].saving;
     struct cove_err err = { 0 };
 
     s->age = NULL;
-    if (exit_code != 0) {
-        cove_fail(&err, exit_code == 127 ? COVE_UNSUPPORTED : COVE_INTERNAL,
-                  exit_code == 127 ? "age is not installed" : "age did not encrypt the archive");
+    if (status != 0) {
+        cove_fail(&err, is_missing ? COVE_UNSUPPORTED : COVE_INTERNAL,
+                  is_missing ? "age is not installed" : "age did not encrypt the archive");
         fail(k, i, &err);
     } else if (s->step == SAVING_SEAL) {
         read_again(k, i);

@@ -3,22 +3,17 @@
 #define COVE_KEEPER_STORE_H
 
 #include "cove/bucket.h"
-#include "cove/loop.h"
 #include "cove/saved.h"
-#include "sandbox/box/boxed.h"
 #include "sandbox/box/disk.h"
 #include "sandbox/box/template.h"
+#include "sandbox/keeper/job.h"
 
 struct box;
 struct keeper;
 struct waiter;
 
-/* A process of the saver at work for one sandbox (saver_run.c). */
-struct saver_run;
 typedef void (*saver_done)(struct keeper *k, uint32_t box, const struct saver_report *report,
                            struct cove_err *err); /* report NULL: it failed, err says why */
-
-struct bucket_run; /* a process of cove-bucket (bucket.c) */
 
 struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
     struct saved_info info; /* box.state BOX_EMPTY: this place is free */
@@ -27,23 +22,10 @@ struct saved {              /* a saved sandbox; its record is mirrored in state_
     uint64_t since_ms;      /* when it came into the store, by the clock of retention.c */
     uint64_t lifetime_ms;   /* the lifetime that these requests asked for */
     enum saved_place place; /* where its archive is: here, in the bucket, on its way */
-    struct bucket_run *job; /* the process that works on it for the bucket, or NULL */
+    struct job *job;        /* the process that works on it for the bucket, or NULL */
     uint64_t began_ms, try_at_ms;
     unsigned tries; /* how many attempts failed in a row */
 };
-
-/* ------------------------------------------------------------------ job.c */
-
-struct job {           /* embedded in whatever runs one */
-    struct watch exit; /* its pidfd */
-    int sock;
-    pid_t pid;
-};
-/* Takes over the process's descriptors, also when it fails. */
-int job_watch(struct keeper *k, struct job *j, const struct boxed *b, watch_fn ended,
-              struct cove_err *e);
-int job_reap(struct job *j); /* the process has ended; returns waitpid()'s status */
-void job_kill(struct job *j);
 
 /* ------------------------------------------------------------------ saver_run.c */
 
@@ -55,10 +37,8 @@ struct saver_task {
     struct saver_order order;
     saver_done done;
 };
-int saver_run_start(struct keeper *k, const struct saver_task *task, struct saver_run **ret,
+int saver_run_start(struct keeper *k, const struct saver_task *task, struct job **ret,
                     struct cove_err *e);
-void saver_run_abandon(
-    struct saver_run *run); /* it is killed, and nobody hears of it; NULL is fine */
 /* May one more saver run for this tenant? `has` tells whether a sandbox has a saver of the kind that is
  * counted. */
 typedef bool (*saver_has)(const struct box *b);
@@ -66,32 +46,25 @@ bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has h
 
 /* ------------------------------------------------------------------ sync_run.c */
 
-struct sync_run;
-typedef void (*sync_done)(struct keeper *k, uint32_t box, bool synced);
 struct sync_task {
     uint32_t box;
     int dir;                  /* the directory, which is synced last */
     const char *const *names; /* up to 8 files in it, synced before it where they exist; or NULL */
-    sync_done done;
+    job_done done;            /* status 0: all is on the disk */
 };
-int sync_run_start(struct keeper *k, const struct sync_task *task, struct sync_run **ret,
+int sync_run_start(struct keeper *k, const struct sync_task *task, struct job **ret,
                    struct cove_err *e);
-void sync_run_abandon(
-    struct sync_run *run); /* it is killed, and nobody hears of it; NULL is fine */
 
 /* ------------------------------------------------------------------ age.c */
 
-struct age_run; /* one process of age */
-typedef void (*age_done)(struct keeper *k, uint32_t box, int exit_code);
 struct age_task {
     uint32_t box;
     int in, out;
     int identity; /* the key file to decrypt with; -1: encrypt for store_recipient */
-    age_done done;
+    job_done done;
 };
-int age_start(struct keeper *k, const struct age_task *task, struct age_run **ret,
-              struct cove_err *e);
-void age_abandon(struct age_run *run); /* it is killed, and nobody hears of it; NULL is fine */
+enum { AGE_MISSING = 127 }; /* the exit status when there is no such program */
+int age_start(struct keeper *k, const struct age_task *task, struct job **ret, struct cove_err *e);
 int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e);
 
 /* ------------------------------------------------------------------ bucket.c */
@@ -105,15 +78,14 @@ struct bucket_task {
     const int *notes;
     bucket_done done;
 };
-void bucket_run_abandon(struct bucket_run *run); /* killed, and nobody hears of it; NULL is fine */
 /* Takes the next steps for all saved sandboxes that go to the bucket or are to be removed from it. */
 uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
 void bucket_forget(struct keeper *k, struct saved *s); /* ends the process that works on it */
 void bucket_gone(struct keeper *k, const struct saved_info *info); /* removes its objects later */
 /* First claims the saved sandbox for this machine, so that no other machine can wake it. Then the archive
  * comes to how->out. */
-int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how,
-                 struct bucket_run **ret, struct cove_err *e);
+int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how, struct job **ret,
+                 struct cove_err *e);
 /* The archive can be read from *ret_fd, a pipe, and stays in the bucket. A tenant reads one archive at a
  * time. */
 int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *e);

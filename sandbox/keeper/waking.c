@@ -23,10 +23,10 @@ struct waking {
     uint64_t lifetime_ms; /* 0: the lifetime that it was claimed with */
     uint64_t created_unix_ms;
     struct disk_files files;
-    struct saver_run *run;
-    struct age_run *age; /* decrypts the archive, if it is encrypted */
+    struct job *run; /* the saver */
+    struct job *age; /* decrypts the archive, if it is encrypted */
     /* The rest is used only if the archive comes from the bucket. */
-    struct bucket_run *fetch;
+    struct job *fetch;
     struct cove_err why; /* why the saver failed, while the fetch was still under way */
 };
 
@@ -106,9 +106,9 @@ static int open_archive(struct keeper *k, uint32_t i, const struct saved_info *s
     return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "archive of '%s'", s->box.id) : 0;
 }
 
-static void on_age_ended(struct keeper *k, uint32_t i, int exit_code)
+static void on_age_ended(struct keeper *k, uint32_t i, int status)
 {
-    (void)exit_code; /* the saver checks the digest, so it knows whether the whole archive came */
+    (void)status; /* the saver checks the digest, so it knows whether the whole archive came */
     k->boxes[i].waking->age = NULL;
 }
 
@@ -392,8 +392,8 @@ void waking_is_live(struct keeper *k, uint32_t i)
     log_event(LOG_LEVEL_INFO, "saved sandbox woken", LOG_S("sandbox", b->info.id),
               LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
-    age_abandon(b->waking->age);
-    bucket_run_abandon(b->waking->fetch);
+    job_abandon(b->waking->age);
+    job_abandon(b->waking->fetch);
     cove_close(b->waking->files.dir);
     free(b->waking);
     b->waking = NULL;
@@ -410,9 +410,9 @@ void waking_on_death(struct keeper *k, uint32_t i)
     if (!w)
         return;
     saved_flag(k, k->boxes[i].info.id, BOX_IS_WAKING, 0);
-    saver_run_abandon(w->run);
-    age_abandon(w->age);
-    bucket_run_abandon(w->fetch);
+    job_abandon(w->run);
+    job_abandon(w->age);
+    job_abandon(w->fetch);
     cove_close(w->files.dir);
     free(w);
     k->bucket.due_ms = 0; /* its objects in the bucket may be released again */
