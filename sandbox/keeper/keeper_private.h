@@ -229,7 +229,13 @@ void keeper_on_signal(struct watch *w, uint32_t events);
 
 /* ------------------------------------------------------------------ calls.c */
 
-int calls_listen(struct keeper *k, int sock, struct cove_err *e); /* takes over the socket */
+/* Receives one message of a worker and obeys it; `w` gets its tag. -1: the connection is to be closed, unless
+ * e says COVE_BUSY, which means that there was no message. */
+int calls_take(struct keeper *k, int sock, struct waiter *w, struct cove_err *e);
+
+/* ------------------------------------------------------------------ clients.c */
+
+int clients_listen(struct keeper *k, int sock, struct cove_err *e); /* takes over the socket */
 
 /* Answer a waiter, if its client is still there. */
 void keeper_answer(struct keeper *k, const struct waiter *w, uint32_t type, const void *body,

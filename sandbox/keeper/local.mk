@@ -1,7 +1,7 @@
 # The keeper is a library with a small main, so that its parts have unit tests.
 noinst_LIBRARIES += libkeeper.a
 libkeeper_a_SOURCES = \
-	sandbox/keeper/keeper_private.h sandbox/keeper/life.h sandbox/keeper/quota.h sandbox/keeper/store.h sandbox/keeper/snapshots.h sandbox/keeper/publish.h sandbox/keeper/helpers.h sandbox/keeper/service.h sandbox/keeper/calls.c sandbox/keeper/keeper.c sandbox/keeper/setup.c sandbox/keeper/boxes.c \
+	sandbox/keeper/keeper_private.h sandbox/keeper/life.h sandbox/keeper/quota.h sandbox/keeper/store.h sandbox/keeper/snapshots.h sandbox/keeper/publish.h sandbox/keeper/helpers.h sandbox/keeper/service.h sandbox/keeper/clients.c sandbox/keeper/calls.c sandbox/keeper/keeper.c sandbox/keeper/setup.c sandbox/keeper/boxes.c \
 	sandbox/keeper/waiters.c sandbox/keeper/creation.c sandbox/keeper/claim.c sandbox/keeper/pool.c sandbox/keeper/pool_demand.c \
 	sandbox/keeper/life.c sandbox/keeper/attributes.c sandbox/keeper/audit_log.c sandbox/keeper/death.c sandbox/keeper/expiry.c sandbox/keeper/adopt.c \
 	sandbox/keeper/supervisor.h sandbox/keeper/supervisor.c sandbox/keeper/workers.c \

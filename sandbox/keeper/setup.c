@@ -195,7 +195,7 @@ static int setup_socket(struct keeper *k, struct cove_err *e)
             return -1;
         fdstore_put(&k->fdstore, "keeper", sock);
     }
-    return calls_listen(k, sock, e);
+    return clients_listen(k, sock, e);
 }
 
 static int setup_state(struct keeper *k, struct cove_err *e)

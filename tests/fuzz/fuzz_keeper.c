@@ -1,5 +1,5 @@
 /*
- * What a worker that was taken over can send to the keeper: sandbox/keeper/calls.c, which is root. The input is a
+ * What a worker that was taken over can send to the keeper: sandbox/keeper/calls.c and clients.c, which are root. The input is a
  * script of packets on one connection. What the calls hand on is checked here as the rest of the keeper relies on it: texts
  * end within their fields, a lone descriptor is a sealed memory file, and the rules of a network are read by the real reader.
  */
@@ -7,7 +7,8 @@
 
 #include "tests/fuzz/packets.h"
 
-#include "sandbox/keeper/calls.c" /* its connections are static */
+#include "sandbox/keeper/calls.c"
+#include "sandbox/keeper/clients.c" /* connections and the reader of messages are static */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
