@@ -1,16 +1,17 @@
 /*
  * Saved sandboxes on their way to a bucket (cove/bucket.h). They are saved on this machine first, as without a
- * bucket (saving.c), and are uploaded in the background. An empty file in a saved sandbox's directory tells how far
- * it has come, and what happens next:
+ * bucket (saving.c), and are uploaded in the background. An empty file in a saved sandbox's directory is a mark
+ * that tells where its archive is:
  *
- *   (none)     the archive is here                          begin_upload(): the mark is set, then
- *   uploading  the archive is here, parts may be there      cove-bucket puts and reads back all of it
- *   uploaded   all is there, taken by us; none is here      release(): others may take it from now on
- *   bucket     all is there
+ *   (none)     on this machine                                        next: upload() sets the mark
+ *   uploading  on this machine, and parts of it may be in the bucket  next: cove-bucket uploads it, reads it back
+ *   uploaded   only in the bucket, claimed by this machine            next: release() ends the claim
+ *   bucket     only in the bucket, and any machine may claim it
  *
- * Whatever fails or dies on the way is tried again later; until "uploaded" the archive is here. Waking one
- * that is there goes back to "uploaded" first, takes it and unpacks it as it comes (waking.c). One that was
- * woken or removed leaves a file saved/.gone-ID-MS, which stays until its objects are gone as well.
+ * A step that fails, or during which something dies, is tried again later; until the mark "uploaded" is set the
+ * archive stays on this machine. To wake a sandbox whose mark is "bucket", the keeper sets "uploaded", claims it,
+ * and unpacks it while it arrives (waking.c). A sandbox that was woken or removed leaves a file saved/.gone-ID-MS,
+ * which stays until its objects in the bucket are gone as well.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,59 +37,6 @@ enum {
     IDLE_MS = 60000,
 };
 
-/* ------------------------------------------------------------------ one process */
-
-struct bucket_run {
-    struct job job;
-    uint32_t index;
-    bucket_done done;
-};
-
-static void on_ended(struct keeper *k, struct job *j, int status)
-{
-    const struct bucket_run *run = container_of(j, struct bucket_run, job);
-    struct bucket_report report;
-    struct cove_err err = { 0 };
-    int rc = bucket_hear(j->sock, &report, &err);
-
-    (void)status;
-    run->done(k, run->index, rc == 0 ? &report : NULL, &err);
-}
-
-static int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct job **ret,
-                            struct cove_err *e)
-{
-    AUTO_FREE struct bucket_run *run = calloc(1, sizeof(*run));
-    AUTO_CLOSE int credentials = -1;
-    AUTO_CLOSE int ca = -1;
-    struct bucket_order order = task->order;
-    struct bucket_args args = { .exe = k->bucket_exe,
-                                .uid = k->worker_uid,
-                                .gid = k->worker_gid,
-                                .in = task->in,
-                                .out = task->out,
-                                .order = &order,
-                                .notes = task->notes };
-    struct boxed b;
-
-    if (!run)
-        return cove_fail(e, COVE_INTERNAL, "out of memory");
-    *run = (struct bucket_run){ .job = { .ended = on_ended },
-                                .index = task->index,
-                                .done = task->done };
-    if (bucket_fill_order(&k->config, k->state_dir, &order, e) < 0 ||
-        bucket_open_credentials(&k->config, &credentials, e) < 0 ||
-        bucket_open_ca(&k->config, &ca, e) < 0)
-        return -1;
-    args.credentials = credentials;
-    args.ca = ca;
-    if (bucket_start(&args, &b, e) < 0 || job_watch(k, &run->job, &b, e) < 0)
-        return -1;
-    *ret = &run->job;
-    take_ptr(run);
-    return 0;
-}
-
 /* ------------------------------------------------------------------ marks */
 
 static int set_mark(struct saved *s, int dir, enum saved_place place, struct cove_err *e)
@@ -103,16 +51,6 @@ static int set_mark(struct saved *s, int dir, enum saved_place place, struct cov
         return cove_fail_errno(e, COVE_LIMIT, "directory of a saved sandbox");
     s->place = place;
     return 0;
-}
-
-static void order_of(const struct saved_info *info, uint32_t work, struct bucket_order *ret)
-{
-    *ret = (struct bucket_order){ .work = work,
-                                  .saved_unix_ms = info->saved_unix_ms,
-                                  .bytes = info->stored_bytes };
-    memcpy(ret->digest, info->stored_digest, sizeof(ret->digest));
-    text_copy(ret->id, sizeof(ret->id), info->box.id);
-    text_copy(ret->name, sizeof(ret->name), saved_archive_name(info));
 }
 
 static uint64_t delay_ms(unsigned tries)
@@ -206,7 +144,7 @@ static int upload(struct keeper *k, uint32_t i, struct cove_err *e)
     int notes[BUCKET_NOTES], count = 0, rc = -1;
     AUTO_CLOSE int dir = -1;
 
-    order_of(&s->info, BUCKET_PUT, &task.order);
+    bucket_order_of(&s->info, BUCKET_PUT, &task.order);
     if (saved_open_dir(k, s->info.box.id, &dir, e) < 0 || write_seal(k, dir, e) < 0 ||
         (s->place == SAVED_IS_HERE && set_mark(s, dir, SAVED_IS_LEAVING, e) < 0))
         return -1;
@@ -234,7 +172,7 @@ static int release(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct bucket_task task = { .index = i, .in = -1, .out = -1, .done = on_released };
 
-    order_of(&k->saved[i].info, BUCKET_RELEASE, &task.order);
+    bucket_order_of(&k->saved[i].info, BUCKET_RELEASE, &task.order);
     return bucket_run_start(k, &task, &k->saved[i].job, e);
 }
 
@@ -368,58 +306,7 @@ void bucket_forget(struct keeper *k, struct saved *s)
         end_step(k, s);
 }
 
-/* ------------------------------------------------------------------ to be read by its tenant */
-
-static void on_read(struct keeper *k, uint32_t i, const struct bucket_report *report,
-                    struct cove_err *err)
-{
-    k->bucket.readers[i][0] = '\0';
-    if (!report) /* the reader has got fewer bytes than were announced */
-        log_error("an archive in the bucket was not read whole", err);
-}
-
-static int free_reader(const struct keeper *k, const char *tenant, uint32_t *ret,
-                       struct cove_err *e)
-{
-    uint32_t found = BUCKET_READERS;
-
-    for (uint32_t i = 0; i < BUCKET_READERS; i++) {
-        if (strcmp(k->bucket.readers[i], tenant) == 0)
-            return cove_fail(
-                e, COVE_BUSY,
-                "this tenant is already reading an archive: try again when it has been read");
-        if (!k->bucket.readers[i][0])
-            found = i;
-    }
-    if (found == BUCKET_READERS)
-        return cove_fail(e, COVE_BUSY, "too many archives are being read: try again later");
-    *ret = found;
-    return 0;
-}
-
-int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *e)
-{
-    const struct saved_info *info = &k->saved[saved].info;
-    struct bucket_task task = { .in = -1, .done = on_read };
-    struct job *run;
-    int ends[2], rc;
-
-    if (free_reader(k, info->box.tenant, &task.index, e) < 0)
-        return -1;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "pipe");
-    order_of(info, BUCKET_GET, &task.order);
-    task.out = ends[1];
-    rc = bucket_run_start(k, &task, &run, e);
-    close(ends[1]);
-    if (rc < 0) {
-        close(ends[0]);
-        return -1;
-    }
-    text_copy(k->bucket.readers[task.index], sizeof(k->bucket.readers[0]), info->box.tenant);
-    *ret_fd = ends[0];
-    return 0;
-}
+/* ------------------------------------------------------------------ to be woken */
 
 int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how, struct job **ret,
                  struct cove_err *e)
@@ -428,7 +315,7 @@ int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how
     struct bucket_task task = *how;
     AUTO_CLOSE int dir = -1;
 
-    order_of(&s->info, BUCKET_TAKE, &task.order);
+    bucket_order_of(&s->info, BUCKET_TAKE, &task.order);
     bucket_forget(k, s); /* a release that is about to begin must not happen now */
     if (s->place == SAVED_IS_THERE &&
         (saved_open_dir(k, s->info.box.id, &dir, e) < 0 || set_mark(s, dir, SAVED_IS_OURS, e) < 0))

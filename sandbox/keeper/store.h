@@ -67,7 +67,7 @@ enum { AGE_MISSING = 127 }; /* the exit status when there is no such program */
 int age_start(struct keeper *k, const struct age_task *task, struct job **ret, struct cove_err *e);
 int age_open_identity(const struct keeper *k, int *ret, struct cove_err *e);
 
-/* ------------------------------------------------------------------ bucket.c */
+/* ------------------------------------------------------------------ bucket_run.c */
 
 typedef void (*bucket_done)(struct keeper *k, uint32_t index, const struct bucket_report *report,
                             struct cove_err *err); /* report NULL: it failed, err says why */
@@ -78,6 +78,13 @@ struct bucket_task {
     const int *notes;
     bucket_done done;
 };
+/* What cove-bucket has to know of a saved sandbox. `work`: BUCKET_PUT and so on. */
+void bucket_order_of(const struct saved_info *info, uint32_t work, struct bucket_order *ret);
+int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct job **ret,
+                     struct cove_err *e);
+
+/* ------------------------------------------------------------------ bucket.c */
+
 /* Takes the next steps for all saved sandboxes that go to the bucket or are to be removed from it. */
 uint64_t bucket_tick(struct keeper *k, uint64_t now, uint64_t next);
 void bucket_forget(struct keeper *k, struct saved *s); /* ends the process that works on it */
@@ -86,6 +93,9 @@ void bucket_gone(struct keeper *k, const struct saved_info *info); /* removes it
  * comes to how->out. */
 int bucket_fetch(struct keeper *k, uint32_t saved, const struct bucket_task *how, struct job **ret,
                  struct cove_err *e);
+
+/* ------------------------------------------------------------------ bucket_read.c */
+
 /* The archive can be read from *ret_fd, a pipe, and stays in the bucket. A tenant reads one archive at a
  * time. */
 int bucket_read(struct keeper *k, uint32_t saved, int *ret_fd, struct cove_err *e);
