@@ -134,6 +134,7 @@ struct keeper {
 
     struct state *state;
     struct tenants tenants, templates;
+    bool keys_of_one_tenant;    /* every key in keys_file belongs to the same tenant */
     struct manifests manifests; /* how templates want their sandboxes to be run */
     uint64_t
         ready_due_ms; /* when the set-up of a sandbox may have taken too long; 0: none is under way */

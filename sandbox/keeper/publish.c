@@ -184,6 +184,14 @@ static int read_text(const char *path, char **ret, struct cove_err *e)
     return 0;
 }
 
+static bool are_of_one_tenant(const struct keys *keys)
+{
+    for (size_t i = 1; i < keys->count; i++)
+        if (strcmp(keys->items[i].tenant, keys->items[0].tenant) != 0)
+            return false;
+    return keys->count > 0;
+}
+
 static int publish_keys(struct keeper *k, struct cove_err *e)
 {
     const char *path = k->config.keys_file;
@@ -195,6 +203,7 @@ static int publish_keys(struct keeper *k, struct cove_err *e)
         return -1;
     if (keys_parse(text, &keys, e) < 0)
         return cove_context(e, "%s", path);
+    k->keys_of_one_tenant = are_of_one_tenant(&keys);
     keys_done(&keys);
     return publish_put(k, "keys", text, strlen(text), &changed, e);
 }

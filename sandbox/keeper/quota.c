@@ -57,12 +57,17 @@ static uint64_t count_all(const struct keeper *k, const char *tenant)
 }
 
 /*
- * Without a quota a tenant gets another sandbox while it has fewer than SHARE times as many as are free. A
- * tenant that is alone on the server so has at most three quarters of all. Several tenants that take all they
- * can get have a part of that each, and the last free sandbox goes to a tenant that has fewer than three.
- * Servers with fewer than four sandboxes have no such share.
+ * Without a quota a tenant gets another sandbox while it has fewer than SHARE times as many as are free. So a tenant
+ * that takes all it can get, while no other does, has three quarters of all. Several such tenants have a part of that
+ * each, and the last free sandbox goes to a tenant that has fewer than three. Servers with fewer than four sandboxes
+ * have no such share, and neither have servers that know one tenant only: nobody else could use the rest.
  */
 enum { SHARE = 3 };
+
+static bool has_one_tenant(const struct keeper *k)
+{
+    return k->keys_of_one_tenant && !k->config.pam_service[0];
+}
 
 static int check_share(struct keeper *k, const char *tenant, struct cove_err *e)
 {
@@ -70,10 +75,16 @@ static int check_share(struct keeper *k, const char *tenant, struct cove_err *e)
     uint64_t taken = counts[PLACE_OWNED] + counts[PLACE_DYING] + counts[PLACE_DEAD];
     uint64_t most = k->config.max_sandboxes, left = most > taken ? most - taken : 0, have;
 
-    if (left == 0 || counts[PLACE_OWNED] < SHARE * left)
-        return 0; /* all tenants have less than one may have, or none is free (creation.c) */
+    if (left == 0 || counts[PLACE_OWNED] < SHARE * left || has_one_tenant(k))
+        return 0; /* if none is free, creation.c says so */
     have = count_all(k, tenant);
-    return have < SHARE * left ? 0 : refuse(k, "tenant", have, " while few are free", e);
+    if (have < SHARE * left)
+        return 0;
+    state_count(k->state, STATE_KEEPER, COUNT_LIMIT_SANDBOXES, 1);
+    return cove_fail(e, COVE_QUOTA,
+                     "quota: this tenant has %llu sandboxes, and the last free ones are kept for "
+                     "other tenants (tenant_sandboxes)",
+                     (unsigned long long)have);
 }
 
 static int check_processes(struct keeper *k, const char *tenant, struct cove_err *e)

@@ -392,6 +392,20 @@ static void without_a_quota_a_tenant_leaves_some_to_others(void **state)
     assert_int_equal(fixture_count(f, BOX_EMPTY), 0);
 }
 
+static void the_only_tenant_of_a_server_may_have_all(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.tenant_sandboxes = 0;
+    f->k.keys_of_one_tenant = true;
+    text_copy(f->k.config.pam_service, sizeof(f->k.config.pam_service), "cove");
+    assert_int_equal(take_all(f, "acme"), FIXTURE_BOXES - FIXTURE_BOXES / 4);
+    f->k.config.pam_service[0] = '\0'; /* people with a password would be further tenants */
+    fixture_claimed(f, "acme", "more");
+    fixture_claimed(f, "acme", "most");
+    assert_int_equal(fixture_count(f, BOX_EMPTY), 0);
+}
+
 /* Those that age and those in the pool: the first are the tenant's, the others are free. */
 static void the_share_counts_what_ages_and_not_the_pool(void **state)
 {
@@ -484,6 +498,7 @@ int main(void)
         T(only_a_small_sealed_memfd_is_taken_for_attributes),
         T(a_tenant_has_no_more_sandboxes_than_its_quota),
         T(without_a_quota_a_tenant_leaves_some_to_others),
+        T(the_only_tenant_of_a_server_may_have_all),
         T(the_share_counts_what_ages_and_not_the_pool),
         T(frozen_sandboxes_count_for_the_quota),
         T(ageing_sandboxes_count_up_to_as_many_again),

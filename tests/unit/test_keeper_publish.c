@@ -115,6 +115,30 @@ static void a_broken_policy_does_not_keep_a_key_from_being_revoked(void **state)
     assert_int_equal(state_keys_generation(f->k.state), keys + 1);
 }
 
+#define EIGHT(s)   s s s s s s s s
+#define KEY(digit) EIGHT(EIGHT(digit)) /* the hash of a key: 64 digits */
+
+static void the_keeper_sees_whether_all_keys_belong_to_one_tenant(void **state)
+{
+    static const struct {
+        const char *keys;
+        bool want;
+    } cases[] = {
+        { "", false },
+        { KEY("a") " acme first\n", true },
+        { KEY("a") " acme first\n" KEY("b") " acme second\n", true },
+        { KEY("a") " acme first\n" KEY("b") " other first\n", false },
+        { KEY("a") " acme first\n" KEY("b") " acme second\n" KEY("c") " other first\n", false },
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        put(f, "keys", cases[i].keys);
+        must_publish(f);
+        assert_int_equal(f->k.keys_of_one_tenant, cases[i].want);
+    }
+}
+
 /* An operator writes a profile, then the policy that names it, while the keeper is reading: whatever
  * the moment, a policy that was read is never missing a profile that was written before it. */
 static const struct fixture *writer;
@@ -153,6 +177,7 @@ int main(void)
         T(the_generation_tells_of_edits_and_of_nothing_else),
         T(a_mistake_changes_nothing),
         T(a_broken_policy_does_not_keep_a_key_from_being_revoked),
+        T(the_keeper_sees_whether_all_keys_belong_to_one_tenant),
         T(a_profile_that_is_written_meanwhile_is_there_for_its_policy),
     };
 
