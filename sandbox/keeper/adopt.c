@@ -4,13 +4,9 @@
  * everything else is brought to a clean end. Nothing that workers can write is looked at.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/pidfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/log.h"

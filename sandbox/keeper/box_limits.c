@@ -4,7 +4,6 @@
  * Its disk and the cpus that it sees cannot change any more, so a claimant whose limits differ there gets a
  * sandbox that is built on demand.
  */
-#include <string.h>
 
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/quota.h"

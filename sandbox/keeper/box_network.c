@@ -3,7 +3,6 @@
  * set for one sandbox in a file, so that the next keeper finds them, and writes the state of the network into a
  * file for `cove doctor`.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>

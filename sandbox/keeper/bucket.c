@@ -14,10 +14,8 @@
  * which stays until its objects in the bucket are gone as well.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

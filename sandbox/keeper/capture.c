@@ -4,7 +4,6 @@
  * keeper finds the mark BOX_CAPTURED and lets the sandbox go on, and finds a snapshot without a record and
  * removes it.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

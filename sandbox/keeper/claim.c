@@ -1,8 +1,6 @@
 /* A project asks for its sandbox, and gets its current one, one from the pool, or a new one. */
-#include <string.h>
 
 #include "cove/log.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/life.h"

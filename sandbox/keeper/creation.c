@@ -1,7 +1,6 @@
 /* The first part of a sandbox's life: a free slot, its range of user ids, its build, and what
  * happens when the build is ready. */
 #include <poll.h>
-#include <string.h>
 
 #include "cove/log.h"
 #include "cove/mem.h"

@@ -7,7 +7,6 @@
  */
 #include "sandbox/keeper/keeper_private.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "cove/file.h"
 #include "cove/mem.h"

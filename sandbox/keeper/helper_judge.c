@@ -1,6 +1,5 @@
 /* The judge: told of every sandbox, so that it can attach to the sandbox's init and answer for each
  * execve under exec-time policy. */
-#include "cove/mem.h"
 #include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "sandbox/keeper/helpers.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cove/log.h"
-#include "cove/mem.h"
 #include "cove/msg_helpers.h"
 #include "cove/text.h"
 #include "sandbox/keeper/helpers.h"

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cove/log.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/keeper/keeper_private.h"
 #include "sandbox/keeper/life.h"

@@ -5,7 +5,6 @@
  * and a broken file changes nothing.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>

@@ -22,7 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cove/buf.h"
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
