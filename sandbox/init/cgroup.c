@@ -17,11 +17,6 @@
 
 enum { SWEEP_AT_A_TIME = 16 };
 
-static void name_of(uint32_t number, const char *file, char out[48])
-{
-    snprintf(out, 48, "c%" PRIu32 "%s%s", number, *file ? "/" : "", file);
-}
-
 static ssize_t read_at(int dir_fd, const char *name, char *out, size_t size)
 {
     AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
@@ -66,7 +61,6 @@ void cgroup_setup(struct init *in)
     in->memory_fds[MEMORY_USED] =
         open_first(INIT_FD_MEMORY, "memory.current", "memory.usage_in_bytes");
     in->memory_fds[MEMORY_STAT] = open_first(INIT_FD_MEMORY, "memory.stat", NULL);
-    in->next_cgroup_fd = -1;
 }
 
 /* Reads a file that stays open: reading from its start gives the current value each time. */
@@ -133,98 +127,168 @@ uint64_t cgroup_pids_limit(void)
 
 /* --------------------------------------------------------------- one per command */
 
-static int make_one(uint32_t number, struct cove_err *e)
+/* A cgroup's own number, which is its name, is not the number of the process in it: cgroups are used again. */
+static void name_of(const struct command_cgroup *g, const char *file, char out[48])
+{
+    snprintf(out, 48, "c%" PRIu32 "%s%s", g->name, *file ? "/" : "", file);
+}
+
+static void read_file_of(const struct command_cgroup *g, const char *file, char *out, size_t size)
 {
     char name[48];
-    int fd;
 
-    name_of(number, "", name);
+    name_of(g, file, name);
+    read_at(INIT_FD_CGROUP, name, out, size);
+}
+
+static uint64_t cpu_usage(const struct command_cgroup *g)
+{
+    char text[1024];
+
+    read_file_of(g, "cpu.stat", text, sizeof(text));
+    return field(text, "usage_usec");
+}
+
+static int make_one(struct init *in, struct command_cgroup *ret, struct cove_err *e)
+{
+    struct command_cgroup made = { .name = in->last_cgroup + 1 };
+    char name[48];
+
+    name_of(&made, "", name);
     if (mkdirat(INIT_FD_CGROUP, name, 0755) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "making a control group");
-    fd = openat(INIT_FD_CGROUP, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        cove_fail_errno(e, COVE_LIMIT, "opening a control group");
-        unlinkat(INIT_FD_CGROUP, name, AT_REMOVEDIR);
-    }
-    return fd;
+    in->last_cgroup = made.name;
+    *ret = made;
+    return 0;
 }
 
 /* Make the next command's cgroup while nobody waits for it. If that fails, it is tried again when
    the command comes. */
 void cgroup_prepare(struct init *in)
 {
-    if (!in->has_cgroup || in->next_cgroup_fd >= 0)
-        return;
-    in->next_cgroup = in->last_number + 1;
-    in->next_cgroup_fd = make_one(in->next_cgroup, NULL);
+    if (in->has_cgroup && in->idle_count == 0 && make_one(in, &in->idle[0], NULL) == 0)
+        in->idle_count = 1;
 }
 
-int cgroup_make(struct init *in, uint32_t number, int *ret_fd, struct cove_err *e)
+int cgroup_make(struct init *in, struct command_cgroup *ret, int *ret_fd, struct cove_err *e)
 {
-    AUTO_CLOSE int fd = take_fd(&in->next_cgroup_fd);
+    struct command_cgroup g;
+    char name[48];
+    int fd;
 
-    if (fd >= 0 && in->next_cgroup != number) { /* the spawn that it was made for failed */
-        fd = cove_close(fd);
-        cgroup_leave(in, in->next_cgroup);
+    if (!in->has_cgroup) {
+        *ret_fd = -1;
+        return 0;
     }
-    if (fd < 0 && in->has_cgroup && (fd = make_one(number, e)) < 0)
+    if (in->idle_count > 0)
+        g = in->idle[--in->idle_count];
+    else if (make_one(in, &g, e) < 0)
         return -1;
-    *ret_fd = take_fd(&fd);
+    name_of(&g, "", name);
+    fd = openat(INIT_FD_CGROUP, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        cove_fail_errno(e, COVE_LIMIT, "opening a control group");
+        unlinkat(INIT_FD_CGROUP, name, AT_REMOVEDIR);
+        return -1;
+    }
+    *ret = g;
+    *ret_fd = fd;
     return 0;
 }
 
-int cgroup_kill(struct init *in, uint32_t number)
+static int kill_all(const struct command_cgroup *g)
 {
     AUTO_CLOSE int fd = -1;
     char name[48];
 
-    errno = ENOENT;
-    if (!in->has_cgroup)
-        return -1;
-    name_of(number, "cgroup.kill", name);
+    name_of(g, "cgroup.kill", name);
     fd = openat(INIT_FD_CGROUP, name, O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, "1", 1) == 1 ? 0 : -1;
 }
 
-uint64_t cgroup_cpu_us(struct init *in, uint32_t number)
+/* By the number of the process: its record may be gone, while what it started is still there. */
+int cgroup_kill(struct init *in, uint32_t number)
 {
-    char name[48], text[1024];
+    const struct proc *p = proc_by_number(in, number);
 
-    if (!in->has_cgroup)
-        return 0;
-    name_of(number, "cpu.stat", name);
-    read_at(INIT_FD_CGROUP, name, text, sizeof(text));
-    return field(text, "usage_usec");
+    if (p && p->cgroup.name)
+        return kill_all(&p->cgroup);
+    for (size_t i = 0; i < in->lingering_count; i++)
+        if (in->lingering[i].proc == number)
+            return kill_all(&in->lingering[i].cgroup);
+    errno = ENOENT;
+    return -1;
 }
 
-/* --------------------------------------------------------------- removing one, once it is empty */
+uint64_t cgroup_cpu_us(const struct command_cgroup *g)
+{
+    uint64_t now = g->name ? cpu_usage(g) : 0;
 
-static bool remove_one(uint32_t number)
+    return now > g->cpu_before_us ? now - g->cpu_before_us : 0;
+}
+
+/* --------------------------------------------------------------- leaving one, once it is empty */
+
+static bool remove_one(const struct command_cgroup *g)
 {
     char name[48];
 
-    name_of(number, "", name);
+    name_of(g, "", name);
     return unlinkat(INIT_FD_CGROUP, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-static void remember(struct init *in, uint32_t number)
+static void remember(struct init *in, uint32_t number, const struct command_cgroup *g)
 {
     if (in->lingering_count == in->lingering_room) {
         size_t room = in->lingering_room ? 2 * in->lingering_room : 16;
-        uint32_t *more = reallocarray(in->lingering, room, sizeof(*more));
+        struct lingering *more = reallocarray(in->lingering, room, sizeof(*more));
 
         if (!more)
             return; /* an empty directory stays behind until the sandbox ends */
         in->lingering = more;
         in->lingering_room = room;
     }
-    in->lingering[in->lingering_count++] = number;
+    in->lingering[in->lingering_count++] = (struct lingering){ number, *g };
 }
 
-void cgroup_leave(struct init *in, uint32_t number)
+/*
+ * An empty cgroup is as good as a new one: it has no process, is not frozen, has no cgroup below it, and no limit,
+ * because no controller is on there. What it has counted of cpu time is taken off. Making and removing
+ * a cgroup takes the kernel several times as long as these looks.
+ */
+static bool keep(struct init *in, const struct command_cgroup *g)
 {
-    if (!remove_one(number))
-        remember(in, number);
+    char text[256], name[48];
+    struct stat st;
+
+    if (in->idle_count == IDLE_CGROUPS)
+        return false;
+    read_file_of(g, "cgroup.events", text, sizeof(text));
+    if (!strstr(text, "populated 0\n") || strstr(text, "frozen 1\n"))
+        return false;
+    name_of(g, "", name);
+    if (fstatat(INIT_FD_CGROUP, name, &st, 0) < 0 || st.st_nlink != 2)
+        return false;
+    in->idle[in->idle_count++] =
+        (struct command_cgroup){ .name = g->name, .cpu_before_us = cpu_usage(g) };
+    return true;
+}
+
+/* The process `number` has ended. Its cgroup is kept for the next command, or removed, now or when it is empty. */
+void cgroup_leave(struct init *in, uint32_t number, struct command_cgroup *g)
+{
+    if (!g->name)
+        return;
+    if (keep(in, g) || remove_one(g))
+        g->name = 0;
+    else
+        remember(in, number, g);
+}
+
+void cgroup_tidy(struct init *in)
+{
+    while (in->idle_count > 0)
+        remove_one(&in->idle[--in->idle_count]);
 }
 
 /* Called when something was reaped. A few at a time, in turn: thousands of daemons must not slow
@@ -233,7 +297,7 @@ void cgroup_sweep(struct init *in)
 {
     for (int i = 0; i < SWEEP_AT_A_TIME && in->lingering_count > 0; i++) {
         in->sweep_at = (in->sweep_at + 1) % in->lingering_count;
-        if (remove_one(in->lingering[in->sweep_at]))
+        if (remove_one(&in->lingering[in->sweep_at].cgroup))
             in->lingering[in->sweep_at] = in->lingering[--in->lingering_count];
     }
 }

@@ -48,6 +48,7 @@ enum {
     MAX_KEPT_DIRS = 8192, /* directories of one such watch */
     MAX_MARKS = 64,       /* extended attributes of one file that a client may set */
     MAX_GROUPS = 64,
+    IDLE_CGROUPS = 4, /* cgroups that are kept for the next commands */
     MAX_ARGS = 8192,
     MAX_ENV = 2048,
     MAX_LABEL = 256,
@@ -132,6 +133,11 @@ void user_leave(void);
 struct log;
 struct start;
 
+struct command_cgroup {
+    uint32_t name;          /* the directory cNAME; 0: none */
+    uint64_t cpu_before_us; /* cpu time of commands that had this cgroup before */
+};
+
 struct proc {
     TAILQ_ENTRY(proc) link; /* in init.running or init.finished */
     uint32_t number;
@@ -139,7 +145,7 @@ struct proc {
     uint32_t flags;
     uint32_t context; /* as it came with the spawn, for the judge */
     bool running;
-    bool has_cgroup;
+    struct command_cgroup cgroup;
     struct cove_end end;
     char *label, *command;
     char *note; /* with SPAWN_NOTE, while it runs */
@@ -231,8 +237,7 @@ struct spare_job {
 struct spare {
     struct watch watch; /* our end of its socket */
     pid_t pid;          /* 0: there is none */
-    uint32_t
-        number; /* the number of the process that it will become; its cgroup has that name already */
+    struct command_cgroup cgroup;
     int listener;       /* with notify, once the spare has sent it */
     struct watch timer; /* says when to make one */
     bool wanted;        /* the timer runs */
@@ -248,12 +253,10 @@ int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
 bool spare_reaped(struct init *in, pid_t pid);
-/* Called before a process gets its number: a spare that this spawn cannot take gives the number
- * up. */
-void spare_drop_unless(struct init *in, const struct stat *file, bool notify);
 /* 0: the spare has become p, and what it says on *ret_sock decides over the answer to the
- * client, as with SPAWN_NOTIFY. -1: p must be started in the ordinary way. */
-int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock);
+ * client. -1: p must be started in the ordinary way. */
+int spare_take(struct init *in, const struct exec_job *job, const struct stat *filter_file,
+               struct proc *p, int *ret_sock);
 
 /* --- log rings (log.c) --- */
 int log_new(struct init *in, struct proc *p, uint64_t bytes, struct cove_err *e);
@@ -276,12 +279,13 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
 /* --- cgroups (cgroup.c) --- */
 void cgroup_setup(struct init *in);
 void cgroup_prepare(struct init *in);
-int cgroup_make(struct init *in, uint32_t number, int *ret_fd,
-                struct cove_err *e);                 /* *ret_fd -1: there are no cgroups */
-int cgroup_kill(struct init *in, uint32_t number);   /* 0, or -1 and errno */
-void cgroup_leave(struct init *in, uint32_t number); /* remove it, now or when it is empty */
+int cgroup_make(struct init *in, struct command_cgroup *ret, int *ret_fd,
+                struct cove_err *e);               /* *ret_fd -1: there are no cgroups */
+int cgroup_kill(struct init *in, uint32_t number); /* 0, or -1 and errno */
+void cgroup_leave(struct init *in, uint32_t number, struct command_cgroup *g);
 void cgroup_sweep(struct init *in);
-uint64_t cgroup_cpu_us(struct init *in, uint32_t number);
+void cgroup_tidy(struct init *in); /* no command came for a while: remove those that are kept */
+uint64_t cgroup_cpu_us(const struct command_cgroup *g);
 uint64_t cgroup_oom_kills(const struct init *in);
 uint64_t cgroup_pids_refused(const struct init *in);
 uint64_t cgroup_memory_limit(const struct init *in);
@@ -348,6 +352,11 @@ int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 int on_exec_answer(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
 
 /* --- all of it --- */
+struct lingering { /* a cgroup whose command has ended, and what it started has not */
+    uint32_t proc;
+    struct command_cgroup cgroup;
+};
+
 struct init {
     struct loop loop;
     int spare_fd; /* closed for a moment when descriptors run out, so that a client can be accepted and turned away */
@@ -363,12 +372,13 @@ struct init {
     uint32_t last_number;
 
     bool has_cgroup;
-    int next_cgroup_fd; /* made ahead for the process next_cgroup; -1: none */
-    uint32_t next_cgroup;
+    uint32_t last_cgroup;
+    struct command_cgroup idle[IDLE_CGROUPS]; /* empty, for the next commands */
+    size_t idle_count;
     int oom_fd, pids_fd; /* the counters' files, -1: none */
     int memory_fds[MEMORY_FILES];
-    int meminfo_fd;      /* the file that is mounted over /proc/meminfo, -1 if there is none */
-    uint32_t *lingering; /* numbers of cgroups that were not empty yet */
+    int meminfo_fd; /* the file that is mounted over /proc/meminfo, -1 if there is none */
+    struct lingering *lingering; /* cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;
 
     unsigned held_logs; /* rings that hold back their ticks for a moment */

@@ -166,10 +166,9 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
     if (p->log)
         log_tick(in, p);
     tell_waiting(p); /* told before the tidying up that follows, which nobody should wait for */
-    if (p->has_cgroup && (p->flags & SPAWN_RECORD))
-        p->cpu_us = cgroup_cpu_us(in, p->number);
-    if (p->has_cgroup)
-        cgroup_leave(in, p->number);
+    if (p->flags & SPAWN_RECORD)
+        p->cpu_us = cgroup_cpu_us(&p->cgroup);
+    cgroup_leave(in, p->number, &p->cgroup);
     spare_soon(in);
     proc_drop_if_done(in, p);
 }
@@ -251,7 +250,7 @@ static void kill_session(pid_t session)
 
 void proc_kill_tree(struct init *in, struct proc *p)
 {
-    if (p->has_cgroup && (cgroup_kill(in, p->number) == 0 || !p->running))
+    if (p->cgroup.name && (cgroup_kill(in, p->number) == 0 || !p->running))
         return;
     if (p->running)
         kill(-p->pid, SIGKILL);

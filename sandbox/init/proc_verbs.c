@@ -14,8 +14,8 @@
 
 /* --------------------------------------------------------------- signals */
 
-/* A tree may outlive both its first process and our record of that process: the name of the
-   process's cgroup is enough to kill the tree. */
+/* A tree may outlive both its first process and our record of that process: its cgroup is enough to kill
+   the tree. */
 static int kill_leftover_tree(struct init *in, uint32_t number, struct cove_err *e)
 {
     if (number > in->last_number || cgroup_kill(in, number) < 0)
@@ -231,7 +231,7 @@ static uint64_t resident_bytes(pid_t pid)
 }
 
 /* Append one entry; false when it does not fit any more. */
-static bool add_entry(struct init *in, const struct proc *p, char *page, size_t *len)
+static bool add_entry(const struct proc *p, char *page, size_t *len)
 {
     size_t label = strlen(p->label) + 1, command = strlen(p->command) + 1;
     size_t size = (sizeof(struct box_proc) + label + command + 7) & ~(size_t)7;
@@ -246,7 +246,7 @@ static bool add_entry(struct init *in, const struct proc *p, char *page, size_t 
     if (size > PAGE_BYTES - *len)
         return false;
     if (p->running) {
-        entry.cpu_us = p->has_cgroup ? cgroup_cpu_us(in, p->number) : 0;
+        entry.cpu_us = cgroup_cpu_us(&p->cgroup);
         entry.memory_bytes = resident_bytes(p->pid);
     }
     memset(page + *len, 0, size);
@@ -272,7 +272,7 @@ int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
         if (!p->running && !(p->flags & SPAWN_RECORD))
             continue; /* only its log is still open */
-        if (!add_entry(in, p, init_page, &len)) {
+        if (!add_entry(p, init_page, &len)) {
             head.more = 1;
             break;
         }

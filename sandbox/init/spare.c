@@ -96,7 +96,6 @@ static void spare_forget(struct init *in)
     s->pid = 0;
 }
 
-/* The number that the spare stood for is used up: its cgroup has that name until it is empty. */
 static void spare_drop(struct init *in)
 {
     struct spare *s = &in->spare;
@@ -105,14 +104,7 @@ static void spare_drop(struct init *in)
         return;
     kill(s->pid, SIGKILL);
     spare_forget(in);
-    in->last_number = s->number;
-    cgroup_leave(in, s->number);
-}
-
-void spare_drop_unless(struct init *in, const struct stat *file, bool notify)
-{
-    if (in->spare.pid && !fits(&in->spare, file, notify))
-        spare_drop(in);
+    cgroup_leave(in, 0, &s->cgroup);
 }
 
 bool spare_reaped(struct init *in, pid_t pid)
@@ -149,19 +141,18 @@ static void spare_make(struct init *in)
         return;
     theirs = fds[1];
     msg_prepare_socket(fds[0]);
-    s->number = in->last_number + 1;
     s->listener = -1;
-    if (cgroup_make(in, s->number, &cgroup_fd, NULL) < 0 || cgroup_fd < 0 ||
+    if (cgroup_make(in, &s->cgroup, &cgroup_fd, NULL) < 0 || cgroup_fd < 0 ||
         init_watch(in, &s->watch, fds[0], EPOLLIN, spare_ready, NULL) < 0) {
         cove_close(fds[0]);
+        cgroup_leave(in, 0, &s->cgroup);
         return;
     }
     s->pid = exec_spare(&s->filter, s->notify, theirs, cgroup_fd);
     if (s->pid < 0) {
         s->pid = 0;
         watch_close(&s->watch);
-        cgroup_leave(in, s->number);
-        in->last_number = s->number;
+        cgroup_leave(in, 0, &s->cgroup);
         return;
     }
     set_timer(s, KEEP_US);
@@ -177,6 +168,7 @@ static void spare_due(struct watch *w, uint32_t events)
         return; /* it was set anew meanwhile */
     if (!in->spare.wanted) {
         spare_drop(in);
+        cgroup_tidy(in);
         return;
     }
     in->spare.wanted = false;
@@ -238,23 +230,23 @@ static int send_job(int sock, const struct exec_job *job)
                     NULL);
 }
 
-int spare_take(struct init *in, const struct exec_job *job, struct proc *p, int *ret_sock)
+int spare_take(struct init *in, const struct exec_job *job, const struct stat *filter_file,
+               struct proc *p, int *ret_sock)
 {
     struct spare *s = &in->spare;
     struct cove_err e;
 
     if (!s->pid)
         return -1;
-    *ret_sock = fcntl(s->watch.fd, F_DUPFD_CLOEXEC, 3);
-    if (*ret_sock < 0 || s->number != p->number || send_job(*ret_sock, job) < 0 ||
+    if (!fits(s, filter_file, job->notify) || send_job(s->watch.fd, job) < 0 ||
         (s->listener >= 0 && judge_listen(in, p, &s->listener, &e) < 0)) {
-        *ret_sock = cove_close(*ret_sock);
         spare_drop(in);
-        p->number = ++in->last_number; /* the old number is the name of the spare's cgroup */
         return -1;
     }
     p->pid = s->pid;
-    p->has_cgroup = true;
+    p->cgroup = s->cgroup;
+    s->cgroup.name = 0;
+    *ret_sock = watch_take(&s->watch);
     spare_forget(in);
     return 0;
 }

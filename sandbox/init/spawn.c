@@ -271,7 +271,6 @@ static struct proc *make_proc(struct init *in, const struct spawn *s, struct cov
         cove_fail(e, COVE_LIMIT, "out of memory");
         return NULL;
     }
-    spare_drop_unless(in, &s->filter_file, s->args->flags & SPAWN_NOTIFY);
     TAILQ_INIT(&p->wants);
     p->stdin_fd = p->pty = -1;
     p->flags = s->args->flags;
@@ -296,12 +295,11 @@ static int start(struct init *in, struct spawn *s, struct proc *p, struct cove_e
 {
     AUTO_CLOSE int cgroup_fd = -1;
 
-    if (make_socket(s, e) < 0 || cgroup_make(in, p->number, &cgroup_fd, e) < 0)
+    if (make_socket(s, e) < 0 || cgroup_make(in, &p->cgroup, &cgroup_fd, e) < 0)
         return -1;
-    p->has_cgroup = cgroup_fd >= 0;
     p->pid = exec_start(&s->job, cgroup_fd, e);
-    if (p->pid < 0 && p->has_cgroup)
-        cgroup_leave(in, p->number);
+    if (p->pid < 0)
+        cgroup_leave(in, p->number, &p->cgroup);
     return p->pid < 0 ? -1 : 0;
 }
 
@@ -310,7 +308,7 @@ static int start_quickly(struct init *in, struct spawn *s, struct proc *p, struc
 {
     bool notify = s->args->flags & SPAWN_NOTIFY;
 
-    if (spare_take(in, &s->job, p, &s->sock) == 0)
+    if (spare_take(in, &s->job, &s->filter_file, p, &s->sock) == 0)
         return 0;
     if (start(in, s, p, e) < 0)
         return -1;

@@ -56,8 +56,7 @@ static void start_failed(struct init *in, struct start *s, struct cove_err *e)
     if (s->conn)
         conn_send_error(s->conn, s->tag, e);
     start_free(s);
-    if (p->has_cgroup)
-        cgroup_leave(in, p->number);
+    cgroup_leave(in, p->number, &p->cgroup);
     proc_free(in, p); /* its zombie is reaped as nobody's */
 }
 

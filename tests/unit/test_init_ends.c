@@ -228,11 +228,26 @@ static void the_whole_tree_is_killed_with_the_connection_it_is_tied_to(void **st
     fx.sock = fixture_connect();
 }
 
-static bool cgroup_is_gone(void *number)
+/* The directory of the command's cgroup that this process is in: below fx.cgroup. */
+static void find_cgroup(uint32_t pid, char out[300])
 {
-    char path[300];
+    char path[64], text[4096], *at;
+    FILE *f;
 
-    snprintf(path, sizeof(path), "%s/c%u", fx.cgroup, *(uint32_t *)number);
+    snprintf(path, sizeof(path), "/proc/%u/cgroup", pid);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    fclose(f);
+    at = strstr(text, "0::");
+    assert_non_null(at);
+    at[strcspn(at, "\n")] = '\0';
+    snprintf(out, 300, "%s%s", fx.cgroup, strrchr(at, '/'));
+    assert_int_equal(access(out, F_OK), 0);
+}
+
+static bool is_removed(void *path)
+{
     return access(path, F_OK) < 0;
 }
 
@@ -248,15 +263,16 @@ static void a_daemon_outlives_its_shell_and_can_still_be_killed(void **state)
         struct box_signal sig = { .scope = SIGNAL_TREE, .signo = SIGKILL, .cause = END_KILLED };
         struct box_spawned s;
         pid_t daemon = start_daemon(flags[i] | SPAWN_TIED, "exit 0", &s);
+        char path[300];
 
         assert_int_equal(expect_exit(s.proc).exit_code, 0); /* the shell's end, not the daemon's */
         assert_true(process_exists(&daemon));
-        assert_false(cgroup_is_gone(&s.proc));
+        find_cgroup((uint32_t)daemon, path);
         sig.proc = s.proc;
         ASK(BOX_SIGNAL, sig, "");
         expect(MSG_DONE, NULL);
         assert_true(eventually(process_is_gone, &daemon));
-        assert_true(eventually(cgroup_is_gone, &s.proc));
+        assert_true(eventually(is_removed, path));
         unlink(in_dir("pid"));
     }
 }
@@ -277,19 +293,74 @@ static void what_a_tied_command_left_running_stays_when_the_connection_ends_late
     assert_true(process_exists(&daemon));
 }
 
-static void each_command_has_a_cgroup_that_goes_with_it(void **state)
+static void end_it(const struct box_spawned *s)
 {
-    struct box_spawned s;
+    ASK(BOX_SIGNAL, ((struct box_signal){ .proc = s->proc, .signo = SIGKILL }), "");
+    expect(MSG_DONE, NULL);
+    expect_exit(s->proc);
+}
+
+static void no_two_commands_have_one_cgroup_at_a_time(void **state)
+{
+    enum { MANY = 6 };
+    struct box_spawned s[MANY], daemons;
+    char path[MANY + 1][300];
+    pid_t daemon;
 
     (void)state;
     if (!fx.cgroup[0])
         skip();
-    s = sleeper(0);
-    assert_false(cgroup_is_gone(&s.proc));
-    ASK(BOX_SIGNAL, ((struct box_signal){ .proc = s.proc, .signo = SIGKILL }), "");
-    expect(MSG_DONE, NULL);
+    daemon = start_daemon(0, "exit 0", &daemons);
+    expect_exit(daemons.proc);
+    find_cgroup((uint32_t)daemon, path[MANY]);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++) {
+            s[i] = sleeper(0);
+            find_cgroup(s[i].pid, path[i]);
+            for (int j = 0; j < i; j++)
+                assert_string_not_equal(path[i], path[j]);
+            assert_string_not_equal(path[i], path[MANY]); /* a daemon is still in that one */
+        }
+        for (int i = 0; i < MANY; i++)
+            end_it(&s[i]);
+    }
+    kill(daemon, SIGKILL);
+    assert_true(eventually(is_removed, path[MANY]));
+}
+
+static uint64_t cpu_of(uint32_t proc)
+{
+    struct box_procs args = { .after = proc - 1 };
+    const struct box_page *page;
+    struct box_proc entry;
+
+    send_on(fx.sock, BOX_PROCS, 1, &args, sizeof(args), NULL, 0, NULL, 0);
+    page = expect(BOX_PROC_LIST, NULL);
+    assert_int_equal(page->count, 1);
+    memcpy(&entry, page + 1, sizeof(entry));
+    assert_int_equal(entry.proc, proc);
+    return entry.cpu_us;
+}
+
+static void a_cgroup_that_is_used_again_tells_nothing_of_the_command_before(void **state)
+{
+    struct command busy = { .argv = { "sh", "-c",
+                                      "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done" },
+                            .flags = SPAWN_RECORD };
+    struct box_spawned s;
+    uint64_t before;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    s = spawn(&busy);
     expect_exit(s.proc);
-    assert_true(eventually(cgroup_is_gone, &s.proc));
+    before = cpu_of(s.proc);
+    for (int i = 0; i < 3; i++) {
+        s = sleeper(0);
+        assert_true(cpu_of(s.proc) < before);
+        end_it(&s);
+    }
 }
 
 /* --------------------------------------------------------------- records */
@@ -371,7 +442,8 @@ int main(void)
         CGROUP(the_whole_tree_is_killed_with_the_connection_it_is_tied_to),
         CGROUP(a_daemon_outlives_its_shell_and_can_still_be_killed),
         CGROUP(what_a_tied_command_left_running_stays_when_the_connection_ends_later),
-        CGROUP(each_command_has_a_cgroup_that_goes_with_it),
+        CGROUP(no_two_commands_have_one_cgroup_at_a_time),
+        CGROUP(a_cgroup_that_is_used_again_tells_nothing_of_the_command_before),
         CGROUP(records_are_listed_page_by_page_and_the_oldest_go_first),
         CGROUP(a_running_process_is_listed_with_what_it_uses),
     };
