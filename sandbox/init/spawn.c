@@ -146,20 +146,27 @@ static int make_vectors(struct spawn *s, struct cove_err *e)
     return make_env(s, e);
 }
 
-/* Read here and not in the child: a file that is no regular one could keep us waiting. */
+/* Looked at here and not in the child: a file that is no regular one could keep us waiting. */
+static int check_filter(struct spawn *s, struct cove_err *e)
+{
+    struct stat *st = &s->filter_file;
+
+    if (s->filter_fd >= 0 && (fstat(s->filter_fd, st) < 0 || !S_ISREG(st->st_mode)))
+        return cove_fail(e, COVE_INVALID, "the filter is not a file");
+    return 0;
+}
+
 static int read_filter(struct spawn *s, struct cove_err *e)
 {
     static LARGE struct sock_filter filter[FILTER_MAX];
-    struct stat *st = &s->filter_file;
+    off_t size = s->filter_file.st_size;
     ssize_t n;
 
     if (s->filter_fd < 0)
         return 0;
-    if (fstat(s->filter_fd, st) < 0 || !S_ISREG(st->st_mode))
-        return cove_fail(e, COVE_INVALID, "the filter is not a file");
     n = pread(s->filter_fd, filter, sizeof(filter), 0);
-    if (n <= 0 || n % (ssize_t)sizeof(*filter) || n != st->st_size)
-        return cove_fail(e, COVE_INVALID, "the filter has %lld bytes", (long long)st->st_size);
+    if (n <= 0 || n % (ssize_t)sizeof(*filter) || n != size)
+        return cove_fail(e, COVE_INVALID, "the filter has %lld bytes", (long long)size);
     s->job.filter.filter = filter;
     s->job.filter.len = (unsigned short)((size_t)n / sizeof(*filter));
     return 0;
@@ -310,7 +317,7 @@ static int start_quickly(struct init *in, struct spawn *s, struct proc *p, struc
 
     if (spare_take(in, &s->job, &s->filter_file, p, &s->sock) == 0)
         return 0;
-    if (start(in, s, p, e) < 0)
+    if (read_filter(s, e) < 0 || start(in, s, p, e) < 0)
         return -1;
     if (s->job.filter.len > 0)
         spare_remember(in, &s->filter_file, &s->job.filter, notify);
@@ -369,7 +376,7 @@ int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
         s.job.max_open_files = s.args->max_open_files;
         s.job.max_file_bytes = s.args->max_file_bytes;
         if (check(&s, e) < 0 || read_user(&s, e) < 0 || make_vectors(&s, e) < 0 ||
-            read_filter(&s, e) < 0) {
+            check_filter(&s, e) < 0) {
             r = -1;
         } else {
             meminfo_refresh(in);
