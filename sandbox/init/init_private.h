@@ -343,6 +343,17 @@ void removers_conn_closed(struct init *in, struct conn *c);
 void ports_conn_closed(struct init *in, struct conn *c);
 void ports_expire(struct init *in, uint64_t now_ms);
 
+/* --- the words of an execve (exec_words.c) --- */
+struct exec_words { /* all zero: none; strings one after the other, as they go into a message */
+    char *bytes;    /* freed by the caller */
+    size_t len, cap;
+    uint32_t count;
+    bool truncated; /* not all of them could be read, or they are too many */
+};
+
+/* From addresses in that process: the file first, then argv, since argv[0] is whatever the caller likes to call it. */
+void exec_words_read(struct exec_words *w, pid_t pid, uint64_t file, uint64_t argv);
+
 /* --- exec-time policy (judge.c) --- */
 int judge_listen(struct init *in, const struct proc *p, int *listener,
                  struct cove_err *e); /* takes the listener */

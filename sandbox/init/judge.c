@@ -13,14 +13,11 @@
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "cove/text.h"
@@ -29,10 +26,8 @@
 enum {
     JUDGE_MS = 2000,
     ANSWER_MS = 5000,
-    ARGV_BYTES_MAX = 2 * 1024 * 1024, /* what the kernel takes under the usual limit of the stack */
     INLINE_BYTES = 8 * 1024, /* longer ones go as a file: the socket's buffer is not large */
     ASKS_IN_FLIGHT = 32, /* questions that the socket's buffer must hold; the others wait here */
-    PAGE = 4096,
 };
 
 struct listener {
@@ -54,105 +49,6 @@ struct ask { /* one execve that waits */
     uint64_t deadline_ms;
     bool sent;
 };
-
-/* --------------------------------------------------------------- reading a stopped process */
-
-struct words { /* strings one after the other, as they go into the message */
-    char *bytes;
-    size_t len, cap;
-    uint32_t count;
-    bool truncated;
-};
-
-struct view { /* the page of another process that was read last: its strings are neighbours */
-    pid_t pid;
-    uint64_t base; /* 0: none */
-    char page[PAGE];
-};
-
-/* The bytes at address `at`, up to the end of their page: the next page may not be mapped. */
-static const char *view_at(struct view *v, uint64_t at, size_t *ret_len)
-{
-    uint64_t base = at - at % PAGE;
-    struct iovec local = { v->page, PAGE }, remote = { (void *)(uintptr_t)base, PAGE };
-
-    if (base != v->base || base == 0) {
-        v->base = 0;
-        if (process_vm_readv(v->pid, &local, 1, &remote, 1, 0) != PAGE)
-            return NULL;
-        v->base = base;
-    }
-    *ret_len = PAGE - at % PAGE;
-    return v->page + at % PAGE;
-}
-
-static bool words_add(struct words *w, const char *bytes, size_t len)
-{
-    if (w->len + len > w->cap) {
-        size_t cap = w->cap ? w->cap : INLINE_BYTES;
-        char *more;
-
-        while (cap < w->len + len)
-            cap *= 2;
-        more = cap <= 2 * (size_t)ARGV_BYTES_MAX ? realloc(w->bytes, cap) : NULL;
-        if (!more)
-            return false;
-        w->bytes = more;
-        w->cap = cap;
-    }
-    memcpy(w->bytes + w->len, bytes, len);
-    w->len += len;
-    return true;
-}
-
-static bool add_word(struct words *w, struct view *v, uint64_t at)
-{
-    while (w->len < ARGV_BYTES_MAX) {
-        size_t len;
-        const char *s = view_at(v, at, &len), *nul = s ? memchr(s, '\0', len) : NULL;
-
-        if (!s || !words_add(w, s, nul ? (size_t)(nul + 1 - s) : len))
-            return false;
-        if (nul) {
-            w->count++;
-            return true;
-        }
-        at += len;
-    }
-    return false;
-}
-
-static bool read_pointer(struct view *v, uint64_t at, uint64_t *ret)
-{
-    char *out = (char *)ret;
-
-    for (size_t done = 0, len; done < sizeof(*ret); done += len) { /* may lie across two pages */
-        const char *s = view_at(v, at + done, &len);
-
-        if (!s)
-            return false;
-        len = len < sizeof(*ret) - done ? len : sizeof(*ret) - done;
-        memcpy(out + done, s, len);
-    }
-    return true;
-}
-
-/* The file first, then argv: argv[0] is whatever the caller likes to call it. */
-static void read_words(struct words *w, const struct ask *a)
-{
-    struct view pointers = { .pid = (pid_t)a->pid }, strings = { .pid = (pid_t)a->pid };
-    uint64_t argv = a->argv, word;
-
-    w->truncated = !add_word(w, &strings, a->file);
-    for (; argv && !w->truncated; argv += sizeof(word)) {
-        if (!read_pointer(&pointers, argv, &word))
-            w->truncated = true;
-        else if (word == 0)
-            break;
-        else
-            w->truncated = !add_word(w, &strings, word);
-    }
-}
 
 /* --------------------------------------------------------------- asks */
 
@@ -231,7 +127,7 @@ static void deny(struct init *in, struct ask *a, const char *reason)
  * again after the one before it was lost, sees them as they are then. Only the check of the id
  * after reading makes them that process's.
  */
-static bool send_words(struct init *in, const struct box_exec_ask *msg, const struct words *w)
+static bool send_words(struct init *in, const struct box_exec_ask *msg, const struct exec_words *w)
 {
     AUTO_CLOSE int fd = -1;
 
@@ -246,12 +142,12 @@ static bool send_words(struct init *in, const struct box_exec_ask *msg, const st
 
 static void send_ask(struct init *in, struct ask *a)
 {
-    struct words words = { 0 };
+    struct exec_words words = { 0 };
     struct box_exec_ask msg = {
         .ask = a->number, .proc = a->listener->proc, .pid = a->pid, .context = a->listener->context
     };
 
-    read_words(&words, a);
+    exec_words_read(&words, (pid_t)a->pid, a->file, a->argv);
     if (ioctl(a->listener->watch.fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &a->notif_id) < 0) {
         free(words.bytes);
         ask_free(in, a);
