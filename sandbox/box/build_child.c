@@ -14,14 +14,12 @@
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cove/mem.h"
 #include "cove/setup_plan.h"
-#include "cove/weak.h"
 #include "sandbox/box/build.h"
 #include "sandbox/box/build_private.h"
 

@@ -22,7 +22,6 @@
  * How the pool is made and mounted is in btrfs_pool.c.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/btrfs_tree.h>

@@ -11,7 +11,6 @@
  * on the host when the sandbox ends.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,6 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
-#include "cove/text.h"
 #include "sandbox/box/disk_private.h"
 #include "sandbox/box/loop.h"
 #include "sandbox/box/tools.h"

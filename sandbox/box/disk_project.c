@@ -22,7 +22,6 @@
  *                               limit away.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +29,6 @@
 #include <unistd.h>
 
 #include "cove/mem.h"
-#include "cove/text.h"
 #include "sandbox/box/disk_private.h"
 #include "sandbox/box/project.h"
 #include "sandbox/box/sweep.h"

@@ -4,13 +4,9 @@
  * them, puts the overlays together and pivots (setup/setup_mounts.c). No host path is looked up inside: the
  * checkout or state_dir may lie where the sandbox's ids could not even search.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 

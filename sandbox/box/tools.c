@@ -1,5 +1,4 @@
 /* Small calls to the system that the keeper's files need. */
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -9,7 +8,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "cove/mem.h"
 #include "cove/text.h"
 #include "sandbox/box/tools.h"
 

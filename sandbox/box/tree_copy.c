@@ -19,7 +19,6 @@
 #include <linux/posix_acl_xattr.h>
 #include <search.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

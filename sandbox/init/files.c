@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>

@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox/init/init_private.h"

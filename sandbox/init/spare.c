@@ -12,9 +12,7 @@
  */
 #include "config.h" /* _GNU_SOURCE */
 
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>

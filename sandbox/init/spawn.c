@@ -2,9 +2,7 @@
  * does system calls. */
 #include "config.h" /* _GNU_SOURCE */
 
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
