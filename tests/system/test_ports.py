@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import stat
 import struct
 import subprocess
@@ -18,7 +19,7 @@ import time
 
 import pytest
 
-from cove import wait_for
+from cove import alive, wait_for
 from executor import Executor
 from test_front_keys import cove
 from test_pause import ask
@@ -52,9 +53,14 @@ class App(http.server.BaseHTTPRequestHandler):
             first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
             body = b"0123456789"[first:last + 1]
             self.reply(body, [("Content-Range", f"bytes {first}-{last}/10")], status=206)
-        elif self.path == "/accel":
-            self.reply(b"mine", [("X-Accel-Redirect", "/.cove/error"), ("X-Accel-Limit-Rate", "1"),
-                                 ("X-Accel-Buffering", "yes")])
+        elif self.path == "/accel":  # at one byte a second it would take an hour
+            self.reply(b"mine" * 1000, [("X-Accel-Redirect", "/.cove/error"), ("X-Accel-Limit-Rate", "1"), ("X-Accel-Buffering", "yes"),
+                                        ("X-Accel-Expires", "60"), ("X-Accel-Charset", "koi8-r"), ("Content-Type", "text/html")])
+        elif self.path == "/chunks":
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n")
         elif self.path == "/cut":
             self.send_response(200)
             self.send_header("Content-Length", "1000")
@@ -203,6 +209,30 @@ def test_a_port_is_reached_by_both_of_its_names(ports):
     assert ports.get(tls=True).body == b"hello from 8000"
 
 
+def listeners(pid):
+    """What a process listens on, by inode: TCP alone."""
+    rows = (line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/{pid}/net/{name}"))
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    return inodes & {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+
+
+def test_a_name_takes_no_listener_and_no_thread(ports):
+    gate, = ports.server.titles("cove: gate")
+    before = listeners(gate)
+    with contextlib.ExitStack() as stack:
+        assert all(stack.enter_context(websocket(ports))[1].startswith(b"HTTP/1.1 101") for _ in range(30))
+        assert listeners(gate) <= before and len(os.listdir(f"/proc/{gate}/task")) == 1
+
+
+@pytest.mark.parametrize("port, ours", [(8080, False), (4000, False), (6060, False), (9000, False), (49983, True)])
+def test_a_reserved_port_is_an_ordinary_one_in_sandboxes_of_other_apis(server, project, port, ours):
+    assert server.execute(project, "true").json["success"]  # this API has no port of its own
+    ports = Ports(server, project)
+    ports.serve(port)
+    for path in ("/", "/ws/x"):
+        assert (ports.get(path, port=port).body == b"hello from %d" % port) != ours, path
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_whatever_address_the_app_listens_on(ports, address):
     ports.serve(8100, address)
@@ -228,12 +258,15 @@ def test_a_name_of_no_sandbox_is_502_and_nobody_elses(ports, host):
 def test_unknown_foreign_and_dead_have_one_body(server, project, more):
     ports = Ports(server, project, app=False)
     ports.more = more
+    stranger = {"X-Access-Token": server.add_key(project + "-stranger")}
     private = ports.get(credential=False)
+    foreign = ports.get(credential=False, headers=stranger)
     server.cleanup(project, key=ports.key)
     dead = ports.get()
     unknown = ports.get(host="8000-" + "q" * 20 + ".localhost")
-    assert dead.status == unknown.status == 502 and private.status == 401
-    assert dead.body.replace(ports.id.encode(), b"q" * 20) == unknown.body
+    assert foreign.status == dead.status == unknown.status == 502 and private.status == 401
+    assert foreign.body == dead.body and dead.body.replace(ports.id.encode(), b"q" * 20) == unknown.body
+    assert sorted(foreign.headers) == sorted(dead.headers) == sorted(unknown.headers)
 
 
 def test_anothers_sandbox_looks_dead_also_where_our_own_api_answers(server, project):
@@ -265,6 +298,9 @@ def test_a_private_port_wants_a_key_or_a_token(ports):
     assert page.status == 401 and page.headers["Content-Type"].startswith("text/html") and b"private" in page.body
     for headers in ({"X-Access-Token": ports.key}, {"Authorization": f"Bearer {ports.key}"}, {"X-API-Key": ports.key}):
         assert ports.get(credential=False, headers=headers).status == 200, headers
+    token = cove(ports.server, "token", ports.id).stdout.strip()
+    seen = ports.get("/seen", credential=False, headers={"X-Access-Token": token})
+    assert seen.status == 200 and token not in seen.body.decode()
     for headers in ({"X-Access-Token": "0" * 64}, {"Authorization": "Bearer nonsense"}, {"Cookie": "cove-port=99999999999." + "0" * 64}):
         assert ports.get(credential=False, headers=headers).status == 401, headers
 
@@ -327,17 +363,19 @@ def test_a_link_leads_nowhere_else(ports):
 # ---------------------------------------------------------------------- what the app sees
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
 @both_ways
-def test_the_app_sees_its_own_name_and_nothing_of_ours(ports, more):
+def test_the_app_sees_its_own_name_and_nothing_of_ours(ports, more, scheme):
     ports.more = more
-    seen = ports.get("/seen?a=%2F..//b", headers={
-        "Cookie": "x=1; cove-port=1.abc", "X-Forwarded-For": "9.9.9.9", "Cove-Target": "owner x 1 json",
-        "E2b-Traffic-Access-Token": "t", "X-Custom": "kept"}).json
+    seen = ports.get("/seen?a=%2F..//b", tls=scheme == "https", headers={
+        "Cookie": "x=1; cove-port=1.abc", "X-Forwarded-For": "9.9.9.9", "X-Forwarded-Proto": "gopher", "X-Forwarded-Host": "evil.example",
+        "Cove-Target": "owner x 1 json", "E2b-Traffic-Access-Token": "t", "X-Relay-Secret": ports.key, "X-Custom": "kept"}).json
     headers = {name.lower(): value for name, value in seen["headers"]}
     assert seen["line"] == "GET /seen?a=%2F..//b HTTP/1.1"
     assert headers["host"] == ports.host() and headers["x-custom"] == "kept" and headers["cookie"] == "x=1"
-    assert headers["x-forwarded-for"] == "127.0.0.1" and headers["x-forwarded-proto"] == "http"
-    for name in ("cove-target", "x-access-token", "e2b-traffic-access-token", "x-cove-tenant"):
+    assert headers["x-forwarded-for"] == "127.0.0.1" and headers["x-forwarded-proto"] == scheme
+    assert headers["x-forwarded-host"] == ports.host()
+    for name in ("cove-target", "x-access-token", "e2b-traffic-access-token", "x-relay-secret", "x-cove-tenant"):
         assert name not in headers, name
     assert ports.key not in json.dumps(seen)
 
@@ -364,7 +402,8 @@ def test_two_cookies_of_our_name_leave_none(ports, more):
 def test_an_app_gives_nginx_no_orders(ports, more):
     ports.more = more
     reply = ports.get("/accel")
-    assert reply.status == 200 and reply.body == b"mine"
+    assert reply.status == 200 and reply.body == b"mine" * 1000
+    assert reply.headers["Content-Type"] == "text/html"
 
 
 @pytest.mark.parametrize("status", [200, 204, 301, 401, 403, 404, 413, 418, 429, 500, 502, 503, 504])
@@ -413,10 +452,31 @@ def test_curl_sends_chunks_and_waits_for_100_continue(ports):
     assert json.loads(result.stdout) == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}, result.stderr
 
 
+def test_a_client_that_waits_for_100_continue_hears_it_before_its_body_is_there(ports):
+    with socket.create_connection(("127.0.0.1", ports.server.http), timeout=60) as s:
+        s.sendall(f"POST / HTTP/1.1\r\nHost: {ports.host()}\r\nX-Access-Token: {ports.key}\r\nContent-Length: 5\r\n"
+                  "Expect: 100-continue\r\nConnection: close\r\n\r\n".encode())
+        assert read_exactly(s, 25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        s.sendall(b"hello")
+        assert b'"bytes": 5' in read_exactly(s, 1 << 20)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_reply_in_chunks_arrives_whole(ports, tls):
+    assert curl(ports, *(["--http2"] if tls else []), path="/chunks", tls=tls).stdout == b"abcdefg"
+
+
+@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("path", ["/cut", "/chunks-cut"])
-def test_an_app_that_stops_midway_is_a_cut_not_an_end(ports, path):
-    result = curl(ports, path=path)
-    assert result.returncode in (18, 56), (result.returncode, result.stdout, result.stderr)
+def test_an_app_that_stops_midway_is_a_cut_not_an_end(ports, path, tls):
+    result = curl(ports, *(["--http2"] if tls else []), path=path, tls=tls)
+    assert result.returncode in (18, 56, 92), (result.returncode, result.stdout, result.stderr)  # 92: an error of the stream
+
+
+def test_wrk_gets_an_answer_to_every_request(ports):
+    out = subprocess.run(["wrk", "-t1", "-c8", "-d1s", "--timeout", "60s", "-H", f"Host: {ports.host()}", "-H", f"X-Access-Token: {ports.key}",
+                          f"http://127.0.0.1:{ports.server.http}/"], capture_output=True, text=True, timeout=60).stdout
+    assert int(re.search(r"(\d+) requests in", out)[1]) > 0 and "Non-2xx" not in out and "Socket errors" not in out, out
 
 
 def test_http2_outside(ports):
@@ -439,9 +499,17 @@ def test_event_streams_are_not_held_back(ports):
     connection.close()
 
 
+def connect(ports, tls):
+    if not tls:
+        return socket.create_connection(("127.0.0.1", ports.server.http), timeout=60)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", ports.server.https), timeout=60), server_hostname=ports.host())
+
+
 @contextlib.contextmanager
-def websocket(ports, host=None, token=True, path="/ws"):
-    s = socket.create_connection(("127.0.0.1", ports.server.http), timeout=20)
+def websocket(ports, host=None, token=True, path="/ws", tls=False):
+    s = connect(ports, tls)
     s.sendall((f"GET {path} HTTP/1.1\r\nHost: {host or ports.host()}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n" +
                (f"X-Access-Token: {ports.key}\r\n" if token else "") + "\r\n").encode())
@@ -465,13 +533,14 @@ def read_exactly(s, n):
     return out
 
 
-def test_websockets_pass_through(ports):
-    with websocket(ports) as (s, head):
+@pytest.mark.parametrize("tls", [False, True])
+def test_websockets_pass_through(ports, tls):
+    with websocket(ports, tls=tls) as (s, head):
         assert head.startswith(b"HTTP/1.1 101") and b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head
         for text in (b"one", b"two"):
             s.sendall(frame(text))
             assert read_exactly(s, 2 + len(text)) == bytes([0x81, len(text)]) + text
-    with websocket(ports, token=False) as (s, head):
+    with websocket(ports, token=False, tls=tls) as (s, head):
         assert head.startswith(b"HTTP/1.1 401")
 
 
@@ -539,7 +608,8 @@ def test_traffic_wakes_a_paused_sandbox(ports):
 def test_without_wake_a_paused_sandbox_is_502_and_its_owner_knows_why(make_server):
     ports = Ports(make_server(port_wake="no"), "asleep")
     pause(ports)
-    assert "reason" not in ports.get(credential=False).json
+    strangers, unknown = ports.get(credential=False), ports.get(credential=False, host="8000-" + "q" * 20 + ".localhost")
+    assert strangers.body.replace(ports.id.encode(), b"q" * 20) == unknown.body and "reason" not in strangers.json
     reply = ports.get()
     assert reply.status == 502 and reply.json["message"] == "The sandbox was not found"
     assert reply.json["reason"] == "the sandbox is paused"
@@ -615,28 +685,17 @@ def test_a_verdict_is_kept(ports):
 # ---------------------------------------------------------------------- smuggling: nginx is strict, and so the gate can be dull
 
 SMUGGLED = [
-    ("two lengths", "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde"),
-    ("length and chunks", "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-                          "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-    ("strange coding", "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
-    ("folded header", "GET / HTTP/1.1\r\nHost: {host}\r\n{token}X-A: b\r\n Cove-Target: owner x 1 json\r\n\r\n"),
-    ("two hosts", "GET / HTTP/1.1\r\nHost: {host}\r\nHost: localhost\r\n{token}\r\n"),
-    ("blank before the colon", "GET / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length : 4\r\n\r\nabcd"),
-    ("encoded host", "GET / HTTP/1.1\r\nHost: %38000-{id}.localhost\r\n{token}\r\n"),
-    ("no host", "GET / HTTP/1.1\r\n{token}\r\n"),
-    ("a NUL", "GET / HTTP/1.1\r\nHost: {host}\0\r\n{token}\r\n"),
+    ("two lengths", 400, "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde"),
+    ("length and chunks", 400, "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+                               "0\r\n\r\nGET /seen HTTP/1.1\r\nHost: {host}\r\n{token}\r\n"),
+    ("strange coding", 501, "POST / HTTP/1.1\r\nHost: {host}\r\n{token}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+    ("folded header", 400, "GET /seen HTTP/1.1\r\nHost: {host}\r\n{token}X-A: b\r\n Cove-Target: owner x 1 json\r\n\r\n"),
+    ("two hosts", 400, "GET /seen HTTP/1.1\r\nHost: {host}\r\nHost: localhost\r\n{token}\r\n"),
+    ("blank before the colon", 400, "GET /seen HTTP/1.1\r\nHost: {host}\r\n{token}Content-Length : 4\r\n\r\nabcd"),
+    ("encoded host", 401, "GET /seen HTTP/1.1\r\nHost: %38000-{id}.localhost\r\n{token}Connection: close\r\n\r\n"),
+    ("no host", 400, "GET /seen HTTP/1.1\r\n{token}\r\n"),
+    ("a NUL", 400, "GET /seen HTTP/1.1\r\nHost: {host}\0\r\n{token}\r\n"),
 ]
-
-
-@pytest.mark.parametrize("what,text", SMUGGLED, ids=[what for what, _ in SMUGGLED])
-def test_a_smuggled_request_reaches_no_app(ports, what, text):
-    text = text.format(host=ports.host(), id=ports.id, token=f"X-Access-Token: {ports.key}\r\n")
-    reply = ports.server.raw(text.encode())
-    assert b"smuggled" not in reply and reply.count(b"HTTP/1.1 ") <= 1
-    status = int(reply.split(b" ")[1]) if reply else 400
-    assert status in (400, 501) or (what in ("folded header", "blank before the colon") and status == 200) or \
-        (what == "encoded host" and status in (400, 401, 404)), reply[:300]
-    assert b"owner x 1" not in reply
 
 
 def say(ports, text):
@@ -647,6 +706,13 @@ def say(ports, text):
         while piece := s.recv(65536):
             out += piece
         return out
+
+
+@pytest.mark.parametrize("what,status,text", SMUGGLED, ids=[what for what, *_ in SMUGGLED])
+def test_a_smuggled_request_reaches_no_app(ports, what, status, text):
+    text = text.format(host=ports.host(), id=ports.id, token=f"X-Access-Token: {ports.key}\r\n")
+    reply = say(ports, text)
+    assert reply.startswith(b"HTTP/1.1 %d " % status) and reply.count(b"HTTP/1.1 ") == 1, reply[:500]
 
 
 def test_an_absolute_uri_names_the_host(ports):
@@ -1012,8 +1078,24 @@ def test_transfers_of_any_size_take_the_same_memory(ports):
         while got < 400 << 20:
             got += len(response.read(1 << 20))
         assert memory_between(ports) - before < 4096
-    assert ports.get("/up", method="POST", body=data * 4).json["bytes"] == 4 * len(data)
-    assert memory_between(ports) - before < 4096
+        assert ports.get().body == b"hello from 8000", "a client that has stopped to read holds up nobody else"
+        assert memory_between(ports) - before < 4096
+    with connect(ports, tls=False) as s:
+        s.sendall(f"POST /up HTTP/1.1\r\nHost: {ports.host()}\r\nX-Access-Token: {ports.key}\r\nConnection: close\r\n"
+                  f"Content-Length: {256 << 20}\r\n\r\n".encode())
+        for _ in range(15):
+            s.sendall(data)
+        assert memory_between(ports) - before < 4096 and not spooled(ports)
+        s.sendall(data)
+        assert b'"bytes": %d' % (256 << 20) in read_exactly(s, 1 << 20)
+
+
+def spooled(ports):
+    """Files of bodies that nginx has put aside; they have no name."""
+    nginx = open(f"{ports.server.run_dir}/nginx.pid").read().strip()
+    pids = open(f"/proc/{nginx}/task/{nginx}/children").read().split()
+    links = [os.readlink(f"/proc/{pid}/fd/{fd}") for pid in pids for fd in os.listdir(f"/proc/{pid}/fd")]
+    return [link for link in links if link.startswith("/") and link.endswith("(deleted)") and ports.server.dir in link]
 
 
 @pytest.mark.parametrize("end", ["cleanup", "init killed", "gate killed", "expired"])
@@ -1071,3 +1153,22 @@ def test_a_websocket_lives_through_a_reload_of_nginx(ports):
         wait_for(lambda: ports.get().status == 200, 10, "the new workers")
         s.sendall(frame(b"still"))
         assert read_exactly(s, 7) == b"\x81\x05still"
+
+
+@pytest.mark.parametrize("signo", [signal.SIGQUIT, signal.SIGKILL])
+def test_a_websocket_lives_through_a_restart_of_the_server(make_server, project, signo):
+    """The old gate goes on with what it has, the next keeper's gate takes what is new."""
+    server = make_server()
+    ports = Ports(server, project)
+    gate, = server.titles("cove: gate")
+    with websocket(ports) as (old, _):
+        os.kill(keeper := server.keeper_pid, signo)
+        wait_for(lambda: not alive(keeper), 30, "the keeper's end")
+        server.up()
+        wait_for(lambda: len(server.titles("cove: gate")) == 2, 30, "the next gate")
+        wait_for(lambda: ports.get().status == 200, 30, "an answer")
+        with websocket(ports) as (new, _):
+            for s in (old, new):
+                s.sendall(frame(b"still"))
+                assert read_exactly(s, 7) == b"\x81\x05still"
+    wait_for(lambda: gate not in server.titles("cove: gate"), 60, "the old gate's end, with its last connection")
