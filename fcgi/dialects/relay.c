@@ -279,6 +279,9 @@ static int reply_existing(struct request *req, struct reply *rep, const struct w
     struct json_map wanted;
     const char *maker;
 
+    /* Before anything is compared: whether settings are the same would tell a key of another project what they are. */
+    if (caller_may_box(req->core, &w->box, e) < 0)
+        return -1;
     core_attributes_read(req->core, &req->arena, w->box.id, &has);
     maker = value_of(&has.metadata, META_REQUEST);
     wanted = settings_of(req, args, maker ? maker : "");
