@@ -140,7 +140,7 @@ static int take_name(void *arg, const char *name, const struct box_stat *st, con
         .target = arena_strdup(l->arena, target),
         .st = *st,
     };
-    return l->count == LIST_MAX;
+    return l->count == LIST_MAX || l->arena->starved;
 }
 
 static int by_name(const void *a, const void *b)
@@ -177,7 +177,8 @@ static int walk_dir(struct walk *w, const char *path, uint32_t depth, struct cov
         const struct listed *item = &l.items[i];
         const char *full = arena_printf(a, "%s/%s", strcmp(path, "/") == 0 ? "" : path, item->name);
 
-        rc = add_entry(w, entry_make(w->envd, full, &item->st, item->target), e);
+        rc = a->starved ? core_fail_memory(e)
+                        : add_entry(w, entry_make(w->envd, full, &item->st, item->target), e);
         if (rc == 0 && depth > 1 && S_ISDIR(item->st.mode) && walk_dir(w, full, depth - 1, e) < 0)
             rc = e->code == COVE_NOT_FOUND ? 0 : -1; /* gone while we looked */
     }

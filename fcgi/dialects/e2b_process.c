@@ -120,7 +120,7 @@ static int add_process(void *arg, const struct box_proc *p, const char *label, c
     info->tag = *label ? arena_strdup(l->arena, label) : NULL;
     l->procs[l->count] = p->proc;
     l->items[l->count++] = info;
-    return l->count == LISTED_MAX;
+    return l->count == LISTED_MAX || l->arena->starved;
 }
 
 /* The process's configuration as its client gave it, if init still has that. The text comes from inside the
@@ -148,9 +148,11 @@ static int list(struct rpc *r, const ProtobufCMessage *in, struct cove_err *e)
     l->arena = &r->req->arena;
     if (box_procs(&r->envd->session.conn, add_process, l, e) < 0)
         return -1;
-    for (size_t i = 0; i < l->count; i++)
+    for (size_t i = 0; i < l->count && !l->arena->starved; i++)
         if (add_config(r, l->procs[i], l->items[i], e) < 0)
             return -1;
+    if (l->arena->starved)
+        return core_fail_memory(e);
     out.processes = l->items;
     out.n_processes = l->count;
     return rpc_answer(r, &out.base, e);

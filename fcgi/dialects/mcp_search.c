@@ -197,6 +197,8 @@ static int sink(void *arg, enum run_stream stream, uint64_t offset, const char *
     struct search *s = arg;
 
     (void)offset;
+    if (s->arena->starved) /* records that are no results cost memory, too */
+        return -1;
     if (stream == RUN_STDOUT)
         return take_output(s, bytes, len);
     buf_add(&s->errors, bytes,

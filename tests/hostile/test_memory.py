@@ -1,6 +1,8 @@
 """Replies that outweigh their bytes: what a worker keeps in memory has a bound over all requests together."""
 import concurrent.futures
 import contextlib
+import json
+import struct
 import time
 
 import pytest
@@ -10,6 +12,7 @@ from mcp import Mcp
 
 CLIENTS, BUDGET_MB, REPLY_BYTES = 40, 32, 6_000_000
 STREAMS, SUBSCRIPTIONS, ROUNDS = 6, 60, 60
+PROCESSES, WORDS = 40, 7000
 
 
 def peak_mb(pid):
@@ -56,3 +59,31 @@ def test_a_stream_takes_no_more_memory_the_longer_it_lives(target, attempt):
             time.sleep(0.1)  # the pace of the attack
         grown = kb[-1] - kb[ROUNDS // 6]
         attempt("fill a worker's memory by a stream that lives on", grown > 1024 and f"{grown} KiB in {ROUNDS} rounds")
+
+
+@pytest.mark.weak(worker_memory="64G")
+def test_many_lists_of_long_commands_do_not_fill_the_machine(target, attempt):
+    """A process's arguments take many times their bytes while a list of processes is made."""
+    server = target(workers=1, pool=1, worker_memory=f"{BUDGET_MB}M")
+    sandbox = server.request("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300}).json["sandboxID"]
+    envd = {"Connect-Protocol-Version": "1", "E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983", "X-API-Key": server.key}
+    start = json.dumps({"process": {"cmd": "/bin/sleep", "args": ["1000", *["0"] * WORDS]}}, separators=(",", ":")).encode()
+    for _ in range(PROCESSES):
+        with contextlib.closing(server.connect()) as c:
+            c.request("POST", "/process.Process/Start", struct.pack(">BI", 0, len(start)) + start,
+                      headers={**envd, "Content-Type": "application/connect+json"})
+            assert b'"start"' in c.getresponse().read1(4096)
+    worker = server.worker_pids[0]
+    before = peak_mb(worker)
+
+    def list_all(_):
+        return server.request("POST", "/process.Process/List", b"{}", headers={**envd, "Content-Type": "application/json"}, timeout=120)
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+        replies = list(pool.map(list_all, range(CLIENTS)))
+    grown = peak_mb(worker) - before
+    attempt("make a worker unpack many commands", grown > 4 * BUDGET_MB and f"{grown} MB for a budget of {BUDGET_MB} MB")
+    replies.append(list_all(0))  # of many at once all may be refused, one alone has room
+    assert replies[-1].status == 200 and {r.status for r in replies} <= {200, 429, 503}, {r.status for r in replies}
+    whole = {r.body for r in replies if r.status == 200}
+    assert len(whole) == 1 and len(json.loads(whole.pop())["processes"]) == PROCESSES, "a list is whole or refused"
+    assert server.request("DELETE", f"/sandboxes/{sandbox}").status == 204
