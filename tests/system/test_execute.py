@@ -35,14 +35,17 @@ def test_a_reply_tells_how_long_the_files_are_there_and_a_life_can_be_extended(s
     assert moment(first["created"]) < moment(first["expiresAt"])
     reply = server.post("/execute", {"projectId": project, "commands": ["true"]})
     assert reply.json["created"] == first["created"], "the same sandbox"
+    by_id = server.execute(first["sandboxId"].removeprefix("sandbox_"), "true").json
+    assert moment(by_id["expiresAt"]) > moment(first["expiresAt"]) + datetime.timedelta(minutes=4), "lifetime is 60m, reuse 55m"
     reply = server.post("/extend", {"projectId": project, "seconds": 3600})
     assert reply.status == 200 and reply.json["sandboxId"] == first["sandboxId"]
     assert moment(reply.json["expiresAt"]) > moment(first["expiresAt"])
     by_action = server.post("/", {"action": "extend", "projectId": project, "seconds": 1})
     assert by_action.status == 200, "asking for less takes nothing away"
     assert moment(by_action.json["expiresAt"]) >= moment(reply.json["expiresAt"]) - datetime.timedelta(seconds=1)
-    reply = server.post("/extend", {"projectId": project, "seconds": 10 ** 7})
-    assert reply.status == 400 and reply.json["error"].startswith("seconds"), reply
+    for seconds in (3601, 10 ** 7):
+        reply = server.post("/extend", {"projectId": project, "seconds": seconds})
+        assert reply.status == 400 and reply.json["error"].startswith("seconds"), reply
     assert server.post("/extend", {"projectId": project + "-none", "seconds": 10}).status == 404
 
 
@@ -148,6 +151,13 @@ def test_background_processes_stay_until_the_sandbox_ends(server, project):
     assert "sleep 1000" in server.inside_titles(init)
     assert server.cleanup(project).status == 200
     wait_for(lambda: not server.inside(init), 5, "an empty sandbox")
+
+
+def test_a_background_process_may_go_on_writing_after_the_reply(server, project):
+    """Nobody reads what it writes, and it does not die of that (SIGPIPE)."""
+    server.run(project, "(until [ -e /tmp/go ]; do sleep 0.05; done; echo late; echo later >&2; echo lives > /workspace/after) & echo")
+    server.run(project, "touch /tmp/go")
+    wait_for(lambda: server.run(project, "cat /workspace/after 2>&1 || true") == "lives\n", 30, "what comes after its writing")
 
 
 # ------------------------------------------------------------------ routing

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import ssl
@@ -815,6 +816,10 @@ def test_an_idle_connection_is_cut_and_a_busy_one_is_not(make_server, project):
                 break
             except TimeoutError:
                 pass
+        for _ in range(20):  # beyond the time that was too long for the idle one
+            assert select.select([busy], [], [], 0.2)[0] == []
+            busy.sendall(frame(b"x"))
+            assert read_exactly(busy, 3) == b"\x81\x01x"
 
 
 def set_tenant(server, line):
@@ -1034,7 +1039,13 @@ def test_a_download_goes_on_after_a_pause_of_the_sandbox(ports):
     connection.request("GET", f"/bytes/{size}", headers={"Host": ports.host(), "X-Access-Token": ports.key})
     response = connection.getresponse()
     got = len(response.read(1 << 20))
+
+    def rate():
+        return rates(ports.server, "cove_sandbox_traffic_bytes_per_second").get(f'sandbox="{ports.id}",direction="out"', 0)
+    while rate() == 0:  # until the gate, which looks at all connections once a second, has seen this one
+        got += len(response.read(1 << 16))
     pause(ports)
+    wait_for(lambda: rate() == 0, 30, "the gate to look at the connection of a paused sandbox")
     assert ports.get().status == 200  # traffic wakes it
     while piece := response.read(1 << 20):
         got += len(piece)
