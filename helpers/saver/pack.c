@@ -103,18 +103,34 @@ static int open_out(struct pack *p, struct cove_err *e)
 
 /* ------------------------------------------------------------------ one member */
 
-static void rename_member(struct archive_entry *entry, const struct saver_part *part)
+/* A name that is too long for unpack.c must not get into an archive: the sandbox could not be woken. */
+static int rename_path(const char *path, const struct saver_part *part, char out[PATH_BYTES],
+                       struct cove_err *e)
 {
-    char name[PATH_BYTES];
-    const char *path = archive_entry_pathname(entry), *link = archive_entry_hardlink(entry);
     size_t skip = strlen(part->on_disk);
 
-    if (path && strncmp(path, part->on_disk, skip) == 0 &&
-        (size_t)snprintf(name, sizeof(name), "%s%s", part->in_archive, path + skip) < sizeof(name))
-        archive_entry_copy_pathname(entry, name);
-    if (link && strncmp(link, part->on_disk, skip) == 0 &&
-        (size_t)snprintf(name, sizeof(name), "%s%s", part->in_archive, link + skip) < sizeof(name))
-        archive_entry_copy_hardlink(entry, name);
+    if (strncmp(path, part->on_disk, skip) == 0 &&
+        (size_t)snprintf(out, PATH_BYTES, "%s%s", part->in_archive, path + skip) < PATH_BYTES)
+        return 0;
+    return cove_fail(e, COVE_TOO_LARGE, "%.120s...: a path of more than %d bytes cannot be saved",
+                     path, PATH_BYTES);
+}
+
+static int rename_member(struct archive_entry *entry, const struct saver_part *part,
+                         struct cove_err *e)
+{
+    const char *path = archive_entry_pathname(entry), *link = archive_entry_hardlink(entry);
+    char name[PATH_BYTES];
+
+    if (rename_path(path ? path : "", part, name, e) < 0)
+        return -1;
+    archive_entry_copy_pathname(entry, name);
+    if (!link)
+        return 0;
+    if (rename_path(link, part, name, e) < 0)
+        return -1;
+    archive_entry_copy_hardlink(entry, name);
+    return 0;
 }
 
 /* Attributes that the kernel keeps in a layer (where a file was copied from, ...) mean nothing on another
@@ -197,7 +213,8 @@ static int pack_member(struct pack *p, struct archive_entry *entry, const struct
         return 0;
     }
     saver_filter_attributes(entry, is_portable);
-    rename_member(entry, part);
+    if (rename_member(entry, part, e) < 0)
+        return -1;
     archive_entry_linkify(p->links, &entry, &spare); /* tar: the first name carries the data */
     return entry ? write_member(p, entry, e) : 0;
 }

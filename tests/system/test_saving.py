@@ -121,6 +121,24 @@ def test_a_saved_sandbox_comes_back_with_every_file_as_it_was(server, project):
         ["ls: cannot access '/workspace/t/sock': No such file or directory", "/workspace/t/.wh.not-a-whiteout"]
 
 
+DEEP = """
+import os
+os.chdir("/workspace")
+for _ in range(400):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+open("deep", "w").write("deep")
+"""
+
+
+def test_what_could_not_be_woken_is_not_saved(server, project):
+    """A path of 80,000 bytes, which no archive can bring back: the sandbox goes on as it was."""
+    box = bare(server.execute(project, "cat > /tmp/deep.py <<'E'\n" + DEEP + "E\npython3 /tmp/deep.py"))
+    assert "cannot be saved" in save(server, box)
+    assert not saved(server)
+    assert server.run(project, "python3 -c 'import os; os.chdir(\"/workspace\"); [os.chdir(\"d\" * 200) for _ in range(400)]; print(open(\"deep\").read())'") == "deep\n"
+
+
 def test_many_cycles_of_pause_and_resume_leave_every_file_as_it_was(server, project):
     """500 by hand (COVE_TEST_LONG=yes), as many as take under a minute otherwise."""
     reply = server.execute(project, MAKE_TREE.replace("300M", "3M").replace("seek=100000000", "seek=1000000"), timeout=60)
