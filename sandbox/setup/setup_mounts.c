@@ -134,8 +134,9 @@ static int mount_api_filesystems(const struct box_mounts *m, struct cove_err *e)
 {
     if (mount_proc(e) < 0 || attach_dev(m->dev, e) < 0)
         return -1;
+    /* All sandboxes together have kernel.pty.max terminals, 3072 as a rule: without a maximum one would take them all. */
     if (mount("devpts", NEW "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=0620,gid=5") < 0)
+              "newinstance,ptmxmode=0666,mode=0620,gid=5,max=64") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "mounting /dev/pts");
     return mount_shm(e);
 }

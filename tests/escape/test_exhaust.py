@@ -55,6 +55,13 @@ ATTACKS = [
 ]
 
 
+def test_a_sandbox_that_takes_all_terminals_leaves_others_some(server, project):
+    """All sandboxes together have kernel.pty.max terminals, less those that the host keeps for itself."""
+    command = PY.format("import os,time\nn=0\ntry:\n while n<100: os.open('/dev/ptmx',os.O_RDWR|os.O_NOCTTY); n+=1\nexcept OSError as e: print(n,e.strerror)")
+    assert server.run(project, command).split(None, 1) == ["64", "No space left on device\n"]
+    assert server.run(project + "-other", PY.format("import os\nos.open('/dev/ptmx',2)\nprint('one')")) == "one\n"
+
+
 def memory_of(pids):
     return sum(int(read(f"/proc/{p}/statm", "0 0").split()[1]) * 4096 for p in pids)
 
