@@ -36,6 +36,11 @@ static const struct {
     { "AF_PACKET", AF_PACKET },
     { "AF_VSOCK", AF_VSOCK },
     { "AF_ALG", AF_ALG },
+    { "SOL_SOCKET", SOL_SOCKET },
+    { "SO_ATTACH_FILTER", SO_ATTACH_FILTER },
+    { "SO_ATTACH_BPF", SO_ATTACH_BPF },
+    { "SO_ATTACH_REUSEPORT_CBPF", SO_ATTACH_REUSEPORT_CBPF },
+    { "SO_ATTACH_REUSEPORT_EBPF", SO_ATTACH_REUSEPORT_EBPF },
     { "SOCK_TYPE_MASK", 0xf }, /* the kernel's name: socket()'s type without its flags */
     { "SOCK_STREAM", SOCK_STREAM },
     { "SOCK_DGRAM", SOCK_DGRAM },
