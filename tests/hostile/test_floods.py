@@ -1,9 +1,10 @@
 """One client that sends more than anybody should: a flood is stopped at the door, whatever its requests carry."""
+import json
 import secrets
 
 import pytest
 
-from cove import new_key
+from cove import new_key, read, wait_for
 from test_front_nginx import edit_site
 
 BURST, REQUESTS = 5, 40
@@ -28,3 +29,33 @@ def test_no_header_evades_the_limit(target, attempt, key):
         through = [r.status for r in replies if r.status != 429]
         attempt(f"a new {header} with each request, with the {key} key",
                 len(through) > 2 * BURST and f"{len(through)} of {REQUESTS} got past a limit of {BURST}")
+
+
+def log_all(server):
+    """The weakening: what clients chose is logged as it is, and every refused request."""
+    edit_site(server, (r'"\$cove_log_uri"', '"$uri"'), (r'"\$cove_log_agent"', '"$http_user_agent"'), (r" if=\$cove_log;", ";"))
+
+
+def lines_of(server):
+    return [line for line in read(f"{server.dir}/log/access.log").split("\n")[:-1] if line]
+
+
+@pytest.mark.weak(by=log_all)
+def test_no_stranger_fills_the_disk_by_the_access_log(target, attempt):
+    """Control characters take six bytes of JSON each."""
+    server = target()
+    before = len(lines_of(server))
+    path, agent = "/" + "%01" * 2500, "\x01" * 7000
+    assert server.request("GET", path, key=False, headers={"User-Agent": agent}).status == 401
+    lines = wait_for(lambda: lines_of(server)[before:], 30, "its line")
+    assert json.loads(lines[0])["status"] == 401
+    attempt("log far more than was sent", len(lines[0]) > 10_000 and f"{len(lines[0])} bytes for a request of {len(path) + len(agent)}")
+    edit_site(server, (r"rate=\d+r/s", "rate=1r/m"), (r"burst=\d+", f"burst={BURST}"))
+    before = len(lines_of(server))
+    replies = [server.request("GET", "/health", key=False, source="127.0.2.1").status for _ in range(200)]
+    assert replies.count(429) > 150
+    server.request("GET", "/health/last", key=False, source="127.0.2.2")
+    lines = wait_for(lambda: (new := lines_of(server)[before:]) and "/health/last" in new[-1] and new, 30, "the last line")
+    refused = sum(json.loads(line)["status"] == 429 for line in lines)
+    attempt("have each refused request logged", refused > 100 and f"{refused} lines")
+    assert "limiting requests" not in read(f"{server.dir}/log/nginx-error.log")
