@@ -471,7 +471,10 @@ def test_a_sandboxs_token_opens_that_sandbox_alone(server, mcp):
     token = cove(server, "token", sandbox).stdout.strip()
     assert Mcp(server, key=token, path=f"/mcp/{sandbox}").ok("run_command", command="echo in")["stdout"] == "in\n"
     assert Mcp(server, key=token, path="/mcp").post("tools/list").status == 401
-    assert Mcp(server, key=token, path=f"/mcp/{'a' * 20}").post("tools/list").status == 401
+    another = Mcp(server, sandbox="mcp-another").ok("sandbox_info")["sandbox_id"]
+    for other in ("a" * 20, another, f"{another}?sandbox={sandbox}"):
+        assert Mcp(server, key=token, path=f"/mcp/{other}").post("tools/list").status == 401, other
+    assert Mcp(server, key=token, path=f"/mcp/{sandbox}?sandbox=mcp-another").ok("sandbox_info")["sandbox_id"] == sandbox
     assert Mcp(server, key=None, path=f"/mcp/{sandbox}").post("tools/list").status == 401
 
 
