@@ -1,5 +1,4 @@
 /* cove store ls|show|verify|restore|export|rm|gc: sandboxes that were paused to storage. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -19,78 +18,6 @@
 
 enum { READ_BYTES = 256 * 1024 };
 
-struct entry {
-    const char *name; /* of its directory */
-    struct saved_info info;
-    bool whole; /* info was read */
-    enum saved_place place;
-    struct cove_err why;
-};
-
-static int open_place(struct store_place *p, struct cove_err *e)
-{
-    char path[640];
-
-    p->dir = p->state_dir = -1;
-    if (geteuid() != 0)
-        return cove_fail(e, COVE_INVALID,
-                         "saved sandboxes belong to root: run this command as root");
-    if (cli_config(&p->config, e) < 0)
-        return -1;
-    p->state_dir = open(p->config.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    snprintf(path, sizeof(path), "%s/" SAVED_DIR, p->config.state_dir);
-    p->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return p->dir < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s", path) : 0;
-}
-
-static void read_entry(const struct store_place *p, const char *name, struct entry *ret)
-{
-    AUTO_CLOSE int dir = openat(p->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    *ret = (struct entry){ .name = name };
-    ret->place = dir >= 0 ? saved_place_of(dir) : SAVED_IS_HERE;
-    ret->whole = text_is_id(name) && dir >= 0 && saved_read(dir, &ret->info, &ret->why) == 0;
-}
-
-typedef int (*each_fn)(struct store_place *p, const struct entry *entry, void *arg,
-                       struct cove_err *e);
-
-static int each(struct store_place *p, each_fn fn, void *arg, struct cove_err *e)
-{
-    int fd = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    DIR *all = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *d;
-
-    if (!all)
-        return cove_fail_errno(e, COVE_INTERNAL, "reading the store");
-    while (rc == 0 && (d = readdir(all))) {
-        struct entry entry;
-
-        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
-            strncmp(d->d_name, SAVED_GONE, strlen(SAVED_GONE)) == 0) /* the keeper removes these */
-            continue;
-        read_entry(p, d->d_name, &entry);
-        rc = fn(p, &entry, arg, e);
-    }
-    closedir(all);
-    return rc;
-}
-
-static int find(struct store_place *p, const char *id, struct saved_info *ret, struct cove_err *e)
-{
-    struct entry entry;
-
-    if (!text_is_id(id))
-        return cove_fail(e, COVE_INVALID,
-                         "'%.40s' is not the id of a sandbox (`cove store ls` shows them)", id);
-    read_entry(p, id, &entry);
-    if (!entry.whole)
-        return cove_fail(e, COVE_NOT_FOUND, "no saved sandbox '%s'%s%s", id,
-                         entry.why.msg[0] ? ": " : "", entry.why.msg);
-    *ret = entry.info;
-    return 0;
-}
-
 /* ------------------------------------------------------------------ ls, show */
 
 static bool starts(const char *s, const char *with)
@@ -98,7 +25,7 @@ static bool starts(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-static const char *state_of(const struct entry *entry)
+static const char *state_of(const struct store_entry *entry)
 {
     if (starts(entry->name, SAVED_NEW))
         return "saving";
@@ -107,7 +34,7 @@ static const char *state_of(const struct entry *entry)
     return entry->whole ? "saved" : "damaged";
 }
 
-static const char *where_is(const struct entry *entry)
+static const char *where_is(const struct store_entry *entry)
 {
     static const char *const words[] = { "here", "leaving", "bucket", "bucket" };
 
@@ -115,7 +42,7 @@ static const char *where_is(const struct entry *entry)
 }
 
 /* The size of the archive; while it is being written, the bytes that are there by now. */
-static uint64_t bytes_of(const struct store_place *p, const struct entry *entry)
+static uint64_t bytes_of(const struct store_place *p, const struct store_entry *entry)
 {
     char path[320];
     struct stat st;
@@ -162,7 +89,7 @@ static const struct json_field entry_fields[] = {
     JSON_END,
 };
 
-static void put_entry(struct json_writer *w, const struct entry *entry, uint64_t bytes)
+static void put_entry(struct json_writer *w, const struct store_entry *entry, uint64_t bytes)
 {
     const struct box_info *b = &entry->info.box;
     struct entry_json out = {
@@ -179,7 +106,8 @@ static void put_entry(struct json_writer *w, const struct entry *entry, uint64_t
     json_put_object(w, NULL, entry_fields, &out);
 }
 
-static int list_one(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
+static int list_one(struct store_place *p, const struct store_entry *entry, void *arg,
+                    struct cove_err *e)
 {
     const struct box_info *b = &entry->info.box;
     uint64_t bytes = bytes_of(p, entry);
@@ -209,7 +137,7 @@ static int run_ls(struct store_place *p, char **argv, struct cove_err *e)
     if (!p->json)
         printf("%-25s  %-8s  %-7s  %-12s  %-20s  %10s  %s\n", "SANDBOX", "STATE", "WHERE", "TENANT",
                "PROJECT", "BYTES", "SAVED");
-    return each(p, list_one, NULL, e);
+    return store_entries_each(p, list_one, NULL, e);
 }
 
 static int copy_out(int fd, int to, struct cove_err *e)
@@ -234,21 +162,15 @@ static int open_file(const struct store_place *p, const char *id, const char *na
     return *ret < 0 ? cove_fail_errno(e, COVE_NOT_FOUND, "%s of '%s'", name, id) : 0;
 }
 
-/* Is this a sandbox that is not here and may be in the bucket, where another machine has put it? */
-static bool only_in_bucket(const struct store_place *p, const char *id)
-{
-    return p->config.store_bucket[0] && text_is_id(id) &&
-           faccessat(p->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
-}
-
 static int run_show(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct saved_info info;
     AUTO_CLOSE int fd = -1;
 
-    if (only_in_bucket(p, argv[1]))
+    if (store_is_elsewhere(p, argv[1]))
         return store_bucket_show(p, argv[1], e);
-    if (find(p, argv[1], &info, e) < 0 || open_file(p, argv[1], SAVED_MANIFEST, &fd, e) < 0)
+    if (store_entry_find(p, argv[1], &info, e) < 0 ||
+        open_file(p, argv[1], SAVED_MANIFEST, &fd, e) < 0)
         return -1;
     return copy_out(fd, 1, e);
 }
@@ -274,20 +196,12 @@ static int digest(int fd, char ret[SAVED_DIGEST_TEXT], struct cove_err *e)
     return 0;
 }
 
-static bool is_in_bucket(const struct store_place *p, const char *id)
-{
-    struct entry entry;
-
-    read_entry(p, id, &entry);
-    return entry.place >= SAVED_IS_OURS;
-}
-
 static int verify_archive(struct store_place *p, const struct saved_info *info, struct cove_err *e)
 {
     char found[SAVED_DIGEST_TEXT];
     AUTO_CLOSE int fd = -1;
 
-    if (is_in_bucket(p, info->box.id))
+    if (store_is_in_bucket(p, info->box.id))
         return store_bucket_get(p, info, -1, e);
     if (open_file(p, info->box.id, saved_archive_name(info), &fd, e) < 0 ||
         digest(fd, found, e) < 0)
@@ -297,7 +211,7 @@ static int verify_archive(struct store_place *p, const struct saved_info *info, 
     return 0;
 }
 
-static int verify_one(struct store_place *p, const struct entry *entry, void *arg,
+static int verify_one(struct store_place *p, const struct store_entry *entry, void *arg,
                       struct cove_err *e)
 {
     struct cove_err why = entry->why;
@@ -318,12 +232,12 @@ static int verify_one(struct store_place *p, const struct entry *entry, void *ar
 static int run_verify(struct store_place *p, char **argv, struct cove_err *e)
 {
     unsigned bad = 0;
-    struct entry one;
+    struct store_entry one;
 
     if (argv[1]) {
-        read_entry(p, argv[1], &one);
+        store_entry_read(p, argv[1], &one);
         verify_one(p, &one, &bad, e);
-    } else if (each(p, verify_one, &bad, e) < 0) {
+    } else if (store_entries_each(p, verify_one, &bad, e) < 0) {
         return -1;
     }
     return bad ? cove_fail(e, COVE_INVALID, "%u of the saved sandboxes cannot be woken", bad) : 0;
@@ -332,11 +246,11 @@ static int run_verify(struct store_place *p, char **argv, struct cove_err *e)
 static int run_export(struct store_place *p, char **argv, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
-    bool to_stdout = strcmp(argv[2], "-") == 0, there = is_in_bucket(p, argv[1]);
+    bool to_stdout = strcmp(argv[2], "-") == 0, there = store_is_in_bucket(p, argv[1]);
     AUTO_CLOSE int out = -1;
     struct saved_info info;
 
-    if (find(p, argv[1], &info, e) < 0 || (!there && verify_archive(p, &info, e) < 0) ||
+    if (store_entry_find(p, argv[1], &info, e) < 0 || (!there && verify_archive(p, &info, e) < 0) ||
         (!there && open_file(p, argv[1], saved_archive_name(&info), &fd, e) < 0))
         return -1;
     out = to_stdout ? fcntl(1, F_DUPFD_CLOEXEC, 3)
@@ -360,9 +274,9 @@ static int run_restore(struct store_place *p, char **argv, struct cove_err *e)
     struct keeper_box box;
     int rc;
 
-    if (only_in_bucket(p, argv[1]) && store_bucket_adopt(p, argv[1], argv[2] != NULL, e) < 0)
+    if (store_is_elsewhere(p, argv[1]) && store_bucket_adopt(p, argv[1], argv[2] != NULL, e) < 0)
         return -1;
-    if (find(p, argv[1], &info, e) < 0)
+    if (store_entry_find(p, argv[1], &info, e) < 0)
         return -1;
     text_copy(args.tenant, sizeof(args.tenant), info.box.tenant);
     text_copy(args.id, sizeof(args.id), info.box.id);
@@ -383,14 +297,14 @@ static int remove_saved(struct store_place *p, char **argv, struct cove_err *e)
     struct saved_info info;
     int rc;
 
-    if (only_in_bucket(p, argv[1]))
+    if (store_is_elsewhere(p, argv[1]))
         return store_bucket_rm(p, argv[1], e);
     if (!cli_keeper_runs(&p->config) && text_is_id(argv[1])) {
-        if (is_in_bucket(p, argv[1]) && store_bucket_rm(p, argv[1], e) < 0)
+        if (store_is_in_bucket(p, argv[1]) && store_bucket_rm(p, argv[1], e) < 0)
             return -1;
         return sweep_tree(p->dir, argv[1], e);
     }
-    if (find(p, argv[1], &info, e) < 0)
+    if (store_entry_find(p, argv[1], &info, e) < 0)
         return -1;
     text_copy(args.tenant, sizeof(args.tenant), info.box.tenant);
     text_copy(args.id, sizeof(args.id), info.box.id);
@@ -410,7 +324,8 @@ static int run_rm(struct store_place *p, char **argv, struct cove_err *e)
 
 /* Removes what nobody can wake: directories that were left half-written or half-removed (unless a keeper runs, which
  * may be working on them), and directories without a record. */
-static int collect(struct store_place *p, const struct entry *entry, void *arg, struct cove_err *e)
+static int collect(struct store_place *p, const struct store_entry *entry, void *arg,
+                   struct cove_err *e)
 {
     bool half = starts(entry->name, SAVED_NEW) || starts(entry->name, SAVED_OLD);
     bool orphan = !half && (!entry->whole || strcmp(entry->info.box.id, entry->name) != 0);
@@ -426,7 +341,7 @@ static int collect(struct store_place *p, const struct entry *entry, void *arg, 
 static int run_gc(struct store_place *p, char **argv, struct cove_err *e)
 {
     unsigned removed = 0;
-    int rc = each(p, collect, &removed, e);
+    int rc = store_entries_each(p, collect, &removed, e);
 
     (void)argv;
     if (!p->json)
@@ -442,7 +357,7 @@ static int in_store(verb_fn run, char **argv, bool json, struct cove_err *e)
 {
     struct store_place place = { 0 };
     struct cli_json out;
-    int rc = open_place(&place, e);
+    int rc = store_place_open(&place, e);
 
     json = json && run != run_show; /* run_show prints a manifest, which is JSON anyway */
     if (json)
