@@ -54,7 +54,7 @@ struct framing {
     void (*close)(struct buf *out, size_t start); /* `start`: where open() began to write */
 };
 
-extern const struct framing framing_sse, framing_connect, framing_ndjson, framing_bytes;
+extern const struct framing framing_sse, framing_connect, framing_bytes;
 
 struct stream {
     const struct request *req;

@@ -57,19 +57,6 @@ static void plain_open(struct buf *out, const struct frame *frame)
     (void)frame;
 }
 
-static void ndjson_close(struct buf *out, size_t start)
-{
-    (void)start;
-    buf_add_char(out, '\n');
-}
-
-const struct framing framing_ndjson = {
-    .content_type = "application/x-ndjson",
-    .heartbeat = "\n",
-    .open = plain_open,
-    .close = ndjson_close,
-};
-
 static void bytes_close(struct buf *out, size_t start)
 {
     (void)out;

@@ -75,7 +75,6 @@ static const struct {
       ": stream begins\n\nid: 7\nevent: output\ndata: " EVENT_JSON "\n\n",
       0 },
     { &framing_sse, { 0 }, ": stream begins\n\ndata: " EVENT_JSON "\n\n", 0 },
-    { &framing_ndjson, { .id = "7", .name = "output" }, EVENT_JSON "\n", 0 },
     { &framing_bytes, { 0 }, EVENT_JSON, 0 },
     { &framing_connect, { 0 }, "\0\0\0\0\x23" EVENT_JSON, 5 + sizeof(EVENT_JSON) - 1 },
     { &framing_connect, { .flags = 2 }, "\x02\0\0\0\x23" EVENT_JSON, 5 + sizeof(EVENT_JSON) - 1 },
