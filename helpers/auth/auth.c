@@ -288,5 +288,6 @@ int main(void)
         return 2;
     }
     loop_run(&server.loop);
+    loop_done(&server.loop);
     return 0;
 }

@@ -362,5 +362,6 @@ int main(void)
         return 2;
     }
     loop_run(&builder.loop);
+    loop_done(&builder.loop);
     return 0;
 }

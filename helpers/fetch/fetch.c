@@ -229,5 +229,6 @@ int main(void)
         return 2;
     }
     loop_run(&fetcher.loop);
+    loop_done(&fetcher.loop);
     return 0;
 }

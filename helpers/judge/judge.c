@@ -150,5 +150,6 @@ int main(void)
         return 1;
     }
     loop_run(&judge.loop);
+    loop_done(&judge.loop);
     return 0;
 }

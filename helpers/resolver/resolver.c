@@ -254,5 +254,6 @@ int main(void)
         return 1;
     }
     loop_run(&resolver.loop);
+    loop_done(&resolver.loop);
     return 0;
 }

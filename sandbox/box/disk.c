@@ -11,6 +11,7 @@
  *
  * Without a limit (bytes 0) a sandbox's files lie in its directory below state_dir.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -224,6 +225,7 @@ int disk_configure(struct disk *d, const char *wanted, const struct disk_size *u
     bool same = d->usual.bytes == usual->bytes && d->usual.inodes == usual->inodes;
     int rc = 0;
 
+    assert(disk_is_backend(wanted)); /* config_check() lets no other word pass */
     if (!same)
         drop_ahead(d);
     d->reserve_bytes = reserve_bytes;

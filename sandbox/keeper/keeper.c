@@ -220,5 +220,7 @@ void keeper_stop(struct keeper *k, int signo)
         fdstore_drop(&k->fdstore, "keeper");
         fdstore_drop(&k->fdstore, "fcgi-own");
     }
+    boxes_done(k);
+    loop_done(&k->loop);
     log_event(LOG_LEVEL_INFO, "keeper stopped");
 }
