@@ -52,7 +52,7 @@ static const char *accept_of(struct request *req)
     return accept;
 }
 
-/* The next element of the list at *at, in the arena; NULL: there is none. */
+/* Takes the next element of the list at *at and copies it into the arena; NULL at the list's end. */
 static const char *next_protocol(struct request *req, const char **at)
 {
     const char *from = *at + strspn(*at, ", \t");
@@ -72,8 +72,8 @@ const char *attach_protocol(struct request *req, const char *prefix)
     return NULL;
 }
 
-/* The subprotocol that the client offers and we speak; "-": none. A browser that has offered some rejects an
- * answer that chooses none. */
+/* Finds the subprotocol that the client offers and this server speaks; "-": there is none. A browser that has offered
+ * some rejects an answer that chooses none. */
 static const char *chosen_protocol(struct request *req)
 {
     static const char *const ours[] = { "cove.terminal", "cove.lines" };

@@ -34,15 +34,16 @@ struct attach_target {
 };
 
 int attach_check(const struct request *req, struct cove_err *e);
-/* Return 0, so that they can be a handler's last statement. */
+/* Both return 0, so that a call can be a handler's last statement. */
 int attach_to(struct request *req, struct reply *rep, const struct attach_target *target);
 int attach_close(struct request *req, struct reply *rep, unsigned code, const char *reason);
 
-/* The reply of a request that was refused, as a line for the gate. */
+/* Makes the reply of a refused request: a line that tells the gate so. */
 void attach_refused(struct request *req, struct reply *rep, const char *why);
 
-/* The element of Sec-WebSocket-Protocol that begins with `prefix`, without it; NULL: there is none. This is
- * where scripts of a page can put a key (cove.key.KEY) or a sandbox's token (cove.token.TOKEN). */
+/* Finds the element of Sec-WebSocket-Protocol that begins with `prefix` and returns what follows the prefix; NULL:
+ * there is no such element. This is where scripts of a page can put a key (cove.key.KEY) or a sandbox's token
+ * (cove.token.TOKEN). */
 const char *attach_protocol(struct request *req, const char *prefix);
 
 /* Does the page that opens the WebSocket belong to this site, or to one that CORS allows? A page of another

@@ -49,7 +49,7 @@ struct auth_ask {
     struct request *req;
 };
 
-/* The next place where any dialect's clients put a key; `at` begins with { dialects, NULL }. */
+/* A walk over all headers in which clients of any dialect put a key. It begins with { dialects, NULL }. */
 struct places {
     const struct dialect *const *dialect;
     const struct credential *credential;
@@ -127,7 +127,7 @@ static void admit(const struct dialect *const *dialects, struct request *req, st
                   const char *tenant, const char *key)
 {
     if (auth_is_foreign(dialects, req, tenant)) {
-        send_to_port(rep); /* there it gets the same answer as a sandbox that does not exist */
+        send_to_port(rep); /* the gate gives the same answer as for a sandbox that does not exist */
         return;
     }
     rep->status = 204;
@@ -147,7 +147,8 @@ static void admit_key(const struct dialect *const *dialects, struct request *req
         reply_header(rep, "X-Accel-Expires", "1");
 }
 
-/* The sandbox that a dialect's own address names, whose token comes as a bearer then; NULL: none. */
+/* The sandbox that the address names, if the address is of a dialect whose clients send a sandbox's token as a
+ * bearer; otherwise NULL. */
 static const char *addressed_sandbox(const struct dialect *const *dialects,
                                      const struct request *req)
 {
@@ -159,8 +160,8 @@ static const char *addressed_sandbox(const struct dialect *const *dialects,
     return name;
 }
 
-/* The sandbox that the host's name says (PORT-ID.DOMAIN) or, where all have one host, a dialect's own
- * header. "": none. */
+/* The sandbox that the host name has in it (PORT-ID.DOMAIN) or, where all sandboxes share one host name, that a
+ * header of the dialect names. "": neither names one. */
 static const char *named_sandbox(const struct dialect *const *dialects, const struct request *req)
 {
     const char *name = "";
@@ -196,7 +197,8 @@ static bool find_token(const struct dialect *const *dialects, const struct reque
     return token_opens(req, token, addressed ? addressed : named_sandbox(dialects, req), ret);
 }
 
-/* The host name is of no living sandbox: the router answers that with the same words whoever asks. */
+/* Is the host name that of a sandbox which does not live? The router gives everybody the same answer to such a
+ * request. */
 static bool names_no_sandbox(const struct request *req)
 {
     struct which w;
@@ -384,7 +386,8 @@ void auth_serve(const struct dialect *const *dialects, struct live *keys, struct
     else if (req->method == OPTIONS || names_no_sandbox(req))
         rep->status = 204; /* a preflight carries no key: it passes without a tenant */
     else if (has_own_access(dialects, req))
-        rep->status = 204; /* so does a request to a sandbox: its dialect decides */
+        /* a request to a sandbox passes without a tenant, too: the dialect decides */
+        rep->status = 204;
     else if (basic_sign_in(req, tenant, &wait_s))
         admit(dialects, req, rep, tenant, "");
     else

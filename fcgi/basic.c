@@ -149,7 +149,8 @@ static bool ask(const char *run_dir, const struct basic *b, const char *remote,
     return verdict.yes == 1;
 }
 
-/* Passwords may take seconds, and threads are few: beyond some at a time, the answer is "later". */
+/* PAM may take seconds for a password, and threads are few: when too many passwords are being asked about, the client
+ * is told to come back later. */
 static bool ask_within_limits(const struct request *req, const struct basic *b,
                               unsigned *ret_wait_s)
 {

@@ -19,7 +19,7 @@ struct basic {
 /* Is it "Basic <base64 of name:password>"? Bad base64, a NUL, an odd name or an empty password are refused. */
 bool basic_decode(const char *header, struct basic *ret);
 
-/* The tenant, if the request carries a name and password that PAM knows. If not, *ret_wait_s says
+/* Signs in: *tenant is set if the request carries a name and a password that PAM accepts. If not, *ret_wait_s says
  * for how long PAM will not be asked: there were too many failures. */
 bool basic_sign_in(const struct request *req, char tenant[COVE_TENANT_MAX], unsigned *ret_wait_s);
 

@@ -1,5 +1,5 @@
-/* The caller: recalled by the key's public name, which nginx got from the auth subrequest and no
- * client can set. No HTTP here: what a head says is read by http.c and the router. */
+/* The caller of a request is looked up by the public name of the key, which nginx got from the auth subrequest and
+ * which no client can set. There is no HTTP here: http.c and the router read a request's head. */
 #include "fcgi/caller.h"
 
 #include <stdlib.h>
@@ -68,7 +68,8 @@ static int find_key(struct caller *c, const struct core *core, const char *tenan
                     struct cove_err *e)
 {
     if (!*id)
-        return 0; /* nobody yet, or signed in by password: the tenant says it all */
+        /* there is no key: nobody has signed in, or somebody did by password; only the tenant counts then */
+        return 0;
     if (strncmp(id, CALLER_BOX, strlen(CALLER_BOX)) == 0)
         return find_box(c, core, tenant, id + strlen(CALLER_BOX), e);
     c->key = c->keys ? keys_find_id(c->keys->value, id) : NULL;
@@ -260,7 +261,7 @@ static int count_running(void *arg, const struct box_proc *p, const char *label,
     return 0;
 }
 
-enum { COUNT_MS = 3000 }; /* for all sandboxes of a tenant together */
+enum { COUNT_MS = 3000 }; /* the longest time that counting in all sandboxes of a tenant may take */
 
 /* A frozen sandbox cannot answer, and one that ends meanwhile has no processes. */
 static int count_in(struct core *core, const char *tenant, uint64_t *ret, struct cove_err *e)

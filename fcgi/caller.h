@@ -1,5 +1,4 @@
-/* Who asks, for one request: the key that nginx was told about, what it may do, and what its tenant
- * may use. */
+/* The caller of one request: the key that nginx was told of, what that key may do, and what its tenant may use. */
 #ifndef COVE_FCGI_CALLER_H
 #define COVE_FCGI_CALLER_H
 
@@ -20,9 +19,11 @@ struct callers { /* who may call, kept up to date */
 
 struct caller {
     struct live_ref *keys, *tenants, *templates; /* held until the request is over */
-    struct live *live_keys;                      /* the keys as they are later */
-    const struct key *key;                       /* NULL: signed in without one */
-    char only[24]; /* came with a sandbox's token: may use this one and nothing else; "" = no */
+    /* where the newest table of keys is found, for streams that ask again */
+    struct live *live_keys;
+    const struct key *key; /* NULL: signed in without one */
+    /* the caller came with a sandbox's token and may use only the sandbox of this id; "" = another kind of caller */
+    char only[24];
     struct quota quota; /* the tenant's */
 };
 
@@ -31,7 +32,7 @@ int caller_begin(struct caller *c, struct callers *all, struct core *core, const
                  const char *key_id, struct cove_err *e);
 void caller_end(struct caller *c);
 
-/* The key that this request came with is still good. A stream lives for hours and asks now and then. */
+/* Is the key that this request came with still good? Streams live for hours and ask now and then. */
 bool caller_stands(const struct core *core);
 
 /*
@@ -41,21 +42,21 @@ bool caller_stands(const struct core *core);
 int caller_admit(struct core *core, const char *tenant, const char *dialect, unsigned *ret_wait_s,
                  struct cove_err *e);
 
-/* Signed in by something that a browser sends along by itself (a name and a password), not by a header
- * that only a program of the caller's sets. */
+/* Did the caller sign in by something that a browser sends by itself (a remembered name and password), and not by a
+ * header that only a program sets? */
 bool caller_is_ambient(const struct core *core, const char *tenant);
 
-/* In the core, where the project or the sandbox is known. core->caller may be NULL: no scope.
- * Whoever has a sandbox's token may call it by its id, and nothing by a project's name. */
+/* May the caller use this sandbox, this project? core->caller NULL: everything is allowed. A caller with a sandbox's
+ * token may use that sandbox by its id, and nothing by a project's name. */
 int caller_may_box(const struct core *core, const struct box_info *box, struct cove_err *e);
 int caller_may_project(const struct core *core, const char *project, struct cove_err *e);
-/* One more background process? Asks the tenant's sandboxes when there is a quota, so those that
- * start at the very same moment may pass together. */
+/* May the tenant start one more background process? If there is a quota, its sandboxes are asked how many they have.
+ * Requests of the same moment may therefore pass together. */
 int caller_may_spawn(struct core *core, const char *tenant, struct cove_err *e);
-/* What holds for a command of this tenant's in a sandbox of this template. */
+/* Reads the limits for a command of this tenant in a sandbox of this template. */
 void caller_limits(const struct core *core, const char *tenant, const char *template,
                    struct limits *ret);
-/* The same for what is made of a snapshot, whose manifest may ask for less; "" = of none. */
+/* The same for a sandbox that was made of a snapshot, whose manifest may set lower limits; "" = of no snapshot. */
 void caller_limits_of(const struct core *core, const char *tenant, const char *template,
                       const char *snapshot, struct limits *ret);
 uint64_t caller_output_ceiling(const struct core *core, const char *tenant);

@@ -25,16 +25,17 @@ int check_cwd(const char *cwd, struct cove_err *e);
 /* A file's path in a query; NULL: it was not given. */
 int check_query_path(const char *field, const char *path, struct cove_err *e);
 
-/* How a file's content is written in JSON: NULL or "utf-8", or "base64". */
+/* Checks the name of the encoding in which a file's content stands in JSON: NULL or "utf-8", or "base64". */
 int check_encoding(const char *encoding, bool *ret_base64, struct cove_err *e);
-/* A text that is base64 becomes the bytes it stands for, in the arena. */
+/* Replaces a base64 text by the bytes that it stands for; they lie in the arena. */
 int check_base64(struct arena *a, const char *field, struct json_text *text, struct cove_err *e);
 
-/* Names as a shell takes them. *ret is "K=V" strings in the arena, NULL-terminated. */
+/* Checks that names are such that a shell takes them as variables. *ret is "K=V" strings in the arena, NULL-
+ * terminated. */
 int check_env(struct arena *a, const struct json_map *env, const char *const **ret,
               struct cove_err *e);
 
-/* A life is extended by at most the configured lifetime at a time. */
+/* One call extends a sandbox's life by at most the configured lifetime. */
 struct cove_config;
 int check_extension(int64_t seconds, const struct cove_config *config, struct cove_err *e);
 

@@ -147,7 +147,7 @@ int connect_encode(enum connect_codec codec, const ProtobufCMessage *m, struct b
     return 0;
 }
 
-/* Inflate all of it; a second gzip member, or anything else behind the first one, is refused. */
+/* Inflates all bytes. Anything behind the first gzip member, a second member too, is refused. */
 static int inflate_all(z_stream *z, size_t max, struct buf *out, struct cove_err *e)
 {
     int rc = Z_OK;

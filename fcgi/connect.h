@@ -31,14 +31,14 @@ struct connect_call { /* what the head of a request says about its body */
     uint64_t timeout_ms; /* 0 = none given */
 };
 
-/* COVE_UNSUPPORTED: a content type that is none of the protocol's, which HTTP calls 415. */
+/* COVE_UNSUPPORTED: the content type is not one of the protocol's (HTTP's status 415). */
 int connect_head(const struct request *req, struct connect_call *ret, struct cove_err *e);
 const char *connect_content_type(const struct connect_call *call);
 
 /* ------------------------------------------------------------------ messages */
 
-/* COVE_INVALID names the field that is wrong. An empty text is no JSON, but an empty message of
- * protobuf. */
+/* COVE_INVALID: the error's text names the field that is wrong. An empty body is a valid message in protobuf, and an
+ * error in JSON. */
 int connect_decode(struct arena *a, enum connect_codec codec,
                    const ProtobufCMessageDescriptor *type, const char *bytes, size_t len,
                    ProtobufCMessage **ret, struct cove_err *e);
@@ -49,7 +49,7 @@ int connect_json_decode(struct arena *a, const ProtobufCMessageDescriptor *type,
                         struct json_object *from, ProtobufCMessage **ret, struct cove_err *e);
 int connect_json_encode(const ProtobufCMessage *m, struct buf *out);
 
-/* What was compressed, at most max bytes of it. COVE_TOO_LARGE, or COVE_INVALID: not gzip. */
+/* Decompresses to at most `max` bytes. COVE_TOO_LARGE: there are more; COVE_INVALID: the bytes are not gzip. */
 int connect_gunzip(const char *bytes, size_t len, size_t max, struct buf *out, struct cove_err *e);
 
 /* ------------------------------------------------------------------ envelopes */
@@ -63,20 +63,20 @@ struct connect_envelope {
 };
 
 /*
- * The envelope at the start of `bytes`: 1 and *ret_used bytes belong to it; 0: more bytes are
- * needed; -1: COVE_INVALID for flags that do not exist, COVE_TOO_LARGE for a length above max.
+ * Reads the envelope at the start of `bytes`. 1: it is whole, and takes *ret_used bytes; 0: more bytes are needed;
+ * -1: COVE_INVALID for flags that do not exist, COVE_TOO_LARGE for a length above max.
  */
 int connect_envelope_read(const char *bytes, size_t len, size_t max, struct connect_envelope *ret,
                           size_t *ret_used, struct cove_err *e);
-/* What the prefix of an envelope says about its length. */
+/* Reads the length of an envelope from its prefix. */
 size_t connect_envelope_len(const char prefix[CONNECT_PREFIX_BYTES]);
-/* What the last envelope holds: how the stream ended. e NULL: well. Envelopes themselves are written
- * by framing_connect (stream.h). */
+/* Writes the content of a stream's last envelope: how the stream ended. e NULL: it ended well. Envelopes themselves
+ * are written by framing_connect (stream.h). */
 int connect_end_add(const struct cove_err *e, const char *code, struct buf *out);
 
 /* ------------------------------------------------------------------ bad news */
 
-/* What the protocol calls an error of ours: "not_found". */
+/* The protocol's name for one of our error codes, such as "not_found". */
 const char *connect_code(enum cove_code code);
 int connect_http_status(const char *code);
 /* {"code":"not_found","message":"..."} */

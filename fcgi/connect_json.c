@@ -232,7 +232,7 @@ static int get_string(struct arena *a, const ProtobufCFieldDescriptor *f, struct
     return 0;
 }
 
-/* The standard and the URL-safe alphabet, with or without padding. */
+/* Takes base64 in the standard and in the URL-safe alphabet, with or without padding. */
 static int get_bytes(struct arena *a, const ProtobufCFieldDescriptor *f, struct json_object *from,
                      ProtobufCBinaryData *ret, struct cove_err *e)
 {
@@ -255,7 +255,7 @@ static int get_bytes(struct arena *a, const ProtobufCFieldDescriptor *f, struct 
     return 0;
 }
 
-/* A number as a number (1, 1.0) or as a string ("1"). */
+/* Takes a number that is written as a number (1, 1.0) or as a string ("1"). */
 static int get_number(const ProtobufCFieldDescriptor *f, struct json_object *from, int64_t min,
                       int64_t max, int64_t *ret, struct cove_err *e)
 {

@@ -115,7 +115,7 @@ bool console_is_meant(const struct request *req)
                               strcmp(req->path, TERMINAL_PATH) == 0);
 }
 
-/* A WebSocket begins as a GET and is no reading. */
+/* A WebSocket begins with a GET but can change things, so it does not count as reading. */
 static bool only_reads(const struct request *req)
 {
     return (req->method == GET || req->method == HEAD) && !*request_param(req, "HTTP_UPGRADE");
@@ -129,7 +129,7 @@ static bool is_embedded_elsewhere(const struct request *req)
     return *site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0;
 }
 
-/* Scripts cannot set headers of a WebSocket's first request: Origin alone has to do. */
+/* Scripts cannot set headers of a WebSocket's first request, so for a WebSocket only Origin is looked at. */
 static bool page_is_ours(const struct request *req, const unsigned char *secret, const char *cookie)
 {
     if (only_reads(req))

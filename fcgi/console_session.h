@@ -36,23 +36,23 @@ void console_session_make(const unsigned char *secret, const struct console_sess
                           char ret[CONSOLE_COOKIE_MAX]);
 void console_session_token(const unsigned char *secret, const char *cookie,
                            char ret[TOKEN_LEN + 1]);
-/* False: it is none of ours, was changed, or its time is over. */
+/* False: this server did not make the cookie, somebody has changed it, or its time is over. */
 bool console_session_read(const unsigned char *secret, const char *cookie, uint64_t now_s,
                           struct console_session *ret);
 
-/* The request's address is one that a session can open. */
+/* Is the request's address one of the console's, which a session can open? */
 bool console_is_meant(const struct request *req);
-/* Browsers keep a name that begins with __Host- to this host and to https. */
+/* The cookie's name. Browsers send a cookie whose name begins with __Host- only to this host and only over https. */
 const char *console_cookie_name(const struct request *req);
-/* False: the request has none, or two. */
+/* Reads the session's cookie. False: the request has none, or two of that name. */
 bool console_cookie(const struct request *req, char ret[CONSOLE_COOKIE_MAX]);
 
-/* The session of a request, if its address is the console's and the rules above hold. The key of a
- * session is looked up again: `keys` is the table that holds now. */
+/* Reads the session of a request. False unless the address is the console's and the rules above hold. The session's
+ * key is looked up again in `keys`, the newest table. */
 bool console_sign_in(struct request *req, const struct keys *keys, struct console_session *ret);
 /* False: the request came with a session whose time is over by now. Streams ask again and again. */
 bool console_session_goes_on(const struct request *req);
-/* The request was sent by a page of this very host, as browsers tell it. */
+/* Did a page of this very host send the request? Browsers tell by Origin and Sec-Fetch-Site. */
 bool console_same_origin(const struct request *req);
 
 #endif

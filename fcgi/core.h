@@ -1,6 +1,6 @@
 /*
- * The core: what all dialects do, said once. A dialect decodes, calls one of these verbs, encodes.
- * The core knows no dialect, no HTTP and no JSON.
+ * The core does what all dialects have in common. A dialect decodes a request, calls one of these functions, and
+ * encodes the result. The core knows no dialect, no HTTP and no JSON.
  */
 #ifndef COVE_FCGI_CORE_H
 #define COVE_FCGI_CORE_H
@@ -32,16 +32,17 @@ struct core { /* one per thread */
     const struct cove_config *config;
     struct state *state;
     uint32_t worker;
-    struct state_task *task; /* what this thread is at, for `cove top` and for the keeper */
+    struct state_task *task; /* what this thread is doing, for `cove top` and for the keeper */
     struct live *policy;
-    struct live *manifests;            /* what templates say; NULL in tests */
+    struct live *manifests;            /* the manifests of all templates; NULL in tests */
     struct meters *meters;             /* NULL in tests: nothing is measured, no pace is kept */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct shares *tenant_shares, *box_shares; /* the worker's (shares.h); NULL = no limit */
     struct budget
-        *worker_bytes;    /* what all requests of this worker may keep in memory; NULL = any */
-    struct budget *bytes; /* the request's: its tenant's, which is part of the worker's */
+        *worker_bytes; /* what all requests of this worker may keep in memory; NULL = any */
+    /* memory of the request at hand: the tenant's budget, which is part of the worker's */
+    struct budget *bytes;
     const char *share_of; /* the tenant whose share the request holds; NULL = none */
     bool share_counts;
     struct keeper_link keeper;
@@ -51,10 +52,11 @@ struct core { /* one per thread */
         *template; /* that the request at hand names for a sandbox that has to be made; NULL = none */
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
-    const atomic_bool *leaving; /* streams that could go on elsewhere end now; NULL in tests */
-    int client_fd;              /* of the request at hand; 0: nobody waits for it */
+    /* true: the worker stops, and streams that another worker can continue end now; NULL in tests */
+    const atomic_bool *leaving;
+    int client_fd;  /* of the request at hand; 0: nobody waits for it */
     int closing;    /* socket of a conversation that is over, see core_session_close(); 0: none */
-    char *messages; /* its buffer, for the next one */
+    char *messages; /* the buffer of that conversation, kept for the next one */
 };
 
 void core_count(struct core *c, enum state_counter counter,
@@ -65,20 +67,21 @@ void core_task_begin(struct core *c, const char *request_id, const char *what);
 void core_task_end(struct core *c);
 /* Closes the descriptor when the reply has left; one that was put here before is closed now. */
 void core_task_close_later(struct core *c, int fd);
-/* nginx hangs up when its client has. -1, 0: nobody waited in the first place, so nobody leaves. */
+/* Has the client closed its connection? nginx closes the connection to us then. False for -1 and 0, which mean that
+ * no client waits. */
 bool core_client_has_left(int client_fd);
 /* The budget had no room for what a request would have to keep. Returns -1. */
 int core_fail_memory(struct cove_err *e);
-/* After the reply's memory was given back: the tenant's share is released. */
+/* Releases the tenant's share of threads and memory. The reply's memory must have been given back before. */
 void core_request_end(struct core *c);
 void core_done(struct core *c); /* the thread ends */
 
 /* ------------------------------------------------------------------ policy */
 
 /*
- * What the policy that holds says to all commands of a request, before the first one runs. Without
- * a policy nothing may run: COVE_BUSY. A refusal is no failure: it is counted, audited, and told in
- * the permit. COVE_GONE: the client left while its commands were judged.
+ * Asks the policy about all commands of a request, before the first one runs. Without a policy nothing may run:
+ * COVE_BUSY. A refusal is no failure: it is counted, audited, and told in the permit. COVE_GONE: the client left
+ * while its commands were judged.
  */
 struct core_ask {
     uint32_t dialect;             /* enum cove_dialect */
@@ -88,8 +91,8 @@ struct core_ask {
 };
 
 struct core_permit {
-    struct live_ref *policy;      /* what the filter belongs to */
-    struct policy_filter filter;  /* for those who may run */
+    struct live_ref *policy;      /* holds the filter's policy in memory */
+    struct policy_filter filter;  /* for commands that may run */
     const char *forbidden;        /* the first command that may not, NULL if all may */
     struct policy_result verdict; /* on that one */
 };
@@ -101,8 +104,7 @@ int core_permit_one(struct core *c, uint32_t dialect, const char *tenant, const 
                     const char *command, struct core_permit *ret, struct cove_err *e);
 void core_permit_put(struct core_permit *p);
 
-/* A line for the audit log. That it could not be written is logged; the request is answered all the
- * same. */
+/* Sends a line to the audit log. A failure is logged, and the request is answered all the same. */
 void core_audit(struct core *c, const struct keeper_audit_entry *entry);
 
 /* ------------------------------------------------------------------ sandboxes */
@@ -112,31 +114,32 @@ struct core_box {
     uint32_t index, generation; /* its slot in shared memory */
     bool known;                 /* found in shared memory, the keeper was not asked */
     uint64_t created_unix_ms;
-    uint64_t expires_unix_ms; /* until then its files are found by the name that was used */
+    uint64_t expires_unix_ms; /* when the sandbox stops being found by the name that was used */
     char template[COVE_TEMPLATE_MAX];
     char snapshot[24]; /* that it was made of, above the template; "" = none */
 };
 
-/* A template, and what the policy goes by for what runs in its sandboxes (core_template.c). */
+/* A template, and the names by which the policy judges commands in its sandboxes (core_template.c). */
 struct core_template {
     char name[COVE_TEMPLATE_MAX];
-    char policy[COVE_TEMPLATE_MAX]; /* the name that sections of the policy go by */
+    char policy[COVE_TEMPLATE_MAX]; /* the template's name in sections of the policy */
     char seccomp[64];               /* a profile instead of the policy's choice; "" = none */
 };
-/* What this tenant means by that name. false: nobody knows it yet, and it is taken as it stands: the
- * keeper knows. */
+/* Finds the template that this tenant means by a name. False: this worker does not know the name. *ret then has it
+ * unchanged, and the keeper decides. */
 bool core_template_resolve(struct core *c, const char *tenant, const char *name,
                            struct core_template *ret);
-/* The template of the sandbox that a request for this name would use. */
+/* Finds the template of the sandbox that a request for this name would use. */
 void core_template_of(struct core *c, const char *tenant, const struct which *w,
                       struct core_template *ret);
-/* What a sandbox of the caller's may reach, from now on; takes away from what the server allows. */
+/* Sets which addresses a sandbox of the caller may reach from now on. The rules can only narrow what the server
+ * allows. */
 int core_network(struct core *c, const char *tenant, const char *id, const struct net_rules *rules,
                  struct cove_err *e);
-/* A longer life for the sandbox of this name: at least lifetime_ms from now. It must be there. */
+/* Lets the sandbox of this name, which must exist, live at least lifetime_ms from now on. */
 int core_extend(struct core *c, const char *tenant, const char *name, uint64_t lifetime_ms,
                 struct core_box *ret, struct cove_err *e);
-/* Kill the project's sandboxes, or the one of that id; having none is fine. */
+/* Ends the project's sandboxes, or the one of that id. It is no failure if there is none. */
 int core_retire(struct core *c, const char *tenant, const char *name, struct cove_err *e);
 
 /* A conversation with the project's sandbox, for one or several commands in a row. */
@@ -145,42 +148,44 @@ struct core_session {
     const char *tenant;
     struct core_box box;
     struct box_conn conn;
-    struct limits limits; /* what holds for what runs in it */
+    struct limits limits; /* limits of what runs in the sandbox */
     struct live_ref *manifests;
-    struct manifest *own_manifest; /* of the snapshot that it was made of; NULL: it has none */
+    /* the manifest of the snapshot that the sandbox was made of; NULL: it was not made of one */
+    struct manifest *own_manifest;
     const struct manifest
-        *manifest; /* what that or its template says; NULL: nothing is known of it */
-    bool retired;  /* it misbehaved, and the keeper was told to end it */
+        *manifest; /* the snapshot's manifest or else the template's; NULL: neither is known */
+    bool retired;  /* the sandbox misbehaved, and the keeper was told to end it */
 };
 
-/* What a session's template says (core_template.c). */
+/* Reads the manifests of a session's template and snapshot (core_template.c). */
 void core_template_begin(struct core_session *s);
 void core_template_end(struct core_session *s);
 int core_template_check(const struct core_session *s,
                         struct cove_err *e); /* is it the one asked for? */
 const char *core_user(const struct core_session *s, const char *otherwise);
-/* Who does what a client names nobody for: the template's user, else `user` of the configuration. */
+/* The user for commands of clients that name none: the template's user, else `user` of the configuration. */
 const char *core_default_user(const struct core_session *s);
 const char *core_workdir(const struct core_session *s); /* NULL = the user's home */
 const char *const *core_base_env(const struct core_session *s);
-/* What runs in place of argv where there is no bash. free() *ret, which may be NULL. */
+/* Returns what runs in place of argv in a sandbox that has no bash. The caller frees *ret, which may be NULL. */
 const char *const *core_argv(struct core_session *s, const char *const *argv, const char ***ret);
 
-/* Has the template a service that starts on first use of this port? Asks nobody. */
+/* Does the template have a service that starts on first use of this port? No sandbox is asked. */
 bool core_has_service(struct core *c, const char *template, unsigned port);
-/* The template's service of this port, if it has one that starts on first use; waits until it listens. */
+/* Starts the template's service of this port, if it has one that starts on first use, and waits until it listens. */
 int core_service_start(struct core_session *s, unsigned port, struct cove_err *e);
 
-/* By any name it has (cove/which.h); a project that has no sandbox gets one. */
+/* Opens a session with the sandbox of this name (cove/which.h). A project that has no sandbox gets one. */
 int core_session_open(struct core *c, const char *tenant, const char *name,
                       struct core_session *ret, struct cove_err *e);
-/* By the sandbox's own id. A sandbox of another tenant is not found. */
+/* Opens a session with the sandbox of this id. A sandbox of another tenant is not found. */
 int core_session_open_id(struct core *c, const char *tenant, const char *id,
                          struct core_session *ret, struct cove_err *e);
-/* With the sandbox that which_sandbox() has found, so that nobody looks it up twice; *w is as it is then. */
+/* Opens a session with the sandbox that which_sandbox() has found, so that it is not looked up twice. *w may be
+ * changed: it then has the sandbox's newest record. */
 int core_session_open_found(struct core *c, const char *tenant, struct which *w,
                             struct core_session *ret, struct cove_err *e);
-/* A sandbox that is paused in memory or in the store runs again; lifetime_ms 0: the one it was made with. */
+/* Wakes a sandbox that is paused in memory or in the store. lifetime_ms 0: it lives as long as when it was made. */
 int core_set_going(struct core *c, struct which *w, uint64_t lifetime_ms, struct cove_err *e);
 /*
  * An init that breaks the protocol, or leaves a message unanswered, is not our init any more. Its
@@ -195,8 +200,8 @@ void core_session_close(struct core_session *s);
 
 enum run_stream { RUN_STDOUT, RUN_STDERR };
 
-/* Output as it comes; offset counts from the command's start, per stream. Non-zero: nobody wants
- * more of it. */
+/* Called with output as it comes. `offset` counts the bytes of this stream since the command's start. A return value
+ * other than 0 says that no more output is wanted. */
 typedef int (*run_sink)(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
                         size_t len);
 
@@ -209,13 +214,16 @@ struct run_args {
     const char *cwd;             /* NULL = the template's, or the user's home */
     uint64_t timeout_ms;         /* 0 = none */
     uint64_t output_max_bytes;   /* of both streams together */
-    uint64_t output_used; /* of those, what earlier commands of the same request have taken */
-    uint64_t max_open_files, max_file_bytes; /* 0 = as init has them */
+    /* bytes of output_max_bytes that earlier commands of the same request have taken */
+    uint64_t output_used;
+    uint64_t max_open_files, max_file_bytes; /* 0 = init's own limits */
     int filter_fd;                           /* seccomp program, -1 = none */
-    bool exec_time;                          /* it notifies execve, and the judge is asked */
-    uint32_t dialect;                        /* enum cove_dialect: whose rules the judge applies */
-    bool own_purpose; /* the server looks at something: no command of a client's, not remembered */
-    const atomic_bool *leaving; /* when true the worker ends soon, and so does the command */
+    /* the filter notifies every execve, and the judge is asked about it */
+    bool exec_time;
+    uint32_t dialect; /* enum cove_dialect: whose rules the judge applies */
+    /* the command is the server's own, not a client's: its end is not remembered */
+    bool own_purpose;
+    const atomic_bool *leaving; /* true: the worker stops soon, and ends the command */
     int client_fd;              /* when it hangs up, the command is killed; -1 = nobody waits */
     /* The sink writes into this stream: a client that reads slowly makes the command wait (its deadline
      * does not), and whether the command outlives its client is the stream's to say. NULL: the sink
@@ -232,15 +240,14 @@ struct run_result {
     bool distrust;         /* its init broke the protocol or does not obey: the sandbox must go */
 };
 
-/* poll() that SIGUSR1 ends: how threads are called out of waiting when the worker leaves
- * (threads.c). */
+/* A poll() that SIGUSR1 ends. By that signal threads stop waiting when the worker stops (threads.c). */
 struct pollfd;
 int run_poll(struct pollfd *fds, size_t count, int timeout_ms);
 
 /*
- * Spawn and wait. 0: it ran, and ret->end says how it ended (END_GONE: the sandbox ended under it);
- * -1: it was never started. run_command() is the mechanism, core_run() adds counters and gets rid
- * of a sandbox that misbehaves.
+ * Starts a command and waits for its end. 0: it ran, and ret->end says how it ended (END_GONE: the sandbox ended
+ * under it); -1: it was never started. run_command() is the mechanism, core_run() adds counters and gets rid of a
+ * sandbox that misbehaves.
  */
 int run_command(struct box_conn *conn, const struct run_args *args, struct run_result *ret,
                 struct cove_err *e);
@@ -249,10 +256,10 @@ int core_run(struct core_session *s, const struct run_args *args, struct run_res
 
 /* ------------------------------------------------------------------ files (core_files.c) */
 
-/* Opened for reading; always a regular file. */
+/* Opens a regular file for reading. */
 int core_file_open(struct core_session *s, const char *user, const char *path, int *ret_fd,
                    struct box_stat *ret, struct cove_err *e);
-/* The whole of it; COVE_TOO_LARGE when it does not fit into the buffer. */
+/* Reads a whole file. COVE_TOO_LARGE: it does not fit into the buffer. */
 int core_file_read(struct core_session *s, const char *user, const char *path, struct buf *out,
                    struct cove_err *e);
 
@@ -261,8 +268,8 @@ int core_file_read(struct core_session *s, const char *user, const char *path, s
 struct core_file {
     struct core_session *session;
     const char *user, *given;
-    char path[MSG_PATH_MAX]; /* where it goes, links followed */
-    char part[MSG_PATH_MAX]; /* where it is until then */
+    char path[MSG_PATH_MAX]; /* the path of the finished file, links followed */
+    char part[MSG_PATH_MAX]; /* the path of the file while it is being written */
     int fd;
     uint64_t written;
 };
@@ -277,18 +284,18 @@ int core_file_put(struct core_session *s, const char *user, const char *path, bo
                   const char *bytes, size_t len, struct cove_err *e);
 
 int core_make_dir(struct core_session *s, const char *user, const char *path, struct cove_err *e);
-/* flags: FILE_DIR, FILE_RECURSIVE. COVE_TIMEOUT: it takes longer than a command may, and goes on. */
+/* flags: FILE_DIR, FILE_RECURSIVE. COVE_TIMEOUT: removing takes longer than a command may, and goes on without us. */
 int core_remove(struct core_session *s, const char *user, const char *path, uint32_t flags,
                 struct cove_err *e);
 
 /* ------------------------------------------------------------------ background processes
  * (core_procs.c) */
 
-/* A port of the sandbox, reachable from outside through the gate, on port `wanted` of this machine, or
- * on a free one if that is 0. COVE_CONFLICT: the message is the port that is bound already. */
+/* Makes a port of the sandbox reachable from outside through the gate, on port `wanted` of this machine (0: on any
+ * free port). COVE_CONFLICT: the error's message is the port that is bound already. */
 int core_port_bind(struct core_session *s, const char *project, uint16_t port, uint16_t wanted,
                    uint16_t *ret_proxy_port, struct cove_err *e);
-/* Who may reach the port by its host name, from now on. */
+/* Sets who may reach the port by its host name from now on. */
 int core_port_access(struct core_session *s, uint16_t port, enum gate_access_word word,
                      struct cove_err *e);
 int core_port_unbind(struct core *c, const char *tenant, const char *project, struct cove_err *e);
@@ -301,8 +308,9 @@ struct core_spawn {
     const char *note;       /* kept while it runs, for box_note(); NULL = none */
     const struct policy_filter *filter;
     uint32_t dialect;
-    uint32_t timeout_ms; /* then init kills it, whoever waits; 0 = none */
-    bool pty;            /* stdin, stdout and stderr are a terminal of this size */
+    /* init kills the process after this time, even if no client is connected; 0 = never */
+    uint32_t timeout_ms;
+    bool pty; /* stdin, stdout and stderr are a terminal of this size */
     uint16_t rows, cols;
     bool keep_stdin; /* core_proc_stdin() may write to it; else it reads end of file */
     bool whole;      /* this session follows it (core_follow()) and must miss nothing */
@@ -319,7 +327,7 @@ struct core_proc {
 
 int core_proc_find(struct core_session *s, const char *label, struct core_proc *ret,
                    struct cove_err *e);
-/* The whole tree; returns when the end was reported, with p->end. */
+/* Kills the process and all its descendants. Returns when the end was reported, which p->end then has. */
 int core_proc_kill(struct core_session *s, struct core_proc *p, struct cove_err *e);
 int core_proc_signal(struct core_session *s, const struct core_proc *p, int signo,
                      struct cove_err *e); /* its process group */
@@ -329,7 +337,7 @@ int core_proc_stdin(struct core_session *s, const struct core_proc *p, const cha
 
 /* ------------------------------------------------------------------ logs (core_logs.c) */
 
-struct log_place { /* how much of each stream was told, by enum run_stream */
+struct log_place { /* bytes of each stream that were told, indexed by enum run_stream */
     uint64_t offset[2];
 };
 enum { LOG_PLACE_TEXT = 48 };
@@ -342,7 +350,7 @@ struct log_line {
     const char *text;
     size_t len;
     bool goes_on;           /* a piece of a very long line, more of it follows */
-    struct log_place place; /* after it: to continue from */
+    struct log_place place; /* the place behind this line, to continue from */
 };
 
 struct log_bytes {
@@ -355,12 +363,13 @@ struct log_bytes {
 
 struct log_follow {
     const char *label;
-    const struct log_place *since; /* NULL: the last lines_max lines there are */
+    const struct log_place *since; /* NULL: begin with the last lines_max lines */
     uint64_t lines_max;
     int client_fd;
-    struct stream *stream; /* what these write into; after each of them it is sent */
+    /* the stream that the callbacks write into; it is sent after each of them */
+    struct stream *stream;
     void (*line)(void *arg, const struct log_line *line);
-    /* Instead of lines: records as they were written. NULL = lines are told. */
+    /* Called with records as they were written, instead of lines. NULL = the other callbacks get lines. */
     void (*bytes)(void *arg, const struct log_bytes *bytes);
     void (*gap)(void *arg, enum run_stream stream, uint64_t lost_bytes,
                 const struct log_place *place);
@@ -370,13 +379,14 @@ struct log_follow {
 /* 0: the process has ended and all was told. 1: the client is gone. -1: COVE_NOT_FOUND, COVE_GONE. */
 int core_log_follow(struct core_session *s, const struct log_follow *args, struct cove_err *e);
 
-/* What a log holds at the moment (core_log_read.c). */
+/* A piece of a log, read without waiting for more (core_log_read.c). */
 struct core_log_piece {
     struct buf
-        *text;     /* both streams, in the order in which they were written; made by the caller */
-    uint64_t next; /* where the next piece begins: a number for core_log_read() alone */
-    bool lost;     /* something that was written before this piece is no longer kept */
-    bool more;     /* the buffer was full */
+        *text; /* both streams, in the order in which they were written; made by the caller */
+    /* where the next piece begins; only core_log_read() knows what the number means */
+    uint64_t next;
+    bool lost; /* something that was written before this piece is no longer kept */
+    bool more; /* the buffer was full */
 };
 /* COVE_INVALID: `from` is neither 0 nor an earlier piece's `next`. COVE_NOT_FOUND: no such process. */
 int core_log_read(struct core_session *s, const char *label, uint64_t from,

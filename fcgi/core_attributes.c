@@ -64,7 +64,7 @@ static char *read_file(struct core *c, struct arena *a, const char *id, size_t *
     return text;
 }
 
-/* Strings of a tree are freed with it: these are copied into the arena. */
+/* Strings of a parsed tree are freed with the tree, so they are copied into the arena. */
 static void keep(struct arena *a, struct json_map *map)
 {
     for (size_t i = 0; i < map->count; i++) {

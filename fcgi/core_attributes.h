@@ -12,17 +12,19 @@
 
 struct core_attributes {
     struct json_map metadata;
-    struct json_map env;           /* of every process */
-    bool open;                     /* may be used without a token by everybody who knows its id */
-    bool auto_pause;               /* paused, not killed, at the end of its time */
-    bool auto_resume;              /* a request to it sets it going again when it is paused */
+    struct json_map env; /* of every process */
+    /* everybody who knows the sandbox's id may use it without a token */
+    bool open;
+    bool auto_pause;               /* the sandbox is paused, not killed, at the end of its time */
+    bool auto_resume;              /* a request to the paused sandbox wakes it */
     const char *template_asked;    /* the name by which a template was asked for; NULL = its own */
     bool internet_given, internet; /* allow_internet_access, as asked for at creation */
-    struct json_strings allow_out, deny_out; /* what it may reach, as asked for */
-    bool private_ports; /* its ports want a token, whatever the dialect's default is */
+    /* addresses that the sandbox may reach, as the client wrote them */
+    struct json_strings allow_out, deny_out;
+    bool private_ports; /* the sandbox's ports need a token, whatever the dialect's default is */
 };
 
-/* As text, at most COVE_ATTRIBUTES_MAX bytes. */
+/* Writes the attributes as text of at most COVE_ATTRIBUTES_MAX bytes. */
 int core_attributes_write(const struct core_attributes *from, struct buf *out, struct cove_err *e);
 /* A sandbox without attributes (made by another dialect) is not open and has no metadata. What is read lives in
  * the arena. */

@@ -17,8 +17,9 @@
 struct core_build {          /* a build that a client asks for */
     const char *name, *tags; /* tags: separated by spaces */
     uint32_t dialect;        /* enum cove_dialect that asks */
-    uint32_t cpus;           /* limit of its sandboxes; 0 = none of its own */
-    uint64_t memory_bytes;   /* likewise */
+    /* cpus of each sandbox of the template; 0 = the template sets no limit of its own */
+    uint32_t cpus;
+    uint64_t memory_bytes; /* likewise */
 };
 
 int core_build_new(struct core *c, const char *tenant, const struct core_build *asked,
@@ -29,7 +30,7 @@ int core_build_start(struct core *c, const char *tenant, const char *id, const s
 /* tail gets ret->count entries: struct build_entry and two strings each. */
 int core_build_ask(struct core *c, const struct build_ask *ask, struct build_told *ret,
                    struct buf *tail, struct cove_err *e);
-/* Walks such a tail; false: there is no further entry. */
+/* Takes the next entry out of a tail that core_build_ask() filled; false: there is no further entry. */
 bool core_build_next_entry(const char **at, const char *end, struct build_entry *ret,
                            const char **ret_step, const char **ret_message);
 /* name: "" = of all templates. */

@@ -43,7 +43,8 @@ static int take_answer(int sock, struct fetch_done *ret, struct cove_err *e)
     struct msg m;
 
     if (msg_recv(sock, buf, sizeof(buf), rules, MSG_DONTWAIT, &m, NULL) != 1)
-        return fail_unreachable(e); /* cove-fetch died over this, or has no room for one more */
+        /* cove-fetch died while it worked on this, or has no room for one more */
+        return fail_unreachable(e);
     if (m.head.type == MSG_ERROR)
         return msg_raise(&m, e);
     memcpy(ret, m.body, sizeof(*ret));
