@@ -62,7 +62,8 @@ int core_file_read(struct core_session *s, const char *user, const char *path, s
 
 /* ------------------------------------------------------------------ writing */
 
-/* A link's target: as it is, or beside the link. False when that is too long a path. */
+/* Replaces the path of a link by the link's target, which is absolute or beside the link. False: the path would be
+ * too long. */
 static bool follow(char path[MSG_PATH_MAX], const char *target)
 {
     char *slash = strrchr(path, '/');
@@ -71,8 +72,8 @@ static bool follow(char path[MSG_PATH_MAX], const char *target)
     return dir + strlen(target) < MSG_PATH_MAX && strcpy(path + dir, target);
 }
 
-/* What stands at the path now, links followed: 1 and its mode, 0 when there is nothing. A link to
- * nothing is followed too: its target is what will be made. */
+/* Looks at what is at the path now, links followed: 1 and its mode, or 0 when there is nothing. A link to nothing is
+ * followed too, because the new file will be made where it points. */
 static int look(struct core_file *f, uint32_t *ret_mode, struct cove_err *e)
 {
     char target[MSG_PATH_MAX];
@@ -191,8 +192,8 @@ static bool is_awaited(void *arg)
     return !core_client_has_left(c->client_fd);
 }
 
-/* A helper of init removes a tree. It may take as long as a command, and as any other question; what is not done by
- * then is done all the same, and a sandbox that only needs time is not ended for it. */
+/* A helper of init removes a tree. We wait as long as a command may take; after that the helper goes on without us. A
+ * sandbox that only needs time is not ended for it. */
 int core_remove(struct core_session *s, const char *user, const char *path, uint32_t flags,
                 struct cove_err *e)
 {

@@ -29,7 +29,7 @@ struct follow {
     uint64_t armed_ms; /* since when */
     bool over;         /* init has reported the end */
     bool final;        /* init was asked, after the end, how much output there is */
-    bool settled;      /* that is known now: */
+    bool settled;      /* the answer has come: */
     uint64_t stop_at;  /* the ring's position behind all output */
     bool left;         /* the client has left */
     char told[512];    /* the last denial, so that a search along PATH is told once */
@@ -68,7 +68,7 @@ static int tell_output(struct follow *f, struct cove_err *e)
             continue;
         }
         if (f->settled && f->reader.pos >= f->stop_at)
-            return 0; /* what follows was written by others that the process left behind */
+            return 0; /* the rest was written by processes that this one left behind */
         n = ring_read(&f->reader, &rec, f->bytes, &gap, e);
         if (n <= 0)
             return n;
@@ -115,7 +115,7 @@ static int take_event(struct follow *f, struct cove_err *e)
     return 0;
 }
 
-/* Asked for once the process has ended, a tick tells how much output there is in all. */
+/* Asks init for a tick. A tick that is asked for after the process has ended tells how much output there is in all. */
 static int arm(struct follow *f, struct cove_err *e)
 {
     if (f->armed || f->settled)

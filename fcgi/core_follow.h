@@ -23,7 +23,7 @@ enum core_follow_end {
     FOLLOW_SERVER, /* this worker ends soon; the process goes on */
 };
 
-/* *ret_end is set with FOLLOW_ENDED. -1: COVE_GONE when the sandbox has ended. */
+/* Follows until one of the three ends. *ret_end is set with FOLLOW_ENDED. -1: COVE_GONE when the sandbox has ended. */
 int core_follow(struct core_session *s, const struct core_follow *args,
                 enum core_follow_end *ret_how, struct cove_end *ret_end, struct cove_err *e);
 

@@ -1,9 +1,9 @@
-/* A piece of a process's log at once, without waiting for more (core_logs.c follows it). */
+/* Reads a piece of a process's log without waiting for more. core_logs.c follows a log. */
 #include "cove/mem.h"
 #include "cove/ring.h"
 #include "fcgi/core.h"
 
-/* Records until the buffer has no room for another. */
+/* Reads records until the buffer has no room for another. */
 static int read_records(struct ring_reader *r, struct core_log_piece *p, struct cove_err *e)
 {
     AUTO_FREE char *bytes = malloc(RING_REC_MAX);

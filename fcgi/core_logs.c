@@ -28,7 +28,8 @@ struct follower {
     struct ring_reader reader;
     char *bytes; /* of one record */
     struct lines lines[2];
-    uint64_t expected[2]; /* the offset the next record of each stream should have; NEVER: any */
+    /* the offset that the next record of each stream should have; NEVER: any offset is fine */
+    uint64_t expected[2];
     uint64_t began_ns[2]; /* when the line that is being gathered began */
     uint64_t skip;        /* how many older lines are left out */
     enum run_stream now;  /* whose record is being told */
@@ -223,7 +224,7 @@ static bool is_leaving(const struct follower *f)
     return leaving && atomic_load(leaving);
 }
 
-/* Waits until there may be more. 1: the client is gone. */
+/* Waits until there may be more output. 1: the client is gone. */
 static int await_more(struct follower *f, struct cove_err *e)
 {
     struct stream *stream = f->args->stream;
@@ -277,7 +278,8 @@ static int follow(struct follower *f, struct cove_err *e)
     int rc = find_start(f, e);
 
     while (rc == 0) {
-        bool last = f->over; /* as it was before reading: what came until the end is in the ring */
+        /* read before the ring is: output that came before the end is then in the ring */
+        bool last = f->over;
         enum told told = tell_all(f, e);
 
         if (told != TOLD_ALL)

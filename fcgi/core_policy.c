@@ -1,4 +1,4 @@
-/* May these commands run? The question every dialect asks before its first spawn. */
+/* May these commands run? Every dialect asks this before it starts a command. */
 
 #include "cove/dialect.h"
 #include "cove/keys.h"
@@ -21,7 +21,8 @@ static bool client_is_gone(void *core)
     return core_client_has_left(((const struct core *)core)->client_fd);
 }
 
-/* Who asks, and where it would have run: the project's sandbox, if it has one. */
+/* The fields of an audit line that tell who asked, and in which sandbox the command would have run, if the project
+ * has one. */
 static struct keeper_audit_entry entry_of(const struct core *c, const struct core_ask *ask,
                                           const struct box_info *box, const char *event)
 {
@@ -47,7 +48,7 @@ static void record_refusal(struct core *c, const struct core_ask *ask, const str
     core_audit(c, &entry);
 }
 
-/* With `audit = all`: what may run is written down before it does, so that nothing runs unseen. */
+/* With `audit = all` a command is written down before it runs, so that none runs unseen. */
 static void record_permitted(struct core *c, const struct core_ask *ask, const struct box_info *box)
 {
     for (size_t i = 0; i < ask->count; i++) {

@@ -1,4 +1,4 @@
-/* Ports of a sandbox: bound, opened to others, closed. The gate does it. */
+/* Asks the gate to bind ports of a sandbox, to open them to others, to close them. */
 #include "fcgi/core.h"
 
 #include "cove/text.h"

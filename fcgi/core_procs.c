@@ -122,6 +122,7 @@ int core_proc_forget(struct core_session *s, const struct core_proc *p, struct c
 
     if (box_forget(&s->conn, p->proc, NULL, e) < 0)
         return -1;
-    box_signal(&s->conn, &order, NULL, NULL); /* its tree can be named without its record */
+    /* init knows the process's tree also when its record is gone */
+    box_signal(&s->conn, &order, NULL, NULL);
     return 0;
 }

@@ -37,7 +37,8 @@ static void count_end(struct core *c, const struct run_result *r)
         core_count(c, counter, 1);
 }
 
-/* For whoever asks later how it ended: `bash -c COMMAND`, as a rule. */
+/* Remembers how a command ended, for whoever asks later. A client's command is the last word of argv: `bash -c
+ * COMMAND`. */
 static void remember_end(const struct core_session *s, const struct run_args *args,
                          const struct run_result *result)
 {

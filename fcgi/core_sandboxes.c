@@ -11,7 +11,7 @@
 
 enum { WAKE_MIN_MS = 5 * 60 * 1000 };
 
-/* The keeper knows that the sandbox of this name has ended: what there is to tell of it. */
+/* The keeper has answered that the sandbox of this name has ended: reads its record. */
 static int find_once(struct core *c, const struct core_new *args, struct box_info *ret,
                      struct cove_err *e)
 {

@@ -10,39 +10,43 @@ struct core_new {
     const char *template; /* or a snapshot's name or id; NULL = the configured default */
     uint32_t dialect;     /* enum cove_dialect */
     uint64_t lifetime_ms;
-    bool *ret_made;   /* with `once`: false when the sandbox was there already; NULL = not asked */
-    const char *once; /* asked for again under this name, the same sandbox is meant; NULL = none */
+    /* with `once`: false when the sandbox existed already; NULL = the caller does not want to know */
+    bool *ret_made;
+    /* a name for this creation: a second call with the same name means the same sandbox; NULL = none */
+    const char *once;
     uint32_t
         keep_ended_s; /* a record of it is kept so long after its end. With `once` the name then
                               still stands for that sandbox, whose record (BOX_ENDED) is returned */
     const struct core_attributes *attributes;
 };
 
-/* A sandbox of its own, which is nobody's project. */
+/* Makes a new sandbox that belongs to no project. */
 int core_sandbox_create(struct core *c, const struct core_new *args, struct box_info *ret,
                         struct cove_err *e);
-/* COVE_NOT_FOUND: there is none, or it is another tenant's, or this key may not see it. */
+/* COVE_NOT_FOUND: there is no such sandbox, or it is another tenant's, or this key may not see it. */
 int core_sandbox_find(struct core *c, const char *tenant, const char *id, struct box_info *ret,
                       struct cove_err *e);
-/* All that the caller may see; `each` is called until it returns non-zero. */
+/* Lists all sandboxes that the caller may see; `each` is called until it returns non-zero. */
 void core_sandbox_list(struct core *c, const char *tenant,
                        int (*each)(void *arg, const struct box_info *box), void *arg);
-/* The records of those that have ended; of one, by its id in any form: COVE_NOT_FOUND. */
+/* The records of sandboxes that have ended: all of them, or the one of an id in any form (COVE_NOT_FOUND: there is no
+ * record). */
 void core_sandbox_list_ended(struct core *c, const char *tenant,
                              int (*each)(void *arg, const struct box_info *box), void *arg);
 int core_sandbox_find_ended(struct core *c, const char *tenant, const char *name,
                             struct box_info *ret, struct cove_err *e);
-/* Other attributes than it was made with. */
+/* Replaces the attributes that the sandbox was made with. */
 int core_sandbox_describe(struct core *c, const struct box_info *box,
                           const struct core_attributes *attributes, struct cove_err *e);
-/* Traffic came to one that is paused: it runs again, as long as it was meant to, or five minutes. */
+/* Wakes a paused sandbox because traffic came for it. It then lives for its own lifetime, or for five minutes if that
+ * is longer. */
 int core_sandbox_wake(struct core *c, struct which *w, struct cove_err *e);
 int core_sandbox_kill(struct core *c, const struct box_info *box, struct cove_err *e);
 
-/* A new end, counted from now. only_longer: an end that is later already stays. */
+/* Sets a new end of the sandbox's life, counted from now. only_longer: a later end stays as it is. */
 int core_sandbox_extend(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                         bool only_longer, struct cove_err *e);
-/* A new end, counted from now, and what happens then: it is paused, or else killed. */
+/* Sets a new end of the sandbox's life, counted from now, and whether it is paused then or killed. */
 int core_sandbox_schedule(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                           bool pauses, struct cove_err *e);
 /*
@@ -66,12 +70,12 @@ int core_sandbox_save(struct core *c, const struct box_info *box, struct cove_er
 int core_sandbox_resume(struct core *c, const struct box_info *box, uint64_t lifetime_ms,
                         struct cove_err *e);
 
-/* What it has used over its life; none is no failure. */
+/* Reads the samples of what the sandbox has used. It is no failure if there are none. */
 struct sample_ring;
 int core_sandbox_samples(struct core *c, const struct box_info *box, struct sample_ring *ret,
                          struct cove_err *e);
 
-/* Times for people: of its start, and of its end, or of its pause when it is paused. */
+/* Times to show: when the sandbox began, and when it will end (for a paused one: when it was paused). */
 uint64_t core_sandbox_ends_unix_ms(const struct box_info *box);
 
 #endif

@@ -84,7 +84,8 @@ static int box_for_project(struct core *c, const char *tenant, const char *proje
 {
     if (caller_may_project(c, project, e) < 0)
         return -1;
-    if (!is_current(w) || w->box.state != BOX_LIVE) /* the keeper wakes a frozen one */
+    /* also for a frozen one, which the keeper wakes */
+    if (!is_current(w) || w->box.state != BOX_LIVE)
         return claim(c, tenant, project, ret, e);
     take_known(w, ret);
     return 0;
@@ -154,7 +155,7 @@ void core_session_distrust(struct core_session *s)
 
     if (s->retired)
         return;
-    /* Only while it runs. A paused init answers nothing, and once a sandbox is saved, ending it by its id would
+    /* The sandbox is ended only while it runs. A paused init answers nothing, and once a sandbox is saved, ending it by its id would
      * remove what was saved. */
     state_box_read(s->core->state, s->box.index, &info);
     if (info.generation != s->box.generation ||
@@ -182,7 +183,8 @@ static int check_judged(const struct core_session *s, struct cove_err *e)
     return cove_fail(e, COVE_BUSY, "the sandbox was replaced meanwhile, try again");
 }
 
-/* Counted from before the connection is made: an init that does not accept holds threads, too. */
+/* The sandbox's share of threads is taken before the connection is made, because an init that does not accept holds a
+ * thread, too. */
 static int connect_box(struct core_session *s, struct cove_err *e)
 {
     struct core *c = s->core;
@@ -219,7 +221,7 @@ static int begin_session(struct core_session *s, struct core_session *ret, struc
     return 0;
 }
 
-/* A saved sandbox, or one on its way to the store, has a slot of its own again when it is awake. */
+/* Wakes a paused sandbox. One that was saved, or is being saved, gets a new slot when it is awake. */
 static int thaw_or_wake(struct core *c, const struct which *w, const struct keeper_extend *args,
                         struct keeper_box *ret, struct cove_err *e)
 {

@@ -43,7 +43,7 @@ int core_proc_stdin(struct core_session *s, const struct core_proc *p, const cha
     if (len > 0) {
         if (box_stdin(&s->conn, p->proc, NULL, false, &fd, e) < 0)
             return -1;
-        /* Of our end only, which init never writes to: the reader has flags of its own. */
+        /* This flag is of our end of the pipe only; the end that the process reads has flags of its own. */
         fcntl(fd, F_SETFL, O_NONBLOCK);
         if (write_within(fd, bytes, len, clock_boot_ms() + STDIN_MS, ret_written) < 0)
             return cove_fail_errno(e, errno == EAGAIN ? COVE_TIMEOUT : COVE_CONFLICT,

@@ -159,7 +159,7 @@ static int watch_tree(struct core_watch *w, const char *name, int depth, core_wa
 
     if (rc < 0 || !(w->flags & CORE_WATCH_RECURSIVE) || depth == 0)
         return rc;
-    join(path, w->root, name); /* which fitted a moment ago */
+    join(path, w->root, name); /* the path fitted a moment ago */
     if (box_list(&w->session->conn, "root", path, take_entry, &s, e) < 0)
         rc = is_passing(e) ? 0 : -1;
     for (size_t i = 0; i < s.count; i++) {

@@ -33,7 +33,9 @@ typedef void (*core_watch_fn)(void *arg, enum core_change change, const char *na
 
 struct core_watch_dir {
     int32_t wd;
-    char *name; /* below the root, "" for the root itself; NULL: moved away, tells nothing */
+    /* the directory's path below the root, "" for the root itself; NULL: it was moved away, and its events are
+     * ignored */
+    char *name;
 };
 
 struct core_watch {
@@ -49,10 +51,10 @@ struct core_watch {
 /* COVE_NOT_FOUND, or COVE_INVALID: no directory. */
 int core_watch_open(struct core_watch *w, struct core_session *s, const char *path, unsigned flags,
                     struct cove_err *e);
-/* The same, kept by init under this name. */
+/* The same, and init keeps the watch under this name. */
 int core_watch_keep(struct core_watch *w, struct core_session *s, const char *path, unsigned flags,
                     const char *name, struct cove_err *e);
-/* One that is kept: COVE_NOT_FOUND when there is none of this name. */
+/* Goes on with a watch that init has kept. COVE_NOT_FOUND: there is none of this name. */
 int core_watch_resume(struct core_watch *w, struct core_session *s, const char *name,
                       unsigned flags, struct cove_err *e);
 void core_watch_done(struct core_watch *w);

@@ -14,7 +14,7 @@ static const char *allowed_headers(const struct router *r, struct arena *a)
     return list;
 }
 
-/* The configured origin that equals `origin`: only our own text goes back into a header. */
+/* Finds the configured origin that equals `origin`. The configured text goes into the header, never the client's. */
 static const char *find_origin(struct arena *a, const char *origins, const char *origin)
 {
     size_t want = strlen(origin);
@@ -51,7 +51,7 @@ void cors_apply(const struct router *r, struct request *req, struct reply *rep,
         return;
     reply_header(rep, "Access-Control-Allow-Origin", allowed);
     if (*allowed != '*')
-        reply_header(rep, "Vary", "Origin"); /* caches must not hand it to another page */
+        reply_header(rep, "Vary", "Origin"); /* a cache must not give this reply to another page */
     if (!preflight_methods) {
         reply_header(rep, "Access-Control-Expose-Headers",
                      "X-Request-Id, Retry-After, Should-Retry, X-Next-Token, X-Total-Running, "

@@ -130,7 +130,7 @@ static const char *clean_request_id(struct request *req)
     return fresh;
 }
 
-/* The number that `len` characters are, or -1: not one to five digits. */
+/* Reads `len` characters as a number; -1: they are not one to five digits. */
 static int port_of(const char *text, size_t len)
 {
     int port = 0;
@@ -142,7 +142,7 @@ static int port_of(const char *text, size_t len)
     return port;
 }
 
-/* PORT-ID, or WORD-ID-PORT. What stands in the place of an id need not be one. */
+/* Splits PORT-ID or WORD-ID-PORT. Whether the part in the id's place is an id is not checked here. */
 static void split_host(struct request *req, const char *label)
 {
     const char *first = strchr(label, '-'), *last = strrchr(label, '-');
@@ -210,7 +210,7 @@ void request_release(struct request *req)
     budget_give(req->body.budget, req->json_bytes);
     req->json_bytes = 0;
     buf_done(&req->body);
-    arena_within(&req->arena, NULL); /* it is freed next, with the tenant's name in it */
+    arena_within(&req->arena, NULL); /* the arena, which holds the tenant's name, is freed next */
 }
 
 void request_done(struct request *req)

@@ -36,7 +36,7 @@ struct request {
     char **params; /* what nginx told us, "NAME=value", NULL-terminated */
     int client_fd; /* hangs up when the client leaves; -1 in tests */
     int fcgi_id;   /* the request's number on that connection */
-    bool promised; /* it has a long slot (slots.h), should it need one */
+    bool promised; /* a long slot (slots.h) is reserved for this request */
 
     unsigned method; /* enum method, 0 if it is none of them */
     const char *method_name;
@@ -59,9 +59,9 @@ struct request {
     const char *dialect;    /* who served it; NULL = nobody */
     struct buf body;
     struct json_object *json; /* the parsed body, once somebody asked for it */
-    size_t json_bytes;        /* what its tree was paid for */
+    size_t json_bytes;        /* bytes that the tree takes from the budget */
     struct request_note note;
-    const char *failure; /* why it was refused, in plain words; NULL: it was not */
+    const char *failure; /* why the request was refused, in plain words; NULL: it was not */
     uint64_t started_ms;
 };
 
@@ -70,30 +70,30 @@ struct request {
 int request_init(struct request *req, char **params, struct cove_err *e);
 void request_done(struct request *req);
 
-/* What a client can make large (body, JSON) is given back, with what was paid for it. */
+/* Frees what a client can make large (body, JSON), and gives back the budget that it took. */
 void request_release(struct request *req);
 
-/* COVE_TOO_LARGE when the body has more than max bytes. */
+/* Reads the body. COVE_TOO_LARGE: it has more than `max` bytes. */
 int request_read_body(struct request *req, size_t max, struct cove_err *e);
 
-/* The JSON body, parsed once, into a struct by its table (cove/json.h). */
+/* Reads the JSON body into a struct by its table (cove/json.h). The body is parsed only once. */
 int request_json(struct request *req, const struct json_field *fields, void *out,
                  struct cove_err *e);
 
 /* A FastCGI parameter or "" when there is none: request_param(req, "HTTP_ORIGIN"). */
 const char *request_param(const struct request *req, const char *name);
 const char *request_query(const struct request *req, const char *name); /* NULL = not given */
-/* A cookie by its name. False: there is none, it does not fit, or there are two. A program in a sandbox can set one
- * for all names of this site, so of two nobody knows which is ours. */
+/* Reads a cookie by its name. False: there is none, it does not fit, or there are two. A program in a sandbox can set
+ * a cookie for all host names of this site, so nobody could tell which of two is ours. */
 bool request_cookie(const struct request *req, const char *name, char *ret, size_t size);
 const char *request_capture(const struct request *req,
                             const char *name); /* never NULL for a {name} of the route */
 
-/* Decode %XX of `len` bytes into the arena; with plus, '+' is a blank. NULL: a bad escape or a NUL
- * in it. */
+/* Decodes %XX in `len` bytes; the result lies in the arena. With `plus`, '+' is a blank. NULL: there is a bad escape
+ * or a NUL in the text. */
 char *http_decode(struct arena *a, const char *text, size_t len, int plus);
 
-/* "GET, POST" of a set of methods. */
+/* The names of a set of methods, as in "GET, POST". */
 const char *http_method_list(struct arena *a, unsigned methods);
 
 #endif

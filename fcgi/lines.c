@@ -34,7 +34,8 @@ static int tell_held(struct lines *l, size_t line_feed, lines_fn each, void *arg
     return rc;
 }
 
-/* Where to cut at most LINE_MAX_BYTES so that no character is divided; bytes that are no text are cut anywhere. */
+/* Finds where to cut a text, at most at LINE_MAX_BYTES, so that no character is divided. Bytes that are no text are
+ * cut anywhere. */
 static size_t cut_at(const char *text)
 {
     size_t cut = LINE_MAX_BYTES;
@@ -55,7 +56,7 @@ static int tell_piece(struct lines *l, lines_fn each, void *arg)
     return rc;
 }
 
-/* Hold as much as fits and return how much that was. */
+/* Keeps as many of the bytes as fit and returns how many. */
 static size_t hold(struct lines *l, const char *bytes, size_t len)
 {
     size_t room = l->held.max - l->held.len;

@@ -15,11 +15,11 @@ enum { LINE_MAX_BYTES = 32 * 1024 };
 
 struct lines {
     struct buf held; /* of a line whose end has not come */
-    uint64_t offset; /* in the stream, of the first byte that was not told yet */
+    uint64_t offset; /* place in the stream of the first byte that was not told yet */
     bool inside;     /* pieces of this line have been told */
 };
 
-/* Without its line feed (and a carriage return before it). Non-zero: stop. */
+/* Called with a line, without its line feed and a carriage return before it. A return value other than 0 stops. */
 typedef int (*lines_fn)(void *arg, const char *text, size_t len, bool goes_on);
 
 void lines_init(struct lines *l);

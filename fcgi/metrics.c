@@ -80,7 +80,7 @@ static void print_counters(const struct core *core, struct buf *out)
 
 /* ------------------------------------------------------------------ sandboxes and workers */
 
-/* Which policy is in force: the hash is the one that `cove policy check` prints of a file. */
+/* Writes which policy is in force. `cove policy check` prints the same hash for the policy's file. */
 static void print_policy(const struct core *core, struct buf *out)
 {
     struct live_ref *ref = core->policy ? live_get(core->policy) : NULL;
@@ -316,7 +316,8 @@ static void metrics_print(const struct core *core, struct buf *out)
 
 /* ------------------------------------------------------------------ the route */
 
-/* A proxy on this machine is not this machine: what it forwards says where it came from. */
+/* Does the request come from this machine? A request that a proxy on this machine forwards does not; its headers say
+ * where it came from. */
 static bool is_local(const struct request *req)
 {
     const char *from = request_param(req, "REMOTE_ADDR");

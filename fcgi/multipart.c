@@ -118,7 +118,7 @@ static const char *find(const struct buf *in, const char *what, size_t len)
     return in->len < len ? NULL : memmem(in->data, in->len, what, len);
 }
 
-/* Up to the next boundary; what cannot be part of one goes out at once. */
+/* Reads up to the next boundary. Bytes that cannot belong to a boundary are passed on at once. */
 static int until_boundary(struct multipart *m, bool tell, struct cove_err *e)
 {
     const char *at = find(&m->held, m->boundary, m->boundary_len);

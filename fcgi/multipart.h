@@ -33,7 +33,7 @@ struct multipart {
 int multipart_init(struct multipart *m, const char *type, struct cove_err *e);
 void multipart_done(struct multipart *m);
 int multipart_feed(struct multipart *m, const char *bytes, size_t len, struct cove_err *e);
-/* All was fed: COVE_INVALID when the last boundary has not come. */
+/* Called when all bytes were fed. COVE_INVALID: the last boundary has not come. */
 int multipart_finish(const struct multipart *m, struct cove_err *e);
 
 #endif

@@ -45,7 +45,7 @@
 #include "fcgi/port_links.h"
 #include "fcgi/router.h"
 
-enum { KEPT_S = 1 }; /* so long nginx may keep a verdict */
+enum { KEPT_S = 1 }; /* seconds for which nginx may keep a verdict */
 
 int port_access_word(const char *word, enum gate_access_word *ret, struct cove_err *e)
 {
@@ -114,8 +114,8 @@ bool port_is_ours(const struct dialect *const *dialects, const struct request *r
 
 struct credentials {
     bool owner;
-    bool stranger; /* a key of ours came that does not open this sandbox */
-    bool passing;  /* what opens it ends in a moment, or at a moment that is not known here */
+    bool stranger; /* the request has a key of this server that does not open this sandbox */
+    bool passing;  /* the credential ends soon, or at a time that is not known here */
     char strip[4]; /* a: Authorization holds a key of ours, k: X-API-Key does */
 };
 
@@ -143,8 +143,8 @@ static void weigh_key(const struct key *key, const struct box_info *box, struct 
     ret->passing |= key && key_expired(key, clock_unix_ms() / 1000 + KEPT_S + 1);
 }
 
-/* A key that is nobody's reason to be let in is taken away all the same: it is a secret of its
- * tenant's, and the app would see it. */
+/* Finds keys of this server in the request. A key that does not open this sandbox is taken out of the request, too:
+ * it is its tenant's secret, and the app in the sandbox would see it. */
 static void look_at_keys(const struct request *req, const struct keys *keys,
                          const struct box_info *box, struct credentials *ret)
 {
@@ -194,7 +194,7 @@ static bool has_token(const struct dialect *const *dialects, const struct reques
 
 /* ------------------------------------------------------------------ the verdict */
 
-/* By its dialect's default, unless the sandbox was made to keep its ports to itself. */
+/* Are the sandbox's ports public? The default of its dialect decides, unless the sandbox was made with private ports. */
 static bool is_public(struct request *req, const struct box_info *box)
 {
     uint32_t dialect = box->dialect < DIALECT_COUNT ? box->dialect : DIALECT_NONE;
@@ -206,7 +206,7 @@ static bool is_public(struct request *req, const struct box_info *box)
     return !attributes.private_ports;
 }
 
-/* A frozen sandbox runs again for whoever may use it; for a stranger it is not there. */
+/* Wakes a paused sandbox for a caller who may use it. To others it looks as if it did not exist. */
 static bool wake(struct request *req, struct which *found)
 {
     struct core_attributes attributes;
@@ -262,13 +262,14 @@ static const char *judge(const struct dialect *const *dialects, struct request *
         return "owner";
     if (is_public(req, &found->box))
         return "anyone";
-    return credentials->stranger ? "gone" : "nobody"; /* what is not yours is not there */
+    /* to a stranger the sandbox looks as if it did not exist */
+    return credentials->stranger ? "gone" : "nobody";
 }
 
 void port_access_serve(const struct dialect *const *dialects, struct live *keys,
                        struct request *req, struct reply *rep)
 {
-    /* Before the keys are taken: they are of this generation, or of a later one. */
+    /* Read before the keys are: the keys are then of this generation or of a later one. */
     unsigned generation = atomic_load(&keys->generation_seen);
     struct live_ref *ref = live_get(keys);
     struct credentials credentials = { 0 };

@@ -15,17 +15,17 @@ enum { PORT_TOKEN_MAX = 96 };
 /* https://PORT-ID.DOMAIN, where DOMAIN is the name by which the client came here, without the label of a
  * sandbox's port if it has one. Who came by an address gets the site's own name. */
 const char *port_origin(struct request *req, const char *id, unsigned port);
-/* A signed link to that port, for so many seconds; NULL: this server has no secret to sign with. */
+/* Makes a signed link to that port, good for so many seconds; NULL: this server has no secret to sign with. */
 const char *port_link(struct request *req, const char *id, unsigned port, uint64_t seconds,
                       struct cove_err *e);
 
-struct port_place { /* what a port's host name says */
+struct port_place { /* the sandbox and the port that a host name has in it */
     char id[COVE_ID_LEN + 1];
     unsigned port;
 };
 bool port_place_read(const struct request *req, struct port_place *ret);
 
-/* A token that opens one port of one sandbox until a time: in a link or a cookie. */
+/* Does this token, of a link or a cookie, open this port of this sandbox now? */
 bool port_token_fits(const unsigned char *secret, const char *id, unsigned port, const char *token,
                      uint64_t now_s);
 

@@ -23,16 +23,16 @@ struct reply {
     struct pair headers[REPLY_HEADERS_MAX];
     size_t header_count;
     bool streamed;    /* the head has left: stream.c sends the rest */
-    bool collected;   /* of a streamed one: nginx may keep it for a slow client */
-    bool failed;      /* of a streamed one: its handler failed after the head had left */
-    bool ended;       /* of a streamed one: properly, or it was cut */
+    bool collected;   /* nginx may buffer the streamed reply for a slow client */
+    bool failed;      /* the handler of the streamed reply failed after the head had left */
+    bool ended;       /* the streamed reply is over: it ended properly, or it was cut */
     struct wire wire; /* of a streamed one */
 };
 
 void reply_init(struct reply *rep, size_t body_max);
 void reply_done(struct reply *rep);
 
-/* Forget the body that was written so far, to write another. */
+/* Forgets the body that was written so far, so that another can be written. */
 void reply_clear(struct reply *rep);
 
 /* The body's memory is paid from this budget from now on; the body is empty. */
@@ -41,14 +41,14 @@ void reply_within(struct reply *rep, struct budget *budget);
 /* value must live until the reply is sent: a constant, or in the request's arena. */
 void reply_header(struct reply *rep, const char *name, const char *value);
 
-/* The head as FastCGI wants it, with the blank line. */
+/* Writes the head in FastCGI's form, with the blank line at its end. */
 int reply_head(const struct reply *rep, const struct request *req, struct buf *out);
 void reply_send(const struct reply *rep, const struct request *req, struct FCGX_Stream *out);
 
 /* For stream_begin(): the head leaves, the body follows by way of rep->wire. */
 void reply_begin(struct reply *rep, const struct request *req);
 
-/* Where a dialect's status for an error is not the usual one (reply.c has those). */
+/* A row for each error whose status in this dialect is not the usual one (reply.c has those). */
 struct error_reply {
     enum cove_code code;
     int status;
@@ -58,7 +58,7 @@ int reply_error_status(const struct error_reply *rows, size_t count, enum cove_c
 /* The shape of errors outside any dialect: {"error": "..."}. */
 void reply_plain_error(struct request *req, struct reply *rep, const struct cove_err *e);
 
-/* The whole body by a table (cove/json.h). What a table cannot say is written by rep->json. */
+/* Writes the whole body by a table (cove/json.h). Lists that a table cannot describe are written by rep->json. */
 void reply_json(struct reply *rep, const struct json_field *fields, const void *from);
 
 #endif

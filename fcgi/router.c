@@ -13,7 +13,7 @@
 
 enum {
     LIMIT_RETRY_S = 5
-}; /* a quota of sandboxes has room when one of them ends: nobody knows when */
+}; /* there is room in a quota of sandboxes when one of them ends, and nobody knows when that is */
 
 /* ------------------------------------------------------------------ matching */
 
@@ -158,7 +158,8 @@ static int refuse_method(struct request *req, struct reply *rep, unsigned allowe
                      allow);
 }
 
-/* Whoever has left need not be judged, run or written for; it may leave while it is judged, too. */
+/* Calls the handler, unless the client has left: then nothing needs to be judged, run or written. The client may also
+ * leave while its commands are judged. */
 static int handle(const struct route *route, struct request *req, struct reply *rep,
                   struct cove_err *e)
 {
@@ -169,7 +170,7 @@ static int handle(const struct route *route, struct request *req, struct reply *
             return rc;
     }
     req->note.cause = "client";
-    rep->status = 499; /* nobody reads it, but the log and the counters do */
+    rep->status = 499; /* no client reads this status; the log and the counters have it */
     return 0;
 }
 
@@ -234,8 +235,8 @@ static enum slot_kind take_slot(struct slots *s, const struct route *route, stru
 }
 
 /*
- * The tenant's share of threads and of memory, until core_request_end(). Brief slots do not count: when
- * one tenant holds all of them, others find long ones.
+ * Takes the tenant's share of threads and of memory, until core_request_end(). Brief slots do not count: when one
+ * tenant holds all of them, others find long ones.
  */
 static int take_share(struct request *req, enum slot_kind kind, struct cove_err *e)
 {
@@ -255,7 +256,7 @@ static int take_share(struct request *req, enum slot_kind kind, struct cove_err 
     return 0;
 }
 
-/* One that may take long, or wait for an init: never on the last threads. */
+/* Serves a request that may take long or wait for an init: never on the last threads. */
 static int handle_in_slot(struct router *r, const struct route *route, struct request *req,
                           struct reply *rep, struct cove_err *e)
 {
@@ -285,9 +286,9 @@ static int admit(struct router *r, const struct dialect *d, const struct route *
 }
 
 /*
- * A host name of no living sandbox is never another one's. One reply for what was never there, what is
- * dead and what is another tenant's: names cannot be tried out. It has the words of every dialect's
- * clients.
+ * Does the sandbox of the host name live, and is it the tenant's? For a sandbox that never existed, has ended or is
+ * another tenant's there is one and the same reply, so that nobody can try out names. The reply has the fields that
+ * clients of every dialect look for.
  */
 static bool host_lives(const struct router *r, const struct request *req)
 {
@@ -301,7 +302,7 @@ static bool host_lives(const struct router *r, const struct request *req)
            which_sandbox_id(req->core->state, tenant, req->host_box, &w) != WHICH_NONE;
 }
 
-struct no_host { /* in the words of every dialect that has host names */
+struct no_host { /* with the fields of every dialect that has host names */
     int64_t code;
     const char *message, *error;
 };
@@ -322,8 +323,8 @@ static void refuse_host(struct request *req, struct reply *rep)
     reply_json(rep, no_host_fields, &(struct no_host){ rep->status, text, text });
 }
 
-/* Whose shape has an error about a path that no route knows: the dialect whose base the path begins with,
- * by the path as it was sent, since what could not be decoded has no segments. */
+/* Finds the dialect in whose form an error about an unknown path is told: the one with whose base the path begins.
+ * The path is compared as it was sent, because a path that could not be decoded has no segments. */
 static const struct dialect *dialect_of_path(const struct dialect *const *dialects,
                                              const struct request *req)
 {
@@ -357,7 +358,7 @@ void router_serve(struct router *r, struct request *req, struct reply *rep)
     struct cove_err e;
 
     router_match(r->dialects, req, &m);
-    /* Before the handler: the head of a stream leaves while it is at work. */
+    /* Before the handler is called, because a stream's head is sent while the handler works. */
     cors_apply(r, req, rep, req->method == OPTIONS ? m.allowed : 0);
     if (req->host_box && !host_lives(r, req))
         refuse_host(req, rep);

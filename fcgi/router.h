@@ -34,7 +34,8 @@ struct credential {     /* where clients of a dialect put their key */
     const char *prefix; /* in front of the key, "" = nothing */
 };
 
-enum { HOST_PORT_MEANT = 65536 }; /* no port: a dialect's port is configuration */
+/* not a port number: the dialect's port is set in the configuration */
+enum { HOST_PORT_MEANT = 65536 };
 
 struct dialect {
     const char *name;
@@ -43,10 +44,13 @@ struct dialect {
     size_t route_count;
     const struct credential *credentials; /* ends with a NULL param; NULL: as all have */
     const char
-        *headers; /* of its own that pages of other sites may send, ", X-A, X-B"; NULL: none */
-    /* It answers on a sandbox's own host names with this port; 0 = on none, HOST_PORT_MEANT = is_meant() knows. */
+        /* headers of this dialect that pages of other sites may send, as in ", X-A, X-B"; NULL: none */
+        *headers;
+    /* The dialect answers on host names of sandboxes with this port; 0 = on none, HOST_PORT_MEANT = is_meant()
+     * decides. */
     unsigned host_port;
-    /* There it answers for sandboxes that this dialect has made (enum cove_dialect); DIALECT_NONE: for all. */
+    /* On those host names it answers for sandboxes that this dialect has made (enum cove_dialect); DIALECT_NONE: for
+     * all. */
     uint32_t host_maker;
     void (*on_error)(struct request *req, struct reply *rep, const struct cove_err *e);
     bool (*is_meant)(const struct request *req); /* NULL = by every request */
@@ -56,7 +60,8 @@ struct dialect {
     /* The sandbox that an address of this dialect names, whose token clients send as a bearer; it returns
      * NULL for other requests. NULL: the dialect has no such address. */
     const char *(*addressed)(const struct request *req);
-    bool own_access; /* who comes without a key passes as nobody: its handlers know what is open */
+    /* a request without a key is let through, without a tenant: the dialect's handlers decide what is open */
+    bool own_access;
 };
 
 struct router {
@@ -75,7 +80,7 @@ struct route_match {
 void router_match(const struct dialect *const *dialects, struct request *req,
                   struct route_match *ret);
 
-/* Serve one request into rep; never fails, bad news is a reply too. */
+/* Serves one request into `rep`. It never fails: an error is a reply, too. */
 void router_serve(struct router *r, struct request *req, struct reply *rep);
 /* The same for a request that request_init() refused. */
 void router_refuse(struct router *r, struct request *req, struct reply *rep,

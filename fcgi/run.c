@@ -24,7 +24,7 @@
 #include "fcgi/stream.h"
 
 enum {
-    READ_BYTES = 64 * 1024, /* a pipe holds as much */
+    READ_BYTES = 64 * 1024, /* the size of a pipe */
     LEAVE_MS = 7000,        /* a worker that leaves is killed after ten seconds */
     KILL_ANSWER_MS = 2000,  /* init has this long to report the end of what it was told to kill */
 };
@@ -91,12 +91,12 @@ static void settle_cause(const struct run *r, struct cove_end *end)
     end->limit = r->kill_limit;
     if (end->signal == 0 && r->kill_cause == END_OUTPUT)
         end->signal =
-            SIGKILL; /* its exit code would tell of success, but its output is not whole */
+            SIGKILL; /* an exit code of 0 would tell of success although output is missing */
 }
 
 /* ------------------------------------------------------------------ what poll() can bring */
 
-/* Passes on what fits; output above the limit ends the command. */
+/* Passes on as much as the limit of output allows; more output than that ends the command. */
 static void deliver(struct run *r, enum run_stream stream, const char *bytes, size_t len)
 {
     size_t fits = len < r->room ? len : (size_t)r->room;
@@ -110,7 +110,7 @@ static void deliver(struct run *r, enum run_stream stream, const char *bytes, si
         kill_tree(r, END_OUTPUT, r->args->output_max_bytes);
 }
 
-/* Read once, at most max bytes; 0 when there is nothing more to read now. */
+/* Reads once, at most `max` bytes; 0 when there is nothing more to read now. */
 static size_t read_some(struct run *r, enum run_stream stream, size_t max)
 {
     char bytes[READ_BYTES];
@@ -183,7 +183,8 @@ static void end_unless_wanted(struct run *r, int nobody)
         kill_tree(r, END_CLIENT, 0);
 }
 
-/* The worker is asked to stop: the client is told while the connection is still there. */
+/* If the worker was asked to stop, the command ends now, so that its client is told while the connection is still
+ * there. */
 static void look_for_leaving(struct run *r)
 {
     uint64_t latest = clock_boot_ms() + LEAVE_MS;
@@ -287,7 +288,8 @@ static void drain(struct run *r, enum run_stream stream)
         if (n == 0)
             return;
         there -= (int)n;
-        if (backlog(r) == STREAM_FULL) /* nothing runs any more that could be kept waiting */
+        /* nothing runs any more that would have to wait for the client */
+        if (backlog(r) == STREAM_FULL)
             end_unless_wanted(r, stream_drain(r->args->stream));
     }
 }

@@ -1,5 +1,5 @@
-/* One request: who it is for (the router, or nginx's auth_request), the reply, the counters, the
- * log line. */
+/* Serves one request: decides who answers it (the router, or the code for nginx's auth_request), sends the reply,
+ * counts, logs. */
 #include "fcgi/serve.h"
 
 #include <assert.h>
@@ -204,7 +204,8 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     send_while_written(&large, &req, &rep);
     core_task_begin(core, req.request_id, req.method_name);
     route(router, callers, &req, &rep, refused ? &e : NULL);
-    slots_withdraw(&router->slots, &req.promised); /* it was none of the router's, or refused */
+    /* the router did not serve the request, or refused it */
+    slots_withdraw(&router->slots, &req.promised);
     send_rest(&large, fcgi->out);
     FCGX_Finish_r(fcgi); /* the client has its reply and does not wait for what follows */
     core_task_end(core);
@@ -212,6 +213,6 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     log_request(&req, rep.status);
     reply_done(&rep);
     request_release(&req);
-    core_request_end(core); /* while req.tenant is there */
+    core_request_end(core); /* before request_done() frees req.tenant */
     request_done(&req);
 }

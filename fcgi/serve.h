@@ -8,8 +8,8 @@
 
 struct FCGX_Request;
 
-/* Serve what FCGX_Accept_r() brought; the caller finishes it. promised: by slots_ask(), and ours
- * from here on. */
+/* Serves the request that FCGX_Accept_r() brought. promised: slots_ask() has reserved a long slot; it is the
+ * request's from here on. */
 void serve_request(struct core *core, struct router *router, struct callers *callers,
                    struct FCGX_Request *fcgi, bool promised);
 

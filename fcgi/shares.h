@@ -17,22 +17,22 @@
 struct share {
     char who[COVE_TENANT_MAX]; /* a tenant, or a sandbox's id */
     unsigned users;            /* 0: the row is free */
-    unsigned held;             /* of those, how many count */
+    unsigned held;             /* how many of those count against the limit */
     struct budget bytes;       /* what its requests may keep in memory together */
 };
 
 struct shares {
     pthread_mutex_t lock;
-    unsigned most;       /* that one of them may hold; 0 = no limit */
-    unsigned most_among; /* the same while another one holds some too */
-    unsigned holders;    /* how many of them hold some */
+    unsigned most;       /* requests that one tenant or sandbox may hold; 0 = no limit */
+    unsigned most_among; /* the same, while another tenant or sandbox holds some too */
+    unsigned holders;    /* how many tenants or sandboxes hold some now */
     struct share *rows;
     struct budget *all; /* of the worker, above the shares' own; NULL = no limit */
     size_t bytes_max;   /* of one share; 0 = no limit of its own */
     size_t count;       /* as many as there are threads: a thread holds one share at a time */
 };
 
-/* percent of `total`, rounded up, whoever else holds some; 0 = no limit. */
+/* One tenant or sandbox may hold `percent` of `total`, rounded up; 0 = no limit. */
 int shares_init(struct shares *s, size_t threads, unsigned total, unsigned percent,
                 struct cove_err *e);
 void shares_done(struct shares *s);

@@ -7,7 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LATER_MS = 100 }; /* a worker that was killed tells nobody that it has no room any more */
+/* a wait ends after this time, because a worker that was killed cannot tell that it has no room any more */
+enum { LATER_MS = 100 };
 
 /* ------------------------------------------------------------------ what all workers share */
 
@@ -63,7 +64,7 @@ void slots_init(struct slots *s, struct state *state, uint32_t worker, int count
 void slots_close(struct slots *s)
 {
     change_room(s, -STATE_ROOM_CLOSED);
-    next_turn(s); /* whoever waits looks around */
+    next_turn(s); /* wakes threads that wait, so that they look again */
 }
 
 static bool take_one(atomic_int *count)
@@ -88,7 +89,7 @@ static void put_free(struct slots *s)
 
 enum slot_answer slots_ask(struct slots *s)
 {
-    uint32_t turn = slots_turn(s); /* before looking: what changes after that ends the wait */
+    uint32_t turn = slots_turn(s); /* read before looking: a change after this ends the wait */
     enum slot_answer answer = SLOT_LATER;
 
     atomic_fetch_add(&s->waiting, 1);

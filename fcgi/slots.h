@@ -17,9 +17,9 @@
 struct slots {
     struct state *state; /* NULL in tests: this worker is alone */
     uint32_t worker;
-    atomic_int free;     /* neither taken nor promised */
+    atomic_int free;     /* long slots that are neither taken nor promised */
     atomic_int brief;    /* of the short threads, how many more may wait for an init */
-    atomic_uint waiting; /* threads that would like to be promised one */
+    atomic_uint waiting; /* threads that wait for a long slot */
 };
 
 /* count: for long requests; brief: of the other threads, for short requests that talk to an init. */
@@ -29,11 +29,11 @@ void slots_close(struct slots *s); /* this worker takes nothing new */
 enum slot_answer {
     SLOT_PROMISED, /* the next request may be long: slots_take() or slots_withdraw() follows */
     SLOT_NONE,     /* no worker has room */
-    SLOT_LATER,    /* another worker has: some time has passed, ask again */
+    SLOT_LATER,    /* another worker has room: a while has passed, ask again */
 };
 enum slot_answer slots_ask(struct slots *s);
 
-/* The request is long. *promised is used up; without one, whatever is free is taken. */
+/* Takes a slot for a long request: the promised one, or else any that is free. *promised becomes false. */
 bool slots_take(struct slots *s, bool *promised);
 void slots_release(struct slots *s); /* what was taken */
 /*
@@ -44,11 +44,12 @@ enum slot_kind { SLOT_KIND_NONE, SLOT_KIND_BRIEF, SLOT_KIND_LONG };
 enum slot_kind slots_take_brief(struct slots *s, bool *promised);
 void slots_release_kind(struct slots *s, enum slot_kind kind);
 
-/* The request is short, or there is none. */
+/* Gives a promised slot back, because the request is short or none came. */
 void slots_withdraw(struct slots *s, bool *promised);
 
 bool slots_anywhere(const struct slots *s); /* has any worker room? */
-uint32_t slots_turn(const struct slots *s); /* grows when the answer to that may have changed */
+/* a number that grows when the answer of slots_anywhere() may have changed */
+uint32_t slots_turn(const struct slots *s);
 void slots_wait(const struct slots *s, uint32_t turn, uint32_t ms); /* for it to grow */
 
 #endif

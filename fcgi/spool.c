@@ -13,7 +13,7 @@
 #include "cove/text.h"
 
 enum {
-    TENANT_SPOOLS = SPOOLS / 2, /* that one tenant may use at a time */
+    TENANT_SPOOLS = SPOOLS / 2, /* spool files that one tenant may use at a time */
     CHECK_BYTES = 1 << 20,      /* free space is looked at once in so many bytes */
 };
 
@@ -121,8 +121,9 @@ void spool_release(struct spool *s)
 {
     if (s->slot < 0)
         return;
+    /* If the file cannot be emptied, this slot is not used again: its content must not reach another tenant. */
     if (ftruncate(s->fd, 0) < 0)
-        return; /* what is in it must not become another tenant's: this slot is lost */
+        return;
     pthread_mutex_lock(&spools.lock);
     spools.slots[s->slot].tenant[0] = '\0';
     pthread_mutex_unlock(&spools.lock);

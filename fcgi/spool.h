@@ -29,6 +29,6 @@ int spool_init(int dir, uint64_t reserve_bytes, struct cove_err *e);
 int spool_take(const char *tenant, uint64_t most, uint64_t tenant_most, struct spool *ret,
                struct cove_err *e);
 int spool_write(struct spool *s, const char *bytes, size_t len, struct cove_err *e);
-void spool_release(struct spool *s); /* takes one that was never taken, too: slot -1 */
+void spool_release(struct spool *s); /* may be called for one that was never taken (slot -1) */
 
 #endif

@@ -59,7 +59,7 @@ void stream_begin(struct stream *s)
 
 /* ------------------------------------------------------------------ the end of a client */
 
-/* What to tell the source: go on, or end. */
+/* The return value of the functions below: should the source go on (0) or end? */
 static int verdict(const struct stream *s)
 {
     return s->gone && !s->keep ? -1 : 0;
@@ -146,7 +146,7 @@ void stream_put(struct stream *s, const char *frames, size_t len)
 
 /* ------------------------------------------------------------------ sending */
 
-/* What a burst took is given back: a stream may live long. */
+/* Gives back the memory that a burst took, because a stream may live long. */
 static void drop(struct buf *body, size_t n)
 {
     buf_drop(body, n);
@@ -202,7 +202,7 @@ static bool has_heartbeat(const struct stream *s)
     return s->heartbeat || s->framing->heartbeat;
 }
 
-/* When something has to be done about silence, on whichever side it is; UINT64_MAX = never. */
+/* The time of the next heartbeat, or of giving up a client that takes nothing; UINT64_MAX = never. */
 static uint64_t due_ms(const struct stream *s)
 {
     if (s->gone)

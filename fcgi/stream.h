@@ -42,7 +42,7 @@ enum {
 };
 
 struct frame {
-    const char *id, *name; /* Server-Sent Events have them; NULL = none */
+    const char *id, *name; /* for Server-Sent Events; NULL = none */
     unsigned char flags;   /* Connect: 2 = the last message */
 };
 
@@ -73,38 +73,40 @@ struct stream {
 
 void stream_init(struct stream *s, const struct request *req, struct reply *rep,
                  const struct framing *framing);
-/* Status and headers are the reply's; they leave now. */
+/* Sends the head: status and headers of the reply. */
 void stream_begin(struct stream *s);
 
-/* One message between its framing. The caller writes it into the buffer; NULL: nobody reads it. */
+/* Begins a message: the framing's first part is written, and the caller writes the message into the buffer. NULL: the
+ * client is gone. */
 struct buf *stream_open_frame(struct stream *s, const struct frame *frame);
 void stream_close_frame(struct stream *s);
 /* The same for a message that a table describes. */
 void stream_event(struct stream *s, const struct frame *frame, const struct json_field *fields,
                   const void *from);
 
-/* Frames that were made elsewhere. */
+/* Adds frames that were made elsewhere. */
 void stream_put(struct stream *s, const char *frames, size_t len);
 
-/* All of these: non-zero means that the client is gone, so the source should end. */
-int stream_send(struct stream *s);  /* what the client takes at once; the rest stays */
-int stream_drain(struct stream *s); /* all of it, however slowly the client reads */
-int stream_tick(struct stream *s);  /* heartbeat, or end of patience, if it is time for that */
-int stream_lost(struct stream *s);  /* the client has hung up */
+/* Each of these returns non-zero when the client is gone, so that the source should end. */
+int stream_send(struct stream *s);  /* sends what the client takes at once; the rest stays */
+int stream_drain(struct stream *s); /* sends everything, however slowly the client reads */
+/* sends a heartbeat, or gives the client up, if it is time for that */
+int stream_tick(struct stream *s);
+int stream_lost(struct stream *s); /* the client has hung up */
 
 enum stream_backlog {
     STREAM_CLEAR,
     STREAM_BEHIND, /* stream_send() when the client takes more (POLLOUT) */
-    STREAM_FULL,   /* and the source waits until then */
+    STREAM_FULL,   /* the same, and the source must wait until then */
 };
 enum stream_backlog stream_backlog(const struct stream *s);
 int stream_wait_ms(const struct stream *s); /* until stream_tick() is due; -1 = never */
 
-/* The proper end: sends everything that is left. Non-zero: the client did not get all of it. */
+/* Ends the stream properly: sends everything that is left. Non-zero: the client did not get all of it. */
 int stream_end(struct stream *s);
 /* Cuts the stream: the client sees a broken transfer. */
 void stream_cut(struct stream *s);
-/* After a handler: a streamed reply that it left without either is cut. */
+/* Called after a handler: cuts a streamed reply that the handler neither ended nor cut. */
 void stream_cut_unended(const struct request *req, struct reply *rep);
 
 #endif

@@ -5,7 +5,8 @@
 
 enum { CONNECT_PREFIX = 5 }; /* flags, and the length as four bytes, the highest first */
 
-/* The id comes first: who looks for "event: x\ndata: {...}\n\n" finds it as documented. */
+/* The id comes first, so that a client that looks for "event: x\ndata: {...}\n\n" finds these lines together, as
+ * documented. */
 static void sse_open(struct buf *out, const struct frame *frame)
 {
     if (frame->id)

@@ -30,8 +30,9 @@
 enum {
     STACK_BYTES = 256 * 1024, /* the largest frame is run.c's 64 KiB of output */
     WAKE_EVERY_US = 20000,
-    ACCEPT_PAUSE_US = 50000, /* after EMFILE and its like, when trying at once is no use */
-    RECALL_EVERY_MS = 1,     /* a signal may come just before accept() and be lost */
+    /* after EMFILE and similar errors: trying again at once would fail as well */
+    ACCEPT_PAUSE_US = 50000,
+    RECALL_EVERY_MS = 1, /* a signal may come just before accept() and be lost */
     RECALL_IDLE_MS = 1000,
     AT_THE_DOOR = 2,
 };
@@ -129,7 +130,8 @@ static void serve_connection(struct worker *w, struct core *core, int fd, bool p
 
     FCGX_InitRequest(&fcgi, w->listen_fd, FCGI_FAIL_ACCEPT_ON_INTR);
     fcgi.ipcFd = fd;
-    fcgi.keepConnection = 1; /* as if kept from a request before: FCGX_Accept_r() goes on with it */
+    /* FCGX_Accept_r() then uses this connection, as if it had been kept after an earlier request */
+    fcgi.keepConnection = 1;
     if (FCGX_Accept_r(&fcgi) == 0)
         serve_request(core, &w->router, &w->callers, &fcgi, promised);
     else
@@ -137,7 +139,7 @@ static void serve_connection(struct worker *w, struct core *core, int fd, bool p
     FCGX_Free(&fcgi, 1);
 }
 
-/* Wait for a place at the door. When the worker drains, everybody may pass. */
+/* Waits until this thread may wait in accept(). When the worker drains, every thread may. */
 static void door_enter(struct worker *w)
 {
     pthread_mutex_lock(&w->door.lock);

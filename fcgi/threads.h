@@ -32,17 +32,18 @@ struct worker {
         uint32_t there;
     } door;
     atomic_bool draining;
-    atomic_bool leaving; /* and streams that could go on elsewhere are to end */
+    atomic_bool leaving; /* true: streams that another worker can continue are to end */
     atomic_uint running; /* threads that have not left yet */
     pthread_t *threads;
     atomic_bool *slotless; /* by thread: it waits in accept() although no slot is its own */
     size_t thread_count;
-    pthread_t recaller; /* calls those back when a worker has room again */
+    /* the thread that calls the slotless ones back when a worker has room again */
+    pthread_t recaller;
 };
 
-/* SIGUSR1 is how a thread is called out of accept(). */
+/* Starts the threads. SIGUSR1 makes a thread leave accept(). */
 int threads_start(struct worker *w, struct cove_err *e);
-/* Stop accepting; returns once all running requests have been answered. */
+/* Stops accepting, and returns when all requests under way have been answered. */
 void threads_drain(struct worker *w);
 
 #endif

@@ -6,8 +6,8 @@
 #include "fcgi/http.h"
 #include "fcgi/reply.h"
 
-/* The reply is this many bytes of the file, after the headers that the reply has already. The client sees
- * a broken transfer when the file turns out to be shorter. */
+/* Replies with this many bytes of the file, after the headers that the reply has already. The client sees a broken
+ * transfer when the file turns out to be shorter. */
 void transfer_send(struct request *req, struct reply *rep, int fd, uint64_t bytes);
 
 /* The same for a stream whose head is made already, which ends with the last byte. A length that was
@@ -16,7 +16,7 @@ void transfer_send(struct request *req, struct reply *rep, int fd, uint64_t byte
 struct stream;
 int transfer_bytes(struct stream *s, int fd, uint64_t left, bool announced);
 
-/* The body of a ROUTE_RAW request goes into the file; the caller commits. */
+/* Writes the body of a ROUTE_RAW request into the file; the caller commits the file. */
 int transfer_receive(struct request *req, struct core_file *file, struct cove_err *e);
 
 /* What a command in the sandbox writes to its stdout is the reply, after the headers that the reply has

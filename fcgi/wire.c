@@ -31,7 +31,8 @@ static void begin_record(struct wire *w, size_t len)
     w->record_left = n;
 }
 
-/* One system call's worth of the record at hand; how many bytes of the payload have left, or -1. */
+/* Sends as much of the current record as one system call takes; returns how many bytes of the payload have left, or
+ * -1. */
 static ssize_t send_some(struct wire *w, const char *bytes, int flags)
 {
     struct iovec parts[] = {

@@ -20,15 +20,15 @@ struct wire {
 void wire_init(struct wire *w, int fd, int request);
 
 /*
- * Complete the record that has begun, from the bytes that would come next, without waiting. 0: no
- * record is open now; -1: it did not fit into the socket.
+ * Completes the record that has begun, from the bytes that would come next, without waiting. 0: no record is open
+ * now; -1: it did not fit into the socket.
  */
 int wire_finish_record(struct wire *w, const char *bytes, size_t len);
 
 /*
- * Send from `bytes`; ret_taken says how many of them have left, and the next call must begin with
- * the others. 1: all; 0: no more fits for now (never with `wait`); -1: the other side is gone, or
- * has taken nothing for as long as the socket's SO_SNDTIMEO.
+ * Sends from `bytes`; ret_taken says how many of them have left, and the next call must begin with the others. 1:
+ * all; 0: no more fits for now (never with `wait`); -1: the other side is gone, or has taken nothing for as long as
+ * the socket's SO_SNDTIMEO.
  */
 int wire_send(struct wire *w, const char *bytes, size_t len, bool wait, size_t *ret_taken);
 

@@ -116,7 +116,8 @@ static void setup_limits(const struct worker *w)
         limit.rlim_cur = want < limit.rlim_max ? want : limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    mallopt(M_ARENA_MAX, 4); /* not one heap per thread: a large output would stay behind in each */
+    /* with a heap for each thread, the memory of a large output would stay behind in every one of them */
+    mallopt(M_ARENA_MAX, 4);
 }
 
 /* Signals come to this thread only, when it asks for them. */

@@ -15,7 +15,7 @@ typedef int agent_handler(struct request *req, struct reply *rep, struct cove_er
 
 /* {"code":200,"data":{...}}. Returns 0, so that it can be a handler's last statement. */
 int agent_reply(struct reply *rep, const struct json_field *fields, const void *from);
-/* The same for what most replies are: {"success":true,"message":"..."}. */
+/* The same with {"success":true,"message":"..."} as data. */
 int agent_reply_done(struct reply *rep, const char *message);
 
 struct agent_head { /* members beside "data" */
@@ -28,12 +28,12 @@ void agent_reply_with(struct reply *rep, int status, struct agent_head head,
                       const struct json_field *fields, const void *data);
 /* {"code":404,"error":"FileNotFoundError","message":"..."} */
 void agent_reply_error(struct reply *rep, int status, const char *name, const char *message);
-/* A path that is not there has a name of its own among the errors; others go up as they are. */
+/* Answers an error about a missing path by the document's own name for it; other errors are returned as they are. */
 int agent_fail_file(struct request *req, struct reply *rep, struct cove_err *e);
 
-/* The sandbox of that name: its id in any dialect's form, or a project's name. Nothing is made. */
+/* Finds the sandbox of that name: its id in any dialect's form, or a project's name. No sandbox is made. */
 int agent_find(struct request *req, const char *name, struct box_info *ret, struct cove_err *e);
-/* A conversation with it. One that is paused runs again. */
+/* Opens a conversation with the sandbox. A paused sandbox runs again. */
 int agent_open(struct request *req, const char *name, struct core_session *ret, struct cove_err *e);
 const char *agent_name(struct request *req, const char *id); /* sandbox-ID */
 

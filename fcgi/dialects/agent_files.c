@@ -131,7 +131,7 @@ static int decode_dir(struct request *req, struct dir_args *ret, struct cove_err
     return read_bool("exist_ok", request_query(req, "exist_ok"), &ret->exist_ok, e);
 }
 
-/* Whether something is there is asked before: init's verb takes an existing directory as done. */
+/* Looks first whether the path exists, because init reports success for a directory that exists already. */
 static int make_dir(struct core_session *s, const struct dir_args *args, struct cove_err *e)
 {
     const char *user = core_default_user(s);

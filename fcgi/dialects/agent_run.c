@@ -50,7 +50,8 @@ struct run_reply {
     struct json_text output;
     const char *message;
     int64_t exit_code;
-    const char *cause; /* what ended it, if that was not itself: "memory", "deadline", ... */
+    /* what ended the command, if it did not end by itself: "memory", "deadline", */
+    const char *cause;
     bool truncated;
     const char *process; /* handle of one in the background */
     int64_t pid;
@@ -82,7 +83,7 @@ static const char *message_of(struct request *req, const struct cove_end *end)
     return arena_printf(&req->arena, "Command was ended: %s", what);
 }
 
-/* An error of the document's whose output, as far as there is any, stands beside it as data. */
+/* Answers with an error of the document, and with the output that there is as data. */
 static void reply_broken(struct reply *rep, int status, const char *name, const struct run_reply *r)
 {
     agent_reply_with(rep, status, (struct agent_head){ .error = name, .message = r->message },

@@ -103,7 +103,7 @@ static void describe(struct request *req, const struct box_info *box, struct san
     };
 }
 
-/* A sandbox that lives, or the record of one that has stopped. */
+/* Finds a sandbox that lives, or the record of one that has stopped. */
 static int find_any(struct request *req, const char *name, struct box_info *ret, struct cove_err *e)
 {
     if (agent_find(req, name, ret, NULL) == 0)

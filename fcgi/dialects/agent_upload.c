@@ -25,7 +25,7 @@ struct upload {
     bool open; /* the sandbox's file is being written */
     bool in_session;
     bool given[FIELDS];
-    bool of_sandbox; /* what failed is a path in the sandbox, not the sandbox */
+    bool of_sandbox; /* a failure was about a path in the sandbox, not about the sandbox itself */
     enum field at;   /* the part at hand */
     struct buf sandbox, path;
 };

@@ -36,7 +36,7 @@ struct console_box {
 extern const struct json_field console_box_fields[];
 struct console_box console_box_of(const struct box_info *box);
 
-/* The sandbox that the path names ({id}); a conversation with it. */
+/* Finds the sandbox that the path names ({id}); opens a conversation with it. */
 int console_find(struct request *req, struct box_info *ret, struct cove_err *e);
 int console_open(struct request *req, struct core_session *ret, struct cove_err *e);
 /* The parameter `path` of the query: given, not empty, not too long. */
@@ -50,8 +50,8 @@ typedef int console_verb(struct request *req, struct reply *rep, const char *com
 int console_with_permit(struct request *req, struct reply *rep, const char *command,
                         console_verb *verb, struct cove_err *e);
 
-/* A second of a stream that tells what changes. False: the client or this worker leaves; a browser comes back
- * by itself. */
+/* Waits one second of a stream that tells what changes. False: the client has left or this worker stops; a browser
+ * comes back by itself. */
 struct stream;
 bool console_wait(struct stream *s, struct request *req);
 

@@ -48,7 +48,7 @@ static void tell_build(struct stream *s, const struct build_info *b)
                  });
 }
 
-/* Was it told before, as it is now? */
+/* Was the client told of this build in its present state? */
 static bool is_known(const struct build_listed *told, const struct build_info *b)
 {
     for (uint32_t i = 0; i < told->count && i < BUILD_LIST_MAX; i++)

@@ -23,7 +23,7 @@ enum { LOOK_MS = 1000, USAGE_LOOKS = SAMPLE_EVERY_MS / LOOK_MS, HISTORY = 24 };
 struct seen { /* a sandbox that was told */
     char id[24];
     uint64_t hash;            /* of what was told */
-    bool there;               /* in the look at hand */
+    bool there;               /* seen in the current round */
     uint64_t sampled_unix_ms; /* the latest sample that was told */
 };
 
@@ -31,7 +31,7 @@ struct events {
     struct stream stream;
     struct seen *seen;
     size_t count, room;
-    size_t at; /* where the next one is expected: lists come in the same order each time */
+    size_t at; /* place of the next entry to compare: lists come in the same order each time */
 };
 
 static uint64_t hash_of(const struct console_box *b)
@@ -123,7 +123,8 @@ struct usage_look {
     struct sample_ring *ring;
 };
 
-/* The percentages that are new, the newest last; of a sandbox that was not told before, the last HISTORY. */
+/* Writes the percentages that are new, the newest last; for a sandbox that was not told before, the last HISTORY of
+ * them. */
 static void put_cpu(struct json_writer *w, const struct sample_ring *ring, uint32_t count,
                     uint64_t since)
 {

@@ -118,7 +118,7 @@ static const struct json_field changed_fields[] = {
     JSON_END,
 };
 
-/* When any of them was written down last (cli/template_progress.h); 0: never. */
+/* The time at which the progress of any build was last written (cli/template_progress.h); 0: never. */
 static uint64_t changed_at(const struct request *req)
 {
     struct stat st;

@@ -105,7 +105,7 @@ int console_processes(struct request *req, struct reply *rep, struct cove_err *e
     return rc;
 }
 
-/* The whole list whenever it has changed. */
+/* Sends the whole list whenever it has changed. */
 static int tell_processes(struct stream *s, struct request *req, uint64_t *told, struct cove_err *e)
 {
     AUTO_BUF struct buf list = BUF(LIST_BYTES);

@@ -1,4 +1,4 @@
-/* Which dialects there are, and the one path they all share. */
+/* The list of dialects, and the one path that all of them share. */
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/metrics.h"
 
@@ -23,7 +23,7 @@ static const struct route health_routes[] = {
     { GET, "/health", dialect_health, ROUTE_OPEN },
 };
 
-/* What clients of any dialect may use. */
+/* Headers in which clients of any dialect may put a key. */
 static const struct credential common_credentials[] = {
     { "HTTP_AUTHORIZATION", "Bearer " },
     { NULL, NULL },

@@ -8,8 +8,10 @@
 int dialect_health(struct request *req, struct reply *rep, struct cove_err *e);
 
 extern const struct dialect health_dialect;
-extern const struct dialect envd_dialect;         /* before all that share a path with it */
-extern const struct dialect relay_bridge_dialect; /* before /health: on its port that is its own */
+/* before all dialects that have a path in common with it */
+extern const struct dialect envd_dialect;
+/* before /health, which on the bridge's port is the bridge's own */
+extern const struct dialect relay_bridge_dialect;
 extern const struct dialect relay_dialect;
 extern const struct dialect console_dialect;
 extern const struct dialect executor_dialect;

@@ -15,7 +15,7 @@
 #include "fcgi/core.h"
 #include "fcgi/dialects/dialects.h"
 
-enum { SHOWN_BYTES = 100 }; /* of a command in a message */
+enum { SHOWN_BYTES = 100 }; /* bytes of a command that a message shows */
 
 /* ------------------------------------------------------------------ bad news */
 
@@ -82,11 +82,11 @@ static int collect(void *arg, enum run_stream stream, uint64_t offset, const cha
 {
     struct outcome *o = arg;
 
-    (void)offset; /* the reply holds all of it */
+    (void)offset; /* the reply has all output, so its place in the stream does not matter */
     return buf_add(stream == RUN_STDOUT ? &o->stdout_text : &o->stderr_text, bytes, len);
 }
 
-/* After these there is no sense (or no room) for another command. */
+/* Does a command that ended in this way also end the request, so that no further command runs? */
 static bool ends_all(uint32_t cause)
 {
     return cause == END_DEADLINE || cause == END_OUTPUT || cause == END_CLIENT ||
@@ -117,7 +117,7 @@ static bool run_one(struct core_session *s, const struct execute_args *args, con
     if (core_run(s, run, &result, &o->error) < 0) {
         if (o->error.code == COVE_NOT_FOUND)
             o->error.code =
-                COVE_INVALID; /* what a spawn does not find is the cwd the caller named */
+                COVE_INVALID; /* a spawn that finds no path did not find the caller's cwd */
         o->command = command;
         return false;
     }
@@ -181,8 +181,9 @@ static int status_of(const struct outcome *o)
 {
     if (o->error.code != COVE_OK)
         return reply_error_status(error_replies, ARRAY_SIZE(error_replies), o->error.code);
+    /* 499 is nginx's own status for a client that left. The log and the counters have it; no client reads it. */
     if (o->end.cause == END_CLIENT)
-        return 499; /* nobody reads it, but the log and the counters do: nginx's own number for this */
+        return 499;
     return o->end.cause == END_DEADLINE || end_was_taken_away(o->end.cause) ? 500 : 200;
 }
 
@@ -290,7 +291,7 @@ static int cleanup(struct request *req, struct reply *rep, struct cove_err *e)
     return 0;
 }
 
-/* An extension of the document: a project's files live on. */
+/* An extension of the document: prolongs the life of a project's sandbox. */
 static int extend(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct execute_args args = { 0 };

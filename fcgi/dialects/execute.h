@@ -45,7 +45,7 @@ extern const struct json_field execute_reply_fields[], execute_error_fields[],
 /* A success that tells until when the sandbox lives. */
 extern const struct json_field execute_life_fields[];
 
-/* Each checks what its operation needs and names the bad field. */
+/* Each checks the fields that its operation needs; an error names the bad field. */
 int execute_decode_action(struct request *req, struct execute_args *ret, struct cove_err *e);
 int execute_decode_project(struct request *req, struct execute_args *ret, struct cove_err *e);
 int execute_decode_extend(struct request *req, const struct cove_config *config,

@@ -16,25 +16,25 @@ struct executor_command { /* /run, /run_streaming, /start_process */
     const char *const *env_strings; /* "K=V", made from env */
 };
 
-/* What is done with a command: /run, /run_streaming, /start_process. */
+/* Does something with a command that may run: /run, /run_streaming, /start_process. */
 typedef int executor_verb(struct request *req, struct reply *rep, const struct executor_command *c,
                           const struct policy_filter *filter, struct cove_err *e);
 /* Reads and checks the body and asks the policy; if the policy allows the command, calls the verb. */
 int executor_with_command(struct request *req, struct reply *rep, executor_verb *verb,
                           struct cove_err *e);
 
-/* The sandbox a request means: by host name 8080-ID.DOMAIN, by X-Project-Id, or the project
- * `default`. */
+/* Opens a session with the sandbox that a request means: by host name 8080-ID.DOMAIN, by X-Project-Id, or else the
+ * project `default`. */
 int executor_open(struct request *req, struct core_session *ret, struct cove_err *e);
 
-/* The project a request means; with a host name, the sandbox's id: a name of its own. */
+/* The name of the sandbox that a request means: a project, or the sandbox's id if the host name has one. */
 const char *executor_project(struct request *req);
 
 /* A path or a process that is not there is a wrong parameter: the document knows no 404. Returns
  * -1. */
 int executor_fail(struct cove_err *e);
 
-/* What most replies are: did it work, and what there is to say about it. */
+/* The form of most replies: whether it worked, and a text about it. */
 struct executor_result {
     bool success;
     const char *error;

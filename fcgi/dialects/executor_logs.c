@@ -22,7 +22,7 @@ struct logs {
     char place[LOG_PLACE_TEXT]; /* the id of the last event */
 };
 
-/* What an event tells; each has its own table. */
+/* The fields of all kinds of events; each kind has its own table. */
 struct event {
     uint64_t unix_ms;
     const char *stream;
@@ -40,7 +40,7 @@ static const struct json_field log_fields[] = {
     JSON_END,
 };
 
-/* No field `stream`: a gap is no line of it. */
+/* There is no field `stream`, because a gap is not a line of a stream. */
 static const struct json_field gap_fields[] = {
     JSON_STR(struct event, stream, "of", JSON_REQUIRED, JSON_ANY),
     JSON_INT(struct event, lost_bytes, "lost_bytes", JSON_REQUIRED, 0, INT64_MAX),

@@ -24,7 +24,7 @@ static const struct json_field number_fields[] = {
     JSON_END,
 };
 
-/* A string in the document; a number is what many would send. */
+/* Takes the port as a string, as the document has it, or as a number, which many clients send. */
 static int decode_port(struct request *req, uint16_t *ret, struct cove_err *e)
 {
     struct port_args args = { 0 };
@@ -63,7 +63,7 @@ static int reply_bound(struct request *req, struct reply *rep, uint16_t port, ui
                                });
 }
 
-/* The document knows one proxy port. It is the one of the first tenant's project `default`. */
+/* The document knows one proxy port. It belongs to the project `default` of the first tenant. */
 static uint16_t documented_port(struct request *req)
 {
     bool first = strcmp(executor_project(req), "default") == 0 &&
@@ -80,7 +80,7 @@ int executor_bind_port(struct request *req, struct reply *rep, struct cove_err *
     req->note.operation = "bind_port";
     if (decode_port(req, &port, e) < 0 || executor_open(req, &session, e) < 0)
         return -1;
-    core_session_close(&session); /* the gate has its own way in; the sandbox is there now */
+    core_session_close(&session); /* the gate has its own way into the sandbox, which exists now */
     if (core_port_bind(&session, executor_project(req), port, documented_port(req), &proxy_port,
                        e) == 0)
         return reply_bound(req, rep, port, proxy_port);

@@ -102,7 +102,8 @@ int executor_start(struct request *req, struct reply *rep, struct cove_err *e)
 
 struct listing {
     struct reply *rep;
-    uint64_t after; /* the page begins behind this one, by init's number: it may be gone by now */
+    /* the page begins behind the process of this number, which may be gone by now */
+    uint64_t after;
     uint64_t left;
     bool more;
 };
@@ -134,8 +135,7 @@ static void reply_process(struct reply *rep, const struct box_proc *p, const cha
     json_put_object(&rep->json, NULL, process_fields, &shown);
 }
 
-/* Those with a name and a log are somebody's background processes; the rest are commands of a
- * request. */
+/* Lists processes that have a name and a log: these are background processes, the others are commands of requests. */
 static int list_one(void *arg, const struct box_proc *p, const char *label, const char *command)
 {
     struct listing *l = arg;
@@ -209,7 +209,7 @@ static const struct json_field id_fields[] = {
     JSON_END,
 };
 
-/* Opens the session when the process is there; the caller closes it. */
+/* Opens the session if the process exists; the caller closes it. */
 static int find(struct request *req, struct proc_args *args, struct core_session *session,
                 struct core_proc *ret, struct cove_err *e)
 {
@@ -260,7 +260,7 @@ static const struct json_field signal_fields[] = {
     JSON_END,
 };
 
-/* "TERM", "SIGTERM" or "15"; 0 if it is none. */
+/* The number of a signal: of "TERM", "SIGTERM" or "15"; 0 if there is no such signal. */
 static int signal_number(const char *name)
 {
     char *end;

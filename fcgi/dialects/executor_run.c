@@ -33,7 +33,7 @@ static void run_within(struct run_args *args, const struct limits *limits)
     args->max_file_bytes = limits->file_max_bytes;
 }
 
-/* How a run that did not end well reads. */
+/* The text for a command that did not end well. */
 static const char *failure_text(struct request *req, const struct cove_end *end)
 {
     char what[160];
@@ -158,7 +158,7 @@ struct streamed_run {
     uint64_t events;
 };
 
-/* What an event of the stream tells; each has its own table. */
+/* The fields of all kinds of events; each kind has its own table. */
 struct event {
     const char *stream;
     struct json_text data;
@@ -283,7 +283,7 @@ static int open_and_stream(struct request *req, struct reply *rep, const struct 
     s.stream.keep = strcmp(req->core->config->on_disconnect, "keep") == 0;
     run_within(&args, &session.limits);
     args.output_max_bytes =
-        UINT64_MAX; /* nothing gathers: a client that reads slowly slows the command */
+        UINT64_MAX; /* no output gathers here: a client that reads slowly slows the command down */
     args.stream = &s.stream;
     args.sink = tell_output;
     args.sink_bytes = SINK_BYTES;

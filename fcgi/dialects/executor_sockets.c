@@ -11,7 +11,7 @@
 
 enum { SIDE_MAX = 10000, DEFAULT_ROWS = 24, DEFAULT_COLS = 80 };
 
-/* A login shell, the best there is. */
+/* A login shell: bash where there is one. */
 #define SHELL "if [ -x /bin/bash ]; then exec /bin/bash -l; fi; exec /bin/sh -l"
 
 /* ------------------------------------------------------------------ the query */
@@ -46,8 +46,8 @@ static int query_flag(const struct request *req, const char *name, bool *ret, st
 
 /* ------------------------------------------------------------------ which sandbox */
 
-/* By ?sandbox=, for browsers cannot set headers; else as everywhere in this dialect. A sandbox that is
- * named must be there. */
+/* The sandbox's name: ?sandbox=, because browsers cannot set headers; otherwise as everywhere in this dialect. A
+ * sandbox that ?sandbox= names must exist. */
 static const char *sandbox_name(struct request *req)
 {
     const char *given = request_query(req, "sandbox");
@@ -215,7 +215,7 @@ static int new_terminal(struct reply *rep, struct terminal *t, struct cove_err *
     if (core_permit_one(t->req->core, DIALECT_EXECUTOR, t->req->tenant, sandbox_name(t->req),
                         t->command, &permit, e) < 0)
         return -1;
-    /* It is shown from its first byte, however much it writes before the gate looks at it. */
+    /* The client sees the output from its first byte on, however much the process writes before the gate looks at it. */
     t->target.has_from = true;
     if (permit.forbidden)
         executor_forbidden(t->req, rep, &permit);

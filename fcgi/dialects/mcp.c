@@ -95,7 +95,7 @@ int mcp_open(struct mcp_call *c, struct core_session *ret, struct cove_err *e)
 
 /* ------------------------------------------------------------------ origins */
 
-/* "http://localhost:*" fits any port, and none. */
+/* An allowed "http://localhost:*" fits an origin with any port, and one without a port. */
 static bool origin_fits(const char *allowed, size_t len, const char *origin)
 {
     if (len > 2 && strncmp(allowed + len - 2, ":*", 2) == 0) {
@@ -108,8 +108,8 @@ static bool origin_fits(const char *allowed, size_t len, const char *origin)
     return strlen(origin) == len && strncasecmp(allowed, origin, len) == 0;
 }
 
-/* A page of another site must not use this server by the name of its visitor, whatever cors_origins
- * allows. Programs send no Origin. */
+/* A page of another site must not use this server with its visitor's credentials, whatever cors_origins allows.
+ * Programs send no Origin. */
 static int check_origin(const struct request *req, struct cove_err *e)
 {
     const char *origin = request_param(req, "HTTP_ORIGIN");
@@ -185,7 +185,7 @@ static const struct json_field batch_fields[] = {
     JSON_END,
 };
 
-/* The tree's reader takes objects: the list becomes the one member of an object. */
+/* json_parse() takes only objects, so the list is made the one member of an object. */
 static void serve_batch(struct request *req, struct reply *rep)
 {
     AUTO_BUF struct buf text = BUF(req->body.len + 16);

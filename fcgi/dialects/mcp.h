@@ -69,15 +69,15 @@ struct mcp_call {
     struct mcp_fault fault;
 
     struct json_writer *w; /* where the answer goes */
-    bool streaming;        /* then it is a frame of this stream: */
+    bool streaming;        /* the answer is a frame of this stream: */
     struct stream stream;
     struct json_writer frame;
     struct buf nowhere;
-    bool cancelled; /* a note of the session said so */
+    bool cancelled; /* a note of the session says that the request was cancelled */
     bool answered;
     uint64_t notes_turn;
     unsigned quiet_ticks;
-    int64_t progressed; /* the progress that was told last */
+    int64_t progressed; /* the last progress number that was told */
 
     const char
         *event_id; /* the one id that all events of a session's own stream have (MCP_WATCH_ID);
@@ -125,9 +125,9 @@ void mcp_result_end(struct mcp_call *c);
 /* {"jsonrpc","method","params":{ ... }}, on a stream only. */
 void mcp_notification_begin(struct mcp_call *c, const char *method);
 void mcp_notification_end(struct mcp_call *c);
-/* How far it is, with a message, if the client asked to be told. */
+/* Tells how far the call is, with a message, if the client asked to be told. */
 void mcp_put_progress(struct mcp_call *c, int64_t more, const char *message, size_t len);
-/* How long the answer may be taken from a cache; the newest revision wants to know. */
+/* Writes how long the answer may be cached, which the newest revision demands. */
 void mcp_put_cache(struct mcp_call *c, int64_t ttl_ms);
 
 /* ------------------------------------------------------------------ mcp_session.c */
@@ -137,7 +137,7 @@ int mcp_session_new(struct mcp_call *c, const char *version, const char **ret, s
 bool mcp_session_check(const struct request *req, const char *id, const char **ret_version);
 void mcp_session_end(const struct request *req, const char *id);
 struct notes *mcp_notes(const struct request *req); /* NULL in tests */
-/* The request of the session with this id is no longer wanted; whoever serves it sees it. */
+/* Notes that the session's request with this id is cancelled. The worker that serves it sees the note. */
 void mcp_cancel(struct mcp_call *c, const struct json_text *which);
 bool mcp_is_cancelled(struct mcp_call *c);
 
@@ -149,7 +149,7 @@ void mcp_replay_begin(struct mcp_call *c);
 struct buf *mcp_replay_open(struct mcp_call *c, const char *event);
 void mcp_replay_close(struct mcp_call *c);
 void mcp_put_first_id(struct mcp_call *c);
-/* The client has left. True: nobody will come for the rest. */
+/* Called when the client has left. True: nobody will come for the rest. */
 bool mcp_is_forsaken(struct mcp_call *c);
 /* GET with Last-Event-ID: what followed that event on its stream. */
 int mcp_resume(struct mcp_call *c, const char *last, struct cove_err *e);
@@ -169,7 +169,7 @@ bool mcp_is_leaving(const struct request *req); /* this worker is about to end *
 
 #define MCP_WATCH_ID "watch" /* of the events of a session's own stream */
 
-/* The path of a file's URI; NULL: it is none. */
+/* The path in a file's URI; NULL: this is not such a URI. */
 const char *mcp_uri_path(struct arena *a, const char *uri);
 const char *mcp_path_uri(struct arena *a, const char *path);
 /* Is it text that a model can read? */
@@ -203,9 +203,9 @@ int mcp_reply(struct mcp_call *c, const char *text, size_t len, const struct jso
               const void *from);
 int mcp_replyf(struct mcp_call *c, const struct json_field *fields, const void *from,
                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* An answer that says that it did not work. */
+/* Answers that the tool has failed. */
 void mcp_reply_failure(struct mcp_call *c, const char *text);
-/* The policy's word on a command. 1: it was refused, and the answer says so. */
+/* Asks the policy about a command. 1: it was refused, and the answer says so. */
 int mcp_permit(struct mcp_call *c, const char *command, struct core_permit *ret,
                struct cove_err *e);
 

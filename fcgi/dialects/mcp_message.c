@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------ reading */
 
-struct capabilities { /* of a client: nothing of cove's needs any */
+struct capabilities { /* of a client; cove uses none of them */
     bool unused;
 };
 
@@ -234,7 +234,7 @@ int mcp_read_message(struct mcp_call *c, struct json_object *message)
     if (read_head(c, message) < 0)
         return -1;
     c->modern = strcmp(version, MCP_MODERN) == 0;
-    if (!c->method) /* a client's answer: nothing was asked, so nothing waits for it */
+    if (!c->method) /* the client answers something, but this server asks nothing */
         return is_answer(message) ? 0 : mcp_refuse(c, MCP_REQUEST, "method: is missing");
     if (read_params(c, message, &params) < 0)
         return -1;

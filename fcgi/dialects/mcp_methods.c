@@ -24,7 +24,7 @@ static const struct json_field server_fields[] = {
     JSON_END,
 };
 
-struct capability { /* an object without members: served, with nothing to say about it */
+struct capability { /* an object without members: the capability is there and has no options */
     bool subscribe;
 };
 
@@ -184,7 +184,8 @@ static const struct {
     { "notifications/roots/list_changed", OLD, take_note },
 };
 
-/* A request must have an id and a notification must have none: what is neither is not known. */
+/* Finds the method. A request must have an id and a notification must have none; otherwise the method counts as
+ * unknown. */
 mcp_method *mcp_find_method(const struct mcp_call *c)
 {
     for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {

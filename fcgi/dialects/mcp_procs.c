@@ -143,7 +143,8 @@ static const struct json_field listing_fields[] = {
     JSON_END,
 };
 
-/* Those with a name and a log were started to go on; the rest are commands of a request. */
+/* Lists processes that have a name and a log: these were started in the background, the others are commands of
+ * requests. */
 static int list_one(void *arg, const struct box_proc *p, const char *label, const char *command)
 {
     static const char shell[] = "/bin/sh -c ";
@@ -291,7 +292,8 @@ static const struct json_field log_result_fields[] = {
     JSON_END,
 };
 
-/* A record that begins before the place was told in part; one behind it means that some was lost. */
+/* Takes a record. One that begins before the place was told in part; one that begins behind it means that output was
+ * lost. */
 static void take_record(const struct ring_rec *rec, const char *bytes, size_t most,
                         struct log_place *place, struct buf *out, uint64_t *lost)
 {

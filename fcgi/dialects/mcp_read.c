@@ -64,12 +64,12 @@ static const struct json_field read_result_fields[] = {
 };
 
 struct range {
-    int64_t line, first, last; /* the line at hand; those that are wanted */
+    int64_t line, first, last; /* the current line; the first and last line that are wanted */
     struct buf out;
     bool full;
 };
 
-/* Takes what of these bytes lies in the range. 1: nothing behind them is wanted. */
+/* Keeps those of these bytes that lie in the range of lines. 1: nothing behind them is wanted. */
 static int take_lines(struct range *r, const char *bytes, size_t len)
 {
     const char *end = bytes + len;

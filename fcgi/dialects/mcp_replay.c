@@ -131,7 +131,7 @@ struct resumed {
     bool newline;  /* the last byte that was skipped is one */
 };
 
-/* STREAM.OFFSET, of a stream of this session that is still kept. */
+/* Finds the stream of an event id STREAM.OFFSET. It must be one of this session, and still be kept. */
 static int find_stream(struct mcp_call *c, const char *last, struct resumed *ret,
                        struct cove_err *e)
 {
@@ -151,7 +151,7 @@ static int find_stream(struct mcp_call *c, const char *last, struct resumed *ret
     return 0;
 }
 
-/* How many of these bytes belong to the frame that is skipped. */
+/* Counts how many of these bytes belong to the frame that is skipped. */
 static size_t skip(struct resumed *r, const char *bytes, size_t len)
 {
     for (size_t i = 0; r->skipping && i < len; i++) {
@@ -181,7 +181,7 @@ static enum step send_piece(struct resumed *r)
     n = replay_read(&r->replay, &r->at, bytes, sizeof(bytes), &skipped, &ended);
     if (n < 0)
         return VANISHED;
-    if (skipped) { /* the ring came round: what is left begins within a frame */
+    if (skipped) { /* the ring was overwritten: the rest begins in the middle of a frame */
         r->skipping = true;
         r->newline = false;
     }

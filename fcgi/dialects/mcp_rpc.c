@@ -49,7 +49,7 @@ static void end_message(struct mcp_call *c)
     stream_send(&c->stream);
 }
 
-/* What HTTP says to an error that JSON-RPC has told. The older revisions tell most of them with 200. */
+/* The HTTP status of a JSON-RPC error. The older revisions use 200 for most of them. */
 static int status_of(const struct mcp_call *c)
 {
     if (c->fault.status)

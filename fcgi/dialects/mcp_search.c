@@ -113,7 +113,7 @@ struct search {
     size_t most;
     struct buf held; /* of a record whose end has not come */
     struct buf errors;
-    /* Takes one record apart. False: it is none. */
+    /* Takes one record apart. False: the bytes are not a record. */
     bool (*parse)(struct search *s, char *record, size_t len, struct match *ret);
     char end; /* of a record */
 };

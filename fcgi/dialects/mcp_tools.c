@@ -239,7 +239,7 @@ static int read_arguments(struct mcp_call *c, const struct mcp_tool *t, void *ou
     return rc;
 }
 
-/* What a model can do about it, where the error alone does not say. */
+/* A sentence about what a model can do about an error, where the error itself does not say it. */
 static const char *advice(enum cove_code code)
 {
     switch (code) {
@@ -270,7 +270,7 @@ static void reply_error(struct mcp_call *c, const struct cove_err *e)
     mcp_reply_failure(c, what ? arena_printf(&c->req->arena, "%s. %s", e->msg, what) : e->msg);
 }
 
-/* The message was understood, so HTTP has no complaint. */
+/* Answers that a tool was refused. The HTTP status is 200, because the message itself was understood. */
 static int refuse_tool(struct mcp_call *c)
 {
     c->fault.status = 200;

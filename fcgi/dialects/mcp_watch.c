@@ -254,7 +254,7 @@ static const struct json_field listen_fields[] = {
     JSON_END,
 };
 
-/* What of the filter is honoured: changes of files. Lists of tools and prompts do not change here. */
+/* Tells the client which of its filters are used: changes of files. Lists of tools and prompts do not change here. */
 static void acknowledge(struct watcher *w)
 {
     const char *uris[WATCHES_MAX];
@@ -343,7 +343,7 @@ int mcp_unsubscribe(struct mcp_call *c, struct cove_err *e)
     return answer_empty(c);
 }
 
-/* A note names a file: watched already, or from now on. One that cannot be watched is not. */
+/* Takes a note, which names a file: the file is watched from now on, unless it is watched already or cannot be. */
 static void see_note(void *arg, const char *uri)
 {
     struct watcher *w = arg;
@@ -371,7 +371,7 @@ static void forget_unwanted(struct watcher *w)
     w->count = kept;
 }
 
-/* The subscriptions of the session as they are now; they live on while its stream is open. */
+/* Reads the session's subscriptions as they are now. They stay valid while the session's stream is open. */
 static void look_at_notes(struct watcher *w, struct notes *notes, bool due)
 {
     uint64_t turn = notes_turn(notes);

@@ -249,7 +249,7 @@ static bool same_map(const struct json_map *a, const struct json_map *b)
     return true;
 }
 
-/* What is kept of a create: its settings, and which request it was. Of two creates of one name at the same
+/* What is kept of a create request: its settings, and which request it was. Of two creates of one name at the same
  * moment both get the same sandbox, and the one whose request stands there sets it up. */
 #define META_URL     "repoUrl"
 #define META_BRANCH  "repoBranch"
@@ -270,8 +270,8 @@ static struct json_map settings_of(struct request *req, const struct create_args
     return map;
 }
 
-/* A second create of the same name: fine with the same settings. What a saved sandbox had as envVars is
- * not known any more, so they do not count for it. */
+/* Answers a second create of the same name, which is allowed with the same settings. The envVars of a saved sandbox
+ * are not known any more, so they are not compared. */
 static int reply_existing(struct request *req, struct reply *rep, const struct which *w,
                           const struct create_args *args, struct cove_err *e)
 {
@@ -309,7 +309,7 @@ static int set_up(struct request *req, const struct box_info *box, const struct 
     return rc;
 }
 
-/* What cannot be set up is ended: the name is free again, and nothing half-made is left. */
+/* Makes a sandbox. If it cannot be set up, it is ended, so that its name is free again and nothing half-made is left. */
 static int make(struct request *req, const struct create_args *args, bool *ret_ours,
                 struct cove_err *e)
 {
@@ -372,7 +372,7 @@ static int pause_it(struct request *req, struct reply *rep, struct cove_err *e)
     return reply_status(req, rep, e);
 }
 
-/* Given anew with each resume, because nothing of them was saved. */
+/* The environment variables come with each resume, because they were not saved. */
 static int renew_env(struct request *req, const struct box_info *box, const struct json_map *env,
                      struct cove_err *e)
 {

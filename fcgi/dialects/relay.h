@@ -22,7 +22,8 @@ int relay_open(struct request *req, struct core_session *ret, struct cove_err *e
 
 struct relay_pi {
     bool running;
-    bool known; /* there is or was one; pid, and exit_code when it does not run */
+    /* there is an agent, or there was one; then pid is set, and exit_code if it does not run */
+    bool known;
     int64_t pid, exit_code;
     uint32_t proc; /* init's number for it */
     const char *reason;
@@ -30,17 +31,17 @@ struct relay_pi {
 
 extern const struct json_field relay_pi_fields[];
 
-/* What the agent does. COVE_GONE when the sandbox has ended; no agent is no failure. */
+/* Reads the state of the agent. COVE_GONE: the sandbox has ended. It is no failure if there is no agent. */
 int relay_agent_look(struct request *req, struct core_session *s, struct relay_pi *ret,
                      struct cove_err *e);
 /* The agent's command, from the environment variables of the sandbox; NULL = it has none. */
 const char *relay_agent_command(const struct json_map *env);
-/* Starts it, unless it runs. Without a command there is no agent, and that is fine. */
+/* Starts the agent, unless it runs. If there is no command for it, there is no agent, which is no failure. */
 int relay_agent_start(struct request *req, struct core_session *s, const struct json_map *env,
                       struct cove_err *e);
-/* With WAIT_FOR_RESTORE the agent waits for this, for a minute at most. */
+/* Lets an agent go on that was started with WAIT_FOR_RESTORE. It waits for a minute at most. */
 int relay_agent_release(struct core_session *s, struct cove_err *e);
-/* The repository, cloned into /workspace before the agent starts. */
+/* Clones the repository into /workspace, before the agent starts. */
 int relay_clone(struct request *req, struct core_session *s, const char *url, const char *branch,
                 struct cove_err *e);
 /* The address without the name and password that may stand in it, in the arena. */

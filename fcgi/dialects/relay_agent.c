@@ -37,7 +37,7 @@ struct look {
     struct relay_pi *pi;
 };
 
-/* Of several the last one counts: an agent that was started again. */
+/* Of several processes the last one counts: an agent may have been started again. */
 static int look_at(void *arg, const struct box_proc *p, const char *label, const char *command)
 {
     struct look *l = arg;
@@ -99,7 +99,7 @@ static const char waiting[] =
     "i=0; while [ ! -e " RELEASED " ] && [ $i -lt 300 ]; do sleep 0.2; i=$((i+1)); done; "
     "exec sh -c \"$" COMMAND_NAME "\"";
 
-/* A finished agent's record has its label, which the next one needs. */
+/* Removes the record of an agent that has ended, because the next agent needs its label. */
 static int forget_old(struct core_session *s, struct cove_err *e)
 {
     struct core_proc old;
@@ -184,8 +184,9 @@ static int attach_agent(struct request *req, struct reply *rep, const struct rel
     return attach_to(req, rep, &target);
 }
 
-/* Its clients were told of its end by the closing of their connections. Where the operator says so, the
- * next one who connects starts it again, with the environment that the sandbox still has. */
+/* Starts an agent that has ended again, if the operator's configuration says so, when the next client connects.
+ * Clients were told of its end by the closing of their connections. It runs again with the environment that the
+ * sandbox still has. */
 static int start_again(struct request *req, struct core_session *s, struct relay_pi *pi,
                        struct cove_err *e)
 {
