@@ -42,7 +42,7 @@ static int unescape(char *s, struct cove_err *e)
         else if (*s == '\\' && s[1] == '\\')
             *to++ = '\\', s++;
         else if (*s == '\\' || ((unsigned char)*s < ' ' && *s != '\t') || *s == 0x7f)
-            return cove_fail(e, COVE_INVALID, "a character that cannot stand here");
+            return cove_fail(e, COVE_INVALID, "has a character that is not allowed here");
         else
             *to++ = *s;
     }

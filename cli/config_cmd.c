@@ -46,9 +46,9 @@ int cli_config(struct cove_config *ret, struct cove_err *e)
     if (cli_is_installed() && access(path, F_OK) < 0)
         return 0;
     if (access(path, F_OK) < 0)
-        return cove_fail(e, COVE_NOT_FOUND,
-                         "%.120s is not there: -c FILE or $COVE_CONFIG names a server's cove.conf",
-                         path);
+        return cove_fail(
+            e, COVE_NOT_FOUND,
+            "there is no file %.120s: name a server's cove.conf by -c FILE or $COVE_CONFIG", path);
     return config_load(path, ret, e);
 }
 
@@ -61,7 +61,7 @@ int cli_state(const struct cove_config *c, struct state **ret, struct cove_err *
         return cove_fail(
             e, COVE_NOT_FOUND,
             "coved is not running (%.100s is not there): start it by `./quickstart up` "
-            "or `systemctl start cove`; `cove -c FILE` is about another one",
+            "or `systemctl start cove`; for another instance use `cove -c FILE`",
             path);
     return state_attach(path, ret, e);
 }

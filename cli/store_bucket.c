@@ -237,10 +237,11 @@ static int check_seal(struct store_place *p, int dir, struct cove_err *e)
     if (rc < 0)
         return -1;
     if (read_file_at(dir, SAVED_SEAL, seal, sizeof(seal)) < 0 || strcmp(seal, ours) != 0)
-        return cove_fail(e, COVE_FORBIDDEN,
-                         "its seal was made with another secret: copy %s/" TOKEN_SECRET_FILE
-                         " from the machine that saved it",
-                         p->config.state_dir);
+        return cove_fail(
+            e, COVE_FORBIDDEN,
+            "the seal of the saved sandbox was made with another secret: copy %s/" TOKEN_SECRET_FILE
+            " from the machine that saved it",
+            p->config.state_dir);
     return 0;
 }
 

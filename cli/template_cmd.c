@@ -137,7 +137,8 @@ static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
         return -1;
     snprintf(path, sizeof(path), "%s/manifest.json", dir);
     if (read_file_at(s->templates, path, text, sizeof(text)) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "'%.60s' has no manifest: coved made it", argv[1]);
+        return cove_fail(e, COVE_NOT_FOUND, "'%.60s' has no manifest, because coved itself made it",
+                         argv[1]);
     fputs(text, stdout);
     return 0;
 }
@@ -273,7 +274,8 @@ static int verify_layer(struct store *s, const char *layer, struct cove_err *e)
     if (layer_digest(tree, digest, e) < 0)
         return -1;
     if (strcmp(digest, layer) != 0)
-        return cove_fail(e, COVE_CONFLICT, "layer %.12s is not what it was: it is %.12s now", layer,
+        return cove_fail(e, COVE_CONFLICT,
+                         "layer %.12s is damaged: its content has the digest %.12s now", layer,
                          digest);
     return 0;
 }

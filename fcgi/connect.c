@@ -62,7 +62,7 @@ static int read_encoding(const char *text, bool *ret, struct cove_err *e)
     *ret = strcasecmp(text, "gzip") == 0;
     if (*ret || !*text || strcasecmp(text, "identity") == 0)
         return 0;
-    return cove_fail(e, COVE_INVALID, "compression '%.40s' is not known here, gzip is", text);
+    return cove_fail(e, COVE_INVALID, "compression '%.40s' is not supported; gzip is", text);
 }
 
 int connect_head(const struct request *req, struct connect_call *ret, struct cove_err *e)

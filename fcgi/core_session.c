@@ -167,7 +167,7 @@ void core_session_distrust(struct core_session *s)
     text_copy(args.tenant, sizeof(args.tenant), s->tenant);
     text_copy(args.id, sizeof(args.id), s->box.id);
     if (keeper_retire(&s->core->keeper, &args, &e) < 0)
-        log_error("could not end it", &e, LOG_S("sandbox", s->box.id));
+        log_error("sandbox could not be ended", &e, LOG_S("sandbox", s->box.id));
 }
 
 /*

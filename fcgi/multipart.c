@@ -60,7 +60,8 @@ int multipart_init(struct multipart *m, const char *type, struct cove_err *e)
 
     if (strncasecmp(type, wanted, strlen(wanted)) != 0 ||
         !parameter(type, "boundary", boundary, sizeof(boundary)) || !*boundary)
-        return cove_fail(e, COVE_INVALID, "Content-Type: no multipart/form-data with a boundary");
+        return cove_fail(e, COVE_INVALID,
+                         "Content-Type: must be multipart/form-data with a boundary");
     strcpy(m->boundary, "\r\n--");
     strcat(m->boundary, boundary);
     m->boundary_len = strlen(m->boundary);
@@ -145,7 +146,7 @@ static int after_boundary(struct multipart *m, struct cove_err *e)
     else if (memcmp(m->held.data, "\r\n", 2) == 0)
         m->state = HEAD;
     else
-        return cove_fail(e, COVE_INVALID, "body: a boundary with something behind it");
+        return cove_fail(e, COVE_INVALID, "body: text follows a boundary on its line");
     if (m->state == EPILOGUE)
         buf_drop(&m->held, 2); /* a head keeps the CRLF: an empty one ends with it */
     return 1;

@@ -76,7 +76,7 @@ static void setup_live(struct worker *w)
     text_random(w->token_secret, sizeof(w->token_secret));
     keys_hash("", hash); /* libcrypto sets itself up now, while it may still read its files */
     if (token_read_secret(w->config.run_dir, w->token_secret, &e) < 0)
-        log_error("tokens of sandboxes will not open anything", &e);
+        log_error("tokens of sandboxes open nothing: their secret cannot be read", &e);
     live_init(&w->policy, &policy_kind, w->state, w->config.run_dir, "policy");
     live_init(&w->callers.keys, &keys_kind, w->state, w->config.run_dir, "keys");
     live_init(&w->callers.tenants, &tenants_kind, w->state, w->config.run_dir, "tenants");

@@ -91,7 +91,7 @@ int keys_set(struct key *key, const char *setting, const char *value, struct cov
     else if (strcmp(setting, "projects") == 0)
         return set_list(key->projects, sizeof(key->projects), setting, value, e);
     else if (strcmp(setting, "disk") == 0)
-        return cove_fail(e, COVE_INVALID, "disk: is a tenant's, not a key's");
+        return cove_fail(e, COVE_INVALID, "disk: can be set for a tenant, not for a key");
     else if ((rc = quota_set(&key->limits, setting, value, e)) != 0)
         return rc < 0 ? -1 : 0;
     else

@@ -202,9 +202,9 @@ int operator_text(const struct operator_request *r, struct buf *out, struct cove
         buf_addf(out, "\n%s", r->arguments[i]);
     for (size_t i = 0; i < r->count; i++)
         if (strpbrk(r->arguments[i], "\n\r"))
-            return cove_fail(e, COVE_INVALID, "arguments: one has a line break in it");
+            return cove_fail(e, COVE_INVALID, "arguments: must not contain a line break");
     if (strpbrk(r->nonce, "\n\r") || strpbrk(r->verb, "\n\r"))
-        return cove_fail(e, COVE_INVALID, "nonce, verb: no line breaks");
+        return cove_fail(e, COVE_INVALID, "nonce, verb: must not contain line breaks");
     if (out->overflow || out->len >= OPERATOR_TEXT_MAX)
         return cove_fail(e, COVE_TOO_LARGE, "an operator's request has at most %d bytes",
                          OPERATOR_TEXT_MAX - 1);

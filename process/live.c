@@ -48,7 +48,8 @@ static void load(struct live *l)
     void *value;
 
     if (l->kind->load(l->path, &value, &e) < 0) {
-        log_error("reload failed, the old one stays", &e, LOG_S("what", l->kind->what));
+        log_error("reload failed, the former version stays in use", &e,
+                  LOG_S("what", l->kind->what));
         l->retry_at_ms = clock_boot_ms() + RETRY_MS;
         return;
     }

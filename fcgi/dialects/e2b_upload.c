@@ -244,7 +244,7 @@ static int receive(struct request *req, feed_fn *feed, void *arg, struct cove_er
     int rc;
 
     if (!b.gzip && *encoding && strcasecmp(encoding, "identity") != 0)
-        return cove_fail(e, COVE_INVALID, "Content-Encoding '%.40s' is not known here, gzip is",
+        return cove_fail(e, COVE_INVALID, "Content-Encoding '%.40s' is not supported; gzip is",
                          encoding);
     if (b.gzip && inflateInit2(&b.z, 15 + 16) != Z_OK)
         return cove_fail(e, COVE_BUSY, "no memory to unpack the body");

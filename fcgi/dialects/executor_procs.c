@@ -176,7 +176,8 @@ int executor_list(struct request *req, struct reply *rep, struct cove_err *e)
     if (limit && (text_parse_u64(limit, &l.left, e) < 0 || l.left < 1 || l.left > PAGE_MAX))
         return cove_fail(e, COVE_INVALID, "limit: must be a number from 1 to %d", PAGE_MAX);
     if (after && text_parse_u64(after, &l.after, e) < 0)
-        return cove_fail(e, COVE_INVALID, "after: '%.60s' is no `next` of a page", after);
+        return cove_fail(e, COVE_INVALID, "after: '%.60s' is not the `next` of an earlier page",
+                         after);
     if (executor_open(req, &session, e) < 0)
         return -1;
     drain = rep->json.drain;

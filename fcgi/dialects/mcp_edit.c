@@ -71,13 +71,12 @@ static int replace(const struct buf *from, const struct args *a, struct buf *out
 static int check_count(const struct args *a, const struct result *r, struct cove_err *e)
 {
     if (r->count == 0)
-        return cove_fail(
-            e, COVE_INVALID,
-            "old_text: does not stand in '%.100s'. Read the file and copy the text exactly",
-            a->path);
+        return cove_fail(e, COVE_INVALID,
+                         "old_text: is not in '%.100s'. Read the file and copy the text exactly",
+                         a->path);
     if (r->count > 1 && !a->all)
         return cove_fail(e, COVE_INVALID,
-                         "old_text: stands there %lld times. Add lines around it until it is the "
+                         "old_text: occurs %lld times. Add lines around it until it is the "
                          "only one, or set "
                          "replace_all",
                          (long long)r->count);

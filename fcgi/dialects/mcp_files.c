@@ -239,7 +239,7 @@ static int do_move(struct core_session *s, const struct file_args *a, struct cov
         return 0;
     if (e->code == COVE_CONFLICT)
         return cove_fail(e, COVE_CONFLICT,
-                         "to: '%.120s' is there already; set overwrite to replace it", a->to);
+                         "to: '%.120s' exists already; set overwrite to replace it", a->to);
     return -1;
 }
 

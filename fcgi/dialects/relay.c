@@ -288,7 +288,7 @@ static int reply_existing(struct request *req, struct reply *rep, const struct w
     if (!same_map(&wanted, &has.metadata) ||
         (w->where != WHICH_SAVED && !same_map(&args->env, &has.env)) ||
         (args->template && *args->template && strcmp(args->template, w->box.template) != 0))
-        return cove_fail(e, COVE_CONFLICT, "the sandbox '%.128s' is there with other settings",
+        return cove_fail(e, COVE_CONFLICT, "the sandbox '%.128s' exists with other settings",
                          name_of(req));
     return reply_status(req, rep, e);
 }

@@ -119,7 +119,7 @@ static int on_mark(struct parser *ps)
     unsigned long line = kind ? strtoul(ps->text + 2, &end, 10) : 0;
 
     if (!end || *end != ' ' || line == 0 || line > 100000000)
-        return fail_at(ps, ps->text, "a broken mark: this is no bundle");
+        return fail_at(ps, ps->text, "a broken mark: this is not a bundle");
     if (kind == MARK_ENTER) {
         if (ps->depth == POLICY_INCLUDE_DEPTH)
             return fail_at(ps, ps->text, "included too deep");
@@ -130,7 +130,7 @@ static int on_mark(struct parser *ps)
     } else if (kind == MARK_FILE && ps->depth == 0) {
         ps->section = 0;
     } else {
-        return fail_at(ps, ps->text, "a broken mark: this is no bundle");
+        return fail_at(ps, ps->text, "a broken mark: this is not a bundle");
     }
     if (intern_file(ps, end + 1) < 0)
         return -1;
@@ -165,7 +165,7 @@ static int on_section(struct parser *ps)
     *close = '\0';
     ps->at = close + 1;
     if (!at_end(ps))
-        return fail_at(ps, ps->at, "section: something behind the ]");
+        return fail_at(ps, ps->at, "section: text follows the ]");
     if (scope_parse(head, &scope, &at, ps->e) < 0) {
         struct cove_err why = *ps->e;
 
@@ -244,7 +244,7 @@ static int on_setting(struct parser *ps, const char *name)
     if (!equals || strcmp(equals, "=") != 0 || !value)
         return fail_at(ps, name, "neither a rule, a [section] nor a setting (name = value)");
     if (!at_end(ps))
-        return fail_at(ps, ps->at, "something behind the value");
+        return fail_at(ps, ps->at, "text follows the value");
     for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
         if (strcmp(settings[i].name, name) == 0)
             return settings[i].set(ps, &ps->p->sections[ps->section], value);
@@ -350,7 +350,7 @@ static int parse_reason(struct parser *ps, struct rule *r)
     r->reason = strdup(ps->at + 1);
     ps->at = end + 1;
     if (!at_end(ps))
-        return fail_at(ps, ps->at, "something behind the reason");
+        return fail_at(ps, ps->at, "text follows the reason");
     return r->reason ? 0 : no_memory(ps);
 }
 

@@ -340,7 +340,7 @@ def test_files_are_written_read_by_lines_edited_moved_and_deleted(mcp):
 def test_an_edit_changes_exactly_one_place_or_nothing(mcp):
     mcp.ok("write_file", path="/workspace/e", content="a a b")
     assert "2 times" in mcp.fails("edit_file", path="/workspace/e", old_text="a", new_text="c")
-    assert "does not stand" in mcp.fails("edit_file", path="/workspace/e", old_text="A", new_text="c")
+    assert "is not in" in mcp.fails("edit_file", path="/workspace/e", old_text="A", new_text="c")
     assert "empty" in mcp.fails("edit_file", path="/workspace/e", old_text="", new_text="c")
     assert mcp.ok("read_file", path="/workspace/e")["text"] == "a a b"
     assert mcp.ok("edit_file", path="/workspace/e", old_text="a", new_text="cc", replace_all=True)["replacements"] == 2

@@ -242,7 +242,7 @@ def test_a_changed_file_is_found(store, small_root):
     tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "small"))["layers"][-1].removeprefix("sha256:")
     with open(f"{tree}/etc/marker", "r+") as f:
         f.write("F")
-    assert "is not what it was" in store.template("verify", "small", ok=False)
+    assert "is damaged" in store.template("verify", "small", ok=False)
 
 
 def test_sandboxes_outlive_their_template_and_gc_waits_for_them(store, small_root):
