@@ -49,7 +49,7 @@ static int overflow(struct buf *b)
     return -1;
 }
 
-/* Room for `more` bytes and the NUL. */
+/* Makes room for `more` bytes and a NUL. */
 static int grow(struct buf *b, size_t more)
 {
     size_t need, cap;
@@ -157,7 +157,7 @@ static const char *json_escape(unsigned char c, char scratch[8])
     return scratch;
 }
 
-/* How many bytes from s on can be copied as they are. */
+/* Counts the bytes from `s` on that can be copied as they are. */
 static size_t plain_run(const char *s, size_t len)
 {
     size_t n = 0;

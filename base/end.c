@@ -17,7 +17,7 @@ static void format_count(uint64_t count, char out[32])
     snprintf(out, 32, "%llu", (unsigned long long)count);
 }
 
-/* How each cause reads: the words alone, or "words (figure) reached" for those that are a limit. */
+/* The words for each cause of an end. A cause that is a limit is told as "words (figure) reached". */
 static const struct cause {
     const char *name, *words;
     void (*format)(uint64_t limit, char out[32]);

@@ -8,7 +8,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 
-/* Cut back to the last whole UTF-8 sequence, so that a message that did not fit stays valid text. */
+/* Cuts the text back to the last whole UTF-8 sequence, so that a message that did not fit stays valid text. */
 static void trim_partial_utf8(char *s)
 {
     size_t len = strlen(s), at = 0;

@@ -122,7 +122,7 @@ static int listen_at(int sock, const char *path, int backlog, gid_t gid)
     return listen(sock, backlog);
 }
 
-/* Bound beside an old one and then moved over it: at no time is there none to connect to. */
+/* Binds the socket beside the old one and then renames it over that, so that clients can connect at any time. */
 static int listen_instead(int sock, const char *path, int backlog, gid_t gid)
 {
     char fresh[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];

@@ -65,7 +65,7 @@ static int check_shape(const char *text, size_t len, struct cove_err *e)
 enum {
     CONTAINER_BYTES = 1024,
     VALUE_BYTES = 160
-}; /* what json-c allocates for one, with malloc's overhead, rounded up */
+}; /* bytes that json-c allocates for one of these, with malloc's overhead, rounded up */
 
 size_t json_weight(const char *text, size_t len)
 {

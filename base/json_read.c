@@ -108,7 +108,8 @@ static int get_int(struct reader *r, const struct where *w, struct json_object *
 
     if (!json_object_is_type(v, json_type_int))
         return bad(w, r->e, "must be a whole number");
-    n = json_object_get_int64(v); /* saturates, so what is too large stays too large */
+    /* json-c returns the largest int64_t for larger numbers, so a number that is too large is still found too large */
+    n = json_object_get_int64(v);
     if (n < f->min)
         return bad(w, r->e, "%" PRId64 " is below %" PRId64, n, f->min);
     if (n > f->max)
@@ -133,7 +134,7 @@ static int get_bool(struct reader *r, const struct where *w, struct json_object 
     return 0;
 }
 
-/* By its name; protobuf's JSON has the number too. */
+/* Takes an enum's value by its name or, as in protobuf's JSON, by its number. */
 static int get_enum(struct reader *r, const struct where *w, struct json_object *v,
                     const struct json_field *f, int64_t *ret)
 {

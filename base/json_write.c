@@ -18,7 +18,8 @@ void json_writer_init(struct json_writer *w, struct buf *out)
 
 /* ------------------------------------------------------------------ values */
 
-/* What misses a part is not handed over: the caller finds the overflow, and can still say so instead. */
+/* Hands the buffer over when it is full enough. A buffer that overflowed is not handed over: the caller sees the
+ * overflow and can still reply with an error. */
 static void drain(struct json_writer *w)
 {
     if (w->drain && !w->stopped && !w->out->overflow && w->out->len >= w->drain_at &&
@@ -28,7 +29,7 @@ static void drain(struct json_writer *w)
         buf_clear(w->out);
 }
 
-/* What stands in front of a value: a comma, its name. */
+/* Writes what comes before a value: a comma, the value's name. */
 static void begin(struct json_writer *w, const char *name)
 {
     drain(w);
@@ -61,7 +62,7 @@ void json_put_str(struct json_writer *w, const char *name, const char *text)
     json_put_text(w, name, text, text ? strlen(text) : 0);
 }
 
-/* How much of a long string goes into this piece: never the first half of a character. */
+/* Decides how much of a long string goes into one piece. No character is divided. */
 static size_t piece_of(const char *bytes, size_t len)
 {
     size_t n = JSON_PIECE_BYTES;
@@ -257,7 +258,7 @@ static void write_text(struct json_writer *w, const struct json_field *f, const 
         json_put_text(w, f->name, t->bytes, t->bytes ? t->len : 0);
 }
 
-/* An object that is always written and was not given is one without members. */
+/* Writes an object. One that is always written but was not given has no members. */
 static void write_object(struct json_writer *w, const struct json_field *f, const void *from)
 {
     static const struct json_field none[] = { JSON_END };

@@ -61,7 +61,8 @@ void timer_start(struct loop *l, struct timer *t, uint64_t after_ms, timer_fn fi
     t->loop = l;
     t->set = true;
     t->fire = fire;
-    t->at_ms = clock_boot_ms() + (after_ms ? after_ms : 1); /* never in the round that set it */
+    /* a timer never fires in the turn that has set it */
+    t->at_ms = clock_boot_ms() + (after_ms ? after_ms : 1);
     before = TAILQ_LAST(&l->timers, timer_list);
     while (before && before->at_ms > t->at_ms)
         before = TAILQ_PREV(before, timer_list, link);

@@ -31,7 +31,7 @@ bool manifest_is_name(const char *name)
 
 /* ------------------------------------------------------------------ values */
 
-/* In place. What is left may hold tabs and line ends, but no other control character. */
+/* Replaces escapes in place. The result may have tabs and line feeds in it, but no other control characters. */
 static int unescape(char *s, struct cove_err *e)
 {
     char *to = s;
@@ -185,7 +185,7 @@ static int set_service(struct manifest *m, char *value, struct cove_err *e)
     return 0;
 }
 
-/* Its words are judged where limits are known (keys/); here it must stay one line. */
+/* The settings' words are checked in keys/, which knows the limits. Here they only must be one line. */
 static int set_settings(struct manifest *m, char *value, struct cove_err *e)
 {
     if (strpbrk(value, "\n#"))

@@ -11,7 +11,8 @@
 #include "cove/mem.h"
 #include "cove/weak.h"
 
-union fd_space { /* room for exactly MSG_MAX_FDS: the kernel drops what is beyond and says so */
+/* room for exactly MSG_MAX_FDS descriptors: the kernel drops further ones and reports that */
+union fd_space {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(MSG_MAX_FDS * sizeof(int))];
 };
@@ -33,7 +34,7 @@ pid_t msg_peer(int sock)
     static pid_t unknown;
 
     if (weak("places"))
-        return --unknown; /* as if each connection came from another process */
+        return --unknown; /* each connection then counts as one of another process */
     return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 ? peer.pid : 0;
 }
 
@@ -95,7 +96,7 @@ int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t bod
     return n < 0 ? fail_send(e) : 0;
 }
 
-/* Whatever came along is ours from now on, also when the message turns out to be nothing we take. */
+/* Collects the descriptors that came with a message. They must be closed by us, also when the message is refused. */
 static void collect_fds(struct msghdr *mh, struct msg *m)
 {
     m->fd_count = 0;
@@ -169,7 +170,8 @@ int msg_recv(int sock, void *buf, size_t buf_size, const struct msg_rule *rules,
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return cove_fail_errno(e, COVE_BUSY, "no message yet");
-    if (n < 0 && errno == ECONNRESET) /* closed, with something of ours unread */
+    /* the peer closed the connection without reading all that we sent */
+    if (n < 0 && errno == ECONNRESET)
         return 0;
     if (n < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "receiving a message");

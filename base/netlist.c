@@ -153,13 +153,13 @@ const char *net_next_word(const char **at, char word[NET_NAME_MAX + 1])
         return NULL;
     *at = begin + len;
     if (len > NET_NAME_MAX)
-        len = NET_NAME_MAX; /* too long for anything that is right */
+        len = NET_NAME_MAX; /* longer than any valid word */
     memcpy(word, begin, len);
     word[len] = '\0';
     return word;
 }
 
-/* Only digits, dots and a slash, or a colon: whoever wrote it meant an address. */
+/* Is the word meant as an address? It is if it has a colon, or nothing but digits, dots and a slash. */
 static bool looks_like_address(const char *word)
 {
     return strchr(word, ':') || strchr(word, '/') || word[strspn(word, "0123456789.")] == '\0';

@@ -94,7 +94,7 @@ bool text_copy(char *dst, size_t dst_size, const char *src)
     return src[len] == '\0';
 }
 
-/* Digits at s; *ret_end is what follows them. */
+/* Reads digits at `s`; *ret_end points behind them. */
 static int parse_digits(const char *s, uint64_t *ret, const char **ret_end, struct cove_err *e)
 {
     char *end;
@@ -298,7 +298,8 @@ void text_new_id(char out[COVE_ID_LEN + 1])
 
         text_random(random, sizeof(random));
         for (size_t i = 0; i < sizeof(random) && n < COVE_ID_LEN; i++)
-            if (random[i] < 252) /* 7 * 36: what is left over would favour the first letters */
+            /* 252 is 7 * 36: larger random bytes are not used, because they would favour the first letters */
+            if (random[i] < 252)
                 out[n++] = alphabet[random[i] % 36];
     }
     out[n] = '\0';

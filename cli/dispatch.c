@@ -11,7 +11,7 @@ static const char *bold(void)
     return *paint_off() ? "\033[1m" : "";
 }
 
-/* Below the list of all commands: what somebody does first. */
+/* Prints, below the list of all commands, what a new user does first. */
 static void show_start(void)
 {
     fputs("\nexamples:\n"

@@ -38,7 +38,7 @@ struct session {
     /* with -t: */
     int pty, signals;
     bool input_open, is_raw;
-    struct termios before; /* the settings of this terminal before */
+    struct termios before; /* the settings that this terminal had before */
 };
 
 /* The default seccomp profile applies to the operator's command too. */

@@ -12,7 +12,7 @@ struct key_options {
     const char *tenant; /* list: only keys of this tenant */
     const char *grace;  /* rotate: how long the old key stays valid */
     struct key key;     /* create: the new key's settings */
-    const char *hash;   /* of a key that somebody else has made; NULL: make one */
+    const char *hash;   /* the hash of a key that the caller has made; NULL: make a key */
     bool json;
     bool served; /* a running server reads this file */
     struct cove_config config;
@@ -21,7 +21,7 @@ struct key_options {
 struct key_change {
     const char *word;            /* the argument of revoke and rotate: it names a key */
     char text[KEY_TEXT_LEN + 1]; /* of the key that was added */
-    struct key added, removed;   /* without a tenant: none was */
+    struct key added, removed;   /* tenant "": no key was added (removed) */
 };
 
 /* One kind of change: finds what c->word names, and writes the file. */

@@ -120,7 +120,7 @@ static struct rows collect(const struct state *s, const struct options *o)
     return r;
 }
 
-/* A server whose gate does not answer has no figures for it. */
+/* Adds what the gate has counted for one sandbox. If the gate does not answer, the figures stay 0. */
 static void add_traffic(void *arg, const struct gate_count *c)
 {
     struct rows *r = arg;
@@ -341,7 +341,7 @@ static void show_top(const struct state *s, const struct rows *rows, const struc
     fflush(stdout);
 }
 
-/* On a terminal until it is interrupted; into a pipe once, unless a count is given. */
+/* Shows the list again and again: on a terminal until it is interrupted, into a pipe once unless a count is given. */
 int cli_top(int argc, char **argv)
 {
     struct options o;

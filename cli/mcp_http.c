@@ -165,7 +165,7 @@ static void tell_status(struct mcp_transfer *t, long status)
     json_free(reply);
 }
 
-/* A call's stream that broke goes on in a transfer of its own, after the last event that arrived. */
+/* Continues a call whose stream broke in another transfer, behind the last event that arrived. */
 static bool resume(struct mcp_transfer *t, CURLcode code, long status)
 {
     struct mcp_transfer *next;

@@ -93,7 +93,7 @@ void transfer_fail(struct mcp_transfer *t, const char *what)
     t->answered = true;
 }
 
-/* The answer to this very request, and not a notification on the way to it. */
+/* Is this message the answer to the request, and not a notification that comes before the answer? */
 bool transfer_is_answer(const struct mcp_transfer *t, const char *text, size_t len)
 {
     struct json_object *reply = NULL, *id = NULL;
@@ -126,11 +126,11 @@ static void read_event_line(struct mcp_transfer *t, const char *line, size_t len
     } else if (len >= 6 && strncmp(line, "data: ", 6) == 0) {
         transfer_hand_on(t, line + 6, len - 6);
         text_copy(t->heard, sizeof(t->heard), t->event);
-        t->resumes = 0; /* tries in vain count */
+        t->resumes = 0; /* only tries that bring nothing are counted */
     }
 }
 
-/* All whole lines of a stream; our server writes a message in one `data:` line, after the event's id. */
+/* Reads all whole lines of a stream. A cove server writes a message in one `data:` line, after the event's id. */
 static void read_events(struct mcp_transfer *t)
 {
     char *at = t->in.data, *end = at + t->in.len, *feed;

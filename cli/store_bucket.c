@@ -158,7 +158,7 @@ int store_bucket_ls(struct store_place *p, struct cove_err *e)
     return 0;
 }
 
-/* Finds the object list of an id. If it was saved several times, the last one. */
+/* Finds a saved sandbox in the bucket by its id. If it was saved several times, the last one counts. */
 static int find(struct store_place *p, const char *id, struct bucket_order *ret, struct cove_err *e)
 {
     struct found f;
@@ -214,11 +214,13 @@ static int fetch_notes(struct store_place *p, const struct bucket_order *which, 
         if (e->code != COVE_NOT_FOUND)
             return -1;
         if (strcmp(bucket_notes[i], SAVED_MANIFEST) ==
-            0) /* the last one here, the first to be removed */
+            0) /* the manifest is written last and removed first */
             return cove_fail(e, COVE_CONFLICT,
                              "the saved sandbox was woken or removed on another machine meanwhile");
-        unlinkat(dir, bucket_notes[i],
-                 0); /* a saved sandbox need not have all notes; the seal covers which */
+        unlinkat(
+            dir, bucket_notes[i],
+            /* a saved sandbox need not have all notes; the seal also covers which notes there are */
+            0);
     }
     return 0;
 }

@@ -289,7 +289,8 @@ static int run_restore(struct store_place *p, char **argv, struct cove_err *e)
     return rc;
 }
 
-/* The keeper removes it, because it knows whether a wake is under way. Without a keeper it is removed here. */
+/* Removes a saved sandbox. The keeper does it, because it knows whether the sandbox is being woken; without a keeper
+ * it is done here. */
 static int remove_saved(struct store_place *p, char **argv, struct cove_err *e)
 {
     struct keeper_link keeper = KEEPER_LINK(p->config.run_dir);

@@ -74,7 +74,7 @@ void table_paint(struct table *t, enum table_paint paint)
     t->cells[t->count - 1].paint = paint;
 }
 
-/* Characters, as a terminal counts most of them. */
+/* Counts characters as a terminal shows them; most take one column. */
 static size_t width_of(const char *text)
 {
     size_t width = 0;

@@ -13,7 +13,7 @@
 enum { STORE_DOING_MAX = 64 };
 
 struct store {     /* where templates and their layers are */
-    int state_dir; /* with boxes/: who uses which layers */
+    int state_dir; /* has boxes/, which tells which layers sandboxes use */
     int templates; /* a directory each */
     int layers;    /* locked while something is changed */
     struct cove_config config;
@@ -25,8 +25,8 @@ struct store {     /* where templates and their layers are */
 
 enum store_lock {
     STORE_READS,   /* no lock */
-    STORE_ADDS,    /* makes layers and templates; several may */
-    STORE_REMOVES, /* takes layers away; alone */
+    STORE_ADDS,    /* makes layers and templates; several processes may at a time */
+    STORE_REMOVES, /* removes layers; no other process may change anything meanwhile */
 };
 
 /* template_store.c */
@@ -71,9 +71,9 @@ struct image { /* opened layers of a template, the topmost first */
     int trees[LAYERS_MAX];
     unsigned count;
 };
-/* Can its programs run here, and is bash among them? */
+/* Checks that the image's programs can run here, and whether bash is among them. */
 int image_check(const struct image *im, bool *ret_no_bash, struct cove_err *e);
-/* Fills the topmost layer. */
+/* Adds the files that every sandbox needs to the topmost layer, `tree`. */
 int image_complete(const struct image *im, int tree, const char *workdir, struct cove_err *e);
 
 /* template_source.c: makes the layers of a source, and reads the defaults that the source has for running it. */

@@ -153,7 +153,7 @@ static int tell_made(struct store *s, const char *name, struct cove_err *e)
     return store_find(s, name, dir, e) < 0 ? -1 : list_one(s, dir, NULL, e);
 }
 
-/* NAME, and with words 2 a SOURCE, among options. */
+/* Reads NAME and, with `words` 2, a SOURCE, which may stand among options. */
 static int read_words(struct arena *a, int argc, char **argv, int words, struct template_doc *d,
                       struct cove_err *e)
 {

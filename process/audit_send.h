@@ -8,7 +8,7 @@
 /* entry->command is the whole command; command_bytes is set here. */
 int audit_send(struct keeper_link *k, const struct keeper_audit_entry *entry, struct cove_err *e);
 
-/* The beginning of a command without its secrets, as audit lines have it. */
+/* Makes the text that audit lines have of a command: its beginning, without secrets. */
 int audit_redact(const char *command, size_t len, char **ret, struct cove_err *e);
 
 #endif

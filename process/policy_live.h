@@ -12,9 +12,9 @@ extern const struct live_kind policy_kind; /* of <run_dir>/policy */
 const struct policy *policy_set_policy(const struct policy_set *set);
 
 /*
- * The compiled seccomp program a query's commands get, as a file to hand to init:
- * <run_dir>/profiles/NAME.bpf, or NAME.notify.bpf when each of their execve calls is to be judged.
- * The fd belongs to the set. No command can run without a filter.
+ * The compiled seccomp program for the commands of a query, as a file to hand to init: <run_dir>/profiles/NAME.bpf,
+ * or NAME.notify.bpf when each of their execve calls is to be judged. The fd belongs to the set. No command can run
+ * without a filter.
  */
 struct policy_filter {
     int fd;

@@ -48,7 +48,7 @@ static int rotate_if_full(struct audit *a, struct cove_err *e)
     return a->options.max_bytes && a->size >= a->options.max_bytes ? audit_file_rotate(a, e) : 0;
 }
 
-/* One line, under the file's lock. */
+/* Appends one line under the file's lock. */
 static int append_one(struct audit *a, const struct audit_entry *entry, uint64_t count,
                       struct cove_err *e)
 {
@@ -106,11 +106,13 @@ static bool admit_by(struct audit *a, const struct audit_limit *l, const struct 
         return true;
     s = audit_source_find(l, entry);
     if (!audit_source_is(l, s, entry)) {
-        append_more(a, l, s, NULL); /* of the source that had this row until now */
+        /* tells the lines that were left out of the source that had this row until now */
+        append_more(a, l, s, NULL);
         audit_source_begin(l, s, entry, now_ms(a));
     }
     if (audit_source_take(l, s, now_ms(a))) {
-        append_more(a, l, s, NULL); /* on a full disk the line itself fails too, and says so */
+        /* a failure need not be looked at: on a full disk the line itself fails, too */
+        append_more(a, l, s, NULL);
         return true;
     }
     if (s->more++ == 0)

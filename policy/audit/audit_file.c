@@ -52,7 +52,7 @@ int audit_file_lock(struct audit *a, struct cove_err *e)
                      a->path);
 }
 
-/* The last `want` bytes of a file. */
+/* Reads the last `want` bytes of a file. */
 static char *read_tail(int fd, uint64_t size, size_t want, size_t *ret_len)
 {
     size_t len = size < want ? (size_t)size : want;
@@ -82,7 +82,7 @@ static int cut_torn_line(struct audit *a, const char *tail, size_t len, uint64_t
     return 0;
 }
 
-/* tail ends with a whole line, or is empty. */
+/* Reads the place of the last line in the chain. `tail` ends with a whole line, or is empty. */
 static int find_last(struct audit *a, const char *tail, size_t len, struct cove_err *e)
 {
     const char *line = tail;
@@ -103,7 +103,8 @@ static int find_last(struct audit *a, const char *tail, size_t len, struct cove_
     return 0;
 }
 
-/* An empty file may be the first of all, or follow one that was just moved aside. */
+/* Finds the hash that an empty file's first line must carry on. The file may be the first of all, or follow one that
+ * was just moved aside. */
 static int follow_rotated(struct audit *a, struct cove_err *e)
 {
     AUTO_FREE unsigned *numbers = NULL;
@@ -216,8 +217,8 @@ static void remove_old(struct audit *a, const unsigned *numbers, size_t count)
 }
 
 /*
- * Under the lock of the full file: a rename, then a new file whose first line carries the chain on.
- * A crash between the two leaves no file, and the next writer finds the one that was moved aside.
+ * Renames the full file, whose lock is held, and makes a new file whose first line carries the chain on. A crash
+ * between the two leaves no file, and the next writer finds the one that was moved aside.
  */
 int audit_file_rotate(struct audit *a, struct cove_err *e)
 {

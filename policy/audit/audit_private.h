@@ -40,7 +40,7 @@ bool audit_parse_line(const char *line, size_t len, struct audit_link *ret);
 
 /* "PATH.000042": files that were moved aside, in order. */
 int audit_rotated_name(const char *path, unsigned number, char *out, size_t size);
-/* The numbers that are there, ascending; *ret is malloc()ed. */
+/* Lists the numbers of such files in ascending order; *ret is malloc()ed. */
 int audit_list_rotated(const char *path, unsigned **ret, size_t *ret_count, struct cove_err *e);
 
 /* The longest beginning of a text that takes at most `max` bytes in a JSON string, whole characters
@@ -51,15 +51,16 @@ size_t audit_fitting(const char *text, size_t len, size_t max);
 
 struct audit_source {
     char tenant[AUDIT_FIELD_MAX], project[AUDIT_FIELD_MAX], sandbox[64];
-    uint64_t last_ms;      /* when it last asked; 0: the row is free */
-    uint64_t credit_ms;    /* time saved up: a line costs 60000 / per_minute of it */
+    uint64_t last_ms; /* when it last asked; 0: the row is free */
+    /* time that this source has saved up; a line costs 60000 / per_minute milliseconds of it */
+    uint64_t credit_ms;
     uint64_t more;         /* lines that were counted only */
-    uint64_t more_time_ms; /* of the first of them, for people */
+    uint64_t more_time_ms; /* time of the first of those lines, to be shown */
 };
 
 enum { AUDIT_SOURCES = 128 };
 
-struct audit_limit { /* a rate, and everybody whom it holds for */
+struct audit_limit { /* a rate, and the sources that it limits */
     struct audit_rate rate;
     struct audit_source *rows; /* AUDIT_SOURCES of them; NULL: no limit */
     bool by_tenant;            /* a row is a tenant's, whatever the project and the sandbox */
@@ -88,21 +89,22 @@ struct audit {
     int fd;
     uint64_t size;          /* of the file when we last saw it: is `last` still the last line? */
     struct audit_link last; /* of the last line */
-    uint64_t torn_bytes;    /* cut off after a crash, not yet noted */
+    /* bytes that were cut off after a crash and are not yet noted in a line */
+    uint64_t torn_bytes;
     char continues[300];    /* the file before this one, for its first line; "" if it has one */
-    uint64_t removed_files; /* not yet noted in a line */
+    uint64_t removed_files; /* removed files that are not yet noted in a line */
     struct audit_counts counts;
     struct audit_limit limits[AUDIT_LIMITS];
 };
 
-/* Text of the next line, with its line feed. count: of the lines that a "more" line stands for, or 0. 0, or -1 when
- * the line does not fit. */
+/* Writes the text of the next line, with its line feed. count: of the lines that a "more" line stands for, or 0. 0,
+ * or -1 when the line does not fit. */
 int audit_line_make(struct audit *a, const struct audit_entry *entry, uint64_t count,
                     struct buf *line, char ret_hash[AUDIT_HASH_LEN + 1]);
 
 /* Opens the file anew when it was moved aside between the open and the lock: then the lock is worth nothing. */
 int audit_file_lock(struct audit *a, struct cove_err *e);
-/* These under the lock. Brings `size` and `last` up to date with what is in the file. */
+/* This function and the next are called under the lock. It brings `size` and `last` up to date with the file. */
 int audit_file_catch_up(struct audit *a, struct cove_err *e);
 /* All or nothing: what was written of a line that did not fit is taken back. */
 int audit_file_write(struct audit *a, const struct buf *line, struct cove_err *e);

@@ -19,7 +19,7 @@ int audit_hash(const char *text, size_t len, char out[AUDIT_HASH_LEN + 1])
     return 0;
 }
 
-/* KEY<64 hex> at `at`? */
+/* Is there KEY and 64 hex digits at `at`? Copies the digits. */
 static bool take_hash(const char *at, const char *key, char out[AUDIT_HASH_LEN + 1])
 {
     size_t n = strlen(key);
@@ -141,7 +141,7 @@ static void broken(struct verifier *v, const char *file, uint64_t line, const ch
     text_copy(v->report->what, sizeof(v->report->what), what);
 }
 
-/* NULL when all is well. The oldest file that is left may follow one that was removed. */
+/* Checks a line; NULL: all is well. The first line of the oldest file that is left may follow one that was removed. */
 static const char *check_line(struct verifier *v, const char *line, size_t len,
                               bool oldest_is_first)
 {

@@ -43,7 +43,7 @@ static const char *const patterns[] = {
     "(\\bcurl\\b[^;|&]*\\s(?:-u|--user)[= ]?\\s*)(?:\"[^\"]*\"|'[^']*'|\\S+)",
     /* https://user:password@host */
     "(\\b[a-zA-Z][a-zA-Z0-9+.-]*://)[^\\s/@\"']+(?=@)",
-    /* keys that tell themselves: ours, GitHub, GitLab, Slack, Stripe, OpenAI, AWS, Google, JWT */
+    /* keys that can be recognised by their form: cove's own, GitHub, GitLab, Slack, Stripe, OpenAI, AWS, Google, JWT */
     "()\\b" DIALECT_KEY_PREFIX "[A-Za-z0-9]{6,}",
     "()\\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{6,}",
     "()\\bxox[abprs]-[A-Za-z0-9-]{6,}",
@@ -90,7 +90,7 @@ void redactor_free(struct redactor *r)
     free(r);
 }
 
-/* One pattern over the text in *b, which is replaced. */
+/* Applies one pattern to the text in *b, which is replaced by the result. */
 static int substitute(const pcre2_code *code, pcre2_match_context *context, struct buf *b)
 {
     PCRE2_SIZE len = b->len + b->len / 2 + 64;
@@ -129,7 +129,7 @@ int redactor_run(const struct redactor *r, const char *text, size_t len, struct 
     for (size_t i = 0; i < ARRAY_SIZE(patterns) && !failed && out->len; i++)
         failed = substitute(r->codes[i], context, out) < 0;
     pcre2_match_context_free(context);
-    if (failed) { /* what could not be looked through is not shown at all */
+    if (failed) { /* a text that could not be searched for secrets is not shown at all */
         buf_clear(out);
         return buf_add_str(out, "[redacted]");
     }

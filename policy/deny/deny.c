@@ -20,7 +20,7 @@ struct check {
     const struct policy *p;
     struct matcher *matcher; /* has the request's clock */
     uint64_t *candidates;    /* a bit for each rule: the prefilter sets those that may match */
-    bool *holds;             /* for each section: it holds for whoever asks */
+    bool *holds;             /* for each section: does it apply to this query? */
     enum policy_form words_form;
     struct policy_limits limits; /* of the request, all its commands together */
     struct policy_result *result;
@@ -72,7 +72,8 @@ static void set_limit(struct policy_result *r, const char *rule, const char *tex
                "The command is too large, too deep or too costly to be judged", text, len);
 }
 
-/* A bound of the whole request, with its figure: whoever is refused can split the request. */
+/* Refuses because of a bound of the whole request. The reason names the bound, so that the caller can split the
+ * request. */
 static void set_text_limit(const struct check *c, const char *text)
 {
     char reason[160];
@@ -248,7 +249,7 @@ void policy_check(const struct policy *p, const struct policy_query *q, const ch
     check_done(&c);
 }
 
-/* The place of the first command up to which the text is too long; `count` if it never is. */
+/* Finds the first command with which the text of all commands so far is too long; `count`: there is none. */
 static size_t find_too_much_text(const struct check *c, const char *const commands[], size_t count)
 {
     uint64_t bytes = 0;

@@ -9,7 +9,8 @@
 #include "cove/mem.h"
 #include "policy/deny/policy_private.h"
 
-#define PROBE_LEN    64 /* exponential and cubic patterns give up on this, quadratic ones do not */
+/* bytes: patterns with exponential or cubic effort run into the limit on a text of this length, quadratic ones do not */
+#define PROBE_LEN    64
 #define PREFIX_MAX   256
 #define LINT_TIME_MS 250  /* for one rule on a few short commands */
 #define PAIRS_MAX    5000 /* rules among which pairs are compared */
@@ -27,7 +28,7 @@ static bool is_repetition(char c)
     return c && strchr("*+?{", c);
 }
 
-/* The plain text at the beginning of a pattern, behind its ^. */
+/* Copies the plain text at the beginning of a pattern, behind its ^. */
 static size_t leading_text(const char *pattern, char *out, size_t size)
 {
     size_t n = 0;
@@ -48,8 +49,9 @@ static size_t leading_text(const char *pattern, char *out, size_t size)
 }
 
 /*
- * Does prefix + pump, pump, pump ... + something that cannot match take forever? The pattern itself
- * stands at the end, or PCRE2 would see at once that a character it needs is missing.
+ * Does matching take too many steps on a text of `prefix`, many times `pump`, and an end that cannot match? The
+ * pattern's own text is added at the end, because otherwise PCRE2 would see at once that a character it needs is
+ * missing.
  */
 static bool is_slow_with(const struct rule *r, const char *prefix, const char *pump)
 {
@@ -89,7 +91,7 @@ static bool is_slow(const struct rule *r)
     return false;
 }
 
-/* An anchor in the middle, with something before ^ or behind $ that must be there too. */
+/* Can the pattern never match, because text is required before a ^ or behind a $? */
 static bool is_contradiction(const char *pattern)
 {
     for (const char *c = pattern; *c; c++) {
@@ -103,7 +105,8 @@ static bool is_contradiction(const char *pattern)
                    !is_repetition(c[2])) {
             return true;
         } else if (*c == '^' && c > pattern && isalnum((unsigned char)c[-1])) {
-            return !strpbrk(pattern, "|"); /* an option before the ^ would be legal */
+            /* with an alternation, the ^ may begin a pattern of its own */
+            return !strpbrk(pattern, "|");
         }
     }
     return false;

@@ -21,10 +21,11 @@
     1024 /* bytes; up to this length a text is one window, without a look at the clock */
 #define SHORT_STEPS 100000 /* PCRE2's limit at one place of a short text */
 #define LONG_STEPS                                                                                 \
-    8000000 /* at one place of a long text: rm with a megabyte of names is honest work */
+    8000000 /* the same for a long text: an `rm` with a megabyte of file names must pass */
 #define FIRST_WINDOW                                                                               \
     8 /* places in the first window of a long text: few, each may cost LONG_STEPS */
-#define FAST_WINDOW_NS 2000000 /* a window that took less: the next one may be twice as wide */
+/* after a window that took less time than this, the next one is twice as wide */
+#define FAST_WINDOW_NS 2000000
 #define MATCH_HEAP_KIB                                                                             \
     8192 /* for matching without the JIT, when the JIT's own stack is too small */
 #define PROBE_STEPS   20000   /* regex_is_slow_on() */

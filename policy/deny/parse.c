@@ -201,7 +201,7 @@ static int set_audit(struct parser *ps, struct section *s, const char *value)
     return parse_choice(ps, value, "refusals", "all", &s->audit_all);
 }
 
-/* A name, never a path: profiles live in one folder. */
+/* The value must be a profile's name, never a path: all profiles are in one folder. */
 static int set_seccomp(struct parser *ps, struct section *s, const char *value)
 {
     if (!is_name(value) || value[0] == '.' || strlen(value) > POLICY_NAME_MAX)
@@ -281,7 +281,7 @@ static int parse_kind(struct parser *ps, struct rule *r)
     return 0;
 }
 
-/* The end of a pattern that begins with its delimiter; a backslash protects the next character. */
+/* Finds the end of a pattern, which begins with its delimiter. A backslash protects the next character. */
 static char *pattern_end(char *at)
 {
     char delimiter = *at;
@@ -363,7 +363,7 @@ static int add_rule(struct parser *ps, struct rule *r)
     if (grow(ps, (void **)&p->rules, p->rule_count, &p->rule_cap, sizeof(*p->rules)) < 0)
         return -1;
     p->rules[p->rule_count] = *r;
-    p->rule_count++; /* from here on the policy's */
+    p->rule_count++; /* from here on the rule belongs to the policy */
     p->deny_count += !r->allow;
     *r = (struct rule){ 0 };
     if (prefilter_add(p->prefilter, p->rules[p->rule_count - 1].pattern,

@@ -35,7 +35,8 @@ int scope_parse(const char *head, struct scope *ret, size_t *ret_at, struct cove
 void scope_done(struct scope *s);
 bool scope_holds(const struct scope *s, const struct policy_query *q);
 bool scope_holds_dialect(const struct scope *s, const struct policy_query *q); /* whoever it is */
-bool scope_covers(const struct scope *a, const struct scope *b); /* what holds b surely holds a */
+/* does a hold for everything that b holds for? */
+bool scope_covers(const struct scope *a, const struct scope *b);
 
 /* --- match.c: PCRE2 with bounds -------------------------------------------------------------- */
 
@@ -83,7 +84,8 @@ struct section {
     int exec_time, audit_all;       /* -1: not said here */
     uint64_t max_text, max_time_ms; /* 0: not said here */
     char *profile;                  /* NULL: not said here */
-    const char *profile_file;       /* where it is said: section 0 is that of all files */
+    /* the file and line that set it; section 0 collects settings of several files */
+    const char *profile_file;
     unsigned profile_line;
 };
 

@@ -195,7 +195,7 @@ void prefilter_free(struct prefilter *f)
     free(f);
 }
 
-/* Of all triples in the literal, the one that the fewest other rules have chosen. */
+/* Chooses, of all triples of bytes in the literal, the one that the fewest other rules have. */
 static uint32_t choose_bucket(const struct prefilter *f, const char *literal)
 {
     size_t len = strlen(literal);
@@ -258,7 +258,8 @@ int prefilter_finish(struct prefilter *f)
             f->rules[f->first[b]++] = (uint32_t)i;
         }
     }
-    for (uint32_t b = BUCKETS; b > 0; b--) /* filling moved each beginning to its end */
+    /* filling has moved each beginning to the end of its bucket: moves them back */
+    for (uint32_t b = BUCKETS; b > 0; b--)
         f->first[b] = f->first[b - 1];
     f->first[0] = 0;
     return 0;

@@ -34,7 +34,7 @@ static bool says_max_time(const struct section *s)
     return s->max_time_ms > 0;
 }
 
-/* NULL: no section that holds says it. */
+/* Finds the last section that applies and has this setting; NULL: none has it. */
 static const struct section *last_that(bool (*says)(const struct section *s),
                                        const struct policy *p, const struct policy_query *q)
 {

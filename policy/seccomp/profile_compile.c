@@ -1,16 +1,13 @@
 /*
- * A profile's entries into the BPF program that init installs.
- *
- * The kernel reads a seccomp program again for every process that installs it (the kernel compiles
- * the program, and tries every syscall number to learn which are always allowed), so a command's
- * start pays for each instruction. Most neighbouring syscalls have the same fate, so the program
- * here is, for each architecture, a binary search over ranges of syscall numbers. Each range has a
- * verdict, or a jump to the few instructions that look at arguments. libseccomp knows the names,
- * numbers and architectures; it has no "else" for conditions, and its own programs, one comparison
- * per syscall, are five times as long. tests/unit/test_profile_compile.c holds the two side by side.
- *
- * 32-bit x86 has socketcall(2), whose arguments lie in memory, where no filter can look. There only
- * those of its calls go through that the profile allows without a condition.
+ * Compiles a profile's entries to the BPF program that init installs. The kernel reads a seccomp program again for
+ * every process that installs it (the kernel compiles the program, and tries every syscall number to learn which are
+ * always allowed), so a command's start pays for each instruction. Most neighbouring syscalls have the same fate, so
+ * the program here is, for each architecture, a binary search over ranges of syscall numbers. Each range has a
+ * verdict, or a jump to the few instructions that look at arguments. libseccomp knows the names, numbers and
+ * architectures; it has no "else" for conditions, and its own programs, one comparison per syscall, are five times as
+ * long. tests/unit/test_profile_compile.c holds the two side by side. 32-bit x86 has socketcall(2), whose arguments
+ * lie in memory, where no filter can look. There only those of its calls go through that the profile allows without a
+ * condition.
  */
 #include <assert.h>
 #include <errno.h>
@@ -27,7 +24,7 @@
 
 enum { SOCKETCALL_NR_X86 = 102 };
 
-/* A syscall of one architecture. entry NULL: nothing is said about it. */
+/* A syscall of one architecture. entry NULL: the profile does not name it. */
 struct call {
     uint32_t nr;
     const struct profile_entry *entry;
@@ -147,7 +144,7 @@ static int direct_number(uint32_t arch, const char *name)
     return -1;
 }
 
-/* The profile's calls that this architecture has, by number. */
+/* Finds the profile's calls that this architecture has, sorted by number. */
 static int find_calls(struct compiler *c, uint32_t arch, struct call *calls, size_t *ret_count)
 {
     size_t n = 0;
@@ -256,8 +253,8 @@ static void emit_load(struct program *prog, size_t offset)
     emit(prog, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
-/* The comparison of what was loaded. Its last instruction is a jump for "does not hold", which the
- * caller directs; an argument that fits goes on behind that jump. */
+/* Compares the value that was loaded. The last instruction is the jump for "does not hold", whose target the caller
+ * sets; for a value that fits, the program goes on behind that jump. */
 static void emit_compare(struct program *prog, const uint32_t *values, size_t n, bool negated)
 {
     for (size_t i = 0; i < n; i++)
@@ -304,7 +301,7 @@ static void emit_condition(struct program *prog, const struct profile_entry *ent
     emit(prog, BPF_RET | BPF_K, verdict_of(entry->otherwise), 0, 0);
 }
 
-/* Each condition once, however many architectures lead to it. */
+/* Writes each condition once, however many architectures jump to it. */
 static void emit_conditions(struct program *prog)
 {
     for (size_t i = 0; i < prog->leaf_count; i++) {

@@ -9,7 +9,7 @@
 #include "cove/mem.h"
 #include "policy/shell/lexer_private.h"
 
-/* What the list that was just read prints, without the newlines at its end. */
+/* Adds what the list of commands that was just read prints, without the newlines at its end. */
 static void add_printed(struct lex *l, bool quoted)
 {
     AUTO_FREE char *text = take_ptr(l->printed);

@@ -45,7 +45,7 @@ struct heredoc {
 };
 
 struct var {
-    char *name, *value; /* no value: it is set, but to what is not known */
+    char *name, *value; /* value NULL: the variable is set, but its value is not known */
     size_t len;
     bool array; /* value holds elements, each ended by a NUL */
 };
@@ -63,7 +63,7 @@ struct lex {
     const char *at, *end; /* what is being read */
     lexer_emit_fn emit;
     void *ctx;
-    enum lexer_end result; /* not LEXER_DONE: everyone returns at once */
+    enum lexer_end result; /* anything but LEXER_DONE: all functions return at once */
 
     struct buf text;
     struct word *words;

@@ -1,6 +1,6 @@
 /*
- * What a command prints, when that is certain: `echo rm -rf / | sh`, `$(printf rm) -rf /`. A
- * handful of programs whose output is in their arguments or their input; NULL for all others.
+ * Works out what a command prints, when that is certain: `echo rm -rf / | sh`, `$(printf rm) -rf /`. A handful of
+ * programs whose output is in their arguments or their input; NULL for all others.
  */
 #include <stdlib.h>
 #include <string.h>

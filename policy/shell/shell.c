@@ -61,7 +61,7 @@ static bool sets_variable(const struct lex *l, const struct level *lv)
     return l->word_count > lv->words + 3 && strcmp(lex_word(l, lv->words), "printf") == 0;
 }
 
-/* What the command prints goes to the next one of the pipeline, or is a part of what all print. */
+/* Takes what the command prints: input of the next command of the pipeline, or a part of what the whole list prints. */
 static char *take_output(struct lex *l, struct level *lv, bool into_pipe)
 {
     bool elsewhere = l->redirect_count > lv->redirects;
@@ -143,7 +143,7 @@ static void on_skip(struct lex *l, struct level *lv)
     (void)lv;
 }
 
-/* A group or a subshell opens: is it the body of a function? */
+/* Called when a group or a subshell opens, which may be the body of a function. */
 static void open_body(struct lex *l, struct level *lv)
 {
     if (lv->function && !lv->function_at) {
@@ -152,7 +152,7 @@ static void open_body(struct lex *l, struct level *lv)
     }
 }
 
-/* A group or a subshell closes: was it the body of a function? */
+/* Called when a group or a subshell closes, which may have been the body of a function. */
 static void close_body(struct lex *l, struct level *lv)
 {
     if (!lv->function_at || lv->groups + lv->parens != lv->function_depth)

@@ -55,7 +55,7 @@ static size_t open_flock(struct lex *l, const struct prefix *p, const struct she
 
 /* --- some of the words is a text for a shell ------------------------------------------------- */
 
-/* The words [first, last), joined, as a text. */
+/* Judges the words [first, last), joined by blanks, as a text for a shell. */
 static void judge_joined(struct lex *l, size_t first, size_t last)
 {
     struct buf text;
