@@ -130,8 +130,10 @@ static const struct json_field new_key_fields[] = {
 };
 
 /* Only the key itself goes to stdout, so that it can be piped; the words for people go to stderr. */
-static void show_new(const struct key_options *o, const char *text, const struct key *key)
+static void show_new(const struct key_options *o, const struct key_change *c)
 {
+    const struct key *key = &c->added;
+    const char *text = c->text;
     char id[KEY_ID_LEN + 1];
 
     keys_id(key, id);
@@ -236,7 +238,7 @@ static int create(int argc, char **argv)
             "SHA256] [--json]");
     rc = keys_change(&o, keys_add_key, &c);
     if (rc == CLI_OK)
-        show_new(&o, c.text, &c.added);
+        show_new(&o, &c);
     return rc;
 }
 
@@ -289,50 +291,47 @@ static const struct json_field revoked_fields[] = {
     JSON_END,
 };
 
-static void show_revoked(const struct key_options *o, const char *word, const struct key *old)
+static void show_revoked(const struct key_options *o, const struct key_change *c)
 {
     char id[KEY_ID_LEN + 1];
 
     if (!o->json) {
-        fprintf(stderr, "revoked: %s of tenant %s\n", word, old->tenant);
+        fprintf(stderr, "revoked: %s of tenant %s\n", c->word, c->removed.tenant);
         return;
     }
-    keys_id(old, id);
-    cli_json_print(revoked_fields, &(struct revoked_json){ id, old->tenant });
+    keys_id(&c->removed, id);
+    cli_json_print(revoked_fields, &(struct revoked_json){ id, c->removed.tenant });
+}
+
+/* Changes the key that one word names, and shows what was done. */
+static int change_one(int argc, char **argv, const char *usage, key_change_fn *change,
+                      void (*show)(const struct key_options *o, const struct key_change *c))
+{
+    struct key_change c = { 0 };
+    struct key_options o;
+    int rc;
+
+    if (parse_options(argc, argv, &o) != 0)
+        return CLI_ERROR;
+    if (argc - optind != 1)
+        return cli_usage(usage);
+    c.word = argv[optind];
+    rc = keys_change(&o, change, &c);
+    if (rc == CLI_OK)
+        show(&o, &c);
+    return rc;
 }
 
 static int revoke_key(int argc, char **argv)
 {
-    struct key_change c = { 0 };
-    struct key_options o;
-    int rc;
-
-    if (parse_options(argc, argv, &o) != 0)
-        return CLI_ERROR;
-    if (argc - optind != 1)
-        return cli_usage("cove key revoke ID|NAME [--json]");
-    c.word = argv[optind];
-    rc = keys_change(&o, keys_remove_key, &c);
-    if (rc == CLI_OK)
-        show_revoked(&o, c.word, &c.removed);
-    return rc;
+    return change_one(argc, argv, "cove key revoke ID|NAME [--json]", keys_remove_key,
+                      show_revoked);
 }
 
 static int rotate(int argc, char **argv)
 {
-    struct key_change c = { 0 };
-    struct key_options o;
-    int rc;
-
-    if (parse_options(argc, argv, &o) != 0)
-        return CLI_ERROR;
-    if (argc - optind != 1)
-        return cli_usage("cove key rotate ID|NAME [--grace 1h] [--hash SHA256] [--json]");
-    c.word = argv[optind];
-    rc = keys_change(&o, keys_replace_key, &c);
-    if (rc == CLI_OK)
-        show_new(&o, c.text, &c.added);
-    return rc;
+    return change_one(argc, argv, "cove key rotate ID|NAME [--grace 1h] [--hash SHA256] [--json]",
+                      keys_replace_key, show_new);
 }
 
 static const struct cli_command commands[] = {
