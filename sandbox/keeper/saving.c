@@ -12,16 +12,13 @@
  * was; so does whoever uses it meanwhile. If its init dies meanwhile, nothing is lost: packing needs
  * the files only.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cove/buf.h"
 #include "cove/file.h"
 #include "cove/log.h"
 #include "cove/mem.h"
@@ -122,57 +119,7 @@ static void fail(struct keeper *k, uint32_t i, const struct cove_err *err)
 
 /* ------------------------------------------------------------------ commit */
 
-/* Identifies the template: a digest of the list of its layers, whose names are digests themselves. */
-static void digest_layers(int dir, char ret[SAVED_DIGEST_TEXT])
-{
-    char text[(LAYER_NAME_LEN + 1) * LAYERS_MAX + 1];
-    ssize_t len = read_file_at(dir, SAVED_LAYERS, text, sizeof(text));
-    unsigned char sum[EVP_MAX_MD_SIZE];
-
-    if (len > 0 && EVP_Digest(text, (size_t)len, sum, NULL, EVP_sha256(), NULL) == 1)
-        text_hex(sum, 32, ret);
-}
-
-static int write_record(int dir, const struct saved_info *info, bool *changed, struct cove_err *e)
-{
-    AUTO_BUF struct buf record = BUF(8192);
-    AUTO_BUF struct buf manifest = BUF(16384);
-
-    saved_format(info, &record);
-    saved_format_manifest(info, &manifest);
-    if (record.overflow || manifest.overflow)
-        return cove_fail(e, COVE_LIMIT, "record of a saved sandbox");
-    if (saved_write(dir, SAVED_MANIFEST, manifest.data, manifest.len, changed, e) < 0)
-        return -1;
-    return saved_write(dir, SAVED_RECORD, record.data, record.len, changed, e);
-}
-
-/* The list of layers that the sandbox was made with: its template may have been replaced since. */
-static int keep_layers(struct keeper *k, uint32_t i, struct cove_err *e)
-{
-    char from[64];
-
-    snprintf(from, sizeof(from), "%s/" SAVED_LAYERS, k->boxes[i].info.id);
-    if (linkat(k->boxes_dir, from, k->boxes[i].saving->dir, SAVED_LAYERS, 0) < 0 &&
-        errno != ENOENT && errno != EEXIST)
-        return cove_fail_errno(e, COVE_INTERNAL, "layers of '%s'", k->boxes[i].info.id);
-    return 0;
-}
-
-/* The files beside the archive are written twice: at the beginning, because they would be gone if the
- * sandbox died meanwhile, and at the end, because they may have changed. */
-static int keep_notes(struct keeper *k, uint32_t i, bool *changed, struct cove_err *e)
-{
-    const struct box *b = &k->boxes[i];
-
-    if (b->dead)
-        return 0;
-    if (keep_layers(k, i, e) < 0 || attributes_keep(k, b->info.id, b->saving->dir, changed, e) < 0)
-        return -1;
-    return network_keep(k, b->info.id, b->saving->dir, changed, e);
-}
-
-static int make_it_so(struct keeper *k, const struct box *b, struct cove_err *e)
+static int move_into_store(struct keeper *k, const struct box *b, struct cove_err *e)
 {
     char name[64];
 
@@ -187,7 +134,7 @@ static int commit(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if (saved_check_room(k, b->info.tenant, e) < 0 || make_it_so(k, b, e) < 0)
+    if (saved_check_room(k, b->info.tenant, e) < 0 || move_into_store(k, b, e) < 0)
         return -1;
     return saved_put(k, &b->saving->info, SAVED_IS_HERE, e);
 }
@@ -197,12 +144,7 @@ static int write_down(struct keeper *k, uint32_t i, bool *changed, struct cove_e
 {
     struct saving *s = k->boxes[i].saving;
 
-    s->info.box = k->boxes[i].info;
-    s->info.box.flags &= ~(uint32_t)(BOX_IS_SAVING | BOX_FROZEN_AT_END);
-    digest_layers(s->dir, s->info.template_digest);
-    if (keep_notes(k, i, changed, e) < 0)
-        return -1;
-    return write_record(s->dir, &s->info, changed, e);
+    return saving_notes_write(k, &k->boxes[i], s->dir, &s->info, changed, e);
 }
 
 static void log_saved(const struct box_info *b, const struct saver_report *r, uint64_t began_ms)
@@ -426,7 +368,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
             return -1;
         files = (struct disk_files){ .dir = files_fd };
     }
-    if (make_dir(k, i, &archive, e) < 0 || keep_notes(k, i, &changed, e) < 0)
+    if (make_dir(k, i, &archive, e) < 0 || saving_notes_keep(k, b, b->saving->dir, &changed, e) < 0)
         return -1;
     if (b->saving->encrypted && encrypt(k, i, archive, &pipe_end, e) < 0)
         return -1;
@@ -557,69 +499,7 @@ int saving_ask(struct keeper *k, const struct keeper_which *args, const struct w
     return saving_begin(k, i, w, e);
 }
 
-/* ------------------------------------------------------------------ the server stops */
-
 bool saving_loses_nothing(const struct keeper *k, const struct box_info *b)
 {
     return k->config.save_in_memory || !dialect_has(b->dialect, DIALECT_KEEPS_IN_MEMORY);
-}
-
-static bool outlives_stop(const struct keeper *k, const struct box *b)
-{
-    return b->info.state == BOX_FROZEN && !b->saving && saving_loses_nothing(k, &b->info);
-}
-
-static unsigned begin_all(struct keeper *k)
-{
-    unsigned count = 0;
-
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        struct cove_err err = { 0 };
-
-        if (!outlives_stop(k, &k->boxes[i]))
-            continue;
-        if (saving_begin(k, i, NULL, &err) < 0)
-            log_error("a frozen sandbox could not be saved and ends with the server", &err,
-                      LOG_S("sandbox", k->boxes[i].info.id));
-        else
-            count++;
-    }
-    return count;
-}
-
-static unsigned still_saving(struct keeper *k, uint64_t now)
-{
-    unsigned count = 0;
-
-    for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        if (k->boxes[i].saving && now >= saving_due_ms(&k->boxes[i]))
-            saving_tick(k, i, now);
-        count += k->boxes[i].saving != NULL;
-    }
-    return count;
-}
-
-static void tell_of_rest(const struct keeper *k)
-{
-    for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        if (k->boxes[i].saving)
-            log_event(
-                LOG_LEVEL_ERROR,
-                "a frozen sandbox was not saved in time (save_at_stop) and ends with the server",
-                LOG_S("sandbox", k->boxes[i].info.id), LOG_S("tenant", k->boxes[i].info.tenant));
-}
-
-void saving_before_stop(struct keeper *k)
-{
-    uint64_t until = clock_boot_ms() + k->config.save_at_stop_ms, now;
-    unsigned count = k->config.save_at_stop_ms ? begin_all(k) : 0;
-
-    if (count)
-        log_event(LOG_LEVEL_INFO, "saving frozen sandboxes before the server stops",
-                  LOG_N("count", count));
-    while ((now = clock_boot_ms()) < until && still_saving(k, now))
-        loop_turn(&k->loop, 10);
-    tell_of_rest(k);
-    for (uint32_t i = 0; i < state_box_count(k->state); i++)
-        saving_cancel(k, i, "the server stops");
 }

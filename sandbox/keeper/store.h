@@ -147,14 +147,27 @@ void saving_cancel(struct keeper *k, uint32_t index, const char *why);
 /* May the sandbox be saved although its client did not ask for that? Not if the client would lose something
  * by it, unless the configuration says so. */
 bool saving_loses_nothing(const struct keeper *k, const struct box_info *b);
-/* The server stops: saves all frozen sandboxes, for as long as save_at_stop allows. */
-void saving_before_stop(struct keeper *k);
 /* The sandbox's init has died while the sandbox was being saved: its files go to the store all the same.
  * False: it was not being saved. */
 bool saving_survives(struct keeper *k, uint32_t index);
 /* While a sandbox is being saved: when saving_tick() is to be called next. */
 uint64_t saving_due_ms(const struct box *b);
 void saving_tick(struct keeper *k, uint32_t index, uint64_t now);
+
+/* ------------------------------------------------------------------ saving_notes.c */
+
+/* Writes the list of layers, attributes and network settings into `dir`; nothing if init has ended. *changed becomes true
+ * if a file has other bytes now. */
+int saving_notes_keep(const struct keeper *k, const struct box *b, int dir, bool *changed,
+                      struct cove_err *e);
+/* Fills in the record, and writes it with all the others. */
+int saving_notes_write(const struct keeper *k, const struct box *b, int dir,
+                       struct saved_info *info, bool *changed, struct cove_err *e);
+
+/* ------------------------------------------------------------------ saving_stop.c */
+
+/* The server stops: saves all frozen sandboxes, for as long as save_at_stop allows. */
+void saving_before_stop(struct keeper *k);
 
 /* ------------------------------------------------------------------ waking.c */
 
