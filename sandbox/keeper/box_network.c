@@ -161,7 +161,7 @@ int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, s
 
 /* Applies the network settings of the sandbox's template and tenant: before its first command, and whenever
  * these settings change. */
-int network_allot(struct keeper *k, uint32_t box, struct cove_err *e)
+int network_apply_settings(struct keeper *k, uint32_t box, struct cove_err *e)
 {
     const struct box_info *info = &k->boxes[box].info;
     const struct net_rules *of_template = tenants_network(&k->templates, info->template);
@@ -186,7 +186,7 @@ void network_review(struct keeper *k)
         struct cove_err err = { 0 };
 
         if ((state == BOX_LIVE || state == BOX_AGEING || state == BOX_FROZEN) &&
-            network_allot(k, i, &err) < 0)
+            network_apply_settings(k, i, &err) < 0)
             log_error("the network rules of a sandbox could not be changed", &err,
                       LOG_S("sandbox", k->boxes[i].info.id));
     }

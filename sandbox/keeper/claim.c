@@ -50,7 +50,7 @@ static int take_limits(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if (box_limits_apply(k, b, &b->wanted, e) == 0 && network_allot(k, i, e) == 0)
+    if (box_limits_apply(k, b, &b->wanted, e) == 0 && network_apply_settings(k, i, e) == 0)
         return 0;
     log_error("sandbox not handed out: its limits could not be set", e,
               LOG_S("sandbox", b->info.id));

@@ -46,37 +46,37 @@ static void look_at(struct keeper *k, struct box *b, uint64_t now)
 /* Has anybody been busy, or could anybody have been since the last round? */
 static bool is_worth_a_round(struct keeper *k, uint64_t elapsed_ms)
 {
-    uint64_t before = k->fair.all_us;
+    uint64_t before = k->cpu_shares.all_us;
 
-    k->fair.all_us = cgroup_all_cpu_usec(&k->cgroups);
-    return k->fair.any_busy || k->fair.all_us < before ||
-           (k->fair.all_us - before) / elapsed_ms >= BUSY_PERMILLE;
+    k->cpu_shares.all_us = cgroup_all_cpu_usec(&k->cgroups);
+    return k->cpu_shares.any_busy || k->cpu_shares.all_us < before ||
+           (k->cpu_shares.all_us - before) / elapsed_ms >= BUSY_PERMILLE;
 }
 
 static void begin_round(struct keeper *k, uint64_t now)
 {
-    uint64_t elapsed_ms = now - k->fair.began_ms;
+    uint64_t elapsed_ms = now - k->cpu_shares.began_ms;
 
     if (elapsed_ms < LOOK_EVERY_MS)
         return;
-    k->fair.began_ms = now;
-    k->fair.left = is_worth_a_round(k, elapsed_ms) ? state_box_count(k->state) : 0;
-    k->fair.any_busy = false;
+    k->cpu_shares.began_ms = now;
+    k->cpu_shares.left = is_worth_a_round(k, elapsed_ms) ? state_box_count(k->state) : 0;
+    k->cpu_shares.any_busy = false;
 }
 
 /* Returns when to call again, which is at once while a round is going on. */
 uint64_t cpu_shares_tick(struct keeper *k, uint64_t now, uint64_t next)
 {
-    if (k->fair.left == 0)
+    if (k->cpu_shares.left == 0)
         begin_round(k, now);
-    for (unsigned looks = 0; k->fair.left > 0 && looks < LOOK_AT_ONCE;) {
-        struct box *b = &k->boxes[--k->fair.left];
+    for (unsigned looks = 0; k->cpu_shares.left > 0 && looks < LOOK_AT_ONCE;) {
+        struct box *b = &k->boxes[--k->cpu_shares.left];
 
         if (!is_running(b))
             continue;
         look_at(k, b, now);
-        k->fair.any_busy |= b->busy;
+        k->cpu_shares.any_busy |= b->busy;
         looks++;
     }
-    return k->fair.left > 0 ? now : next;
+    return k->cpu_shares.left > 0 ? now : next;
 }

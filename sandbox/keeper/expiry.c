@@ -106,7 +106,7 @@ uint64_t expiry_due_ms(const struct keeper *k, struct box *b)
 }
 
 /* Something is due for this sandbox: a step on its way to the store, the end of a freeze, or its own end. */
-static void meet(struct keeper *k, uint32_t i, uint64_t now)
+static void do_what_is_due(struct keeper *k, uint32_t i, uint64_t now)
 {
     struct box *b = &k->boxes[i];
 
@@ -136,7 +136,7 @@ static uint64_t tick_ends(struct keeper *k, uint64_t now)
     for (; b; b = next) {
         next = TAILQ_NEXT(b, in_place);
         if (now >= expiry_due_ms(k, b))
-            meet(k, (uint32_t)(b - k->boxes), now);
+            do_what_is_due(k, (uint32_t)(b - k->boxes), now);
         k->found.due_ms = earliest_ms(k->found.due_ms, expiry_due_ms(k, b));
     }
     return k->found.due_ms;

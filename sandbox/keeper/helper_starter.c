@@ -67,7 +67,7 @@ bool starter_begin(struct keeper *k, uint32_t i, struct cove_err *e)
     b->start_by_ms = clock_boot_ms() + m->ready_timeout_ms + OVERTIME_MS;
     if (!k->start_due_ms || b->start_by_ms < k->start_due_ms)
         k->start_due_ms = b->start_by_ms;
-    if (network_allot(k, i, e) < 0) {
+    if (network_apply_settings(k, i, e) < 0) {
         fail_start(k, i, e);
         return true;
     }

@@ -159,13 +159,13 @@ struct keeper {
         uint64_t all_us;     /* what all sandboxes had used by then */
         uint32_t left;       /* slots to look at in this round */
         bool any_busy;       /* some sandbox was busy in this round */
-    } fair;
+    } cpu_shares;
     struct {                          /* of process_shares.c */
         uint64_t looked_ms;           /* when all processes were counted last; 0: not yet */
         char tenant[COVE_TENANT_MAX]; /* who gets no more processes; "": nobody */
         uint64_t since_ms;            /* since when this tenant gets none */
         uint64_t most;                /* the bound on all sandboxes together while nobody is held */
-    } crowd;
+    } process_shares;
     bool
         rules_changed; /* files in run_dir have changed and workers were not told; true at the start */
 

@@ -27,7 +27,7 @@ static bool is_of(const struct box *b, const char *tenant)
 
 bool process_shares_holds(const struct keeper *k, const char *tenant)
 {
-    return k->crowd.tenant[0] && strcmp(k->crowd.tenant, tenant) == 0;
+    return k->process_shares.tenant[0] && strcmp(k->process_shares.tenant, tenant) == 0;
 }
 
 /* A sandbox's own limit of processes. It is looked up, because b->limits is unknown after a restart of the
@@ -108,7 +108,7 @@ static void hold_all(struct keeper *k)
 
     TAILQ_FOREACH(b, &k->found.places[PLACE_OWNED], in_place)
     {
-        if (!b->held && is_of(b, k->crowd.tenant) && b->info.state != BOX_BUILDING)
+        if (!b->held && is_of(b, k->process_shares.tenant) && b->info.state != BOX_BUILDING)
             hold_box(k, b);
     }
 }
@@ -127,9 +127,9 @@ static void hold_who_has_too_many(struct keeper *k, uint64_t most, uint64_t now)
               "a tenant runs more than half of the processes that all sandboxes may have: it gets "
               "no more of them for now",
               LOG_S("tenant", b->info.tenant), LOG_N("processes", count), LOG_N("most", most));
-    text_copy(k->crowd.tenant, sizeof(k->crowd.tenant), b->info.tenant);
-    k->crowd.since_ms = now;
-    k->crowd.most = most;
+    text_copy(k->process_shares.tenant, sizeof(k->process_shares.tenant), b->info.tenant);
+    k->process_shares.since_ms = now;
+    k->process_shares.most = most;
     hold_all(k);
     cgroup_limit_pids(&k->cgroups, "", most + most / RAISE_BY, NULL);
 }
@@ -139,21 +139,21 @@ static void let_all_go(struct keeper *k)
     struct box *b;
 
     log_event(LOG_LEVEL_INFO, "a tenant may start processes again",
-              LOG_S("tenant", k->crowd.tenant));
-    cgroup_limit_pids(&k->cgroups, "", k->crowd.most, NULL);
+              LOG_S("tenant", k->process_shares.tenant));
+    cgroup_limit_pids(&k->cgroups, "", k->process_shares.most, NULL);
     TAILQ_FOREACH(b, &k->found.places[PLACE_OWNED], in_place)
     {
         if (b->held)
             let_box_go(k, b);
     }
-    k->crowd.tenant[0] = '\0';
+    k->process_shares.tenant[0] = '\0';
 }
 
 static void go_on_holding(struct keeper *k, uint64_t now)
 {
     count_each(k);
-    if (now - k->crowd.since_ms >= HOLD_AT_LEAST_MS &&
-        count_of(k, k->crowd.tenant) <= k->crowd.most / 2)
+    if (now - k->process_shares.since_ms >= HOLD_AT_LEAST_MS &&
+        count_of(k, k->process_shares.tenant) <= k->process_shares.most / 2)
         let_all_go(k);
     else
         hold_all(k);
@@ -177,13 +177,14 @@ void process_shares_tick(struct keeper *k, uint64_t now)
 {
     uint64_t used, most;
 
-    if (weak("places") || (k->crowd.looked_ms && now - k->crowd.looked_ms < LOOK_EVERY_MS))
+    if (weak("places") ||
+        (k->process_shares.looked_ms && now - k->process_shares.looked_ms < LOOK_EVERY_MS))
         return;
-    if (!k->crowd.looked_ms)
+    if (!k->process_shares.looked_ms)
         undo_what_was_held(k);
-    k->crowd.looked_ms = now;
+    k->process_shares.looked_ms = now;
     cgroup_count_pids(&k->cgroups, "", &used, &most);
-    if (k->crowd.tenant[0])
+    if (k->process_shares.tenant[0])
         go_on_holding(k, now);
     else if (most != UINT64_MAX && used > most / 2)
         hold_who_has_too_many(k, most, now);

@@ -39,7 +39,7 @@ void network_watch(struct keeper *k); /* once */
 void network_tick(struct keeper *k);
 void network_adopt(struct keeper *k);
 int network_set(struct keeper *k, uint32_t box, const struct net_rules *rules, struct cove_err *e);
-int network_allot(struct keeper *k, uint32_t box, struct cove_err *e);
+int network_apply_settings(struct keeper *k, uint32_t box, struct cove_err *e);
 void network_review(struct keeper *k); /* tables of tenants or templates have changed */
 void network_forget(struct keeper *k, uint32_t box);
 /* When the sandbox is saved, the network settings of its client go to a file in `dir` (saved_write()). They
