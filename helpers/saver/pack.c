@@ -47,7 +47,7 @@ int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e)
 
 void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep)
 {
-    struct archive_entry *old;
+    struct archive_entry *old, *all;
     const char *name;
     const void *value;
     size_t size;
@@ -56,13 +56,15 @@ void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep)
     if (archive_entry_xattr_count(entry) == 0)
         return;
     old = archive_entry_clone(entry);
+    all = archive_entry_clone(entry); /* keep() may go through the attributes, too */
     archive_entry_xattr_clear(entry);
     if (old)
         archive_entry_xattr_reset(old);
-    while (old && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK)
-        if (keep(entry, name, value, size))
+    while (old && all && archive_entry_xattr_next(old, &name, &value, &size) == ARCHIVE_OK)
+        if (keep(all, name, value, size))
             archive_entry_xattr_add_entry(entry, name, value, size);
     archive_entry_free(old);
+    archive_entry_free(all);
 }
 
 /* ------------------------------------------------------------------ out */
@@ -135,10 +137,9 @@ static int rename_member(struct archive_entry *entry, const struct saver_part *p
 
 /* Attributes that the kernel keeps in a layer (where a file was copied from, ...) mean nothing on another
  * machine. */
-static bool is_portable(struct archive_entry *entry, const char *name, const void *value,
-                        size_t size)
+static bool is_portable(struct archive_entry *all, const char *name, const void *value, size_t size)
 {
-    (void)entry;
+    (void)all;
     (void)value;
     (void)size;
     return strncmp(name, "user.overlay.", 13) != 0 || strcmp(name, SAVER_OPAQUE) == 0;

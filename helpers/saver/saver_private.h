@@ -23,8 +23,9 @@ extern const struct saver_part saver_parts[SAVER_PARTS];
 #define SAVER_OPAQUE "user.overlay.opaque"
 
 int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e);
-/* Removes from an entry the file flags and the extended attributes that `keep` does not want. */
-typedef bool saver_keep_fn(struct archive_entry *entry, const char *name, const void *value,
+/* Removes from an entry the file flags and the extended attributes that `keep` does not want. keep() sees a copy of
+ * the entry that has all of its attributes. */
+typedef bool saver_keep_fn(struct archive_entry *all, const char *name, const void *value,
                            size_t size);
 void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep);
 

@@ -15,6 +15,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -127,10 +128,52 @@ static int place_member(struct archive_entry *entry, struct cove_err *e)
 
 /* ------------------------------------------------------------------ one member */
 
-static bool is_kept(struct archive_entry *entry, const char *name, const void *value, size_t size)
+/* As libarchive encodes an attribute's name in the header that it writes for other readers of tar. */
+static void encode_name(const char *name, char ret[3 * XATTR_NAME_MAX + 1])
 {
-    bool is_dir = archive_entry_filetype(entry) == AE_IFDIR;
+    for (; *name; name++) {
+        unsigned char c = (unsigned char)*name;
 
+        if (c < 33 || c > 126 || c == '%' || c == '=')
+            ret += snprintf(ret, 4, "%%%02X", c);
+        else
+            *ret++ = *name;
+    }
+    *ret = '\0';
+}
+
+static bool has_attribute(struct archive_entry *all, const char *wanted)
+{
+    const char *name;
+    const void *value;
+    size_t size;
+
+    archive_entry_xattr_reset(all);
+    while (archive_entry_xattr_next(all, &name, &value, &size) == ARCHIVE_OK)
+        if (strcmp(name, wanted) == 0)
+            return true;
+    return false;
+}
+
+/* libarchive writes each attribute twice, for itself and, with an encoded name, for other readers of tar. It reads both,
+ * and takes the encoded name for one more attribute. An attribute that was really there has a twin of its encoded
+ * name, which for most names is that name itself; what has none is a twin. */
+static bool is_twin(struct archive_entry *all, const char *name)
+{
+    char encoded[3 * XATTR_NAME_MAX + 1];
+
+    if (strlen(name) > XATTR_NAME_MAX)
+        return true; /* no file has an attribute of such a name */
+    encode_name(name, encoded);
+    return !has_attribute(all, encoded);
+}
+
+static bool is_kept(struct archive_entry *all, const char *name, const void *value, size_t size)
+{
+    bool is_dir = archive_entry_filetype(all) == AE_IFDIR;
+
+    if (is_twin(all, name))
+        return false;
     if (strcmp(name, SAVER_OPAQUE) == 0)
         return is_dir && size == 1 && (*(const char *)value == 'y' || *(const char *)value == 'x');
     if (strcmp(name, "security.capability") == 0)

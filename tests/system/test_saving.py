@@ -27,6 +27,8 @@ head -c 3000000 /dev/urandom >noise && chmod 000 file && chmod 4755 noise && cho
 touch -d '2001-02-03 04:05:06.123456789' deep/er/still noise && python3 - <<'P' &&
 import os, socket, struct
 os.setxattr("noise", "user.note", b"kept\0 as bytes")
+for name in "user.odd=name", "user.odd%3Dname", "user.a b \u00e9":  # tar has its own ways to write these down
+    os.setxattr("deep", name, name.encode())
 acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in ((1, 7, 2**32 - 1), (2, 4, 1000), (4, 5, 2**32 - 1), (8, 6, 33),
                                                                              (16, 7, 2**32 - 1), (32, 1, 2**32 - 1)))
 os.setxattr("hard", "system.posix_acl_access", acl)
