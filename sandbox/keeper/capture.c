@@ -204,13 +204,23 @@ static void set_mark(struct keeper *k, uint32_t i, bool on)
     boxes_save(k, i);
 }
 
+/* A sandbox that cannot be set going (no more descriptors, say) is a paused one from now on: whoever uses it next
+ * sets it going again. */
 void capture_thaw(struct keeper *k, uint32_t i)
 {
-    const struct box_info *b = &k->boxes[i].info;
+    struct box_info *b = &k->boxes[i].info;
+    struct cove_err err = { 0 };
 
     set_mark(k, i, false);
-    if (b->state == BOX_LIVE || b->state == BOX_AGEING)
-        cgroup_freeze_box(&k->cgroups, b->id, false, NULL);
+    if ((b->state != BOX_LIVE && b->state != BOX_AGEING) ||
+        cgroup_freeze_box(&k->cgroups, b->id, false, &err) == 0)
+        return;
+    log_error("sandbox stands still after its snapshot, until it is used", &err,
+              LOG_S("tenant", b->tenant));
+    if (b->state == BOX_AGEING)
+        return;
+    b->frozen_ms = clock_boot_ms();
+    boxes_set_state(k, i, BOX_FROZEN);
 }
 
 static void tell(struct keeper *k, const struct capture *c, const struct cove_err *err)

@@ -182,6 +182,20 @@ def test_a_snapshot_that_is_cut_off_at_any_step_is_whole_or_not_there(make_serve
     end_all(server)
 
 
+def test_a_sandbox_that_cannot_be_set_going_after_its_snapshot_goes_on_when_it_is_used(make_server, tmp_path):
+    server = make_server(pool=0)
+    box = server.execute("p", "echo precious > /workspace/f").id
+    one_file = ["strace", "-qq", "-o", tmp_path / "log", "-P", f"{box.removeprefix('sandbox_')}/cgroup.freeze", "-e", "inject=openat:error=EMFILE:when=1"]
+    with subprocess.Popen([*one_file, "-p", str(server.keeper_pid)]) as strace:
+        wait_for(lambda: status_field(server.keeper_pid, "TracerPid") == str(strace.pid), 30, "strace")
+        assert capture(server, box, False).returncode == 0
+        strace.terminate()
+    assert "(INJECTED)" in (tmp_path / "log").read_text()
+    again = server.execute("p", "cat /workspace/f")
+    assert (again.id, again.json["stdout"]) == (box, "precious\n"), again
+    end_all(server)
+
+
 def ending(build):
     status = build.status()
     return status["status"] if isinstance(status, dict) and status["status"] in ("ready", "error") else None
