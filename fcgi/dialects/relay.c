@@ -383,16 +383,23 @@ static int renew_env(struct request *req, const struct box_info *box, const stru
     return core_sandbox_describe(req->core, box, &attributes, e);
 }
 
-static int wake(struct request *req, struct which *w, const struct create_args *args,
-                struct cove_err *e)
+/* Also in a sandbox that runs already: another API may have woken it, without the envVars that its agent needs. An
+ * agent that runs is left as it is. */
+static int start_agent(struct request *req, struct which *w, const struct json_map *env,
+                       struct cove_err *e)
 {
     struct core_session session;
+    struct relay_pi pi;
     int rc;
 
-    if (core_set_going(req->core, w, 0, e) < 0 || renew_env(req, &w->box, &args->env, e) < 0 ||
-        core_session_open_found(req->core, req->tenant, w, &session, e) < 0)
+    if (core_session_open_found(req->core, req->tenant, w, &session, e) < 0)
         return -1;
-    rc = relay_agent_start(req, &session, &args->env, e);
+    rc = relay_agent_look(req, &session, &pi, e);
+    if (rc == 0 && !pi.running && env->count > 0) {
+        rc = renew_env(req, &w->box, env, e);
+        if (rc == 0)
+            rc = relay_agent_start(req, &session, env, e);
+    }
     core_session_close(&session);
     return rc;
 }
@@ -405,7 +412,7 @@ static int resume(struct request *req, struct reply *rep, struct cove_err *e)
     req->note.operation = "resume";
     if (decode(req, &args, e) < 0 || relay_find(req, &w, e) < 0)
         return -1;
-    if (box_is_paused(&w.box) && wake(req, &w, &args, e) < 0)
+    if ((box_is_paused(&w.box) || args.env.count > 0) && start_agent(req, &w, &args.env, e) < 0)
         return -1;
     return reply_status(req, rep, e);
 }

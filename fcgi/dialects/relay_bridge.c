@@ -62,7 +62,9 @@ int relay_start_pi(struct request *req, struct reply *rep, struct cove_err *e)
         return -1;
     core_attributes_read(req->core, &req->arena, session.box.id, &attributes);
     if (!relay_agent_command(&attributes.env))
-        rc = cove_fail(e, COVE_CONFLICT, "this sandbox has no agent: give PI_COMMAND in envVars");
+        rc = cove_fail(
+            e, COVE_CONFLICT,
+            "this sandbox has no agent: give PI_COMMAND in the envVars of create or resume");
     else
         rc = relay_agent_release(&session, e) < 0 ||
                      relay_agent_start(req, &session, &attributes.env, e) < 0

@@ -199,6 +199,21 @@ def test_an_agent_runs_again_after_pause_and_resume(server, relay):
     assert recv_line(ws) == "agent: back"
 
 
+def test_an_agent_whose_sandbox_another_api_woke_starts_with_the_next_resume(server, relay):
+    env = {"PI_COMMAND": 'echo "began with $WORD" >>/workspace/log; cat', "WORD": "one"}
+    log = lambda: relay("POST", "/r-other/bridge/exec", {"command": "cat /workspace/log"}).json["stdout"]
+    relay("POST", "/r-other", {"envVars": env})
+    wait_for(lambda: log() == "began with one\n", 30, "the agent's first words")
+    relay("POST", "/r-other/pause")
+    assert server.run("r-other", "cat /workspace/log") == "began with one\n", "another API wakes it"
+    assert not relay("GET", "/r-other/status").json["pi"]["running"], "what the agent needs was not saved"
+    assert not relay("POST", "/r-other/resume").json["pi"]["running"]
+    assert relay("POST", "/r-other/resume", {"envVars": {**env, "WORD": "two"}}).json["pi"]["running"]
+    wait_for(lambda: log() == "began with one\nbegan with two\n", 30, "the agent to begin again")
+    again = relay("GET", "/r-other/status").json["pi"]
+    assert relay("POST", "/r-other/resume", {"envVars": {**env, "WORD": "three"}}).json["pi"] == again, "an agent that runs is left as it is"
+
+
 def test_start_pi_starts_an_ended_agent_again(relay):
     relay("POST", "/r-start", {"envVars": {"PI_COMMAND": "exit 0"}})
     wait_for(lambda: not relay("GET", "/r-start/status").json["pi"]["running"], what="the agent has ended")
