@@ -1,5 +1,7 @@
 /* The agent process of a relay sandbox ("pi" in the document): how it is started, what it does, its lines on
  * a WebSocket; and the repository it works in. */
+#include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "cove/base64.h"
@@ -13,10 +15,13 @@
 #define WAIT_NAME    "WAIT_FOR_RESTORE"
 #define START_LABEL  "start" /* the process of a template's start command */
 #define RELEASED     "/run/cove-restored"
+#define CLONE_LABEL  "clone"
 
 enum {
     CLONE_MS = 10 * 60 * 1000,
     CLONE_WORDS_MAX = 4096,
+    CLONE_LOOK_MS = 50,
+    CLONE_PIECES_MAX = 1024,
     SECRET_MAX = 1024,
     CLOSE_NO_AGENT = 4404
 };
@@ -254,55 +259,64 @@ static const char *secret_header(struct request *req, const char *url, struct co
     return arena_printf(&req->arena, "Authorization: Basic %s", encoded);
 }
 
-static int keep_words(void *arg, enum run_stream stream, uint64_t offset, const char *bytes,
-                      size_t len)
-{
-    struct buf *words = arg;
-
-    (void)offset;
-    if (stream == RUN_STDERR && len < words->max - words->len)
-        buf_add(words, bytes, len);
-    return 0;
-}
-
 /* git's last line says what was wrong; it names the address that git was given, without the secret. */
-static const char *last_line(struct buf *words)
+static const char *last_line(struct core_session *s, struct buf *words)
 {
+    struct core_log_piece piece = { .text = words, .more = true };
     char *line;
 
-    if (!words->len)
-        return "git said nothing";
-    while (words->len > 0 && words->data[words->len - 1] == '\n')
+    for (int pieces = 0; piece.more && pieces < CLONE_PIECES_MAX; pieces++) {
+        buf_clear(words);
+        if (core_log_read(s, CLONE_LABEL, piece.next, &piece, NULL) < 0 || !words->len)
+            return "git said nothing";
+    }
+    while (words->len > 0 && strchr("\r\n", words->data[words->len - 1]))
         words->data[--words->len] = '\0';
     line = strrchr(words->data, '\n');
     return line ? line + 1 : words->data;
 }
 
+/* Waits as long as the client does. Init ends git at its time limit. */
+static int await_clone(struct request *req, struct core_session *s, struct core_proc *ret,
+                       struct cove_err *e)
+{
+    const atomic_bool *leaving = req->core->leaving;
+
+    for (;;) {
+        if (core_proc_find(s, CLONE_LABEL, ret, e) < 0)
+            return -1;
+        if (!ret->running)
+            return 0;
+        if (core_client_has_left(req->client_fd))
+            return cove_fail(e, COVE_GONE, "the client has left");
+        if (leaving && atomic_load(leaving))
+            return cove_fail(e, COVE_BUSY, "the server is being restarted, try again");
+        poll(NULL, 0, CLONE_LOOK_MS);
+    }
+}
+
+/* A process with a name, so that what git says is in the sandbox's log, as it comes. */
 static int run_clone(struct request *req, struct core_session *s, const char *const *argv,
                      const char *const *env, const struct policy_filter *filter, struct cove_err *e)
 {
     AUTO_BUF struct buf words = BUF(CLONE_WORDS_MAX);
-    struct run_result result;
-    struct run_args args = {
+    struct core_spawn args = {
         .argv = argv,
         .env = env,
         .cwd = "/workspace",
-        .timeout_ms = CLONE_MS,
-        .output_max_bytes = UINT32_MAX,
-        .filter_fd = filter->fd,
-        .exec_time = filter->exec_time,
+        .label = CLONE_LABEL,
+        .filter = filter,
         .dialect = DIALECT_RELAY,
-        .leaving = req->core->leaving,
-        .client_fd = req->client_fd,
-        .sink = keep_words,
-        .sink_arg = &words,
+        .timeout_ms = CLONE_MS,
     };
+    struct box_spawned spawned;
+    struct core_proc git;
 
-    if (core_run(s, &args, &result, e) < 0)
+    if (core_spawn(s, &args, &spawned, e) < 0 || await_clone(req, s, &git, e) < 0)
         return -1;
-    if (result.end.cause == END_OWN && end_exit_code(&result.end) == 0)
+    if (git.end.cause == END_OWN && end_exit_code(&git.end) == 0)
         return 0;
-    return cove_fail(e, COVE_INVALID, "repoUrl: git clone failed: %.160s", last_line(&words));
+    return cove_fail(e, COVE_INVALID, "repoUrl: git clone failed: %.160s", last_line(s, &words));
 }
 
 int relay_clone(struct request *req, struct core_session *s, const char *url, const char *branch,
@@ -310,10 +324,10 @@ int relay_clone(struct request *req, struct core_session *s, const char *url, co
 {
     const char *plain = relay_url_without_secret(req, url), *header = secret_header(req, url, e);
     const char *const argv[] = {
-        "git", "clone", "--quiet", "--config", "advice.detachedHead=false", "--branch", branch,
-        "--",  plain,   ".",       NULL
+        "git", "clone", "--progress", "--config", "advice.detachedHead=false", "--branch", branch,
+        "--",  plain,   ".",          NULL
     };
-    const char *const argv_default[] = { "git", "clone", "--quiet", "--", plain, ".", NULL };
+    const char *const argv_default[] = { "git", "clone", "--progress", "--", plain, ".", NULL };
     const char *const env[] = {
         "GIT_TERMINAL_PROMPT=0",
         "GIT_CONFIG_COUNT=1",

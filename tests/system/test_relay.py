@@ -404,6 +404,9 @@ def test_a_repository_is_cloned_into_the_workspace_and_its_password_is_kept_nowh
         made = wait_for(lambda: (r := call("POST", f"/r-clone-{branch}", {"repoUrl": url, **({"repoBranch": branch} if branch else {})})).status == 201 and r,
                         what="the git server answers")
         shown = call("POST", f"/r-clone-{branch}/bridge/exec", {"command": "cat file .git/config; env"}).json
+        told = server.request("GET", f"/sandboxes/{made.json['sandboxId']}/logs").body.decode()
+        assert "Cloning into" in told and PUBLIC in told, "progress is in the sandbox's log"
+        assert not re.search("pa(%20| )ss|Ym90OnBhIHNz", told)
         assert shown["stdout"].startswith(expected) and "pa ss" not in shown["stdout"] and "pa%20ss" not in shown["stdout"], (made, shown)
     logs = subprocess.run(["grep", "-rE", "pa(%20| )ss|Ym90OnBhIHNz", f"{server.dir}/log"], capture_output=True, text=True)
     assert logs.stdout == ""
