@@ -615,13 +615,33 @@ def test_what_is_frozen_is_saved_before_the_server_stops_and_comes_back_after_it
     assert bare(server.execute("q", "true")) != other
 
 
-def test_a_sandbox_is_saved_at_its_end_and_after_a_long_pause_where_the_configuration_says_so(make_server):
-    server = make_server(on_timeout="save", lifetime="2s", reuse="2s", save_frozen_after="1s")
+def test_a_sandbox_is_saved_at_its_end_where_the_configuration_says_so(make_server):
+    server = make_server(on_timeout="save", lifetime="2s", reuse="2s")
     box = bare(server.execute("p", "echo kept >/workspace/f"))
     wait_for(lambda: saved(server) == {box}, 15, "it to be saved at its end")
     again = server.execute("p", "cat /workspace/f")
     assert (bare(again), again.json["stdout"]) == (box, "kept\n")
     server.cleanup("p")
+
+
+@pytest.mark.parametrize("e2b_too", ["no", "yes"])
+def test_a_sandbox_that_stays_paused_is_saved_and_one_of_e2b_only_where_the_configuration_says_so(make_server, e2b_too):
+    from test_pause import ask as ask_pause
+    server = make_server(save_frozen_after="1s", save_frozen_e2b=e2b_too)
+    boxes = [server.post("/sandboxes", {"templateID": "base", "timeout": 300}).json["sandboxID"]]
+    assert ask_pause(server, "FREEZE", boxes[0]) is True
+    for project in ("one", "two"):  # when the second one is saved, that of e2b has been paused for much longer
+        boxes.append(bare(server.execute(project, f"echo {project} >/workspace/f")))
+        assert ask_pause(server, "FREEZE", boxes[-1]) is True
+        wait_for(lambda: boxes[-1] in saved(server), 30, "the paused one to be saved")
+    if e2b_too == "yes":
+        wait_for(lambda: saved(server) == set(boxes), 30, "that of e2b to be saved as well")
+    else:
+        assert saved(server) == set(boxes[1:]) and boxes[0] in server.inits
+    assert server.run("one", "cat /workspace/f") == "one\n" and server.run("two", "cat /workspace/f") == "two\n"
+    assert server.request("DELETE", f"/sandboxes/{boxes[0]}").status == 204
+    server.cleanup("one")
+    server.cleanup("two")
 
 
 # --- cove store
