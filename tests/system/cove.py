@@ -23,7 +23,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 QUICKSTART = os.path.join(TOP, "quickstart")
 
 
-def wait_for(condition, seconds=10, what="the condition"):
+def wait_for(condition, seconds=30, what="the condition"):
     """Poll until condition() is true and return what it returned."""
     end = time.monotonic() + seconds
     while True:

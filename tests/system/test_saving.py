@@ -323,11 +323,11 @@ def test_what_is_too_old_or_more_than_a_tenant_may_keep_is_removed(make_server):
             kill_keeper(server)
             jump_clock(server, boxes[0], -86400)  # by the wall clock it is the newest of the three
             server.up()
-    wait_for(lambda: saved(server) == set(boxes[1:]), 20, "the oldest of three to be removed")
+    wait_for(lambda: saved(server) == set(boxes[1:]), 30, "the oldest of three to be removed")
     kill_keeper(server)
     grow_older(server, [boxes[1]], hours=3)
     server.up()
-    wait_for(lambda: saved(server) == {boxes[2]}, 20, "what is older than an hour to be removed")
+    wait_for(lambda: saved(server) == {boxes[2]}, 30, "what is older than an hour to be removed")
     assert bare(server.execute("three", "true")) == boxes[2] and bare(server.execute("one", "true")) != boxes[0]
 
 
@@ -404,7 +404,7 @@ def settled(server, box):
     def look():
         here, there = box in server.inits, box in saved(server)
         return ("here" if here else "saved") if here != there else None
-    return wait_for(look, 20, "the sandbox to be in one place and no other")
+    return wait_for(look, 30, "the sandbox to be in one place and no other")
 
 
 @pytest.fixture(scope="module")
@@ -578,7 +578,7 @@ def test_without_a_quota_a_tenant_leaves_a_quarter_of_the_store_to_others(make_s
     boxes = [bare(server.execute(f"p{i}", "true")) for i in range(4)]
     assert [save(server, box) for box in boxes[:3]] == [True] * 3
     assert "quota" in save(server, boxes[3])
-    wait_for(lambda: server.execute("theirs", "true", key=other).status == 200, 10, "the other tenant's key")
+    wait_for(lambda: server.execute("theirs", "true", key=other).status == 200, 30, "the other tenant's key")
     assert save(server, bare(server.execute("theirs", "true", key=other)), tenant="other") is True
     for i in range(4):
         server.cleanup(f"p{i}")
@@ -618,7 +618,7 @@ def test_what_is_frozen_is_saved_before_the_server_stops_and_comes_back_after_it
 def test_a_sandbox_is_saved_at_its_end_where_the_configuration_says_so(make_server):
     server = make_server(on_timeout="save", lifetime="2s", reuse="2s")
     box = bare(server.execute("p", "echo kept >/workspace/f"))
-    wait_for(lambda: saved(server) == {box}, 15, "it to be saved at its end")
+    wait_for(lambda: saved(server) == {box}, 30, "it to be saved at its end")
     again = server.execute("p", "cat /workspace/f")
     assert (bare(again), again.json["stdout"]) == (box, "kept\n")
     server.cleanup("p")

@@ -229,7 +229,7 @@ def test_a_removed_snapshot_keeps_its_files_for_those_who_stand_on_it(server):
     folder = f"{server.config['state_dir']}/snapshots/{made['id']}"
     assert inside(server, user, "cat /workspace/f") == "kept\n" and os.path.exists(folder)
     cove(server, "kill", user)
-    wait_for(lambda: not os.path.exists(folder), 15, "the end of its files")
+    wait_for(lambda: not os.path.exists(folder), 30, "the end of its files")
 
 
 def test_a_removed_template_keeps_its_layers_for_snapshots(server, small_root):  # noqa: F811
@@ -255,7 +255,7 @@ def test_a_tenant_has_so_many_snapshots_and_no_more(make_server):
     take(server, box)
     assert "quota" in cove(server, "snapshot", "make", box, "c", ok=False)
     cove(server, "snapshot", "rm", "default/a")
-    wait_for(lambda: len(os.listdir(f"{server.config['state_dir']}/snapshots")) == 1, 10, "the end of its files")
+    wait_for(lambda: len(os.listdir(f"{server.config['state_dir']}/snapshots")) == 1, 30, "the end of its files")
     take(server, box, "c")
     end_all(server)
 
@@ -298,7 +298,7 @@ def test_a_full_server_takes_no_snapshot_and_says_so(make_server):
     server = make_server(pool=0)
     box = server.execute("p", "true").id
     server.change_config(disk_reserve="1000G")
-    wait_for(lambda: "disk" in cove(server, "snapshot", "make", box, ok=False), 10, "the refusal")
+    wait_for(lambda: "disk" in cove(server, "snapshot", "make", box, ok=False), 30, "the refusal")
     assert names(server) == [] and server.run("p", "echo alive") == "alive\n"
     assert os.listdir(f"{server.config['state_dir']}/snapshots") == []
 
@@ -327,7 +327,7 @@ def test_what_is_in_the_pool_is_found_when_disks_are_made_in_another_way(make_se
     server.settings["disk"] = "image"
     server.up()
     backends = lambda: [line["backend"] for line in server.log_lines() if line["event"] == "disks"]
-    wait_for(lambda: backends()[-1] == "image", 10, "the next keeper's disks")  # workers answer before that
+    wait_for(lambda: backends()[-1] == "image", 30, "the next keeper's disks")  # workers answer before that
     assert server.execute("p", "echo more >> /workspace/f").id == box
     take(server, box, "later")
     assert inside(server, create(server, "lasting").json["sandboxID"], "cat /workspace/f") == "kept\n"
@@ -358,27 +358,27 @@ def half_made(server):
 def test_kill_9_of_the_keeper_while_a_snapshot_is_taken_leaves_a_running_sandbox_and_no_snapshot(copying):
     server, box = copying
     client = capture_in_background(server, box)
-    wait_for(lambda: half_made(server), 10, "the capture")
+    wait_for(lambda: half_made(server), 30, "the capture")
     os.kill(server.keeper_pid, signal.SIGKILL)
-    wait_for(lambda: not alive(server.keeper_pid), 5)
+    wait_for(lambda: not alive(server.keeper_pid), 30)
     client.kill()
     client.wait()
     assert half_made(server), "the capture was over before the keeper was killed"
     server.up()
     assert server.execute("p", "cat /workspace/d/20/500").json["stdout"] == "500\n"
     assert names(server) == []
-    wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/snapshots"), 15, "the sweep")
+    wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/snapshots"), 30, "the sweep")
     assert take(server, box, "whole")["name"] == "whole"
 
 
 def test_a_sandbox_that_ends_while_it_is_captured_leaves_no_snapshot(copying):
     server, box = copying
     client = capture_in_background(server, box)
-    wait_for(lambda: half_made(server), 10, "the capture")
+    wait_for(lambda: half_made(server), 30, "the capture")
     server.cleanup("p")
     assert client.wait(30) != 0
     assert names(server) == []
-    wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/snapshots"), 15, "the sweep")
+    wait_for(lambda: not os.listdir(f"{server.config['state_dir']}/snapshots"), 30, "the sweep")
 
 
 @pytest.mark.parametrize("make", ["mkfifo", "python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])'", "ln -s /proc/1/fd/0"])

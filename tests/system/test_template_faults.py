@@ -84,7 +84,7 @@ def word_of(store):
 def collect(store):
     """gc, once the children of a killed process have ended; then there is nothing but what templates name."""
     run = lambda: subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "gc"], capture_output=True).returncode == 0
-    wait_for(run, 20, "gc")
+    wait_for(run, 30, "gc")
     state = store.config["state_dir"]
     assert not [name for folder in ("layers", "templates") for name in os.listdir(f"{state}/{folder}") if name.startswith(".new")]
     named = json.loads(store.template("show", "app"))["layers"] if "app" in store.template("ls") else []
@@ -125,7 +125,7 @@ class Traced:
 
     def __enter__(self):
         self.strace = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(lambda: self.is_traced() or not alive(self.pid), 10, "strace")  # the fault may hit before anybody looks
+        wait_for(lambda: self.is_traced() or not alive(self.pid), 30, "strace")  # the fault may hit before anybody looks
         return self
 
     def is_traced(self):
@@ -134,7 +134,7 @@ class Traced:
     def __exit__(self, *how):
         # A strace that is told to end while a process of several threads is dying waits for ever for the first thread, which no wait() tells of
         # before the others were waited for: it is left alone until it has seen the end.
-        wait_for(lambda: alive(self.pid) or not self.is_traced(), 10, "strace to see the end")
+        wait_for(lambda: alive(self.pid) or not self.is_traced(), 30, "strace to see the end")
         self.strace.terminate()
         self.strace.wait(30)
         text = open(self.log, errors="replace").read()
@@ -143,7 +143,7 @@ class Traced:
         if self.fault[2:] == (KILL,) and len(re.findall(rf"^{self.pid}\s+{self.fault[0]}\(", text, re.M)) >= self.fault[1]:
             self.killed.add(self.pid)
         if self.pid in self.killed:
-            wait_for(lambda: not alive(self.pid), 10, "its end")
+            wait_for(lambda: not alive(self.pid), 30, "its end")
 
 
 def capture(server, box, forks):
@@ -175,7 +175,7 @@ def test_a_snapshot_that_is_cut_off_at_any_step_is_whole_or_not_there(make_serve
         known = lambda: {s["id"] for s in json.loads(subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "snapshot", "ls", "--json"],
                                                                    capture_output=True, check=True).stdout)}
         records = lambda: {name for name in os.listdir(f"{state}/snapshots") if not os.path.exists(f"{state}/snapshots/{name}/info")}
-        wait_for(lambda: not records(), 20, f"the sweep of what was half made at {call} {n}")
+        wait_for(lambda: not records(), 30, f"the sweep of what was half made at {call} {n}")
         assert before <= set(server.inits) and known() <= set(os.listdir(f"{state}/snapshots"))
         for snapshot in known():
             subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "snapshot", "rm", snapshot], check=True, capture_output=True)
@@ -218,17 +218,17 @@ def test_a_tenant_s_build_that_is_cut_off_at_any_step_is_ready_or_failed(store, 
         if traced.pid in traced.killed:
             if who == "keeper":
                 server.up()
-            wait_for(lambda: pid_of() not in (None, traced.pid), 20, "the next one")
+            wait_for(lambda: pid_of() not in (None, traced.pid), 30, "the next one")
         end = wait_for(lambda: ending(build), 60, "its word") if build else "error"
         assert server.request("GET", f"/templates/aliases/built-{i}").status == (200 if end == "ready" else 404), (call, n, end)
-        wait_for(lambda: not sandboxes(server), 20, f"the end of its sandbox, {call} {n}")
+        wait_for(lambda: not sandboxes(server), 30, f"the end of its sandbox, {call} {n}")
         if end == "ready":
             assert server.run("p", "cat /home/user/f", template=f"built-{i}") == "built\n"
             server.cleanup("p")
         assert server.request("DELETE", f"/templates/built-{i}").status in (204, 404)
     Build(server, "last", order).ready()
     server.request("DELETE", "/templates/counted"), server.request("DELETE", "/templates/last")
-    wait_for(lambda: not sandboxes(server), 20, "the end of all sandboxes")
+    wait_for(lambda: not sandboxes(server), 30, "the end of all sandboxes")
 
 
 def test_a_build_that_is_cut_off_after_its_template_has_a_name_is_ready(store, tmp_path):
@@ -243,10 +243,10 @@ def test_a_build_that_is_cut_off_after_its_template_has_a_name_is_ready(store, t
     with Traced(builder(), tmp_path / "cut", "write", n, KILL) as traced:
         build = Build(server, "named", order, force=True)
         wait_for(lambda: not alive(traced.pid), 60, "the builder's end")
-    wait_for(lambda: builder() not in (None, traced.pid), 20, "the next builder")
+    wait_for(lambda: builder() not in (None, traced.pid), 30, "the next builder")
     assert wait_for(lambda: ending(build), 60, "its word") == "ready", build.status()
     assert server.run("p", "cat /home/user/f", template="named") == "built\n"
     server.cleanup("p")
     for name in ("counted", "named"):
         assert server.request("DELETE", f"/templates/{name}").status == 204
-    wait_for(lambda: not sandboxes(server), 20, "the end of all sandboxes")
+    wait_for(lambda: not sandboxes(server), 30, "the end of all sandboxes")
