@@ -63,7 +63,7 @@ def test_suite(suite, workplace, clients_server):
         "NO_COLOR": "1",
     }
     command = ["node", "--test", "--test-reporter=spec", suite]
-    if suite.startswith("console"):  # in a browser
+    if suite.startswith(("console", "cors")):  # in a browser
         done = apart.run(command, clients_server.http, cwd=workplace, env=env, timeout=300)
     else:
         done = subprocess.run(command, cwd=workplace, env=env, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
