@@ -2,6 +2,7 @@
  * questions and answers. */
 #include "fcgi/dialects/e2b_filesystem.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -196,9 +197,12 @@ static int list_dir(struct rpc *r, const ProtobufCMessage *in, struct cove_err *
     const char *path;
     int rc;
 
-    if (envd_path(r->envd, args->path, &path, e) < 0 ||
-        box_file_stat(&r->envd->session.conn, "root", path, 0, &st, e) < 0)
+    if (envd_path(r->envd, args->path, &path, e) < 0)
         return -1;
+    if (box_file_stat(&r->envd->session.conn, "root", path, 0, &st, e) < 0)
+        return e->errnum == ELOOP
+                   ? cove_fail(e, COVE_NOT_READY, "path is a loop of links: %.160s", path)
+                   : -1;
     if (!S_ISDIR(st.mode))
         return cove_fail(e, COVE_INVALID, "path is not a directory: %.160s", path);
     rc = walk_dir(&w, path, depth < DEPTH_MAX ? depth : DEPTH_MAX, e);
