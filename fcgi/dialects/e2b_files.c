@@ -174,13 +174,36 @@ static const char *disposition(struct arena *a, const char *path)
 
 /* ------------------------------------------------------------------ packed */
 
+/* What "gzip, br;q=0.5, *;q=0" says of `coding`: 1: it is welcome; 0: it is refused; -1: nothing. */
+static int welcomes(struct arena *a, const char *list, const char *coding)
+{
+    char *rest = arena_strdup(a, list), *item;
+
+    while ((item = strsep(&rest, ","))) {
+        char *name = strsep(&item, ";"), *q = item ? strcasestr(item, "q=") : NULL;
+
+        name += strspn(name, " \t");
+        name[strcspn(name, " \t")] = '\0';
+        if (strcasecmp(name, coding) == 0)
+            return !q || strtod(q + 2, NULL) > 0;
+    }
+    return -1;
+}
+
 /*
  * Packed is sent to whoever asks for gzip and names nothing else. HTTP libraries say "gzip, deflate"
- * without being asked, and packing costs more than most networks gain by it.
+ * without being asked, and packing costs more than most networks gain by it. Whoever refuses the file as it is
+ * gets it packed, or 406.
  */
-static bool wants_gzip(const struct request *req)
+static int choose_packing(struct request *req, bool *ret_gzip)
 {
-    return strcasecmp(request_param(req, "HTTP_ACCEPT_ENCODING"), "gzip") == 0;
+    const char *list = request_param(req, "HTTP_ACCEPT_ENCODING");
+    int identity = welcomes(&req->arena, list, "identity");
+    int gzip = welcomes(&req->arena, list, "gzip"), any = welcomes(&req->arena, list, "*");
+    bool refused = identity == 0 || (identity < 0 && any == 0);
+
+    *ret_gzip = strcasecmp(list, "gzip") == 0 || (refused && (gzip > 0 || (gzip < 0 && any > 0)));
+    return refused && !*ret_gzip ? -1 : 0;
 }
 
 /* What the packer has ready, until it wants more or has ended. */
@@ -308,13 +331,21 @@ static int answer(struct request *req, struct reply *rep, struct file *f, struct
     struct stream stream;
     uint64_t left;
 
+    if (choose_packing(req, &f->gzip) < 0) {
+        rep->status = 406;
+        reply_json(rep, e2b_error_fields,
+                   &(struct e2b_bad_news){
+                       .code = rep->status,
+                       .message = "no acceptable encoding: identity and gzip are there" });
+        return 0;
+    }
     rep->status = answer_head(req, rep, f);
     left = req->method == HEAD ? 0 : f->endless ? UINT64_MAX : f->range.len;
     if (rep->status == 304 || rep->status == 416)
         return 0;
     if (f->range.from > 0 && lseek(f->fd, (off_t)f->range.from, SEEK_SET) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "'%.160s'", f->path);
-    f->gzip = rep->status == 200 && f->st.bytes > 0 && req->method == GET && wants_gzip(req);
+    f->gzip = f->gzip && rep->status == 200 && f->st.bytes > 0 && req->method == GET;
     announce(req, rep, f);
     stream_init(&stream, req, rep, &framing_bytes);
     stream_begin(&stream);
