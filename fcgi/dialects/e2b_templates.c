@@ -13,6 +13,9 @@
 
 enum { SNAPSHOTS_MAX = 10000 }; /* that are looked at for one list */
 
+/* Templates of the operator are made by no build, but clients want to see the id of one. */
+#define OPERATORS_BUILD "00000000-0000-4000-8000-000000000000"
+
 /* ------------------------------------------------------------------ one of a list */
 
 struct listing {
@@ -89,14 +92,17 @@ static int by_name_and_age(const void *a, const void *b)
     return x->created_unix_ms < y->created_unix_ms ? -1 : x->created_unix_ms > y->created_unix_ms;
 }
 
-/* Those of one name stand together, the oldest first. The caller frees l->items. */
+/* Those of one name stand together, the oldest first. The caller frees l->items if it succeeds. */
 static int read_own(struct listing *l, struct cove_err *e)
 {
     l->items = malloc(SNAPSHOTS_MAX * sizeof(*l->items));
     if (!l->items)
         return cove_fail(e, COVE_BUSY, "out of memory");
-    if (core_snapshot_list(l->req->core, l->req->tenant, take, l, e) < 0)
+    if (core_snapshot_list(l->req->core, l->req->tenant, take, l, e) < 0) {
+        free(l->items);
+        l->items = NULL;
         return -1;
+    }
     if (l->count > 0)
         qsort(l->items, l->count, sizeof(*l->items), by_name_and_age);
     return 0;
@@ -142,7 +148,7 @@ static void put_manifests(struct listing *l)
             .id = m->name,
             .names = e2b_words(&l->req->arena, m->name),
             .aliases = e2b_words(&l->req->arena, core_template_word(l->req->tenant, m->name)),
-            .build = "00000000-0000-4000-8000-000000000000",
+            .build = OPERATORS_BUILD,
             .public = !strchr(m->name, '/'),
             .builds = 1,
         };
@@ -287,6 +293,31 @@ static const struct json_field detail_fields[] = {
     JSON_END,
 };
 
+/* The operator's template of this name, if the tenant may use it. */
+static int get_operators(struct request *req, struct reply *rep, struct cove_err *e)
+{
+    const char *given = request_capture(req, "template"), *word = e2b_template_word(req, given);
+    struct listing l = { .req = req };
+    struct keeper_snapshot made = { 0 };
+    struct core_template found;
+
+    if (!core_template_resolve(req->core, req->tenant, word, &found) ||
+        !text_copy(made.template, sizeof(made.template), found.name))
+        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given);
+    json_writer_init(&l.w, &rep->body);
+    json_open(&l.w, NULL, '{');
+    json_put_members(&l.w, detail_fields,
+                     &(struct template){ .id = made.template,
+                                         .names = e2b_words(&req->arena, made.template),
+                                         .aliases = e2b_words(&req->arena, word),
+                                         .public = !strchr(made.template, '/') });
+    json_open(&l.w, "builds", '[');
+    put_build(&l, OPERATORS_BUILD, e2b_build_state(BUILD_READY), &made, 0, 0);
+    json_close(&l.w, ']');
+    json_close(&l.w, '}');
+    return 0;
+}
+
 int e2b_template_get(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct build_listed *builds = arena_alloc(&req->arena, sizeof(*builds));
@@ -299,7 +330,7 @@ int e2b_template_get(struct request *req, struct reply *rep, struct cove_err *e)
     core_build_list(req->core, req->tenant, l.only, builds, NULL);
     if (l.count == 0 && builds->count == 0) {
         free(l.items);
-        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", l.only);
+        return get_operators(req, rep, e);
     }
     describe_own(req, l.only, &t);
     t.created_unix_ms =
