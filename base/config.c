@@ -202,7 +202,7 @@ void config_default(struct cove_config *c)
         .worker_user = "cove",
         .socket_group = "www-data",
         .workers = 0,
-        .threads = 128,
+        .threads = 512,
         .short_threads = 16,
         .tenant_threads = 90,
         .sandbox_threads = 75,

@@ -7,7 +7,8 @@
  * worker whose long slots are all taken leaves the door to the others (slots.h); when no worker has
  * one left, all wait there again, for short requests, and a thread of its own calls them back as soon as one
  * is free. nginx opens a connection per request, and a connection is closed after its reply
- * whatever the other side would like, so no thread is ever held by an idle one.
+ * whatever the other side would like, so no thread is ever held by an idle one. A worker begins with a few threads:
+ * when the last one has left the door and none waits for its turn, another is started, until there are `threads`.
  *
  * We accept ourselves and hand the connection to libfcgi as one that is "kept": its own accept loop
  * could only be interrupted by a signal that may just as well hit the read of a request, which it
@@ -23,6 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cove/log.h"
 #include "cove/mem.h"
 #include "fcgi/core.h"
 #include "fcgi/serve.h"
@@ -35,12 +37,16 @@ enum {
     RECALL_EVERY_MS = 1, /* a signal may come just before accept() and be lost */
     RECALL_IDLE_MS = 1000,
     AT_THE_DOOR = 2,
+    THREADS_AT_FIRST = 32,
+    LINKED_THREADS = 64, /* that keep their connection to the keeper, which has places for 8192 */
 };
 
 struct thread_args {
     struct worker *worker;
     uint32_t index;
 };
+
+static void start_another_locked(struct worker *w);
 
 static void nothing(int signo)
 {
@@ -100,9 +106,9 @@ static int accept_one(struct worker *w, uint32_t thread, bool *ret_promised)
 
 static size_t interrupt_slotless(struct worker *w)
 {
-    size_t interrupted = 0;
+    size_t interrupted = 0, count = atomic_load(&w->thread_count);
 
-    for (size_t i = 0; i < w->thread_count; i++)
+    for (size_t i = 0; i < count; i++)
         if (atomic_load(&w->slotless[i])) {
             pthread_kill(w->threads[i], SIGUSR1);
             interrupted++;
@@ -143,17 +149,22 @@ static void serve_connection(struct worker *w, struct core *core, int fd, bool p
 static void door_enter(struct worker *w)
 {
     pthread_mutex_lock(&w->door.lock);
+    w->door.waiting++;
     while (w->door.there >= AT_THE_DOOR && !atomic_load(&w->draining))
         pthread_cond_wait(&w->door.next, &w->door.lock);
+    w->door.waiting--;
     w->door.there++;
     pthread_mutex_unlock(&w->door.lock);
 }
 
-static void door_leave(struct worker *w)
+/* for_long: with a connection. Else the thread comes back at once. */
+static void door_leave(struct worker *w, bool for_long)
 {
     pthread_mutex_lock(&w->door.lock);
-    if (--w->door.there == 0)
+    if (--w->door.there == 0 && w->door.waiting > 0)
         pthread_cond_signal(&w->door.next);
+    else if (w->door.there == 0 && for_long)
+        start_another_locked(w);
     pthread_mutex_unlock(&w->door.lock);
 }
 
@@ -193,35 +204,49 @@ static void *thread_main(void *arg)
         door_enter(w);
         if (!atomic_load(&w->draining))
             fd = accept_one(w, index, &promised);
-        door_leave(w);
+        door_leave(w, fd >= 0);
         if (fd >= 0)
             serve_connection(w, &core, fd, promised);
+        if (index >= LINKED_THREADS)
+            keeper_link_done(&core.keeper);
     }
     core_done(&core);
     atomic_fetch_sub(&w->running, 1);
     return NULL;
 }
 
-static int start_one(struct worker *w, const pthread_attr_t *attr, struct cove_err *e)
+static int start_one(struct worker *w, struct cove_err *e)
 {
     struct thread_args *args = malloc(sizeof(*args));
+    size_t index = atomic_load(&w->thread_count);
 
     if (!args)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
-    *args = (struct thread_args){ .worker = w, .index = (uint32_t)w->thread_count };
-    errno = pthread_create(&w->threads[w->thread_count], attr, thread_main, args);
-    if (errno) {
-        free(args);
-        return cove_fail_errno(e, COVE_INTERNAL, "thread %zu", w->thread_count);
-    }
-    w->thread_count++;
+    *args = (struct thread_args){ .worker = w, .index = (uint32_t)index };
     atomic_fetch_add(&w->running, 1);
+    errno = pthread_create(&w->threads[index], &w->thread_kind, thread_main, args);
+    if (errno) {
+        atomic_fetch_sub(&w->running, 1);
+        free(args);
+        return cove_fail_errno(e, COVE_INTERNAL, "thread %zu", index);
+    }
+    atomic_store(&w->thread_count, index + 1); /* from now on it may be sent signals */
     return 0;
 }
 
-static int start_recalling(struct worker *w, const pthread_attr_t *attr, struct cove_err *e)
+/* While it cannot be started, the door is empty until one of the others comes back. */
+static void start_another_locked(struct worker *w)
 {
-    errno = pthread_create(&w->recaller, attr, recall_main, w);
+    struct cove_err e;
+
+    if (!atomic_load(&w->draining) && atomic_load(&w->thread_count) < w->config.threads &&
+        start_one(w, &e) < 0)
+        log_error("no more threads for this worker", &e);
+}
+
+static int start_recalling(struct worker *w, struct cove_err *e)
+{
+    errno = pthread_create(&w->recaller, &w->thread_kind, recall_main, w);
     return errno ? cove_fail_errno(e, COVE_INTERNAL, "the thread that recalls others") : 0;
 }
 
@@ -229,7 +254,6 @@ int threads_start(struct worker *w, struct cove_err *e)
 {
     struct sigaction action = { .sa_handler = nothing }; /* no SA_RESTART: accept() must return */
     sigset_t wake = wake_signals();
-    pthread_attr_t attr;
     int rc = 0;
 
     sigaction(SIGUSR1, &action, NULL);
@@ -240,14 +264,13 @@ int threads_start(struct worker *w, struct cove_err *e)
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     pthread_mutex_init(&w->door.lock, NULL);
     pthread_cond_init(&w->door.next, NULL);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    while (rc == 0 && w->thread_count < w->config.threads)
-        rc = start_one(w, &attr, e);
-    if (rc == 0)
-        rc = start_recalling(w, &attr, e);
-    pthread_attr_destroy(&attr);
-    return rc;
+    pthread_attr_init(&w->thread_kind);
+    pthread_attr_setstacksize(&w->thread_kind, STACK_BYTES);
+    pthread_mutex_lock(&w->door.lock); /* threads that were just started may want to start others */
+    while (rc == 0 && w->thread_count < w->config.threads && w->thread_count < THREADS_AT_FIRST)
+        rc = start_one(w, e);
+    pthread_mutex_unlock(&w->door.lock);
+    return rc < 0 ? -1 : start_recalling(w, e);
 }
 
 /* Between two rounds of signals: SIGINT after SIGTERM means that time has run out for streams. */
@@ -278,6 +301,7 @@ void threads_drain(struct worker *w)
     for (size_t i = 0; i < w->thread_count; i++)
         pthread_join(w->threads[i], NULL);
     pthread_join(w->recaller, NULL);
+    pthread_attr_destroy(&w->thread_kind);
     pthread_cond_destroy(&w->door.next);
     pthread_mutex_destroy(&w->door.lock);
 }

@@ -27,16 +27,18 @@ struct worker {
     struct budget bytes; /* what all requests may keep in memory together */
     int listen_fd;
     struct {                  /* who may wait in accept() */
-        pthread_mutex_t lock; /* for `there` */
+        pthread_mutex_t lock; /* also held while a thread is started */
         pthread_cond_t next;  /* signalled when the last thread has left accept() */
         uint32_t there;
+        uint32_t waiting; /* threads that wait for their turn at the door */
     } door;
     atomic_bool draining;
     atomic_bool leaving; /* true: streams that another worker can continue are to end */
     atomic_uint running; /* threads that have not left yet */
     pthread_t *threads;
-    atomic_bool *slotless; /* by thread: it waits in accept() although no slot is its own */
-    size_t thread_count;
+    atomic_bool *slotless;      /* by thread: it waits in accept() although no slot is its own */
+    atomic_size_t thread_count; /* threads that were started */
+    pthread_attr_t thread_kind;
     /* the thread that calls the slotless ones back when a worker has room again */
     pthread_t recaller;
 };

@@ -54,6 +54,14 @@ test('background: output as it comes, wait, kill', withSandbox(async sandbox => 
   assert.equal((await command.wait()).stdout, 'one\ntext\ntwo\n')
 }))
 
+// The SDK has 200 connections to a sandbox, so 200 of these streams are open at a time and the others wait in it.
+test('a thousand commands in the background at once, all of them followed', withSandbox(async sandbox => {
+  const handles = await Promise.all(Array.from({ length: 1000 }, (_, i) =>
+    sandbox.commands.run(`echo ${i}; sleep 0.1; echo end`, { background: true, timeoutMs: 0, requestTimeoutMs: 0 })))
+  const outputs = await Promise.all(handles.map(async handle => (await handle.wait()).stdout))
+  assert.deepEqual(outputs.filter((text, i) => text !== `${i}\nend\n`), [])
+}))
+
 test('kill: true for a process that runs, false for one that does not', withSandbox(async sandbox => {
   const command = await sandbox.commands.run('sleep 1000', { background: true })
   assert.equal(await sandbox.commands.kill(command.pid), true)
