@@ -230,7 +230,8 @@ const char *connect_code(enum cove_code code)
         [COVE_TOO_LARGE] = "resource_exhausted",
         [COVE_TIMEOUT] = "deadline_exceeded",
         [COVE_LIMIT] = "resource_exhausted",
-        [COVE_BUSY] = "unavailable",
+        [COVE_BUSY] =
+            "resource_exhausted", /* "unavailable" means to clients that the sandbox is no more */
         [COVE_GONE] = "unavailable",
         [COVE_METHOD] = "unimplemented",
         [COVE_UNSUPPORTED] = "unimplemented",

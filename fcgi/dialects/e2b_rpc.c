@@ -246,6 +246,14 @@ int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *m
     return rpc_serve_method(req, rep, m, e);
 }
 
+/* A plain 503 says to clients that the sandbox is no more. */
+static int end_busy(struct rpc *r, const struct rpc_method *m, const struct cove_err *e)
+{
+    r->req->note.cause = cove_code_name(e->code);
+    reply_header(r->rep, "Retry-After", "1");
+    return r->call.stream ? end_stream(r, m, -1, e) : end_unary(r, m, -1, e);
+}
+
 int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_method *m,
                      struct cove_err *e)
 {
@@ -261,7 +269,7 @@ int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_me
         return 0;
     }
     if (envd_open(req, rep, ENVD_TOKEN, &d, e) < 0)
-        return -1;
+        return e->code == COVE_BUSY ? end_busy(&r, m, e) : -1;
     r.envd = &d;
     rc = call(&r, m, e);
     envd_close(&d);

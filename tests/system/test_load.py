@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import threading
 import time
 
@@ -75,6 +76,31 @@ def test_a_burst_far_above_the_slots_is_answered_by_200_or_503_and_nothing_else(
     assert all(r.json["stdout"] == "x\n" for r in replies if r.status == 200)
     assert all(r.headers["Retry-After"] for r in replies if r.status == 503)
     assert server.run("p", "echo after") == "after\n"
+
+
+def test_a_call_of_envd_above_its_sandboxs_share_is_resource_exhausted(make_server):
+    """An SDK takes "unavailable" for "there is no such sandbox", and its program would throw the sandbox away."""
+    server = make_server(workers=1, threads=8, short_threads=2)  # six for commands, and five of these for one sandbox
+    made = server.post("/v2/sandboxes", {"templateID": "base"}).json
+    headers = {"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"]}
+    message = json.dumps({"process": {"cmd": "sleep", "args": ["1000"]}, "stdin": False}).encode()
+
+    def start():
+        connection = stack.enter_context(contextlib.closing(server.connect()))
+        connection.request("POST", "/process.Process/Start", struct.pack(">BI", 0, len(message)) + message,
+                           {**headers, "Content-Type": "application/connect+json"})
+        reply = connection.getresponse()
+        flags, length = struct.unpack(">BI", reply.read(5))
+        return flags, json.loads(reply.read(length))
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            flags, first = start()
+            assert flags == 0 and first["event"]["start"]["pid"], first
+        flags, last = start()
+        assert flags == 2 and last["error"]["code"] == "resource_exhausted", last
+        refused = server.post("/process.Process/List", {}, headers={**headers, "Content-Type": "application/json"})
+        assert refused.status == 429 and refused.json["code"] == "resource_exhausted" and refused.headers["Retry-After"] == "1", refused
 
 
 def test_two_first_requests_at_the_same_instant_share_one_sandbox(server, project):
