@@ -196,6 +196,25 @@ static void add_route(struct buf *out, uint32_t index, struct address gateway)
     rtnl_append(&r, out);
 }
 
+/* Each multicast group that something is sent to takes an entry of a table that all network namespaces of the machine
+ * share (gc_thresh3 of ipv4/neigh/default, 1024 as a rule). One sandbox could fill it, and no other would find its
+ * gateway. */
+static void add_no_multicast(struct buf *out)
+{
+    static const uint8_t first[4] = { 224 };
+    struct rtmsg route = { .rtm_family = AF_INET,
+                           .rtm_dst_len = 4,
+                           .rtm_table = RT_TABLE_MAIN,
+                           .rtm_protocol = RTPROT_STATIC,
+                           .rtm_scope = RT_SCOPE_UNIVERSE,
+                           .rtm_type = RTN_UNREACHABLE };
+    struct rtnl r;
+
+    rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
+    rtnl_add(&r, RTA_DST, first, sizeof(first));
+    rtnl_append(&r, out);
+}
+
 /* The host's route to the sandbox's address, which is behind this interface. */
 static void add_way_in(struct buf *out, uint32_t index, struct address inside)
 {
@@ -277,6 +296,7 @@ static int write_inside(const struct net *n, uint32_t slot, uint32_t index, stru
         add_address(out, index, address_of(n, AF_INET6, slot, true));
     add_up(out, index);
     add_route(out, index, address_of(n, AF_INET, slot, false));
+    add_no_multicast(out);
     if (n->ipv6)
         add_route(out, index, address_of(n, AF_INET6, slot, false));
     return rtnl_seal(out, e);

@@ -142,6 +142,21 @@ def test_one_sandbox_has_a_share_of_the_kernels_connections(world, serve):
     assert int(server.run("b", f"python3 -c {shlex.quote(OPEN)} {PUBLIC}")) == 20  # of each sandbox by itself
 
 
+MULTICAST = """
+import errno, socket
+try:
+    print(socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("239.1.2.3", 9)))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+"""
+
+
+def test_no_multicast_group_takes_an_entry_of_the_table_that_all_sandboxes_share(world, serve):
+    """The kernel's table of neighbours has 1024 entries for all network namespaces together."""
+    server = serve(network="egress")
+    assert server.run("a", f"python3 -c {shlex.quote(MULTICAST)}") == "EHOSTUNREACH\n"
+
+
 def e2b_sandbox(server, **network):
     reply = server.request("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 120, **network})
     assert reply.status == 201, reply
