@@ -105,6 +105,10 @@ def test_a_built_template_is_one_in_every_dialect(server):
     done = server.post("/api/v1/agent/sandboxes/run-cmd", {"sandbox_id": reply.json["data"]["sandbox_id"], "command": "cat /srv/here/file; echo $WORD"})
     assert "made" in str(done) and "built" in str(done), done
     server.request("DELETE", f"/api/v1/agent/sandboxes/{reply.json['data']['sandbox_id']}")
+    other = server.add_key("elsewhere")
+    for name in ("everywhere", "default/everywhere"):
+        reply = server.execute("p1", "cat /srv/here/file", key=other, template=name)
+        assert reply.status >= 400 and "made" not in str(reply), reply
 
 
 # ------------------------------------------------------------------ what dies

@@ -290,9 +290,9 @@ def told_by(reply, seconds=90):
     raise AssertionError("the stream ended")
 
 
-def follow(console, path):
+def follow(console, path, key=None):
     connection = console.server.connect()
-    connection.request("GET", f"{API}{path}", headers={"X-API-Key": console.server.key})
+    connection.request("GET", f"{API}{path}", headers={"X-API-Key": key or console.server.key})
     return told_by(connection.getresponse())
 
 
@@ -334,13 +334,16 @@ def test_commands_tell_how_they_ended_and_why(server):
 
 def test_builds_are_their_tenants_own(server, console):
     """That they are shown as they go on is tests/clients/console.test.mjs."""
+    other = server.add_key("console-builds")
+    theirs = server.post("/v3/templates", {"name": "their-build"}, key=other).json
     made = server.post("/v3/templates", {"name": "console-build"}).json
     kind, told = next(follow(console, "/builds"))
     assert (kind, told["id"], told["name"], told["state"]) == ("build", made["buildID"], "console-build", "waiting")
-    other = server.add_key("console-builds")
+    assert next(follow(console, "/builds", key=other))[1]["id"] == theirs["buildID"], "the newest is told first, and ours is newer"
     assert server.request("GET", f"{API}/builds/{made['buildID']}/log", key=other).status == 404
     assert server.request("GET", f"{API}/builds/{'x' * 3000}/log").status == 404
     server.request("DELETE", "/templates/console-build")
+    server.request("DELETE", "/templates/their-build", key=other)
 
 
 def test_a_builder_that_has_just_died_is_waited_for(server, console):
