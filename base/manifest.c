@@ -1,7 +1,6 @@
 /* The flat form of templates' manifests: see cove/manifest.h. */
 #include "cove/manifest.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* cove audit verify, cove policy log: reading the audit log. */
-#include <errno.h>
 #include <getopt.h>
 #include <json-c/json.h>
 #include <stdio.h>

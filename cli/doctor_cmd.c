@@ -1,9 +1,7 @@
 /* cove doctor: runs the checks and shows what they found. */
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/doctor.h"
 #include "cli/json.h"

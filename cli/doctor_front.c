@@ -3,7 +3,6 @@
  * this instance's socket, where that site listens and which certificate it shows; then a request goes
  * through each listener, because only that shows that all of it works together.
  */
-#include <arpa/inet.h>
 #include <libgen.h>
 #include <limits.h>
 #include <openssl/pem.h>
@@ -16,7 +15,6 @@
 
 #include "cli/doctor.h"
 #include "cove/buf.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 
 enum { DUMP_MAX = 4 << 20, LISTENERS_MAX = 16, CERT_DAYS = 14 };

@@ -1,7 +1,5 @@
 /* What the operator wrote and what runs: configuration, policy, keys, coved, workers, PAM. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -23,7 +23,6 @@
 #include "cove/client.h"
 #include "cove/file.h"
 #include "cove/mem.h"
-#include "cove/text.h"
 
 enum {
     END_OF_INPUT = 4 /* ^D */,

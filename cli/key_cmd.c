@@ -1,7 +1,6 @@
 /* cove key create|list|revoke|rotate. */
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,7 +10,6 @@
 #include "cli/table.h"
 #include "cove/dialect.h"
 #include "cove/json.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 
 /* ------------------------------------------------------------------ options */

@@ -12,12 +12,9 @@
 
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cove/json.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 
 enum {

@@ -1,5 +1,4 @@
 /* cove network: what one sandbox may reach, changed while it runs. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/boxes.h"

@@ -4,7 +4,6 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
-#include "cove/mem.h"
 #include "cove/operators.h"
 #include "cove/text.h"
 

@@ -8,7 +8,6 @@
  * DIALECT may be * for all of them; # begins a comment.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/json.h"

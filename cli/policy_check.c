@@ -2,7 +2,6 @@
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/json.h"
 #include "cli/policy_cli.h"

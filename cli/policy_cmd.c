@@ -1,13 +1,11 @@
 /* cove policy: its commands and their options; `cove policy test`. */
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/dialect.h"
-#include "cove/mem.h"
 
 int policy_cli_options(int argc, char **argv, struct policy_options *o)
 {

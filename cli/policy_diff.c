@@ -4,7 +4,6 @@
 
 #include "cli/json.h"
 #include "cli/policy_cli.h"
-#include "cove/mem.h"
 
 #define SETTING_MAX 1024
 

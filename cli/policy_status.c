@@ -5,7 +5,6 @@
 #include "cli/json.h"
 #include "cli/policy_cli.h"
 #include "cove/json.h"
-#include "cove/mem.h"
 
 struct status {
     struct cove_config config;

@@ -1,5 +1,4 @@
 /* cove snapshot make|ls|rm|fork: the files of a sandbox at one moment, and sandboxes made of them. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +6,6 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cove/client.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 
 enum { FORKS_MAX = 1000 };

@@ -1,5 +1,4 @@
 /* cove store ls|show|verify|restore|export|rm|gc: sandboxes that were paused to storage. */
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>

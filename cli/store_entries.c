@@ -1,6 +1,5 @@
 /* The directory of saved sandboxes, as `cove store` reads it: one entry for each. */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* cove template ls|show|add|build|builds|set|rm|verify|gc. */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

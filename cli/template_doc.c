@@ -1,7 +1,6 @@
 #include "cli/template_doc.h"
 
 #include <json-c/json.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cove/file.h"

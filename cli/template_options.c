@@ -1,5 +1,4 @@
 /* The options of `cove template add`, `build` and `set`: each is a field of the manifest. */
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

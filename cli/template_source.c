@@ -1,6 +1,5 @@
 /* Where templates come from: a directory, an archive or a fresh Debian becomes one layer, an image several
  * (template_oci.c). */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -3,8 +3,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cove/mem.h"
-
 enum state {
     BEFORE, /* what stands before the first boundary */
     AFTER_BOUNDARY,

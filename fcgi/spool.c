@@ -8,7 +8,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "cove/mem.h"
 #include "cove/names.h"
 #include "cove/text.h"
 

@@ -10,7 +10,6 @@
  * order comes, with the credentials and the small files of the sandbox beside it, and the report goes.
  * When the process that gave the order dies, so does this one.
  */
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>

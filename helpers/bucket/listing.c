@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/bucket/bucket_private.h"
 

@@ -2,14 +2,11 @@
  * Objects: putting them, whole or in parts, reading and removing them. What the bucket says about an object is
  * not trusted, ETags least of all: to be sure, the object is read and its digest computed.
  */
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cove/file.h"
-#include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/bucket/bucket_private.h"
 

@@ -5,7 +5,6 @@
  * that what arrives is what was signed.
  */
 #include <ctype.h>
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/builder/builder_private.h"
 #include "process/manifests_live.h"

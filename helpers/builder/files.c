@@ -6,7 +6,6 @@
  * When a tenant has used up build_files, the archive that it used longest ago is deleted.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

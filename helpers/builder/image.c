@@ -22,7 +22,6 @@
 
 #include "cove/end.h"
 #include "cove/json.h"
-#include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "helpers/builder/builder_private.h"

@@ -2,7 +2,6 @@
  * The steps of a build. RUN is the tenant's own command. What the other steps do in the sandbox is a
  * small script each, which runs there as root: nothing of the tenant's files is touched from outside.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -14,7 +14,6 @@
  * new starter hears of all starting sandboxes again: a command that runs there under its label
  * already is not started twice.
  */
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
  * is deny.c. */
 #include <openssl/evp.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cove/mem.h"
 #include "cove/text.h"

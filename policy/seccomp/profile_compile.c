@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
