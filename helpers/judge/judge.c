@@ -27,16 +27,16 @@
 
 /* ------------------------------------------------------------------ conversations */
 
-static void bench_close(struct judge *j, struct bench *b)
+static void conversation_close(struct judge *j, struct conversation *talk)
 {
-    LIST_REMOVE(b, link);
-    watch_close(&b->watch);
-    free(b);
-    if (LIST_EMPTY(&j->benches) && !watch_is_on(&j->orders))
+    LIST_REMOVE(talk, link);
+    watch_close(&talk->watch);
+    free(talk);
+    if (LIST_EMPTY(&j->conversations) && !watch_is_on(&j->orders))
         loop_stop(&j->loop); /* neither a keeper nor a sandbox is left */
 }
 
-static void bench_ready(struct watch *w, uint32_t events)
+static void conversation_ready(struct watch *w, uint32_t events)
 {
     static const struct msg_rule taken[] = {
         { MSG_DONE, 0, 0, 0, 0 },
@@ -44,7 +44,7 @@ static void bench_ready(struct watch *w, uint32_t events)
         { 0 },
     };
     struct judge *j = container_of(w->loop, struct judge, loop);
-    struct bench *b = container_of(w, struct bench, watch);
+    struct conversation *talk = container_of(w, struct conversation, watch);
     struct cove_err e = { 0 };
     struct msg m;
     int rc = msg_recv(w->fd, j->buf, sizeof(j->buf), taken, MSG_DONTWAIT, &m, &e);
@@ -53,31 +53,32 @@ static void bench_ready(struct watch *w, uint32_t events)
     if (rc < 0 && e.code == COVE_BUSY)
         return;
     if (rc == 1 && m.head.type == BOX_EXEC_ASK)
-        verdict_answer(j, b, &m);
+        verdict_answer(j, talk, &m);
     if (rc == 1)
         msg_close_fds(&m);
+    /* 0 or -1: the sandbox has ended, another judge took over, or init sent nonsense. */
     if (rc != 1)
-        bench_close(j, b); /* the sandbox ended, another judge took over, or init sent nonsense */
+        conversation_close(j, talk);
 }
 
 static void attach(struct judge *j, const struct judge_box *box)
 {
-    struct bench *b = calloc(1, sizeof(*b));
+    struct conversation *talk = calloc(1, sizeof(*talk));
     struct box_conn c = { .sock = -1 };
     struct cove_err e = { 0 };
 
-    if (!b)
+    if (!talk)
         return;
-    b->index = box->index;
-    text_copy(b->id, sizeof(b->id), box->id);
-    if (box_open(j->config.run_dir, b->id, &c, &e) < 0 ||
+    talk->index = box->index;
+    text_copy(talk->id, sizeof(talk->id), box->id);
+    if (box_open(j->config.run_dir, talk->id, &c, &e) < 0 ||
         msg_send(c.sock, BOX_JUDGE, 1, NULL, 0, NULL, 0, NULL, 0, MSG_DONTWAIT, &e) < 0 ||
-        watch_start(&j->loop, &b->watch, c.sock, EPOLLIN, bench_ready) < 0) {
+        watch_start(&j->loop, &talk->watch, c.sock, EPOLLIN, conversation_ready) < 0) {
         box_close(&c); /* the sandbox died meanwhile */
-        free(b);
+        free(talk);
         return;
     }
-    LIST_INSERT_HEAD(&j->benches, b, link);
+    LIST_INSERT_HEAD(&j->conversations, talk, link);
 }
 
 static void orders_ready(struct watch *w, uint32_t events)
@@ -96,7 +97,7 @@ static void orders_ready(struct watch *w, uint32_t events)
         return;
     if (rc != 1) { /* the keeper is gone */
         watch_close(w);
-        if (LIST_EMPTY(&j->benches))
+        if (LIST_EMPTY(&j->conversations))
             loop_stop(&j->loop);
         return;
     }

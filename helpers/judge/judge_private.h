@@ -12,8 +12,8 @@
 #include "cove/state.h"
 #include "process/live.h"
 
-struct bench { /* one sandbox's conversation */
-    LIST_ENTRY(bench) link;
+struct conversation { /* with the init of one sandbox */
+    LIST_ENTRY(conversation) link;
     struct watch watch;
     uint32_t index; /* of its slot */
     char id[24];
@@ -30,11 +30,11 @@ struct judge {
     struct keeper_link keeper;
     struct loop loop;
     struct watch orders; /* the connection on which the keeper names sandboxes */
-    LIST_HEAD(bench_list, bench) benches;
+    LIST_HEAD(conversation_list, conversation) conversations;
     char buf[MSG_MAX_BYTES];
 };
 
 /* Answers a question of a sandbox's init (BOX_EXEC_ASK): verdict.c. */
-void verdict_answer(struct judge *j, struct bench *b, const struct msg *m);
+void verdict_answer(struct judge *j, struct conversation *talk, const struct msg *m);
 
 #endif

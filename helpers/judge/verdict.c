@@ -38,21 +38,21 @@ static void join_argv(const char *const argv[], size_t argc, struct buf *out)
 
 /* A loop of refused programs must not fill the disk: at most one line a second for a sandbox, with the
  * number of denials that the line stands for. The audit log has bounds of its own. */
-static void log_denial(struct bench *b, const struct box_info *box, const char *rule)
+static void log_denial(struct conversation *talk, const struct box_info *box, const char *rule)
 {
     uint64_t now = clock_boot_ms();
 
-    b->unlogged++;
-    if (b->logged_ms && now - b->logged_ms < LOG_EVERY_MS)
+    talk->unlogged++;
+    if (talk->logged_ms && now - talk->logged_ms < LOG_EVERY_MS)
         return;
     log_event(LOG_LEVEL_WARN, "exec denied", LOG_S("tenant", box->tenant),
               LOG_S("project", box->project), LOG_S("sandbox", box->id), LOG_S("rule", rule),
-              LOG_N("count", b->unlogged));
-    b->logged_ms = now;
-    b->unlogged = 0;
+              LOG_N("count", talk->unlogged));
+    talk->logged_ms = now;
+    talk->unlogged = 0;
 }
 
-static void record_denial(struct judge *j, struct bench *b, const struct box_info *box,
+static void record_denial(struct judge *j, struct conversation *talk, const struct box_info *box,
                           const char *dialect, const struct policy_result *r,
                           const char *const argv[], size_t argc)
 {
@@ -70,7 +70,7 @@ static void record_denial(struct judge *j, struct bench *b, const struct box_inf
 
     join_argv(argv, argc, &command);
     entry.command = command.data ? command.data : "";
-    log_denial(b, box, r->rule);
+    log_denial(talk, box, r->rule);
     if (j->config.audit_file[0] && audit_send(&j->keeper, &entry, &e) < 0)
         log_error("audit line lost", &e, LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
 }
@@ -114,10 +114,10 @@ static void check_words(const struct policy *policy, const struct policy_query *
     policy_check_argv(policy, q, words + 1, count - 1, ret);
 }
 
-static void send_verdict(struct bench *b, uint64_t ask, const struct policy_result *r,
+static void send_verdict(struct conversation *talk, uint64_t ask, const struct policy_result *r,
                          const char *const argv[], size_t argc)
 {
-    const struct judge *j = container_of(b->watch.loop, struct judge, loop);
+    const struct judge *j = container_of(talk->watch.loop, struct judge, loop);
     struct box_exec_answer answer = { .ask = ask,
                                       .allow = !r->denied,
                                       .refusals_max = (uint32_t)j->config.exec_refusals_max };
@@ -127,9 +127,9 @@ static void send_verdict(struct bench *b, uint64_t ask, const struct policy_resu
         describe(r, argv, argc, &reason);
     else
         buf_add(&reason, "", 1);
-    if (msg_send(b->watch.fd, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data, reason.len,
-                 NULL, 0, MSG_DONTWAIT, NULL) < 0)
-        shutdown(b->watch.fd, SHUT_RDWR);
+    if (msg_send(talk->watch.fd, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data,
+                 reason.len, NULL, 0, MSG_DONTWAIT, NULL) < 0)
+        shutdown(talk->watch.fd, SHUT_RDWR);
 }
 
 static uint64_t hash_words(const char *const words[], size_t count)
@@ -145,24 +145,25 @@ static uint64_t hash_words(const char *const words[], size_t count)
  * A shell that is denied one folder's program tries the next folder of PATH, with the same
  * arguments: that is one event, not five. Other arguments are another event.
  */
-static bool is_same_try(struct bench *b, uint32_t pid, uint64_t what)
+static bool is_same_try(struct conversation *talk, uint32_t pid, uint64_t what)
 {
     uint64_t now = clock_boot_ms();
-    bool same = b->denied_pid == pid && b->denied_what == what && now - b->denied_ms < SAME_TRY_MS;
+    bool same =
+        talk->denied_pid == pid && talk->denied_what == what && now - talk->denied_ms < SAME_TRY_MS;
 
-    b->denied_pid = pid;
-    b->denied_what = what;
-    b->denied_ms = now;
+    talk->denied_pid = pid;
+    talk->denied_what = what;
+    talk->denied_ms = now;
     return same;
 }
 
 /* The sandbox's record; only its id if the slot has another sandbox by now. */
-static void read_box(struct judge *j, const struct bench *b, struct box_info *ret)
+static void read_box(struct judge *j, const struct conversation *talk, struct box_info *ret)
 {
-    state_box_read(j->state, b->index, ret);
-    if (strcmp(ret->id, b->id) != 0) {
+    state_box_read(j->state, talk->index, ret);
+    if (strcmp(ret->id, talk->id) != 0) {
         *ret = (struct box_info){ 0 };
-        text_copy(ret->id, sizeof(ret->id), b->id);
+        text_copy(ret->id, sizeof(ret->id), talk->id);
     }
 }
 
@@ -174,7 +175,7 @@ static const char *policy_name(const struct live_ref *manifests, const char *tem
     return m && m->policy ? m->policy : template;
 }
 
-static void judge_words(struct judge *j, struct bench *b, const struct box_exec_ask *ask,
+static void judge_words(struct judge *j, struct conversation *talk, const struct box_exec_ask *ask,
                         const char *words[], size_t count)
 {
     const char *dialect = dialect_name(ask->context);
@@ -187,18 +188,18 @@ static void judge_words(struct judge *j, struct bench *b, const struct box_exec_
     struct live_ref *policy = live_get(&j->policy), *manifests = live_get(&j->manifests);
     struct box_info box;
 
-    read_box(j, b, &box);
+    read_box(j, talk, &box);
     if (count > 0 && !ask->truncated) {
         const char *template = policy_name(manifests, box.template);
         struct policy_query q = { .dialect = dialect, .tenant = box.tenant, .template = template };
 
         check_words(policy_set_policy(policy->value), &q, words, count, &r);
     }
-    send_verdict(b, ask->ask, &r, words + skip, count - skip);
+    send_verdict(talk, ask->ask, &r, words + skip, count - skip);
     if (name)
         words[1] = name; /* check_words() may have put the file there */
-    if (r.denied && !is_same_try(b, ask->pid, hash_words(words + skip, count - skip)))
-        record_denial(j, b, &box, dialect, &r, words + skip, count - skip);
+    if (r.denied && !is_same_try(talk, ask->pid, hash_words(words + skip, count - skip)))
+        record_denial(j, talk, &box, dialect, &r, words + skip, count - skip);
     live_put(manifests);
     live_put(policy); /* not earlier: the verdict points into the policy */
 }
@@ -236,7 +237,7 @@ static ssize_t read_arguments(int fd, char **ret)
     return !bytes || n < 0 ? -1 : (ssize_t)len;
 }
 
-void verdict_answer(struct judge *j, struct bench *b, const struct msg *m)
+void verdict_answer(struct judge *j, struct conversation *talk, const struct msg *m)
 {
     static const char *none[] = { NULL };
     AUTO_FREE const char **words = NULL;
@@ -253,5 +254,5 @@ void verdict_answer(struct judge *j, struct bench *b, const struct msg *m)
     }
     if (len < 0 || split_words(bytes, bytes + len, &words, &count) < 0)
         ask.truncated = 1;
-    judge_words(j, b, &ask, words ? words : none, count);
+    judge_words(j, talk, &ask, words ? words : none, count);
 }

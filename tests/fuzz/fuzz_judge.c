@@ -156,7 +156,7 @@ static int arguments(uint8_t how, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct judge judge;
-    struct bench *first = calloc(1, sizeof(*first));
+    struct conversation *first = calloc(1, sizeof(*first));
     struct box_exec_ask ask = { .ask = 1, .pid = 7 };
     uint8_t how = size > 1 ? data[0] % 4 : 0, kind = size > 1 ? data[1] : 0;
     int pair[2], fd;
@@ -182,12 +182,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         msg_send(pair[1], BOX_EXEC_ASK, 0, &ask, sizeof(ask), fd < 0 ? data : NULL,
                  fd < 0 ? size : 0, &fd, fd >= 0, MSG_DONTWAIT, NULL);
     cove_close(fd);
-    if (watch_start(&judge.loop, &first->watch, pair[0], EPOLLIN, bench_ready) < 0)
+    if (watch_start(&judge.loop, &first->watch, pair[0], EPOLLIN, conversation_ready) < 0)
         abort();
-    LIST_INSERT_HEAD(&judge.benches, first, link);
-    bench_ready(&first->watch, EPOLLIN);
-    if (!LIST_EMPTY(&judge.benches))
-        bench_close(&judge, first);
+    LIST_INSERT_HEAD(&judge.conversations, first, link);
+    conversation_ready(&first->watch, EPOLLIN);
+    if (!LIST_EMPTY(&judge.conversations))
+        conversation_close(&judge, first);
     close(pair[1]);
     return 0;
 }
