@@ -292,30 +292,35 @@ static const struct json_field log_result_fields[] = {
     JSON_END,
 };
 
+struct log_piece {
+    struct log_place place; /* how much of each stream was told */
+    struct buf text;
+    size_t most; /* bytes of the text */
+    uint64_t lost;
+};
+
 /* Takes a record. One that begins before the place was told in part; one that begins behind it means that output was
  * lost. */
-static void take_record(const struct ring_rec *rec, const char *bytes, size_t most,
-                        struct log_place *place, struct buf *out, uint64_t *lost)
+static void take_record(struct log_piece *piece, const struct ring_rec *rec, const char *bytes)
 {
-    uint64_t *at = &place->offset[rec->stream == RING_STDOUT ? 0 : 1];
+    uint64_t *at = &piece->place.offset[rec->stream == RING_STDOUT ? 0 : 1];
     uint64_t end = rec->offset + rec->len;
     size_t skip, n;
 
     if (end <= *at)
         return;
     if (rec->offset > *at) {
-        *lost += rec->offset - *at;
+        piece->lost += rec->offset - *at;
         *at = rec->offset;
     }
     skip = (size_t)(*at - rec->offset);
     n = rec->len - skip;
-    n = n < most - out->len ? n : most - out->len;
-    if (buf_add(out, bytes + skip, n) == 0)
+    n = n < piece->most - piece->text.len ? n : piece->most - piece->text.len;
+    if (buf_add(&piece->text, bytes + skip, n) == 0)
         *at += n;
 }
 
-static int read_ring(int ring, size_t most, struct log_place *place, struct buf *out,
-                     uint64_t *lost, struct cove_err *e)
+static int read_ring(int ring, struct log_piece *piece, struct cove_err *e)
 {
     AUTO_FREE char *bytes = malloc(RING_REC_MAX);
     struct ring_reader reader;
@@ -328,59 +333,58 @@ static int read_ring(int ring, size_t most, struct log_place *place, struct buf 
     if (ring_reader_init(&reader, ring, 0, e) < 0)
         return -1; /* cppcheck-suppress memleak ; bytes frees itself */
     /* No more than the ring holds: a fast writer would keep us reading. */
-    while (out->len < most && seen < reader.capacity &&
+    while (piece->text.len < piece->most && seen < reader.capacity &&
            (n = ring_read(&reader, &rec, bytes, &gap, e)) > 0) {
-        take_record(&rec, bytes, most, place, out, lost);
+        take_record(piece, &rec, bytes);
         seen += rec.len + 1;
-        if (out->overflow)
+        if (piece->text.overflow)
             return core_fail_memory(e);
     }
     return n < 0 ? -1 : 0;
 }
 
-static int read_log(struct mcp_call *c, struct core_session *s, const struct id_args *a,
-                    struct buf *out, struct log_place *place, uint64_t *lost, struct core_proc *p,
-                    struct cove_err *e)
+/* Reads a piece of a process's log: `piece` has the place to begin at, and afterwards the text and the next place. */
+static int read_log(struct core_session *s, const struct id_args *a, struct log_piece *piece,
+                    struct core_proc *p, struct cove_err *e)
 {
-    size_t most = a->max_bytes ? (size_t)a->max_bytes : LOG_DEFAULT;
     struct box_log_opened opened;
     AUTO_CLOSE int ring = -1;
 
-    buf_init_within(out, most, c->req->core->bytes);
+    piece->most = a->max_bytes ? (size_t)a->max_bytes : LOG_DEFAULT;
+    buf_init_within(&piece->text, piece->most, s->core->bytes);
     /* The status comes first: what was written until then is in the ring. */
     if (core_proc_find(s, a->id, p, e) < 0)
         return fail_process(a->id, e);
     if (box_log(&s->conn, p->proc, NULL, &opened, &ring, e) < 0)
         return -1;
-    return read_ring(ring, most, place, out, lost, e);
+    return read_ring(ring, piece, e);
 }
 
 static int log_tool(struct mcp_call *c, const void *args, struct cove_err *e)
 {
     const struct id_args *a = args;
-    AUTO_BUF struct buf out = BUF(0);
-    struct log_place place = { { 0, 0 } };
+    struct log_piece piece = { 0 };
     char next[LOG_PLACE_TEXT];
     struct core_session s;
     struct core_proc p;
-    uint64_t lost = 0;
     int rc;
 
-    if (a->offset && *a->offset && log_place_parse(a->offset, &place, e) < 0)
+    if (a->offset && *a->offset && log_place_parse(a->offset, &piece.place, e) < 0)
         return cove_context(e, "offset");
     if (mcp_open(c, &s, e) < 0)
         return -1;
-    rc = read_log(c, &s, a, &out, &place, &lost, &p, e);
+    rc = read_log(&s, a, &piece, &p, e);
     core_session_close(&s);
+    AUTO_BUF struct buf out = piece.text; /* freed in any case */
     if (rc < 0)
         return -1;
-    log_place_format(&place, next);
+    log_place_format(&piece.place, next);
     struct log_result r = {
         .id = a->id,
         .status = status_of(p.running, &p.end),
         .output = { out.data ? out.data : "", out.len },
         .next = next,
-        .lost = a->offset && *a->offset ? (int64_t)lost : 0,
+        .lost = a->offset && *a->offset ? (int64_t)piece.lost : 0,
         .ended = !p.running,
         .exit_code = p.running ? 0 : end_exit_code(&p.end),
         .reason = p.running ? NULL : reason_of(&c->req->arena, &p.end),
