@@ -37,8 +37,8 @@ static void count_end(struct core *c, const struct run_result *r)
         core_count(c, counter, 1);
 }
 
-/* Remembers how a command ended, for whoever asks later. A client's command is the last word of argv: `bash -c
- * COMMAND`. */
+/* Remembers how a command ended, for whoever asks later. Of `bash -c COMMAND` the command is kept, of other programs
+ * the name. */
 static void remember_end(const struct core_session *s, const struct run_args *args,
                          const struct run_result *result)
 {
