@@ -86,6 +86,16 @@ static void new_mac(uint8_t mac[MAC_LEN])
     mac[0] = (uint8_t)((mac[0] & 0xfc) | 2);
 }
 
+/* One queue each way: by default the kernel makes one for each cpu of the machine, with a directory in sysfs each. A
+ * veth sends without a lock on whatever cpu its sender runs, so more queues gain nothing. */
+static void add_queues(struct rtnl *r)
+{
+    uint32_t one = 1;
+
+    rtnl_add(r, IFLA_NUM_TX_QUEUES, &one, sizeof(one));
+    rtnl_add(r, IFLA_NUM_RX_QUEUES, &one, sizeof(one));
+}
+
 static int make_pair(const struct net *n, const char *name, pid_t pid, struct cove_err *e)
 {
     struct ifinfomsg end = { .ifi_flags = IFF_NOARP, .ifi_change = IFF_NOARP };
@@ -99,11 +109,13 @@ static int make_pair(const struct net *n, const char *name, pid_t pid, struct co
     rtnl_add(&r, IFLA_IFNAME, name, strlen(name) + 1);
     rtnl_add(&r, IFLA_ADDRESS, mac, MAC_LEN);
     rtnl_add(&r, IFLA_GROUP, &n->group, sizeof(n->group));
+    add_queues(&r);
     info = rtnl_nest(&r, IFLA_LINKINFO);
     rtnl_add(&r, IFLA_INFO_KIND, "veth", 4);
     data = rtnl_nest(&r, IFLA_INFO_DATA);
     peer = rtnl_nest_with(&r, VETH_INFO_PEER, &end, sizeof(end));
     rtnl_add(&r, IFLA_ADDRESS, mac, MAC_LEN);
+    add_queues(&r);
     if (pid > 0) {
         rtnl_add(&r, IFLA_IFNAME, "eth0", 5);
         rtnl_add(&r, IFLA_NET_NS_PID, &ns, sizeof(ns));
