@@ -1,4 +1,5 @@
 """Pausing to storage: a sandbox becomes an archive, and the archive the same sandbox again."""
+import contextlib
 import json
 import os
 import random
@@ -268,9 +269,7 @@ def test_deleting_a_sandbox_while_it_is_being_woken_leaves_nothing(server, proje
     box = bare(server.execute(project, "head -c 200000000 /dev/urandom >/workspace/noise", timeout=60))
     assert save(server, box) is True
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(wake(server, box)))
-    thread.start()
-    wait_for(lambda: savers(server), what="the saver to unpack")
+    thread, _ = hold_unpacking(server, box, answers)
     server.cleanup(project)
     thread.join()
     assert answers and answers[0] is not True
@@ -501,9 +500,8 @@ def test_a_saver_killed_while_it_unpacks_leaves_the_sandbox_saved(server, projec
     box, answers, thread = start_saving(server, project)
     thread.join()
     assert answers == [True]
-    thread = threading.Thread(target=lambda: answers.append(wake(server, box)))
-    thread.start()
-    os.kill(wait_for(lambda: savers(server), what="the saver to unpack")[0], signal.SIGKILL)
+    thread, saver = hold_unpacking(server, box, answers)
+    os.kill(saver, signal.SIGKILL)
     thread.join()
     assert answers[1:] == [f"archive of '{box}': the saver ended without saying why"] and settled(server, box) == "saved"
     assert server.run(project, "cat /workspace/f; wc -c </workspace/noise") == "precious\n300000000\n"
@@ -511,6 +509,20 @@ def test_a_saver_killed_while_it_unpacks_leaves_the_sandbox_saved(server, projec
 
 def savers(server):
     return [pid for pid in server.pids() if "saver" in read(f"/proc/{pid}/comm")]
+
+
+def hold_unpacking(server, box, answers):
+    """Wakes a saved sandbox in a thread, whose answer is added to answers, and stops the saver that unpacks: (thread, saver's pid)."""
+    for _ in range(10):
+        thread = threading.Thread(target=lambda: answers.append(wake(server, box)))
+        thread.start()
+        while thread.is_alive():
+            for pid in savers(server):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    return thread, pid
+        assert answers.pop() is True and save(server, box) is True  # it was awake before its saver was seen
+    raise AssertionError("no saver was seen in ten wakes")
 
 
 def start_saving(server, project):

@@ -55,7 +55,7 @@ def store(instance):
     server, folder = instance, f"{instance.config['state_dir']}/layers"
 
     def template(*args, ok=True):
-        done = subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "template", *map(str, args)], timeout=60,
+        done = subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "template", *map(str, args)], timeout=300,
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert (done.returncode == 0) == ok, done.stdout
         return done.stdout
