@@ -196,11 +196,12 @@ int cgroup_make(struct init *in, struct command_cgroup *ret, int *ret_fd, struct
     return 0;
 }
 
-static int kill_all(const struct command_cgroup *g)
+static int kill_all(struct command_cgroup *g)
 {
     AUTO_CLOSE int fd = -1;
     char name[48];
 
+    g->killed = true;
     name_of(g, "cgroup.kill", name);
     fd = openat(INIT_FD_CGROUP, name, O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, "1", 1) == 1 ? 0 : -1;
@@ -209,7 +210,7 @@ static int kill_all(const struct command_cgroup *g)
 /* By the number of the process: its record may be gone, while what it started is still there. */
 int cgroup_kill(struct init *in, uint32_t number)
 {
-    const struct proc *p = proc_by_number(in, number);
+    struct proc *p = proc_by_number(in, number);
 
     if (p && p->cgroup.name)
         return kill_all(&p->cgroup);
@@ -252,8 +253,8 @@ static void remember(struct init *in, uint32_t number, const struct command_cgro
 }
 
 /*
- * An empty cgroup is as good as a new one: it has no process, is not frozen, has no cgroup below it, and no limit,
- * because no controller is on there. What it has counted of cpu time is taken off. Making and removing
+ * An empty cgroup that was never killed is as good as a new one: it has no process, is not frozen, has no
+ * cgroup below it, and no limit, because no controller is on there. What it has counted of cpu time is taken off. Making and removing
  * a cgroup takes the kernel several times as long as these looks.
  */
 static bool keep(struct init *in, const struct command_cgroup *g)
@@ -261,7 +262,7 @@ static bool keep(struct init *in, const struct command_cgroup *g)
     char text[256], name[48];
     struct stat st;
 
-    if (in->idle_count == IDLE_CGROUPS)
+    if (g->killed || in->idle_count == IDLE_CGROUPS)
         return false;
     read_file_of(g, "cgroup.events", text, sizeof(text));
     if (!strstr(text, "populated 0\n") || strstr(text, "frozen 1\n"))

@@ -136,6 +136,7 @@ struct start;
 struct command_cgroup {
     uint32_t name;          /* the directory cNAME; 0: none */
     uint64_t cpu_before_us; /* cpu time of commands that had this cgroup before */
+    bool killed; /* cgroup.kill was written: Linux 6.18 kills what is cloned into it afterwards */
 };
 
 struct proc {
