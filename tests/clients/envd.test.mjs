@@ -84,6 +84,12 @@ const processRules = {
     assert.equal((await rpc('process.Process/SendSignal', { process, signal: 'SIGNAL_UNSPECIFIED' })).code, 'unimplemented')
     assert.deepEqual(await rpc('process.Process/SendSignal', { process, signal: 'SIGNAL_SIGKILL' }), { status: 200 })
   },
+  'CloseStdin: cat ends, and a second time does no harm': async ({ stream, rpc }) => {
+    const process = await begin(stream, { process: { cmd: 'sh', args: ['-c', 'cat; exec sleep 1000'] }, stdin: true })
+    for (let i = 0; i < 2; i++) assert.deepEqual(await rpc('process.Process/CloseStdin', { process }), { status: 200 })
+    assert.equal((await rpc('process.Process/SendInput', { process, input: { stdin: 'eA==' } })).code, 'internal')
+    await rpc('process.Process/SendSignal', { process, signal: 'SIGNAL_SIGKILL' })
+  },
   'CloseStdin: a terminal has no such end': async ({ stream, rpc }) => {
     const process = await begin(stream, { process: { cmd: 'sleep', args: ['1000'] }, pty: { size: { rows: 10, cols: 40 } } })
     const { code, message } = await rpc('process.Process/CloseStdin', { process })
