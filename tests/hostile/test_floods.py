@@ -1,6 +1,10 @@
 """One client that sends more than anybody should: a flood is stopped at the door, whatever its requests carry."""
+import contextlib
 import json
+import os
 import secrets
+import select
+import socket
 
 import pytest
 
@@ -59,3 +63,40 @@ def test_no_stranger_fills_the_disk_by_the_access_log(target, attempt):
     refused = sum(json.loads(line)["status"] == 429 for line in lines)
     attempt("have each refused request logged", refused > 100 and f"{refused} lines")
     assert "limiting requests" not in read(f"{server.dir}/log/nginx-error.log")
+
+
+def kept_by_nginx(server):
+    """Bytes of replies that nginx keeps in files. Such a file has no name any more."""
+    master = read(f"{server.run_dir}/nginx.pid").strip()
+    sizes = []
+    for pid in read(f"/proc/{master}/task/{master}/children").split():
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if "/nginx/" in os.readlink(f"/proc/{pid}/fd/{fd}"):
+                    sizes.append(os.stat(f"/proc/{pid}/fd/{fd}").st_size)
+    return sum(sizes)
+
+
+def test_replies_that_nobody_reads_do_not_fill_the_disk(target, attempt):
+    """Each is 36 MB, and its client takes a few bytes."""
+    server = target(output_max="8M")
+    server.run("p", "true")
+    body = json.dumps({"projectId": "p", "commands": ["head -c 6000000 /dev/zero"]}).encode()
+    head = f"POST /execute HTTP/1.1\r\nHost: x\r\nX-API-Key: {server.key}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(6):
+            s = stack.enter_context(socket.socket())
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.connect(("127.0.0.1", server.http))
+            s.sendall(head.encode() + body)
+            clients.append(s)
+        for s in clients:
+            s.settimeout(60)
+            assert s.recv(12) == b"HTTP/1.1 200"
+        kept = 0
+        for _ in range(20):  # two seconds, in which nginx reads on if it does
+            kept = max(kept, kept_by_nginx(server))
+            select.select([], [], [], 0.1)
+        attempt("have nginx keep replies that nobody reads", kept > 4_000_000 and f"{kept >> 20} MiB")
+    assert server.execute("p", "echo on").json["stdout"] == "on\n"
