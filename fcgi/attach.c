@@ -7,6 +7,7 @@
 
 #include "cove/base64.h"
 #include "cove/mem.h"
+#include "fcgi/caller.h"
 #include "fcgi/router.h"
 
 enum { KEY_CHARS = 24, SHA1_BYTES = 20, ACCEPT_CHARS = BASE64_LEN(SHA1_BYTES), REASON_MAX = 240 };
@@ -123,11 +124,17 @@ int attach_to(struct request *req, struct reply *rep, const struct attach_target
 {
     const char *line = arena_printf(&req->arena, "socket %s %s %s %s %u", accept_of(req),
                                     chosen_protocol(req), t->kind, t->id, t->proc);
+    char key[COVE_KEY_ID_MAX];
 
     if (t->has_from)
         line = arena_printf(&req->arena, "%s from=%llu", line, (unsigned long long)t->from);
     if (t->rows)
         line = arena_printf(&req->arena, "%s rows=%u cols=%u", line, t->rows, t->cols);
+    caller_key_id(req->core, key);
+    if (*key)
+        line = arena_printf(&req->arena, "%s key=%s", line, key);
+    if (req->until_s)
+        line = arena_printf(&req->arena, "%s until=%llu", line, (unsigned long long)req->until_s);
     return answer(rep, arena_printf(&req->arena, "%s%s%s%s", line, t->numbered ? " numbered" : "",
                                     t->read_only ? " read_only" : "",
                                     t->plain_text ? " plain_text" : ""));

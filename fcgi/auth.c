@@ -282,7 +282,8 @@ static bool by_key(struct auth_ask *ask, struct auth_who *ret)
         key = key_by_protocol(keys, ask->req);
     if (!key)
         return false;
-    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, key->tenant), id_of(ask->req, key) };
+    *ret =
+        (struct auth_who){ arena_strdup(&ask->req->arena, key->tenant), id_of(ask->req, key), 0 };
     return true;
 }
 
@@ -297,7 +298,7 @@ static bool by_token(struct auth_ask *ask, struct auth_who *ret)
         !token_opens(ask->req, protocol ? protocol : "", id, &w))
         return false;
     *ret = (struct auth_who){ arena_strdup(&ask->req->arena, w.box.tenant),
-                              arena_printf(&ask->req->arena, CALLER_BOX "%s", w.box.id) };
+                              arena_printf(&ask->req->arena, CALLER_BOX "%s", w.box.id), 0 };
     return true;
 }
 
@@ -308,7 +309,7 @@ static bool by_password(struct auth_ask *ask, struct auth_who *ret)
 
     if (!basic_sign_in(ask->req, tenant, &wait_s))
         return false;
-    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, tenant), "" };
+    *ret = (struct auth_who){ arena_strdup(&ask->req->arena, tenant), "", 0 };
     return true;
 }
 
@@ -319,7 +320,7 @@ static bool by_session(struct auth_ask *ask, struct auth_who *ret)
     if (!console_sign_in(ask->req, ask->keys ? ask->keys->value : NULL, &session))
         return false;
     *ret = (struct auth_who){ arena_strdup(&ask->req->arena, session.tenant),
-                              arena_strdup(&ask->req->arena, session.key) };
+                              arena_strdup(&ask->req->arena, session.key), session.until_s };
     return true;
 }
 

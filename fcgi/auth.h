@@ -19,6 +19,7 @@ const struct key *auth_find(const struct dialect *const *dialects, const struct 
 
 struct auth_who {
     const char *tenant, *key; /* key: its public name, or another mark for caller_begin() */
+    uint64_t until_s;         /* when the console's session ends; 0: there is none */
 };
 
 /* Is the host name that of a sandbox of another tenant? To this tenant it must look as if no such sandbox existed, so

@@ -63,6 +63,8 @@ struct request {
     struct request_note note;
     const char *failure; /* why the request was refused, in plain words; NULL: it was not */
     uint64_t started_ms;
+    uint64_t
+        until_s; /* unix time at which the caller's session ends; 0: there is none, or it is not known here */
 };
 
 /* Fails with COVE_INVALID when the path or query is not decodable; the request is still fit for an

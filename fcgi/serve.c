@@ -101,6 +101,7 @@ static void serve_attach(struct router *router, struct callers *callers, struct 
         router_refuse(router, req, rep, &e);
     } else {
         req->tenant = who.tenant;
+        req->until_s = who.until_s;
         serve_api(router, callers, req, rep, who.key);
     }
     if (rep->status != 204)

@@ -234,6 +234,7 @@ static void sweep(struct timer *t)
 {
     struct gate *g = container_of(t, struct gate, sweep);
 
+    callers_sweep(g);
     shares_sweep(g);
     bindings_sweep(g);
     relays_sweep(g);
@@ -323,7 +324,8 @@ static int setup(struct gate *g, struct cove_err *e)
     int hosts = -1;
 
     if (process_start("cove-gate", &g->config, e) < 0 || setup_memory(g, e) < 0 ||
-        shares_open(g, e) < 0 || loop_init(&g->loop, e) < 0 || setup_signals(g, e) < 0)
+        shares_open(g, e) < 0 || callers_open(g, e) < 0 || loop_init(&g->loop, e) < 0 ||
+        setup_signals(g, e) < 0)
         return -1;
     setup_limits(g);
     TAILQ_INIT(&g->throttled);

@@ -13,6 +13,7 @@
 #include "cove/buf.h"
 #include "cove/config.h"
 #include "cove/err.h"
+#include "cove/keys.h"
 #include "cove/limits.h"
 #include "cove/loop.h"
 #include "cove/msg.h"
@@ -142,9 +143,16 @@ void connect_sweep(struct gate *g);
 
 /* ------------------------------------------------------------------ shares.c: what a tenant may use */
 
+/* What the keeper has written for us into a file, as text. */
+int gate_read_copy(int fd, struct buf *text, struct cove_err *e);
 int shares_open(struct gate *g, struct cove_err *e);
 struct tenant_share *share_of(struct gate *g, const char *tenant); /* NULL: out of memory */
 void shares_sweep(struct gate *g); /* take up what an operator has changed; count what moved */
+
+/* ------------------------------------------------------------------ callers.c */
+
+int callers_open(struct gate *g, struct cove_err *e);
+void callers_sweep(struct gate *g); /* closes WebSockets of keys and sessions that have ended */
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
 
@@ -229,6 +237,9 @@ struct gate {
     LIST_HEAD(share_list, tenant_share) shares;
     int tenants_fd;              /* the tenants' own limits, which the keeper writes; -1: none */
     uint32_t tenants_generation; /* of the file's content that was read last */
+    int keys_fd;                 /* which keys hold, likewise */
+    struct key_names keys;
+    uint32_t keys_generation;
     uint64_t swept_ms;
     struct relay_queue throttled; /* connections that wait, the longest first */
     struct timer unthrottle;

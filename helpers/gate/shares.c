@@ -16,20 +16,28 @@
 #include "cove/text.h"
 #include "helpers/gate/gate_private.h"
 
-static int read_tenants(const struct gate *g, struct tenants *ret, struct cove_err *e)
+int gate_read_copy(int fd, struct buf *text, struct cove_err *e)
 {
-    AUTO_BUF struct buf text = BUF(KEYS_FILE_MAX + 1);
     char *room;
     ssize_t n;
 
     do {
-        room = buf_reserve(&text, 64 * 1024);
-        n = room ? pread(g->tenants_fd, room, 64 * 1024, (off_t)text.len) : -1;
+        room = buf_reserve(text, 64 * 1024);
+        n = room ? pread(fd, room, 64 * 1024, (off_t)text->len) : -1;
         if (n < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "the tenants' limits");
-        text.len += (size_t)n;
+            return cove_fail_errno(e, COVE_INTERNAL, "a copy of the keeper's");
+        text->len += (size_t)n;
     } while (n > 0);
-    buf_add(&text, "", 1);
+    buf_add(text, "", 1);
+    return 0;
+}
+
+static int read_tenants(const struct gate *g, struct tenants *ret, struct cove_err *e)
+{
+    AUTO_BUF struct buf text = BUF(KEYS_FILE_MAX + 1);
+
+    if (gate_read_copy(g->tenants_fd, &text, e) < 0)
+        return -1;
     return tenants_parse(text.data, ret, e);
 }
 

@@ -3,13 +3,13 @@
  * handshake and has started or found the process; nginx puts the worker's answer into the first header
  * line:
  *
- *     Cove-Target: socket ACCEPT PROTOCOL KIND ID PROC [from=N] [rows=N] [cols=N] [numbered] [read_only]
- *                  [plain_text]
+ *     Cove-Target: socket ACCEPT PROTOCOL KIND ID PROC [from=N] [rows=N] [cols=N] [key=NAME] [until=N]
+ *                  [numbered] [read_only] [plain_text]
  *     Cove-Target: close ACCEPT PROTOCOL CODE reason in plain words      accepted, and closed at once
  *     Cove-Target: refuse STATUS reason in plain words                   an HTTP reply
  *
- * ACCEPT is the value of Sec-WebSocket-Accept, PROTOCOL that of Sec-WebSocket-Protocol, or "-". The rest of
- * the head is not read.
+ * ACCEPT is the value of Sec-WebSocket-Accept, PROTOCOL that of Sec-WebSocket-Protocol, or "-". key and until say how
+ * long the caller may stay (callers.c). The rest of the head is not read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +42,10 @@ static bool read_word(const char *word, struct viewer_options *o)
         return o->read_only = true;
     if (strcmp(word, "plain_text") == 0)
         return o->plain_text = true;
+    if (strncmp(word, "key=", 4) == 0)
+        return text_copy(o->key, sizeof(o->key), word + 4);
+    if (read_number(word, "until", &o->until_s))
+        return true;
     if (read_number(word, "from", &o->from))
         return o->has_from = true;
     if (read_number(word, "rows", &n) && n <= UINT16_MAX) {

@@ -68,6 +68,18 @@ const struct key *keys_find(const struct keys *k, const unsigned char hash[KEY_H
 /* Finds a key by its public name; NULL if there is none, or more than one. */
 const struct key *keys_find_id(const struct keys *k, const char *id);
 
+/* Which keys hold, by their public names alone (names.c): written by the keeper, read by the gate. */
+struct key_names {
+    char *lines;
+    size_t count;
+};
+
+int key_names_write(const struct keys *keys, struct buf *out);
+/* COVE_BUSY: the text is not whole, because the list is just being written. */
+int key_names_read(const char *text, struct key_names *ret, struct cove_err *e);
+bool key_names_hold(const struct key_names *names, const char *id, uint64_t now_s);
+void key_names_done(struct key_names *names);
+
 bool key_expired(const struct key *key, uint64_t now_s);
 bool key_may_dialect(const struct key *key, const char *dialect);
 bool key_may_project(const struct key *key, const char *project);

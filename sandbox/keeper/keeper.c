@@ -165,6 +165,7 @@ static void remove_run_files(const struct keeper *k)
                                          "state.workers",
                                          "policy",
                                          "keys",
+                                         "keys.gate",
                                          "tenants",
                                          "tenants.gate",
                                          "templates",

@@ -194,16 +194,23 @@ static bool are_of_one_tenant(const struct keys *keys)
 static int publish_keys(struct keeper *k, struct cove_err *e)
 {
     const char *path = k->config.keys_file;
+    AUTO_BUF struct buf names = BUF(KEYS_FILE_MAX);
     AUTO_FREE char *text = NULL;
     bool changed = false;
     struct keys keys;
+    int rc;
 
     if (read_text(path, &text, e) < 0)
         return -1;
     if (keys_parse(text, &keys, e) < 0)
         return cove_context(e, "%s", path);
     k->keys_of_one_tenant = are_of_one_tenant(&keys);
+    rc = key_names_write(&keys, &names);
     keys_done(&keys);
+    if (rc < 0)
+        return cove_fail(e, COVE_INTERNAL, "%s: no memory for the keys' names", path);
+    if (publish_in_place(k, "keys.gate", names.data, names.len, e) < 0)
+        return -1;
     return publish_put(k, "keys", text, strlen(text), &changed, e);
 }
 

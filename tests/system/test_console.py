@@ -194,9 +194,9 @@ def wait_for_end(stream, seconds=45):
         assert time.monotonic() < end, "the stream goes on"
 
 
-def runs_out(server, seconds):
+def runs_out(server, seconds, tenant="default"):
     """A session's cookie that ends in so many seconds, made as the server makes them."""
-    text = f"{int(time.time()) + seconds}.-.default"
+    text = f"{int(time.time()) + seconds}.-.{tenant}"
     with open(f"{server.run_dir}/token-secret", "rb") as f:
         return f"cove-console={text}.{hmac.new(f.read(), f'console session {text}'.encode(), 'sha256').hexdigest()}"
 
@@ -217,6 +217,27 @@ def test_a_stream_ends_with_its_session_and_with_its_key(server):
 def test_signing_out_takes_the_cookie_away(server):
     cookie, token = session(server)
     reply = server.request("DELETE", f"{API}/session", headers={"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}, key=False)
+def test_a_followed_log_ends_with_its_session_and_with_its_key(server):
+    """Whether its process writes or not."""
+    key = create(server, "logging", "--name", "logging")
+    headers = {"X-API-Key": key}
+    made = server.request("POST", f"{API}/sandboxes", {"name": "logging"}, headers=headers, key=False).json
+    at = f"{API}/sandboxes/{made['id']}/processes"
+    quiet, busy = (server.request("POST", at, {"command": command}, headers=headers, key=False).json["id"]
+                   for command in ("echo up; sleep 1000", "while echo more; do sleep 0.1; done"))
+    by_session, _ = session(server, key=key)
+    short = runs_out(server, 6, "logging")
+    streams = [open_stream(server, {"Cookie": short}, f"{at}/{process}/log") for process in (quiet, busy)]
+    for stream in streams:
+        wait_for_end(stream)
+    streams = [open_stream(server, more, f"{at}/{process}/log") for process in (quiet, busy) for more in (headers, {"Cookie": by_session})]
+    other = create(server, "logging", "--name", "logging-other")
+    cove(server, "key", "revoke", "logging")
+    for stream in streams:
+        wait_for_end(stream)
+    assert server.request("DELETE", f"{API}/sandboxes/{made['id']}", key=other).status == 200
+
+
     assert reply.status == 200 and "Max-Age=0" in reply.headers["Set-Cookie"]
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from cove import wait_for
 from executor import Executor
-from test_console import session
+from test_console import runs_out, session
 from test_front_cli import cove
+from test_front_keys import create
 from websocket import BINARY, CLOSE, MORE, PING, PONG, TEXT, Closed, Refused, WebSocket, frame
 
 
@@ -509,3 +510,33 @@ def test_the_consoles_session_opens_a_terminal_for_its_own_pages_alone(terminals
                    {"Cookie": cookie, "Origin": "http://elsewhere.example"}, host=own) as ws:
         assert ws.closed()[1].code == 4401
     assert terminals.refused(headers={"Cookie": cookie}, credential=False, host=own).status == 401
+
+
+def test_a_terminal_ends_with_its_session_and_with_its_key(server, project):
+    """The process goes on: whoever may can open it again."""
+    key = create(server, project, "--name", project)
+    terminals = Terminals(server, project, key=key)
+    own = f"127.0.0.1:{server.http}"
+    page = {"credential": False, "host": own}
+    by_key_session = {"Cookie": session(server, key=key)[0], "Origin": f"http://{own}"}
+    with terminals.open(SHELL) as by_key:
+        process = by_key.hello["process"]
+        by_short_session = {"Cookie": runs_out(server, 6, project), "Origin": f"http://{own}"}
+        with terminals.open(f"&process={process}", by_short_session, **page) as ws:
+            closed = ws.closed()[1]
+            assert closed.code == 4401 and "session is over" in closed.reason
+        by_key.send(b"echo still-''here\n")
+        by_key.until("still-here")
+        with terminals.open(f"&process={process}", by_key_session, **page) as by_session, \
+                WebSocket(server, f"/process_lines?sandbox={terminals.id}&process={terminals.start('sleep 1000')}", {"X-API-Key": key}) as lines:
+            other = create(server, project, "--name", f"{project}-other")  # a change of the keys that is none of theirs
+            by_session.send(b"echo on''ward\n")
+            by_session.until("onward")
+            cove(server, "key", "revoke", project)
+            for ws in (by_key, by_session, lines):
+                closed = ws.closed()[1]
+                assert closed.code == 4401 and "revoked" in closed.reason
+    with Terminals(server, project, key=other).open(f"&process={process}") as ws:
+        ws.until("onward")
+    server.cleanup(project, key=other)
+    server.projects.discard((project, key))

@@ -366,6 +366,48 @@ static void a_broken_file_is_not_edited(void **state)
     assert_non_null(strstr(e.msg, "line 1: must begin with 64 hex digits"));
 }
 
+/* The keeper writes the list while the gate may read it. */
+static void the_list_of_keys_that_hold_is_whole_or_not_taken(void **state)
+{
+    AUTO_BUF struct buf list = BUF(4096);
+    struct key_names names = { 0 };
+    struct cove_err e = { 0 };
+    struct keys keys;
+
+    (void)state;
+    assert_int_equal(
+        keys_parse(OTHER " acme b expires=2027-01-31\n" SECRET " acme a\n", &keys, NULL), 0);
+    assert_int_equal(key_names_write(&keys, &list), 0);
+    keys_done(&keys);
+    buf_add_char(&list, '\0');
+    assert_int_equal(key_names_read(list.data, &names, &e), 0);
+    assert_true(key_names_hold(&names, "2bb80d537b1da3e3", UINT64_C(1) << 40));
+    assert_true(key_names_hold(&names, "d9298a10d1b07358", 1));
+    assert_false(
+        key_names_hold(&names, "d9298a10d1b07358", UINT64_C(1) << 40)); /* it has expired */
+    assert_false(key_names_hold(&names, "d9298a10d1b07359", 1));
+    assert_false(key_names_hold(&names, "d9298a10d1b0", 1));
+    key_names_done(&names);
+    for (size_t len = strlen(list.data) - 1; len > 0; len--) {
+        list.data[len] = '\0';
+        assert_int_equal(key_names_read(list.data, &names, &e), -1);
+        assert_int_equal(e.code, COVE_BUSY);
+    }
+}
+
+static void a_list_of_no_keys_is_a_list(void **state)
+{
+    AUTO_BUF struct buf list = BUF(4096);
+    struct key_names names = { 0 };
+
+    (void)state;
+    assert_int_equal(key_names_write(&(struct keys){ 0 }, &list), 0);
+    buf_add_char(&list, '\0');
+    assert_int_equal(key_names_read(list.data, &names, NULL), 0);
+    assert_false(key_names_hold(&names, "2bb80d537b1da3e3", 1));
+    key_names_done(&names);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +427,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(comments_and_mode_stay_and_only_the_named_line_goes,
                                         make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_broken_file_is_not_edited, make_dir, remove_dir),
+        cmocka_unit_test(the_list_of_keys_that_hold_is_whole_or_not_taken),
+        cmocka_unit_test(a_list_of_no_keys_is_a_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
