@@ -13,7 +13,8 @@ enum {
     KEPT_BYTES = 128 * 1024, /* a buffer larger than this is given back when it is empty */
     CUT_SNDBUF =
         256 * 1024, /* room for the rest of a record behind what the client leaves unread */
-    CUT_BYTES = 8,  /* as long as the head of a FastCGI record */
+    STANDS_MS = 1000,
+    CUT_BYTES = 8, /* as long as the head of a FastCGI record */
 };
 
 /* ------------------------------------------------------------------ beginning */
@@ -154,11 +155,24 @@ static void drop(struct buf *body, size_t n)
         buf_done(body);
 }
 
+/* Cuts the stream of a caller whose key or session has ended since. */
+static void check_caller(struct stream *s)
+{
+    uint64_t now = clock_boot_ms();
+
+    if (s->gone || !s->stands || now < s->stood_ms + STANDS_MS)
+        return;
+    s->stood_ms = now;
+    if (!s->stands(s->req))
+        stream_cut(s);
+}
+
 static int send_body(struct stream *s, bool wait)
 {
     struct buf *body = &s->rep->body;
     size_t taken = 0;
 
+    check_caller(s);
     if (s->gone || (body->len == 0 && !body->overflow))
         return verdict(s);
     if (body->overflow) {
@@ -203,7 +217,7 @@ static bool has_heartbeat(const struct stream *s)
 }
 
 /* The time of the next heartbeat, or of giving up a client that takes nothing; UINT64_MAX = never. */
-static uint64_t due_ms(const struct stream *s)
+static uint64_t silence_ms(const struct stream *s)
 {
     if (s->gone)
         return s->keep && s->heartbeat ? s->sent_ms + s->idle_ms : UINT64_MAX;
@@ -214,7 +228,10 @@ static uint64_t due_ms(const struct stream *s)
 
 int stream_wait_ms(const struct stream *s)
 {
-    uint64_t due = due_ms(s), now = clock_boot_ms();
+    uint64_t due = silence_ms(s), now = clock_boot_ms();
+
+    if (!s->gone && s->stands && s->stood_ms + STANDS_MS < due)
+        due = s->stood_ms + STANDS_MS;
 
     if (due == UINT64_MAX)
         return -1;
@@ -233,8 +250,10 @@ static void send_heartbeat(struct stream *s)
 
 int stream_tick(struct stream *s)
 {
-    uint64_t due = due_ms(s);
+    uint64_t due;
 
+    check_caller(s);
+    due = silence_ms(s);
     if (due == UINT64_MAX || clock_boot_ms() < due)
         return verdict(s);
     if (stream_backlog(s) != STREAM_CLEAR)

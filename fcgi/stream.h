@@ -66,8 +66,11 @@ struct stream {
     void *heartbeat_arg;
     bool keep; /* the source goes on when the client has left, and what it tells is thrown away;
                 * heartbeat() above is still called, so that it can end that */
-    bool gone; /* the client has left or was given up */
-    uint64_t sent_ms; /* when bytes last left, or the backlog began */
+    /* Asked once a second: may the caller still read this? If not, the stream is cut. NULL: it is not asked. */
+    bool (*stands)(const struct request *req);
+    uint64_t stood_ms; /* when it was asked last */
+    bool gone;         /* the client has left or was given up */
+    uint64_t sent_ms;  /* when bytes last left, or the backlog began */
     size_t frame_start;
 };
 

@@ -54,6 +54,8 @@ int console_with_permit(struct request *req, struct reply *rep, const char *comm
  * comes back by itself. */
 struct stream;
 bool console_wait(struct stream *s, struct request *req);
+/* The key and the session that a stream began with still hold. */
+bool console_stands(const struct request *req);
 
 int console_reply_box(struct reply *rep, const struct box_info *box); /* returns 0 */
 /* {"ok":true}; returns 0. */

@@ -212,6 +212,11 @@ static const struct json_field ready_fields[] = {
     JSON_END,
 };
 
+bool console_stands(const struct request *req)
+{
+    return caller_stands(req->core) && console_session_goes_on(req);
+}
+
 bool console_wait(struct stream *s, struct request *req)
 {
     struct pollfd p = { .fd = req->client_fd, .events = POLLRDHUP };
@@ -219,7 +224,7 @@ bool console_wait(struct stream *s, struct request *req)
 
     if (run_poll(&p, req->client_fd >= 0, LOOK_MS) > 0 || (leaving && *leaving))
         return false;
-    return caller_stands(req->core) && console_session_goes_on(req) && stream_tick(s) == 0;
+    return console_stands(req) && stream_tick(s) == 0;
 }
 
 int console_events(struct request *req, struct reply *rep, struct cove_err *e)

@@ -321,6 +321,7 @@ int console_log(struct request *req, struct reply *rep, struct cove_err *e)
     if (console_open(req, &session, e) < 0)
         return -1;
     stream_init(&l.stream, req, rep, &framing_sse);
+    l.stream.stands = console_stands;
     log_place_format(&since, l.place);
     stream_begin(&l.stream);
     follow(&l, &session, &args);
