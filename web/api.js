@@ -85,5 +85,27 @@ export function events(path, handlers) {
 }
 
 export const sandboxPath = (id, rest = "") => `/sandboxes/${encodeURIComponent(id)}${rest}`;
-export const fileQuery = (path) => `?path=${encodeURIComponent(path)}`;
+
+// Names of files are bytes. One that is not UTF-8 comes percent-encoded beside its readable form, and is kept here as a string in which
+// U+DC80 to U+DCFF stand for its single bytes; no name that is UTF-8 contains these.
+export function nameOf(entry) {
+  if (!entry.encoded) return entry.name;
+  const bytes = Uint8Array.from(entry.encoded.match(/%..|./g), (c) => (c.length === 3 ? parseInt(c.slice(1), 16) : c.charCodeAt(0)));
+  let name = "";
+  for (let i = 0; i < bytes.length;) {
+    const size = [1, 2, 3, 4].find((n) => i + n <= bytes.length && decode(bytes.subarray(i, i + n)));
+    name += size ? decode(bytes.subarray(i, i + size)) : String.fromCharCode(0xdc00 + bytes[i]);
+    i += size || 1;
+  }
+  return name;
+}
+
+// The text of bytes that are UTF-8, or "".
+function decode(bytes) {
+  try { return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes); } catch { return ""; }
+}
+
+const percentEncode = (name) => [...name].map((c) => (/[\udc80-\udcff]/.test(c) && c.length === 1
+  ? `%${(c.charCodeAt(0) - 0xdc00).toString(16)}` : encodeURIComponent(c))).join("");
+export const fileQuery = (path) => `?path=${percentEncode(path)}`;
 export const base = BASE;

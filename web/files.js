@@ -1,5 +1,5 @@
 // Files of a sandbox: browse, open and edit text, upload, download.
-import { base, fileQuery, get, post, remove, sandboxPath, send, upload } from "./api.js";
+import { base, fileQuery, get, nameOf, post, remove, sandboxPath, send, upload } from "./api.js";
 import { ask, button, bytes, failed, h, notice, show, spelt, table, time } from "./ui.js";
 
 const EDIT_MAX = 2 * 1024 * 1024;
@@ -103,14 +103,14 @@ export function filesTab(pane, box) {
   async function newFolder() {
     const name = await ask("New folder", { label: "Name", yes: "Create" });
     if (!name) return;
-    await post(sandboxPath(box.id, "/directory"), { path: join(folder, name) });
+    await post(sandboxPath(box.id, "/directory") + fileQuery(join(folder, name)));
     await list(folder);
   }
 
   async function rename(entry) {
     const name = await ask(`Rename ${spelt(entry.name)}`, { label: "New name", value: entry.name, yes: "Rename" });
     if (!name || name === entry.name) return;
-    await post(sandboxPath(box.id, "/rename"), { from: join(folder, entry.name), to: join(folder, name) });
+    await post(sandboxPath(box.id, "/rename") + fileQuery(join(folder, entry.name)), { to: join(folder, name) });
     await list(folder);
   }
 
@@ -136,6 +136,7 @@ export function filesTab(pane, box) {
   async function list(path) {
     const { entries, truncated } = await get(sandboxPath(box.id, "/files") + fileQuery(path));
     folder = path;
+    for (const entry of entries) entry.name = nameOf(entry);
     entries.sort((a, b) => (b.kind === "directory") - (a.kind === "directory") || a.name.localeCompare(b.name));
     const chooser = h("input", { type: "file", multiple: true, "aria-label": "Upload files" });
     chooser.addEventListener("change", () => put(named(chooser.files)).catch(failed));

@@ -13,9 +13,11 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// A name as it is written, with what would be invisible or turn the rest around spelt out: a program in a sandbox chooses its names.
+// A name as it is written, with what is no text, would be invisible or turn the rest around spelt out: a program in a sandbox chooses its names.
 export function spelt(name) {
-  return name.replace(/[\p{Cc}\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+  return name.replace(/[\p{Cc}\p{Cs}\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, (c) => (/\p{Cs}/u.test(c)
+    ? `\\x${(c.charCodeAt(0) & 0xff).toString(16)}` // a byte of a name that is not UTF-8 (nameOf() of api.js)
+    : `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`));
 }
 
 export function show(where, ...children) {

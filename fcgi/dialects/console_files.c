@@ -1,10 +1,13 @@
 /* Files of a sandbox: folders listed, files read and written, a folder as an archive. Paths are resolved by
  * the sandbox's init; what a file holds is sent as an attachment, never as a page of this host. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cove/mem.h"
+#include "cove/text.h"
+#include "fcgi/check.h"
 #include "fcgi/dialects/console.h"
 #include "fcgi/transfer.h"
 
@@ -13,13 +16,14 @@ enum { ENTRIES_MAX = 20000 };
 /* ------------------------------------------------------------------ a folder */
 
 struct entry {
-    const char *name, *kind, *target, *mode, *version;
+    const char *name, *encoded, *kind, *target, *mode, *version;
     int64_t bytes, uid;
     uint64_t modified_unix_ms;
 };
 
 static const struct json_field entry_fields[] = {
     JSON_STR(struct entry, name, "name", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct entry, encoded, "encoded", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct entry, kind, "kind", JSON_REQUIRED, JSON_ANY),
     JSON_STR(struct entry, target, "target", JSON_OPTIONAL, JSON_ANY),
     JSON_STR(struct entry, mode, "mode", JSON_REQUIRED, JSON_ANY),
@@ -49,11 +53,26 @@ struct listing {
     size_t count;
 };
 
+/* A name that is not UTF-8 is readable in JSON but lost its bytes there: this is how it is written in a query. NULL: the
+ * name is UTF-8. */
+static const char *encoded_name(struct request *req, const char *name)
+{
+    char *out, *at;
+
+    if (text_is_utf8(name, strlen(name)))
+        return NULL;
+    at = out = arena_alloc(&req->arena, 3 * strlen(name) + 1);
+    for (; *name; name++)
+        at += sprintf(at, "%%%02x", (unsigned char)*name);
+    return out;
+}
+
 static int put_entry(void *arg, const char *name, const struct box_stat *st, const char *target)
 {
     struct listing *l = arg;
     struct entry shown = {
         .name = name,
+        .encoded = encoded_name(l->req, name),
         .kind = kind_of(st->mode),
         .target = *target ? target : NULL,
         .mode = arena_printf(&l->req->arena, "%04o", st->mode & 07777),
@@ -233,13 +252,24 @@ struct path_args {
     const char *path, *to;
 };
 
+/* The path in the query, where any bytes can stand, comes before the one in the body. */
+static int choose_path(const struct request *req, const char *field, struct path_args *args,
+                       struct cove_err *e)
+{
+    const char *given = request_query(req, "path");
+
+    if (given)
+        args->path = given;
+    return check_query_path(field, args->path, e);
+}
+
 static const struct json_field directory_fields[] = {
-    JSON_STR(struct path_args, path, "path", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_STR(struct path_args, path, "path", JSON_OPTIONAL, MSG_PATH_MAX - 1),
     JSON_END,
 };
 
 static const struct json_field rename_fields[] = {
-    JSON_STR(struct path_args, path, "from", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_STR(struct path_args, path, "from", JSON_OPTIONAL, MSG_PATH_MAX - 1),
     JSON_STR(struct path_args, to, "to", JSON_REQUIRED, MSG_PATH_MAX - 1),
     JSON_END,
 };
@@ -251,7 +281,8 @@ int console_make_dir(struct request *req, struct reply *rep, struct cove_err *e)
     int rc;
 
     req->note.operation = "make-directory";
-    if (request_json(req, directory_fields, &args, e) < 0 || console_open(req, &session, e) < 0)
+    if (request_json(req, directory_fields, &args, e) < 0 ||
+        choose_path(req, "path", &args, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
     rc = core_make_dir(&session, core_default_user(&session), args.path, e);
     core_session_close(&session);
@@ -266,7 +297,8 @@ int console_rename(struct request *req, struct reply *rep, struct cove_err *e)
     int rc;
 
     req->note.operation = "rename";
-    if (request_json(req, rename_fields, &args, e) < 0 || console_open(req, &session, e) < 0)
+    if (request_json(req, rename_fields, &args, e) < 0 || choose_path(req, "from", &args, e) < 0 ||
+        console_open(req, &session, e) < 0)
         return -1;
     rc = box_file_change(&session.conn, BOX_RENAME, core_default_user(&session), args.path, args.to,
                          &flags, e);

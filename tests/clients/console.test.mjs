@@ -166,6 +166,27 @@ test("files are dropped, made, renamed and removed", { skip }, async () => {
   await endBox(id);
 });
 
+test("a folder and a file whose names are not UTF-8 are opened, edited and renamed", { skip }, async () => {
+  const id = await newBox(), at = (path) => `/sandboxes/${id}/file?path=/workspace/${path}`;
+  await api("PUT", at("%ff%20folder/%fefile"), "old text");
+  await signIn();
+  await open(`#/sandbox/${id}/files`);
+  await page.click("button.link:has-text('\\\\xff folder/')");
+  await page.click("button.link:has-text('\\\\xfefile')");
+  await page.waitForFunction(() => document.querySelector("textarea.editor")?.value === "old text");
+  await page.fill("textarea.editor", "new text");
+  await page.click("button:has-text('Save')");
+  await page.waitForSelector(".notice:has-text('saved')");
+  assert.equal(await (await api("GET", at("%ff%20folder/%fefile"))).text(), "new text");
+  await page.click("text=Back");
+  await page.click("tr:has-text('xfefile') button:has-text('Rename')");
+  await page.fill("dialog input", "plain.txt");
+  await page.click("dialog button[value=yes]");
+  await page.waitForSelector("button.link:has-text('plain.txt')");
+  assert.equal(await (await api("GET", at("%ff%20folder/plain.txt"))).text(), "new text");
+  await endBox(id);
+});
+
 test("an upload tells how far it is, and a session that is over asks to sign in", { skip }, async () => {
   const id = await newBox();
   await signIn();
