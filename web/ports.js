@@ -2,7 +2,11 @@
 import { get, post, sandboxPath } from "./api.js";
 import { ask, button, failed, h, notice, show, table } from "./ui.js";
 
+const AGAIN_MS = 3000; // what listens is asked for again while the tab is shown
+
 export function portsTab(pane, box) {
+  let shown = "", timer = 0, left = false;
+
   async function open(port) {
     const { url } = await post(sandboxPath(box.id, "/ports/link"), { port });
     window.open(url, "_blank", "noopener,noreferrer");
@@ -29,12 +33,20 @@ export function portsTab(pane, box) {
   }
   async function list() {
     const { ports } = await get(sandboxPath(box.id, "/ports"));
+    if (left || JSON.stringify(ports) === shown) return; // a choice that is being made stays open
+    shown = JSON.stringify(ports);
     show(pane,
-      h("p", { class: "row" }, button("Refresh", list), button("Another port", other)),
+      h("p", { class: "row" }, button("Another port", other)),
       ports.length ? table("Ports", ["Port", "Address", "Actions"], ports.map(row)) : h("p", {}, "Nothing listens in this sandbox. Start a server in the terminal, for example ",
         h("code", {}, "python3 -m http.server 8000"), "."));
   }
 
-  list().catch(failed);
-  return null;
+  // A failure is told once, not every few seconds.
+  async function follow(tell) {
+    if (!document.hidden) await list().then(() => { tell = failed; }, (error) => { tell(error); tell = () => {}; });
+    if (!left) timer = setTimeout(follow, AGAIN_MS, tell);
+  }
+
+  follow(failed);
+  return () => { left = true; clearTimeout(timer); };
 }

@@ -493,13 +493,11 @@ test("a thousand sandboxes are listed, searched and filtered", { skip }, async (
 
 test("a port has a link that opens it in another tab", { skip }, async () => {
   const id = await newBox();
-  await api("POST", `/sandboxes/${id}/processes`, { command: "cd /workspace && exec python3 -m http.server 8000" });
   await signIn();
   await open(`#/sandbox/${id}/ports`);
-  for (let tries = 0; tries < 50 && !await page.locator("td:has-text('8000')").count(); tries++) {
-    await page.click("button:has-text('Refresh')");
-    await page.waitForFunction(() => !document.querySelector("button:disabled"));
-  }
+  await page.waitForSelector("text=Nothing listens in this sandbox");
+  await api("POST", `/sandboxes/${id}/processes`, { command: "cd /workspace && exec python3 -m http.server 8000" });
+  await page.waitForSelector("td:has-text('8000')"); // by itself
   await photograph("ports");
   await checkAccess();
   assert.match(await page.textContent("td code"), new RegExp(`8000-${id}\\.`));
