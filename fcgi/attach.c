@@ -113,9 +113,10 @@ static const char *plain(struct request *req, const char *text)
     return copy;
 }
 
-static int answer(struct reply *rep, const char *line)
+static int answer(struct request *req, struct reply *rep, const char *line)
 {
     rep->status = 204;
+    reply_header(rep, "X-Accel-Redirect", request_param(req, "COVE_VERDICT_GOES_TO"));
     reply_header(rep, "X-Cove-Target", line);
     return 0;
 }
@@ -135,15 +136,17 @@ int attach_to(struct request *req, struct reply *rep, const struct attach_target
         line = arena_printf(&req->arena, "%s key=%s", line, key);
     if (req->until_s)
         line = arena_printf(&req->arena, "%s until=%llu", line, (unsigned long long)req->until_s);
-    return answer(rep, arena_printf(&req->arena, "%s%s%s%s", line, t->numbered ? " numbered" : "",
-                                    t->read_only ? " read_only" : "",
-                                    t->plain_text ? " plain_text" : ""));
+    return answer(req, rep,
+                  arena_printf(&req->arena, "%s%s%s%s", line, t->numbered ? " numbered" : "",
+                               t->read_only ? " read_only" : "",
+                               t->plain_text ? " plain_text" : ""));
 }
 
 int attach_close(struct request *req, struct reply *rep, unsigned code, const char *reason)
 {
-    return answer(rep, arena_printf(&req->arena, "close %s %s %u %s", accept_of(req),
-                                    chosen_protocol(req), code, plain(req, reason)));
+    return answer(req, rep,
+                  arena_printf(&req->arena, "close %s %s %u %s", accept_of(req),
+                               chosen_protocol(req), code, plain(req, reason)));
 }
 
 void attach_refused(struct request *req, struct reply *rep, const char *why)
@@ -157,5 +160,5 @@ void attach_refused(struct request *req, struct reply *rep, const char *why)
     if (*request_param(req, "HTTP_ORIGIN") && is_handshake(req))
         attach_close(req, rep, 4000 + status, why);
     else
-        answer(rep, arena_printf(&req->arena, "refuse %u %s", status, plain(req, why)));
+        answer(req, rep, arena_printf(&req->arena, "refuse %u %s", status, plain(req, why)));
 }

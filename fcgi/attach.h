@@ -1,7 +1,7 @@
 /*
- * The worker's half of a WebSocket on a process. nginx asks before it passes the request on to the gate
- * (COVE_ROLE=attach): the request is authenticated, routed and limited like any other, its handler starts or
- * finds a process, and the reply is one line for the gate (helpers/gate/sockets.c).
+ * The worker's half of a WebSocket on a process (COVE_ROLE=attach): the request is authenticated, routed and limited
+ * like any other, and its handler starts or finds a process. The reply sends nginx on to the location that
+ * COVE_VERDICT_GOES_TO names, with one line for the gate (helpers/gate/sockets.c).
  *
  * A dialect's handler for such a route:
  *

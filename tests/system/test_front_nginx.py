@@ -165,8 +165,9 @@ def test_the_access_log_names_tenant_and_key_but_never_the_key_itself(make_serve
 
 def locations():
     """{name: what is in its braces} of every location in the site."""
-    asks = "include @SNIPPETS@/cove-port.conf;"  # most of what such a location says
-    site = read(f"{TOP}/nginx/cove.conf").replace(asks, read(f"{TOP}/nginx/snippets/cove-port.conf"))
+    site = read(f"{TOP}/nginx/cove.conf")
+    for name in ("cove-port.conf", "cove-attach.conf"):  # most of what such a location says
+        site = site.replace(f"include @SNIPPETS@/{name};", f"# {name}\n" + read(f"{TOP}/nginx/snippets/{name}"))
     return dict(re.findall(r"^    location (.+?) \{\n(.*?)^    \}", site, re.M | re.S))
 
 
@@ -178,7 +179,7 @@ def test_a_location_without_sign_in_passes_no_tenant():
         tenant = re.findall(r"fastcgi_param COVE_TENANT (\S+);", body)
         assert tenant == (["$cove_tenant"] if "cove-auth.conf" in body else ['""']), name
         role = {"= /.cove/auth": "auth", "= /.cove/port": "port", "= /.cove/port-kept": "port", "= /.cove/traffic-socket": "port",
-                "= /.cove/open": "open", "= /.cove/attach": "attach"}.get(name, "api")
+                "= /.cove/open": "open"}.get(name, "attach" if "# cove-attach.conf" in body else "api")
         assert re.findall(r"fastcgi_param COVE_ROLE (\S+);", body) == [role], name
         assert ("internal;" in body) == (name.startswith("= /.cove/") and role != "open"), name
 
@@ -189,7 +190,7 @@ def test_only_what_runs_or_streams_may_take_long():
     for file, rows in tables().items():
         for _, path, flags in rows:
             if path in SOCKETS:
-                assert "cove-attach.conf" in locations()["= " + path], path
+                assert "# cove-attach.conf" in locations()["= " + path], path
             elif "ROUTE_OPEN" not in flags and not has_own_suite(file):
                 assert bool(re.search(short, path.replace("/**", ""))) == ("ROUTE_LONG" not in flags), path
 
