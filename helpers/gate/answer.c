@@ -4,7 +4,6 @@
  * listens, 401 for a port that is not open to everybody, 503 for too many connections. HTML for
  * browsers, JSON for all others; nginx's line says which.
  */
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -47,23 +46,49 @@ static const struct refusal *find(enum cove_code code)
     return &refusals[i];
 }
 
-static void write_json(const struct relay *r, const struct refusal *f, struct buf *out)
+struct told {
+    const char *sandbox, *message, *hint, *reason, *error;
+    int64_t port, code;
+};
+
+static const struct json_field refusal_fields[] = {
+    JSON_STR(struct told, sandbox, "sandboxId", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct told, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct told, port, "port", JSON_OPTIONAL, 1, UINT16_MAX),
+    JSON_INT(struct told, code, "code", JSON_REQUIRED, 400, 599),
+    JSON_STR(struct told, hint, "hint", JSON_OPTIONAL, JSON_ANY),
+    JSON_STR(struct told, reason, "reason", JSON_OPTIONAL, JSON_ANY),
+    JSON_END,
+};
+
+static const struct json_field status_fields[] = {
+    JSON_INT(struct told, code, "code", JSON_REQUIRED, 400, 599),
+    JSON_STR(struct told, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct told, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static void write_line(struct buf *out, const struct json_field *fields, const struct told *told)
 {
     struct json_writer w;
 
     json_writer_init(&w, out);
-    json_open(&w, NULL, '{');
-    json_put_str(&w, "sandboxId", r->target.id);
-    json_put_str(&w, "message", f->message);
-    if (f->names_port)
-        json_put_int(&w, "port", r->target.port);
-    json_put_int(&w, "code", f->status);
-    if (*f->hint)
-        json_put_str(&w, "hint", f->hint);
-    if (r->reason[0])
-        json_put_str(&w, "reason", r->reason);
-    json_close(&w, '}');
+    json_put_object(&w, NULL, fields, told);
     buf_add_char(out, '\n');
+}
+
+static void write_json(const struct relay *r, const struct refusal *f, struct buf *out)
+{
+    const struct told told = {
+        .sandbox = r->target.id,
+        .message = f->message,
+        .port = f->names_port ? r->target.port : 0,
+        .code = f->status,
+        .hint = *f->hint ? f->hint : NULL,
+        .reason = r->reason[0] ? r->reason : NULL,
+    };
+
+    write_line(out, refusal_fields, &told);
 }
 
 /* Only the reason is escaped: it might hold a name that a tenant chose. The id is letters and digits, and
@@ -161,15 +186,9 @@ void answer_status(struct relay *r, unsigned status, const char *message)
                          : status == 429 || status == 503 ? "Retry-After: 1\r\n"
                                                           : "";
     AUTO_BUF struct buf body = BUF(PAGE_MAX);
-    struct json_writer w;
 
-    json_writer_init(&w, &body);
-    json_open(&w, NULL, '{');
-    json_put_int(&w, "code", status);
-    json_put_str(&w, "message", message);
-    json_put_str(&w, "error", message);
-    json_close(&w, '}');
-    buf_add_char(&body, '\n');
+    write_line(&body, status_fields,
+               &(struct told){ .code = status, .message = message, .error = message });
     r->html = false;
     answer(r, (int)status, "Refused", header, &body);
 }

@@ -10,7 +10,6 @@
  * The terminal has the size of whoever wrote last. Places in the output are counted in bytes from the start
  * of the process, so that a client can come back where it was.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "cove/json.h"
@@ -19,35 +18,66 @@
 
 enum { MESSAGE_MAX = 1 << 20, REPLAY_BYTES = 64 * 1024, TEXT_MAX = 1024, SIDE_MAX = 10000 };
 
-/* A message about the terminal: the caller adds its members and closes the object. */
-static void message_begin(struct json_writer *w, struct buf *text, const char *type)
-{
-    json_writer_init(w, text);
-    json_open(w, NULL, '{');
-    json_put_str(w, "type", type);
-}
+/* What clients are told about the terminal. */
+struct told {
+    const char *type, *sandbox, *reason;
+    int64_t process, offset, lost, bytes, rows, cols, code;
+    bool read_only;
+};
 
-static void tell(struct viewer *v, const struct buf *text)
+static const struct json_field open_fields[] = {
+    JSON_STR(struct told, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct told, sandbox, "sandbox", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct told, process, "process", JSON_REQUIRED, 0, UINT32_MAX),
+    JSON_INT(struct told, offset, "offset", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct told, lost, "lost", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_BOOL(struct told, read_only, "readOnly", JSON_REQUIRED),
+    JSON_END,
+};
+
+static const struct json_field gap_fields[] = {
+    JSON_STR(struct told, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct told, bytes, "bytes", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_INT(struct told, offset, "offset", JSON_REQUIRED, 0, INT64_MAX),
+    JSON_END,
+};
+
+static const struct json_field size_fields[] = {
+    JSON_STR(struct told, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct told, rows, "rows", JSON_REQUIRED, 1, SIDE_MAX),
+    JSON_INT(struct told, cols, "cols", JSON_REQUIRED, 1, SIDE_MAX),
+    JSON_END,
+};
+
+static const struct json_field exit_fields[] = {
+    JSON_STR(struct told, type, "type", JSON_REQUIRED, JSON_ANY),
+    JSON_INT(struct told, code, "code", JSON_REQUIRED, 0, 255),
+    JSON_STR(struct told, reason, "reason", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static void tell(struct viewer *v, const struct json_field *fields, const struct told *told)
 {
-    if (!v->options.plain_text && !text->overflow)
-        websocket_send(&v->socket, true, text->data, text->len);
+    AUTO_BUF struct buf text = BUF(TEXT_MAX);
+    struct json_writer w;
+
+    json_writer_init(&w, &text);
+    json_put_object(&w, NULL, fields, told);
+    if (!v->options.plain_text && !text.overflow)
+        websocket_send(&v->socket, true, text.data, text.len);
 }
 
 /* ------------------------------------------------------------------ output */
 
 static void tell_open(struct viewer *v, uint64_t lost)
 {
-    AUTO_BUF struct buf text = BUF(TEXT_MAX);
-    struct json_writer w;
-
-    message_begin(&w, &text, "open");
-    json_put_str(&w, "sandbox", v->attachment->id);
-    json_put_int(&w, "process", v->attachment->proc);
-    json_put_int(&w, "offset", (int64_t)v->offset);
-    json_put_int(&w, "lost", (int64_t)lost);
-    json_put_bool(&w, "readOnly", v->options.read_only);
-    json_close(&w, '}');
-    tell(v, &text);
+    tell(v, open_fields,
+         &(struct told){ .type = "open",
+                         .sandbox = v->attachment->id,
+                         .process = v->attachment->proc,
+                         .offset = (int64_t)v->offset,
+                         .lost = (int64_t)lost,
+                         .read_only = v->options.read_only });
 }
 
 /* Where to begin: at the byte that the client asks for, or at the oldest one that is still there. A client
@@ -82,14 +112,9 @@ static int begin(struct viewer *v, struct cove_err *e)
 
 static void tell_gap(struct viewer *v, uint64_t to)
 {
-    AUTO_BUF struct buf text = BUF(TEXT_MAX);
-    struct json_writer w;
-
-    message_begin(&w, &text, "gap");
-    json_put_int(&w, "bytes", (int64_t)(to - v->offset));
-    json_put_int(&w, "offset", (int64_t)to);
-    json_close(&w, '}');
-    tell(v, &text);
+    tell(
+        v, gap_fields,
+        &(struct told){ .type = "gap", .bytes = (int64_t)(to - v->offset), .offset = (int64_t)to });
     v->offset = to;
 }
 
@@ -114,35 +139,25 @@ static int more(struct viewer *v, struct cove_err *e)
 
 static void ended(struct viewer *v, const struct cove_end *end)
 {
-    AUTO_BUF struct buf text = BUF(TEXT_MAX);
-    struct json_writer w;
     char reason[160];
 
     end_describe(end, reason, sizeof(reason));
-    message_begin(&w, &text, "exit");
-    json_put_int(&w, "code", end_exit_code(end));
-    json_put_str(&w, "reason", reason);
-    json_close(&w, '}');
-    tell(v, &text);
+    tell(v, exit_fields,
+         &(struct told){ .type = "exit", .code = end_exit_code(end), .reason = reason });
 }
 
 /* ------------------------------------------------------------------ input */
 
 static void tell_size(struct attachment *a)
 {
-    AUTO_BUF struct buf text = BUF(TEXT_MAX);
-    struct json_writer w;
+    const struct told size = { .type = "size", .rows = a->rows, .cols = a->cols };
     struct viewer *v;
 
-    message_begin(&w, &text, "size");
-    json_put_int(&w, "rows", a->rows);
-    json_put_int(&w, "cols", a->cols);
-    json_close(&w, '}');
     LIST_FOREACH(v, &a->viewers, link)
     {
         if (!v->begun || !websocket_has_room(&v->socket))
             continue; /* a viewer that does not keep up learns the size when it writes itself */
-        tell(v, &text);
+        tell(v, size_fields, &size);
         websocket_flush(&v->socket);
     }
 }
