@@ -2,7 +2,6 @@
 #include "helpers/gate/attach.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -21,7 +21,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "cove/log.h"
 #include "cove/mem.h"
@@ -234,8 +233,8 @@ static void sweep(struct timer *t)
 {
     struct gate *g = container_of(t, struct gate, sweep);
 
-    callers_sweep(g);
     shares_sweep(g);
+    callers_sweep(g);
     bindings_sweep(g);
     relays_sweep(g);
     access_sweep(g);

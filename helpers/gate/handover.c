@@ -3,12 +3,10 @@
  * gives its gate a connection to the old one, over which the listening sockets move, so that no port is
  * ever closed. Connections stay with the old gate, which stops when the last one has ended.
  */
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include "cove/log.h"
 #include "cove/mem.h"

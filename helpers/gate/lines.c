@@ -10,7 +10,6 @@
  * Standard error is not sent. Bytes that are not UTF-8 become U+FFFD. A line that is longer than a quarter of
  * the ring may come in pieces; with `numbered` all but the last one are marked "more":true.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "cove/mem.h"

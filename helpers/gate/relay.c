@@ -15,14 +15,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/text.h"
 #include "cove/which.h"

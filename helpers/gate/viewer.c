@@ -1,5 +1,4 @@
 /* One WebSocket on a process: what all kinds of viewers have in common. See attach.h. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
