@@ -217,9 +217,6 @@ def test_a_stream_ends_with_its_session_and_with_its_key(server):
     assert any(line.startswith(b":") for line in kept), "a key of its own goes on, whatever became of a cookie beside it"
 
 
-def test_signing_out_takes_the_cookie_away(server):
-    cookie, token = session(server)
-    reply = server.request("DELETE", f"{API}/session", headers={"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}, key=False)
 def test_a_followed_log_ends_with_its_session_and_with_its_key(server):
     """Whether its process writes or not."""
     key = create(server, "logging", "--name", "logging")
@@ -238,12 +235,12 @@ def test_a_followed_log_ends_with_its_session_and_with_its_key(server):
     cove(server, "key", "revoke", "logging")
     for stream in streams:
         wait_for_end(stream)
-def test_signing_out_takes_the_cookie_away(server):
-    cookie, token = session(server)
-    reply = server.request("DELETE", f"{API}/session", headers={"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}, key=False)
     assert server.request("DELETE", f"{API}/sandboxes/{made['id']}", key=other).status == 200
 
 
+def test_signing_out_takes_the_cookie_away(server):
+    cookie, token = session(server)
+    reply = server.request("DELETE", f"{API}/session", headers={"Cookie": cookie, "Origin": origin(server), "X-Console-Token": token}, key=False)
     assert reply.status == 200 and "Max-Age=0" in reply.headers["Set-Cookie"]
 
 
@@ -410,6 +407,9 @@ def test_a_file_is_written_read_listed_renamed_and_removed(console):
     assert console.ask("POST", "/directory", {"path": "/workspace/d/e"}).status == 200
     for path in ("/workspace/c", "/workspace/d"):
         assert console.ask("DELETE", f"/file?path={path}").status == 200
+        assert console.ask("GET", f"/file?path={path}").status == 404
+
+
 def test_a_name_that_is_not_utf8_is_opened_renamed_and_removed(console):
     console.ask("PUT", "/file?path=/tmp/%ff%20d%25/a%fe", "hello")
     folder, = (x for x in console.ask("GET", "/files?path=/tmp").json["entries"] if x.get("encoded"))
@@ -427,9 +427,6 @@ def test_a_name_that_is_not_utf8_is_opened_renamed_and_removed(console):
     for path, body, field in (("/directory", {}, "path"), ("/rename", {"to": "/tmp/x"}, "from"), ("/rename?path=", {"to": "/tmp/x"}, "from")):
         reply = console.ask("POST", path, body)
         assert reply.status == 400 and reply.json["error"].startswith(field)
-
-
-        assert console.ask("GET", f"/file?path={path}").status == 404
 
 
 def test_a_save_over_somebody_elses_change_is_refused(console):

@@ -1,12 +1,14 @@
 """The lines of a process over WebSocket: GET /process_lines, through nginx and the gate. The relay API's bridge uses it too."""
 import json
+import os
+import signal
 
 import pytest
 
 from cove import wait_for
 from executor import Executor
 from test_terminal import gate_pid
-from websocket import BINARY, TEXT, Refused, WebSocket, frame
+from websocket import BINARY, PING, PONG, TEXT, Refused, WebSocket, frame
 
 
 class Lines(Executor):
@@ -69,6 +71,27 @@ def test_the_end_of_the_process_is_told_to_every_client(lines):
     assert lines.numbered(process)[0][-1] == {"n": 3, "line": "unfinished"}, "also to who comes afterwards"
 
 
+def test_pings_are_answered(lines):
+    with lines.open(lines.start("sleep 1000")) as ws:
+        ws.raw(frame(PING, b"are you there"))
+        while (answer := ws.read_frame())[1] == PING:  # the server's own
+            pass
+        assert answer[1:] == (PONG, b"are you there")
+
+
+def test_a_gate_that_is_told_to_leave_says_so_and_the_client_goes_on_from_its_line(lines):
+    process = lines.start("seq 3; read x; echo end", stdin=True)
+    gate = gate_pid(lines)
+    with lines.open(process) as ws:
+        assert [ws.recv() for _ in range(3)] == ["1", "2", "3"]
+        os.kill(gate, signal.SIGTERM)
+        assert ws.closed()[1].code == 1012
+    wait_for(lambda: set(lines.server.titles("cove: gate")) - {gate}, 30, "the next gate")
+    with lines.open(process, "&numbered=1&from=4") as ws:
+        ws.send("go")
+        assert ws.json() == {"n": 4, "line": "end"}
+
+
 def test_standard_error_is_not_part_of_it(lines):
     process = lines.start("echo one; echo two >&2; echo three; sleep 60")
     with lines.open(process) as ws:
@@ -108,14 +131,14 @@ def test_the_process_waits_for_a_client_that_does_not_read(make_server, project)
                           "echo $i >/tmp/n; done; echo end", stdin=True)
     with lines.open(process) as ws:
         ws.send("go")
-        wait_for(lambda: lines.sh("cat /tmp/n 2>/dev/null || true").strip(), 10, "it writes")
+        wait_for(lambda: lines.sh("cat /tmp/n 2>/dev/null || true").strip(), 30, "it writes")
         seen = [""] * 3
 
         def stands():
             seen.append(lines.sh("cat /tmp/n"))
             return seen[-1] and seen[-1] == seen[-2] == seen[-3]
 
-        wait_for(stands, 20, "it waits")
+        wait_for(stands, 30, "it waits")
         assert int(seen[-1]) < 500
         assert int(open(f"/proc/{gate_pid(lines)}/statm").read().split()[1]) * 4096 < 32 << 20
         messages, closed = ws.closed()

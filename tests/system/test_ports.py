@@ -24,6 +24,7 @@ from cove import alive, wait_for
 from executor import Executor
 from test_front_keys import cove
 from test_pause import ask
+from test_terminal import gate_pid
 
 # An app that tells what it was sent, streams, cuts, and speaks WebSocket (echo of small frames).
 APP = r"""
@@ -169,7 +170,7 @@ class Ports(Executor):
         self.wait_listening(port)
 
     def wait_listening(self, port):
-        wait_for(lambda: f":{port:04X}" in self.sh("cat /proc/net/tcp /proc/net/tcp6"), 10, f"port {port} inside")
+        wait_for(lambda: f":{port:04X}" in self.sh("cat /proc/net/tcp /proc/net/tcp6"), 30, f"port {port} inside")
 
     def host(self, port=8000):
         return f"{port}-{self.id}.localhost"
@@ -218,7 +219,7 @@ def listeners(pid):
 
 
 def test_a_name_takes_no_listener_and_no_thread(ports):
-    gate, = ports.server.titles("cove: gate")
+    gate = gate_pid(ports)
     before = listeners(gate)
     with contextlib.ExitStack() as stack:
         assert all(stack.enter_context(websocket(ports))[1].startswith(b"HTTP/1.1 101") for _ in range(30))
@@ -328,9 +329,9 @@ def test_a_port_is_made_public_private_and_default_again(ports):
 
 def test_what_a_port_says_outlives_the_gate(ports):
     ports.ok("/port_access", port=8000, access="public")
-    gate, = ports.server.titles("cove: gate")
+    gate = gate_pid(ports)
     os.kill(gate, signal.SIGKILL)
-    wait_for(lambda: ports.get(credential=False).status == 200, 10, "the next gate")
+    wait_for(lambda: ports.get(credential=False).status == 200, 30, "the next gate")
 
 
 def test_a_signed_link_opens_a_private_port_in_a_browser(ports):
@@ -622,17 +623,17 @@ def test_without_wake_a_paused_sandbox_is_502_and_its_owner_knows_why(make_serve
 def test_a_kept_verdict_does_not_outlive_what_it_was_given_for(ports):
     """Each change comes right after a request whose verdict nginx has kept."""
     key = cove(ports.server, "key", "create", "default", "--name", "kept").stdout.strip()
-    wait_for(lambda: ports.get(credential=False, headers={"X-Access-Token": key}).status == 200, 10, "the new key")
+    wait_for(lambda: ports.get(credential=False, headers={"X-Access-Token": key}).status == 200, 30, "the new key")
     cove(ports.server, "key", "revoke", "kept")
     assert ports.get(credential=False, headers={"X-Access-Token": key}).status == 401, "the key is revoked"
     assert ports.get().status == 200
     pause(ports)
     assert ports.get().body == b"hello from 8000", "the sandbox was paused: it wakes"
     ports.sh("pkill -f '[a]pp.py'")
-    wait_for(lambda: ports.get().status == 502, 10, "the end of the app")
+    wait_for(lambda: ports.get().status == 502, 30, "the end of the app")
     assert ports.get().json["message"] == "The sandbox is running but port is not open"
     ports.ok("/start_process", cmd="python3 /tmp/app.py 8000")
-    wait_for(lambda: ports.get().status == 200, 10, "the app again")
+    wait_for(lambda: ports.get().status == 200, 30, "the app again")
     ports.server.cleanup(ports.project, key=ports.key)
     assert ports.get().json["message"] == "The sandbox was not found"
 
@@ -740,7 +741,7 @@ def test_a_sandbox_has_its_share_of_connections_and_others_are_unharmed(make_ser
         reply = greedy.get()
         assert reply.status == 503 and reply.headers["Retry-After"] == "1" and reply.json["code"] == 503
         assert modest.get().status == 200
-    wait_for(lambda: greedy.get().status == 200, 10, "room again")
+    wait_for(lambda: greedy.get().status == 200, 30, "room again")
 
 
 # Takes every WebSocket, and says nothing.
@@ -786,7 +787,7 @@ def test_of_ten_thousand_connections_to_one_sandbox_its_share_is_served(make_ser
         refused = greedy.get()
         assert refused.status == 503 and "Too many connections" in refused.json["message"] and refused.headers["Retry-After"]
         assert server.execute("third", "echo fine").json["stdout"] == "fine\n"
-    wait_for(lambda: greedy.get(headers={"Upgrade": "websocket"}).status == 101, 20, "room again")
+    wait_for(lambda: greedy.get(headers={"Upgrade": "websocket"}).status == 101, 30, "room again")
 
 
 def test_a_tenant_moves_its_share_of_bytes_and_others_are_unharmed(make_server):
@@ -805,7 +806,7 @@ def test_a_tenant_moves_its_share_of_bytes_and_others_are_unharmed(make_server):
 
 
 def test_an_idle_connection_is_cut_and_a_busy_one_is_not(make_server, project):
-    ports = Ports(make_server(port_idle="2s"), project)
+    ports = Ports(make_server(port_idle="5s"), project)
     with websocket(ports) as (idle, _), websocket(ports) as (busy, _):
         idle.settimeout(0.2)
         while True:
@@ -841,7 +842,7 @@ def test_a_tenants_line_bounds_its_own_traffic_and_nobody_elses(make_server):
         assert len(bound.get(f"/bytes/{300_000}").body) == 300_000
         assert time.monotonic() - began > 1, "100 KB at once, and 200 KB at 100 KB a second"
         set_tenant(server, "bound port_idle=1h tenant_connections=2")
-        wait_for(lambda: may_hold(bound, 2) and not may_hold(bound, 3), 10, "the share of the tenant's line")
+        wait_for(lambda: may_hold(bound, 2) and not may_hold(bound, 3), 30, "the share of the tenant's line")
         assert may_hold(free, 3)
 
 
@@ -874,7 +875,7 @@ def rate_in_top(server, id):
     head, = (line for line in table if line.startswith("SANDBOX"))
     line, = (line for line in table if line.startswith(id))
     end = head.index("RATE") + len("RATE")  # figures stand right-aligned below it
-    return re.split(r"\s{2,}", line[:end])[-1], row["bytes_in_per_second"] + row["bytes_out_per_second"]
+    return re.split(r"\s{2,}", line[:end])[-1], row["bytes_in_per_second"] + row["bytes_out_per_second"], row["connections"]
 
 
 def test_metrics_and_top_tell_connections_and_bytes_per_second_of_sandboxes_and_tenants(make_server):
@@ -882,15 +883,23 @@ def test_metrics_and_top_tell_connections_and_bytes_per_second_of_sandboxes_and_
     ports = Ports(server, "busy", key=server.add_key("acme"))
     with websocket(ports):
         assert rates(server, "cove_tenant_connections")['tenant="acme"'] == 1
-    reading = threading.Thread(target=lambda: ports.get(f"/bytes/{8 << 20}"))
+    seen = threading.Event()
+
+    def read():
+        with begun_download(ports, 1 << 30) as (_, response):
+            while not seen.is_set():
+                response.read(1 << 16)
+
+    reading = threading.Thread(target=read)
     reading.start()
     for metric, who in (("sandbox", ports.id), ("tenant", "acme")):
         wait_for(lambda: rates(server, f"cove_{metric}_traffic_bytes_per_second").get(f'{metric}="{who}",direction="out"', 0) > 100_000,
-                 10, f"the {metric}'s rate")
-    wait_for(lambda: (told := rate_in_top(server, ports.id)) and told[1] > 100_000 and re.fullmatch(r"[\d.]+ [KM]iB/s", told[0]), 10, "the rate in `cove top`")
+                 30, f"the {metric}'s rate")
+    wait_for(lambda: (told := rate_in_top(server, ports.id)) and told[1] > 100_000 and told[2] == 1 and re.fullmatch(r"[\d.]+ [KM]iB/s", told[0]), 30, "the rate in `cove top`")
+    seen.set()
     reading.join(60)
-    wait_for(lambda: rates(server, "cove_tenant_traffic_bytes_per_second")['tenant="acme",direction="out"'] == 0, 10, "quiet again")
-    wait_for(lambda: rate_in_top(server, ports.id) == ("0 B/s", 0), 10, "quiet again in `cove top`")
+    wait_for(lambda: rates(server, "cove_tenant_traffic_bytes_per_second")['tenant="acme",direction="out"'] == 0, 30, "quiet again")
+    wait_for(lambda: rate_in_top(server, ports.id) == ("0 B/s", 0, 0), 30, "quiet again in `cove top`")
 
 
 def test_the_end_of_a_sandbox_ends_its_connections(server, project):
@@ -904,10 +913,10 @@ def test_the_end_of_a_sandbox_ends_its_connections(server, project):
 def test_a_gate_that_dies_cuts_and_the_next_one_serves(ports):
     with websocket(ports) as (s, head):
         assert head.startswith(b"HTTP/1.1 101")
-        gate, = ports.server.titles("cove: gate")
+        gate = gate_pid(ports)
         os.kill(gate, signal.SIGKILL)
         assert s.recv(1) == b""
-    wait_for(lambda: ports.get().status == 200, 10, "the next gate")
+    wait_for(lambda: ports.get().status == 200, 30, "the next gate")
 
 
 def test_only_nginx_and_root_reach_the_ports_socket(ports):
@@ -992,12 +1001,12 @@ def test_an_init_that_keeps_a_copy_of_a_socket_holds_up_nobody_else(server, proj
     """It could make the socket a waiting one under the gate's hands: the gate must wait for no socket, whatever its flags say."""
     hostile, other = Ports(server, project), Ports(server, project + "-other")
     serve_rude(hostile, 8001, "silent")
-    gate, = server.titles("cove: gate")
+    gate = gate_pid(hostile)
     with contextlib.ExitStack() as stack:
         s = stack.enter_context(socket.create_connection(("127.0.0.1", server.http), timeout=10))
         s.sendall(f"POST / HTTP/1.1\r\nHost: {hostile.host(8001)}\r\nX-Access-Token: {hostile.key}\r\n"
                   "Content-Length: 1000000000\r\n\r\n".encode())
-        copies = wait_for(lambda: list(copies_of_sockets(gate)), 10, "the connection inside")
+        copies = wait_for(lambda: list(copies_of_sockets(gate)), 30, "the connection inside")
         for copy in copies:
             stack.enter_context(copy)
             os.set_blocking(copy.fileno(), True)
@@ -1119,7 +1128,7 @@ def test_a_download_that_is_ended_midway_is_a_cut(make_server, project, end):
         elif end == "init killed":
             os.kill(server.inits[ports.id], signal.SIGKILL)
         elif end == "gate killed":
-            gate, = server.titles("cove: gate")
+            gate = gate_pid(ports)
             os.kill(gate, signal.SIGKILL)
         else:
             wait_for(lambda: ports.get().status == 502, 60, "the end of the sandbox's life")
@@ -1129,7 +1138,7 @@ def test_a_download_that_is_ended_midway_is_a_cut(make_server, project, end):
 def test_a_download_goes_on_through_a_reload_of_nginx(ports):
     with begun_download(ports, 64 << 20) as (got, response):
         os.kill(int(open(f"{ports.server.run_dir}/nginx.pid").read()), signal.SIGHUP)
-        wait_for(lambda: ports.get().status == 200, 10, "the new workers")
+        wait_for(lambda: ports.get().status == 200, 30, "the new workers")
         assert got + read_rest(response) == 64 << 20
 
 
@@ -1145,15 +1154,15 @@ def test_an_init_that_never_answers_is_502_and_holds_up_nobody_else(server, proj
         assert replies[0].status == 502 and replies[0].json["message"] == "The sandbox is running but the port does not answer"
     finally:
         os.kill(init, signal.SIGCONT)
-    wait_for(lambda: hung.get().status == 200, 20, "the init that answers again")
+    wait_for(lambda: hung.get().status == 200, 30, "the init that answers again")
 
 
 def test_a_link_ends_in_time(ports):
-    url = ports.ok("/port_link", port=8000, seconds=2)["url"]
+    url = ports.ok("/port_link", port=8000, seconds=6)["url"]
     path = url[url.index("/.cove/open"):]
     cookie = {"Cookie": ports.get(path, credential=False).headers["Set-Cookie"].split(";")[0]}
     assert ports.get(credential=False, headers=cookie).status == 200
-    wait_for(lambda: ports.get(credential=False, headers=cookie).status == 401, 20, "the end of the cookie")
+    wait_for(lambda: ports.get(credential=False, headers=cookie).status == 401, 30, "the end of the cookie")
     assert ports.get(path, credential=False).status == 401
 
 
@@ -1161,7 +1170,7 @@ def test_a_websocket_lives_through_a_reload_of_nginx(ports):
     with websocket(ports) as (s, _):
         master = int(open(f"{ports.server.run_dir}/nginx.pid").read())
         os.kill(master, signal.SIGHUP)
-        wait_for(lambda: ports.get().status == 200, 10, "the new workers")
+        wait_for(lambda: ports.get().status == 200, 30, "the new workers")
         s.sendall(frame(b"still"))
         assert read_exactly(s, 7) == b"\x81\x05still"
 
@@ -1171,7 +1180,7 @@ def test_a_websocket_lives_through_a_restart_of_the_server(make_server, project,
     """The old gate goes on with what it has, the next keeper's gate takes what is new."""
     server = make_server()
     ports = Ports(server, project)
-    gate, = server.titles("cove: gate")
+    gate = gate_pid(ports)
     with websocket(ports) as (old, _):
         os.kill(keeper := server.keeper_pid, signo)
         wait_for(lambda: not alive(keeper), 30, "the keeper's end")

@@ -38,7 +38,7 @@ def _mask_long(data, mask):
 
 
 class WebSocket:
-    def __init__(self, server, path, headers=None, host="localhost", timeout=20):
+    def __init__(self, server, path, headers=None, host="localhost", timeout=60):
         self.socket = socket.create_connection(("127.0.0.1", server.http), timeout=timeout)
         self.buffer = b""
         self.pings = 0
