@@ -29,7 +29,7 @@ by_hand=$(sources '*.c' bench | xargs -0 grep -nE '[{,]\\"[A-Za-z_]+\\":' | grep
 # schemas share: a member with a fixed name that is written by a call stands in no table. Names that are data (variables,
 # metadata) and lists may be written by calls.
 by_call=$(sources '*.c' | xargs -0 grep -nE 'json_(put_(str|text|bytes|int|double|bool|null|json)|text_begin)\([^,;]*, *("|[A-Z])' |
-    grep -vE '\([^,;]*, *NULL\b|^helpers/gate/' || true)
+    grep -vE '\([^,;]*, *NULL\b' || true)
 [ -z "$by_call" ] || { echo "a member of a reply is written by a call; a row of its table (JSON_... of cove/json.h) writes it:"; echo "$by_call"; bad=1; }
 
 # By its number, or by its name as a whole string. In cove.conf and in its reader an operator sets something for one dialect by
