@@ -27,9 +27,9 @@ by_hand=$(sources '*.c' bench | xargs -0 grep -nE '[{,]\\"[A-Za-z_]+\\":' | grep
 
 # Replies, log lines and the output of `cove ... --json` come from tables of fields, which their readers, documents and
 # schemas share: a member with a fixed name that is written by a call stands in no table. Names that are data (variables,
-# metadata) and lists may be written by calls.
+# metadata) and lists may be written by calls. The gate writes a line of a process piece by piece, as it comes.
 by_call=$(sources '*.c' | xargs -0 grep -nE 'json_(put_(str|text|bytes|int|double|bool|null|json)|text_begin)\([^,;]*, *("|[A-Z])' |
-    grep -vE '\([^,;]*, *NULL\b' || true)
+    grep -vE '\([^,;]*, *NULL\b|^helpers/gate/lines\.c:' || true)
 [ -z "$by_call" ] || { echo "a member of a reply is written by a call; a row of its table (JSON_... of cove/json.h) writes it:"; echo "$by_call"; bad=1; }
 
 # By its number, or by its name as a whole string. In cove.conf and in its reader an operator sets something for one dialect by
