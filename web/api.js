@@ -105,7 +105,7 @@ function decode(bytes) {
   try { return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes); } catch { return ""; }
 }
 
-const percentEncode = (name) => [...name].map((c) => (/[\udc80-\udcff]/.test(c) && c.length === 1
+export const percentEncode = (name) => [...name].map((c) => (/[\udc80-\udcff]/.test(c) && c.length === 1
   ? `%${(c.charCodeAt(0) - 0xdc00).toString(16)}` : encodeURIComponent(c))).join("");
 export const fileQuery = (path) => `?path=${percentEncode(path)}`;
 export const base = BASE;

@@ -1,5 +1,5 @@
 // Files of a sandbox: browse, open and edit text, upload, download.
-import { base, fileQuery, get, nameOf, post, remove, sandboxPath, send, upload } from "./api.js";
+import { base, fileQuery, get, nameOf, percentEncode, post, remove, sandboxPath, send, upload } from "./api.js";
 import { ask, button, bytes, failed, h, notice, show, spelt, table, time } from "./ui.js";
 
 const EDIT_MAX = 2 * 1024 * 1024;
@@ -110,7 +110,7 @@ export function filesTab(pane, box) {
   async function rename(entry) {
     const name = await ask(`Rename ${spelt(entry.name)}`, { label: "New name", value: entry.name, yes: "Rename" });
     if (!name || name === entry.name) return;
-    await post(sandboxPath(box.id, "/rename") + fileQuery(join(folder, entry.name)), { to: join(folder, name) });
+    await post(`${sandboxPath(box.id, "/rename")}${fileQuery(join(folder, entry.name))}&to=${percentEncode(join(folder, name))}`);
     await list(folder);
   }
 

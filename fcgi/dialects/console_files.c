@@ -252,15 +252,15 @@ struct path_args {
     const char *path, *to;
 };
 
-/* The path in the query, where any bytes can stand, comes before the one in the body. */
-static int choose_path(const struct request *req, const char *field, struct path_args *args,
-                       struct cove_err *e)
+/* A path in the query, where any bytes can stand, comes before the one in the body. */
+static int choose_path(const struct request *req, const char *in_query, const char *field,
+                       const char **path, struct cove_err *e)
 {
-    const char *given = request_query(req, "path");
+    const char *given = request_query(req, in_query);
 
     if (given)
-        args->path = given;
-    return check_query_path(field, args->path, e);
+        *path = given;
+    return check_query_path(field, *path, e);
 }
 
 static const struct json_field directory_fields[] = {
@@ -270,7 +270,7 @@ static const struct json_field directory_fields[] = {
 
 static const struct json_field rename_fields[] = {
     JSON_STR(struct path_args, path, "from", JSON_OPTIONAL, MSG_PATH_MAX - 1),
-    JSON_STR(struct path_args, to, "to", JSON_REQUIRED, MSG_PATH_MAX - 1),
+    JSON_STR(struct path_args, to, "to", JSON_OPTIONAL, MSG_PATH_MAX - 1),
     JSON_END,
 };
 
@@ -282,7 +282,7 @@ int console_make_dir(struct request *req, struct reply *rep, struct cove_err *e)
 
     req->note.operation = "make-directory";
     if (request_json(req, directory_fields, &args, e) < 0 ||
-        choose_path(req, "path", &args, e) < 0 || console_open(req, &session, e) < 0)
+        choose_path(req, "path", "path", &args.path, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
     rc = core_make_dir(&session, core_default_user(&session), args.path, e);
     core_session_close(&session);
@@ -297,8 +297,9 @@ int console_rename(struct request *req, struct reply *rep, struct cove_err *e)
     int rc;
 
     req->note.operation = "rename";
-    if (request_json(req, rename_fields, &args, e) < 0 || choose_path(req, "from", &args, e) < 0 ||
-        console_open(req, &session, e) < 0)
+    if (request_json(req, rename_fields, &args, e) < 0 ||
+        choose_path(req, "path", "from", &args.path, e) < 0 ||
+        choose_path(req, "to", "to", &args.to, e) < 0 || console_open(req, &session, e) < 0)
         return -1;
     rc = box_file_change(&session.conn, BOX_RENAME, core_default_user(&session), args.path, args.to,
                          &flags, e);

@@ -418,13 +418,15 @@ def test_a_name_that_is_not_utf8_is_opened_renamed_and_removed(console):
     (entry,) = console.ask("GET", f"/files?path={inside}").json["entries"]
     assert console.ask("GET", f"/file?path={inside}/{entry['encoded']}").body == b"hello"
     assert console.ask("POST", f"/directory?path={inside}/%fdmade", {}).status == 200
-    assert console.ask("POST", f"/rename?path={inside}/{entry['encoded']}", {"to": "/tmp/plain"}).status == 200
+    assert console.ask("POST", f"/rename?path={inside}/{entry['encoded']}&to={inside}/%fc", {}).status == 200
+    assert console.ask("POST", f"/rename?path={inside}/%fc", {"to": "/tmp/plain"}).status == 200
     assert [x["encoded"] for x in console.ask("GET", f"/files?path={inside}").json["entries"]] == ["%fd%6d%61%64%65"]
     assert console.ask("GET", "/file?path=/tmp/plain").body == b"hello"
     assert console.ask("DELETE", f"/file?path={inside}").status == 200
     plain, = console.ask("GET", "/files?path=/tmp").json["entries"]
     assert plain["name"] == "plain" and "encoded" not in plain
-    for path, body, field in (("/directory", {}, "path"), ("/rename", {"to": "/tmp/x"}, "from"), ("/rename?path=", {"to": "/tmp/x"}, "from")):
+    for path, body, field in (("/directory", {}, "path"), ("/rename", {"to": "/tmp/x"}, "from"), ("/rename?path=", {"to": "/tmp/x"}, "from"),
+                              ("/rename?path=/tmp/plain", {}, "to")):
         reply = console.ask("POST", path, body)
         assert reply.status == 400 and reply.json["error"].startswith(field)
 
