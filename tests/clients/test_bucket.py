@@ -78,7 +78,7 @@ def test_a_tenant_downloads_an_archive_that_is_in_the_bucket(server, bucket, pro
     first.start()
     wait_for(lambda: stalled.met, 20, "the first download to be under way")
     second = get()
-    assert second.status == 503 and "another archive" in second.json["error"], second
+    assert second.status == 503 and "already reading an archive" in second.json["error"], second
     bucket.mend()
     first.join(60)
     wait_for(lambda: not [p for p in server.pids() if read(f"/proc/{p}/cmdline").startswith("cove: bucket")], 20, "its end")

@@ -1,6 +1,6 @@
 # class: network
 # promise: nobody answers to broadcast or multicast
-# refused: silence
+# refused: EHOSTUNREACH, silence
 # world: internet
 # control: no rules
 # shellcheck shell=bash
