@@ -81,11 +81,12 @@ class WebSocket:
         return bool(first & 0x80), first & 15, self.exactly(size)
 
     def recv(self):
-        """The next whole message: str or bytes. Pings are answered."""
-        kind, message = None, b""
+        """The next whole message: str or bytes. Pings are answered, for a minute."""
+        kind, message, end = None, b"", time.monotonic() + 60
         while True:
             fin, opcode, data = self.read_frame()
             if opcode == PING:
+                assert time.monotonic() < end, "nothing but pings came"
                 self.pings += 1
                 self.socket.sendall(frame(PONG, data))
             elif opcode == CLOSE:
