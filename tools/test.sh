@@ -117,6 +117,7 @@ run_pytest() {
     shift
     build_all || return 1
     case " ${rest[*]-} " in *" $folder/"*) ;; *) set -- "$folder" "$@" ;; esac
+    [ "$second_run" = no ] || set -- "$@" --last-failed --last-failed-no-failures=none
     if [ "$long" = yes ] || [ "$only" = vscode ]; then longest=3600; fi
     # A test that waits for ever fails after so many seconds (pytest-timeout), and its servers are taken down.
     (cd "$top" && /usr/bin/python3 -m pytest -q -o "timeout=$longest" -o "cache_dir=$work/pytest-cache/$cache" "$@" ${rest[@]+"${rest[@]}"})
@@ -125,11 +126,9 @@ run_pytest() {
 # These suites wait for many processes, and on a busy machine one of a thousand tests may run out of its time. What failed runs
 # once more when all other stages are over, and the summary says that it was needed.
 run_suite() {
-    if [ "$second_run" = yes ]; then
-        run_pytest "$@" --last-failed --last-failed-no-failures=none
-    else
-        run_pytest "$@" || return "$AGAIN"
-    fi
+    run_pytest "$@" && return 0
+    [ "$second_run" = no ] || return 1
+    return "$AGAIN"
 }
 
 second_runs() {

@@ -155,7 +155,7 @@ def test_a_thousand_connections_at_once(box):
 def test_where_nobody_listens_the_connection_ends_at_once_and_the_log_says_why(box):
     box.ok("/bind_port", port="7777")
     with connect(proxy_port(box)) as s:
-        s.settimeout(5)
+        s.settimeout(30)  # a new sandbox has port_wait to begin to listen
         with contextlib.suppress(ConnectionResetError):
             assert s.recv(1) == b""
     wait_for(lambda: [x for x in box.server.log_lines() if x.get("program") == "gate" and x.get("port") == 7777
