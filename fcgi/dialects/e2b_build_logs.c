@@ -161,7 +161,7 @@ static bool is_beyond(const struct log_query *q, uint64_t unix_ms)
     return q->cursor && (q->ask.backward ? unix_ms > q->cursor : unix_ms < q->cursor);
 }
 
-/* Page by page, until there are enough. */
+/* Reads pages of the builder's log until there are as many entries as the client wants. */
 int e2b_build_logs(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct build_told *told = arena_alloc(&req->arena, sizeof(*told));

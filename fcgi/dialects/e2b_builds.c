@@ -1,4 +1,4 @@
-/* Building a template by this API: asked for and started. cove-builder does it (core_builds.h). */
+/* Builds of templates: a client asks for one, and then starts it. cove-builder does the work (core_builds.h). */
 #include <string.h>
 
 #include "fcgi/dialects/e2b_templates.h"
@@ -13,7 +13,7 @@ struct new_args {
     int64_t cpus, memory_mb;
 };
 
-/* How much of the machine a sandbox gets at most is the operator's to say; these two can make it less. */
+/* The operator says how much of the machine a sandbox gets at most; cpuCount and memoryMB can only make it less. */
 static const struct json_field new_fields[] = {
     JSON_STR(struct new_args, name, "name", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),
     JSON_STR(struct new_args, alias, "alias", JSON_OPTIONAL, COVE_TEMPLATE_MAX + 64),

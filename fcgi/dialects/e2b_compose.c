@@ -22,7 +22,7 @@ static const struct json_field compose_fields[] = {
     JSON_END,
 };
 
-/* One source, to the end of what is being written. */
+/* Appends one source to the file that is being written. */
 static int append(struct envd *d, const char *path, struct core_file *to, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;

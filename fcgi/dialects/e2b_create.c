@@ -67,7 +67,7 @@ static const struct json_field create_fields[] = {
     JSON_END,
 };
 
-/* The document's words for a template that is not there. */
+/* Reports a template that does not exist in the document's words. */
 static int name_template(const char *given, struct cove_err *e)
 {
     const char *colon = strchr(given, ':');
@@ -92,7 +92,7 @@ static const char *once_name(struct arena *a, const char *key)
     return arena_printf(a, "e2b-idempotency-%s", hex);
 }
 
-/* "Idempotency-Key: KEY": asked for again with that key, the sandbox that was made is meant. */
+/* "Idempotency-Key: KEY": a second request with the same key gets the sandbox that the first one made. */
 static int read_once(struct request *req, const char **ret, struct cove_err *e)
 {
     const char *key = request_param(req, "HTTP_IDEMPOTENCY_KEY");
@@ -186,7 +186,7 @@ static int create(struct request *req, struct reply *rep, struct create_args *ar
         return name_template(args->template, e);
     req->note.sandbox = arena_strdup(&req->arena, box.id);
     if (made && set_network(req, &box, &attributes, e) < 0)
-        return -1; /* a sandbox that existed already has its network, and stays */
+        return -1; /* a sandbox that existed before keeps its network */
     return e2b_reply_sandbox(req, rep, 201, &box);
 }
 

@@ -75,7 +75,7 @@ static const char *follow(struct envd *d, const char *path, const char *target, 
     return path;
 }
 
-/* Of a file or a directory; what it cannot tell is left out. */
+/* Adds the metadata of a file or directory. Metadata that cannot be read is left out. */
 void entry_add_metadata(struct envd *d, Filesystem__EntryInfo *entry)
 {
     struct arena *a = &d->req->arena;

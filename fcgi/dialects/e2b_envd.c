@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------ which sandbox */
 
-/* By host name, or by headers where all sandboxes share one address. */
+/* A request names its sandbox by the host name, or by headers where all sandboxes share one address. */
 static bool addressed(const struct request *req, char ret_id[COVE_ID_LEN + 1])
 {
     const char *id = request_param(req, "HTTP_E2B_SANDBOX_ID");
@@ -30,7 +30,7 @@ static bool addressed(const struct request *req, char ret_id[COVE_ID_LEN + 1])
     return true;
 }
 
-/* A browser asks before it sends headers of a page's own: it names them, and does not send them yet. */
+/* Before a browser sends headers that a page has set, it asks whether it may. Its question names these headers and does not contain them. */
 static bool will_be_addressed(const struct request *req)
 {
     return req->method == OPTIONS &&
@@ -59,7 +59,7 @@ static int find(struct envd *d, struct cove_err *e)
     return 0;
 }
 
-/* Whoever may use a paused sandbox that wants to be woken by traffic wakes it. */
+/* A paused sandbox that is to be woken by traffic is woken by every caller who may use it. */
 static int wake(struct envd *d, struct cove_err *e)
 {
     if (d->found.box.state != BOX_FROZEN || core_sandbox_wake(d->req->core, &d->found, e) == 0)

@@ -117,7 +117,7 @@ static const char *http_time(struct arena *a, int64_t unix_ns)
     return arena_strdup(a, text);
 }
 
-/* Has the client what is here already? */
+/* Does the client already have this version of the file? */
 static bool is_known(const struct request *req, const char *etag, int64_t mtime_ns)
 {
     const char *none = request_param(req, "HTTP_IF_NONE_MATCH");
@@ -191,9 +191,9 @@ static int welcomes(struct arena *a, const char *list, const char *coding)
 }
 
 /*
- * Packed is sent to whoever asks for gzip and names nothing else. HTTP libraries say "gzip, deflate"
- * without being asked, and packing costs more than most networks gain by it. Whoever refuses the file as it is
- * gets it packed, or 406.
+ * A client that asks for gzip and for nothing else gets the file packed. HTTP libraries say "gzip, deflate"
+ * without being asked, and packing costs more than most networks gain by it. A client that refuses the file
+ * as it is gets it packed, or 406 if it refuses gzip as well.
  */
 static int choose_packing(struct request *req, bool *ret_gzip)
 {
@@ -206,7 +206,7 @@ static int choose_packing(struct request *req, bool *ret_gzip)
     return refused && !*ret_gzip ? -1 : 0;
 }
 
-/* What the packer has ready, until it wants more or has ended. */
+/* Sends what the packer has ready, until the packer wants more input or has ended. */
 static int send_ready(struct stream *s, z_stream *z, int flush)
 {
     int rc = Z_OK;
@@ -261,8 +261,8 @@ struct file {
     int fd;
     struct box_stat st;
     struct range range;
-    bool gzip;    /* goes out packed: its length is not known before */
-    bool endless; /* its size is told as 0, as in /proc: read to the end */
+    bool gzip;    /* the file is sent packed, so its length is not known before */
+    bool endless; /* its size is 0 although it has content, as in /proc: it is read to the end */
     const char *etag;
 };
 

@@ -10,7 +10,7 @@
 
 enum { PAGE_MAX = 100, FILTERS_MAX = 64 };
 
-struct cursor { /* the last one of the page before */
+struct cursor { /* the last sandbox of the page before */
     uint64_t started;
     char id[24];
 };
@@ -30,7 +30,7 @@ struct found {
     const struct query *query;
     struct box_info *boxes;
     size_t count, room;
-    uint64_t running; /* of those that fit, on all pages */
+    uint64_t running; /* how many sandboxes fit, on all pages */
 };
 
 /* ------------------------------------------------------------------ what was asked for */
@@ -40,8 +40,8 @@ static char *decode_once(struct request *req, const char *text)
     return http_decode(&req->arena, text, strlen(text), 0);
 }
 
-/* The value has been decoded once as part of the query: once more as a whole, and each name and
- * value once again. */
+/* The value was decoded once as a part of the query. It is decoded once more as a whole, and then each name
+ * and value in it. */
 static int read_metadata(struct request *req, const char *given, struct query *q,
                          struct cove_err *e)
 {
@@ -101,7 +101,7 @@ static int read_limit(struct request *req, struct query *q, struct cove_err *e)
     return 0;
 }
 
-/* TIME_ID, and _asc of the other order. */
+/* The token of the next page is TIME_ID, with _asc behind it in ascending order. */
 static const char *make_token(struct arena *a, const struct box_info *last, bool ascending)
 {
     return arena_printf(a, "%" PRIu64 "_%s%s", last->created_unix_ms, last->id,
@@ -270,7 +270,7 @@ int e2b_list_v2(struct request *req, struct reply *rep, struct cove_err *e)
     return 0;
 }
 
-/* The old list: what runs, all of it at once. */
+/* The old list has no pages: it holds all sandboxes that run. */
 int e2b_list_v1(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct query q = { .running = true, .limit = SIZE_MAX };

@@ -12,7 +12,7 @@
 #include "fcgi/dialects/e2b_sandboxes.h"
 
 enum {
-    ENTRIES_MAX = 20000, /* that are looked at; the oldest processes come first */
+    ENTRIES_MAX = 20000, /* entries that are looked at; those of the oldest processes come first */
     BYTES_MAX = 4 * 1024 * 1024,
     LINE_MAX_BYTES = 8 * 1024,
     LIMIT_DEFAULT = 1000,
@@ -25,7 +25,7 @@ static const char *const level_names[] = { "debug", "info", "warn", "error" };
 
 struct entry {
     uint64_t unix_ms;
-    size_t order; /* among those of one millisecond */
+    size_t order; /* the entry's place among those of its millisecond */
     enum level level;
     const char *message;
     uint32_t pid;
@@ -36,7 +36,7 @@ struct gather {
     struct entry *entries;
     size_t count, bytes;
     uint64_t from_ms, to_ms;
-    uint32_t pid; /* of the process at hand */
+    uint32_t pid; /* the process whose records are being read */
 };
 
 static bool is_full(const struct gather *g)
@@ -61,7 +61,7 @@ static void add(struct gather *g, uint64_t unix_ms, enum level level, const char
 
 /* ------------------------------------------------------------------ one process */
 
-/* Lines that are cut by records are told in pieces, each with the time of its record. */
+/* A line that is spread over several records becomes several entries, each with the time of its record. */
 static void add_record(struct gather *g, const struct ring_rec *rec, const char *bytes)
 {
     size_t at = 0;
@@ -231,7 +231,7 @@ static void put_entry(struct json_writer *w, const struct entry *at, const char 
     json_put_object(w, NULL, entry_fields, &reply);
 }
 
-struct text_reply { /* of the old version: what stands in its line */
+struct text_reply { /* what stands in a line of the old version */
     const char *level, *logger, *message, *sandbox;
     int64_t pid;
 };
@@ -284,7 +284,7 @@ static void put_all(struct json_writer *w, const char *name, put_fn *put, const 
 struct question {
     uint64_t cursor, limit;
     bool cursor_given, backward;
-    size_t level; /* this one and what is worse */
+    size_t level; /* entries of this level and of worse ones are wanted */
     const char *search;
 };
 
@@ -318,7 +318,7 @@ static int read_level(struct request *req, size_t *ret, struct cove_err *e)
                          : 0;
 }
 
-/* Which entries are told, in the order in which they are. */
+/* Finds the entries that the reply holds, in their order there. */
 static size_t choose(const struct gather *g, const struct question *q, size_t *chosen)
 {
     size_t count = 0;

@@ -28,7 +28,7 @@ struct figures { /* what both faces of the API tell of one moment */
     uint64_t unix_ms;
     int64_t unix_s, cpus, memory, memory_total, memory_mib, memory_total_mib, cache, disk,
         disk_total;
-    double cpu_percent; /* of all its cpus together */
+    double cpu_percent; /* percent of all cpus of the sandbox together */
 };
 
 static struct figures figures_of(const struct sample *s, const struct totals *t)
@@ -109,7 +109,7 @@ int e2b_metrics(struct request *req, struct reply *rep, struct cove_err *e)
     return 0;
 }
 
-/* The last sample of each; sandboxes that are not there are left out. */
+/* Replies with the last sample of each sandbox. Sandboxes that do not exist are left out. */
 int e2b_metrics_of_many(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *given = request_query(req, "sandbox_ids");

@@ -180,7 +180,7 @@ int e2b_network_rules(const struct core_attributes *from, struct net_rules *ret,
 
 /* ------------------------------------------------------------------ PUT .../network */
 
-/* Replaces all settings: those that are left out are cleared. */
+/* Replaces all settings: a setting that the body leaves out is cleared. */
 int e2b_network_put(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct e2b_network args = { 0 };

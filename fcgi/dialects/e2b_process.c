@@ -20,7 +20,7 @@ static bool fits(const Process__ProcessSelector *which, const struct box_proc *p
     return *which->tag && strcmp(label, which->tag) == 0;
 }
 
-/* Pids come again: the newest that runs, or else the newest that has ended. */
+/* Several processes may have had one pid. The newest that runs is meant, or else the newest that has ended. */
 static int look(void *arg, const struct box_proc *p, const char *label, const char *command)
 {
     struct search *s = arg;
@@ -84,7 +84,7 @@ struct listing {
     size_t count;
 };
 
-/* Words of a command as init shows it: what follows -c is one word. */
+/* Splits a command, as init shows it, into words. All that follows -c is one word. */
 static void split_command(struct arena *a, const char *text, Process__ProcessConfig *config)
 {
     char **args = arena_alloc(a, (strlen(text) + 1) * sizeof(char *));
@@ -200,7 +200,7 @@ static int close_stdin(struct rpc *r, const ProtobufCMessage *in, struct cove_er
         return cove_fail(e, COVE_CONFLICT,
                          "cannot close stdin for PTY process, send Ctrl+D (0x04) instead");
     if (box_stdin(&r->envd->session.conn, p.proc, NULL, true, NULL, e) < 0 &&
-        e->code != COVE_CONFLICT) /* closed already: as it should be */
+        e->code != COVE_CONFLICT) /* stdin was closed before: that is what the client wants */
         return -1;
     return answer_empty(r, e);
 }

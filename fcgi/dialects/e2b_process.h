@@ -5,16 +5,16 @@
 #include "fcgi/dialects/e2b.h"
 #include "fcgi/proto/process.pb-c.h"
 
-struct e2b_process { /* one that init knows */
+struct e2b_process { /* a process that init knows */
     uint32_t proc, pid;
     bool running, pty;
 };
 
-/* By pid or by tag; a running one is preferred. COVE_NOT_FOUND names the selector. */
+/* Finds a process by pid or by tag, a running one if there is one. COVE_NOT_FOUND names the selector. */
 int e2b_process_find(struct rpc *r, const Process__ProcessSelector *which, struct e2b_process *ret,
                      struct cove_err *e);
 
-/* The same, and it must be running. */
+/* Finds a process that runs. */
 int e2b_process_running(struct rpc *r, const Process__ProcessSelector *which,
                         struct e2b_process *ret, struct cove_err *e);
 int e2b_process_input(struct rpc *r, const struct e2b_process *p,

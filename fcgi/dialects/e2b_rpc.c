@@ -35,7 +35,7 @@ static int unpack(struct rpc *r, const char *bytes, size_t len, const char **ret
     return rc;
 }
 
-/* The one envelope of a stream's request. */
+/* Reads the one envelope that the request of a server stream consists of. */
 static int open_envelope(struct rpc *r, const char **bytes, size_t *len, bool *gzip,
                          struct cove_err *e)
 {
@@ -55,7 +55,7 @@ static int open_envelope(struct rpc *r, const char **bytes, size_t *len, bool *g
     return 0;
 }
 
-/* Exactly `len` bytes of the body. 0: it ends here. */
+/* Reads exactly `len` bytes of the body. 0: the body has ended. */
 static int read_bytes(struct rpc *r, char *out, size_t len, struct cove_err *e)
 {
     int n = FCGX_GetStr(out, (int)len, r->req->in);
@@ -89,7 +89,7 @@ int rpc_next(struct rpc *r, const ProtobufCMessageDescriptor *type, ProtobufCMes
 
     if (n <= 0)
         return n;
-    /* Says how long it is, or what is wrong with it; 0 when only its prefix is here. */
+    /* Finds out how long the envelope is, or what is wrong with it; 0 means that only its prefix has come. */
     n = connect_envelope_read(prefix, sizeof(prefix), MESSAGE_MAX_BYTES, &env, &used, e);
     if (n < 0)
         return -1;

@@ -84,7 +84,7 @@ static const char *token_of(struct request *req, token_fn *make, const char *id)
     return token;
 }
 
-/* A sandbox of the tenant's own template tells the name it was asked for by, without a tag. */
+/* The name of a sandbox's template. Of a tenant's own template it is the name in the request, without a tag. */
 const char *e2b_template_of(struct request *req, const struct box_info *box,
                             const struct core_attributes *attributes)
 {
@@ -152,7 +152,7 @@ void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct bo
 
 /* ------------------------------------------------------------------ one sandbox */
 
-/* {id}, also in the form ID-CLIENT that old clients send. */
+/* The {id} of the path may also have the form ID-CLIENT, which old clients send. */
 int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e)
 {
     const char *given = request_capture(req, "id");
@@ -214,7 +214,7 @@ static const struct json_field time_fields[] = {
     JSON_END,
 };
 
-/* A body may be left out altogether. */
+/* A request may have no body at all. */
 static int read_time(struct request *req, bool required, struct time_args *ret, struct cove_err *e)
 {
     if (req->body.len > 0 && request_json(req, time_fields, ret, e) < 0)
@@ -268,7 +268,7 @@ static const struct json_field pause_fields[] = {
     JSON_END,
 };
 
-/* {"memory": false}: its files are kept, and none of its processes. */
+/* With {"memory": false} the sandbox keeps its files and loses its processes. */
 int e2b_pause(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct pause_args args = { 0 };

@@ -14,15 +14,15 @@ struct e2b_proxy {
     const char *address;
 };
 
-struct e2b_network { /* as a request has it, and as it is told again */
+struct e2b_network { /* network settings, as in requests and in replies */
     struct json_strings allow_out, deny_out;
     bool public_traffic, public_given;
     const char *mask_host;
     struct e2b_proxy *proxy;
-    bool internet, internet_given; /* of PUT .../network alone */
+    bool internet, internet_given; /* only PUT .../network has these */
 };
 
-/* COVE_UNSUPPORTED if the body has something in `parent`.`name` (parent "": at the top). */
+/* Fails with COVE_UNSUPPORTED if the body has a value in `parent`.`name` (parent "": at the top). */
 int e2b_refuse_unbuilt(struct request *req, const char *parent, const char *name,
                        struct cove_err *e);
 
@@ -41,14 +41,14 @@ const char *e2b_template_of(struct request *req, const struct box_info *box,
                             const struct core_attributes *attributes);
 void e2b_describe(struct request *req, const struct box_info *box, struct e2b_sandbox *ret);
 extern const struct json_field e2b_listed_fields[];
-/* The sandbox that {id} names; COVE_NOT_FOUND also when it is another tenant's. */
+/* Finds the sandbox that {id} names. Another tenant's is COVE_NOT_FOUND, too. */
 int e2b_find(struct request *req, const char *operation, struct box_info *ret, struct cove_err *e);
 
 int e2b_check_timeout(int64_t seconds, struct cove_err *e);
 /* The reply to a request that makes a sandbox. */
 int e2b_reply_sandbox(struct request *req, struct reply *rep, int status,
                       const struct box_info *box);
-/* The same object as a member called `name` of a larger one. */
+/* Writes the same object as a member called `name` of a larger one. */
 void e2b_put_sandbox(struct json_writer *w, struct request *req, const struct box_info *box,
                      const char *name);
 /* The keeper's word for what a client calls a template: without the tag `default`, which means nothing. */

@@ -15,7 +15,7 @@ enum {
     FORKS_MAX = 100,
     FORK_TIMEOUT_S = 15,
     LIST_LIMIT = 100,
-    SNAPSHOTS_MAX = 10000, /* that are looked at for one list */
+    SNAPSHOTS_MAX = 10000, /* snapshots that are looked at for one list */
 };
 
 /* ------------------------------------------------------------------ one of them */
@@ -209,7 +209,7 @@ static void put_failed(struct json_writer *w, const struct cove_err *e)
     json_put_object(w, NULL, failed_fields, &(struct failed_fork){ &news });
 }
 
-/* Each fork succeeds or fails on its own; what the client asked for is what it gets told of. */
+/* Each fork succeeds or fails on its own. The reply has an entry for each fork that the client asked for. */
 static int make_forks(struct request *req, const struct box_info *box, const struct core_new *new,
                       size_t count, struct json_writer *w, struct cove_err *e)
 {

@@ -1,5 +1,5 @@
-/* Start and Connect: a process begins, or is there already, and its client is told of it until it
- * ends. The process is init's: it goes on when the client leaves. */
+/* Start begins a process, Connect finds one that runs. Both tell the client what it does until it ends. The
+ * process belongs to init and goes on when the client leaves. */
 #include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ static char *signal_status(struct arena *a, int signo)
     return text;
 }
 
-/* The error says why, when it was neither the process itself nor an order to kill it. */
+/* The error says why a process ended, unless it ended by itself or was killed by request. */
 static char *error_text(struct arena *a, const struct cove_end *end, const char *status)
 {
     char why[160];
@@ -281,7 +281,7 @@ static const char *const *make_argv(struct arena *a, const Process__ProcessConfi
     return argv;
 }
 
-/* A program that is not there is no failed call: a shell says so on stderr and exits with 127. */
+/* A program that does not exist does not make the call fail: as in a shell, stderr says so and the exit code is 127. */
 static int spawn_or_explain(struct rpc *r, const Process__ProcessConfig *c,
                             struct core_spawn *spawn, struct box_spawned *ret, struct cove_err *e)
 {
@@ -294,8 +294,8 @@ static int spawn_or_explain(struct rpc *r, const Process__ProcessConfig *c,
     return core_spawn(&r->envd->session, spawn, ret, e);
 }
 
-/* What was asked for, for List: init keeps it with the process. What is too long is not kept, and List
- * shows the beginning of the command alone. */
+/* The client's configuration of the process as a text, which init keeps with the process for List. A longer text than
+ * init takes is not kept, and List then shows the beginning of the command alone. */
 static const char *note_of(struct rpc *r, const Process__ProcessConfig *c)
 {
     const char *note = NULL;

@@ -11,7 +11,7 @@
 #include "cove/dialect.h"
 #include "fcgi/caller.h"
 
-enum { SNAPSHOTS_MAX = 10000 }; /* that are looked at for one list */
+enum { SNAPSHOTS_MAX = 10000 }; /* templates that are looked at for one list */
 
 /* Templates of the operator are made by no build, but clients want to see the id of one. */
 #define OPERATORS_BUILD "00000000-0000-4000-8000-000000000000"
@@ -23,7 +23,7 @@ struct listing {
     struct json_writer w;
     struct keeper_snapshot *items;
     size_t count;
-    const char *only; /* the name that is looked for; NULL = all that have one */
+    const char *only; /* only templates of this name are listed; NULL = all that have a name */
 };
 
 struct template
@@ -92,7 +92,7 @@ static int by_name_and_age(const void *a, const void *b)
     return x->created_unix_ms < y->created_unix_ms ? -1 : x->created_unix_ms > y->created_unix_ms;
 }
 
-/* Those of one name stand together, the oldest first. The caller frees l->items if it succeeds. */
+/* Reads the tenant's snapshots. Those of one name stand together, the oldest first. The caller frees l->items after success. */
 static int read_own(struct listing *l, struct cove_err *e)
 {
     l->items = malloc(SNAPSHOTS_MAX * sizeof(*l->items));
@@ -231,7 +231,7 @@ static const struct json_field build_fields[] = {
     JSON_END,
 };
 
-/* `made`: what it made, or another build of this name if that is not known. */
+/* `made`: the snapshot that the build made, or that of another build of this name if its own is not known. */
 static void put_build(struct listing *l, const char *id, const char *state,
                       const struct keeper_snapshot *made, uint64_t created, uint64_t finished)
 {
@@ -259,7 +259,7 @@ static const struct keeper_snapshot *made_by(const struct listing *l, const char
     return l->count ? &l->items[0] : NULL;
 }
 
-/* What the builder knows, and snapshots of builds that it has forgotten, or that no build made. */
+/* Writes the builds that the builder knows, and then the snapshots whose builds it has forgotten or that no build made. */
 static void put_builds(struct listing *l, const struct build_listed *builds)
 {
     json_open(&l->w, "builds", '[');
@@ -345,7 +345,7 @@ int e2b_template_get(struct request *req, struct reply *rep, struct cove_err *e)
     return 0;
 }
 
-/* A template with all its builds and tags; of an id, that snapshot alone. Sandboxes go on. */
+/* Removes a template with all its builds and tags, or, where {template} is an id, that snapshot alone. Its sandboxes go on. */
 int e2b_template_delete(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *given = request_capture(req, "template"), *word = e2b_template_word(req, given);

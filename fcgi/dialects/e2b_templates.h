@@ -6,9 +6,9 @@
 #include "fcgi/core_builds.h"
 #include "fcgi/dialects/e2b_sandboxes.h"
 
-/* NAME of {template} in the path. COVE_NOT_FOUND: it names another tenant's. */
+/* The NAME in {template} of the path. COVE_NOT_FOUND: the path names another tenant's template. */
 int e2b_template_name(struct request *req, const char **ret, struct cove_err *e);
-/* Of NAME, TENANT/NAME, NAME:TAG or TENANT/NAME:TAG; tag "" = none is given. COVE_INVALID: it is none. */
+/* Splits NAME, TENANT/NAME, NAME:TAG or TENANT/NAME:TAG; tag "" = none is given. COVE_INVALID: it is none of these. */
 int e2b_template_split(struct request *req, const char *field, const char *given,
                        const char **ret_name, const char **ret_tag, struct cove_err *e);
 bool e2b_is_tag(const char *tag);
@@ -18,7 +18,7 @@ const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s);
 /* Asks cove-builder about the build {build} of the path, and whether it is one of {template}. */
 int e2b_build_ask(struct request *req, struct build_ask *args, struct build_told *ret,
                   struct buf *tail, struct cove_err *e);
-/* The words of a list with blanks between them; NULL and "" are an empty list. */
+/* The words of a text, which have blanks between them. NULL and "" are an empty list. */
 struct json_strings e2b_words(struct arena *a, const char *list);
 /* How a build's state is called (enum build_state). */
 const char *e2b_build_state(uint32_t state);

@@ -18,13 +18,13 @@ enum { CHUNK_BYTES = 64 * 1024, FILES_MAX = MULTIPART_PARTS_MAX };
 
 struct upload {
     struct envd *envd;
-    const char *path; /* of the query: it wins over a part's own name; NULL = none */
+    const char *path; /* in the query; used instead of a part's own name; NULL = none */
     struct core_file file;
     bool open;    /* a file is being written */
-    bool ignored; /* the part at hand is no file */
+    bool ignored; /* the part that is being read is no file */
     const char *names[FILES_MAX];
     size_t count;
-    struct envd_metadata metadata; /* of all files of the request */
+    struct envd_metadata metadata; /* every file of the request gets this */
 };
 
 /* ------------------------------------------------------------------ metadata */
@@ -49,7 +49,7 @@ static const char *key_of(struct request *req, const char *name, size_t len)
     return key;
 }
 
-/* Of the headers X-Metadata-KEY. COVE_INVALID names the key that is wrong. */
+/* Reads the headers X-Metadata-KEY. COVE_INVALID names the key that is wrong. */
 static int envd_metadata_read(struct request *req, struct envd_metadata *ret, struct cove_err *e)
 {
     static const char prefix[] = "HTTP_X_METADATA_";

@@ -12,8 +12,8 @@
 #include "fcgi/dialects/e2b_filesystem.h"
 
 enum {
-    READ_MOST = 512,     /* events before the stream is sent */
-    ANSWER_MOST = 20000, /* events of one GetWatcherEvents; what is left comes with the next */
+    READ_MOST = 512,     /* events that are read before they are sent */
+    ANSWER_MOST = 20000, /* events of one GetWatcherEvents; the others come with the next one */
     BY_RECURSIVE = 1,    /* the digit of an id */
     BY_ENTRY = 2,
 };
@@ -108,7 +108,7 @@ static int read_some(struct watching *w, struct cove_err *e)
     return rc;
 }
 
-/* The sandbox says nothing on this conversation that was not asked for: readable means closed. */
+/* On this connection the sandbox only answers questions, so when it becomes readable now it was closed. */
 static int wait_once(struct watching *w, bool *ret_left, struct cove_err *e)
 {
     struct stream *stream = &w->rpc->stream;
@@ -251,7 +251,7 @@ int e2b_watcher_events(struct rpc *r, const ProtobufCMessage *in, struct cove_er
     g.entries = (id[strlen(id) - 1] - '0') & BY_ENTRY;
     rc = core_watch_read(&g.watch, ANSWER_MOST, gather, &g, e);
     if (rc < 0 && e->code == COVE_NOT_FOUND && g.count > 0)
-        rc = 0; /* its removal is among the events */
+        rc = 0; /* the events tell that the directory was removed */
     out.events = g.events;
     out.n_events = g.count;
     if (rc >= 0)
