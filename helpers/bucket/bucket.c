@@ -31,8 +31,6 @@ enum {
     MEMORY_MAX = 512 << 20,
     OUT_FD = 1,
     ORPHAN_MS = 24 * 3600 * 1000,
-    SETTLE_MS =
-        3000, /* a bucket without conditional writes shows other machines' writes within this time */
 };
 
 struct task {
@@ -119,8 +117,7 @@ static int put(struct s3 *s, const struct task *t, struct cove_err *e)
 
     /* `taken` names this machine, so that no other one wakes the sandbox before the keeper has noted that
      * it is in the bucket. */
-    object_key(s, o, BUCKET_TAKEN, key);
-    if (object_put_text(s, key, o->owner, NULL, e) < 0)
+    if (owner_write(s, o, e) < 0)
         return -1;
     object_key(s, o, o->name, key);
     object_abort_uploads(s, key, UINT64_MAX);
@@ -134,103 +131,6 @@ static int put(struct s3 *s, const struct task *t, struct cove_err *e)
 }
 
 /* ------------------------------------------------------------------ take, remove */
-
-/* Reads which machine the object `taken` names; "": there is no such object. */
-static int read_owner(struct s3 *s, const struct bucket_order *o, char ret[BUCKET_OWNER_TEXT],
-                      struct cove_err *e)
-{
-    AUTO_BUF struct buf text = BUF(BUCKET_NOTE_MAX);
-    char key[KEY_MAX];
-    bool there;
-
-    ret[0] = '\0';
-    object_key(s, o, BUCKET_TAKEN, key);
-    if (object_read(s, key, &text, &there, e) < 0)
-        return -1;
-    if (there)
-        text_copy(ret, BUCKET_OWNER_TEXT, text.data && text.data[0] ? text.data : "?");
-    return 0;
-}
-
-static int fail_taken(struct cove_err *e)
-{
-    return cove_fail(e, COVE_CONFLICT, "the saved sandbox was woken on another machine");
-}
-
-static int release(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
-{
-    char owner[BUCKET_OWNER_TEXT], key[KEY_MAX];
-
-    object_key(s, o, BUCKET_TAKEN, key);
-    if (read_owner(s, o, owner, e) < 0)
-        return -1;
-    return o->force || strcmp(owner, o->owner) == 0 ? object_remove(s, key, e) : 0;
-}
-
-/*
- * Writes `taken` on condition that it does not exist, twice: a bucket that honours the condition refuses
- * the second write. *ret_decided false: this bucket takes every write, the condition says nothing.
- */
-static int write_taken(struct s3 *s, const struct bucket_order *o, const char *key,
-                       bool *ret_decided, struct cove_err *e)
-{
-    static const char condition[] = "If-None-Match: *";
-    struct cove_err why = { 0 };
-
-    *ret_decided = true;
-    if (object_put_text(s, key, o->owner, condition, &why) == 0) {
-        *ret_decided =
-            object_put_text(s, key, o->owner, condition, &why) < 0 && why.code == COVE_CONFLICT;
-        return 0;
-    }
-    if (why.code == COVE_CONFLICT)
-        return 0; /* `taken` is there; the caller reads whom it names */
-    if (why.code != COVE_UNSUPPORTED) {
-        *e = why;
-        return -1;
-    }
-    *ret_decided = false;
-    return object_put_text(s, key, o->owner, NULL, e);
-}
-
-/* Of several machines that try, one succeeds. */
-static int check_owner(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
-{
-    char owner[BUCKET_OWNER_TEXT];
-
-    if (read_owner(s, o, owner, e) < 0)
-        return -1;
-    return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
-}
-
-/*
- * A bucket without conditional writes keeps the last write. Every machine that saw no `taken` has
- * written it within half of SETTLE_MS, or gives up; so the machine that `taken` names after all of SETTLE_MS is
- * the only one that goes on. *ret_settled_ms: when that is; 0: it is decided, this machine has the sandbox.
- */
-static int take(struct s3 *s, const struct bucket_order *o, uint64_t *ret_settled_ms,
-                struct cove_err *e)
-{
-    char owner[BUCKET_OWNER_TEXT], key[KEY_MAX];
-    uint64_t looked_ms = clock_boot_ms();
-    bool decided;
-
-    *ret_settled_ms = 0;
-    object_key(s, o, BUCKET_TAKEN, key);
-    if (read_owner(s, o, owner, e) < 0)
-        return -1;
-    if (owner[0])
-        return strcmp(owner, o->owner) == 0 ? 0 : fail_taken(e);
-    if (write_taken(s, o, key, &decided, e) < 0)
-        return -1;
-    if (decided)
-        return check_owner(s, o, e);
-    *ret_settled_ms = clock_boot_ms() + SETTLE_MS;
-    if (clock_boot_ms() <= looked_ms + SETTLE_MS / 2)
-        return 0;
-    release(s, o, NULL);
-    return cove_fail(e, COVE_BUSY, "the bucket was too slow to tell who wakes the sandbox");
-}
 
 static void wait_until(uint64_t ms)
 {
@@ -257,7 +157,7 @@ static int get_undecided(struct s3 *s, const struct bucket_order *o, uint64_t se
     if (get_archive(s, o, &last, e) < 0)
         return -1;
     wait_until(settled_ms);
-    if (check_owner(s, o, e) < 0)
+    if (owner_check(s, o, e) < 0)
         return -1;
     return write_all(OUT_FD, &last, 1) < 0
                ? cove_fail_errno(e, COVE_LIMIT, "writing what came from the bucket")
@@ -269,14 +169,14 @@ static int take_and_get(struct s3 *s, const struct bucket_order *o, struct cove_
     uint64_t settled_ms;
     int rc;
 
-    if (take(s, o, &settled_ms, e) < 0)
+    if (owner_take(s, o, &settled_ms, e) < 0)
         return -1;
     rc = settled_ms ? get_undecided(s, o, settled_ms, e) : get_archive(s, o, NULL, e);
     if (rc == 0 || e->code != COVE_NOT_FOUND)
         return rc;
     /* Another machine woke it and removed its objects; only our `taken` is left. */
-    release(s, o, NULL);
-    return fail_taken(e);
+    owner_release(s, o, NULL);
+    return owner_fail(e);
 }
 
 static int read_note(struct s3 *s, const struct bucket_order *o, struct cove_err *e)
@@ -320,7 +220,7 @@ static int remove_one(struct s3 *s, const struct bucket_order *o, struct cove_er
 {
     char owner[BUCKET_OWNER_TEXT];
 
-    if (read_owner(s, o, owner, e) < 0)
+    if (owner_read(s, o, owner, e) < 0)
         return -1;
     if (owner[0] && strcmp(owner, o->owner) != 0)
         return 0; /* another machine has taken the sandbox: its objects are that machine's */
@@ -337,7 +237,7 @@ static int print_one(struct s3 *s, const struct bucket_entry *l, void *arg, stru
 
     memcpy(one.id, l->id, sizeof(one.id));
     one.saved_unix_ms = l->saved_unix_ms;
-    if (l->taken && read_owner(s, &one, owner, e) < 0)
+    if (l->taken && owner_read(s, &one, owner, e) < 0)
         return -1;
     if (!owner[0] || owner[strspn(owner, "0123456789abcdef")])
         text_copy(owner, sizeof(owner), l->taken ? "?" : "-");
@@ -394,7 +294,7 @@ static int carry_out(struct s3 *s, struct task *t, struct cove_err *e)
     case BUCKET_GET:
         return get_archive(s, &t->order, NULL, e);
     case BUCKET_RELEASE:
-        return release(s, &t->order, e);
+        return owner_release(s, &t->order, e);
     case BUCKET_READ:
         return read_note(s, &t->order, e);
     case BUCKET_REMOVE:

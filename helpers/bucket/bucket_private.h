@@ -71,6 +71,22 @@ int object_remove(struct s3 *s, const char *key, struct cove_err *e);
 /* Ends the uploads in parts that were begun before that time and never ended, of keys with this prefix. */
 void object_abort_uploads(struct s3 *s, const char *prefix, uint64_t before_unix_ms);
 
+/* ------------------------------------------------------------------ owner.c: whose sandbox it is */
+
+/* Reads which machine the object `taken` names; "": there is no such object. */
+int owner_read(struct s3 *s, const struct bucket_order *o, char ret[BUCKET_OWNER_TEXT],
+               struct cove_err *e);
+/* Names the machine that gave the order, whatever `taken` says now. */
+int owner_write(struct s3 *s, const struct bucket_order *o, struct cove_err *e);
+/* Takes the sandbox for the machine that gave the order: of several that try, one succeeds, the others get
+ * COVE_CONFLICT. *ret_settled_ms: when owner_check() can tell which one; 0: it is decided already. */
+int owner_take(struct s3 *s, const struct bucket_order *o, uint64_t *ret_settled_ms,
+               struct cove_err *e);
+int owner_check(struct s3 *s, const struct bucket_order *o, struct cove_err *e);
+/* Removes `taken`, if it names the machine that gave the order or the order says `force`. */
+int owner_release(struct s3 *s, const struct bucket_order *o, struct cove_err *e);
+int owner_fail(struct cove_err *e); /* the sandbox is another machine's */
+
 /* ------------------------------------------------------------------ listing.c */
 
 struct bucket_entry { /* one saved sandbox in the bucket */
