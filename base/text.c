@@ -272,6 +272,11 @@ uint64_t text_hash(uint64_t hash, const char *s)
     return hash;
 }
 
+uint64_t text_hash_part(uint64_t hash, const char *s)
+{
+    return text_hash(text_hash(hash, s), "\xff"); /* no UTF-8 text has this byte */
+}
+
 void text_random(void *out, size_t len)
 {
     char *p = out;

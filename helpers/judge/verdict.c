@@ -137,7 +137,7 @@ static uint64_t hash_words(const char *const words[], size_t count)
     uint64_t hash = TEXT_HASH_START;
 
     for (size_t i = 0; i < count; i++)
-        hash = text_hash(text_hash(hash, words[i]), "\xff");
+        hash = text_hash_part(hash, words[i]);
     return hash;
 }
 

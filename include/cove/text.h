@@ -50,10 +50,12 @@ void text_hex(const void *bytes, size_t len, char *out /* 2*len+1 */);
 /* Reads exactly 2*len lower-case digits. */
 bool text_unhex(const char *hex, void *out, size_t len);
 
-/* FNV-1a, 64 bits: for tables and names, not against an attacker. Hash several strings one after the
- * other with a border between them: text_hash(text_hash(text_hash(TEXT_HASH_START, a), "\xff"), b). */
+/* FNV-1a, 64 bits: for tables and names, not against an attacker. */
 #define TEXT_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t text_hash(uint64_t hash, const char *s);
+/* The same for one of several strings, with a border after it: "ab" and "c" have another hash than "a" and
+ * "bc". Two strings are text_hash_part(text_hash_part(TEXT_HASH_START, a), b). */
+uint64_t text_hash_part(uint64_t hash, const char *s);
 
 /* Bytes and ids from the kernel's random source. Aborts if that fails: an id must not be guessable. */
 void text_random(void *out, size_t len);

@@ -170,12 +170,6 @@ void meters_histogram(const struct meters *m, uint32_t dialect, struct meter_his
 
 /* ------------------------------------------------------------------ pace */
 
-/* Adds a border after each string, so that "ab" + "c" and "a" + "bc" have different hashes. */
-static uint64_t hash_more(uint64_t h, const char *s)
-{
-    return text_hash(text_hash(h, s), "\xff");
-}
-
 /* A caller whose time lies in the past has nothing to remember, so its slot may go to another caller. */
 static struct pace *find_pace(struct meters *m, uint64_t who, uint64_t now_us)
 {
@@ -202,7 +196,7 @@ uint64_t meters_admit(struct meters *m, const char *kind, const char *who, uint6
                       uint64_t now_us)
 {
     uint64_t step_us = 1000000 / per_second, burst_us = 1000000 - step_us;
-    uint64_t hash = hash_more(hash_more(TEXT_HASH_START, kind), who) | 1;
+    uint64_t hash = text_hash_part(text_hash_part(TEXT_HASH_START, kind), who) | 1;
     struct pace *p = find_pace(m, hash, now_us);
     uint64_t due = p ? get(&p->due_us) : 0, from;
 

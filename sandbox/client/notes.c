@@ -14,10 +14,10 @@ static void set(_Atomic uint64_t *at, uint64_t value)
     atomic_store_explicit(at, value, memory_order_release);
 }
 
-/* Never 0. The border between the strings gives "ab" + "c" and "a" + "bc" different hashes. */
+/* Never 0: that is what a note has which is being written. */
 static uint64_t hash_of(const char *kind, const char *name)
 {
-    return text_hash(text_hash(text_hash(TEXT_HASH_START, kind), "\xff"), name) | 1;
+    return text_hash(text_hash_part(TEXT_HASH_START, kind), name) | 1;
 }
 
 static bool lives(const struct note *note, uint64_t now_ms)

@@ -32,22 +32,16 @@ void state_box_read(const struct state *s, uint32_t index, struct box_info *ret)
     ret->template[sizeof(ret->template) - 1] = '\0';
 }
 
-/* Adds a border after each string, so that "ab" + "c" and "a" + "bc" have different hashes. */
-static uint64_t hash_more(uint64_t h, const char *s)
-{
-    return text_hash(text_hash(h, s), "\xff");
-}
-
 static uint32_t hash_project(const struct state *s, const char *tenant, const char *project)
 {
-    uint64_t h = hash_more(hash_more(TEXT_HASH_START, tenant), project);
+    uint64_t h = text_hash_part(text_hash_part(TEXT_HASH_START, tenant), project);
 
     return (uint32_t)(h ^ h >> 32) & (s->hint_count - 1);
 }
 
 static uint32_t hash_id(const struct state *s, const char *id)
 {
-    uint64_t h = hash_more(TEXT_HASH_START, id);
+    uint64_t h = text_hash_part(TEXT_HASH_START, id);
 
     return (uint32_t)(h ^ h >> 32) & (s->hint_count - 1);
 }

@@ -25,7 +25,7 @@ static struct box_bucket *id_bucket(const struct keeper *k, const char *id)
 static struct box_bucket *project_bucket(const struct keeper *k, const char *tenant,
                                          const char *project)
 {
-    uint64_t hash = text_hash(text_hash(TEXT_HASH_START, tenant), "\xff");
+    uint64_t hash = text_hash_part(TEXT_HASH_START, tenant);
 
     return bucket(k, k->found.by_project, text_hash(hash, project));
 }

@@ -182,6 +182,21 @@ static void ids_are_dns_labels_and_differ(void **state)
     assert_int_equal(uuid[14], '4');
 }
 
+static uint64_t hash_two(const char *a, const char *b)
+{
+    return text_hash_part(text_hash_part(TEXT_HASH_START, a), b);
+}
+
+static void strings_are_hashed_with_a_border_between_them(void **state)
+{
+    (void)state;
+    assert_true(text_hash(TEXT_HASH_START, "foobar") == UINT64_C(0x85944171f73967e8));
+    assert_true(hash_two("ab", "c") != hash_two("a", "bc"));
+    assert_true(hash_two("abc", "") != hash_two("", "abc"));
+    assert_true(text_hash_part(TEXT_HASH_START, "abc") != hash_two("abc", ""));
+    assert_true(hash_two("ab", "c") == hash_two("ab", "c"));
+}
+
 static void an_error_says_where_and_why(void **state)
 {
     struct cove_err e = { 0 };
@@ -336,6 +351,7 @@ int main(void)
         cmocka_unit_test(times_need_a_unit),
         cmocka_unit_test(figures_read_well),
         cmocka_unit_test(ids_are_dns_labels_and_differ),
+        cmocka_unit_test(strings_are_hashed_with_a_border_between_them),
         cmocka_unit_test(an_error_says_where_and_why),
         cmocka_unit_test(an_error_message_is_cut_at_a_whole_character),
         cmocka_unit_test(an_error_from_another_process_is_only_bytes),
