@@ -68,28 +68,26 @@ static void attach_fds(struct msghdr *mh, union fd_space *space, const int *fds,
     memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
 }
 
-int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t body_len,
-             const void *tail, size_t tail_len, const int *fds, size_t fd_count, int flags,
-             struct cove_err *e)
+int msg_send(int sock, const struct msg_out *m, int flags, struct cove_err *e)
 {
-    struct msg_head head = { .magic = MSG_MAGIC, .type = type, .tag = tag };
+    struct msg_head head = { .magic = MSG_MAGIC, .type = m->type, .tag = m->tag };
     struct iovec parts[] = {
         { &head, sizeof(head) },
-        { (void *)body, body_len },
-        { (void *)tail, tail_len },
+        { (void *)m->body, m->body_len },
+        { (void *)m->tail, m->tail_len },
     };
     struct msghdr mh = { .msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts) };
     union fd_space space;
     ssize_t n;
 
-    if (fd_count > MSG_MAX_FDS)
-        return cove_fail(e, COVE_INTERNAL, "%zu descriptors in one message", fd_count);
-    if (body_len > MSG_MAX_BYTES || tail_len > MSG_MAX_BYTES ||
-        sizeof(head) + body_len + tail_len > MSG_MAX_BYTES)
+    if (m->fd_count > MSG_MAX_FDS)
+        return cove_fail(e, COVE_INTERNAL, "%zu descriptors in one message", m->fd_count);
+    if (m->body_len > MSG_MAX_BYTES || m->tail_len > MSG_MAX_BYTES ||
+        sizeof(head) + m->body_len + m->tail_len > MSG_MAX_BYTES)
         return cove_fail(e, COVE_TOO_LARGE, "a message may have %d bytes", MSG_MAX_BYTES);
-    head.size = (uint32_t)(sizeof(head) + body_len + tail_len);
-    if (fds && fd_count > 0)
-        attach_fds(&mh, &space, fds, fd_count);
+    head.size = (uint32_t)(sizeof(head) + m->body_len + m->tail_len);
+    if (m->fds && m->fd_count > 0)
+        attach_fds(&mh, &space, m->fds, m->fd_count);
     do
         n = sendmsg(sock, &mh, flags | MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);

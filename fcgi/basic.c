@@ -137,8 +137,10 @@ static bool ask(const char *run_dir, const struct basic *b, const char *remote,
     struct msg m;
     int len =
         snprintf(question, sizeof(question), "%s%c%s%c%.45s", b->user, 0, b->password, 0, remote);
-    bool sent = sock >= 0 && msg_send(sock, AUTH_ASK, 0, NULL, 0, question, (size_t)len + 1, NULL,
-                                      0, MSG_DONTWAIT, NULL) == 0;
+    bool sent =
+        sock >= 0 &&
+        msg_send(sock, &(struct msg_out){ AUTH_ASK, .tail = question, .tail_len = (size_t)len + 1 },
+                 MSG_DONTWAIT, NULL) == 0;
 
     OPENSSL_cleanse(question, sizeof(question));
     if (!sent || poll(&p, 1, ANSWER_MS) != 1 ||

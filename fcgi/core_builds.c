@@ -66,8 +66,10 @@ static int ask_on(int sock, const struct question *q, struct cove_err *e)
 
     if (!buf)
         return cove_fail(e, COVE_BUSY, "out of memory");
-    if (msg_send(sock, q->type, 1, q->body, q->len, NULL, 0, &q->fd, q->fd >= 0, MSG_NOSIGNAL,
-                 NULL) < 0 ||
+    if (msg_send(sock,
+                 &(struct msg_out){ q->type, .tag = 1, .body = q->body, .body_len = q->len,
+                                    .fds = &q->fd, .fd_count = q->fd >= 0 },
+                 0, NULL) < 0 ||
         run_poll(&p, 1, ANSWER_MS) <= 0 ||
         msg_recv(sock, buf, MSG_MAX_BYTES, answers, MSG_DONTWAIT, &m, NULL) != 1)
         return fail_unreachable(e);

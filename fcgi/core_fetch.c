@@ -28,8 +28,11 @@ static int send_ask(int sock, const struct core_fetch *args, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "url: longer than %d bytes", FETCH_URL_MAX - 1);
     text_copy(ask.tenant, sizeof(ask.tenant), args->tenant);
     msg_prepare_socket(sock);
-    if (msg_send(sock, FETCH_ASK, 0, &ask, sizeof(ask), args->url, strlen(args->url) + 1, &args->fd,
-                 1, MSG_DONTWAIT, NULL) < 0)
+    if (msg_send(sock,
+                 &(struct msg_out){ FETCH_ASK, MSG_BODY(ask), .tail = args->url,
+                                    .tail_len = strlen(args->url) + 1, .fds = &args->fd,
+                                    .fd_count = 1 },
+                 MSG_DONTWAIT, NULL) < 0)
         return fail_unreachable(e);
     return 0;
 }

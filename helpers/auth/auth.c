@@ -64,7 +64,7 @@ static void send_verdict(int sock, bool yes, uint64_t wait_ms)
 {
     struct auth_verdict v = { .yes = yes, .wait_ms = (uint32_t)wait_ms };
 
-    msg_send(sock, AUTH_VERDICT, 0, &v, sizeof(v), NULL, 0, NULL, 0, MSG_DONTWAIT, NULL);
+    msg_send(sock, &(struct msg_out){ AUTH_VERDICT, MSG_BODY(v) }, MSG_DONTWAIT, NULL);
 }
 
 static int receive(int sock, struct question *q, struct cove_err *e)

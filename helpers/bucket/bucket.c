@@ -354,9 +354,8 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     rc = work(&report, &e);
     if (rc == 0)
-        rc = msg_send(BUCKET_SOCK_FD, BUCKET_REPORT, 0, &report, sizeof(report), NULL, 0, NULL, 0,
-                      0, &e);
+        rc = msg_send(BUCKET_SOCK_FD, &(struct msg_out){ BUCKET_REPORT, MSG_BODY(report) }, 0, &e);
     else
-        msg_send(BUCKET_SOCK_FD, MSG_ERROR, 0, &e, sizeof(e), NULL, 0, NULL, 0, 0, NULL);
+        msg_send(BUCKET_SOCK_FD, &(struct msg_out){ MSG_ERROR, MSG_BODY(e) }, 0, NULL);
     return rc < 0;
 }

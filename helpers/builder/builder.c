@@ -58,8 +58,11 @@ static void drop(struct build_client *c)
 static void answer(struct build_client *c, uint32_t tag, uint32_t type, const void *body,
                    size_t len, const struct buf *tail)
 {
-    msg_send(c->watch.fd, type, tag, body, len, tail ? tail->data : NULL, tail ? tail->len : 0,
-             NULL, 0, MSG_DONTWAIT, NULL);
+    msg_send(c->watch.fd,
+             &(struct msg_out){ type, .tag = tag, .body = body, .body_len = len,
+                                .tail = tail ? tail->data : NULL,
+                                .tail_len = tail ? tail->len : 0 },
+             MSG_DONTWAIT, NULL);
 }
 
 static bool is_text(const char *s, size_t size)
@@ -220,8 +223,9 @@ static int on_upload(struct build_client *c, const struct msg *m, struct cove_er
     if (read_file_ask(m, &args, e) < 0 || check_uploads(args.tenant, e) < 0 ||
         files_begin(c->builder, &args, &c->upload, e) < 0)
         return -1;
-    msg_send(c->watch.fd, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, &c->upload.fd, 1, MSG_DONTWAIT,
-             NULL);
+    msg_send(c->watch.fd,
+             &(struct msg_out){ MSG_DONE, .tag = m->head.tag, .fds = &c->upload.fd, .fd_count = 1 },
+             MSG_DONTWAIT, NULL);
     return 1;
 }
 

@@ -64,10 +64,9 @@ void job_finish(struct fetch_job *j, long http_status, const struct cove_err *e)
 
     log_job("fetch ended", j, http_status, e);
     if (e)
-        msg_send(j->watch.fd, MSG_ERROR, 0, e, sizeof(*e), NULL, 0, NULL, 0, MSG_DONTWAIT, NULL);
+        msg_send(j->watch.fd, &(struct msg_out){ MSG_ERROR, MSG_BODY(*e) }, MSG_DONTWAIT, NULL);
     else
-        msg_send(j->watch.fd, FETCH_DONE, 0, &done, sizeof(done), NULL, 0, NULL, 0, MSG_DONTWAIT,
-                 NULL);
+        msg_send(j->watch.fd, &(struct msg_out){ FETCH_DONE, MSG_BODY(done) }, MSG_DONTWAIT, NULL);
     drop(j);
 }
 

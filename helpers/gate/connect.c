@@ -198,8 +198,8 @@ static bool ask_on(struct asker *a, struct relay *r)
 
     if (!a)
         return false;
-    if (msg_send(a->watch.fd, BOX_CONNECT, 1, &ask, sizeof(ask), NULL, 0, NULL, 0,
-                 MSG_DONTWAIT | MSG_NOSIGNAL, NULL) < 0) {
+    if (msg_send(a->watch.fd, &(struct msg_out){ BOX_CONNECT, .tag = 1, MSG_BODY(ask) },
+                 MSG_DONTWAIT, NULL) < 0) {
         asker_free(a);
         return false;
     }

@@ -59,8 +59,8 @@ static int on_bind(struct gate *g, int sock, const struct msg *m, struct cove_er
     ask.id[sizeof(ask.id) - 1] = '\0';
     if (bindings_add(g, &ask, &answer.proxy_port, e) < 0)
         return -1;
-    return msg_send(sock, GATE_BOUND, m->head.tag, &answer, sizeof(answer), NULL, 0, NULL, 0,
-                    MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    return msg_send(sock, &(struct msg_out){ GATE_BOUND, .tag = m->head.tag, MSG_BODY(answer) },
+                    MSG_DONTWAIT, NULL);
 }
 
 static int on_unbind(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
@@ -72,8 +72,7 @@ static int on_unbind(struct gate *g, int sock, const struct msg *m, struct cove_
     ask.tenant[sizeof(ask.tenant) - 1] = '\0';
     ask.project[sizeof(ask.project) - 1] = '\0';
     bindings_remove(g, ask.tenant, ask.project); /* it is no mistake if there are none */
-    return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
-                    MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    return msg_send(sock, &(struct msg_out){ MSG_DONE, .tag = m->head.tag }, MSG_DONTWAIT, NULL);
 }
 
 static int on_access(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
@@ -87,8 +86,7 @@ static int on_access(struct gate *g, int sock, const struct msg *m, struct cove_
         return cove_fail(e, COVE_INVALID, "port");
     if (access_set(g, &ask, e) < 0)
         return -1;
-    return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
-                    MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    return msg_send(sock, &(struct msg_out){ MSG_DONE, .tag = m->head.tag }, MSG_DONTWAIT, NULL);
 }
 
 /* Safe: the answer has only figures and ids of sandboxes. */
@@ -117,8 +115,10 @@ static int on_counts(struct gate *g, int sock, const struct msg *m, struct cove_
         head.count++;
     }
     head.next = i < state_box_count(g->state) ? i : 0;
-    return msg_send(sock, GATE_COUNTED, m->head.tag, &head, sizeof(head), page,
-                    head.count * sizeof(*page), NULL, 0, MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    return msg_send(sock,
+                    &(struct msg_out){ GATE_COUNTED, .tag = m->head.tag, MSG_BODY(head),
+                                       .tail = page, .tail_len = head.count * sizeof(*page) },
+                    MSG_DONTWAIT, NULL);
 }
 
 /* Everything a worker can ask for. Safe: a worker speaks for tenants anyway, and all it gets here is a
@@ -164,8 +164,8 @@ static void worker_ready(struct watch *w, uint32_t events)
     }
     for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
         if (calls[i].type == m.head.type && calls[i].handle(g, w->fd, &m, &e) < 0)
-            msg_send(w->fd, MSG_ERROR, m.head.tag, &e, sizeof(e), NULL, 0, NULL, 0,
-                     MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+            msg_send(w->fd, &(struct msg_out){ MSG_ERROR, .tag = m.head.tag, MSG_BODY(e) },
+                     MSG_DONTWAIT, NULL);
 }
 
 /* Without a bound a worker that was taken over would use up the descriptors of all connections. */

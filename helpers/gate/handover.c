@@ -39,7 +39,8 @@ static int ask(int before, uint32_t type, const void *body, size_t len, int *ret
     char buf[1024];
     struct msg m;
 
-    if (msg_send(before, type, 1, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, NULL) < 0 ||
+    if (msg_send(before, &(struct msg_out){ type, .tag = 1, .body = body, .body_len = len }, 0,
+                 NULL) < 0 ||
         msg_recv(before, buf, sizeof(buf), answers, 0, &m, &e) != 1 || m.head.type != MSG_DONE)
         return -1;
     *ret_fd = m.fd_count > 0 ? take_fd(&m.fds[0]) : -1;
@@ -97,8 +98,7 @@ int on_succeed(struct gate *g, int sock, const struct msg *m, struct cove_err *e
     watch_close(&g->control);
     watch_close(&g->hosts);
     log_event(LOG_LEVEL_INFO, "another gate takes over", LOG_N("connections", g->relay_count));
-    return msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, NULL, 0,
-                    MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    return msg_send(sock, &(struct msg_out){ MSG_DONE, .tag = m->head.tag }, MSG_DONTWAIT, NULL);
 }
 
 int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *e)
@@ -113,8 +113,9 @@ int on_listener(struct gate *g, int sock, const struct msg *m, struct cove_err *
         break;
     if (!g->superseded || !b || !watch_is_on(&b->watch))
         return cove_fail(e, COVE_NOT_FOUND, "no such listener");
-    rc = msg_send(sock, MSG_DONE, m->head.tag, NULL, 0, NULL, 0, &b->watch.fd, 1,
-                  MSG_DONTWAIT | MSG_NOSIGNAL, NULL);
+    rc = msg_send(
+        sock, &(struct msg_out){ MSG_DONE, .tag = m->head.tag, .fds = &b->watch.fd, .fd_count = 1 },
+        MSG_DONTWAIT, NULL);
     watch_close(&b->watch);
     return rc;
 }

@@ -72,7 +72,7 @@ static void attach(struct judge *j, const struct judge_box *box)
     talk->index = box->index;
     text_copy(talk->id, sizeof(talk->id), box->id);
     if (box_open(j->config.run_dir, talk->id, &c, &e) < 0 ||
-        msg_send(c.sock, BOX_JUDGE, 1, NULL, 0, NULL, 0, NULL, 0, MSG_DONTWAIT, &e) < 0 ||
+        msg_send(c.sock, &(struct msg_out){ BOX_JUDGE, .tag = 1 }, MSG_DONTWAIT, &e) < 0 ||
         watch_start(&j->loop, &talk->watch, c.sock, EPOLLIN, conversation_ready) < 0) {
         box_close(&c); /* the sandbox died meanwhile */
         free(talk);

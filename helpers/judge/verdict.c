@@ -127,8 +127,10 @@ static void send_verdict(struct conversation *talk, uint64_t ask, const struct p
         describe(r, argv, argc, &reason);
     else
         buf_add(&reason, "", 1);
-    if (msg_send(talk->watch.fd, BOX_EXEC_ANSWER, 0, &answer, sizeof(answer), reason.data,
-                 reason.len, NULL, 0, MSG_DONTWAIT, NULL) < 0)
+    if (msg_send(talk->watch.fd,
+                 &(struct msg_out){ BOX_EXEC_ANSWER, MSG_BODY(answer), .tail = reason.data,
+                                    .tail_len = reason.len },
+                 MSG_DONTWAIT, NULL) < 0)
         shutdown(talk->watch.fd, SHUT_RDWR);
 }
 

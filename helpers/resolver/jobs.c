@@ -148,8 +148,8 @@ static int ask_for_pin(struct resolver *r, struct lookup *j, const struct dns_ad
         p->until_ms >= ends)
         return 0; /* the address is pinned for long enough already */
     memcpy(m.addr, a->bytes, sizeof(m.addr));
-    if (msg_send(r->keeper.fd, RESOLVER_PIN, j->tag, &m, sizeof(m), NULL, 0, NULL, 0, MSG_DONTWAIT,
-                 NULL) < 0)
+    if (msg_send(r->keeper.fd, &(struct msg_out){ RESOLVER_PIN, .tag = j->tag, MSG_BODY(m) },
+                 MSG_DONTWAIT, NULL) < 0)
         return -1;
     p->family = a->family;
     memcpy(p->addr, a->bytes, sizeof(p->addr));

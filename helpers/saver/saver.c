@@ -113,8 +113,8 @@ int main(void)
     setlocale(LC_CTYPE, "C.UTF-8"); /* names in archives are UTF-8 */
     rc = work(&report, &e);
     if (rc == 0)
-        rc = msg_send(KEEPER_FD, SAVER_REPORT, 0, &report, sizeof(report), NULL, 0, NULL, 0, 0, &e);
+        rc = msg_send(KEEPER_FD, &(struct msg_out){ SAVER_REPORT, MSG_BODY(report) }, 0, &e);
     else
-        msg_send(KEEPER_FD, MSG_ERROR, 0, &e, sizeof(e), NULL, 0, NULL, 0, 0, NULL);
+        msg_send(KEEPER_FD, &(struct msg_out){ MSG_ERROR, MSG_BODY(e) }, 0, NULL);
     return rc < 0;
 }

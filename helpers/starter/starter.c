@@ -67,7 +67,7 @@ static void report(struct starter *st, const struct starter_box *box, const stru
 
     text_copy(done.id, sizeof(done.id), box->id);
     pthread_mutex_lock(&st->lock);
-    msg_send(PROCESS_KEEPER_FD, STARTER_DONE, 0, &done, sizeof(done), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(PROCESS_KEEPER_FD, &(struct msg_out){ STARTER_DONE, MSG_BODY(done) }, 0, NULL);
     pthread_mutex_unlock(&st->lock);
 }
 

@@ -74,11 +74,24 @@ void msg_prepare_socket(int sock);
  */
 pid_t msg_peer(int sock);
 
-/* Send one message. body may be NULL; fds stay the caller's. COVE_GONE when the peer has closed,
-   COVE_BUSY when flags has MSG_DONTWAIT and the peer's queue is full. */
-int msg_send(int sock, uint32_t type, uint32_t tag, const void *body, size_t body_len,
-             const void *tail, size_t tail_len, const int *fds, size_t fd_count, int flags,
-             struct cove_err *e);
+/* A message to be sent. Parts that are not named are empty. */
+struct msg_out {
+    uint32_t type, tag;
+    const void *body; /* the fixed struct; MSG_BODY() sets both */
+    size_t body_len;
+    const void *tail;
+    size_t tail_len;
+    const int *fds; /* they stay the caller's */
+    size_t fd_count;
+};
+#define MSG_BODY(object) .body = &(object), .body_len = sizeof(object)
+
+/*
+ * Sends one message: msg_send(sock, &(struct msg_out){ GATE_BOUND, .tag = tag, MSG_BODY(answer) }, 0, e).
+ * COVE_GONE: the peer has closed. COVE_BUSY: `flags` has MSG_DONTWAIT, and the peer's queue is full. A peer that
+ * has closed never causes a SIGPIPE.
+ */
+int msg_send(int sock, const struct msg_out *m, int flags, struct cove_err *e);
 
 /*
  * Receive one message into buf and check it against rules. 1: a message; 0: the peer has closed;

@@ -112,10 +112,13 @@ static int give_order(const struct boxed_args *args, pid_t pid, int sock, struct
 
     if (userns_write_maps(pid, &args->ids, e) < 0 ||
         (args->files && map_files(args, pid, &files, e) < 0) ||
-        msg_send(sock, MSG_DONE, 0, NULL, 0, NULL, 0, NULL, 0, MSG_DONTWAIT, e) < 0)
+        msg_send(sock, &(struct msg_out){ MSG_DONE }, MSG_DONTWAIT, e) < 0)
         return -1;
-    return msg_send(sock, args->order_type, 0, args->order, args->order_size, NULL, 0, &files,
-                    files >= 0, MSG_DONTWAIT, e);
+    return msg_send(sock,
+                    &(struct msg_out){ args->order_type, .body = args->order,
+                                       .body_len = args->order_size, .fds = &files,
+                                       .fd_count = files >= 0 },
+                    MSG_DONTWAIT, e);
 }
 
 int boxed_start(const struct boxed_args *args, struct boxed *ret, struct cove_err *e)

@@ -153,8 +153,10 @@ static int give_order(const struct bucket_args *args, int sock, struct cove_err 
         fds[count++] = args->ca;
     for (int i = 0; i < notes; i++)
         fds[count++] = args->notes[i];
-    return msg_send(sock, BUCKET_ORDER, 0, args->order, sizeof(*args->order), NULL, 0, fds, count,
-                    MSG_DONTWAIT, e);
+    return msg_send(
+        sock,
+        &(struct msg_out){ BUCKET_ORDER, MSG_BODY(*args->order), .fds = fds, .fd_count = count },
+        MSG_DONTWAIT, e);
 }
 
 int bucket_start(const struct bucket_args *args, struct boxed *ret, struct cove_err *e)

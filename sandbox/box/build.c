@@ -201,8 +201,10 @@ static int send_plan(int sock, const struct build_args *args, const struct box_m
 
     memcpy(fds + 2, m->root.fd, m->root.count * sizeof(int));
     memcpy(fds + 2 + m->root.count, m->usr.fd, m->usr.count * sizeof(int));
-    return msg_send(sock, MSG_DONE, 0, &plan, sizeof(plan), NULL, 0, fds,
-                    2 + m->root.count + m->usr.count, 0, e);
+    return msg_send(sock,
+                    &(struct msg_out){ MSG_DONE, MSG_BODY(plan), .fds = fds,
+                                       .fd_count = 2 + m->root.count + m->usr.count },
+                    0, e);
 }
 
 /* When the host runs out of memory the service may be spared (OOMScoreAdjust=), but a sandbox must not be. Root
@@ -223,7 +225,8 @@ static int attach_network(int sock, const struct build_args *args, pid_t pid, st
     if (!weak("net") && args->network.attach &&
         args->network.attach(args->network.arg, args->slot, pid, &inside, e) < 0)
         return -1;
-    return msg_send(sock, MSG_DONE, 0, inside.data, inside.len, NULL, 0, NULL, 0, 0, e);
+    return msg_send(
+        sock, &(struct msg_out){ MSG_DONE, .body = inside.data, .body_len = inside.len }, 0, e);
 }
 
 static int equip_child(const struct build_parts *p, const struct build_args *args, pid_t pid,

@@ -107,7 +107,7 @@ static void unpack_child(int sock, int archive, const struct layer_limits *limit
     setlocale(LC_CTYPE, "C.UTF-8");
     rc = enter_tree(sock, &err) < 0 || unpack_archive(archive, limits, &err) < 0;
     if (rc)
-        msg_send(sock, MSG_ERROR, 0, &err, sizeof(err), NULL, 0, NULL, 0, 0, NULL);
+        msg_send(sock, &(struct msg_out){ MSG_ERROR, MSG_BODY(err) }, 0, NULL);
     _exit(rc);
 }
 
@@ -122,7 +122,7 @@ static int send_tree(int sock, int tree, pid_t pid, const struct id_range *ids, 
         return cove_fail_errno(e, COVE_INTERNAL, "user namespace");
     if (userns_write_maps(pid, ids, e) < 0 || map_tree(tree, userns, &mapped, e) < 0)
         return -1;
-    return msg_send(sock, MSG_DONE, 0, NULL, 0, NULL, 0, &mapped, 1, 0, e);
+    return msg_send(sock, &(struct msg_out){ MSG_DONE, .fds = &mapped, .fd_count = 1 }, 0, e);
 }
 
 /* Reads the child's error, if it sent one. */

@@ -27,7 +27,8 @@ static int gate_ask(const char *run_dir, uint32_t type, const void *body, size_t
     int rc;
 
     if (client_connect(run_dir, "gate.sock", &sock, e) < 0 ||
-        msg_send(sock, type, 1, body, len, NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+        msg_send(sock, &(struct msg_out){ type, .tag = 1, .body = body, .body_len = len }, 0, e) <
+            0)
         return -1;
     if (!client_wait(sock, POLLIN, clock_boot_ms() + BOX_ANSWER_MS))
         return cove_fail(e, COVE_BUSY, "the gate does not answer");
@@ -78,8 +79,7 @@ static int counts_page(int sock, uint32_t first, struct gate_counted *ret_head,
     AUTO_FREE char *buf = malloc(64 * 1024);
     struct msg m;
 
-    if (!buf ||
-        msg_send(sock, GATE_COUNTS, 1, &ask, sizeof(ask), NULL, 0, NULL, 0, MSG_NOSIGNAL, e) < 0)
+    if (!buf || msg_send(sock, &(struct msg_out){ GATE_COUNTS, .tag = 1, MSG_BODY(ask) }, 0, e) < 0)
         return -1;
     if (!client_wait(sock, POLLIN, clock_boot_ms() + GATE_COUNTS_MS) ||
         msg_recv(sock, buf, 64 * 1024, answers, 0, &m, e) != 1)

@@ -59,8 +59,10 @@ static int keeper_try(struct keeper_link *k, const struct question *q, void *ret
 
     if (k->sock < 0 && client_connect(k->run_dir, "keeper.sock", &k->sock, e) < 0)
         return -1;
-    if (msg_send(k->sock, q->type, ++k->tag, q->body, q->len, NULL, 0, &q->fd, q->fd >= 0,
-                 MSG_NOSIGNAL, e) < 0)
+    if (msg_send(k->sock,
+                 &(struct msg_out){ q->type, .tag = ++k->tag, .body = q->body, .body_len = q->len,
+                                    .fds = &q->fd, .fd_count = q->fd >= 0 },
+                 0, e) < 0)
         return -1;
     if (!client_wait(k->sock, POLLIN, clock_boot_ms() + most_ms))
         return cove_fail(e, COVE_BUSY, "the keeper does not answer");

@@ -101,7 +101,9 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
 /* Does not wait for the answer: init reads what is in its queue even after we have closed the connection. */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e)
 {
-    return msg_send(c->sock, BOX_DRAIN, ++c->tag, NULL, 0, NULL, 0, fds, fd_count, MSG_DONTWAIT, e);
+    return msg_send(
+        c->sock, &(struct msg_out){ BOX_DRAIN, .tag = ++c->tag, .fds = fds, .fd_count = fd_count },
+        MSG_DONTWAIT, e);
 }
 
 int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e)

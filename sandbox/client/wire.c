@@ -125,8 +125,12 @@ int box_request_send(const struct box_request *r, int sock, uint32_t tag, struct
 {
     if (r->tail.overflow)
         return cove_fail(e, COVE_TOO_LARGE, "request is too large for one message");
-    return msg_send(sock, r->type, tag, r->body, r->body_len, r->tail.data, r->tail.len, r->fds,
-                    r->fd_count, MSG_DONTWAIT, e);
+    return msg_send(sock,
+                    &(struct msg_out){ r->type, .tag = tag, .body = r->body,
+                                       .body_len = r->body_len, .tail = r->tail.data,
+                                       .tail_len = r->tail.len, .fds = r->fds,
+                                       .fd_count = r->fd_count },
+                    MSG_DONTWAIT, e);
 }
 
 /* ------------------------------------------------------------------ answers */

@@ -120,7 +120,10 @@ static bool send_or_cut(struct conn *c, uint32_t type, uint32_t tag, const void 
 {
     if (c->cut)
         return false;
-    if (msg_send(c->watch.fd, type, tag, body, body_len, tail, tail_len, fd, fd ? 1 : 0,
+    if (msg_send(c->watch.fd,
+                 &(struct msg_out){ type, .tag = tag, .body = body, .body_len = body_len,
+                                    .tail = tail, .tail_len = tail_len, .fds = fd,
+                                    .fd_count = fd ? 1 : 0 },
                  MSG_DONTWAIT, NULL) == 0)
         return true;
     conn_cut(c);

@@ -168,7 +168,8 @@ static int exec_ours(const char *file, char **argv, char **env)
 
 static int send_listener(const struct exec_job *job, int listener, struct cove_err *e)
 {
-    return msg_send(job->sock, MSG_DONE, 0, NULL, 0, NULL, 0, &listener, 1, 0, e);
+    return msg_send(job->sock, &(struct msg_out){ MSG_DONE, .fds = &listener, .fd_count = 1 }, 0,
+                    e);
 }
 
 /*
@@ -293,7 +294,7 @@ static int child(struct exec_job *job)
         if (set_filter(job, &e) == 0)
             exec_command(job, &e);
     }
-    msg_send(job->sock, MSG_ERROR, 0, &e, sizeof(e), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(job->sock, &(struct msg_out){ MSG_ERROR, MSG_BODY(e) }, 0, NULL);
     return EXIT_NOT_STARTED;
 }
 
@@ -355,7 +356,7 @@ static void become_job(struct exec_job *job, int sock)
         set_signals();
         exec_command(job, &e);
     }
-    msg_send(sock, MSG_ERROR, 0, &e, sizeof(e), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(sock, &(struct msg_out){ MSG_ERROR, MSG_BODY(e) }, 0, NULL);
 }
 
 static int spare(const struct sock_fprog *filter, bool notify, int sock)

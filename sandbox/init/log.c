@@ -86,7 +86,7 @@ static bool send_tick(struct conn *c, uint32_t tag, const struct box_log_tick *t
 
     if (c->cut)
         return true;
-    if (msg_send(c->watch.fd, BOX_LOG_TICK, tag, tick, sizeof(*tick), NULL, 0, NULL, 0,
+    if (msg_send(c->watch.fd, &(struct msg_out){ BOX_LOG_TICK, .tag = tag, MSG_BODY(*tick) },
                  MSG_DONTWAIT, &e) == 0)
         return true;
     if (e.code == COVE_BUSY && tick->running)

@@ -224,8 +224,10 @@ static int send_job(int sock, const struct exec_job *job)
         body.stdio |= 1U << fd;
         fds[fd_count++] = job->stdio[fd];
     }
-    return msg_send(sock, SPARE_JOB, 0, &body, sizeof(body), tail, len, fds, fd_count, MSG_DONTWAIT,
-                    NULL);
+    return msg_send(sock,
+                    &(struct msg_out){ SPARE_JOB, MSG_BODY(body), .tail = tail, .tail_len = len,
+                                       .fds = fds, .fd_count = fd_count },
+                    MSG_DONTWAIT, NULL);
 }
 
 int spare_take(struct init *in, const struct exec_job *job, const struct stat *filter_file,

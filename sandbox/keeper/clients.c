@@ -27,8 +27,10 @@ void keeper_answer_file(struct keeper *k, const struct waiter *w, uint32_t type,
     if (!watch_is_on(&c->watch) || c->generation != w->client_generation)
         return;
     /* A worker that does not read its answers loses its connection. The keeper never waits for it. */
-    if (msg_send(c->watch.fd, type, w->tag, body, len, NULL, 0, &fd, fd >= 0, MSG_DONTWAIT, &err) <
-        0)
+    if (msg_send(c->watch.fd,
+                 &(struct msg_out){ type, .tag = w->tag, .body = body, .body_len = len, .fds = &fd,
+                                    .fd_count = fd >= 0 },
+                 MSG_DONTWAIT, &err) < 0)
         shutdown(c->watch.fd, SHUT_RDWR);
 }
 

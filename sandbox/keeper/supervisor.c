@@ -321,7 +321,10 @@ int helper_tell(struct helper *h, uint32_t type, const void *body, size_t len, c
 
     if (!watch_is_on(&h->sock))
         return -1;
-    if (msg_send(h->sock.fd, type, 0, body, len, NULL, 0, fds, fd_count, MSG_DONTWAIT, &err) == 0)
+    if (msg_send(h->sock.fd,
+                 &(struct msg_out){ type, .body = body, .body_len = len, .fds = fds,
+                                    .fd_count = fd_count },
+                 MSG_DONTWAIT, &err) == 0)
         return 0;
     if (err.code != COVE_BUSY || !h->kind->may_be_slow)
         helper_kill(h);
@@ -335,8 +338,11 @@ static void answer(struct helper *h, struct msg *m)
     int rc = h->kind->answer(k, m, &err);
 
     msg_close_fds(m);
-    msg_send(h->sock.fd, rc < 0 ? MSG_ERROR : MSG_DONE, m->head.tag, rc < 0 ? &err : NULL,
-             rc < 0 ? sizeof(err) : 0, NULL, 0, NULL, 0, MSG_DONTWAIT, NULL);
+    msg_send(h->sock.fd,
+             &(struct msg_out){ rc < 0 ? MSG_ERROR : MSG_DONE, .tag = m->head.tag,
+                                .body = rc < 0 ? &err : NULL,
+                                .body_len = rc < 0 ? sizeof(err) : 0 },
+             MSG_DONTWAIT, NULL);
 }
 
 /* A helper that sends a message which its row does not allow may be in hostile hands: it is replaced. */

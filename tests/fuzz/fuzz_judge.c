@@ -179,8 +179,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (kind == 255) /* no message at all */
         send(pair[1], data, size, MSG_NOSIGNAL);
     else
-        msg_send(pair[1], BOX_EXEC_ASK, 0, &ask, sizeof(ask), fd < 0 ? data : NULL,
-                 fd < 0 ? size : 0, &fd, fd >= 0, MSG_DONTWAIT, NULL);
+        msg_send(pair[1],
+                 &(struct msg_out){ BOX_EXEC_ASK, MSG_BODY(ask), .tail = fd < 0 ? data : NULL,
+                                    .tail_len = fd < 0 ? size : 0, .fds = &fd,
+                                    .fd_count = fd >= 0 },
+                 MSG_DONTWAIT, NULL);
     cove_close(fd);
     if (watch_start(&judge.loop, &first->watch, pair[0], EPOLLIN, conversation_ready) < 0)
         abort();

@@ -365,7 +365,10 @@ void send_on(int sock, uint32_t type, uint32_t tag, const void *body, size_t len
 {
     struct cove_err e;
 
-    if (msg_send(sock, type, tag, body, len, tail, tail_len, fds, fd_count, 0, &e) < 0)
+    if (msg_send(sock,
+                 &(struct msg_out){ type, .tag = tag, .body = body, .body_len = len, .tail = tail,
+                                    .tail_len = tail_len, .fds = fds, .fd_count = fd_count },
+                 0, &e) < 0)
         fail_msg("sending message %u: %s", type, e.msg);
 }
 

@@ -44,7 +44,11 @@ static int close_pair(void **state)
 static void answer(uint32_t type, uint32_t tag, const void *body, size_t len, const int *fds,
                    size_t fd_count)
 {
-    assert_int_equal(msg_send(inits, type, tag, body, len, NULL, 0, fds, fd_count, 0, NULL), 0);
+    assert_int_equal(msg_send(inits,
+                              &(struct msg_out){ type, .tag = tag, .body = body, .body_len = len,
+                                                 .fds = fds, .fd_count = fd_count },
+                              0, NULL),
+                     0);
 }
 
 static void a_port_is_asked_for_and_the_socket_taken(void **state)

@@ -187,8 +187,11 @@ static void say(uint32_t type, const void *body, size_t len, const int *fd)
 {
     struct cove_err e;
 
-    assert_int_equal(
-        msg_send(fx.init, type, 1, body, len, NULL, 0, fd, fd ? 1 : 0, MSG_DONTWAIT, &e), 0);
+    assert_int_equal(msg_send(fx.init,
+                              &(struct msg_out){ type, .tag = 1, .body = body, .body_len = len,
+                                                 .fds = fd, .fd_count = fd ? 1 : 0 },
+                              MSG_DONTWAIT, &e),
+                     0);
     loop_turn(&fx.gate.loop, 0);
 }
 

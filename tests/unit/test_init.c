@@ -136,7 +136,7 @@ static void beyond_so_many_connections_new_ones_are_closed(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
         socks[i] = fixture_connect();
     for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
-        if (msg_send(socks[i], BOX_PING, 1, NULL, 0, NULL, 0, NULL, 0, 0, NULL) < 0 ||
+        if (msg_send(socks[i], &(struct msg_out){ BOX_PING, .tag = 1 }, 0, NULL) < 0 ||
             receive_from(socks[i], &m, ANSWER_MS) == 0)
             refused++;
     for (size_t i = 0; i < ARRAY_SIZE(socks); i++)
@@ -154,7 +154,7 @@ static void a_client_that_never_reads_is_cut_off_and_the_others_are_served(void 
     for (; sent < 1000000; sent++) {
         struct cove_err e;
 
-        if (msg_send(sock, BOX_PING, 1, NULL, 0, NULL, 0, NULL, 0, 0, &e) == 0)
+        if (msg_send(sock, &(struct msg_out){ BOX_PING, .tag = 1 }, 0, &e) == 0)
             continue;
         if (e.code == COVE_GONE)
             break;

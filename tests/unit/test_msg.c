@@ -69,7 +69,10 @@ static void body_tail_and_tag_arrive_as_they_left(void **state)
     struct msg m;
 
     (void)state;
-    assert_int_equal(msg_send(pair[0], BOX_WAIT, 42, &ref, sizeof(ref), "label", 6, NULL, 0, 0, &e),
+    assert_int_equal(msg_send(pair[0],
+                              &(struct msg_out){ BOX_WAIT, .tag = 42, MSG_BODY(ref),
+                                                 .tail = "label", .tail_len = 6 },
+                              0, &e),
                      0);
     assert_int_equal(receive(&m, &e), 1);
     assert_int_equal(m.head.type, BOX_WAIT);
@@ -86,7 +89,7 @@ static void a_message_without_body_has_none(void **state)
     struct msg m;
 
     (void)state;
-    assert_int_equal(msg_send(pair[0], BOX_PING, 1, NULL, 0, NULL, 0, NULL, 0, 0, &e), 0);
+    assert_int_equal(msg_send(pair[0], &(struct msg_out){ BOX_PING, .tag = 1 }, 0, &e), 0);
     assert_int_equal(receive(&m, &e), 1);
     assert_null(m.body);
     assert_int_equal(m.body_len, 0);
@@ -103,7 +106,10 @@ static void descriptors_ride_along_in_order_and_close_on_exec(void **state)
     (void)state;
     assert_int_equal(pipe(fds), 0);
     assert_int_equal(pipe(fds + 2), 0);
-    assert_int_equal(msg_send(pair[0], BOX_SPAWN, 1, &body, sizeof(body), NULL, 0, fds, 4, 0, &e),
+    assert_int_equal(msg_send(pair[0],
+                              &(struct msg_out){ BOX_SPAWN, .tag = 1, MSG_BODY(body), .fds = fds,
+                                                 .fd_count = 4 },
+                              0, &e),
                      0);
     assert_int_equal(receive(&m, &e), 1);
     assert_int_equal(m.fd_count, 4);
@@ -205,7 +211,10 @@ static void a_packet_longer_than_the_buffer_is_refused(void **state)
     struct msg m;
 
     (void)state;
-    assert_int_equal(msg_send(pair[0], BOX_SPAWN, 1, &body, sizeof(body), buf, 900, NULL, 0, 0, &e),
+    assert_int_equal(msg_send(pair[0],
+                              &(struct msg_out){ BOX_SPAWN, .tag = 1, MSG_BODY(body), .tail = buf,
+                                                 .tail_len = 900 },
+                              0, &e),
                      0);
     assert_int_equal(msg_recv(pair[1], buf, 100, rules, 0, &m, &e), -1);
     assert_int_equal(e.code, COVE_INVALID);
@@ -221,7 +230,7 @@ static void nothing_there_is_busy_and_a_closed_peer_is_the_end(void **state)
     assert_int_equal(e.code, COVE_BUSY);
     pair[0] = cove_close(pair[0]);
     assert_int_equal(receive(&m, &e), 0);
-    assert_int_equal(msg_send(pair[1], BOX_PING, 1, NULL, 0, NULL, 0, NULL, 0, 0, &e), -1);
+    assert_int_equal(msg_send(pair[1], &(struct msg_out){ BOX_PING, .tag = 1 }, 0, &e), -1);
     assert_int_equal(e.code, COVE_GONE);
 }
 
@@ -231,7 +240,7 @@ static void a_peer_that_closes_without_reading_is_the_end_too(void **state)
     struct msg m;
 
     (void)state;
-    assert_int_equal(msg_send(pair[1], BOX_PING, 1, NULL, 0, NULL, 0, NULL, 0, 0, &e), 0);
+    assert_int_equal(msg_send(pair[1], &(struct msg_out){ BOX_PING, .tag = 1 }, 0, &e), 0);
     pair[0] = cove_close(pair[0]);
     assert_int_equal(receive(&m, &e), 0);
 }
@@ -243,7 +252,9 @@ static void a_full_queue_is_busy_and_not_a_wait(void **state)
     int sent = 0;
 
     (void)state;
-    while (sent < 100000 && msg_send(pair[0], BOX_SPAWN, 1, &body, sizeof(body), buf, 900, NULL, 0,
+    while (sent < 100000 && msg_send(pair[0],
+                                     &(struct msg_out){ BOX_SPAWN, .tag = 1, MSG_BODY(body),
+                                                        .tail = buf, .tail_len = 900 },
                                      MSG_DONTWAIT, &e) == 0)
         sent++;
     assert_in_range(sent, 1, 99999);
@@ -257,11 +268,17 @@ static void what_is_too_large_is_not_sent(void **state)
     struct msg m;
 
     (void)state;
-    assert_int_equal(
-        msg_send(pair[0], BOX_PING, 1, buf, MSG_MAX_BYTES - 15, NULL, 0, NULL, 0, 0, &e), -1);
-    assert_int_equal(e.code, COVE_TOO_LARGE);
-    assert_int_equal(msg_send(pair[0], BOX_PING, 1, NULL, 0, NULL, 0, fds, ARRAY_SIZE(fds), 0, &e),
+    assert_int_equal(msg_send(pair[0],
+                              &(struct msg_out){ BOX_PING, .tag = 1, .body = buf,
+                                                 .body_len = MSG_MAX_BYTES - 15 },
+                              0, &e),
                      -1);
+    assert_int_equal(e.code, COVE_TOO_LARGE);
+    assert_int_equal(
+        msg_send(pair[0],
+                 &(struct msg_out){ BOX_PING, .tag = 1, .fds = fds, .fd_count = ARRAY_SIZE(fds) },
+                 0, &e),
+        -1);
     assert_int_equal(e.code, COVE_INTERNAL);
     assert_int_equal(receive(&m, &e), -1);
     assert_int_equal(e.code, COVE_BUSY);

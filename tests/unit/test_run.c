@@ -55,7 +55,7 @@ static void spawned(struct fake_init *f)
     f->out = m.fds[0];
     f->err = m.fds[1];
     f->tag = m.head.tag;
-    msg_send(f->sock, BOX_SPAWNED, f->tag, &answer, sizeof(answer), NULL, 0, NULL, 0, 0, &e);
+    msg_send(f->sock, &(struct msg_out){ BOX_SPAWNED, .tag = f->tag, MSG_BODY(answer) }, 0, &e);
 }
 
 static void say(struct fake_init *f, const char *out, const char *err)
@@ -74,7 +74,7 @@ static void exited(struct fake_init *f, struct cove_end end)
 {
     struct box_exited message = { .proc = PROC, .pid = 42, .end = end };
 
-    msg_send(f->sock, BOX_EXITED, f->tag, &message, sizeof(message), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(f->sock, &(struct msg_out){ BOX_EXITED, .tag = f->tag, MSG_BODY(message) }, 0, NULL);
 }
 
 /* Wait for the order to kill, and obey as init does: the answer, then the end with the cause it was
@@ -90,7 +90,7 @@ static void killed(struct fake_init *f)
     memcpy(&f->order, m.body, sizeof(f->order));
     end.cause = f->order.cause;
     end.limit = f->order.limit;
-    msg_send(f->sock, MSG_DONE, m.head.tag, NULL, 0, NULL, 0, NULL, 0, 0, &e);
+    msg_send(f->sock, &(struct msg_out){ MSG_DONE, .tag = m.head.tag }, 0, &e);
     exited(f, end);
 }
 
@@ -180,7 +180,7 @@ static void speaks_of_another_process(struct fake_init *f)
     struct box_exited other = { .proc = PROC + 1, .end = { .exit_code = 9 } };
 
     spawned(f);
-    msg_send(f->sock, BOX_EXITED, f->tag, &other, sizeof(other), NULL, 0, NULL, 0, 0, NULL);
+    msg_send(f->sock, &(struct msg_out){ BOX_EXITED, .tag = f->tag, MSG_BODY(other) }, 0, NULL);
     usleep(20000);
     exited(f, (struct cove_end){ .exit_code = 3 });
 }
@@ -224,7 +224,8 @@ static void refuses_to_spawn(struct fake_init *f)
     struct cove_err e;
 
     if (msg_recv(f->sock, fake_buf, sizeof(fake_buf), rules, 0, &m, &e) == 1) {
-        msg_send(f->sock, MSG_ERROR, m.head.tag, &answer, sizeof(answer), NULL, 0, NULL, 0, 0, &e);
+        msg_send(f->sock, &(struct msg_out){ MSG_ERROR, .tag = m.head.tag, MSG_BODY(answer) }, 0,
+                 &e);
         msg_close_fds(&m);
     }
 }
