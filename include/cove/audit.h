@@ -18,7 +18,7 @@ struct redactor;
 
 struct audit_entry {   /* NULL fields are left out of the line */
     const char *event; /* "refused", "exec-denied", "ran" */
-    const char *dialect, *tenant, *key, *project, *sandbox; /* key: its public name */
+    const char *dialect, *tenant, *key, *project, *sandbox; /* key: the public name of the key */
     const char *rule, *form;
     const char *command; /* any bytes */
     size_t command_len;

@@ -1,6 +1,6 @@
 /*
- * What is said to an init and what comes back, as bytes and descriptors: requests are made here,
- * answers are checked and taken apart here. Nothing in here waits. The calls of client.h are these
+ * Requests to an init and its answers, as bytes and descriptors: requests are made here, answers are checked and
+ * taken apart here. Nothing in here waits. The calls of client.h are these
  * with a blocking transport around them; a process with an event loop of its own (the gate) uses
  * them as they are:
  *
@@ -48,7 +48,7 @@ void box_request_add(struct box_request *r, const char *s); /* to the tail; NULL
 struct box_request box_request_spawn(const struct spawn_args *args);
 struct box_request box_request_port(uint16_t port);
 
-/* One message, now or not at all: COVE_BUSY when the queue is full, COVE_GONE when it is closed. */
+/* Sends one message without waiting. COVE_BUSY: the queue is full; COVE_GONE: init has closed. */
 int box_request_send(const struct box_request *r, int sock, uint32_t tag, struct cove_err *e);
 
 /* ------------------------------------------------------------------ answers */
@@ -72,7 +72,7 @@ size_t box_answer_entry(const char *at, const char *end, void *fixed, size_t fix
 
 /* ------------------------------------------------------------------ the way there */
 
-/* Connect without waiting: COVE_BUSY when too many wait already. The socket is non-blocking. */
+/* Connects without waiting. COVE_BUSY: too many connections wait for init already. The socket is non-blocking. */
 int box_connect_now(const char *run_dir, const char *id, int *ret_sock, struct cove_err *e);
 
 #endif

@@ -3,8 +3,8 @@
  *
  *   PREFIX/ID/SAVED_UNIX_MS/archive.tar.zst  (.age behind it when it is encrypted)
  *                           record attributes network layers seal   as in its directory, cove/saved.h
- *                           manifest.json   written last: without it the others count as rubbish
- *                           taken           who wakes it: the first one to write this object wins
+ *                           manifest.json   written last: without it the other objects are rubbish
+ *                           taken           names the machine that may wake it: the first one to write this object
  *
  * Everything that talks to the bucket is done by cove-bucket, a process for each order
  * (sandbox/box/bucket_start.c). The keeper and `cove store` give orders and hear numbers.
@@ -37,13 +37,14 @@ enum bucket_msg {
 };
 
 enum bucket_work {
-    BUCKET_PUT =
-        1, /* in: the archive; beside the order: its notes. Read again and compared; taken */
+    /* in: the archive; the notes come with the order. Both are read again from the bucket and compared.
+     * Afterwards the sandbox belongs to this machine. */
+    BUCKET_PUT = 1,
     BUCKET_RELEASE, /* gives the sandbox back, if this machine had taken it */
     BUCKET_TAKE,    /* out: the archive, after `taken` was written */
     BUCKET_GET,     /* out: the archive, whoever has taken it */
     BUCKET_READ,    /* out: the object `name`, a small one */
-    BUCKET_REMOVE,  /* removes all objects, unless another machine has taken the sandbox */
+    BUCKET_REMOVE,  /* removes all objects, unless the sandbox is another machine's */
     BUCKET_LIST,    /* out: a line for each: ID MS BYTES CHANGED_UNIX_MS whole|part owner|- */
     BUCKET_COLLECT, /* out: the same lines, of those without a manifest that were removed */
 };
@@ -56,17 +57,17 @@ struct bucket_place { /* from the configuration */
     uint64_t part_bytes; /* larger objects go in parts of this size */
 };
 
-/* Beside it, in this order: the credentials, the CA certificates (place.has_ca), and, to put, up to
+/* Descriptors come with the order: the credentials, the CA certificates (place.has_ca) and, for BUCKET_PUT, up to
  * BUCKET_NOTES files. */
 struct bucket_order {
     uint32_t work;  /* enum bucket_work */
     uint32_t notes; /* bit N: bucket_notes[N] is among the files */
     uint32_t force; /* RELEASE: also if another machine has taken it */
     uint64_t saved_unix_ms;
-    uint64_t bytes; /* of the archive, and its digest */
-    char digest[SAVED_DIGEST_TEXT];
+    uint64_t bytes;                 /* of the archive */
+    char digest[SAVED_DIGEST_TEXT]; /* likewise */
     char id[COVE_ID_LEN + 1];
-    char name[32];
+    char name[32];                 /* of the archive; READ: of the object */
     char owner[BUCKET_OWNER_TEXT]; /* this machine */
     struct bucket_place place;
 };

@@ -23,7 +23,7 @@ void buf_done(struct buf *b);
 void buf_clear(struct buf *b);          /* len = 0, overflow = false; keeps the memory */
 void buf_drop(struct buf *b, size_t n); /* the first n bytes */
 
-/* All return 0, or -1 when it did not fit; what did not fit is not added at all. */
+/* All return 0, or -1 when the bytes did not fit; then none of them was added. */
 int buf_add(struct buf *b, const void *data, size_t len);
 int buf_add_str(struct buf *b, const char *s);
 int buf_add_char(struct buf *b, char c);
@@ -43,7 +43,7 @@ static inline void buf_auto_done(struct buf *b)
     buf_done(b);
 }
 #define AUTO_BUF __attribute__((cleanup(buf_auto_done)))
-/* Its first value: `AUTO_BUF struct buf b = BUF(64 * 1024);` */
+/* An empty buffer with this ceiling: `AUTO_BUF struct buf b = BUF(64 * 1024);` */
 #define BUF(ceiling) ((struct buf){ .max = (ceiling) })
 
 #endif

@@ -21,8 +21,8 @@
 
 /* ------------------------------------------------------------------ the keeper */
 
-struct keeper_link { /* one per thread; connects when first used, and again after the keeper was
-                        restarted */
+/* Each thread has one. It connects when it is first used, and again after the keeper was restarted. */
+struct keeper_link {
     const char *run_dir;
     int sock; /* -1 */
     uint32_t tag;
@@ -60,8 +60,8 @@ int keeper_capture_as(struct keeper_link *k, const struct keeper_capture *args,
                       const char *manifest, struct keeper_snapshot *ret, struct cove_err *e);
 int keeper_snapshot_tag(struct keeper_link *k, const struct keeper_snapshot_tag *args,
                         struct keeper_snapshot *ret, struct cove_err *e);
-typedef int (*keeper_snapshot_fn)(void *arg,
-                                  const struct keeper_snapshot *s); /* non-zero ends the walk */
+/* Non-zero ends the walk. */
+typedef int (*keeper_snapshot_fn)(void *arg, const struct keeper_snapshot *s);
 bool keeper_snapshot_has_tag(const struct keeper_snapshot *s, const char *tag);
 int keeper_snapshots(struct keeper_link *k, const char *tenant, keeper_snapshot_fn each, void *arg,
                      struct cove_err *e);
@@ -141,7 +141,7 @@ struct spawn_args {
     int stdin_fd, stdout_fd, stderr_fd, filter_fd; /* -1 = none; they stay the caller's */
     uint16_t rows, cols;
     uint32_t context;    /* enum cove_dialect */
-    uint32_t timeout_ms; /* after this init kills it, even if nobody waits; 0 = none */
+    uint32_t timeout_ms; /* after this time init kills it, even if nobody waits; 0 = never */
     uint64_t log_bytes, max_open_files, max_file_bytes;
 };
 
@@ -172,8 +172,8 @@ int box_next_event(struct box_conn *c, int timeout_ms, struct box_event *ret, st
  */
 int box_drain(struct box_conn *c, const int *fds, size_t fd_count, struct cove_err *e);
 
-int box_wait(struct box_conn *c, uint32_t proc, const char *label,
-             struct cove_err *e); /* then box_next_event */
+/* Asks for the end of a process, which box_next_event() then tells. */
+int box_wait(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e);
 int box_forget(struct box_conn *c, uint32_t proc, const char *label, struct cove_err *e);
 int box_stdin(struct box_conn *c, uint32_t proc, const char *label, bool close_it, int *ret_fd,
               struct cove_err *e);
@@ -193,8 +193,9 @@ int box_list(struct box_conn *c, const char *user, const char *path, box_entry_f
 
 int box_log(struct box_conn *c, uint32_t proc, const char *label, struct box_log_opened *ret,
             int *ret_ring_fd, struct cove_err *e);
+/* Asks for one BOX_EVENT_TICK when there is more than `pos`, which box_next_event() then tells. */
 int box_log_arm(struct box_conn *c, uint32_t proc, uint64_t pos, uint32_t flags,
-                struct cove_err *e); /* then box_next_event */
+                struct cove_err *e);
 
 /* Files. An opened one is checked to be a regular file (or a directory, if O_DIRECTORY was asked
  * for). */

@@ -69,7 +69,8 @@ struct cove_config {
     uint64_t pause_way;      /* enum pause_way: what a pause means where the request does not say */
     uint64_t timeout_way;    /* enum timeout_way: likewise the end of a sandbox's lifetime */
     uint64_t save_frozen_ms; /* a sandbox that has been frozen for so long is saved; 0 = never */
-    uint64_t save_in_memory; /* save_frozen_e2b: 1: also DIALECT_KEEPS_IN_MEMORY ones */
+    /* key save_frozen_e2b. 1: save_frozen_ms applies also to dialects with DIALECT_KEEPS_IN_MEMORY */
+    uint64_t save_in_memory;
     uint64_t save_at_stop_ms;  /* most time for saving frozen sandboxes when the server stops */
     char store_recipient[256]; /* age encrypts archives to it; "" = archives are not encrypted */
     char store_identity[512];  /* the key file with which age decrypts them */
@@ -100,7 +101,7 @@ struct cove_config {
     uint64_t pids_max;
     uint64_t cpu_percent; /* 100 = one cpu, 0 = no quota */
     uint64_t cpu_weight;  /* its share where sandboxes compete; 100 = an equal one */
-    char disk[8];         /* auto, or how the files are kept: disk.c has the names */
+    char disk[8];         /* "auto", or a backend's name: sandbox/box/disk.c has them */
     uint64_t disk_reserve_bytes;
     uint64_t disk_max_bytes; /* 0 = no limit */
     uint64_t inodes_max;
@@ -120,8 +121,8 @@ struct cove_config {
     uint64_t commands_max;      /* in one request */
     uint64_t command_max_bytes; /* one command's text */
 
-    uint64_t
-        run_timeout_ms; /* executor_timeout: of a command of the executor, the agent API or MCP */
+    /* key executor_timeout: of a command of the executor, the agent API or MCP */
+    uint64_t run_timeout_ms;
     uint64_t log_max_bytes; /* kept of a background process's output */
     /* traffic to ports of sandboxes */
     uint64_t tenant_proxy_ports;     /* ports that one tenant may bind at a time */
@@ -129,8 +130,7 @@ struct cove_config {
     uint64_t tenant_connections;     /* connections to all sandboxes of one tenant */
     uint64_t tenant_port_rate_bytes; /* bytes per second of one tenant, both ways; 0 = no limit */
     char port_wake[8];               /* yes: a request wakes a frozen sandbox; no: it does not */
-    char port_access[DIALECT_COUNT]
-                    [8];   /* public, private: ports of sandboxes that a dialect made */
+    char port_access[DIALECT_COUNT][8]; /* public or private: ports of a dialect's sandboxes */
     uint64_t port_idle_ms; /* a connection on which nothing moves is closed after this; 0 = never */
     uint64_t port_wait_ms; /* how long after a sandbox's start a closed port is tried again */
     uint64_t proxy_port; /* of /bind_port, on 127.0.0.1, for the first tenant's project `default` */
@@ -164,7 +164,7 @@ void config_default(struct cove_config *c);
  * what". */
 int config_load(const char *path, struct cove_config *c, struct cove_err *e);
 
-/* The same, and `tell` (or NULL) hears of every mistake of the file, not only of the first. */
+/* The same. `tell`, if it is not NULL, is called for every mistake in the file; *e has the first one. */
 typedef void (*config_mistake_fn)(void *ctx, const struct cove_err *e);
 int config_read(const char *path, struct cove_config *c, config_mistake_fn tell, void *ctx,
                 struct cove_err *e);
@@ -172,7 +172,7 @@ int config_read(const char *path, struct cove_config *c, config_mistake_fn tell,
 /* One "key = value", as from the command line. */
 int config_set(struct cove_config *c, const char *key, const char *value, struct cove_err *e);
 
-/* Just the number, in the units and within the bounds of the key `name`. */
+/* Reads a number in the units and within the bounds of the key `name`, and sets nothing. */
 int config_number(const char *name, const char *value, uint64_t *ret, struct cove_err *e);
 
 /* Checks settings against each other (short_threads < threads, ...). */

@@ -20,8 +20,8 @@ struct ending {
     struct cove_end end;
     uint32_t dialect; /* enum cove_dialect: the API that ran it */
     uint32_t command_bytes;
-    char command
-        [ENDING_COMMAND_MAX]; /* its beginning, as it was sent: whoever shows it takes secrets out */
+    /* The beginning of the command as it was sent: whoever shows it takes the secrets out. */
+    char command[ENDING_COMMAND_MAX];
 };
 
 struct ending_slot {

@@ -13,7 +13,7 @@ int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct 
 /* Writes all bytes, however many calls that takes: 0, or -1 and errno. */
 int write_all(int fd, const void *bytes, size_t len);
 
-/* The kernel's small files in /proc, /sys and cgroups, below `dir` or AT_FDCWD. */
+/* For the kernel's small files in /proc, /sys and cgroups: writes the text in one call. `dir` may be AT_FDCWD. */
 int write_file_at(int dir, const char *name, const char *text, struct cove_err *e);
 /* Reads up to size-1 bytes and adds a NUL; returns the length, or -1 and errno. */
 ssize_t read_file_at(int dir, const char *name, char *out, size_t size);

@@ -4,8 +4,8 @@
  * argv[0] is "cove: init ID"; there are no arguments. The three directories may be /dev/null (where a
  * controller is missing, and in tests): init then does without. Init closes all other descriptors.
  */
-#ifndef SANDBOX_INIT_FDS_H
-#define SANDBOX_INIT_FDS_H
+#ifndef COVE_INIT_FDS_H
+#define COVE_INIT_FDS_H
 
 /* The disk limit in bytes, where statfs() does not show it; 0 or unset: statfs() shows it. */
 #define INIT_DISK_ENV "COVE_DISK"

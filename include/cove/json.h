@@ -95,8 +95,8 @@ struct json_field {
     size_t has; /* 1 + the offset of a bool: read sets it, write looks at it; 0 = there is none */
 };
 
-#define JSON_ANY                                                                                   \
-    ((int64_t)(SIZE_MAX / 2)) /* as a maximum: the size of the text is the only bound */
+/* As a maximum: the size of the whole text is the only bound. */
+#define JSON_ANY ((int64_t)(SIZE_MAX / 2))
 
 #define JSON_FIELD_(s, f, type)                                                                    \
     (offsetof(s, f) + 0 * sizeof(char[_Generic(((s *)0)->f, type : 1, default : -1)]))
@@ -167,9 +167,8 @@ int json_read(struct arena *a, struct json_object *tree, const struct json_field
 
 /* ------------------------------------------------------------------ writing (json_write.c) */
 
-enum {
-    JSON_PIECE_BYTES = 9 * 1024
-}; /* bytes of a string written at a time; as JSON up to six times as many */
+/* How many bytes of a string are written at a time. As JSON they may be six times as many. */
+enum { JSON_PIECE_BYTES = 9 * 1024 };
 
 /*
  * Writes into a buffer; `name` is NULL for the outermost value and for an array's entries. With a

@@ -68,7 +68,7 @@ const struct key *keys_find(const struct keys *k, const unsigned char hash[KEY_H
 /* Finds a key by its public name; NULL if there is none, or more than one. */
 const struct key *keys_find_id(const struct keys *k, const char *id);
 
-/* Which keys hold, by their public names alone (names.c): written by the keeper, read by the gate. */
+/* Which keys are valid, by their public names alone (keys/names.c): written by the keeper, read by the gate. */
 struct key_names {
     char *lines;
     size_t count;
@@ -140,7 +140,7 @@ void keys_edit_done(struct keys_edit *edit);
  * rename; comments stay. */
 int keys_edit_commit(struct keys_edit *edit, const struct key *drop, const struct key *add,
                      size_t add_count, struct cove_err *e);
-/* A fresh key: its text, shown once, and its hash in *ret. */
+/* Makes a new key: its text, which is shown once, and its hash in *ret. */
 void keys_new(char ret_text[KEY_TEXT_LEN + 1], struct key *ret);
 
 /* "2027-01-31", "2027-01-31T12:00:00Z", or from now: "90d", "12h". */

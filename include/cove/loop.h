@@ -30,7 +30,7 @@ struct loop {
 
 int loop_init(struct loop *l, struct cove_err *e);
 void loop_done(struct loop *l); /* watches and timers stay their owners' */
-/* Waits for one event or timer, but no longer than most_ms (-1: without end), and calls back. */
+/* Waits for one event or timer, but no longer than most_ms (-1: without end), and calls its callback. */
 void loop_turn(struct loop *l, int most_ms);
 void loop_run(struct loop *l);  /* turn until somebody calls loop_stop() */
 void loop_stop(struct loop *l); /* loop_run() returns when the current callback has */

@@ -60,8 +60,8 @@ struct arena {
 };
 
 void *arena_alloc(struct arena *a, size_t size); /* zeroed */
-void arena_within(struct arena *a,
-                  struct budget *budget); /* its memory is counted there from now on */
+/* From now on the arena's memory is counted in this budget. */
+void arena_within(struct arena *a, struct budget *budget);
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t len);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

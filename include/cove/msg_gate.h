@@ -6,10 +6,10 @@
 #include "cove/names.h"
 
 enum gate_msg {
-    GATE_BIND = 500, /* struct gate_bind -> GATE_BOUND, or COVE_CONFLICT with the bound port as its
-                        message */
-    GATE_UNBIND,     /* struct gate_unbind -> MSG_DONE, also if nothing was bound */
-    GATE_BOUND,      /* struct gate_bound */
+    /* struct gate_bind -> GATE_BOUND, or COVE_CONFLICT whose message is the number of the bound port */
+    GATE_BIND = 500,
+    GATE_UNBIND,  /* struct gate_unbind -> MSG_DONE, also if nothing was bound */
+    GATE_BOUND,   /* struct gate_bound */
     GATE_BEFORE,  /* no body + a connection to the gate before it; keeper to a gate at its start */
     GATE_HOSTS,   /* no body + the socket that nginx connects to; likewise, and first */
     GATE_ACCESS,  /* struct gate_access -> MSG_DONE; from a worker */
@@ -25,7 +25,7 @@ struct gate_bind {
     char project[COVE_PROJECT_MAX];
     char id[24]; /* the sandbox's */
     uint16_t port;
-    uint16_t proxy_port; /* listen on this one; 0 = the next free one of the range */
+    uint16_t proxy_port; /* the port to listen on; 0 = the next free one of the range */
 };
 
 struct gate_unbind {
@@ -63,7 +63,7 @@ struct gate_count {
 };
 
 struct gate_listener {
-    uint32_t slot, serial; /* of the binding, in the file that both know */
+    uint32_t slot, serial; /* of the binding, in the file gate.bindings that both gates have open */
 };
 
 struct gate_bound {

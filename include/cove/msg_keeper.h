@@ -45,8 +45,8 @@ enum keeper_msg {
 enum { COVE_ATTRIBUTES_MAX = 64 * 1024 };
 
 struct keeper_audit {
-    uint64_t
-        command_bytes; /* of the whole command; its beginning, without secrets, is in the tail */
+    /* Of the whole command. The tail has its beginning, without secrets. */
+    uint64_t command_bytes;
 };
 
 enum keeper_claim_flags {
@@ -83,7 +83,7 @@ enum keeper_extend_flags {
     EXTEND_ONLY_LONGER = 1 << 0, /* never make the end earlier */
     EXTEND_END_FREEZES = 1 << 1, /* what happens at the end, from now on; neither flag: no change */
     EXTEND_END_KILLS = 1 << 2,
-    EXTEND_REUSE = 1 << 3, /* its project also uses it until then */
+    EXTEND_REUSE = 1 << 3, /* also the time until which its project uses it */
 };
 
 /*
@@ -106,7 +106,7 @@ struct keeper_network { /* can only take away from what the server allows */
 
 /*
  * Snapshots: the files of a sandbox at one moment, which new sandboxes can be made of. A snapshot
- * belongs to a tenant, who finds it by its id or its name. Without a name it is found by its id.
+ * belongs to a tenant, who finds it by its id or, if it has one, by its name.
  *
  * Several snapshots may share a name, each with tags of its own: NAME:TAG is one of them, and NAME alone
  * is NAME:default. A snapshot that has lost its last tag is removed. Names that begin with a dot are cove's own:
@@ -131,11 +131,11 @@ enum keeper_capture_flags {
 
 struct keeper_capture {
     char tenant[COVE_TENANT_MAX];
-    char id[24]; /* of the sandbox */
-    char name
-        [COVE_TEMPLATE_MAX]; /* "" = none. A snapshot that has this name and tag loses the tag */
-    char tag[COVE_TAG_MAX];  /* "" = default */
-    uint32_t flags;          /* enum keeper_capture_flags */
+    char id[24];                  /* of the sandbox */
+    char name[COVE_TEMPLATE_MAX]; /* "" = none */
+    char
+        tag[COVE_TAG_MAX]; /* "" = default; another snapshot with this name and tag loses the tag */
+    uint32_t flags;        /* enum keeper_capture_flags */
     uint32_t reserved;
 };
 

@@ -30,8 +30,8 @@ struct record_field { /* a table of them ends with one that has no word */
     }
 
 void record_write(const struct record_field *fields, const void *from, struct buf *out);
-uint64_t record_number(const struct record_field *f,
-                       const void *from); /* of a field that is none of text */
+/* The value of a field of any kind but RECORD_TEXT. */
+uint64_t record_number(const struct record_field *f, const void *from);
 /* Reads one line, which is cut up in place. A word that the table does not have was written by a newer version
  * and is skipped. COVE_INVALID names the word whose value is wrong. */
 int record_read_line(const struct record_field *fields, char *line, void *to, struct cove_err *e);

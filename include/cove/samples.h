@@ -26,7 +26,8 @@ struct sample {
 struct sample_ring {     /* of one slot of the table of sandboxes; a new file is all zero */
     uint32_t generation; /* of the slot: whose samples these are */
     uint32_t count;
-    uint32_t every, skipped; /* one of `every` looks is kept; `skipped` since the last one kept */
+    uint32_t every;   /* one of this many looks is kept */
+    uint32_t skipped; /* looks since the last one that was kept */
     /* At the last look that was kept: */
     uint64_t last_unix_ms, last_cpu_us, last_received_bytes, last_sent_bytes;
     struct sample samples[SAMPLES_MAX];

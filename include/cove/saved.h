@@ -7,11 +7,11 @@
  *                        attributes       what its dialect keeps with it, without secrets
  *                        network          the rules that its client had set, if any
  *                        layers           the layers of its template, which stay as long as it does
- *                        seal, uploading, uploaded, bucket    on its way to a bucket: below
+ *                        seal, uploading, uploaded, bucket    on its way to a bucket: see below
  *                        since            when it came into this store, for saved_keep
- *   <state_dir>/saved/.new-ID             one that is being written: nobody's yet
- *   <state_dir>/saved/.old-ID             one that is being removed
- *   <state_dir>/saved-clock               the clock that `since` is of (sandbox/keeper/retention.c)
+ *   <state_dir>/saved/.new-ID             a saved sandbox that is being written, and not saved yet
+ *   <state_dir>/saved/.old-ID             a saved sandbox that is being removed
+ *   <state_dir>/saved-clock               the clock by which `since` counts (sandbox/keeper/retention.c)
  *
  * A directory gets its name ID by one rename when all in it is written, synced and verified. That
  * rename is the moment from which the sandbox is saved.
@@ -75,12 +75,14 @@ struct saved_info { /* a record */
     struct box_info box;
     struct saver_report report;
     uint64_t saved_unix_ms;
-    uint64_t stored_bytes; /* of the archive as it is stored, and its digest: */
-    char stored_digest[SAVED_DIGEST_TEXT];
+    uint64_t stored_bytes;                   /* of the archive as it is stored, encrypted or not */
+    char stored_digest[SAVED_DIGEST_TEXT];   /* likewise */
     char template_digest[SAVED_DIGEST_TEXT]; /* of the list of its layers; "" for `base` */
     bool encrypted;
 };
 
+/* Where it is: only here, partly in the bucket (SAVED_UPLOADING), in the bucket and taken by this machine
+ * (SAVED_UPLOADED), in the bucket for any machine (SAVED_BUCKET). */
 enum saved_place { SAVED_IS_HERE, SAVED_IS_LEAVING, SAVED_IS_OURS, SAVED_IS_THERE };
 extern const char *const saved_marks[]; /* by enum saved_place; NULL for the first */
 enum saved_place saved_place_of(int dir);

@@ -26,8 +26,8 @@ enum {
 /* First message. Its descriptors are detached mounts: the sandbox's files, its /dev, the layers of its root
  * and the layers of its /usr. */
 struct setup_plan {
-    uint32_t slot; /* the cpus of a sandbox are chosen by it */
-    uint32_t cpus; /* what it sees and runs on; 0 = all */
+    uint32_t slot; /* decides which cpus the sandbox gets */
+    uint32_t cpus; /* how many it sees and runs on; 0 = all */
     uint32_t root_count, usr_count;
 };
 

@@ -26,7 +26,7 @@
 #include "cove/names.h"
 #include "cove/text.h"
 
-/* The arrows between these states are drawn in sandbox/README.md. */
+/* sandbox/README.md draws which state follows which. */
 enum box_state {
     BOX_EMPTY,
     BOX_BUILDING, /* its set-up runs */
@@ -141,18 +141,19 @@ void state_close(struct state *s);
 struct state *state_saved(const struct state *s);
 void state_give_saved(struct state *s, struct state *saved);
 #define STATE_SAVED_SUFFIX ".saved"
-/* Likewise the records of ended sandboxes: BOX_ENDED, their end is dies_at_ms. */
+/* Likewise <path>.ended, records of sandboxes that have ended: their state is BOX_ENDED, and dies_at_ms is when
+ * they ended. */
 struct state *state_ended(const struct state *s);
 void state_give_ended(struct state *s, struct state *ended);
 #define STATE_ENDED_SUFFIX ".ended"
 
 uint32_t state_box_count(const struct state *s);
 void state_box_read(const struct state *s, uint32_t index, struct box_info *ret);
-void state_box_write(struct state *s, uint32_t index,
-                     const struct box_info *info); /* keeper only */
-void state_rebuild_hints(struct state *s);         /* keeper only */
+/* For the keeper alone. */
+void state_box_write(struct state *s, uint32_t index, const struct box_info *info);
+void state_rebuild_hints(struct state *s);
 
-/* Lock-free lookups. Only boxes that are LIVE or FROZEN (by id: AGEING too) are found. */
+/* Lookups without a lock. They find sandboxes in the states LIVE, FROZEN, SAVED and ENDED; by id also AGEING. */
 bool state_find_project(const struct state *s, const char *tenant, const char *project,
                         uint32_t *ret_index, struct box_info *ret);
 /* Finds a sandbox of any tenant: for callers that have shown a token of that very sandbox. */
@@ -177,10 +178,10 @@ int state_worker_room(struct state *s, uint32_t worker, int by);
 enum { STATE_ROOM_CLOSED = 1 << 20 }; /* subtracted while the worker takes nothing new */
 uint32_t state_worker_free(const struct state *s, uint32_t worker);
 bool state_has_room(const struct state *s);
-_Atomic uint32_t *state_room_turn(
-    struct state *s); /* a futex; grows when any worker's room may have changed */
-struct state_task *state_task(struct state *s, uint32_t worker,
-                              uint32_t task); /* NULL out of range */
+/* A futex whose value grows when any worker's room may have changed. */
+_Atomic uint32_t *state_room_turn(struct state *s);
+/* NULL: there is no such worker or task. */
+struct state_task *state_task(struct state *s, uint32_t worker, uint32_t task);
 
 /* Counters: each process adds to its own; the keeper is worker STATE_KEEPER. The sum over all can be read
    after state_attach(). */

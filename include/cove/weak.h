@@ -4,8 +4,8 @@
  * variable COVE_WEAK names, separated by commas. In every other build weak() is the constant
  * false, and no program contains the name of that variable (tests/escape/test_escape.py looks).
  */
-#ifndef SANDBOX_WEAK_H
-#define SANDBOX_WEAK_H
+#ifndef COVE_WEAK_H
+#define COVE_WEAK_H
 
 #include <config.h> /* configure's, not cove/config.h: COVE_WEAK_FOR_TESTS */
 

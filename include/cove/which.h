@@ -34,7 +34,8 @@ enum which_where which_sandbox(const struct state *s, const char *tenant, const 
 enum which_where which_sandbox_id(const struct state *s, const char *tenant, const char *name,
                                   struct which *ret);
 
-/* One that has ended, as long as its dialect wants it remembered. By a name that holds its id, by its project. */
+/* Finds the record of a sandbox that has ended, which is kept as long as its dialect wants: by a name that holds the
+ * sandbox's id, or by its project. */
 bool which_ended_id(const struct state *s, const char *tenant, const char *name,
                     struct box_info *ret);
 bool which_ended_project(const struct state *s, const char *tenant, const char *project,
