@@ -17,9 +17,8 @@ struct store {     /* where templates and their layers are */
     int templates; /* a directory each */
     int layers;    /* locked while something is changed */
     struct cove_config config;
-    struct progress progress; /* of the template that is being made */
-    struct json_writer
-        *json; /* --json: a list, with an object for each template; NULL: for people */
+    struct progress progress;    /* of the template that is being made */
+    struct json_writer *json;    /* --json: a list that is open; NULL: output is for people */
     char doing[STORE_DOING_MAX]; /* what is being unpacked, for a person at the terminal */
 };
 
@@ -83,9 +82,9 @@ struct source_layer {
     char digest[LAYER_NAME_LEN + 1];
     bool hides_all; /* its top directory is opaque, so it hides all layers below */
 };
-/* One layer from an archive that is read from a descriptor. */
+/* Makes one layer of an archive that is read from a descriptor. */
 int source_layer(struct store *s, int archive, struct source_layer *ret, struct cove_err *e);
-/* One layer of several archives, the lowest first, as they would be seen on top of each other. */
+/* Makes one layer of several archives, the lowest first: what would be seen of them on top of each other. */
 typedef int (*source_open_fn)(void *arg, size_t i, int *ret_archive, struct cove_err *e);
 int source_merge(struct store *s, size_t count, source_open_fn open_archive, void *arg,
                  char digest[LAYER_NAME_LEN + 1], struct cove_err *e);

@@ -21,7 +21,7 @@ struct template_doc { /* strings belong to the arena or the tree that was read *
     const char *name, *source, *architecture;
     struct json_strings layers; /* "sha256:...", the topmost first */
     const char *user, *workdir, *start, *ready, *policy, *seccomp, *shell;
-    double ready_timeout_s; /* 0 = as usual */
+    double ready_timeout_s; /* 0 = not given: MANIFEST_READY_MS applies */
     struct json_map env, limits, labels;
     struct json_array services; /* of struct doc_service */
     struct doc_network *network;
@@ -36,7 +36,7 @@ void doc_write(const struct template_doc *d, struct buf *out); /* indented */
 /* The flat form (cove/manifest.h), checked as coved will check it. */
 int doc_flatten(const struct template_doc *d, struct buf *out, struct cove_err *e);
 
-/* Add to, or replace in, a map or a list that lies in the arena. */
+/* doc_set() sets an entry of a map, doc_add() adds to the end of a list. Both lie in the arena. */
 void doc_set(struct arena *a, struct json_map *map, const char *name, const char *value);
 void doc_add(struct arena *a, struct json_strings *list, const char *item);
 

@@ -1,5 +1,5 @@
-/* Brings an image here, in the form of an OCI directory: skopeo fetches it, or buildah builds it. Reading what came is
- * template_oci.c. */
+/* Brings an image to this machine as an OCI directory: skopeo fetches it, or buildah builds it. template_oci.c reads
+ * that directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ static int run_tool(struct progress *p, const char *const argv[], struct cove_er
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
     pid = fork();
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* it does not outlive a `cove` that is killed */
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* the tool ends when this `cove` is killed */
         dup2(out[1], STDOUT_FILENO);
         dup2(out[1], STDERR_FILENO);
         execvp(argv[0], (char *const *)(uintptr_t)argv);
@@ -56,7 +56,7 @@ static int run_tool(struct progress *p, const char *const argv[], struct cove_er
     return status ? cove_fail(e, COVE_INVALID, "%s has failed, see above", argv[0]) : 0;
 }
 
-/* On a terminal skopeo and `buildah push` tell by themselves how far they are. */
+/* On a terminal skopeo and `buildah push` show their own progress. */
 static const char *quietly(void)
 {
     return progress_is_seen() ? "--quiet=false" : "--quiet";
@@ -96,7 +96,7 @@ static int run_buildah(struct progress *p, const char *context, const char *into
     return run_tool(p, build, e) < 0 || run_tool(p, push, e) < 0 ? -1 : 0;
 }
 
-/* Beside the layers, where gc finds what a killed process left. */
+/* The image is put beside the layers, where `cove template gc` finds what a killed process left. */
 int oci_fetch(struct store *s, const char *source, char name[64], struct cove_err *e)
 {
     char id[COVE_ID_LEN + 1], path[4096];

@@ -8,7 +8,8 @@
 #include "sandbox/box/layer.h"
 #include "sandbox/box/sweep.h"
 
-struct need { /* is a layer named by a template, a snapshot, a living or a saved sandbox? */
+struct
+    need { /* the search for a template, a snapshot, a living or a saved sandbox that names a layer */
     int dir;
     const char *layer;
     bool found;
@@ -52,7 +53,7 @@ static int collect_layer(struct store *s, const char *layer, void *removed, stru
     return sweep_tree(s->layers, layer, e);
 }
 
-/* We hold the lock: what is half-made was left by a process that was killed. */
+/* The caller holds the lock, so whatever is half-made was left by a process that was killed. */
 static int collect_half_made(struct store *s, const char *name, void *dir, struct cove_err *e)
 {
     (void)s;

@@ -31,7 +31,7 @@ static int open_in(int tree, const char *path, int flags)
     return (int)syscall(SYS_openat2, tree, path[0] == '/' ? path + 1 : path, &how, sizeof(how));
 }
 
-/* A link of one layer may lead to a file of another: replaces the path by the link's target. */
+/* Replaces the path by the link's target. A link in one layer may lead to a file of another. */
 static bool follow(int fd, char path[MSG_PATH_MAX])
 {
     char target[MSG_PATH_MAX], whole[2 * MSG_PATH_MAX];
@@ -47,7 +47,7 @@ static bool follow(int fd, char path[MSG_PATH_MAX])
     return text_copy(path, MSG_PATH_MAX, whole);
 }
 
-/* The topmost layer that has the path decides. Fails with ENOENT if that one has a whiteout. */
+/* The topmost layer that has the path decides. ENOENT: that layer has a whiteout there. */
 static int open_of_image(const struct image *im, const char *path, int flags)
 {
     char at[MSG_PATH_MAX];
@@ -159,7 +159,7 @@ static bool has_line(const struct buf *text, const char *prefix)
     return at != NULL;
 }
 
-/* The user `user` is what some dialects run commands as. */
+/* Some dialects run commands as the user `user`, so every image gets that account. */
 static int add_account(const struct image *im, int tree, size_t i, struct cove_err *e)
 {
     AUTO_BUF struct buf text = BUF(ACCOUNTS_MAX);
@@ -196,7 +196,7 @@ static int make_dir(const struct image *im, int tree, const char *path, mode_t m
     return 0;
 }
 
-/* As container builders do: a working directory that the image does not have is made. */
+/* Makes a working directory that the image does not have, as container builders do. */
 static int make_workdir(const struct image *im, int tree, const char *workdir, struct cove_err *e)
 {
     char path[MSG_PATH_MAX];

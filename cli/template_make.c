@@ -1,7 +1,7 @@
 /*
  * cove template add: from a source to a template.
  *
- * The source becomes one layer or several. Another lies above them, with what every sandbox needs. The
+ * The source becomes one layer or several. One more layer lies above them, with what every sandbox needs. The
  * template itself is a directory with the list of its layers, the manifest for people, and its flat form
  * for coved; it is made under another name and then renamed, so that it is never seen half-made.
  */
@@ -145,7 +145,7 @@ static int put_files(int dir, const struct template_doc *d, struct cove_err *e)
     return put_list(dir, &d->layers, e);
 }
 
-/* Replaces a template of that name in the same step. */
+/* Gives the template its name. A template that had this name is replaced in the same step. */
 static int put_in_place(struct store *s, const char *made, const char *name, struct cove_err *e)
 {
     char dir[COVE_TEMPLATE_MAX];
@@ -176,7 +176,7 @@ int template_change(struct store *s, const struct template_doc *d, struct cove_e
     return 0;
 }
 
-/* What was asked for is checked before the work begins. */
+/* Checks the options before the work begins, which may take minutes. */
 static int check_early(const struct template_doc *d, struct cove_err *e)
 {
     AUTO_BUF struct buf flat = BUF(MANIFEST_TEXT_MAX);

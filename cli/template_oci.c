@@ -138,7 +138,7 @@ static int check_digest(int fd, const struct descriptor *d, struct cove_err *e)
     return 0;
 }
 
-/* Opens a blob whose digest is right. It may hold nonsense, but it is the blob that the manifest names. */
+/* Opens a blob and checks its digest. Its bytes may be nonsense, but they are those that the manifest names. */
 static int open_checked(int dir, const struct descriptor *d, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fd = -1;
@@ -168,7 +168,7 @@ static int read_document(struct arena *a, int dir, const struct descriptor *d,
     return 0;
 }
 
-/* ------------------------------------------------------------------ what it is made of */
+/* ------------------------------------------------------------------ the image's parts */
 
 static bool is_one_of(const char *type, const char *const *list)
 {
@@ -199,7 +199,7 @@ static bool is_tagged(const struct descriptor *d, const char *tag)
     return false;
 }
 
-/* The one image that index.json names, or the one with the tag. */
+/* Finds the only image that index.json names; with a tag, the only one that has it. */
 static int choose(const struct oci_index *index, const char *tag, struct descriptor *ret,
                   struct cove_err *e)
 {
@@ -243,7 +243,7 @@ struct image_layers { /* the lowest first */
     int dir;
     const struct descriptor *all;
     size_t count;
-    char *doing; /* of the store: which one is being unpacked */
+    char *doing; /* store.doing: which layer is being unpacked */
 };
 
 static int open_layer(void *arg, size_t i, int *ret, struct cove_err *e)
@@ -304,7 +304,7 @@ static int unpack_layers(struct store *s, int dir, const struct oci_manifest *m,
     return 0;
 }
 
-/* ------------------------------------------------------------------ its configuration */
+/* ------------------------------------------------------------------ the image's configuration */
 
 static const char *own_architecture(void)
 {

@@ -17,8 +17,8 @@
 #include "cove/text.h"
 
 enum {
-    KEPT = 10,           /* builds that ended; older ones are removed by the next build */
-    SEEN_MAX = 64,       /* builds in one list */
+    KEPT = 10,           /* how many ended builds are kept; the next build removes older ones */
+    SEEN_MAX = 64,       /* how many builds a list has at most */
     LOG_MAX = 1 << 20,   /* a longer log begins anew */
     LOG_TOLD = 8 * 1024, /* bytes of the log's end that are shown */
     HEAD_MAX = 8 * 1024,
@@ -114,7 +114,7 @@ void progress_begin(struct progress *p, const struct cove_config *c, const char 
     text_new_id(id);
     snprintf(log, sizeof(log), "%s.log", id);
     p->log = openat(p->dir, log, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-    /* The lock ends with this process: so a build marked `running` without a lock was killed. */
+    /* The lock ends with this process, so a build that is marked `running` and has no lock was killed. */
     if (p->log < 0 || flock(p->log, LOCK_EX | LOCK_NB) < 0)
         return;
     text_copy(p->id, sizeof(p->id), id);
@@ -175,7 +175,7 @@ static int newest_first(const void *a, const void *b)
            (x->head.began_unix_ms > y->head.began_unix_ms);
 }
 
-/* Does the process that made it still live? */
+/* Does the process that makes this template still live? */
 static bool is_held(int dir, const char *id)
 {
     char name[64];
@@ -194,7 +194,7 @@ static bool read_head(struct arena *a, int dir, const char *name, struct head *r
     bool whole = len > 0 && json_parse(text, (size_t)len, &tree, NULL) == 0 &&
                  json_read(a, tree, head_fields, ret, NULL) == 0;
 
-    if (whole) { /* the words lie in the tree */
+    if (whole) { /* the strings lie in the tree, which is freed below */
         ret->name = arena_strdup(a, ret->name);
         ret->source = arena_strdup(a, ret->source);
         ret->state = arena_strdup(a, ret->state);

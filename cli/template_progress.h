@@ -19,16 +19,16 @@ struct progress {
     uint64_t began_unix_ms;
 };
 
-/* Without a server there is no run_dir and nobody to tell: that is no failure. */
+/* Without a server there is no run_dir; then nothing is written, and that is no failure. */
 void progress_begin(struct progress *p, const struct cove_config *c, const char *name,
                     const char *source);
 void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Bytes that a program has printed. */
+/* Adds bytes that a program has printed. */
 void progress_add(struct progress *p, const char *bytes, size_t len);
 /* why: NULL = the template is there. */
 void progress_end(struct progress *p, const struct cove_err *why);
 
-/* Those that go on and the latest that ended, the newest first. w: NULL = a table for people. */
+/* Lists the builds that go on and the latest ones that have ended, the newest first. w: NULL = prints a table. */
 int progress_list(const struct cove_config *c, struct json_writer *w, struct cove_err *e);
 
 #endif

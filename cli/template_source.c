@@ -55,7 +55,7 @@ static int unpack(struct store *s, int tree, int archive, struct cove_err *e)
     return rc;
 }
 
-/* A tree that does not become a layer. Returns -1. */
+/* Removes a tree that does not become a layer. Returns -1. */
 static int drop(struct store *s, const char *name)
 {
     sweep_tree(s->layers, name, NULL);
@@ -78,7 +78,7 @@ int source_layer(struct store *s, int archive, struct source_layer *ret, struct 
 
 /* ------------------------------------------------------------------ several archives, one layer */
 
-struct merge { /* the layer in the making */
+struct merge { /* the layer that is being made */
     char name[LAYER_NAME_LEN + 1];
     int tree;
 };
@@ -102,7 +102,7 @@ static int lay_over(struct store *s, struct merge *m, int tree, struct cove_err 
     return tree_copy_over(tree, m->tree, &copy, e);
 }
 
-/* The archive is unpacked by itself, and then laid over those before it. */
+/* Unpacks the archive by itself, and then lays it over the archives before it. */
 static int merge_archive(struct store *s, struct merge *m, int archive, struct cove_err *e)
 {
     char name[LAYER_NAME_LEN + 1];
@@ -183,7 +183,8 @@ static pid_t run_tar(const char *dir, int *ret_fd)
 static pid_t run_mmdebstrap(const char *suite, int *ret_fd, struct cove_err *e)
 {
     char name[64], *mirror = strchr(suite, ',');
-    char *quiet = progress_is_seen() ? "--format=tar" : "--quiet"; /* its own progress is seen */
+    /* Without --quiet it shows its own progress; --format=tar is what it does anyway. */
+    char *quiet = progress_is_seen() ? "--format=tar" : "--quiet";
     char *const argv[] = { "mmdebstrap", "--variant=minbase",        quiet, name,
                            "-",          mirror ? mirror + 1 : NULL, NULL };
 
@@ -195,7 +196,7 @@ static pid_t run_mmdebstrap(const char *suite, int *ret_fd, struct cove_err *e)
     return run_writer(argv, ret_fd);
 }
 
-/* *ret_pid: of a tar that writes what is read, or 0. */
+/* *ret_pid: the process that writes the archive; 0: the archive is a file. */
 static int open_source(const char *source, int *ret_fd, pid_t *ret_pid, struct cove_err *e)
 {
     struct stat st;

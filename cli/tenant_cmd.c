@@ -41,7 +41,7 @@ static struct row *row_of(struct rows *all, const char *name)
     return &all->items[all->count++];
 }
 
-/* What the sandbox's disk held when the keeper looked last. */
+/* How much the sandbox's disk held when the keeper last looked. */
 static uint64_t disk_of(const char *run_dir, uint32_t slot, const struct box_info *b)
 {
     AUTO_FREE struct sample_ring *ring = calloc(1, sizeof(*ring));

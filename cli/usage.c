@@ -7,7 +7,7 @@
 #include "cove/mem.h"
 #include "cove/text.h"
 
-/* Where cgroup file systems are mounted: by systemd alone, beside v1, or by hand. */
+/* Where cgroup file systems are mounted: v2 alone, v2 beside v1, and the v1 controllers. */
 static const char *const mounts[] = {
     "/sys/fs/cgroup",      "/sys/fs/cgroup/unified",     "/sys/fs/cgroup/memory",
     "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu"

@@ -1,5 +1,4 @@
-/* What a sandbox uses right now, read from its cgroups: v2's, and v1's where the controllers are
- * there. */
+/* What a sandbox uses right now, read from its cgroups of v2, and of v1 where that has the controllers. */
 #ifndef CLI_USAGE_H
 #define CLI_USAGE_H
 
