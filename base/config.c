@@ -1,7 +1,6 @@
 /* The configuration file: `key = value` lines over a table of keys. */
 #include "cove/config.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -381,22 +380,9 @@ int config_number(const char *name, const char *value, uint64_t *ret, struct cov
     return set_number(ret, k, value, e);
 }
 
-static char *trim(char *s)
-{
-    char *end;
-
-    while (isspace((unsigned char)*s))
-        s++;
-    end = s + strlen(s);
-    while (end > s && isspace((unsigned char)end[-1]))
-        end--;
-    *end = '\0';
-    return s;
-}
-
 static int set_line(struct cove_config *c, char *line, struct cove_err *e)
 {
-    char *key = trim(line), *eq;
+    char *key = text_trim(line), *eq;
 
     if (!*key || *key == '#')
         return 0;
@@ -404,7 +390,7 @@ static int set_line(struct cove_config *c, char *line, struct cove_err *e)
     if (!eq)
         return cove_fail(e, COVE_INVALID, "'%.60s' is not of the form key = value", key);
     *eq = '\0';
-    return config_set(c, trim(key), trim(eq + 1), e);
+    return config_set(c, text_trim(key), text_trim(eq + 1), e);
 }
 
 /* Collects the mistakes of a file: the first one goes to the caller's error, all of them to the

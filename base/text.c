@@ -265,6 +265,19 @@ bool text_unhex(const char *hex, void *out, size_t len)
     return true;
 }
 
+char *text_trim(char *s)
+{
+    char *end;
+
+    while (isspace((unsigned char)*s))
+        s++;
+    end = s + strlen(s);
+    while (end > s && isspace((unsigned char)end[-1]))
+        end--;
+    *end = '\0';
+    return s;
+}
+
 uint64_t text_hash(uint64_t hash, const char *s)
 {
     for (; *s; s++)

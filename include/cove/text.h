@@ -26,6 +26,9 @@ size_t text_plain_run(const char *s, size_t len);
 /* Copy what fits and terminate; true if all of it fitted. */
 bool text_copy(char *dst, size_t dst_size, const char *src);
 
+/* Cuts white space off the end of s, and returns where s begins without it. */
+char *text_trim(char *s);
+
 /* How many characters must be added, removed, changed or swapped with their neighbour to make b of a:
  * for "did you mean". Words longer than 40 characters are as far apart as can be. */
 unsigned text_distance(const char *a, const char *b);

@@ -182,6 +182,21 @@ static void ids_are_dns_labels_and_differ(void **state)
     assert_int_equal(uuid[14], '4');
 }
 
+static void white_space_around_a_text_is_cut_off(void **state)
+{
+    static const char *const texts[][2] = {
+        { " \t a b \r\n", "a b" }, { "a", "a" }, { " \n\t ", "" }, { "", "" }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        char text[16];
+
+        text_copy(text, sizeof(text), texts[i][0]);
+        assert_string_equal(text_trim(text), texts[i][1]);
+    }
+}
+
 static uint64_t hash_two(const char *a, const char *b)
 {
     return text_hash_part(text_hash_part(TEXT_HASH_START, a), b);
@@ -351,6 +366,7 @@ int main(void)
         cmocka_unit_test(times_need_a_unit),
         cmocka_unit_test(figures_read_well),
         cmocka_unit_test(ids_are_dns_labels_and_differ),
+        cmocka_unit_test(white_space_around_a_text_is_cut_off),
         cmocka_unit_test(strings_are_hashed_with_a_border_between_them),
         cmocka_unit_test(an_error_says_where_and_why),
         cmocka_unit_test(an_error_message_is_cut_at_a_whole_character),
