@@ -43,8 +43,7 @@ struct s3_request {
     char etag[160];
 };
 
-/* Reads the operator's files: aws_access_key_id, aws_secret_access_key, perhaps aws_session_token; and
- * the CA certificates, if `ca` is not -1. */
+/* ca: -1 = the system's certificates. */
 int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, int ca,
             struct cove_err *e);
 void s3_done(struct s3 *s);
@@ -52,6 +51,12 @@ void s3_encode(const char *text, char *out, size_t size); /* for a query */
 /* 0: the answer was 2xx. After a failure that may pass (no connection, 429, 5xx) the request is tried again,
  * with longer and longer pauses. r->status is that of the last answer. */
 int s3_perform(struct s3 *s, struct s3_request *r, struct cove_err *e);
+
+/* ------------------------------------------------------------------ credentials.c */
+
+/* Reads aws_access_key_id, aws_secret_access_key and, if it is there, aws_session_token. */
+int credentials_read(struct s3 *s, int file, struct cove_err *e);
+int credentials_read_ca(struct s3 *s, int file, struct cove_err *e);
 
 /* ------------------------------------------------------------------ objects.c: one object */
 

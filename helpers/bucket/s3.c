@@ -22,8 +22,6 @@ enum {
     CONNECT_MS = 15000,
     READ_BYTES = 64 * 1024,
     HEADERS_MAX = 64 * 1024, /* of one answer's head */
-    CREDENTIALS_MAX = 16 * 1024,
-    CA_MAX = 1 << 20,
     PROGRESS_BYTES = 1 << 20,
     SLOWEST_BYTES = 1024, /* a second, of a file: slower than that for stall_ms is a failure */
 };
@@ -39,78 +37,13 @@ struct attempt { /* what the callbacks of one try need */
     char text[CURL_ERROR_SIZE];
 };
 
-/* ------------------------------------------------------------------ credentials, certificates */
-
-static void trim(char *s)
-{
-    size_t n = strlen(s);
-
-    while (n && isspace((unsigned char)s[n - 1]))
-        s[--n] = '\0';
-}
-
-static int parse_credentials(struct s3 *s, char *text, struct cove_err *e)
-{
-    const struct {
-        const char *name;
-        char *at;
-        size_t size;
-    } fields[] = {
-        { "aws_access_key_id", s->key_id, sizeof(s->key_id) },
-        { "aws_secret_access_key", s->secret, sizeof(s->secret) },
-        { "aws_session_token", s->token, sizeof(s->token) },
-    };
-    char *rest = text, *line;
-
-    while ((line = strsep(&rest, "\n"))) {
-        char *value = strchr(line, '=');
-
-        if (line[0] == '#' || !value)
-            continue;
-        *value++ = '\0';
-        value += strspn(value, " \t");
-        trim(line);
-        trim(value);
-        for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-            if (strcmp(line, fields[i].name) == 0 &&
-                !text_copy(fields[i].at, fields[i].size, value))
-                return cove_fail(e, COVE_INVALID, "store_credentials: %s is too long", line);
-    }
-    if (!s->key_id[0] || !s->secret[0])
-        return cove_fail(
-            e, COVE_INVALID,
-            "store_credentials: aws_access_key_id or aws_secret_access_key is missing");
-    return 0;
-}
-
-static int read_ca(struct s3 *s, int file, struct cove_err *e)
-{
-    char bytes[READ_BYTES];
-    ssize_t n;
-
-    s->ca = BUF(CA_MAX);
-    while ((n = read(file, bytes, sizeof(bytes))) > 0)
-        if (buf_add(&s->ca, bytes, (size_t)n) < 0)
-            return cove_fail(e, COVE_INVALID, "store_ca is larger than %u bytes", CA_MAX);
-    if (n < 0 || !s->ca.len)
-        return cove_fail_errno(e, COVE_INVALID, "store_ca");
-    return 0;
-}
+/* ------------------------------------------------------------------ the bucket */
 
 int s3_open(struct s3 *s, const struct bucket_place *place, int credentials, int ca,
             struct cove_err *e)
 {
-    char text[CREDENTIALS_MAX + 1];
-    ssize_t n = pread(credentials, text, CREDENTIALS_MAX, 0);
-    int rc;
-
-    if (n < 0)
-        return cove_fail_errno(e, COVE_INVALID, "store_credentials");
-    text[n] = '\0';
     s->place = place;
-    rc = parse_credentials(s, text, e);
-    explicit_bzero(text, sizeof(text));
-    if (rc < 0 || (ca >= 0 && read_ca(s, ca, e) < 0))
+    if (credentials_read(s, credentials, e) < 0 || (ca >= 0 && credentials_read_ca(s, ca, e) < 0))
         return -1;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(s->curl = curl_easy_init()))
         return cove_fail(e, COVE_INTERNAL, "libcurl does not start");
@@ -225,7 +158,7 @@ static bool header_is(const char *name, const char *line, size_t len, char *out,
     while (n < len && isspace((unsigned char)line[n]))
         n++;
     snprintf(out, size, "%.*s", (int)(len - n), line + n);
-    trim(out);
+    text_trim(out);
     return true;
 }
 
