@@ -3,7 +3,7 @@ noinst_LIBRARIES += libshell.a libdeny.a libprofile.a libaudit.a
 libshell_a_SOURCES = \
 	policy/shell/lexer.h policy/shell/lexer_private.h policy/shell/lexer.c policy/shell/quote.c \
 	policy/shell/expand.c policy/shell/brace.c policy/shell/redirect.c policy/shell/shell.c \
-	policy/shell/unwrap.c policy/shell/wrappers.c policy/shell/param.c policy/shell/vars.c policy/shell/output.c
+	policy/shell/unwrap.c policy/shell/wrappers.c policy/shell/builtins.c policy/shell/param.c policy/shell/vars.c policy/shell/output.c
 libdeny_a_SOURCES = \
 	include/cove/policy.h policy/deny/policy_private.h policy/deny/file.c policy/deny/parse.c \
 	policy/deny/scope.c policy/deny/match.c policy/deny/prefilter.c policy/deny/settings.c \

@@ -1,6 +1,6 @@
 /*
  * What lexer.c, quote.c, expand.c, param.c, vars.c, output.c, brace.c, redirect.c, shell.c,
- * unwrap.c and wrappers.c share.
+ * unwrap.c, wrappers.c and builtins.c share.
  *
  * Theory of operation. One pass over the text, recursive descent, every level bounded. Words live
  * on a stack: their bytes in `text`, one after the other, and where each begins in `words`. A
@@ -191,6 +191,13 @@ size_t unwrap_options(struct lex *l, const struct prefix *p, const struct shell_
 size_t unwrap_option_width(const struct prefix *p, const char *word);
 const char *unwrap_option_text(struct lex *l, const struct prefix *p, const char *word, size_t next,
                                size_t last);
+
+/* builtins.c: `open` of builtins that change variables */
+size_t builtin_declare(struct lex *l, const struct prefix *p, const struct shell_command *c);
+size_t builtin_forget(struct lex *l, const struct prefix *p, const struct shell_command *c);
+size_t builtin_read(struct lex *l, const struct prefix *p, const struct shell_command *c);
+size_t builtin_set(struct lex *l, const struct prefix *p, const struct shell_command *c);
+size_t builtin_alias(struct lex *l, const struct prefix *p, const struct shell_command *c);
 
 /* wrappers.c: the table of such programs; NULL for others */
 const struct prefix *wrappers_find(const char *word);

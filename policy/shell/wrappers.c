@@ -1,6 +1,6 @@
 /*
- * Programs and builtins that start other commands, a row each, and how each kind finds what it
- * starts. What is not in the table is judged as it stands.
+ * Programs and builtins that start other commands, a row each, and how each kind finds what it starts; and
+ * those that change variables (builtins.c). What is not in the table is judged as it stands.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -264,93 +264,6 @@ static size_t open_parallel(struct lex *l, const struct prefix *p, const struct 
     return c->last;
 }
 
-/* --- what changes variables ------------------------------------------------------------------ */
-
-/* export x=1, declare -r x=1 */
-static size_t open_declare(struct lex *l, const struct prefix *p, const struct shell_command *c)
-{
-    (void)p;
-    for (size_t i = c->first + 1; i < c->last; i++) {
-        const char *w = lex_word(l, i);
-
-        if (unwrap_is_assignment(w) && w[strlen(w) - 1] != '=')
-            vars_assign(l, w);
-    }
-    return c->last;
-}
-
-/* unset x, read x, mapfile x, getopts o x: from here on the variable is unknown, or unset. */
-static size_t open_forget(struct lex *l, const struct prefix *p, const struct shell_command *c)
-{
-    bool unset = strcmp(p->name, "unset") == 0;
-
-    for (size_t i = c->first + 1; i < c->last; i++) {
-        const char *w = lex_word(l, i);
-
-        if (w[0] != '-' && strlen(w) < 64)
-            vars_set(l, w, strlen(w), unset ? "" : NULL, 0, false);
-    }
-    return c->last;
-}
-
-/* read a b c <<< TEXT: a word each, the rest to the last. */
-static size_t open_read(struct lex *l, const struct prefix *p, const struct shell_command *c)
-{
-    static const char blanks[] = " \t\n";
-    size_t i = unwrap_options(l, p, c);
-    const char *at = c->stdin_text;
-
-    if (!at || i == c->last)
-        return open_forget(l, p, c);
-    for (; i < c->last; i++) {
-        size_t len;
-
-        at += strspn(at, blanks);
-        len = i + 1 < c->last ? strcspn(at, blanks) : strcspn(at, "\n");
-        vars_set(l, lex_word(l, i), strlen(lex_word(l, i)), at, len, false);
-        at += len;
-    }
-    return c->last;
-}
-
-/* `set -- rm -rf /` sets the parameters; `set -e` sets none. */
-static size_t open_set(struct lex *l, const struct prefix *p, const struct shell_command *c)
-{
-    size_t i = c->first + 1;
-
-    (void)p;
-    while (i < c->last && (lex_word(l, i)[0] == '-' || lex_word(l, i)[0] == '+')) {
-        if (strcmp(lex_word(l, i++), "--") == 0) {
-            vars_set_words(l, "@", 1, i, c->last);
-            return c->last;
-        }
-    }
-    if (i < c->last && i == c->first + 1)
-        vars_set_words(l, "@", 1, i, c->last);
-    return c->last;
-}
-
-/* alias x=TEXT: a function that goes on with its parameters. */
-static size_t open_alias(struct lex *l, const struct prefix *p, const struct shell_command *c)
-{
-    (void)p;
-    for (size_t i = c->first + 1; i < c->last; i++) {
-        AUTO_FREE char *name = strdup(lex_word(l, i));
-        char *value = name ? strchr(name, '=') : NULL;
-        struct buf body;
-
-        if (!value)
-            continue;
-        *value++ = '\0';
-        buf_init(&body, LEX_VALUE_MAX);
-        buf_addf(&body, "%s \"$@\"", value);
-        if (!body.overflow && body.data)
-            vars_define(l, name, body.data, body.len);
-        buf_done(&body);
-    }
-    return c->last;
-}
-
 /* --- shells ---------------------------------------------------------------------------------- */
 
 /* The shell reads its input: a heredoc, a here-string, or what a command before it printed. */
@@ -508,18 +421,18 @@ static const struct prefix prefixes[] = {
     { "fdfind",     open_find },
     { "at",         open_input },
     { "batch",      open_input },
-    { "export",     open_declare },
-    { "declare",    open_declare },
-    { "typeset",    open_declare },
-    { "readonly",   open_declare },
-    { "local",      open_declare },
-    { "unset",      open_forget },
-    { "read",       open_read,     "adinNptu" },
-    { "mapfile",    open_forget },
-    { "readarray",  open_forget },
-    { "getopts",    open_forget },
-    { "set",        open_set },
-    { "alias",      open_alias },
+    { "export",     builtin_declare },
+    { "declare",    builtin_declare },
+    { "typeset",    builtin_declare },
+    { "readonly",   builtin_declare },
+    { "local",      builtin_declare },
+    { "unset",      builtin_forget },
+    { "read",       builtin_read,     "adinNptu" },
+    { "mapfile",    builtin_forget },
+    { "readarray",  builtin_forget },
+    { "getopts",    builtin_forget },
+    { "set",        builtin_set },
+    { "alias",      builtin_alias },
     { ".",          open_source },
     { "source",     open_source },
     { "sh",         open_shell,    "oO",        "--rcfile --init-file " },
