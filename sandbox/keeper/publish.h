@@ -18,7 +18,12 @@ int publish_put(struct keeper *k, const char *name, const void *bytes, size_t le
                 bool *ret_changed, struct cove_err *e);
 int publish_secret(struct keeper *k, struct cove_err *e); /* once, before the first worker */
 void publish_disk(struct keeper *k); /* which kind of disk is used, and how full it is */
+
+/* ------------------------------------------------------------------ publish_watch.c */
+
 void publish_watch(struct keeper *k);
+/* Watches the folders of all files that a policy is made of: included ones may lie anywhere. */
+void publish_watch_policy(struct keeper *k, const char *bundle, size_t len);
 void publish_tick(struct keeper *k);
 
 /* ------------------------------------------------------------------ publish_profiles.c */
