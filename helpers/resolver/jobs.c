@@ -1,7 +1,7 @@
 /*
- * The life of a question: may it be asked at all, which name server is asked, which addresses of the answer may
- * pass, and pinning them before the answer is sent. Each question is asked from a socket of its own with an id of
- * its own, so a forger of answers has to guess both.
+ * The life of a question: which name server is asked, what its answer says, and the answer to the sandbox, which is
+ * sent when its addresses are pinned. allow.c has the rules. Each question is asked from a socket of its own with an
+ * id of its own, so a forger of answers has to guess both.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,50 +15,6 @@
 #include "helpers/resolver/resolver_private.h"
 
 enum { TRY_MS = 1500, TRIES = 4, GIVE_UP_MS = 8000 };
-
-/* ------------------------------------------------------------------ what may be asked, and pass */
-
-static bool rules_let_ask(const struct net_rules *r, const char *name)
-{
-    return r->mode == NET_EGRESS || (r->mode == NET_ALLOW && net_list_has_name(r->allow, name));
-}
-
-/* The operator's list and every stage of the sandbox's own rules must allow the name. */
-static bool may_ask(const struct resolver *r, const struct known_box *b, const char *name)
-{
-    for (int i = 0; i < NET_STAGES; i++)
-        if (b->own[i] && !rules_let_ask(b->own[i], name))
-            return false;
-    return rules_let_ask(&r->rules, name);
-}
-
-static bool needs_pins(const struct resolver *r, const struct known_box *b)
-{
-    for (int i = 0; i < NET_STAGES; i++)
-        if (b->own[i] && b->own[i]->mode == NET_ALLOW)
-            return true;
-    return r->rules.mode == NET_ALLOW;
-}
-
-/* An address that no sandbox may reach, and that the operator has not allowed, is taken out of every answer:
- * the owner of a name can point it anywhere at any time. */
-static bool may_pass(const struct resolver *r, const struct dns_address *a)
-{
-    if (net_list_has_addr(r->rules.deny, a->family, a->bytes))
-        return false;
-    return !net_is_never(a->family, a->bytes) ||
-           net_list_has_addr(r->rules.allow, a->family, a->bytes);
-}
-
-static void strip(const struct resolver *r, struct dns_answer *a)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < a->address_count; i++)
-        if (may_pass(r, &a->addresses[i]))
-            a->addresses[kept++] = a->addresses[i];
-    a->address_count = kept;
-}
 
 /* ------------------------------------------------------------------ the end of a job */
 
@@ -106,65 +62,13 @@ static void answer(struct resolver *r, struct lookup *j)
 
 /* ------------------------------------------------------------------ pins */
 
-/* The address's place among the sandbox's pins: the place it has already, that of a pin that ran out, or
- * a free one. NULL: there is no room. */
-static struct pinned *pin_place(struct known_box *b, const struct dns_address *a, uint64_t now)
-{
-    struct pinned *old = NULL;
-
-    for (size_t i = 0; i < b->pin_count; i++) {
-        struct pinned *p = &b->pins[i];
-
-        if (p->family == a->family && memcmp(p->addr, a->bytes, sizeof(p->addr)) == 0)
-            return p;
-        if (p->until_ms <= now)
-            old = p;
-    }
-    if (!old && b->pin_count == BOX_PINS_MAX)
-        return NULL;
-    if (!old)
-        old = &b->pins[b->pin_count++];
-    old->until_ms = 0; /* the pin that was here before no longer counts */
-    return old;
-}
-
-static uint32_t pin_seconds(uint32_t ttl)
-{
-    return ttl < PIN_FLOOR_S ? PIN_FLOOR_S : ttl > PIN_CEILING_S ? PIN_CEILING_S : ttl;
-}
-
-static int ask_for_pin(struct resolver *r, struct lookup *j, const struct dns_address *a)
-{
-    uint64_t now = clock_boot_ms(), ends = now + (uint64_t)pin_seconds(a->ttl) * 1000;
-    struct pinned *p = pin_place(j->box, a, now);
-    struct resolver_pin m = { .slot = j->box->slot,
-                              .generation = j->box->generation,
-                              .family = (uint32_t)a->family,
-                              .seconds = pin_seconds(a->ttl) + PIN_FLOOR_S };
-
-    if (!p)
-        return -1;
-    if (p->family == a->family && memcmp(p->addr, a->bytes, sizeof(p->addr)) == 0 &&
-        p->until_ms >= ends)
-        return 0; /* the address is pinned for long enough already */
-    memcpy(m.addr, a->bytes, sizeof(m.addr));
-    if (msg_send(r->keeper.fd, &(struct msg_out){ RESOLVER_PIN, .tag = j->tag, MSG_BODY(m) },
-                 MSG_DONTWAIT, NULL) < 0)
-        return -1;
-    p->family = a->family;
-    memcpy(p->addr, a->bytes, sizeof(p->addr));
-    p->until_ms = now + (uint64_t)m.seconds * 1000;
-    j->pins_waited++;
-    return 0;
-}
-
 /* The answer is sent when all of its addresses are pinned. */
 static void pin_all(struct resolver *r, struct lookup *j)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < j->answer.address_count; i++)
-        if (ask_for_pin(r, j, &j->answer.addresses[i]) == 0)
+        if (allow_pin(r, j, &j->answer.addresses[i]) == 0)
             j->answer.addresses[kept++] = j->answer.addresses[i];
     if (j->answer.address_count && !kept) {
         if (!watch_is_on(&r->keeper))
@@ -287,7 +191,7 @@ void jobs_ask(struct resolver *r, struct known_box *b, struct tcp_client *c,
         finish(r, j);
     else if (rc > 0)
         answer_code(r, j, (unsigned)rc);
-    else if (!may_ask(r, b, j->query.name))
+    else if (!allow_name(r, b, j->query.name))
         answer_code(r, j, DNS_REFUSED);
     else if (is_without_answer(j->query.type))
         answer_code(r, j, DNS_NOERROR);
@@ -324,7 +228,7 @@ static void take_answer(struct resolver *r, struct lookup *j, const uint8_t *p, 
         answer_code(r, j, DNS_SERVFAIL);
         return;
     }
-    strip(r, &j->answer);
+    allow_strip(r, &j->answer);
     if (j->query.type != DNS_A && j->query.type != DNS_AAAA) {
         j->message = malloc(len);
         if (!j->message) {
@@ -335,7 +239,7 @@ static void take_answer(struct resolver *r, struct lookup *j, const uint8_t *p, 
         answer(r, j);
         return;
     }
-    if (needs_pins(r, j->box))
+    if (allow_needs_pins(r, j->box))
         pin_all(r, j);
     else
         answer(r, j);

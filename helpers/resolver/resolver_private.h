@@ -97,6 +97,17 @@ void clients_go_on(struct resolver *r, struct tcp_client *c); /* its question ha
 void clients_answer(struct resolver *r, struct lookup *j, const uint8_t *p, size_t len);
 void clients_tick(struct resolver *r, uint64_t now);
 
+/* ------------------------------------------------------------------ allow.c */
+
+/* The operator's rules and every stage of the sandbox's own rules must allow the name. */
+bool allow_name(const struct resolver *r, const struct known_box *b, const char *name);
+/* Does the sandbox reach only addresses that were pinned? */
+bool allow_needs_pins(const struct resolver *r, const struct known_box *b);
+/* Takes out of an answer the addresses that no sandbox may reach. */
+void allow_strip(const struct resolver *r, struct dns_answer *a);
+/* Asks the keeper to pin an address, unless it is pinned already. -1: there is no room, or no keeper. */
+int allow_pin(struct resolver *r, struct lookup *j, const struct dns_address *a);
+
 /* ------------------------------------------------------------------ jobs.c */
 
 void jobs_ask(struct resolver *r, struct known_box *b, struct tcp_client *c,
