@@ -4,7 +4,7 @@ libkeeper_a_SOURCES = \
 	sandbox/keeper/keeper_private.h sandbox/keeper/life.h sandbox/keeper/quota.h sandbox/keeper/store.h sandbox/keeper/snapshots.h sandbox/keeper/publish.h sandbox/keeper/helpers.h sandbox/keeper/service.h sandbox/keeper/clients.c sandbox/keeper/calls.c sandbox/keeper/keeper.c sandbox/keeper/setup.c sandbox/keeper/boxes.c \
 	sandbox/keeper/waiters.c sandbox/keeper/creation.c sandbox/keeper/claim.c sandbox/keeper/pool.c sandbox/keeper/pool_demand.c \
 	sandbox/keeper/life.c sandbox/keeper/attributes.c sandbox/keeper/audit_log.c sandbox/keeper/death.c sandbox/keeper/expiry.c sandbox/keeper/adopt.c \
-	sandbox/keeper/supervisor.h sandbox/keeper/supervisor.c sandbox/keeper/workers.c \
+	sandbox/keeper/supervisor.h sandbox/keeper/supervisor.c sandbox/keeper/supervisor_child.c sandbox/keeper/workers.c \
 	sandbox/keeper/helper_judge.c sandbox/keeper/helper_starter.c sandbox/keeper/templates.c sandbox/keeper/helper_gate.c sandbox/keeper/helper_auth.c sandbox/keeper/helper_fetch.c sandbox/keeper/helper_builder.c \
 	sandbox/keeper/helper_resolver.c sandbox/keeper/publish.c sandbox/keeper/publish_watch.c sandbox/keeper/publish_profiles.c \
 	sandbox/keeper/snapshot_manifest.c sandbox/keeper/snapshot_names.c sandbox/keeper/snapshots.c sandbox/keeper/snapshot_info.c sandbox/keeper/capture.c sandbox/keeper/quota.c sandbox/keeper/box_limits.c sandbox/keeper/manager.h sandbox/keeper/notify.c sandbox/keeper/fdstore.c \

@@ -2,7 +2,8 @@
  * The one supervisor of all other processes of cove. A kind of helper is a row (struct helper_kind):
  * its program, its privilege, the descriptors it gets, what it may ask of the keeper, and what
  * becomes of it when the keeper goes. Started, watched, replaced when it dies, ended and taken over:
- * all of that is here. What is particular to one kind stands in helper_*.c.
+ * all of that is here, but for the steps of the new process itself (supervisor_child.c). What is particular to one
+ * kind stands in helper_NAME.c.
  *
  * <run_dir>/helpers/ has a file for each running helper with its pid and its start time. Only root
  * can write there, so a keeper that was restarted takes nobody else's word for which processes are
@@ -11,14 +12,12 @@
 #include "sandbox/keeper/supervisor.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +26,6 @@
 #include "cove/log.h"
 #include "cove/mem.h"
 #include "cove/text.h"
-#include "cove/weak.h"
 #include "sandbox/keeper/helpers.h"
 #include "sandbox/keeper/keeper_private.h"
 
@@ -97,79 +95,6 @@ int helper_find_old(const struct keeper *k, const struct helper *h, pid_t *ret_p
     return take_fd(&pidfd);
 }
 
-/* ------------------------------------------------------------------ in the child */
-
-static bool is_kept(const struct helper_kind *kind, int cap)
-{
-    for (unsigned i = 0; i < kind->capability_count; i++)
-        if (kind->capabilities[i] == cap)
-            return true;
-    return false;
-}
-
-/* Keeps the capabilities of the row and no others. A helper without capabilities becomes the workers' user. */
-static int drop_privileges(const struct keeper *k, const struct helper_kind *kind)
-{
-    gid_t gid = k->worker_gid;
-    cap_t caps = cap_init();
-    int count = (int)kind->capability_count;
-
-    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
-        if (!is_kept(kind, cap))
-            prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-    if (!caps)
-        return -1;
-    if (count == 0 && (setgroups(1, &gid) < 0 || setresgid(gid, gid, gid) < 0 ||
-                       setresuid(k->worker_uid, k->worker_uid, k->worker_uid) < 0))
-        return -1;
-    if (count && (cap_set_flag(caps, CAP_PERMITTED, count, kind->capabilities, CAP_SET) < 0 ||
-                  cap_set_flag(caps, CAP_EFFECTIVE, count, kind->capabilities, CAP_SET) < 0))
-        return -1;
-    if (cap_set_proc(caps) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return -1;
-    cap_free(caps);
-    return 0;
-}
-
-/* Makes fds[] the descriptors 0, 1, 3 and 4; 2 is the log. They are moved to other numbers first, so that none
- * is overwritten. */
-static int place_descriptors(const int fds[HELPER_FDS])
-{
-    static const int at[HELPER_FDS] = { 0, 1, 3, 4 };
-    int high[HELPER_FDS];
-
-    for (int i = 0; i < HELPER_FDS; i++)
-        high[i] = fds[i] < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC)
-                             : fcntl(fds[i], F_DUPFD_CLOEXEC, 100);
-    for (int i = 0; i < HELPER_FDS; i++)
-        if (dup2(high[i], at[i]) != at[i])
-            return -1;
-    return 0;
-}
-
-static void become(const struct keeper *k, const struct helper *h, const int fds[HELPER_FDS])
-{
-    char *const env[] = { "LC_ALL=C.UTF-8", weak_environment(), NULL };
-    char title[48];
-    char *const argv[] = { title, NULL };
-    int exe = fcntl(h->exe, F_DUPFD_CLOEXEC, 100);
-    sigset_t no_signals;
-
-    snprintf(title, sizeof(title), "cove: %s", h->kind->name);
-    if (h->kind == &worker_kind)
-        snprintf(title, sizeof(title), "cove: %s %u", h->kind->name, h->slot);
-    sigemptyset(&no_signals);
-    sigprocmask(SIG_SETMASK, &no_signals, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    setsid();
-    if (place_descriptors(fds) < 0 || drop_privileges(k, h->kind) < 0)
-        _exit(127);
-    if (h->kind->takeover == DIES_WITH_KEEPER)
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* must be last: a change of user id clears it */
-    execveat(exe, "", argv, env, AT_EMPTY_PATH);
-    _exit(127);
-}
-
 /* ------------------------------------------------------------------ starting one */
 
 /* The configuration in a sealed file, which nobody can change. */
@@ -233,7 +158,7 @@ int helper_start(struct keeper *k, struct helper *h, struct cove_err *e)
     if (pid < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "fork");
     if (pid == 0)
-        become(k, h, fds);
+        helper_become(k, h, fds);
     pidfd = pidfd_open(pid, 0);
     if (pidfd >= 0)
         fcntl(pidfd, F_SETFD, FD_CLOEXEC);

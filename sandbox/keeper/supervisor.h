@@ -82,6 +82,9 @@ void supervisor_reload(struct keeper *k,
 void supervisor_stop(struct keeper *k, bool leave_rest);
 
 int helper_start(struct keeper *k, struct helper *h, struct cove_err *e);
+/* supervisor_child.c: in the new process. fds become its descriptors 0, 1, 3 and 4. */
+_Noreturn void helper_become(const struct keeper *k, const struct helper *h,
+                             const int fds[HELPER_FDS]);
 int helper_watch(struct keeper *k, struct helper *h, pid_t pid, int pidfd, int sock,
                  struct cove_err *e);
 int helper_find_old(const struct keeper *k, const struct helper *h, pid_t *ret_pid);
