@@ -59,11 +59,11 @@ tests_unit_test_saver_LDFLAGS = -Wl,--wrap=read_back_end
 tests_unit_test_saver_LDADD = libclient.a libbase.a $(ARCHIVE_LIBS) $(NETTLE_LIBS) $(UNIT_LIBS) -lpthread
 tests_unit_test_saved_SOURCES = tests/unit/test_saved.c
 tests_unit_test_saved_LDADD = libclient.a libbase.a $(CRYPTO_LIBS) $(UNIT_LIBS)
-tests_unit_test_core_session_SOURCES = tests/unit/test_core_session.c
+tests_unit_test_core_session_SOURCES = tests/unit/test_core_session.c tests/unit/state_fixture.h
 tests_unit_test_core_session_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_core_session_LDFLAGS = -Wl,--wrap=keeper_retire
 tests_unit_test_core_session_LDADD = $(FCGI_TEST_LDADD)
-tests_unit_test_which_SOURCES = tests/unit/test_which.c tests/unit/fcgi_request.h
+tests_unit_test_which_SOURCES = tests/unit/test_which.c tests/unit/fcgi_request.h tests/unit/state_fixture.h
 tests_unit_test_which_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_which_LDADD = $(FCGI_TEST_LDADD)
 endif

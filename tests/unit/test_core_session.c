@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fcgi/core.h"
+#include "tests/unit/state_fixture.h"
 
 #define ID "aaaaaaaaaaaaaaaaaaaa"
 
@@ -32,20 +33,8 @@ int __wrap_keeper_retire(struct keeper_link *k, const struct keeper_retire *args
 
 static int setup(void **state)
 {
-    char dir[] = "/tmp/cove-session-XXXXXX", path[64], workers[64];
-    struct cove_err e;
-    bool kept;
-
     (void)state;
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof(path), "%s/state", dir);
-    snprintf(workers, sizeof(workers), "%s/state.workers", dir);
-    if (state_open(path, getgid(), 1, 1, 1, &boxes, &kept, &e) < 0)
-        return -1;
-    unlink(path);
-    unlink(workers);
-    return rmdir(dir);
+    return state_fixture(1, &boxes);
 }
 
 static int teardown(void **state)

@@ -19,6 +19,7 @@
 #include "fcgi/dialects/dialects.h"
 #include "process/policy_live.h"
 #include "tests/unit/fcgi_request.h"
+#include "tests/unit/state_fixture.h"
 
 #define PLAIN_ID  "aaaaaaaaaaaaaaaaaaaa"
 #define STRICT_ID "bbbbbbbbbbbbbbbbbbbb"
@@ -46,20 +47,9 @@ static void add(uint32_t slot, uint32_t box_state, const char *tenant, const cha
 
 static int setup(void **state)
 {
-    char dir[] = "/tmp/cove-which-XXXXXX", path[64], workers[64];
-    struct cove_err e;
-    bool kept;
-
     (void)state;
-    if (!mkdtemp(dir))
+    if (state_fixture(8, &boxes) < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/state", dir);
-    snprintf(workers, sizeof(workers), "%s/state.workers", dir);
-    if (state_open(path, getgid(), 8, 1, 1, &boxes, &kept, &e) < 0)
-        return -1;
-    unlink(path);
-    unlink(workers);
-    rmdir(dir);
     add(0, BOX_LIVE, "acme", "plain", "base", PLAIN_ID);
     add(1, BOX_LIVE, "acme", "strict", "strict", STRICT_ID);
     add(2, BOX_AGEING, "acme", "plain", "strict", AGED_ID);
