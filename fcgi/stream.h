@@ -19,8 +19,8 @@
  * shortened reply that looks whole. After the head has left bad news is a frame of the dialect's, or a
  * cut.
  *
- * The framing says what stands around a message: Server-Sent Events, Connect's envelopes, lines of
- * JSON, nothing at all. A new one is a row in stream_framing.c.
+ * The framing says what stands around a message: the lines of Server-Sent Events, Connect's envelopes, or
+ * nothing at all. A new one is a struct framing in stream_framing.c.
  */
 #ifndef COVE_FCGI_STREAM_H
 #define COVE_FCGI_STREAM_H
