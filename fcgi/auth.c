@@ -224,7 +224,7 @@ static const char *refusal(const struct dialect *const *dialects, const struct r
         return "this session is over, or a page of another host sent this request: sign in again";
     if (*request_param(req, "HTTP_X_ACCESS_TOKEN"))
         return "this token does not open this sandbox";
-    return "no key: send one as X-API-Key, or as Authorization: Bearer";
+    return "no key: send one as X-API-Key, as X-Relay-Secret, or as Authorization: Bearer";
 }
 
 /* nginx passes on 401 and 403 only. That the caller should wait is told in a header beside the 401, and
@@ -354,10 +354,10 @@ int auth_socket(const struct dialect *const *dialects, struct live *keys, const 
     live_put(ask.keys);
     if (rc < 0 && !e->code) {
         core_count(req->core, COUNT_AUTH_FAILURES, 1);
-        cove_fail(
-            e, COVE_UNAUTHORIZED,
-            "no valid key: send one as X-API-Key or Authorization: Bearer, a page's script as the "
-            "subprotocol cove.key.KEY or cove.token.TOKEN");
+        cove_fail(e, COVE_UNAUTHORIZED,
+                  "no valid key: send one as X-API-Key, X-Relay-Secret or Authorization: Bearer, a "
+                  "page's script as the "
+                  "subprotocol cove.key.KEY or cove.token.TOKEN");
     }
     return rc;
 }

@@ -214,8 +214,9 @@ static int admit_caller(const struct dialect *d, const struct route *route, stru
     if (route->flags & ROUTE_OPEN)
         return 0;
     if (!*req->tenant)
-        return cove_fail(e, COVE_UNAUTHORIZED,
-                         "no key: send one as X-API-Key, or as Authorization: Bearer");
+        return cove_fail(
+            e, COVE_UNAUTHORIZED,
+            "no key: send one as X-API-Key, as X-Relay-Secret, or as Authorization: Bearer");
     if (check_content_type(req, e) < 0)
         return -1;
     return caller_admit(req->core, req->tenant, d->name, &req->retry_after_s, e);
