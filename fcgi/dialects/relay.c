@@ -57,11 +57,16 @@ static const struct json_field bad_news_fields[] = {
     JSON_END,
 };
 
+static void paused_meanwhile(struct request *req, struct cove_err *e);
+
 static void relay_error(struct request *req, struct reply *rep, const struct cove_err *e)
 {
-    (void)req;
-    rep->status = reply_error_status(NULL, 0, e->code);
-    reply_json(rep, bad_news_fields, &(struct bad_news){ e->msg });
+    struct cove_err told = *e;
+
+    if (told.code == COVE_GONE)
+        paused_meanwhile(req, &told);
+    rep->status = reply_error_status(NULL, 0, told.code);
+    reply_json(rep, bad_news_fields, &(struct bad_news){ told.msg });
 }
 
 /* ------------------------------------------------------------------ which sandbox */
@@ -85,6 +90,23 @@ static int relay_find(struct request *req, struct which *ret, struct cove_err *e
     return 0;
 }
 
+static int fail_paused(const struct request *req, struct cove_err *e)
+{
+    return cove_fail(e, COVE_CONFLICT, "the sandbox '%.128s' is paused: resume it first",
+                     name_of(req));
+}
+
+/* A pause ends the sandbox's processes, so a request that the pause overtakes finds its sandbox gone. The client is told
+ * what is true by then: the sandbox is paused. */
+static void paused_meanwhile(struct request *req, struct cove_err *e)
+{
+    struct cove_err ignored;
+    struct which w;
+
+    if (relay_find(req, &w, &ignored) == 0 && box_is_paused(&w.box))
+        fail_paused(req, e);
+}
+
 int relay_open(struct request *req, struct core_session *ret, struct cove_err *e)
 {
     struct which w;
@@ -92,8 +114,7 @@ int relay_open(struct request *req, struct core_session *ret, struct cove_err *e
     if (relay_find(req, &w, e) < 0)
         return -1;
     if (box_is_paused(&w.box))
-        return cove_fail(e, COVE_CONFLICT, "the sandbox '%.128s' is paused: resume it first",
-                         name_of(req));
+        return fail_paused(req, e);
     return core_session_open_found(req->core, req->tenant, &w, ret, e);
 }
 

@@ -271,19 +271,36 @@ def test_the_status_tells_pausing_resuming_and_failed(server, relay):
     assert relay("POST", "/r-words/resume").json["status"] == "running"
 
 
-def test_a_status_that_a_pause_overtakes_tells_the_pause(server, relay):
-    """The agent of a running sandbox is asked about, and before its init answers, the sandbox is saved and has ended."""
-    box = relay("POST", "/r-overtaken", {}).json["sandboxId"]
+def overtaken(server, relay, name, method, path):
+    """The reply to a request that asks a running sandbox's init, and before that answers, the sandbox is saved and has ended."""
+    box = relay("POST", f"/{name}", {"envVars": {"PI_COMMAND": "cat"}}).json["sandboxId"]
     os.kill(server.inits[box], signal.SIGSTOP)
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(relay("GET", "/r-overtaken/status")))
+    thread = threading.Thread(target=lambda: answers.append(relay(method, f"/{name}{path}")))
     thread.start()
     listing = ["ss", "-Hxl", "src", f"{server.run_dir}/boxes/{box}"]
     wait_for(lambda: subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()[2] == "1", 30, "a question to the init")
-    assert relay("POST", "/r-overtaken/pause").json["status"] == "paused"
+    assert relay("POST", f"/{name}/pause").json["status"] == "paused"
     thread.join()
-    assert answers[0].status == 200 and answers[0].json["status"] in ("pausing", "paused"), answers[0]
-    assert relay("POST", "/r-overtaken/resume").json["status"] == "running"
+    assert relay("POST", f"/{name}/resume").json["status"] == "running"
+    return answers[0]
+
+
+def test_a_status_that_a_pause_overtakes_tells_the_pause(server, relay):
+    reply = overtaken(server, relay, "r-overtaken", "GET", "/status")
+    assert reply.status == 200 and reply.json["status"] in ("pausing", "paused"), reply
+
+
+@pytest.mark.parametrize("method, path", [("GET", "health"), ("POST", "start-pi"), ("POST", "backup")])
+def test_a_bridge_request_that_a_pause_overtakes_tells_the_pause(server, relay, method, path):
+    reply = overtaken(server, relay, f"r-late-{path}", method, f"/bridge/{path}")
+    assert reply.status == 409 and "is paused: resume it first" in reply.json["error"], reply
+
+
+def test_a_request_without_a_secret_is_told_the_name_of_its_header(server):
+    for headers in ({}, {"X-Relay-Secret": ""}):
+        reply = server.request("GET", API + "/r-nobody/status", key=False, headers=headers)
+        assert reply.status == 401 and "X-Relay-Secret" in reply.body.decode(), reply
 
 
 # --- the bridge -----------------------------------------------------------------------------------------------------
@@ -340,19 +357,40 @@ def test_an_agent_that_waits_for_restore_starts_with_it(server, relay):
 
 # --- the document's own commands ------------------------------------------------------------------------------------
 
+# The worker's part of the document's chapter on testing, as it stands there.
+DOCUMENT = r"""
+# Health (no auth)
+curl "$BASE/health"
+
+# Create
+curl -X POST -H "X-Relay-Secret: $SECRET" \
+  -H "Content-Type: application/json" \
+  -d '{"envVars":{"ANTHROPIC_API_KEY":"sk-test"}}' \
+  "$BASE/api/sandboxes/test-1"
+
+# Status
+curl -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1/status"
+
+# Pause
+curl -X POST -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1/pause"
+
+# Resume
+curl -X POST -H "X-Relay-Secret: $SECRET" \
+  -H "Content-Type: application/json" \
+  -d '{"envVars":{"ANTHROPIC_API_KEY":"sk-test"}}' \
+  "$BASE/api/sandboxes/test-1/resume"
+
+# Terminate
+curl -X DELETE -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1"
+"""
+
+
 def test_the_documents_commands_run_as_they_stand(server):
-    script = """set -e
-    curl -sf "$BASE/health"
-    curl -sf -X POST -H "X-Relay-Secret: $SECRET" -H "Content-Type: application/json" -d '{"envVars":{"ANTHROPIC_API_KEY":"sk-test"}}' "$BASE/api/sandboxes/test-1"
-    curl -sf -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1/status"
-    curl -sf -X POST -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1/pause"
-    curl -sf -X POST -H "X-Relay-Secret: $SECRET" -H "Content-Type: application/json" -d '{"envVars":{"ANTHROPIC_API_KEY":"sk-test"}}' "$BASE/api/sandboxes/test-1/resume"
-    curl -sf -X DELETE -H "X-Relay-Secret: $SECRET" "$BASE/api/sandboxes/test-1"
-    """
-    done = subprocess.run(["bash", "-c", script], env={**os.environ, "BASE": f"http://127.0.0.1:{server.http}", "SECRET": server.key},
+    done = subprocess.run(["bash", "-ec", DOCUMENT], env={**os.environ, "BASE": f"http://127.0.0.1:{server.http}", "SECRET": server.key},
                           capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done
-    assert '"status":"paused"' in done.stdout and done.stdout.count('"status":"running"') == 3
+    replies = [json.loads(line) for line in done.stdout.replace("}{", "}\n{").splitlines()]
+    assert done.returncode == 0 and [r.get("status", r.get("success")) for r in replies] == \
+        ["ok", "running", "running", "paused", "running", True], done
 
 
 # --- the repository -------------------------------------------------------------------------------------------------
