@@ -39,7 +39,7 @@ const char *relay_agent_command(const struct json_map *env);
 /* Starts the agent, unless it runs. If there is no command for it, there is no agent, which is no failure. */
 int relay_agent_start(struct request *req, struct core_session *s, const struct json_map *env,
                       struct cove_err *e);
-/* Lets an agent go on that was started with WAIT_FOR_RESTORE. It waits for a minute at most. */
+/* Lets an agent go on that was started with WAIT_FOR_RESTORE. It waits for relay_restore_wait at most. */
 int relay_agent_release(struct core_session *s, struct cove_err *e);
 /* Clones the repository into /workspace, before the agent starts. */
 int relay_clone(struct request *req, struct core_session *s, const char *url, const char *branch,

@@ -99,10 +99,14 @@ static bool waits(const struct json_map *env)
 }
 
 /* An agent that waits for /restore is a process from the start, so that lines sent to it meanwhile are
- * kept: the shell looks for the mark five times a second, for a minute. */
-static const char waiting[] =
-    "i=0; while [ ! -e " RELEASED " ] && [ $i -lt 300 ]; do sleep 0.2; i=$((i+1)); done; "
-    "exec sh -c \"$" COMMAND_NAME "\"";
+ * kept: the shell looks for the mark five times a second, until relay_restore_wait is over. */
+static const char *waiting(struct request *req)
+{
+    return arena_printf(&req->arena,
+                        "i=0; while [ ! -e " RELEASED " ] && [ $i -lt %llu ]; "
+                        "do sleep 0.2; i=$((i+1)); done; exec sh -c \"$" COMMAND_NAME "\"",
+                        (unsigned long long)req->core->config->relay_restore_wait_ms / 200);
+}
 
 /* Removes the record of an agent that has ended, because the next agent needs its label. */
 static int forget_old(struct core_session *s, struct cove_err *e)
@@ -117,7 +121,7 @@ static int forget_old(struct core_session *s, struct cove_err *e)
 static int spawn(struct request *req, struct core_session *s, const struct json_map *env,
                  const char *command, const struct policy_filter *filter, struct cove_err *e)
 {
-    const char *const argv[] = { "/bin/sh", "-c", waits(env) ? waiting : command, NULL };
+    const char *const argv[] = { "/bin/sh", "-c", waits(env) ? waiting(req) : command, NULL };
     struct core_spawn args = {
         .argv = argv,
         .cwd = "/workspace",

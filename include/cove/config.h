@@ -81,6 +81,7 @@ struct cove_config {
     uint64_t store_path_style;   /* 1: the bucket stands in the path, 0: in the host's name */
     uint64_t store_part_bytes, store_stall_ms;
     uint64_t relay_restart; /* 1: an agent that has ended starts again with the next client */
+    uint64_t relay_restore_wait_ms; /* how long an agent with WAIT_FOR_RESTORE waits for /restore */
     uint64_t max_saved;
     uint64_t saved_keep_ms;      /* older saved sandboxes are removed; 0 = never */
     uint64_t tenant_saved_keep;  /* only this many of a tenant's newest are kept; 0 = all */

@@ -355,6 +355,18 @@ def test_an_agent_that_waits_for_restore_starts_with_it(server, relay):
     assert recv_line(ws) == "restored"
 
 
+def test_an_agent_that_waits_for_a_restore_which_never_comes_starts_when_the_time_is_over(make_server):
+    server = make_server(relay_restore_wait="2s")
+    secret = {"X-Relay-Secret": server.key}
+    body = {"envVars": {"PI_COMMAND": "ps -o etimes= -p $$; cat", "WAIT_FOR_RESTORE": "true"}}
+    assert server.request("POST", API + "/r-alone", body, key=False, headers=secret).status == 201
+    ws = socket_of(server, "r-alone")
+    ws.send("said while it waited")
+    assert int(recv_line(ws)) >= 1, "seconds that it has waited"
+    assert recv_line(ws) == "said while it waited"
+    server.request("DELETE", API + "/r-alone", key=False, headers=secret)
+
+
 # --- the document's own commands ------------------------------------------------------------------------------------
 
 # The worker's part of the document's chapter on testing, as it stands there.
