@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <fcgiapp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -180,6 +181,76 @@ static void read_host(struct request *req)
     split_host(req, label);
 }
 
+/* ------------------------------------------------------------------ headers that come twice */
+
+/* Headers whose value is a list, which HTTP allows in several lines: proxies add lines of their own to some of them. */
+static const char *const list_headers[] = {
+    "HTTP_ACCEPT",           "HTTP_ACCEPT_CHARSET",
+    "HTTP_ACCEPT_ENCODING",  "HTTP_ACCEPT_LANGUAGE",
+    "HTTP_BAGGAGE",          "HTTP_CACHE_CONTROL",
+    "HTTP_CONNECTION",       "HTTP_FORWARDED",
+    "HTTP_IF_MATCH",         "HTTP_IF_NONE_MATCH",
+    "HTTP_PREFER",           "HTTP_TE",
+    "HTTP_TRACESTATE",       "HTTP_VIA",
+    "HTTP_X_FORWARDED_FOR",  "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PROTO",
+};
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t len = strcspn(a, "=");
+
+    return strcspn(b, "=") == len && strncmp(a, b, len) == 0;
+}
+
+static bool is_list(const char *param)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(list_headers); i++)
+        if (same_name(list_headers[i], param))
+            return true;
+    return false;
+}
+
+/* A parameter with an empty value is "NAME=". */
+static bool is_empty(const char *param)
+{
+    return param[strlen(param) - 1] == '=';
+}
+
+/* qsort()'s comparison of parameters by their names. '=' ends a name, and no name of a header contains it. */
+static int compare_params(const void *a, const void *b)
+{
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    size_t x_len = strcspn(x, "=") + 1, y_len = strcspn(y, "=") + 1;
+
+    return strncmp(x, y, x_len < y_len ? x_len : y_len);
+}
+
+/*
+ * Refuses a header that comes twice. Whoever reads a header takes the first line of it, or the last: a request that one reader admits by
+ * the first line and another serves by the last has smuggled something in. FastCGI writes '-' as '_', so X-API-Key and
+ * X_API_KEY would be two lines of one header. Lists may be repeated, except with an empty line, which would hide the others.
+ */
+static int refuse_repeated(struct request *req, struct cove_err *e)
+{
+    size_t count = 0, n = 0;
+    char **headers;
+
+    for (char **p = req->params; *p; p++)
+        count += strncmp(*p, "HTTP_", 5) == 0;
+    headers = arena_alloc(&req->arena, (count + 1) * sizeof(*headers));
+    for (char **p = req->params; *p; p++)
+        if (strncmp(*p, "HTTP_", 5) == 0)
+            headers[n++] = *p;
+    qsort(headers, n, sizeof(*headers), compare_params);
+    for (size_t i = 1; i < n; i++)
+        if (same_name(headers[i - 1], headers[i]) &&
+            (!is_list(headers[i]) || is_empty(headers[i - 1]) || is_empty(headers[i])))
+            return cove_fail(e, COVE_INVALID, "header %.*s: comes twice",
+                             (int)strcspn(headers[i] + 5, "="), headers[i] + 5);
+    return 0;
+}
+
 int request_init(struct request *req, char **params, struct cove_err *e)
 {
     const char *uri;
@@ -198,9 +269,9 @@ int request_init(struct request *req, char **params, struct cove_err *e)
         uri = request_param(req, "DOCUMENT_URI");
     len = strcspn(uri, "?");
     req->path = arena_strndup(&req->arena, uri, len);
-    if (split_path(req, uri, len, e) < 0)
+    if (split_path(req, uri, len, e) < 0 || split_query(req, uri + len + (uri[len] == '?'), e) < 0)
         return -1;
-    return split_query(req, uri + len + (uri[len] == '?'), e);
+    return refuse_repeated(req, e);
 }
 
 void request_release(struct request *req)

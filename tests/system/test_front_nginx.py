@@ -195,6 +195,54 @@ def test_only_what_runs_or_streams_may_take_long():
                 assert bool(re.search(short, path.replace("/**", ""))) == ("ROUTE_LONG" not in flags), path
 
 
+# ------------------------------------------------------------------ headers that say something twice
+
+def ask(server, method, path, *headers, body=b"", tls=False):
+    """The status and the JSON of the reply to a request with exactly these headers, in this order."""
+    with contextlib.closing(server.connect(tls=tls)) as connection:
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in (*headers, ("Content-Length", str(len(body)))):
+            connection.putheader(name, value)
+        connection.endheaders(body)
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read() or b"null")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_header_with_an_underscore_is_none(server, tls):
+    """FastCGI writes `-` as `_`: for a worker X_API_KEY would be X-API-Key. So nginx drops it, whatever name is asked for."""
+    made = server.post("/v2/sandboxes", {"templateID": "base"}).json
+    token = made["envdAccessToken"]
+    try:
+        for host in ("cove.localhost", f"49983-{made['sandboxID']}.cove.localhost", f"8000-{made['sandboxID']}.cove.localhost"):
+            assert ask(server, "GET", "/v2/sandboxes", ("Host", host), ("X_API_KEY", server.key), tls=tls)[0] in (401, 404, 502), host
+        envd = ("Host", f"49983-{made['sandboxID']}.cove.localhost")
+        assert ask(server, "GET", "/envs", envd, ("X_Access_Token", token), tls=tls)[0] == 401
+        assert ask(server, "GET", "/envs", envd, ("X-Access-Token", token), ("X_Access_Token", "x"), tls=tls)[0] == 200
+        status, (written, *_) = ask(server, "POST", "/files?path=/tmp/a", envd, ("X-Access-Token", token), ("Content-Type", "application/octet-stream"),
+                                    ("X-Metadata-my-key", "1"), ("X-Metadata-my_key", "2"), ("X-Metadata-a_b", "3"), body=b"x", tls=tls)
+        assert (status, written["metadata"]) == (200, {"my-key": "1"}), written
+    finally:
+        server.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+
+
+def test_a_header_that_comes_twice_is_refused(server):
+    """Who is admitted by the first of two keys and served by the second has smuggled one in. Lists may have several lines."""
+    host, key = ("Host", "cove.localhost"), ("X-API-Key", server.key)
+    for twice in (("X-API-Key", "e2b_00"), key, ("x-api-key", "")):
+        status, told = ask(server, "GET", "/v2/sandboxes", host, key, twice)
+        assert (status, told["code"]) == (400, 400) and "X_API_KEY: comes twice" in told["message"], told
+    made = server.post("/v2/sandboxes", {"templateID": "base"}).json
+    try:
+        envd = (host, ("E2b-Sandbox-Port", "49983"), ("E2b-Sandbox-Id", made["sandboxID"]), ("X-Access-Token", made["envdAccessToken"]))
+        assert ask(server, "GET", "/envs", *envd)[0] == 200
+        for twice in (("E2b-Sandbox-Id", "i" + 19 * "0"), ("X-Access-Token", "x"), ("E2b-Sandbox-Port", "8000")):
+            assert ask(server, "GET", "/envs", *envd, twice)[0] == 400, twice
+        assert ask(server, "GET", "/envs", *envd, ("Accept", "a"), ("Accept", "b"), ("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-For", "192.0.2.2"))[0] == 200
+    finally:
+        server.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+
+
 # ------------------------------------------------------------------ bad conditions
 
 def test_slow_senders_hold_no_worker(make_server):

@@ -103,6 +103,50 @@ static void only_a_clean_request_id_is_taken_over(void **state)
     request_done(&f.req);
 }
 
+/* ------------------------------------------------------------------ headers */
+
+static const struct {
+    const char *params[4];
+    const char *refused; /* the header that is named, or NULL */
+    const char *because;
+} repeated[] = {
+    { { "HTTP_X_API_KEY=a", "HTTP_HOST=h" }, NULL, "each once" },
+    { { "HTTP_X_API_KEY=a", "HTTP_HOST=h", "HTTP_X_API_KEY=b" },
+      "X_API_KEY",
+      "X-API-Key and X_API_KEY, or one of them twice" },
+    { { "HTTP_X_API_KEY=a", "HTTP_X_API_KEY=a" }, "X_API_KEY", "the same value, too" },
+    { { "HTTP_X_API=a", "HTTP_X_API_KEY=a" }, NULL, "one name begins with the other" },
+    { { "HTTP_X=1", "HTTP_X2=1", "HTTP_X=2" }, "X", "another name sorts between them" },
+    { { "HTTP_X_METADATA_A_B=1", "HTTP_X_METADATA_A_B=2" }, "X_METADATA_A_B", "any name" },
+    { { "HTTP_ACCEPT=a", "HTTP_ACCEPT=b" }, NULL, "a list" },
+    { { "HTTP_X_FORWARDED_FOR=a", "HTTP_X_FORWARDED_FOR=b" }, NULL, "proxies add lines" },
+    { { "HTTP_X_FORWARDED_FOR=", "HTTP_X_FORWARDED_FOR=b" },
+      "X_FORWARDED_FOR",
+      "an empty line hides the other" },
+    { { "COVE_PORT=1", "COVE_PORT=2" }, NULL, "only headers are a client's" },
+};
+
+static void a_header_that_comes_twice_is_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(repeated); i++) {
+        char *params[6] = { (char *)"REQUEST_URI=/" };
+        char wanted[60] = "";
+        struct request req;
+        struct cove_err e = { 0 };
+        int rc;
+
+        for (size_t n = 0; n < 4 && repeated[i].params[n]; n++)
+            params[n + 1] = (char *)repeated[i].params[n];
+        rc = request_init(&req, params, &e);
+        if (repeated[i].refused)
+            snprintf(wanted, sizeof(wanted), "header %s: comes twice", repeated[i].refused);
+        if ((rc < 0) != (repeated[i].refused != NULL) || (rc < 0 && strcmp(e.msg, wanted) != 0))
+            fail_msg("%s: %d '%s'", repeated[i].because, rc, rc < 0 ? e.msg : "");
+        request_done(&req);
+    }
+}
+
 /* ------------------------------------------------------------------ matching */
 
 static int handle(struct request *req, struct reply *rep, struct cove_err *e)
@@ -343,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_path_of_too_many_segments_is_refused),
         cmocka_unit_test(queries_are_decoded),
         cmocka_unit_test(only_a_clean_request_id_is_taken_over),
+        cmocka_unit_test(a_header_that_comes_twice_is_refused),
         cmocka_unit_test(the_table_decides),
         cmocka_unit_test(names_in_a_pattern_are_captured),
         cmocka_unit_test(requests_are_answered_as_the_table_says),
