@@ -124,6 +124,24 @@ void router_match(const struct dialect *const *dialects, struct request *req,
 
 /* ------------------------------------------------------------------ serving */
 
+struct no_dialect { /* with the fields of every dialect, for errors that are none's own */
+    int64_t code;
+    const char *message, *error;
+};
+
+static const struct json_field no_dialect_fields[] = {
+    JSON_INT(struct no_dialect, code, "code", JSON_REQUIRED, 0, 599),
+    JSON_STR(struct no_dialect, message, "message", JSON_REQUIRED, JSON_ANY),
+    JSON_STR(struct no_dialect, error, "error", JSON_REQUIRED, JSON_ANY),
+    JSON_END,
+};
+
+static void tell_all_dialects(struct reply *rep, int status, const char *text)
+{
+    rep->status = status;
+    reply_json(rep, no_dialect_fields, &(struct no_dialect){ status, text, text });
+}
+
 static void fail(const struct dialect *d, struct request *req, struct reply *rep,
                  const struct cove_err *e)
 {
@@ -145,7 +163,7 @@ static void fail(const struct dialect *d, struct request *req, struct reply *rep
     if (d)
         d->on_error(req, rep, e);
     else
-        reply_plain_error(req, rep, e);
+        tell_all_dialects(rep, reply_error_status(NULL, 0, e->code), e->msg);
 }
 
 static int refuse_method(struct request *req, struct reply *rep, unsigned allowed,
@@ -303,30 +321,15 @@ static bool host_lives(const struct router *r, const struct request *req)
            which_sandbox_id(req->core->state, tenant, req->host_box, &w) != WHICH_NONE;
 }
 
-struct no_host { /* with the fields of every dialect that has host names */
-    int64_t code;
-    const char *message, *error;
-};
-
-static const struct json_field no_host_fields[] = {
-    JSON_INT(struct no_host, code, "code", JSON_REQUIRED, 0, 599),
-    JSON_STR(struct no_host, message, "message", JSON_REQUIRED, JSON_ANY),
-    JSON_STR(struct no_host, error, "error", JSON_REQUIRED, JSON_ANY),
-    JSON_END,
-};
-
 static void refuse_host(struct request *req, struct reply *rep)
 {
-    static const char text[] = "no sandbox answers by this name";
-
     req->note.cause = "host";
-    rep->status = 502;
-    reply_json(rep, no_host_fields, &(struct no_host){ rep->status, text, text });
+    tell_all_dialects(rep, 502, "no sandbox answers by this name");
 }
 
 /* Finds the dialect in whose form an error about an unknown path is told: the one with whose base the path begins.
  * The path is compared as it was sent, because a path that could not be decoded has no segments. */
-static const struct dialect *dialect_of_path(const struct dialect *const *dialects,
+static const struct dialect *dialect_by_base(const struct dialect *const *dialects,
                                              const struct request *req)
 {
     for (; *dialects; dialects++) {
@@ -364,12 +367,15 @@ void router_serve(struct router *r, struct request *req, struct reply *rep)
     if (req->host_box && !host_lives(r, req))
         refuse_host(req, rep);
     else if (serve(r, &m, req, rep, &e) < 0)
-        fail(m.dialect ? m.dialect : dialect_of_path(r->dialects, req), req, rep, &e);
+        fail(m.dialect ? m.dialect : dialect_by_base(r->dialects, req), req, rep, &e);
 }
 
 void router_refuse(struct router *r, struct request *req, struct reply *rep,
                    const struct cove_err *e)
 {
-    fail(dialect_of_path(r->dialects, req), req, rep, e);
+    struct route_match m;
+
+    router_match(r->dialects, req, &m);
+    fail(m.dialect ? m.dialect : dialect_by_base(r->dialects, req), req, rep, e);
     cors_apply(r, req, rep, 0);
 }

@@ -4,6 +4,8 @@
  */
 #include "fcgi/dialects/e2b.h"
 
+#include <string.h>
+
 #include "fcgi/dialects/dialects.h"
 #include "fcgi/dialects/e2b_sandboxes.h"
 
@@ -99,6 +101,11 @@ static bool may_retry(int status)
     return status == 429 || status == 503;
 }
 
+void e2b_tell_retry(struct reply *rep, bool helps)
+{
+    reply_header(rep, "Should-Retry", helps ? "true" : "false");
+}
+
 const struct json_field e2b_error_fields[] = {
     JSON_STR(struct e2b_bad_news, sandbox, "sandboxId", JSON_OPTIONAL, JSON_ANY),
     JSON_INT(struct e2b_bad_news, code, "code", JSON_REQUIRED, 0, 599),
@@ -115,9 +122,18 @@ static void e2b_error(struct request *req, struct reply *rep, const struct cove_
 {
     (void)req;
     rep->status = e2b_error_code(e);
-    reply_header(rep, "Should-Retry", may_retry(rep->status) ? "true" : "false");
+    e2b_tell_retry(rep, may_retry(rep->status));
     reply_json(rep, e2b_error_fields,
                &(struct e2b_bad_news){ .code = rep->status, .message = e->msg });
+}
+
+/* To clients of a remote call a plain 429 or 503 means that the sandbox is no more: a call that is one too many is told in the way of calls. */
+static bool refuse_call(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    return rpc_is_one_too_many(e) && req->segment_count == 2 &&
+           (strcmp(req->segments[0], "process.Process") == 0 ||
+            strcmp(req->segments[0], "filesystem.Filesystem") == 0) &&
+           rpc_refuse(req, rep, e);
 }
 
 /* Whoever speaks to a sandbox that is not there gets what the reference's proxy says: 502. */
@@ -129,10 +145,13 @@ static void envd_error(struct request *req, struct reply *rep, const struct cove
     };
     struct e2b_bad_news news = { .message = e->msg };
 
+    if (refuse_call(req, rep, e))
+        return;
     rep->status = reply_error_status(rows, ARRAY_SIZE(rows), e->code);
     if (rep->status == 502)
         news.sandbox = req->note.sandbox ? req->note.sandbox : "";
     news.code = rep->status;
+    e2b_tell_retry(rep, may_retry(rep->status));
     reply_json(rep, e2b_error_fields, &news);
 }
 

@@ -31,6 +31,8 @@ struct e2b_bad_news { /* {"code":404,"message":"..."} */
 };
 extern const struct json_field e2b_error_fields[];
 int e2b_error_code(const struct cove_err *e); /* of the control plane: a status of HTTP */
+/* Every error says whether the same request may be sent again. */
+void e2b_tell_retry(struct reply *rep, bool helps);
 
 e2b_handler e2b_create_v1, e2b_create_v2;                   /* e2b_create.c */
 e2b_handler e2b_list_v1, e2b_list_v2, e2b_get, e2b_kill;    /* e2b_sandboxes.c */
@@ -142,6 +144,11 @@ int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *m
 /* Calls this one. */
 int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_method *m,
                      struct cove_err *e);
+
+/* Was the call refused because too many are under way, or come too fast? Nothing was begun then. */
+bool rpc_is_one_too_many(const struct cove_err *e);
+/* Refuses a call before its method is known, in the way of its protocol. False: the request is no call. */
+bool rpc_refuse(struct request *req, struct reply *rep, const struct cove_err *e);
 
 e2b_handler envd_input;                    /* e2b_input.c */
 e2b_handler envd_process, envd_filesystem; /* e2b_process.c, e2b_filesystem.c */

@@ -178,6 +178,7 @@ static int end_unary(struct rpc *r, const struct rpc_method *m, int rc, const st
     buf_clear(&r->rep->body);
     r->rep->content_type = NULL;
     r->rep->status = connect_http_status(code);
+    e2b_tell_retry(r->rep, rpc_is_one_too_many(e));
     connect_error_add(code, e, &r->rep->body);
     return 0;
 }
@@ -246,12 +247,28 @@ int rpc_serve(struct request *req, struct reply *rep, const struct rpc_method *m
     return rpc_serve_method(req, rep, m, e);
 }
 
-/* A plain 503 says to clients that the sandbox is no more. */
-static int end_busy(struct rpc *r, const struct rpc_method *m, const struct cove_err *e)
+bool rpc_is_one_too_many(const struct cove_err *e)
 {
-    r->req->note.cause = cove_code_name(e->code);
-    reply_header(r->rep, "Retry-After", "1");
-    return r->call.stream ? end_stream(r, m, -1, e) : end_unary(r, m, -1, e);
+    return e->code == COVE_BUSY || e->code == COVE_QUOTA;
+}
+
+bool rpc_refuse(struct request *req, struct reply *rep, const struct cove_err *e)
+{
+    struct rpc r = { .req = req, .rep = rep };
+    struct rpc_method any = { 0 };
+    struct cove_err ignored;
+    size_t start = rep->body.len;
+
+    if (connect_head(req, &r.call, &ignored) < 0)
+        return false;
+    if (!r.call.stream)
+        return end_unary(&r, &any, -1, e) == 0;
+    rep->status = 200;
+    rep->content_type = connect_content_type(&r.call);
+    framing_connect.open(&rep->body, &(struct frame){ .flags = CONNECT_END });
+    connect_end_add(e, connect_code(e->code), &rep->body);
+    framing_connect.close(&rep->body, start);
+    return true;
 }
 
 int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_method *m,
@@ -269,7 +286,7 @@ int rpc_serve_method(struct request *req, struct reply *rep, const struct rpc_me
         return 0;
     }
     if (envd_open(req, rep, ENVD_TOKEN, &d, e) < 0)
-        return e->code == COVE_BUSY ? end_busy(&r, m, e) : -1;
+        return -1;
     r.envd = &d;
     rc = call(&r, m, e);
     envd_close(&d);

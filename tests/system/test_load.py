@@ -78,29 +78,57 @@ def test_a_burst_far_above_the_slots_is_answered_by_200_or_503_and_nothing_else(
     assert server.run("p", "echo after") == "after\n"
 
 
-def test_a_call_of_envd_above_its_sandboxs_share_is_resource_exhausted(make_server):
-    """An SDK takes "unavailable" for "there is no such sandbox", and its program would throw the sandbox away."""
-    server = make_server(workers=1, threads=8, short_threads=2)  # six for commands, and five of these for one sandbox
-    made = server.post("/v2/sandboxes", {"templateID": "base"}).json
-    headers = {"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"]}
-    message = json.dumps({"process": {"cmd": "sleep", "args": ["1000"]}, "stdin": False}).encode()
+class Envd:
+    """A sandbox of e2b, and streams of commands in it that are closed with `stack`."""
 
-    def start():
-        connection = stack.enter_context(contextlib.closing(server.connect()))
+    def __init__(self, server, stack):
+        made = server.post("/v2/sandboxes", {"templateID": "base"}).json
+        self.server, self.stack, self.id = server, stack, made["sandboxID"]
+        self.headers = {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"]}
+
+    def start(self):
+        """The flags and the message of the first envelope of a command's stream."""
+        message = json.dumps({"process": {"cmd": "sleep", "args": ["1000"]}, "stdin": False}).encode()
+        connection = self.stack.enter_context(contextlib.closing(self.server.connect()))
         connection.request("POST", "/process.Process/Start", struct.pack(">BI", 0, len(message)) + message,
-                           {**headers, "Content-Type": "application/connect+json"})
+                           {**self.headers, "Content-Type": "application/connect+json"})
         reply = connection.getresponse()
+        assert reply.status == 200, reply.read()
         flags, length = struct.unpack(">BI", reply.read(5))
         return flags, json.loads(reply.read(length))
 
-    with contextlib.ExitStack() as stack:
-        for _ in range(5):
-            flags, first = start()
-            assert flags == 0 and first["event"]["start"]["pid"], first
-        flags, last = start()
+    def is_refused(self):
+        """Both kinds of calls say that there are too many. An SDK takes "unavailable" for "there is no such sandbox", and its program
+        would throw the sandbox away."""
+        flags, last = self.start()
         assert flags == 2 and last["error"]["code"] == "resource_exhausted", last
-        refused = server.post("/process.Process/List", {}, headers={**headers, "Content-Type": "application/json"})
-        assert refused.status == 429 and refused.json["code"] == "resource_exhausted" and refused.headers["Retry-After"] == "1", refused
+        refused = self.server.post("/process.Process/List", {}, headers={**self.headers, "Content-Type": "application/json"})
+        assert refused.status == 429 and refused.json["code"] == "resource_exhausted", refused
+        assert (refused.headers["Retry-After"], refused.headers["Should-Retry"]) == ("1", "true"), refused
+
+
+def test_a_call_of_envd_above_its_sandboxs_share_is_resource_exhausted(make_server):
+    server = make_server(workers=1, threads=8, short_threads=2)  # six for commands, and five of these for one sandbox
+    with contextlib.ExitStack() as stack:
+        sandbox = Envd(server, stack)
+        for _ in range(5):
+            flags, first = sandbox.start()
+            assert flags == 0 and first["event"]["start"]["pid"], first
+        sandbox.is_refused()
+
+
+def test_a_full_server_refuses_in_the_words_of_e2b(make_server):
+    server = make_server(workers=1, threads=8, short_threads=2, sandbox_threads=100, tenant_threads=100)
+    with contextlib.ExitStack() as stack:
+        sandbox = Envd(server, stack)
+        for _ in range(6):
+            flags, first = sandbox.start()
+            assert flags == 0 and first["event"]["start"]["pid"], first
+        sandbox.is_refused()
+        for refused in (server.post(f"/sandboxes/{sandbox.id}/connect", {"timeout": 60}),
+                        server.request("GET", "/files?path=/etc/hostname", headers=sandbox.headers)):
+            assert refused.status == 503 and refused.json["code"] == 503 and "full" in refused.json["message"], refused
+            assert (refused.headers["Retry-After"], refused.headers["Should-Retry"]) == ("1", "true"), refused
 
 
 def test_two_first_requests_at_the_same_instant_share_one_sandbox(server, project):

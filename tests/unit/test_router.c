@@ -264,7 +264,8 @@ static const struct {
 } served[] = {
     { "POST", "/api/pets/create", NULL, 1, 200, "Content-Length: 2\r\n", "{}", "plain" },
     { "POST", "/nowhere", NULL, 1, 404, "application/json",
-      "{\"error\":\"no such path: /nowhere\"}", "JSON even here" },
+      "{\"code\":404,\"message\":\"no such path: /nowhere\",\"error\":\"no such path: /nowhere\"}",
+      "JSON even here, with the fields of every dialect" },
     { "GET", "/execute", NULL, 1, 405, "Allow: POST, OPTIONS\r\n",
       "{\"success\":false,\"error\":\"method GET is not allowed here, use POST, OPTIONS\","
       "\"exitCode\":1}",
@@ -339,6 +340,36 @@ static void without_a_tenant_only_open_routes_answer(void **state)
     }
 }
 
+/* Before a request comes to its row it can be refused, too: because of its caller, its path or its headers. */
+static void a_refusal_has_the_shape_of_the_dialect_whose_path_it_is(void **state)
+{
+    static const struct {
+        const char *path, *body;
+    } cases[] = {
+        { "/execute", "{\"success\":false,\"error\":\"full\"" },
+        { "/api/pets/create", "{\"error\":\"full\"}" },
+        { "/nowhere", "{\"code\":503,\"message\":\"full\",\"error\":\"full\"}" },
+    };
+    struct router router = test_router(1);
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct fake_request f;
+        struct reply rep;
+        struct cove_err e;
+
+        fake_init(&f, "POST", cases[i].path, NULL, &e);
+        reply_init(&rep, 10000);
+        cove_fail(&e, COVE_BUSY, "full");
+        router_refuse(&router, &f.req, &rep, &e);
+        assert_int_equal(rep.status, 503);
+        if (!strstr(rep.body.data, cases[i].body))
+            fail_msg("%s: %s", cases[i].path, rep.body.data);
+        reply_done(&rep);
+        request_done(&f.req);
+    }
+}
+
 /* ------------------------------------------------------------------ CORS */
 
 static const struct {
@@ -392,6 +423,7 @@ int main(void)
         cmocka_unit_test(names_in_a_pattern_are_captured),
         cmocka_unit_test(requests_are_answered_as_the_table_says),
         cmocka_unit_test(without_a_tenant_only_open_routes_answer),
+        cmocka_unit_test(a_refusal_has_the_shape_of_the_dialect_whose_path_it_is),
         cmocka_unit_test(only_configured_origins_may_read_replies),
     };
 
