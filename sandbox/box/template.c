@@ -3,8 +3,8 @@
  * state_dir/templates. Its file `layers` names its layers; `base` (template_base.c) has no such file,
  * but its own tree `root` and the host's /usr.
  *
- * cove's own layer, TEMPLATE_TOOLS, lies over the host's /usr, because the host's sudo would miss its
- * settings inside, and below the layers of every other template, so that a template's own sudo is used.
+ * cove's own layer lies over the host's /usr (TEMPLATE_USR), because the host's sudo would miss its
+ * settings inside, and below the layers of every other template (TEMPLATE_TOOLS), so that a template's own sudo is used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,8 @@
 
 /* The layer that every template gets. template_base.c makes it as base/tools/root. */
 #define TEMPLATE_TOOLS "templates/base/tools/root"
+/* What lies over the host's /usr in `base`: the same sudo, and a /usr/local that everybody inside may write. */
+#define TEMPLATE_USR "templates/base/tools/usr"
 
 bool layer_is_name(const char *name)
 {
@@ -74,7 +76,7 @@ static int open_layers(struct template *t, int state_dir, int dir, struct cove_e
         return -1;
     if (t->list >= 0 || faccessat(dir, "usr-from-host", F_OK, 0) < 0)
         return add_dir(&t->root, state_dir, TEMPLATE_TOOLS, e);
-    if (add_dir(&t->usr, state_dir, TEMPLATE_TOOLS "/usr", e) < 0)
+    if (add_dir(&t->usr, state_dir, TEMPLATE_USR, e) < 0)
         return -1;
     return add_dir(&t->usr, dir, "/usr", e);
 }

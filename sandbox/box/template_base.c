@@ -3,7 +3,8 @@
  * command runs without any download: base/root becomes /, and the file `usr-from-host` says that the
  * host's /usr becomes /usr.
  *
- * In base/tools/root is the layer that every template gets, with /usr/bin/sudo (sandbox/sudo).
+ * In base/tools/root is the layer that every template gets, with /usr/bin/sudo (sandbox/sudo). In base/tools/usr is what lies
+ * over the host's /usr instead: the same sudo, and a /usr/local that everybody inside may write.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "sandbox/box/template.h"
 #include "sandbox/box/tools.h"
 
-enum { BASE_VERSION = 4, VERSION_LEN = 64 }; /* raise when what is made below changes */
+enum { BASE_VERSION = 5, VERSION_LEN = 64 }; /* raise when what is made below changes */
 
 enum { COPY_DEPTH_MAX = 8 };
 
@@ -38,7 +39,7 @@ static const struct {
     { "srv", 0755, 0 },          { "home", 0755, 0 },          { "home/user", 0755, 1000 },
     { "workspace", 0777, 1000 }, { "var", 0755, 0 },           { "var/tmp", 01777, 0 },
     { "var/log", 0755, 0 },      { "var/cache", 0755, 0 },     { "var/lib", 0755, 0 },
-    { "var/spool", 0755, 0 },
+    { "var/spool", 0755, 0 },    { "code", 0777, 0 },
 };
 
 static const struct {
@@ -272,17 +273,75 @@ static int make_dir_at(int parent, const char *name, mode_t mode, int *ret, stru
  */
 static int make_tools(int base, int sudo_exe, struct cove_err *e)
 {
-    static const char *const dirs[] = { "tools", "tools/root", "tools/root/usr",
-                                        "tools/root/usr/bin" };
+    static const char *const dirs[] = {
+        "tools", "tools/root", "tools/root/usr", "tools/root/usr/bin", "tools/usr", "tools/usr/bin",
+    };
     AUTO_CLOSE int file = -1;
 
     for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
         if (mkdirat(base, dirs[i], i == 0 ? 0700 : 0755) < 0)
             return cove_fail_errno(e, COVE_INTERNAL, "folder %s", dirs[i]);
     file = openat(base, "tools/root/usr/bin/sudo", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-    if (file < 0 || copy_bytes(sudo_exe, file) < 0 || fchmod(file, 04755) < 0)
+    if (file < 0 || copy_bytes(sudo_exe, file) < 0 || fchmod(file, 04755) < 0 ||
+        linkat(base, "tools/root/usr/bin/sudo", base, "tools/usr/bin/sudo", 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "copying cove-sudo");
     return 0;
+}
+
+/* ------------------------------------------------------------------ /usr/local */
+
+/* Makes a directory that everybody inside may write, unless the host has something else of this name: then it stays as it is. */
+static int make_open_dir(int base, const char *path, struct cove_err *e)
+{
+    char host[128], made[128];
+    struct stat st;
+
+    snprintf(host, sizeof(host), "/usr/%s", path);
+    snprintf(made, sizeof(made), "tools/usr/%s", path);
+    if (lstat(host, &st) == 0 && !S_ISDIR(st.st_mode))
+        return 0;
+    if (mkdirat(base, made, 0755) < 0 && errno == ENOENT)
+        return 0; /* the directory above it stays as it is */
+    if (fchmodat(base, made, 0777, 0) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "folder %s", made);
+    return 0;
+}
+
+/* Debian's Python looks for packages in a directory of its version. */
+static int make_python_dirs(int base, struct cove_err *e)
+{
+    DIR *dir = opendir("/usr/lib");
+    struct dirent *d;
+    char path[64];
+    int rc = 0;
+
+    while (dir && rc == 0 && (d = readdir(dir))) {
+        if (strncmp(d->d_name, "python3.", 8) != 0 || strlen(d->d_name) > 12)
+            continue;
+        snprintf(path, sizeof(path), "local/lib/%.12s", d->d_name);
+        rc = make_open_dir(base, path, e);
+        snprintf(path, sizeof(path), "local/lib/%.12s/dist-packages", d->d_name);
+        rc = rc < 0 ? -1 : make_open_dir(base, path, e);
+    }
+    if (dir)
+        closedir(dir);
+    return rc;
+}
+
+/* Programs that install things for everybody (pip, npm --global, make install) put them below /usr/local. Inside, `user` may do
+ * that without sudo. */
+static int make_usr_local(int base, struct cove_err *e)
+{
+    static const char *const dirs[] = {
+        "local",         "local/bin",   "local/etc",
+        "local/include", "local/lib",   "local/lib/node_modules",
+        "local/sbin",    "local/share", "local/src",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+        if (make_open_dir(base, dirs[i], e) < 0)
+            return -1;
+    return make_python_dirs(base, e);
 }
 
 /* Sandboxes of an earlier keeper may use the old template: it is renamed, and swept at a later start. */
@@ -325,8 +384,8 @@ int template_make_base(int state_dir_fd, int sudo_exe, struct cove_err *e)
         return -1;
     if (make_dir_at(templates, "base.new", 0755, &fresh, e) < 0 ||
         make_dir_at(fresh, "root", 0755, &root, e) < 0 || fill_base(root, e) < 0 ||
-        make_tools(fresh, sudo_exe, e) < 0 || put_text(fresh, "usr-from-host", "", e) < 0 ||
-        put_text(fresh, "version", version, e) < 0)
+        make_tools(fresh, sudo_exe, e) < 0 || make_usr_local(fresh, e) < 0 ||
+        put_text(fresh, "usr-from-host", "", e) < 0 || put_text(fresh, "version", version, e) < 0)
         return cove_context(e, "template 'base'");
     if (renameat(templates, "base.new", templates, "base") < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template 'base'");

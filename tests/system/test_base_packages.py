@@ -88,6 +88,21 @@ def test_pip_install_of_a_user_lies_in_the_sandboxs_own_files_and_works(server, 
     inside_only(server, "/home/user/.local")
 
 
+def test_pip_and_npm_install_for_everybody_without_sudo(server, sandbox):
+    """As in the templates that E2B's users know: /usr/local is open to all inside, so programs that were installed are in PATH."""
+    if os.path.exists("/usr/bin/pip3"):
+        sandbox("pip3 install --quiet --index-url http://127.0.0.1:4873/simple/ greeting 2>&1")
+        assert sandbox("greet; command -v greet") == "hello from pip\n/usr/local/bin/greet\n"
+        sandbox("pip3 uninstall --quiet --yes greeting 2>&1")
+    if shutil.which("npm", path="/usr/bin"):
+        # Debian's npm has this prefix by itself; that of others may be /usr.
+        sandbox("npm --prefix /usr/local --registry http://127.0.0.1:4873 --no-audit --no-fund --loglevel=error install --global greeting")
+        assert sandbox("greet; command -v greet") == "hello from npm\n/usr/local/bin/greet\n"
+    sandbox("cd /code; touch mine; mkdir /usr/local/src/mine /usr/local/share/mine")
+    inside_only(server, "/usr/local/bin/greet")
+    inside_only(server, "/usr/local/src/mine")
+
+
 def test_npm_install_lies_in_the_sandboxs_own_files_and_works(server, sandbox):
     if not shutil.which("npm", path="/usr/bin"):
         pytest.skip("the host has no npm")
