@@ -44,20 +44,18 @@ static int put_tags(void *arg, const struct keeper_snapshot *s)
 int e2b_tag_list(struct request *req, struct reply *rep, struct cove_err *e)
 {
     struct listing l = { .req = req };
+    int rc;
 
     req->note.operation = "tags";
     if (e2b_template_name(req, &l.name, e) < 0)
         return -1;
     json_writer_init(&l.w, &rep->body);
     json_open(&l.w, NULL, '[');
-    if (core_snapshot_list(req->core, req->tenant, put_tags, &l, e) < 0 || !l.found) {
-        reply_clear(rep);
-        return l.found || e->code
-                   ? -1
-                   : cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", l.name);
-    }
+    rc = core_snapshot_list(req->core, req->tenant, put_tags, &l, e);
     json_close(&l.w, ']');
-    return 0;
+    if (rc == 0 && !l.found)
+        rc = cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", l.name);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ given and taken */
@@ -94,6 +92,15 @@ static int check_tags(const struct json_strings *tags, bool taken, struct cove_e
     return 0;
 }
 
+/* A template of another tenant is not there; what it is called in the field is otherwise checked as a new name would be. */
+static int split_own(struct request *req, const char *field, const char *given,
+                     const char **ret_name, const char **ret_tag, struct cove_err *e)
+{
+    if (strchr(core_template_word(req->tenant, given), '/'))
+        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given);
+    return e2b_template_split(req, field, given, ret_name, ret_tag, e);
+}
+
 struct given {
     const char *build;
     struct json_strings tags;
@@ -113,7 +120,7 @@ int e2b_tag_give(struct request *req, struct reply *rep, struct cove_err *e)
 
     req->note.operation = "give_tags";
     if (request_json(req, give_fields, &args, e) < 0 || check_tags(&args.tags, false, e) < 0 ||
-        e2b_template_split(req, "target", args.target, &name, &tag, e) < 0)
+        split_own(req, "target", args.target, &name, &tag, e) < 0)
         return -1;
     if (core_snapshot_find(req->core, req->tenant, args.target, &found, e) < 0)
         return e->code == COVE_NOT_FOUND
@@ -136,7 +143,7 @@ int e2b_tag_take(struct request *req, struct reply *rep, struct cove_err *e)
 
     req->note.operation = "take_tags";
     if (request_json(req, take_fields, &args, e) < 0 || check_tags(&args.tags, true, e) < 0 ||
-        e2b_template_split(req, "name", args.name, &name, &tag, e) < 0)
+        split_own(req, "name", args.name, &name, &tag, e) < 0)
         return -1;
     for (size_t i = 0; i < args.tags.count; i++)
         if (core_snapshot_tag(req->core, req->tenant, NULL, name, args.tags.items[i], &tagged, e) <
