@@ -13,6 +13,12 @@
  * ends have the same hardware address and do not ask for one another's (IFF_NOARP): the gateway of a
  * sandbox's routes belongs to nobody.
  *
+ * IFF_NOARP also bounds what a sandbox can do to the kernel's tables of neighbours, which all network
+ * namespaces of the machine share (gc_thresh3 of neigh/default, 1024 entries as a rule). A program inside can
+ * take an entry for each address it sends to: by multicast, or by SO_BINDTODEVICE with SO_DONTROUTE, past
+ * every route. When the table is full the kernel (5.13 and later) gives entries of such links to whoever needs
+ * one, at once; entries that wait for an answer it would keep for seconds.
+ *
  * Names are answered on an address of the sandbox's own loopback, by sockets that the keeper makes
  * in its namespace and hands to the resolver (keeper/helper_resolver.c): whose question it is follows from the
  * socket, and the host needs no open port for it.
@@ -208,25 +214,6 @@ static void add_route(struct buf *out, uint32_t index, struct address gateway)
     rtnl_append(&r, out);
 }
 
-/* Each multicast group that something is sent to takes an entry of a table that all network namespaces of the machine
- * share (gc_thresh3 of ipv4/neigh/default, 1024 as a rule). One sandbox could fill it, and no other would find its
- * gateway. */
-static void add_no_multicast(struct buf *out)
-{
-    static const uint8_t first[4] = { 224 };
-    struct rtmsg route = { .rtm_family = AF_INET,
-                           .rtm_dst_len = 4,
-                           .rtm_table = RT_TABLE_MAIN,
-                           .rtm_protocol = RTPROT_STATIC,
-                           .rtm_scope = RT_SCOPE_UNIVERSE,
-                           .rtm_type = RTN_UNREACHABLE };
-    struct rtnl r;
-
-    rtnl_begin(&r, RTM_NEWROUTE, NLM_F_CREATE, &route, sizeof(route));
-    rtnl_add(&r, RTA_DST, first, sizeof(first));
-    rtnl_append(&r, out);
-}
-
 /* The host's route to the sandbox's address, which is behind this interface. */
 static void add_way_in(struct buf *out, uint32_t index, struct address inside)
 {
@@ -308,7 +295,6 @@ static int write_inside(const struct net *n, uint32_t slot, uint32_t index, stru
         add_address(out, index, address_of(n, AF_INET6, slot, true));
     add_up(out, index);
     add_route(out, index, address_of(n, AF_INET, slot, false));
-    add_no_multicast(out);
     if (n->ipv6)
         add_route(out, index, address_of(n, AF_INET6, slot, false));
     return rtnl_seal(out, e);
