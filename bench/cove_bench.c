@@ -441,7 +441,9 @@ static int bench_load(const struct http *h, int clients, int seconds)
 
 int main(int argc, char **argv)
 {
-    setenv("LANG", "C.UTF-8", 1); /* as commands in a sandbox have it: bash reads its locale */
+    unsetenv("LC_ALL"); /* the locale as commands in a sandbox have it: bash reads its files */
+    unsetenv("LANG");
+    setenv("LC_CTYPE", "C.UTF-8", 1);
     if (argc == 7 && strcmp(argv[1], "latency") == 0) {
         struct http h = { .host = argv[3], .port = argv[4], .key = argv[5] };
 

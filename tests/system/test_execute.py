@@ -76,6 +76,11 @@ def test_a_command_that_dies_by_a_signal_says_128_plus_it(server, project):
     assert server.execute(project, "kill -SEGV $$").json["exitCode"] == 139
 
 
+def test_programs_use_utf8_and_no_locale_is_complained_about(server, project):
+    reply = server.execute(project, r"printf '\303\244\n' | wc -m; bash -c true; locale charmap").json
+    assert (reply["stdout"], reply["stderr"]) == ("2\nUTF-8\n", "")
+
+
 def test_the_same_project_gets_the_same_sandbox_and_its_files(server, project):
     first = server.execute(project, "echo kept > /workspace/f; echo home > /home/user/f")
     second = server.execute(project, "cat /workspace/f /home/user/f")

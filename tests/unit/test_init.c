@@ -241,6 +241,29 @@ static void the_environment_is_small_and_what_is_passed_wins(void **state)
                              "SHELL=/usr/sbin/nologin\nLANG=de\nX=1\n");
 }
 
+/* Where this machine has no C.UTF-8 of its own the variable is LANG, see utf8_variable(). */
+static void programs_get_utf8_unless_the_request_has_a_locale(void **state)
+{
+    bool there = access("/usr/lib/locale/C.utf8/LC_CTYPE", F_OK) == 0;
+    const struct {
+        const char *passed, *shown;
+    } cases[] = {
+        { "X=1", there ? "-C.UTF-8-" : "C.UTF-8--" },
+        { "LANG=de", "de--" },
+        { "LC_CTYPE=C", there ? "-C-" : "C.UTF-8-C-" },
+        { "LC_ALL=C", there ? "--C" : "C.UTF-8--C" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct command cmd = { .argv = { "/bin/sh", "-c", "printf %s $LANG-$LC_CTYPE-$LC_ALL" },
+                               .env = { cases[i].passed } };
+
+        run(&cmd, out, sizeof(out));
+        assert_string_equal(out, cases[i].shown);
+    }
+}
+
 static void the_command_is_looked_up_in_its_own_path(void **state)
 {
     struct command cmd = { .argv = { "cove-hello" }, .env = { out } };
@@ -376,6 +399,7 @@ int main(void)
         PLAIN(a_signal_from_inside_is_its_own_doing),
         CGROUP(what_cannot_start_says_why_and_leaves_nothing),
         PLAIN(the_environment_is_small_and_what_is_passed_wins),
+        PLAIN(programs_get_utf8_unless_the_request_has_a_locale),
         PLAIN(the_command_is_looked_up_in_its_own_path),
         PLAIN(a_command_gets_what_it_should_and_no_more),
         PLAIN(init_cannot_be_looked_into_or_ended_by_a_root_command),
