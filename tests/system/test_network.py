@@ -3,6 +3,7 @@ import ipaddress
 import itertools
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 
 import pytest
 
-from cove import QUICKSTART, TOP, Server, alive, new_dir, stop, wait_for
+from cove import QUICKSTART, TOP, Server, alive, new_dir, read, stop, wait_for
 from internet import (HOST, HOST6, METADATA, OTHER_PUBLIC, OTHER_PUBLIC6, OTHER_RESOLVER, PRIVATE, PRIVATE6, PUBLIC, PUBLIC6,
                       REFUSED_ALL, RESOLVER, RESOLVER6, World)
 from test_console import told_by
@@ -445,21 +446,22 @@ def test_a_host_without_ipv6_gives_sandboxes_none_and_an_uplink_that_comes_later
         assert server.run("a", "grep -c eth0 /proc/net/if_inet6 || true") == "0\n"
 
 
-# What systemd/cove.service leaves it, and the same without the right to arrange networks.
-UNIT = "+sys_admin,+sys_ptrace,+sys_resource,+net_admin,+mknod,+setuid,+setgid,+setpcap,+setfcap,+chown,+fowner,+fsetid,+kill"
-UNIT += ",+dac_override,+dac_read_search,+audit_write"
+def capabilities_of_the_unit():
+    """What systemd/cove.service leaves it, as setpriv writes it."""
+    lines = re.findall(r"^CapabilityBoundingSet=(.*)$", read(f"{TOP}/systemd/cove.service.in"), re.M)
+    return [f"+{name.removeprefix('CAP_').lower()}" for line in lines for name in line.split()]
 
 
 def coved_with(capabilities):
-    return ["setpriv", "--bounding-set", f"-all,{capabilities}", f"{TOP}/.cove/inst/sbin/coved"]
+    return ["setpriv", "--bounding-set", ",".join(["-all", *capabilities]), f"{TOP}/.cove/inst/sbin/coved"]
 
 
 def test_the_unit_s_capabilities_are_enough_and_without_them_sandboxes_have_loopback(world, make_server):
     before = world.settings(), world.rules()
-    server = make_server(network="none")
-    world.move_keeper(server, coved_with(UNIT), network="egress", network_dns=RESOLVER)
+    server, unit = make_server(network="none"), capabilities_of_the_unit()
+    world.move_keeper(server, coved_with(unit), network="egress", network_dns=RESOLVER)
     assert get(server, "a", "public.example", PUBLIC6) == {"internet"}
-    world.move_keeper(server, coved_with(UNIT.replace("+net_admin,", "")))
+    world.move_keeper(server, coved_with([c for c in unit if c != "+net_admin"]))
     assert server.run("a", "grep -o '^ *[a-z0-9]*:' /proc/net/dev | tr -d ' :'") == "lo\n"
     told = [line for line in server.log_lines() if "sandboxes have no network but loopback" in line["event"]]
     assert len(told) == 1 and told[0]["error"], "once, with the reason"
