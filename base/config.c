@@ -15,8 +15,8 @@ struct config_key {
     enum key_kind kind;
     size_t offset, size; /* size: of a text field */
     uint64_t min, max;   /* of a number; of a text, max 0 means it may be empty */
-    const char *
-        words; /* of a word: the words that are allowed, separated by spaces; the field keeps the number of the word */
+    /* of a word: the allowed words, separated by spaces; the field keeps the number of the word */
+    const char *words;
 };
 
 #define FIELD(f) offsetof(struct cove_config, f)

@@ -1,5 +1,5 @@
-/* Values of the configuration that are legal each by itself, and must also fit each other or have a form of their
- * own. base/config.c looks at each value alone. */
+/* Checks of the whole configuration: settings that must fit each other, and texts that must have a certain form.
+ * base/config.c looks at each value alone. */
 #include <ctype.h>
 #include <string.h>
 

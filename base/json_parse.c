@@ -62,10 +62,8 @@ static int check_shape(const char *text, size_t len, struct cove_err *e)
     return 0;
 }
 
-enum {
-    CONTAINER_BYTES = 1024,
-    VALUE_BYTES = 160
-}; /* bytes that json-c allocates for one of these, with malloc's overhead, rounded up */
+/* How much json-c allocates for a container and for a value, with malloc's overhead, rounded up. */
+enum { CONTAINER_BYTES = 1024, VALUE_BYTES = 160 };
 
 size_t json_weight(const char *text, size_t len)
 {

@@ -13,8 +13,8 @@ struct store_place {
     struct cove_config config;
     int state_dir;
     int dir; /* <state_dir>/saved */
-    struct json_writer
-        *json; /* --json: a list, with an object for each sandbox; NULL: for people */
+    /* --json: a list, with an object for each sandbox; NULL: for people */
+    struct json_writer *json;
 };
 
 struct store_entry {

@@ -39,17 +39,17 @@ struct core { /* one per thread */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct shares *tenant_shares, *box_shares; /* the worker's (shares.h); NULL = no limit */
-    struct budget
-        *worker_bytes; /* what all requests of this worker may keep in memory; NULL = any */
+    /* what all requests of this worker may keep in memory; NULL = any */
+    struct budget *worker_bytes;
     /* memory of the request at hand: the tenant's budget, which is part of the worker's */
     struct budget *bytes;
     const char *share_of; /* the tenant whose share the request holds; NULL = none */
     bool share_counts;
     struct keeper_link keeper;
-    uint32_t
-        dialect; /* enum cove_dialect of the request at hand: a sandbox made for it is marked so */
-    const char
-        *template; /* that the request at hand names for a sandbox that has to be made; NULL = none */
+    /* enum cove_dialect of the request at hand: a sandbox that is made for it is marked with it */
+    uint32_t dialect;
+    /* the template that the request at hand names, for a sandbox that has to be made; NULL = none */
+    const char *template;
     /* The template whose rules let this request's commands pass; "" = no command was judged. */
     char judged_template[COVE_TEMPLATE_MAX];
     /* true: the worker stops, and streams that another worker can continue end now; NULL in tests */
@@ -152,9 +152,9 @@ struct core_session {
     struct live_ref *manifests;
     /* the manifest of the snapshot that the sandbox was made of; NULL: it was not made of one */
     struct manifest *own_manifest;
-    const struct manifest
-        *manifest; /* the snapshot's manifest or else the template's; NULL: neither is known */
-    bool retired;  /* the sandbox misbehaved, and the keeper was told to end it */
+    /* the snapshot's manifest or else the template's; NULL: neither is known */
+    const struct manifest *manifest;
+    bool retired; /* the sandbox misbehaved, and the keeper was told to end it */
 };
 
 /* Reads the manifests of a session's template and snapshot (core_template.c). */
@@ -381,8 +381,8 @@ int core_log_follow(struct core_session *s, const struct log_follow *args, struc
 
 /* A piece of a log, read without waiting for more (core_log_read.c). */
 struct core_log_piece {
-    struct buf
-        *text; /* both streams, in the order in which they were written; made by the caller */
+    /* both streams, in the order in which they were written; made by the caller */
+    struct buf *text;
     /* where the next piece begins; only core_log_read() knows what the number means */
     uint64_t next;
     bool lost; /* something that was written before this piece is no longer kept */

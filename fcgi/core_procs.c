@@ -7,9 +7,8 @@
 #include "fcgi/caller.h"
 #include "fcgi/core.h"
 
-enum {
-    REPORT_MS = 2000
-}; /* init has this long to tell of an end it knows or was told to bring about */
+/* How long init may take to tell of the end of a process that has ended or was killed. */
+enum { REPORT_MS = 2000 };
 
 int core_spawn(struct core_session *s, const struct core_spawn *args, struct box_spawned *ret,
                struct cove_err *e)

@@ -14,9 +14,9 @@ struct core_new {
     bool *ret_made;
     /* a name for this creation: a second call with the same name means the same sandbox; NULL = none */
     const char *once;
-    uint32_t
-        keep_ended_s; /* a record of it is kept so long after its end. With `once` the name then
-                              still stands for that sandbox, whose record (BOX_ENDED) is returned */
+    /* for how long a record of it is kept after its end. As long as there is one, `once` still names that
+     * sandbox, and its record (BOX_ENDED) is returned */
+    uint32_t keep_ended_s;
     const struct core_attributes *attributes;
 };
 

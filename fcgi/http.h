@@ -31,8 +31,8 @@ struct request {
     struct arena arena;
     struct core *core;      /* the serving thread's; NULL in tests that need no sandbox */
     struct FCGX_Stream *in; /* the body, until request_read_body() */
-    struct FCGX_Stream
-        *out;      /* where a streamed reply goes; NULL in tests, which find it in rep->body */
+    /* where a streamed reply goes; NULL in tests, which find it in rep->body */
+    struct FCGX_Stream *out;
     char **params; /* what nginx told us, "NAME=value", NULL-terminated */
     int client_fd; /* hangs up when the client leaves; -1 in tests */
     int fcgi_id;   /* the request's number on that connection */
@@ -63,8 +63,8 @@ struct request {
     struct request_note note;
     const char *failure; /* why the request was refused, in plain words; NULL: it was not */
     uint64_t started_ms;
-    uint64_t
-        until_s; /* unix time at which the caller's session ends; 0: there is none, or it is not known here */
+    /* unix time at which the caller's session ends; 0: there is none, or it is not known here */
+    uint64_t until_s;
 };
 
 /* Fails with COVE_INVALID when the path or query is not decodable; the request is still fit for an

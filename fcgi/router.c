@@ -11,9 +11,8 @@
 #include "fcgi/core.h"
 #include "fcgi/shares.h"
 
-enum {
-    LIMIT_RETRY_S = 5
-}; /* there is room in a quota of sandboxes when one of them ends, and nobody knows when that is */
+/* Retry-After of a tenant that has all its sandboxes: one must end first, and nobody knows when that is. */
+enum { LIMIT_RETRY_S = 5 };
 
 /* ------------------------------------------------------------------ matching */
 

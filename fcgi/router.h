@@ -23,8 +23,8 @@ enum route_flags {
 
 struct route {
     unsigned methods; /* enum method, one or several */
-    const char
-        *pattern; /* "/{id}/status"; a segment "**" is any number of segments, none included */
+    /* "/{id}/status"; a segment "**" is any number of segments, none included */
+    const char *pattern;
     int (*handle)(struct request *req, struct reply *rep, struct cove_err *e);
     unsigned flags;
 };
@@ -43,9 +43,8 @@ struct dialect {
     const struct route *routes;
     size_t route_count;
     const struct credential *credentials; /* ends with a NULL param; NULL: as all have */
-    const char
-        /* headers of this dialect that pages of other sites may send, as in ", X-A, X-B"; NULL: none */
-        *headers;
+    /* headers of this dialect that pages of other sites may send, as in ", X-A, X-B"; NULL: none */
+    const char *headers;
     /* The dialect answers on host names of sandboxes with this port; 0 = on none, HOST_PORT_MEANT = is_meant()
      * decides. */
     unsigned host_port;

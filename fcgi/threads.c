@@ -1,14 +1,21 @@
 /*
- * The serving threads. Workers share one listening socket, where the kernel wakes the thread that has
- * waited longest. So only a few threads of each worker wait there at a time (the rest wait for
- * their turn at the door): connections are then dealt out among workers, not thread by thread. The
- * last one who leaves the door calls the next, so that one client after another is served by the same few
- * threads, whose memory is still in the cpu's cache, and no other thread is woken for them. A
- * worker whose long slots are all taken leaves the door to the others (slots.h); when no worker has
- * one left, all wait there again, for short requests, and a thread of its own calls them back as soon as one
- * is free. nginx opens a connection per request, and a connection is closed after its reply
- * whatever the other side would like, so no thread is ever held by an idle one. A worker begins with a few threads:
- * when the last one has left the door and none waits for its turn, another is started, until there are `threads`.
+ * The serving threads.
+ *
+ * Workers share one listening socket, where the kernel wakes the thread that has waited longest. If all threads
+ * waited there, connections would be dealt out thread by thread. So only AT_THE_DOOR threads of each worker wait in
+ * accept(), "at the door"; the others wait for their turn, and connections are dealt out among workers. A thread that
+ * leaves the door with a connection calls the next one only if nobody else is there: one client after another is then
+ * served by the same few threads, whose memory is still in the cpu's cache.
+ *
+ * A worker begins with THREADS_AT_FIRST threads. When its last thread has left the door and none waits for its turn,
+ * another is started, until there are `threads`.
+ *
+ * A worker whose long slots are all taken (slots.h) leaves new connections to other workers. When no worker has a slot
+ * left, the threads of all workers wait at the door again, for short requests; a thread of its own calls them back as
+ * soon as a slot is free.
+ *
+ * nginx opens a connection for each request, and each connection is closed after its reply, so no thread is ever held
+ * by an idle connection.
  *
  * We accept ourselves and hand the connection to libfcgi as one that is "kept": its own accept loop
  * could only be interrupted by a signal that may just as well hit the read of a request, which it
@@ -34,11 +41,12 @@ enum {
     WAKE_EVERY_US = 20000,
     /* after EMFILE and similar errors: trying again at once would fail as well */
     ACCEPT_PAUSE_US = 50000,
-    RECALL_EVERY_MS = 1, /* a signal may come just before accept() and be lost */
+    RECALL_EVERY_MS = 1, /* a signal that comes just before accept() is lost, and sent again */
     RECALL_IDLE_MS = 1000,
     AT_THE_DOOR = 2,
     THREADS_AT_FIRST = 32,
-    LINKED_THREADS = 64, /* that keep their connection to the keeper, which has places for 8192 */
+    LINKED_THREADS =
+        64, /* so many keep their connection to the keeper, which has places for 8192 */
 };
 
 struct thread_args {
@@ -157,7 +165,7 @@ static void door_enter(struct worker *w)
     pthread_mutex_unlock(&w->door.lock);
 }
 
-/* for_long: with a connection. Else the thread comes back at once. */
+/* for_long: the thread has a connection to serve. If not, it comes back at once. */
 static void door_leave(struct worker *w, bool for_long)
 {
     pthread_mutex_lock(&w->door.lock);
@@ -234,7 +242,7 @@ static int start_one(struct worker *w, struct cove_err *e)
     return 0;
 }
 
-/* While it cannot be started, the door is empty until one of the others comes back. */
+/* If no thread can be started, nobody is at the door until one of the others comes back. */
 static void start_another_locked(struct worker *w)
 {
     struct cove_err e;

@@ -1,10 +1,10 @@
 /*
- * The list of keys for a process that has to know whether a key still holds, and nothing else about it. After a line
- * with a hash of the rest, by which a reader notices a list that is just being written:
+ * The list of keys for a process that has to know whether a key is still valid, and nothing else about it. The first
+ * line is a hash of the others: by it a reader notices a list that is just being written. Each other line is
  *
  *     <public name> <unix time of its end, 20 digits; 0 = never>
  *
- * sorted, so that a reader can search in it.
+ * and the lines are sorted, so that a reader can search in them.
  */
 #include <inttypes.h>
 #include <stdio.h>

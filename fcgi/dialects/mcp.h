@@ -79,9 +79,9 @@ struct mcp_call {
     unsigned quiet_ticks;
     int64_t progressed; /* the last progress number that was told */
 
-    const char
-        *event_id; /* the one id that all events of a session's own stream have (MCP_WATCH_ID);
-                                 NULL: the stream answers a request, and mcp_replay.c numbers its events */
+    /* the one id that all events of a session's own stream have (MCP_WATCH_ID); NULL: the stream answers a
+     * request, and mcp_replay.c numbers its events */
+    const char *event_id;
     struct replay_ref replay; /* where frames are kept for a client that comes back */
     const char *stream_id;    /* the stream's name there */
     uint64_t lost_ms;         /* when the client was first missed; 0: it is there */

@@ -153,8 +153,8 @@ static int on_ask(struct build_client *c, const struct msg *m, struct cove_err *
 
 static int on_list(struct build_client *c, const struct msg *m, struct cove_err *e)
 {
-    static struct build_listed
-        listed; /* too large for the stack; one question is answered at a time */
+    /* too large for the stack; one question is answered at a time */
+    static struct build_listed listed;
     struct build_which args;
 
     memcpy(&args, m->body, sizeof(args));

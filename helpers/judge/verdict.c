@@ -1,6 +1,7 @@
 /*
  * A verdict: may this program be run with these arguments? The question comes from a sandbox's init, so nothing in it
- * is trusted but the sandbox it came from. A denial goes to the log and to the audit log, the repeats of one try once.
+ * is trusted but the sandbox it came from. A denial goes to the log and to the audit log; a try that is repeated at once
+ * is written down once.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static void record_denial(struct judge *j, struct conversation *talk, const stru
         log_error("audit line lost", &e, LOG_S("sandbox", box->id), LOG_S("rule", r->rule));
 }
 
-/* What the caller reads in its stderr. */
+/* The text that the denied command's caller reads in its stderr. */
 static void describe(const struct policy_result *r, const char *const argv[], size_t argc,
                      struct buf *out)
 {
@@ -159,7 +160,7 @@ static bool is_same_try(struct conversation *talk, uint32_t pid, uint64_t what)
     return same;
 }
 
-/* The sandbox's record; only its id if the slot has another sandbox by now. */
+/* Reads the sandbox's record. If the slot has another sandbox by now, only the id is filled in. */
 static void read_box(struct judge *j, const struct conversation *talk, struct box_info *ret)
 {
     state_box_read(j->state, talk->index, ret);
@@ -169,7 +170,7 @@ static void read_box(struct judge *j, const struct conversation *talk, struct bo
     }
 }
 
-/* A template may go by another name in the policy's sections. */
+/* A manifest may give its template another name for the sections of the policy. */
 static const char *policy_name(const struct live_ref *manifests, const char *template)
 {
     const struct manifest *m = manifests ? manifests_find(manifests->value, template) : NULL;

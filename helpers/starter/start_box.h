@@ -11,8 +11,8 @@ struct box_start {
     const struct cove_config *config;
     const struct starter_box *box;
     const struct manifest *template; /* the template, whose policy applies; NULL: it was removed */
-    const struct manifest
-        *own; /* the snapshot's, which says what to start; NULL: the template does */
+    /* the snapshot's, which says what to start; NULL: the template does */
+    const struct manifest *own;
 };
 
 /* Returns when the sandbox may be handed out. policy NULL: none is loaded. */

@@ -133,9 +133,9 @@ struct keeper_capture {
     char tenant[COVE_TENANT_MAX];
     char id[24];                  /* of the sandbox */
     char name[COVE_TEMPLATE_MAX]; /* "" = none */
-    char
-        tag[COVE_TAG_MAX]; /* "" = default; another snapshot with this name and tag loses the tag */
-    uint32_t flags;        /* enum keeper_capture_flags */
+    /* "" = default; another snapshot with this name and tag loses the tag */
+    char tag[COVE_TAG_MAX];
+    uint32_t flags; /* enum keeper_capture_flags */
     uint32_t reserved;
 };
 

@@ -14,9 +14,8 @@
 #include "sandbox/keeper/life.h"
 #include "sandbox/keeper/quota.h"
 
-enum {
-    OVERTIME_MS = 15000
-}; /* the starter may take this much longer than the template's own time */
+/* How much longer than the template's own time the starter may take. */
+enum { OVERTIME_MS = 15000 };
 
 static void tell(struct keeper *k, uint32_t i)
 {

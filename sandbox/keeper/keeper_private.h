@@ -136,8 +136,8 @@ struct keeper {
     struct tenants tenants, templates;
     bool keys_of_one_tenant;    /* every key in keys_file belongs to the same tenant */
     struct manifests manifests; /* how templates want their sandboxes to be run */
-    uint64_t
-        ready_due_ms; /* when the set-up of a sandbox may have taken too long; 0: none is under way */
+    /* when the set-up of a sandbox may have taken too long; 0: none is under way */
+    uint64_t ready_due_ms;
     uint64_t start_due_ms; /* when start commands may have taken too long; 0: none run */
     struct cgroups cgroups;
     struct disk disk;
@@ -166,8 +166,8 @@ struct keeper {
         uint64_t since_ms;            /* since when this tenant gets none */
         uint64_t most;                /* the bound on all sandboxes together while nobody is held */
     } process_shares;
-    bool
-        rules_changed; /* files in run_dir have changed and workers were not told; true at the start */
+    /* files in run_dir have changed and workers were not told; true at the start */
+    bool rules_changed;
 
     struct helper workers[WORKER_SLOTS];
     struct helper helpers[HELPERS];
@@ -181,14 +181,14 @@ struct keeper {
     int gate_hosts;               /* <run_dir>/ports.sock */
     int gate_before;              /* a connection to the gate that an earlier keeper left, or -1 */
     uint64_t resolver_next_ms;    /* when to look whether the resolver knows all sandboxes */
-    uint64_t
-        resolv_changed;  /* when the host's resolv.conf had changed, as last told to the resolver */
-    struct audit *audit; /* NULL: not configured */
+    /* the time of change of the host's resolv.conf that the resolver was told of */
+    uint64_t resolv_changed;
+    struct audit *audit;            /* NULL: not configured */
     struct audit_counts audit_told; /* the figures that the last warning named */
     uint64_t audit_next_ms, audit_warn_ms;
     struct client *clients;
-    uint64_t calls_refused,
-        calls_refused_log_ms; /* refused messages that are not in the log yet; when the next line may come */
+    uint64_t calls_refused;        /* refused messages that are not in the log yet */
+    uint64_t calls_refused_log_ms; /* when the next line about them may come */
     bool stopping;
 
     int saved_dir;       /* <state_dir>/saved */
