@@ -401,18 +401,18 @@ def test_every_route_takes_a_paused_sandbox(agent, saved):
 
 def test_every_field_of_every_body_is_checked(agent, sandbox):
     """Missing where the document requires it, or of another type: 400 that names the field, and nothing is done."""
-    from test_agent_api import operations, properties, resolve
+    from test_agent_api import API
     tried = set()
-    for (method, path), operation in operations().items():
-        content = resolve(operation.get("requestBody", {})).get("content", {}).get("application/json")
+    for (method, path), operation in API.operations().items():
+        content = API.resolve(operation.get("requestBody", {})).get("content", {}).get("application/json")
         if not content:
             continue
-        schema = resolve(content["schema"])
+        schema = API.resolve(content["schema"])
         whole = {"sandbox_id": sandbox, **bodies(sandbox).get(path, {})} if path != "/create" else {"user_id": "u"}
         for name in schema.get("required", []):
             reply = agent.ask(method, path, {k: v for k, v in whole.items() if k != name})
             assert name in is_error(reply, 400, "SandboxValidationError"), (path, name)
-        for name in properties(content["schema"]):
+        for name in API.properties(content["schema"]):
             for wrong in ({"x": {}}, [1], True if name != "background" else "yes"):
                 reply = agent.ask(method, path, {**whole, name: wrong})
                 assert name in is_error(reply, 400, "SandboxValidationError"), (path, name, wrong)

@@ -2,43 +2,18 @@
 import glob
 import re
 
-import pytest
-
 from agent import BASE, routes
 from cove import TOP, read
+from openapi import Document
 
-yaml = pytest.importorskip("yaml")
-
-API = yaml.safe_load(read(f"{TOP}/docs/api/agent.yaml"))
-METHODS = {"get", "put", "post", "delete", "patch"}
+API = Document("agent")
 # A form's fields, and the wrapper around all replies, are in no table.
 FORM, WRAPPER = {"file"}, {"code", "data", "error", "rule", "reason"}
 
 
-def operations():
-    return {(method.upper(), path): op for path, item in API["paths"].items() for method, op in item.items() if method in METHODS}
-
-
-def resolve(node):
-    while "$ref" in node:
-        target = API
-        for part in node["$ref"].removeprefix("#/").split("/"):
-            target = target[part]
-        node = target
-    return node
-
-
-def properties(schema):
-    schema = resolve(schema)
-    names = set(schema.get("properties", {}))
-    for inner in [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]:
-        names |= properties(inner)
-    return names
-
-
 def test_every_route_of_the_code_is_described_and_the_other_way_round():
     in_code = {(method, path.removeprefix(BASE) or "/") for method, path, _ in routes()}
-    assert len(in_code) > 20 and set(operations()) == in_code
+    assert len(in_code) > 20 and set(API.operations()) == in_code
 
 
 def test_every_field_of_the_code_is_described_and_the_other_way_round():
@@ -46,20 +21,14 @@ def test_every_field_of_the_code_is_described_and_the_other_way_round():
     rows = re.findall(r"JSON_[A-Z_]+\(\s*struct (\w+),\s*\w+,\s*(?:struct \w+,\s*)?\"(\w+)\"", code)
     asked = {name for struct, name in rows if struct.endswith("_args") or struct == "run_body"}
     told = {name for struct, name in rows} - asked | {name for struct, name in rows if not struct.endswith(("_args", "run_body"))}
-    described, answered = set(), set()
-    for op in operations().values():
-        for kind in resolve(op.get("requestBody", {})).get("content", {}).values():
-            described |= properties(kind["schema"])
-        for response in op["responses"].values():
-            for kind in resolve(response).get("content", {}).values():
-                answered |= properties(kind.get("schema", {}))
+    described, answered = API.fields()
     assert len(asked) > 12 and asked == described - FORM
     assert len(told) > 25 and told | WRAPPER == answered
 
 
 def test_every_name_of_an_error_is_described():
     names = set(re.findall(r'"(\w+(?:Error|Exception))"', "".join(read(p) for p in glob.glob(f"{TOP}/fcgi/dialects/agent*.c"))))
-    text = API["components"]["responses"]["Failure"]["description"]
+    text = API.all["components"]["responses"]["Failure"]["description"]
     assert len(names) > 10 and {name for name in names if name not in text} == set()
     site = re.search(r"map \$status \$cove_agent_error \{(.*?)\}", read(f"{TOP}/nginx/cove.conf"), re.S).group(1)
     code = dict(re.findall(r'\{ (\d+), "(\w+)" \}', read(f"{TOP}/fcgi/dialects/agent.c")))
