@@ -6,7 +6,6 @@ usage: auth_bench.py [ROUNDS]    starts an instance of its own and stops it agai
 import base64
 import contextlib
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -14,20 +13,9 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TOP, "tests", "system"))
-from cove import Server, wait_for  # noqa: E402
+from cove import Server, temporary_account, wait_for  # noqa: E402
 
 COVE = os.path.join(TOP, ".cove/inst/bin/cove")
-
-
-@contextlib.contextmanager
-def account():
-    name, password = "covebench" + secrets.token_hex(3), secrets.token_hex(8)
-    subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
-    try:
-        subprocess.run(["chpasswd"], input=f"{name}:{password}\n", text=True, check=True)
-        yield name, password
-    finally:
-        subprocess.run(["userdel", name], check=True)
 
 
 def once(connection, path, headers):
@@ -52,7 +40,7 @@ def main():
         f.write("auth required pam_unix.so\naccount required pam_unix.so\n")
     server = Server(tempfile.mkdtemp(), pool=1, workers=1, pam_dir=stacks, pam_service="bench", pam_cache="1m").up()
     try:
-        with account() as (name, password):
+        with temporary_account() as (name, password):
             box = server.execute("bench", "true").id
             token = subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "token", box], text=True, capture_output=True,
                                    check=True).stdout.strip()

@@ -1,12 +1,10 @@
 """One server for all clients, with an account of its own that may sign in with a password."""
 import glob
 import os
-import secrets
-import subprocess
 
 import pytest
 
-from cove import Server, new_dir, stop
+from cove import Server, new_dir, stop, temporary_account
 
 LONG = os.environ.get("COVE_TEST_LONG") == "yes"
 # Each suite has two tenants of its own: what a suite that failed leaves behind is in nobody else's lists.
@@ -18,13 +16,8 @@ TENANTS = "poor sandboxes=2\nslow requests=2\nmany sandboxes=2000\n"
 @pytest.fixture(scope="session")
 def account():
     """(name, password) of an account that exists while the tests run."""
-    name, password = "covetest" + secrets.token_hex(3), secrets.token_hex(8)
-    subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
-    try:
-        subprocess.run(["chpasswd"], input=f"{name}:{password}\n", text=True, check=True)
-        yield name, password
-    finally:
-        subprocess.run(["userdel", name], check=True)
+    with temporary_account() as account:
+        yield account
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,18 @@
 """cove-auth, the one helper that is root: a caller that stalls it, and a PAM module that was taken over."""
 import base64
 import os
-import secrets
 import socket
 import subprocess
 
 import pytest
 
+from cove import temporary_account
+
 
 @pytest.fixture
 def account():
-    name, password = "covetest" + secrets.token_hex(3), secrets.token_hex(8)
-    subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
-    try:
-        subprocess.run(["chpasswd"], input=f"{name}:{password}\n", text=True, check=True)
-        yield name, password
-    finally:
-        subprocess.run(["userdel", name], check=True)
+    with temporary_account() as account:
+        yield account
 
 
 def sign_in(server, name, password):

@@ -49,6 +49,18 @@ def new_key():
     return "e2b_" + secrets.token_hex(20)
 
 
+@contextlib.contextmanager
+def temporary_account():
+    """(name, password) of an account of this machine that exists for that time."""
+    name, password = "covetest" + secrets.token_hex(3), secrets.token_hex(8)
+    subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
+    try:
+        subprocess.run(["chpasswd"], input=f"{name}:{password}\n", text=True, check=True)
+        yield name, password
+    finally:
+        subprocess.run(["userdel", name], check=True)
+
+
 def read(path, default=""):
     try:
         with open(path, errors="replace") as f:

@@ -1,14 +1,13 @@
 """Signing in with a password: real PAM stacks, a real account, made here and removed here."""
 import base64
 import os
-import secrets
 import signal
 import subprocess
 import time
 
 import pytest
 
-from cove import title, wait_for
+from cove import temporary_account, title, wait_for
 
 STACKS = {
     "good": "auth required pam_unix.so\naccount required pam_unix.so\n",
@@ -22,13 +21,8 @@ STACKS = {
 @pytest.fixture(scope="module")
 def account():
     """(name, password) of an account that exists while this file's tests run."""
-    name, password = "covetest" + secrets.token_hex(3), secrets.token_hex(8)
-    subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
-    try:
-        subprocess.run(["chpasswd"], input=f"{name}:{password}\n", text=True, check=True)
-        yield name, password
-    finally:
-        subprocess.run(["userdel", name], check=True)
+    with temporary_account() as account:
+        yield account
 
 
 @pytest.fixture
