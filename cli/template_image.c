@@ -172,7 +172,8 @@ static int add_account(const struct image *im, int tree, size_t i, struct cove_e
     if (text.data[text.len - 1] != '\n')
         buf_add_char(&text, '\n');
     buf_add_str(&text, accounts[i].line);
-    return text.overflow ? cove_fail(e, COVE_TOO_LARGE, "%s", accounts[i].path)
+    return text.overflow ? cove_fail(e, COVE_TOO_LARGE, "%s has more than %d bytes",
+                                     accounts[i].path, ACCOUNTS_MAX)
                          : store_put_file(tree, accounts[i].path, text.data, text.len, e);
 }
 

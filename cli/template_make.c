@@ -138,7 +138,7 @@ static int put_files(int dir, const struct template_doc *d, struct cove_err *e)
         return -1;
     doc_write(d, &json);
     if (json.overflow)
-        return cove_fail(e, COVE_TOO_LARGE, "the manifest");
+        return cove_fail(e, COVE_TOO_LARGE, "the manifest has more than %d bytes", DOC_MAX);
     if (store_put_file(dir, "manifest.json", json.data, json.len, e) < 0 ||
         store_put_file(dir, "run", flat.data ? flat.data : "", flat.len, e) < 0)
         return -1;

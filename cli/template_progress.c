@@ -222,7 +222,7 @@ static void look(int dir, struct all_seen *all)
             continue;
         if (strcmp(s->head.state, "running") == 0 && !is_held(dir, s->id)) {
             s->head.state = "failed";
-            s->head.reason = "it was interrupted";
+            s->head.reason = "the command was interrupted";
         }
         all->count++;
     }

@@ -76,7 +76,7 @@ int core_proc_find(struct core_session *s, const char *label, struct core_proc *
     int ring;
 
     if (!*label)
-        return cove_fail(e, COVE_NOT_FOUND, "process ''");
+        return cove_fail(e, COVE_NOT_FOUND, "there is no process ''");
     /* The log is asked for because every background process has one, and init finds it by the label. */
     if (box_log(&s->conn, 0, label, &opened, &ring, e) < 0)
         return -1;

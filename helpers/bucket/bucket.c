@@ -95,7 +95,8 @@ static int put_note(struct s3 *s, const struct task *t, unsigned i, struct cove_
 
     object_key(s, &t->order, bucket_notes[i], key);
     if (fstat(t->notes[i], &st) < 0 || st.st_size > BUCKET_NOTE_MAX)
-        return cove_fail(e, COVE_TOO_LARGE, "%s of a saved sandbox", bucket_notes[i]);
+        return cove_fail(e, COVE_TOO_LARGE, "%s of the saved sandbox has more than %d bytes",
+                         bucket_notes[i], BUCKET_NOTE_MAX);
     if (object_put(s, key, t->notes[i], (uint64_t)st.st_size, e) < 0 ||
         object_read(s, key, &back, &there, e) < 0)
         return -1;
@@ -189,7 +190,7 @@ static int read_note(struct s3 *s, const struct bucket_order *o, struct cove_err
     if (object_read(s, key, &text, &there, e) < 0)
         return -1;
     if (!there)
-        return cove_fail(e, COVE_NOT_FOUND, "the bucket has no %s of it", o->name);
+        return cove_fail(e, COVE_NOT_FOUND, "the bucket has no %s of this sandbox", o->name);
     return write(OUT_FD, text.data ? text.data : "", text.len) == (ssize_t)text.len
                ? 0
                : cove_fail_errno(e, COVE_LIMIT, "writing what came from the bucket");

@@ -245,7 +245,7 @@ int builds_add(struct builder *builder, const struct build_new *args, struct bui
     int rc;
 
     if (args->dialect == DIALECT_NONE || args->dialect >= DIALECT_COUNT)
-        return cove_fail(e, COVE_INVALID, "dialect %u", args->dialect);
+        return cove_fail(e, COVE_INVALID, "there is no dialect %u", args->dialect);
     b = calloc(1, sizeof(*b));
     if (!b)
         abort();

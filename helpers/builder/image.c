@@ -263,7 +263,8 @@ static int take_config(struct build_job *j, const struct image_config *image, st
             m.env[m.env_count++] = image->config->env.items[i];
     manifest_format(&m, &text);
     if (text.overflow)
-        return cove_fail(e, COVE_TOO_LARGE, "the image's variables");
+        return cove_fail(e, COVE_TOO_LARGE, "the image's variables have more than %d bytes",
+                         MANIFEST_TEXT_MAX);
     return manifest_parse("image", text.data ? text.data : "", &j->own, e);
 }
 

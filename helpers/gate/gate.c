@@ -83,7 +83,7 @@ static int on_access(struct gate *g, int sock, const struct msg *m, struct cove_
     ask.tenant[sizeof(ask.tenant) - 1] = '\0';
     ask.id[sizeof(ask.id) - 1] = '\0';
     if (!text_is_id(ask.id) || !ask.port || ask.word > GATE_ACCESS_PRIVATE)
-        return cove_fail(e, COVE_INVALID, "port");
+        return cove_fail(e, COVE_INVALID, "not a request about a port of a sandbox");
     if (access_set(g, &ask, e) < 0)
         return -1;
     return msg_send(sock, &(struct msg_out){ MSG_DONE, .tag = m->head.tag }, MSG_DONTWAIT, NULL);

@@ -150,7 +150,7 @@ int saved_seal(int dir, const void *secret, size_t secret_len, char ret[SAVED_DI
     if (!bytes || all.overflow ||
         !HMAC(EVP_sha256(), secret, (int)secret_len, (const unsigned char *)all.data, all.len, sum,
               NULL))
-        return cove_fail(e, COVE_INTERNAL, "seal of a saved sandbox");
+        return cove_fail(e, COVE_INTERNAL, "the seal of the saved sandbox could not be made");
     text_hex(sum, 32, ret);
     return 0;
 }

@@ -42,14 +42,14 @@ int proc_find(struct init *in, uint32_t number, const char *label, struct proc *
 {
     if (number) {
         *ret = proc_by_number(in, number);
-        return *ret ? 0 : cove_fail(e, COVE_NOT_FOUND, "process %u", number);
+        return *ret ? 0 : cove_fail(e, COVE_NOT_FOUND, "there is no process %u", number);
     }
     for (size_t i = in->proc_count; *label && i > 0; i--)
         if (strcmp(in->procs[i - 1]->label, label) == 0) {
             *ret = in->procs[i - 1];
             return 0;
         }
-    return cove_fail(e, COVE_NOT_FOUND, "process '%.100s'", label);
+    return cove_fail(e, COVE_NOT_FOUND, "there is no process '%.100s'", label);
 }
 
 int proc_add(struct init *in, struct proc *p, struct cove_err *e)

@@ -19,7 +19,7 @@
 static int kill_leftover_tree(struct init *in, uint32_t number, struct cove_err *e)
 {
     if (number > in->last_number || cgroup_kill(in, number) < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "process %u", number);
+        return cove_fail(e, COVE_NOT_FOUND, "there is no process %u", number);
     return 0;
 }
 
@@ -47,7 +47,7 @@ int on_signal(struct init *in, struct conn *c, struct msg *m, struct cove_err *e
     if (tail_strings(m, sizeof(*args), &label, 1) < 0 || args->scope > SIGNAL_TREE)
         return CUT_OFF;
     if (args->signo < 1 || args->signo > SIGRTMAX)
-        return cove_fail(e, COVE_INVALID, "signal %d", args->signo);
+        return cove_fail(e, COVE_INVALID, "there is no signal %d", args->signo);
     if (args->scope == SIGNAL_TREE && args->signo != SIGKILL)
         return cove_fail(e, COVE_INVALID, "a whole tree takes SIGKILL only");
     if (args->cause >= END_CAUSE_COUNT)

@@ -141,7 +141,7 @@ static int look_up(const char *name, struct user *ret, struct cove_err *e)
     is_number = parse_id(name, &uid);
     if (!find_passwd(name, is_number ? &uid : NULL, &u)) {
         if (!is_number && strcmp(name, "root") != 0)
-            return cove_fail(e, COVE_NOT_FOUND, "user '%.64s'", name);
+            return cove_fail(e, COVE_NOT_FOUND, "there is no user '%.64s'", name);
         u.uid = u.gid = is_number ? uid : 0; /* a number needs no line; root is always there */
         text_copy(u.name, sizeof(u.name), name);
     }

@@ -37,7 +37,7 @@ static struct watcher *find(struct init *in, const char *name)
 static int find_or_fail(struct init *in, const char *name, struct watcher **ret, struct cove_err *e)
 {
     *ret = find(in, name);
-    return *ret ? 0 : cove_fail(e, COVE_NOT_FOUND, "watcher '%.60s'", name);
+    return *ret ? 0 : cove_fail(e, COVE_NOT_FOUND, "there is no watcher '%.60s'", name);
 }
 
 static void watcher_free(struct init *in, struct watcher *w)
@@ -100,7 +100,7 @@ int on_watch_keep(struct init *in, struct conn *c, struct msg *m, struct cove_er
         return CUT_OFF;
     w = find(in, strings[0]);
     if (!w && m->fd_count == 0)
-        return cove_fail(e, COVE_NOT_FOUND, "watcher '%.60s'", strings[0]);
+        return cove_fail(e, COVE_NOT_FOUND, "there is no watcher '%.60s'", strings[0]);
     if (w && m->fd_count > 0)
         return cove_fail(e, COVE_CONFLICT, "watcher '%.60s' is there already", strings[0]);
     if (!w && !(w = watcher_new(in, strings[0], &m->fds[0], e)))

@@ -35,7 +35,7 @@ static int write_record(int dir, const struct saved_info *info, bool *changed, s
     saved_format(info, &record);
     saved_format_manifest(info, &manifest);
     if (record.overflow || manifest.overflow)
-        return cove_fail(e, COVE_LIMIT, "record of a saved sandbox");
+        return cove_fail(e, COVE_LIMIT, "the record of the saved sandbox is too long");
     if (saved_write(dir, SAVED_MANIFEST, manifest.data, manifest.len, changed, e) < 0)
         return -1;
     return saved_write(dir, SAVED_RECORD, record.data, record.len, changed, e);

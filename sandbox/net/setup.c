@@ -112,7 +112,8 @@ static int choose_base(struct net *n, const struct cove_config *c, struct cove_e
     uint32_t count;
 
     if (!t || !net_range_parse(c->network_range, &range))
-        return cove_fail(e, COVE_INTERNAL, "network_range");
+        return cove_fail(e, COVE_INTERNAL,
+                         "network_range: there is no memory, or it is no range of addresses");
     t->self = n;
     n->base_bits = bits;
     netfilter_each_table(note_block, t);

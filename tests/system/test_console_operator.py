@@ -104,7 +104,7 @@ def test_an_operator_follows_what_operators_make_and_tenants_are_told_that_somet
     wait_for(lambda: [one for one in builds() if one["name"] == "killed" and one["state"] == "running"], what="it is told")
     adding.kill()
     adding.wait()
-    assert [one["reason"] for one in builds() if one["name"] == "killed"] == ["it was interrupted"]
+    assert [one["reason"] for one in builds() if one["name"] == "killed"] == ["the command was interrupted"]
 
 
 def test_a_signed_request_is_good_once(server, operator):
