@@ -74,7 +74,7 @@ struct direction {
     bool shut;                  /* the other side was told so */
 };
 
-/* A way in. The gate has two: bound ports and host names. */
+/* A way in: by a bound port (bindings.c), by a host name (hosts.c), to a process (sockets.c). */
 struct way_in {
     /* The sandbox cannot be reached. Must end in relay_close(), now or later. */
     void (*refused)(struct relay *r, const struct cove_err *why);
