@@ -1,7 +1,7 @@
 // The official CLI, unchanged: every command that needs no person, and the two that need a terminal, in tmux.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -96,7 +96,20 @@ test('template create, list, publish, delete', async () => {
   assert.notEqual(broken.code, 0)
 })
 
-test('connect: a terminal in which one types', async t => {
+test('every command of the program is in docs/api/e2b.md', async () => {
+  const text = readFileSync(join(process.env.COVE_EXAMPLES, '../api/e2b.md'), 'utf8').split('## CLI commands')[1].split('\n## ')[0]
+  const documented = [...text.matchAll(/^\| ([\w ]+) \| ([\w, ]+) \|/gm)].flatMap(([, group, names]) => names.split(', ').map(n => `${group} ${n}`))
+  const commands = async (...group) => [...(await e2b([...group, '--help'])).stdout.split('Commands:')[1].matchAll(/^  ([a-z]+)/gm)].map(m => m[1]).filter(n => n !== 'help')
+  const groups = await commands()
+  assert.deepEqual(groups.sort(), ['auth', 'sandbox', 'template'])
+  const all = []
+  for (const group of [['auth'], ['sandbox'], ['template'], ['sandbox', 'snapshot']])
+    all.push(...(await commands(...group)).filter(n => n !== 'snapshot').map(n => `${group.join(' ')} ${n}`))
+  assert.deepEqual(all.sort(), documented.filter(n => n !== 'group commands').sort())
+})
+
+// Runs `body` with a terminal in which the CLI has been started: type(text), shows(pattern, what), ended().
+async function inTerminal(t, args, body) {
   const run = promisify(execFile)
   const socket = join(home, 'tmux')
   const tmux = (...args) => run('tmux', ['-S', socket, ...args], { env })
@@ -106,14 +119,31 @@ test('connect: a terminal in which one types', async t => {
     return t.skip('tmux is not installed')
   }
   try {
-    await tmux('new-session', '-d', '-x', '120', '-y', '30', process.execPath, program, 'sandbox', 'connect', sandbox.sandboxId)
-    const shows = (text, what) => until(async () => (await tmux('capture-pane', '-p')).stdout.match(text), what, 30_000)
-    await shows(/\$ *$/m, 'the prompt')
-    await tmux('send-keys', 'echo $((6*7)) $(tput cols)x$(tput lines) $(id -un)', 'Enter')
-    await shows(/^42 120x30 user$/m, 'what was typed, in a terminal of that size')
-    await tmux('send-keys', 'exit', 'Enter')
-    await until(async () => (await tmux('list-sessions').catch(() => null)) === null, 'the end of the session', 30_000)
+    await tmux('new-session', '-d', '-x', '120', '-y', '30', process.execPath, program, ...args)
+    await body({
+      type: text => tmux('send-keys', text, 'Enter'),
+      shows: (pattern, what) => until(async () => (await tmux('capture-pane', '-p')).stdout.match(pattern), what, 30_000),
+      ended: () => until(async () => (await tmux('list-sessions').catch(() => null)) === null, 'the end of the session', 30_000),
+    })
   } finally {
     await tmux('kill-server').catch(() => {})
   }
-})
+}
+
+test('connect: a terminal in which one types', t => inTerminal(t, ['sandbox', 'connect', sandbox.sandboxId], async terminal => {
+  await terminal.shows(/\$ *$/m, 'the prompt')
+  await terminal.type('echo $((6*7)) $(tput cols)x$(tput lines) $(id -un)')
+  await terminal.shows(/^42 120x30 user$/m, 'what was typed, in a terminal of that size')
+  await terminal.type('exit')
+  await terminal.ended()
+}))
+
+test('create: a new sandbox and a terminal in it, which ends with the terminal', t => inTerminal(t, ['sandbox', 'create', 'base'], async terminal => {
+  await terminal.shows(/\$ *$/m, 'the prompt')
+  await terminal.type('echo id=$E2B_SANDBOX_ID.')
+  const [, id] = await terminal.shows(/^id=([a-z0-9]{20})\.$/m, 'its id')
+  assert.equal((await Sandbox.getInfo(id)).state, 'running')
+  await terminal.type('exit')
+  await terminal.ended()
+  await until(async () => !(await Sandbox.getInfo(id).catch(() => null)), 'the end of the sandbox')
+}))

@@ -1,7 +1,7 @@
 // Every public method of the pinned SDK, once with success and once with failure and the class of its error. The names are read off the SDK itself: a
 // method that a newer one brings fails here until it has a row. What the methods do in full is in the other suites.
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -176,6 +176,19 @@ rows['template.fromGCPRegistry'] = [null, fails(() => Template().fromGCPRegistry
 rows['template.addMcpServer'] = [null, () => { base().addMcpServer('browserbase') }, sdk.BuildError]
 rows['template.betaDevContainerPrebuild'] = [null, () => { base().betaDevContainerPrebuild('/x') }, sdk.BuildError]
 rows['template.betaSetDevContainerStart'] = [null, () => { base().betaSetDevContainerStart('/x') }, sdk.BuildError]
+// A client that has its key and address bound to it.
+rows['E2B.Sandbox'] = [async () => assert.ok((await bound().Sandbox.list().nextItems()).some(s => s.sandboxId === sandbox.sandboxId)), () => bound('e2b_0000').Sandbox.create(), sdk.AuthenticationError]
+rows['E2B.Template'] = [async () => assert.equal(await bound().Template.exists('base'), true), () => bound('e2b_0000').Template.exists('base'), sdk.AuthenticationError]
+rows['E2B.Volume'] = [null, () => bound().Volume.create('v'), VolumeError, /501/]
+rows['E2B.Secret'] = [null, () => bound().Secret.create('s', 'v'), SecretError, /501/]
+const bound = (apiKey = process.env.E2B_API_KEY) => new sdk.E2B({ apiKey })
+// The commands that say when a start command has started.
+const ready = command => [() => build(base().setStartCmd('python3 -m http.server 8124', command)), null]
+rows['ready.waitForPort'] = ready(sdk.waitForPort(8124))
+rows['ready.waitForURL'] = ready(sdk.waitForURL('http://localhost:8124/'))
+rows['ready.waitForProcess'] = ready(sdk.waitForProcess('python3'))
+rows['ready.waitForFile'] = ['template.setStartCmd', null]
+rows['ready.waitForTimeout'] = ['template.setReadyCmd', null]
 
 // Not built: a clear error of the right class, whatever is asked.
 for (const [method, args] of Object.entries({ create: ['v'], connect: ['v'], getInfo: ['v'], list: [], destroy: ['v'] }))
@@ -221,9 +234,18 @@ test('every public method of the SDK has a row', async () => {
     ...namesOf('handle', Object.getPrototypeOf(handle), Object.prototype), ...namesOf('Template', Template, Function.prototype),
     ...namesOf('template', sdk.TemplateBase.prototype, Object.prototype), ...namesOf('Volume', Volume, Function.prototype),
     ...namesOf('volume', Volume.prototype, Object.prototype), ...namesOf('Secret', Secret, Function.prototype),
+    ...Object.keys(new sdk.E2B({})).map(n => `E2B.${n}`), ...Object.keys(sdk).filter(n => n.startsWith('waitFor')).map(n => `ready.${n}`),
   ]
   assert.deepEqual(all.filter(n => !rows[n]), [], 'methods without a row')
   assert.ok(all.length > 120, `${all.length} were found`)
+})
+
+test('every public method of the SDK is in docs/api/e2b.md', async () => {
+  const text = await readFile(join(process.env.COVE_EXAMPLES, '../api/e2b.md'), 'utf8')
+  const documented = [...text.split('## SDK methods')[1].split('\n## ')[0].matchAll(/^\| (\w+) \| ([\w, ]+) \|/gm)]
+    .flatMap(([, of, methods]) => methods.split(', ').map(m => `${of}.${m}`))
+  assert.deepEqual(Object.keys(rows).filter(n => !documented.includes(n)), [], 'methods that the document does not have')
+  assert.deepEqual(documented.filter(n => n !== 'of.methods' && !rows[n]), [], 'methods that nobody tests')
 })
 
 // In the order of the table: later rows use what earlier ones made.

@@ -220,7 +220,7 @@ def test_a_header_with_an_underscore_is_none(server, tls):
         assert ask(server, "GET", "/envs", envd, ("X_Access_Token", token), tls=tls)[0] == 401
         assert ask(server, "GET", "/envs", envd, ("X-Access-Token", token), ("X_Access_Token", "x"), tls=tls)[0] == 200
         status, (written, *_) = ask(server, "POST", "/files?path=/tmp/a", envd, ("X-Access-Token", token), ("Content-Type", "application/octet-stream"),
-                                    ("X-Metadata-my-key", "1"), ("X-Metadata-my_key", "2"), ("X-Metadata-a_b", "3"), body=b"x", tls=tls)
+                                    ("X-Metadata-my-key", "1"), ("X-Metadata-my_key", "2"), ("X-Metadata-a_b", "3"), ("X-Metadata-a.b", "4"), body=b"x", tls=tls)
         assert (status, written["metadata"]) == (200, {"my-key": "1"}), written
     finally:
         server.request("DELETE", f"/sandboxes/{made['sandboxID']}")
