@@ -7,7 +7,8 @@
  * architectures; it has no "else" for conditions, and its own programs, one comparison per syscall, are five times as
  * long. tests/unit/test_profile_compile.c holds the two side by side. 32-bit x86 has socketcall(2), whose arguments
  * lie in memory, where no filter can look. There only those of its calls go through that the profile allows without a
- * condition.
+ * condition. Its first mmap(2) takes its arguments in memory, too, and with a condition it is an unknown call there:
+ * libc uses mmap2(2).
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #include "cove/seccomp_profile.h"
 #include "policy/seccomp/profile_private.h"
 
-enum { SOCKETCALL_NR_X86 = 102 };
+enum { OLD_MMAP_NR_X86 = 90, SOCKETCALL_NR_X86 = 102 };
 
 /* A syscall of one architecture. entry NULL: the profile does not name it. */
 struct call {
@@ -157,6 +158,8 @@ static int find_calls(struct compiler *c, uint32_t arch, struct call *calls, siz
                              c->path, entry->line, entry->name);
         if (nr < 0 && arch == SCMP_ARCH_X86)
             nr = direct_number(arch, entry->name);
+        if (arch == SCMP_ARCH_X86 && nr == OLD_MMAP_NR_X86 && entry->way_count)
+            continue;
         if (nr >= 0) /* below 0: another architecture has this call */
             calls[n++] = (struct call){ (uint32_t)nr, entry };
     }

@@ -11,6 +11,7 @@
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -73,6 +74,8 @@ static const struct {
     { "CLONE_NEWNET", CLONE_NEWNET },
     { "TIOCSTI", TIOCSTI },
     { "TIOCLINUX", TIOCLINUX },
+    { "PR_SET_SECCOMP", PR_SET_SECCOMP },
+    { "SECCOMP_SET_MODE_FILTER", SECCOMP_SET_MODE_FILTER },
     { "SECCOMP_FILTER_FLAG_NEW_LISTENER", SECCOMP_FILTER_FLAG_NEW_LISTENER },
 };
 

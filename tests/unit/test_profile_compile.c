@@ -146,9 +146,11 @@ static uint32_t condition_says(const struct profile_entry *entry, const struct s
 static uint32_t expected(const struct profile *p, uint32_t verdict, const struct seccomp_data *d)
 {
     bool trace = (verdict & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_TRACE;
+    int old = d->arch == AUDIT_ARCH_I386 && p->compat_count ? d->nr : -1;
 
-    if (d->arch == AUDIT_ARCH_I386 && p->compat_count &&
-        d->nr == 102) /* socketcall: its arguments are in memory */
+    if (old == 90) /* mmap before mmap2: its arguments are in memory */
+        return SECCOMP_RET_ERRNO | ENOSYS;
+    if (old == 102) /* socketcall: likewise */
         return verdict == SECCOMP_RET_ALLOW ? verdict : SECCOMP_RET_ERRNO | EPERM;
     return trace ? condition_says(&p->entries[verdict & SECCOMP_RET_DATA], d) : verdict;
 }
