@@ -90,6 +90,7 @@ PROGRAM = textwrap.dedent("""
     #include <string.h>
     #include <sys/ioctl.h>
     #include <sys/mman.h>
+    #include <sys/prctl.h>
     #include <sys/shm.h>
     #include <sys/resource.h>
     #include <sys/socket.h>

@@ -157,6 +157,11 @@ static const struct call calls[] = {
     { SYS_setgroups, { -1 }, EINVAL, "init drops its groups" },
     { SYS_setresuid, { -1, -1, -1 }, 0, "and its user" },
     { SYS_prctl, { PR_GET_DUMPABLE }, 0, "and its capabilities" },
+    { SYS_prctl, { PR_SET_SECCOMP, SECCOMP_MODE_FILTER }, EPERM, "no filter of its own" },
+    { SYS_prctl, { PR_GET_SECCOMP }, 0, "but the question" },
+    { SYS_seccomp, { SECCOMP_SET_MODE_FILTER }, EPERM, "nor this way" },
+    { SYS_seccomp, { HIGH_BIT | SECCOMP_SET_MODE_FILTER }, EPERM, "the kernel sees 32 bits" },
+    { SYS_seccomp, { SECCOMP_GET_ACTION_AVAIL }, EFAULT, "but what there is" },
     { 999, { 0 }, ENOSYS, "no such call" },
     { SYS_memfd_secret, { 0 }, EPERM, "hidden memory" },
 };
