@@ -80,6 +80,7 @@ def probe(server, tag):
     def fresh(i):
         first_command(server, f"{tag}{i}")
     creation = median_ms(fresh)
+    time.sleep(2)  # the kernel is still busy with what the creations left behind; that is not a part of a command
     command = median_ms(lambda i: first_command(server, f"{tag}0"))
     for i in range(20):
         server.cleanup(f"{tag}{i}")
