@@ -15,7 +15,7 @@ import pytest
 from cove import TOP, read, wait_for
 
 COVE = os.path.join(TOP, ".cove/inst/bin/cove")
-PROGRAMS = ["bash", "cat", "ls", "id", "stat", "rm", "mkdir", "su", "true", "sh", "sleep"]
+PROGRAMS = ["bash", "cat", "ls", "id", "stat", "rm", "mkdir", "su", "true", "sh", "sleep", "mkfifo"]
 
 
 @pytest.fixture(scope="module")

@@ -105,11 +105,27 @@ def test_user_directory_and_variables_hold_in_every_dialect(store, root):
 
 def test_limits_and_network_of_a_manifest_hold(store, root):
     add(store, root, "--limit", "pids_max=37", "--network", "none")
-    assert use(store, "cat /proc/sys/kernel/pid_max >/dev/null; ulimit -u; cat /sys/class/net/*/address 2>/dev/null; echo").status == 200
+    reply = use(store, "true")
+    corner, = [d for d in store.cgroups() if os.path.exists(f"{d}/pids.max")]
+    assert read(f"{corner}/{reply.id}/pids.max") == "37\n"
     line = next(x for x in read(f"{store.run_dir}/templates").split("\n") if x.startswith("app "))
     assert line == "app pids_max=37 network=none"
     assert "limits" in add(store, root, "--limit", "pids=5", ok=False)
     assert "pids_max: '5 memory_max=1' is not a valid value" in add(store, root, "--limit", "pids_max=5 memory_max=1", ok=False)
+
+
+def test_the_policy_and_the_seccomp_profile_of_a_manifest_hold(store, root):
+    add(store, root, name="plain")
+    add(store, root, "--policy", "careful", "--seccomp", "strict", name="strange")
+    with open(store.config["policy_file"], "a") as f:
+        f.write('\n[template=careful]\ndeny  careful-only  words  /^stat( |$)/  "not there"\n'
+                '[template=strange]\ndeny  by-its-own-name  words  /^id( |$)/  "not here"\n')
+    wait_for(lambda: use(store, "stat /", "strange", "strange").status == 400, 30, "the section in force")
+    assert use(store, "stat /", "strange", "strange").json["rule"] == "careful-only"
+    hidden = "x=$(echo /usr/bin/s?at); $x /; id -u; mkfifo /tmp/fifo && echo made"
+    strange, plain = use(store, hidden, "strange", "strange").json, use(store, hidden, "plain", "plain").json
+    assert "(careful-only)" in strange["stderr"] and "mkfifo" in strange["stderr"] and strange["stdout"] == "0\n", strange
+    assert plain["stdout"].endswith("0\nmade\n") and plain["stderr"] == "", plain
 
 
 def test_what_show_prints_can_be_given_back(store, root, tmp_path):

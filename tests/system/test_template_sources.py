@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import random
 import shutil
 import subprocess
@@ -371,3 +372,33 @@ def test_the_page_takes_a_new_user_from_debootstrap_and_a_dockerfile_to_a_sandbo
         done = subprocess.run(["bash", "-euc", commands_of(section)], cwd=tmp_path, env=env, timeout=240, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
         assert done.returncode == 0 and says in done.stdout, done.stdout
+
+
+@pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="two whole Debians: long runs")
+def test_the_other_ways_of_the_page_give_a_debian_too(store, tmp_path):
+    if not mirror_answers(tmp_path):
+        pytest.skip("no Debian mirror answers")
+    page = open(os.path.join(os.path.dirname(__file__), "../../docs/TEMPLATES.md")).read()
+    words = page.split("## From debootstrap\n")[1].split("\n\n")[1].replace("\n", " ")
+    at_once, debootstrap, add = re.findall(r"`((?:cove|debootstrap) [^`]+)`", words)
+    mirror = subprocess.run("apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort -u | head -n 1", shell=True,
+                            capture_output=True, text=True, check=True).stdout.strip()
+    for way in ([at_once], [f"{debootstrap} {mirror}", add]):
+        for command in way:
+            command = command.replace("DIRECTORY", str(tmp_path / "root"))
+            if command.startswith("cove template "):
+                store.template(*command.split()[2:])
+            else:
+                subprocess.run(command.split(), check=True, capture_output=True, timeout=300)
+        store.projects.add(("way", True))
+        assert store.run("way", "cat /etc/debian_version", template="bookworm").startswith("12.")
+        store.cleanup("way")
+
+
+@pytest.mark.parametrize("source, says", [("debootstrap:", "suite"), ("debootstrap:../x", "suite"), ("debootstrap:bookworm;id", "suite"),
+                                          ("debootstrap:bookworm,file:///nowhere", "could not be read")])
+def test_a_debian_that_cannot_be_had_leaves_nothing(store, source, says):
+    assert says in store.template("add", "bad", source, ok=False)
+    assert "bad" not in store.template("ls")
+    store.template("gc")
+    assert store.layers() == []
