@@ -19,6 +19,14 @@ int watch_start(struct loop *l, struct watch *w, int fd, uint32_t events, watch_
     return -1;
 }
 
+/* A fetched event whose watch is NULL is passed over. */
+static void forget_fetched(struct loop *l, const struct watch *w)
+{
+    for (unsigned i = l->told_count; i < l->fetched_count; i++)
+        if (l->fetched[i].data.ptr == w)
+            l->fetched[i].data.ptr = NULL;
+}
+
 /* A watch that wants nothing is taken out of epoll, which would otherwise go on reporting errors and
  * hang-ups: those cannot be masked. */
 int watch_want(struct watch *w, uint32_t events)
@@ -31,6 +39,8 @@ int watch_want(struct watch *w, uint32_t events)
     if (epoll_ctl(w->loop->epoll, change, w->fd, &ev) < 0)
         return -1;
     w->events = events;
+    if (!events)
+        forget_fetched(w->loop, w);
     return 0;
 }
 
@@ -118,17 +128,35 @@ void loop_done(struct loop *l)
     l->epoll = cove_close(l->epoll);
 }
 
+static void fetch_events(struct loop *l, int most_ms)
+{
+    int most = l->at_once ? (int)l->at_once : 1, n;
+
+    assert(most <= LOOP_AT_ONCE_MAX);
+    n = epoll_wait(l->epoll, l->fetched, most, time_left(l, most_ms));
+    l->fetched_count = n > 0 ? (unsigned)n : 0;
+    l->told_count = 0;
+}
+
+/* The watch may have changed what it wants since the event was fetched. */
+static void tell_next(struct loop *l)
+{
+    struct epoll_event ev = l->fetched[l->told_count++];
+    struct watch *w = ev.data.ptr;
+    uint32_t events = w ? ev.events & (w->events | EPOLLERR | EPOLLHUP) : 0;
+
+    if (events)
+        w->ready(w, events);
+}
+
 /* Descriptors that are always ready do not starve others: epoll puts one that it has reported at the
  * end of its queue. Nor do they starve timers, which are looked at in every turn. */
 void loop_turn(struct loop *l, int most_ms)
 {
-    struct epoll_event ev;
-
-    if (epoll_wait(l->epoll, &ev, 1, time_left(l, most_ms)) == 1) {
-        struct watch *w = ev.data.ptr;
-
-        w->ready(w, ev.events);
-    }
+    if (l->told_count == l->fetched_count)
+        fetch_events(l, most_ms);
+    if (l->told_count < l->fetched_count)
+        tell_next(l);
     fire_timers(l);
 }
 

@@ -327,6 +327,7 @@ static int setup(struct gate *g, struct cove_err *e)
         setup_signals(g, e) < 0)
         return -1;
     setup_limits(g);
+    g->loop.at_once = LOOP_AT_ONCE_MAX;
     TAILQ_INIT(&g->throttled);
     handover_begin(PROCESS_KEEPER_FD, &hosts, &before);
     if (watch_start(&g->loop, &g->control, FD_CONTROL, EPOLLIN, control_ready) < 0 ||

@@ -5,8 +5,12 @@
  * callback finds that object with container_of(). A `struct timer` is embedded likewise. The loop
  * itself is embedded in the process's own structure: container_of(w->loop, struct gate, loop).
  *
- * The loop takes one event at a time from the kernel. A callback may therefore close and free any
- * watch, its own and others: no event that was fetched earlier can still point to it.
+ * A callback may close and free any watch, its own and others: no event that was fetched earlier is told to a watch
+ * that has been closed since, or that no longer wants it.
+ *
+ * As a rule the loop takes one event at a time from the kernel, so what a callback is told is true at that moment. A
+ * busy process spares system calls by setting `at_once`: several events are then fetched together and told one after the
+ * other. A callback may then be told of bytes that an earlier callback has read meanwhile, so it must never wait in a call.
  */
 #ifndef COVE_LOOP_H
 #define COVE_LOOP_H
@@ -22,10 +26,15 @@
 struct timer;
 TAILQ_HEAD(timer_list, timer);
 
+enum { LOOP_AT_ONCE_MAX = 16 };
+
 struct loop {
     int epoll;
     struct timer_list timers; /* the next one first */
     bool stopped;
+    unsigned at_once; /* how many events may be fetched together, up to LOOP_AT_ONCE_MAX; 0: one */
+    struct epoll_event fetched[LOOP_AT_ONCE_MAX];
+    unsigned fetched_count, told_count; /* of the fetched events, the first told_count are done */
 };
 
 int loop_init(struct loop *l, struct cove_err *e);

@@ -125,6 +125,61 @@ static void a_callback_may_free_what_is_ready_too(void **state)
     loop_done(&l);
 }
 
+/* The same where both events are fetched together. */
+static void an_event_that_was_fetched_is_not_told_to_a_watch_that_is_gone(void **state)
+{
+    struct loop l;
+    struct end *a, *b;
+
+    (void)state;
+    assert_int_equal(loop_init(&l, NULL), 0);
+    l.at_once = LOOP_AT_ONCE_MAX;
+    a = end_new(&l, free_victim);
+    b = end_new(&l, free_victim);
+    a->victim = b;
+    assert_int_equal(write(a->other, "x", 1), 1);
+    assert_int_equal(write(b->other, "x", 1), 1);
+    loop_turn(&l, 1000);
+    assert_int_equal(l.fetched_count, 2);
+    loop_turn(&l, 1000); /* b's event, which is passed over */
+    assert_int_equal(a->called, 1);
+    loop_turn(&l, 1000);
+    assert_int_equal(a->called, 2);
+    end_free(a);
+    loop_done(&l);
+}
+
+static void silence_victim(struct watch *w, uint32_t events)
+{
+    struct end *end = container_of(w, struct end, watch);
+
+    count(w, events);
+    if (end->victim)
+        watch_want(&end->victim->watch, EPOLLOUT);
+}
+
+static void an_event_that_is_no_longer_wanted_is_not_told(void **state)
+{
+    struct loop l;
+    struct end *a, *b;
+
+    (void)state;
+    assert_int_equal(loop_init(&l, NULL), 0);
+    l.at_once = LOOP_AT_ONCE_MAX;
+    a = end_new(&l, silence_victim);
+    b = end_new(&l, count);
+    a->victim = b;
+    assert_int_equal(write(a->other, "x", 1), 1);
+    assert_int_equal(write(b->other, "x", 1), 1);
+    loop_turn(&l, 1000);
+    loop_turn(&l, 1000);
+    assert_int_equal(a->called, 1);
+    assert_int_equal(b->called, 0);
+    end_free(a);
+    end_free(b);
+    loop_done(&l);
+}
+
 static void free_self(struct watch *w, uint32_t events)
 {
     (void)events;
@@ -339,6 +394,8 @@ int main(void)
         cmocka_unit_test(a_ready_descriptor_is_told_to_its_owner),
         cmocka_unit_test(two_ready_descriptors_take_turns),
         cmocka_unit_test(a_callback_may_free_what_is_ready_too),
+        cmocka_unit_test(an_event_that_was_fetched_is_not_told_to_a_watch_that_is_gone),
+        cmocka_unit_test(an_event_that_is_no_longer_wanted_is_not_told),
         cmocka_unit_test(a_callback_may_free_itself),
         cmocka_unit_test(a_watch_that_wants_nothing_hears_of_no_hang_up),
         cmocka_unit_test(a_descriptor_that_is_taken_stays_open),
