@@ -114,6 +114,7 @@ struct relay { /* one connection: two ends and a target */
     size_t head_sent;
     bool html;        /* the client wants pages for people */
     bool kept;        /* nginx knew the verdict; so it is a request without a body */
+    bool quiet;       /* the client's end is not read until the next sweep: see hosts.c */
     char reason[120]; /* what an owner may know beyond the usual answer */
 };
 

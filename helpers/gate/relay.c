@@ -188,6 +188,8 @@ static void end_idle(struct relay *r)
         relay_close(r);
 }
 
+static void watch_client(struct relay *r);
+
 void relays_sweep(struct gate *g)
 {
     struct relay *r = LIST_FIRST(&g->relays);
@@ -200,6 +202,8 @@ void relays_sweep(struct gate *g)
             sandbox_ended(r);
         else if (is_idle(r))
             end_idle(r);
+        else if (r->stage == RELAY_MOVING && r->quiet)
+            watch_client(r);
         r = next;
     }
 }
@@ -295,8 +299,9 @@ static void throttle(struct relay *r)
         timer_start(&g->loop, &g->unthrottle, THROTTLE_MS, unthrottle);
 }
 
-/* One piece from one end to the other. -1: the connection is broken. */
-static int carry(struct relay *r, int from)
+/* One piece from one end to the other. `last`: the sender sends no more than it has sent by now. -1: the connection is
+ * broken. */
+static int carry(struct relay *r, int from, bool last)
 {
     static char buffer[CARRY_BYTES]; /* the gate has one thread */
     struct gate *g = r->gate;
@@ -313,6 +318,7 @@ static int carry(struct relay *r, int from)
         d->ended = n == 0;
         return n == 0 || would_block(n) ? 0 : -1;
     }
+    d->ended = last && (size_t)n < most;
     r->moved_ms = clock_boot_ms();
     if (r->usage->share->limits.tenant_port_rate_bytes)
         r->usage->share->left -= n;
@@ -324,14 +330,14 @@ static int carry(struct relay *r, int from)
 }
 
 /* -1: the connection is broken, or over. */
-static int pump(struct relay *r, int from)
+static int pump(struct relay *r, int from, bool last)
 {
     struct direction *d = &r->way[from];
     bool head = from == CLIENT && r->head.len > 0;
     int rc = head ? send_head(r) : send_held(r->gate, d, r->end[!from].fd);
 
     if (rc == 1 && !head && !d->ended)
-        rc = carry(r, from) < 0 ? -1 : 1;
+        rc = carry(r, from, last) < 0 ? -1 : 1;
     if (rc == 1 && !d->held && d->ended && !d->shut) {
         if (from == CLIENT && !r->way_in->half_close)
             return -1; /* the client has left */
@@ -347,9 +353,20 @@ static uint32_t wanted(const struct relay *r, int end)
 {
     const struct direction *reads = &r->way[end], *writes = &r->way[!end];
     bool head = r->head.len > 0, writing = writes->held || (end == BOX && head);
-    bool reading = !r->throttled && !reads->held && !reads->ended && !(end == CLIENT && head);
+    bool reading =
+        !r->throttled && !reads->held && !reads->ended && !(end == CLIENT && (head || r->quiet));
 
+    /* Mostly the end of a reply is there with its bytes, and one recv() less finds it. Not on a bound port: urgent bytes
+     * cut a recv() short, and some program may use them there. */
+    if (reading && end == BOX && r->kept)
+        return EPOLLIN | EPOLLRDHUP | (writing ? EPOLLOUT : 0);
     return (reading ? EPOLLIN : 0) | (writing ? EPOLLOUT : 0);
+}
+
+static void watch_client(struct relay *r)
+{
+    r->quiet = false;
+    watch_want(&r->end[CLIENT], wanted(r, CLIENT));
 }
 
 /* Something happened at one end: bytes have come there, or there is room for more. */
@@ -358,9 +375,9 @@ static void move(struct relay *r, int end, uint32_t events)
     bool over = events & EPOLLERR;
 
     if (events & (EPOLLIN | EPOLLHUP))
-        over = pump(r, end) < 0 || over;
+        over = pump(r, end, events & EPOLLRDHUP) < 0 || over;
     if (events & EPOLLOUT)
-        over = pump(r, !end) < 0 || over;
+        over = pump(r, !end, false) < 0 || over;
     if (over || (r->way[0].shut && r->way[1].shut)) {
         relay_close(r);
         return;
