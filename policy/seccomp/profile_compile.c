@@ -73,7 +73,8 @@ static uint32_t verdict_of(enum profile_action action)
     static const uint32_t verdicts[] = { [PROFILE_ALLOW] = SECCOMP_RET_ALLOW,
                                          [PROFILE_REFUSE] = SECCOMP_RET_ERRNO | EPERM,
                                          [PROFILE_ENOSYS] = SECCOMP_RET_ERRNO | ENOSYS,
-                                         [PROFILE_PRETEND] = SECCOMP_RET_ERRNO | 0 };
+                                         [PROFILE_PRETEND] = SECCOMP_RET_ERRNO | 0,
+                                         [PROFILE_INVALID] = SECCOMP_RET_ERRNO | EINVAL };
 
     return verdicts[action];
 }

@@ -1,7 +1,7 @@
 /*
  * The words behind `if` in a seccomp profile:
  *
- *   TEST [and TEST]... [else pretend]
+ *   TEST [and TEST]... [else pretend|invalid]
  *
  *   argN == A,B           one of these values
  *   argN != A,B           none of these values
@@ -165,9 +165,12 @@ static int parse_else(struct profile_reader *r, struct profile_entry *entry)
 {
     char *begin = r->at, *word = profile_take_word(r);
 
-    if (!word || strcmp(word, "pretend") != 0)
-        return profile_fail_at(r, word ? word : begin, "the only word behind else is pretend");
-    entry->otherwise = PROFILE_PRETEND;
+    if (word && strcmp(word, "pretend") == 0)
+        entry->otherwise = PROFILE_PRETEND;
+    else if (word && strcmp(word, "invalid") == 0)
+        entry->otherwise = PROFILE_INVALID;
+    else
+        return profile_fail_at(r, word ? word : begin, "behind else stands pretend or invalid");
     word = profile_take_word(r);
     return word ? profile_fail_at(r, word, "something behind the condition") : 0;
 }

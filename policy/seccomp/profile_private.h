@@ -14,7 +14,13 @@
 #define PROFILE_WAYS_MAX   8
 #define PROFILE_COMPAT_MAX 4
 
-enum profile_action { PROFILE_ALLOW, PROFILE_REFUSE, PROFILE_ENOSYS, PROFILE_PRETEND };
+enum profile_action {
+    PROFILE_ALLOW,
+    PROFILE_REFUSE,
+    PROFILE_ENOSYS,
+    PROFILE_PRETEND,
+    PROFILE_INVALID
+};
 
 /* One comparison: the argument, without the bits outside `mask`, is one of the values (or none of
  * them, when negated). The kernel looks at 32 bits of such arguments, so only those count. */

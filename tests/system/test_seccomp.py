@@ -21,11 +21,11 @@ class Rule:
     """What a profile says about one call: allow, refuse or enosys, and for allow the conditions (one of them must hold)."""
 
     def __init__(self, verb):
-        self.verb, self.conditions, self.pretend = verb, [], False
+        self.verb, self.conditions, self.otherwise = verb, [], errno.EPERM
 
     def add_condition(self, text):
         text, _, otherwise = text.partition(" else ")
-        self.pretend = self.pretend or otherwise == "pretend"
+        self.otherwise = {"pretend": 0, "invalid": errno.EINVAL}.get(otherwise, self.otherwise)
         self.conditions.append([parse_test(test) for test in text.split(" and ")])
 
 
@@ -150,7 +150,7 @@ def wanted(profile, rules, name):
         return 0 if profile == "build" and name == "int80" else errno.ENOSYS
     rule = rules[name.rstrip("!")]
     if name.endswith("!"):
-        return 0 if rule.pretend else errno.EPERM
+        return rule.otherwise
     return {"refuse": errno.EPERM, "enosys": errno.ENOSYS}.get(rule.verb)
 
 

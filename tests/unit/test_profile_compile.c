@@ -140,7 +140,9 @@ static uint32_t condition_says(const struct profile_entry *entry, const struct s
         if (all)
             return SECCOMP_RET_ALLOW;
     }
-    return SECCOMP_RET_ERRNO | (entry->otherwise == PROFILE_PRETEND ? 0 : EPERM);
+    return SECCOMP_RET_ERRNO | (entry->otherwise == PROFILE_PRETEND   ? 0
+                                : entry->otherwise == PROFILE_INVALID ? EINVAL
+                                                                      : EPERM);
 }
 
 static uint32_t expected(const struct profile *p, uint32_t verdict, const struct seccomp_data *d)

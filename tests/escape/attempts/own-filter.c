@@ -1,6 +1,6 @@
 // class: exhaustion
 // promise: no seccomp filter of a program's own takes the memory in which the kernel compiles the filters of all
-// refused: EPERM
+// refused: EINVAL
 // control: host
 #include <linux/filter.h>
 #include <linux/seccomp.h>
