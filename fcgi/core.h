@@ -392,4 +392,14 @@ struct core_log_piece {
 int core_log_read(struct core_session *s, const char *label, uint64_t from,
                   struct core_log_piece *p, struct cove_err *e);
 
+/* The same by a place that names bytes of both streams, and not records. */
+struct core_log_part {
+    struct log_place place; /* where to begin; afterwards: where the next part begins */
+    size_t most;            /* bytes of `text` */
+    struct buf text; /* made by core_log_read_part(); freed by the caller, also after a failure */
+    uint64_t lost;   /* bytes behind the place that are no longer kept */
+};
+int core_log_read_part(struct core_session *s, uint32_t proc, struct core_log_part *p,
+                       struct cove_err *e);
+
 #endif

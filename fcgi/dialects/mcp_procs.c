@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cove/dialect.h"
-#include "cove/ring.h"
 #include "cove/text.h"
 #include "fcgi/check.h"
 #include "fcgi/dialects/mcp.h"
@@ -292,78 +291,21 @@ static const struct json_field log_result_fields[] = {
     JSON_END,
 };
 
-struct log_piece {
-    struct log_place place; /* how much of each stream was told */
-    struct buf text;
-    size_t most; /* bytes of the text */
-    uint64_t lost;
-};
-
-/* Takes a record. One that begins before the place was told in part; one that begins behind it means that output was
- * lost. */
-static void take_record(struct log_piece *piece, const struct ring_rec *rec, const char *bytes)
-{
-    uint64_t *at = &piece->place.offset[rec->stream == RING_STDOUT ? 0 : 1];
-    uint64_t end = rec->offset + rec->len;
-    size_t skip, n;
-
-    if (end <= *at)
-        return;
-    if (rec->offset > *at) {
-        piece->lost += rec->offset - *at;
-        *at = rec->offset;
-    }
-    skip = (size_t)(*at - rec->offset);
-    n = rec->len - skip;
-    n = n < piece->most - piece->text.len ? n : piece->most - piece->text.len;
-    if (buf_add(&piece->text, bytes + skip, n) == 0)
-        *at += n;
-}
-
-static int read_ring(int ring, struct log_piece *piece, struct cove_err *e)
-{
-    AUTO_FREE char *bytes = malloc(RING_REC_MAX);
-    struct ring_reader reader;
-    struct ring_rec rec;
-    uint64_t gap, seen = 0;
-    int n = 1;
-
-    if (!bytes)
-        return core_fail_memory(e);
-    if (ring_reader_init(&reader, ring, 0, e) < 0)
-        return -1; /* cppcheck-suppress memleak ; bytes frees itself */
-    /* No more than the ring holds: a fast writer would keep us reading. */
-    while (piece->text.len < piece->most && seen < reader.capacity &&
-           (n = ring_read(&reader, &rec, bytes, &gap, e)) > 0) {
-        take_record(piece, &rec, bytes);
-        seen += rec.len + 1;
-        if (piece->text.overflow)
-            return core_fail_memory(e);
-    }
-    return n < 0 ? -1 : 0;
-}
-
 /* Reads a piece of a process's log: `piece` has the place to begin at, and afterwards the text and the next place. */
-static int read_log(struct core_session *s, const struct id_args *a, struct log_piece *piece,
+static int read_log(struct core_session *s, const struct id_args *a, struct core_log_part *piece,
                     struct core_proc *p, struct cove_err *e)
 {
-    struct box_log_opened opened;
-    AUTO_CLOSE int ring = -1;
-
     piece->most = a->max_bytes ? (size_t)a->max_bytes : LOG_DEFAULT;
-    buf_init_within(&piece->text, piece->most, s->core->bytes);
-    /* The status comes first: what was written until then is in the ring. */
+    /* The status comes first: what was written until then is in the log. */
     if (core_proc_find(s, a->id, p, e) < 0)
         return fail_process(a->id, e);
-    if (box_log(&s->conn, p->proc, NULL, &opened, &ring, e) < 0)
-        return -1;
-    return read_ring(ring, piece, e);
+    return core_log_read_part(s, p->proc, piece, e);
 }
 
 static int log_tool(struct mcp_call *c, const void *args, struct cove_err *e)
 {
     const struct id_args *a = args;
-    struct log_piece piece = { 0 };
+    struct core_log_part piece = { 0 };
     char next[LOG_PLACE_TEXT];
     struct core_session s;
     struct core_proc p;
