@@ -101,6 +101,10 @@ void envd_put_file(struct json_writer *w, const char *path, const struct envd_me
 int envd_write_failed(struct cove_err *e);
 /* The signature of a /files URL, for its path, user and time. COVE_UNAUTHORIZED says what is wrong. */
 int envd_signature_check(const struct envd *d, struct cove_err *e);
+/* Is it a signed URL at the address that all sandboxes share, without the headers that name one? */
+bool envd_is_signed_alone(const struct request *req);
+/* Whose token such a URL was signed with. */
+int envd_signature_owner(struct request *req, char ret_id[COVE_ID_LEN + 1], struct cove_err *e);
 
 /* ------------------------------------------------------------------ remote calls (e2b_rpc.c) */
 

@@ -14,7 +14,8 @@
 
 /* ------------------------------------------------------------------ which sandbox */
 
-/* A request names its sandbox by the host name, or by headers where all sandboxes share one address. */
+/* A request names its sandbox by the host name, or by headers where all sandboxes share one address. There a signed URL names none: *ret_id is ""
+ * then. */
 static bool addressed(const struct request *req, char ret_id[COVE_ID_LEN + 1])
 {
     const char *id = request_param(req, "HTTP_E2B_SANDBOX_ID");
@@ -24,6 +25,9 @@ static bool addressed(const struct request *req, char ret_id[COVE_ID_LEN + 1])
         text_copy(ret_id, COVE_ID_LEN + 1, req->host_box);
         return req->host_port == ENVD_PORT;
     }
+    *ret_id = '\0';
+    if (envd_is_signed_alone(req))
+        return true;
     if (!*id || (*port && strcmp(port, "49983") != 0))
         return false;
     text_copy(ret_id, COVE_ID_LEN + 1, text_is_id(id) ? id : "");
@@ -50,6 +54,8 @@ static int find(struct envd *d, struct cove_err *e)
     char id[COVE_ID_LEN + 1];
 
     addressed(req, id);
+    if (envd_is_signed_alone(req) && envd_signature_owner(req, id, e) < 0)
+        return -1;
     req->note.sandbox = arena_strdup(&req->arena, id);
     if (which_sandbox_id(req->core->state, NULL, id, &d->found) != WHICH_HERE)
         return cove_fail(e, COVE_GONE, "The sandbox was not found");

@@ -30,44 +30,84 @@ static const char *query_or_empty(const struct request *req, const char *name)
     return value ? value : "";
 }
 
-/* "v1_" and the base64 of a hash over path, verb, user, token and, if there is one, time. */
-static void make_signature(const struct envd *d, char out[64])
-{
-    const struct request *req = d->req;
-    const char *expires = query_or_empty(req, "signature_expiration");
-    unsigned char hash[SHA256_DIGEST_LENGTH];
-    char token[TOKEN_LEN + 1];
-    const char *text;
-    size_t len;
+/* What is signed: path, verb, user, token and, if there is one, time. The place of the token is filled in for one sandbox after another. */
+struct signing {
+    char *text;
+    size_t len, token_at;
+};
 
-    token_make(req->core->token_secret, d->found.box.id, token);
-    text = arena_printf(&d->req->arena, "%s:%s:%s:%s%s%s", query_or_empty(req, "path"),
-                        req->method & (GET | HEAD) ? "read" : "write",
-                        query_or_empty(req, "username"), token, *expires ? ":" : "", expires);
-    SHA256((const unsigned char *)text, strlen(text), hash);
-    memcpy(out, "v1_", 3);
-    base64_encode(hash, sizeof(hash), out + 3);
-    len = 3 + BASE64_LEN(sizeof(hash));
-    while (out[len - 1] == '=')
-        len--;
-    out[len] = '\0';
+enum { SIGNATURE_LEN = 46 }; /* "v1_" and the base64 of a hash, without the '=' at its end */
+
+static struct signing begin_signing(struct request *req)
+{
+    const char *expires = query_or_empty(req, "signature_expiration");
+    const char *head = arena_printf(&req->arena, "%s:%s:%s:", query_or_empty(req, "path"),
+                                    req->method & (GET | HEAD) ? "read" : "write",
+                                    query_or_empty(req, "username"));
+    struct signing s = { .token_at = strlen(head) };
+
+    s.text = arena_strdup(&req->arena, arena_printf(&req->arena, "%s%*s%s%s", head, TOKEN_LEN, "",
+                                                    *expires ? ":" : "", expires));
+    s.len = strlen(s.text);
+    return s;
+}
+
+static bool signature_fits(const struct request *req, const struct signing *s, const char *id)
+{
+    const char *given = query_or_empty(req, "signature");
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    char token[TOKEN_LEN + 1], wanted[64] = "v1_";
+    bool fits;
+
+    token_make(req->core->token_secret, id, token);
+    memcpy(s->text + s->token_at, token, TOKEN_LEN);
+    SHA256((const unsigned char *)s->text, s->len, hash);
+    base64_encode(hash, sizeof(hash), wanted + 3);
+    fits = strlen(given) == SIGNATURE_LEN && CRYPTO_memcmp(given, wanted, SIGNATURE_LEN) == 0;
     OPENSSL_cleanse(token, sizeof(token));
+    OPENSSL_cleanse(s->text + s->token_at, TOKEN_LEN);
+    return fits;
 }
 
 int envd_signature_check(const struct envd *d, struct cove_err *e)
 {
-    const char *given = query_or_empty(d->req, "signature");
     const char *expires = query_or_empty(d->req, "signature_expiration");
-    char wanted[64];
+    struct signing s;
 
-    if (!*given)
+    if (!*query_or_empty(d->req, "signature"))
         return cove_fail(e, COVE_UNAUTHORIZED, "missing signature query parameter");
-    make_signature(d, wanted);
-    if (strlen(given) != strlen(wanted) || CRYPTO_memcmp(given, wanted, strlen(wanted)) != 0)
+    s = begin_signing(d->req);
+    if (!signature_fits(d->req, &s, d->found.box.id))
         return cove_fail(e, COVE_UNAUTHORIZED, "invalid signature");
     if (*expires && strtoull(expires, NULL, 10) < clock_unix_ms() / 1000)
         return cove_fail(e, COVE_UNAUTHORIZED, "signature is already expired");
     return 0;
+}
+
+bool envd_is_signed_alone(const struct request *req)
+{
+    return !req->host_box && req->segment_count == 1 && strcmp(req->segments[0], "files") == 0 &&
+           !*request_param(req, "HTTP_E2B_SANDBOX_ID") && request_query(req, "signature");
+}
+
+/* A stranger can ask for this: the text that is hashed once for each sandbox is short, and so the whole takes few milliseconds. */
+int envd_signature_owner(struct request *req, char ret_id[COVE_ID_LEN + 1], struct cove_err *e)
+{
+    struct signing s = begin_signing(req);
+    uint32_t count = state_box_count(req->core->state);
+
+    if (!req->core->token_secret || s.len > MSG_PATH_MAX)
+        count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct box_info box;
+
+        state_box_read(req->core->state, i, &box);
+        if ((box.state == BOX_LIVE || box.state == BOX_FROZEN) && signature_fits(req, &s, box.id)) {
+            text_copy(ret_id, COVE_ID_LEN + 1, box.id);
+            return 0;
+        }
+    }
+    return cove_fail(e, COVE_UNAUTHORIZED, "invalid signature");
 }
 
 /* ------------------------------------------------------------------ what part of it */

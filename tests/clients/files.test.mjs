@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { AuthenticationError, FileNotFoundError, FileType, InvalidArgumentError, NotEnoughSpaceError } from 'e2b'
+import { AuthenticationError, FileNotFoundError, FileType, InvalidArgumentError, NotEnoughSpaceError, Sandbox } from 'e2b'
 import { api, envd, rejects, withSandbox } from './helper.mjs'
 
 test('write and read: text, bytes, blob, stream, empty; parents are made', withSandbox(async sandbox => {
@@ -134,6 +134,32 @@ test('signed addresses: read and write without a token, until they run out', wit
   assert.deepEqual([late.status, await late.json()], [401, { message: 'signature is already expired', code: 401 }])
   const none = await fetchSigned(down.replace(/signature=[^&]*&?/, ''))
   assert.deepEqual([none.status, await none.json()], [401, { message: 'missing signature query parameter', code: 401 }])
+}))
+
+test('signed addresses: at one address for all, they need no header that names the sandbox', withSandbox(async sandbox => {
+  await sandbox.files.write('mine', 'of the first')
+  const other = await Sandbox.create()
+  try {
+    await other.files.write('mine', 'of the second')
+    const link = await sandbox.downloadUrl('mine', { useSignatureExpiration: 60 })
+    assert.deepEqual([await (await fetch(link)).text(), await (await fetch(await other.downloadUrl('mine'))).text()], ['of the first', 'of the second'])
+    const form = new FormData()
+    form.append('file', new Blob(['changed']), 'ignored')
+    assert.equal((await fetch(await sandbox.uploadUrl('mine'), { method: 'POST', body: form })).status, 200)
+    assert.deepEqual([await sandbox.files.read('mine'), await other.files.read('mine')], ['changed', 'of the second'])
+    const told = async url => { const reply = await fetch(url); return [reply.status, (await reply.json()).message] }
+    assert.deepEqual(await told(await sandbox.downloadUrl('mine', { useSignatureExpiration: -60 })), [401, 'signature is already expired'])
+    const invalid = [401, 'invalid signature']
+    for (const bad of [link.replace('path=mine', 'path=other'), link.replace(/signature=[^&]*/, 'signature='), link.replace(/(signature=)[^&]*/, `$1v1_${'a'.repeat(43)}`),
+      link.replace(/expiration=\d+/, 'expiration=9999999999'), link.replace('path=mine', `path=${'x'.repeat(5000)}`)])
+      assert.deepEqual(await told(bad), invalid, bad.slice(0, 200))
+    assert.equal((await fetch(link.replace(/signature=[^&]*&?/, ''))).status, 401)
+    assert.equal((await fetch(link.replace('/files?', '/envs?'))).status, 401, 'it opens nothing but the file')
+    await sandbox.kill()
+    assert.deepEqual(await told(link), invalid)
+  } finally {
+    await other.kill()
+  }
 }))
 
 test('an upload that breaks off leaves the old file as it was', withSandbox(async sandbox => {
