@@ -48,8 +48,10 @@ cmd_up() {
 }
 
 print_welcome() {
-    local key
+    local key hint=
     key=$(cat "$conf/key")
+    getent hosts "api.$domain" >/dev/null || hint="
+        (which needs the name api.$domain, and this machine does not find it: DNS, or for .localhost the package libnss-myhostname)"
     cat <<END
 
 cove is up.
@@ -58,7 +60,7 @@ cove is up.
   open  http://127.0.0.1:$http_port/ in a browser and sign in with the key (operators' pages: the key in $conf/operator)
   logs  $log
   e2b   export E2B_API_KEY=$key E2B_API_URL=http://127.0.0.1:$http_port E2B_SANDBOX_URL=http://127.0.0.1:$http_port
-   or   export E2B_API_KEY=$key E2B_DOMAIN=$domain:$https_port NODE_EXTRA_CA_CERTS=$dir/tls/$domain.crt
+   or   export E2B_API_KEY=$key E2B_DOMAIN=$domain:$https_port NODE_EXTRA_CA_CERTS=$dir/tls/$domain.crt$hint
   shell . $dir/env        then \`cove\` and its manual pages are about this instance
 
 Paste this:
