@@ -100,10 +100,10 @@ class World:
         self.name = "cove-escape-" + secrets.token_hex(4)
         # Not in /tmp: a sandbox's root is put together there, so that an attempt that reaches the host's root would find it covered.
         self.secret = f"/var/tmp/{self.name}-secret"
+        self.folder = f"/var/tmp/{self.name}-folder"
         self.copies = [f"{folder}/{self.name}-secret" for folder in ("/tmp", "/run", "/root")]
         self.target = f"/tmp/{self.name}-target/file"
         self.shm_file = f"/dev/shm/{self.name}"
-        self.folder = f"/tmp/{self.name}-folder"
         self.neighbour_file = f"/workspace/neighbour-{self.name}"
 
     def __enter__(self):

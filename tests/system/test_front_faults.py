@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from cove import TOP, Server, new_dir, new_key, read, wait_for
+from cove import TOP, Server, alive, new_dir, new_key, read, title, wait_for
 from executor import Executor
 from test_front_nginx import nginx_pid, workers_of
 
@@ -113,6 +113,7 @@ def test_a_stream_goes_on_over_a_reload_of_nginx(make_server):
         before = workers_of(nginx_pid(server))
         os.kill(nginx_pid(server), signal.SIGHUP)
         wait_for(lambda: workers_of(nginx_pid(server)) - before, 10, "new nginx workers")
+        wait_for(lambda: all("shutting down" in title(pid) or not alive(pid) for pid in before), 30, "the old ones were told to end")
         box.sh("touch /workspace/go")
         assert any("last" in str(e.data) for e in events), "the old worker of nginx carries it to its end"
 
