@@ -85,6 +85,8 @@ def call(server, methods, path, key, headers):
 @pytest.fixture
 def two(make_server):
     server = make_server()
+    # The executor dialect makes the sandbox: on port 8080 of any other the sandbox's own program would be asked, and no route of ours.
+    assert server.request("POST", "/run", {"cmd": "true"}, headers={"X-Project-Id": "shared"}).status == 200
     mine = server.execute("shared", "echo tenant-secret > /workspace/secret; sleep 1000 & echo")
     other = create(server, "other")
     becomes(server, other, 200, "own")
