@@ -188,7 +188,8 @@ def test_plain_tools_read_the_archive_and_its_manifest(server, project, tmp_path
     here = f"{store(server)}/{box}"
     manifest = json.loads(read(f"{here}/manifest.json"))
     assert (manifest["id"], manifest["project"], manifest["template"]) == (box, project, "base")
-    assert manifest["storedSha256"] in subprocess.run(["sha256sum", f"{here}/archive.tar.zst"], stdout=subprocess.PIPE, text=True).stdout
+    digest = subprocess.run(["sha256sum", f"{here}/archive.tar.zst"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[0]
+    assert manifest["storedSha256"] == manifest["archiveSha256"] == digest
     listing = subprocess.run(["tar", "--zstd", "-tvf", f"{here}/archive.tar.zst", "--numeric-owner"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert re.search(r"^-rw\S+ 1000/1000 +5 .* root/workspace/f$", listing, re.M), listing
     assert re.search(r"^c\S+ 0/0 +0,0 .* root/etc/hosts$", listing, re.M), listing
@@ -200,13 +201,18 @@ def test_plain_tools_read_the_archive_and_its_manifest(server, project, tmp_path
 
 
 def test_its_environment_its_secrets_and_its_token_are_in_none_of_what_is_saved(server):
-    made = server.post("/sandboxes", {"templateID": "base", "timeout": 300, "metadata": {"who": "me"},
+    made = server.post("/sandboxes", {"templateID": "base", "timeout": 300, "metadata": {"who": "me"}, "secure": True,
                                       "envVars": {"PASSWORD": "correct-horse-battery"}}).json
-    box = made["sandboxID"]
+    box, token = made["sandboxID"], made["envdAccessToken"]
+    server.post("/api/v1/agent/sandboxes/run-cmd", {"sandbox_id": box, "command": "echo of its files >/workspace/f"})
     assert save(server, box) is True
+    kept = {}
     for name in os.listdir(f"{store(server)}/{box}"):
         with open(f"{store(server)}/{box}/{name}", "rb") as f:
-            assert b"correct-horse" not in f.read(), name
+            kept[name] = f.read()
+    kept["files"] = subprocess.run(["zstd", "-dc"], input=kept["archive.tar.zst"], stdout=subprocess.PIPE, check=True).stdout
+    assert b"of its files" in kept["files"] and len(token) > 20
+    assert not [name for name, content in kept.items() if b"correct-horse" in content or token.encode() in content]
     assert "correct-horse" not in read(f"{server.run_dir}/attributes/{box}")
     listed = [b for b in server.request("GET", "/v2/sandboxes?state=paused").json if b["sandboxID"] == box]
     assert listed and listed[0]["state"] == "paused" and listed[0]["metadata"] == {"who": "me"}
