@@ -73,12 +73,13 @@ def test_an_image_becomes_the_whole_root_of_a_template(server):
                                                            ("USER", "root"), ("RUN", "rm /etc/second")]).ready()
     assert any("layer 2/2" in line for line in built.messages()), built.messages()
     reply = server.execute("p", "cat /home/user/made /tmp/over; ls /etc/second /etc/marker /opt /usr/bin/python3 2>&1; cat /usr/bin/linked; "
-                                "echo $GREETING; stat -c %a:%u /usr/bin/true /opt/tool; ls -d /.image /.fetch 2>&1", template="app")
+                                "echo $GREETING; stat -c %a:%u:%g /usr/bin/true /opt/tool /opt/new; ls -d /.image /.fetch 2>&1", template="app")
     out = reply.json["stdout"] + reply.json["stderr"]
     assert "built by user in /home/user" in out and "over" in out, out
     for gone in ("/etc/second", "/etc/marker", "/usr/bin/python3", "/opt/tool", "/.image", "/.fetch"):
         assert f"'{gone}': No such file" in out, (gone, out)
-    assert "new\n" in out and "second layer" in out and "it's here" in out and "4755:0" in out, out
+    assert "new\n" in out and "second layer" in out and "it's here" in out, out
+    assert "4755:0:0\n" in out and "644:33:44\n" in out, out  # modes and owners
     server.cleanup("p")
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -13,7 +14,7 @@ import urllib.parse
 
 import pytest
 
-from cove import read, wait_for
+from cove import alive, read, wait_for
 
 WAITING = ("waiting", "building")
 
@@ -28,9 +29,9 @@ def server():
 
 
 class Build:
-    def __init__(self, server, name, steps=(), key=True, **order):
+    def __init__(self, server, name, steps=(), key=True, limits=None, **order):
         self.server, self.key, self.name = server, key, name
-        made = server.post("/v3/templates", {"name": name}, key=key)
+        made = server.post("/v3/templates", {"name": name, **(limits or {})}, key=key)
         assert made.status == 202, made
         self.id, self.template = made.json["buildID"], made.json["templateID"]
         self.path = f"/templates/{urllib.parse.quote(self.template, safe='')}/builds/{self.id}"
@@ -95,20 +96,39 @@ def tar_of(*members):
 # ------------------------------------------------------------------ every dialect
 
 def test_a_built_template_is_one_in_every_dialect(server):
-    Build(server, "everywhere", [("ENV", "WORD", "built"), ("WORKDIR", "/srv/here"), ("RUN", "echo made > file")]).ready()
+    Build(server, "everywhere", [("ENV", "WORD", "built"), ("WORKDIR", "/srv/here"), ("RUN", "echo made > file"), ("USER", "somebody")],
+          startCmd="id -un > /tmp/begun; sleep 1000", readyCmd="test -s /tmp/begun").ready()
+    look, found = "cat file; pwd; echo $WORD; id -un; cat /tmp/begun", "made\n/srv/here\nbuilt\nsomebody\nsomebody\n"
     for name in ("everywhere", "default/everywhere"):
-        reply = server.execute("p1", "cat file; pwd; echo $WORD; id -un", template=name)
-        assert "made" in str(reply) and "/srv/here" in str(reply) and "built" in str(reply) and "user" in str(reply), reply
-        server.cleanup("p1")
-    reply = server.post("/api/v1/agent/sandboxes/create", {"user_id": "u", "sandbox_template_id": "everywhere"})
-    assert reply.status == 200, reply
-    done = server.post("/api/v1/agent/sandboxes/run-cmd", {"sandbox_id": reply.json["data"]["sandbox_id"], "command": "cat /srv/here/file; echo $WORD"})
-    assert "made" in str(done) and "built" in str(done), done
-    server.request("DELETE", f"/api/v1/agent/sandboxes/{reply.json['data']['sandbox_id']}")
+        for ask in (lambda: server.execute("p1", look, template=name),
+                    lambda: server.post("/run", {"cmd": look}, headers={"X-Project-Id": "p1", "X-Template": name})):
+            reply = ask()
+            assert reply.status == 200 and reply.json["stdout"] == found, reply
+            server.cleanup("p1")
+    for path, body in (("/sandboxes", {"templateID": "everywhere"}),
+                       ("/api/v1/agent/sandboxes/create", {"user_id": "u", "sandbox_template_id": "everywhere"})):
+        made = server.post(path, body).json
+        sandbox = made["sandboxID"] if "sandboxID" in made else made["data"]["sandbox_id"]
+        done = server.post("/api/v1/agent/sandboxes/run-cmd", {"sandbox_id": sandbox, "command": look})
+        assert done.json["data"]["output"] == found, done
+        server.request("DELETE", f"/api/v1/agent/sandboxes/{sandbox}")
     other = server.add_key("elsewhere")
     for name in ("everywhere", "default/everywhere"):
         reply = server.execute("p1", "cat /srv/here/file", key=other, template=name)
         assert reply.status >= 400 and "made" not in str(reply), reply
+
+
+def test_a_templates_limits_are_those_of_its_sandboxes(server):
+    look = "nproc; grep MemTotal: /proc/meminfo"
+    Build(server, "narrow", limits={"cpuCount": 1, "memoryMB": 128}).ready()
+    reply = server.execute("narrow", look, template="narrow")
+    assert reply.json["stdout"].split() == ["1", "MemTotal:", str(128 << 10), "kB"], reply
+    server.cleanup("narrow")
+    usual = server.run("wide", look)
+    Build(server, "wide", limits={"cpuCount": 512, "memoryMB": 1 << 20}).ready()
+    server.cleanup("wide")
+    assert server.execute("wide", look, template="wide").json["stdout"] == usual, "no more than the server gives"
+    server.cleanup("wide")
 
 
 # ------------------------------------------------------------------ what dies
@@ -296,13 +316,16 @@ def test_an_upload_that_is_cut_off_leaves_nothing(server):
 # ------------------------------------------------------------------ what is kept
 
 def test_templates_with_their_manifests_outlive_a_restart(server):
-    Build(server, "stays", [("ENV", "KEPT", "yes"), ("RUN", "echo here > f")], startCmd="touch /tmp/up; sleep 1000", readyCmd="test -e /tmp/up").ready()
+    Build(server, "stays", [("ENV", "KEPT", "yes"), ("RUN", "echo here > f")], startCmd="echo up > /dev/shm/up; sleep 1000",
+          readyCmd="test -s /dev/shm/up").ready()
     old = server.keeper_pid
     os.kill(old, signal.SIGKILL)
+    wait_for(lambda: not alive(old), 30, "the keeper's death")
+    shutil.rmtree(f"{server.run_dir}/snapshots")  # as after a start of the machine: nothing in run_dir outlives that
     server.quickstart("up", "--no-install")
     assert server.keeper_pid != old
-    reply = server.execute("stays", "cat f; echo $KEPT; ls /tmp/up", template="stays")
-    assert "here" in str(reply) and "yes" in str(reply) and "/tmp/up" in str(reply), reply
+    reply = server.execute("stays", "cat f; echo $KEPT; cat /dev/shm/up", template="stays")
+    assert reply.status == 200 and reply.json["stdout"] == "here\nyes\nup\n", reply
     server.cleanup("stays")
 
 

@@ -64,7 +64,7 @@ def base_tar(small_root):
 
 
 TOP = tar(("etc", None, {"type": tarfile.DIRTYPE, "mode": 0o755}), ("etc/second", b"second layer\n", {}), ("etc/.wh.marker", b"", {}),
-          ("opt/.wh..wh..opq", b"", {}), ("opt/new", b"new\n", {}), ("usr/bin/linked", None, {"type": tarfile.LNKTYPE, "linkname": "etc/second"}))
+          ("opt/.wh..wh..opq", b"", {}), ("opt/new", b"new\n", {"uid": 33, "gid": 44}), ("usr/bin/linked", None, {"type": tarfile.LNKTYPE, "linkname": "etc/second"}))
 
 
 @pytest.fixture
