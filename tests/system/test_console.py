@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import tarfile
 import io
 import threading
@@ -15,7 +16,7 @@ import time
 import pytest
 import yaml
 
-from cove import TOP, alive, read, wait_for
+from cove import TOP, read, wait_for
 from test_front_keys import cove, create
 
 API = "/console/api"
@@ -371,10 +372,19 @@ def test_builds_are_their_tenants_own(server, console):
 
 
 def test_a_builder_that_has_just_died_is_waited_for(server, console):
+    """The keeper stands still meanwhile: it would replace the builder at once."""
     (old,) = server.titles("cove: builder")
-    os.kill(old, signal.SIGKILL)
-    wait_for(lambda: not alive(old), 5, "its death")
-    made = server.post("/v3/templates", {"name": "console-build"})
+    replies, listing = [], ["ss", "-Hxl", "src", f"{server.run_dir}/builder.sock"]
+    asking = threading.Thread(target=lambda: replies.append(server.post("/v3/templates", {"name": "console-build"})))
+    os.kill(server.keeper_pid, signal.SIGSTOP)
+    try:
+        os.kill(old, signal.SIGKILL)
+        asking.start()
+        wait_for(lambda: subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()[2] == "1", 30, "a question to the builder")
+    finally:
+        os.kill(server.keeper_pid, signal.SIGCONT)
+    asking.join()
+    (made,) = replies
     assert made.status == 202, made
     assert next(told for _, told in follow(console, "/builds") if told["id"] == made.json["buildID"])["state"] == "waiting"
     server.request("DELETE", "/templates/console-build")
