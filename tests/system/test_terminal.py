@@ -333,6 +333,15 @@ def test_pings_are_answered_also_between_fragments(terminals):
         assert pongs == [b"are you there", b"2"]
 
 
+@pytest.mark.skipif(os.environ.get("COVE_TEST_LONG") != "yes", reason="waits half a minute for a ping; COVE_TEST_LONG=yes")
+def test_the_server_pings_every_half_minute(terminals):
+    """What an answered and an unanswered ping leads to is tests/unit/test_websocket.c's, with a shorter time."""
+    with terminals.open("&cmd=sleep+100") as ws:
+        assert ws.read_frame()[1] == PING
+        ws.raw(frame(PONG))
+        assert ws.read_frame()[1] == PING
+
+
 @pytest.mark.parametrize("what, frames, code", [
     ("unmasked", [frame(BINARY, b"x", masked=False)], 1002),
     ("a reserved bit", [bytes([0xC2]) + frame(BINARY, b"x")[1:]], 1002),
