@@ -6,7 +6,7 @@ EXTRA_DIST += tests/clients/README.md tests/clients/package.json tests/clients/p
 # Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
 if HAVE_CMOCKA
 FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth tests/unit/test_console_session \
-	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines tests/unit/test_stream tests/unit/test_which tests/unit/test_core_session tests/unit/test_saved tests/unit/test_saver tests/unit/test_connect tests/unit/test_multipart tests/unit/test_fetch_address
+	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines tests/unit/test_stream tests/unit/test_which tests/unit/test_core_session tests/unit/test_e2b_signed tests/unit/test_saved tests/unit/test_saver tests/unit/test_connect tests/unit/test_multipart tests/unit/test_fetch_address
 UNIT_TESTS += $(FCGI_TESTS)
 FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
 FCGI_TEST_LDADD = $(FCGICORE_LIBS) $(UNIT_LIBS)
@@ -63,6 +63,9 @@ tests_unit_test_core_session_SOURCES = tests/unit/test_core_session.c tests/unit
 tests_unit_test_core_session_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_core_session_LDFLAGS = -Wl,--wrap=keeper_retire
 tests_unit_test_core_session_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_e2b_signed_SOURCES = tests/unit/test_e2b_signed.c tests/unit/fcgi_request.h tests/unit/state_fixture.h
+tests_unit_test_e2b_signed_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_e2b_signed_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_which_SOURCES = tests/unit/test_which.c tests/unit/fcgi_request.h tests/unit/state_fixture.h
 tests_unit_test_which_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_which_LDADD = $(FCGI_TEST_LDADD)

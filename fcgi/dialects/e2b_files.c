@@ -15,6 +15,7 @@
 
 #include "cove/base64.h"
 #include "cove/keys.h"
+#include "cove/meters.h"
 #include "cove/text.h"
 #include "fcgi/dialects/e2b.h"
 #include "fcgi/transfer.h"
@@ -36,7 +37,10 @@ struct signing {
     size_t len, token_at;
 };
 
-enum { SIGNATURE_LEN = 46 }; /* "v1_" and the base64 of a hash, without the '=' at its end */
+enum {
+    SIGNATURE_LEN = 46, /* "v1_" and the base64 of a hash, without the '=' at its end */
+    TRIES_A_SECOND = 20000,
+};
 
 static struct signing begin_signing(struct request *req)
 {
@@ -90,23 +94,54 @@ bool envd_is_signed_alone(const struct request *req)
            !*request_param(req, "HTTP_E2B_SANDBOX_ID") && request_query(req, "signature");
 }
 
-/* A stranger can ask for this: the text that is hashed once for each sandbox is short, and so the whole takes few milliseconds. */
-int envd_signature_owner(struct request *req, char ret_id[COVE_ID_LEN + 1], struct cove_err *e)
-{
-    struct signing s = begin_signing(req);
-    uint32_t count = state_box_count(req->core->state);
+typedef char box_id[COVE_ID_LEN + 1];
 
-    if (!req->core->token_secret || s.len > MSG_PATH_MAX)
-        count = 0;
+static uint32_t list_living(struct request *req, box_id **ret)
+{
+    uint32_t count = state_box_count(req->core->state), found = 0;
+
+    *ret = arena_alloc(&req->arena, count * sizeof(**ret));
     for (uint32_t i = 0; i < count; i++) {
         struct box_info box;
 
         state_box_read(req->core->state, i, &box);
-        if ((box.state == BOX_LIVE || box.state == BOX_FROZEN) && signature_fits(req, &s, box.id)) {
-            text_copy(ret_id, COVE_ID_LEN + 1, box.id);
+        if (box.state == BOX_LIVE || box.state == BOX_FROZEN)
+            text_copy((*ret)[found++], sizeof(box_id), box.id);
+    }
+    return found;
+}
+
+/* Strangers can ask for a search, and each sandbox costs two hashes: all searches of the machine together may take a quarter of one cpu. */
+static int admit_search(struct request *req, uint32_t sandboxes, struct cove_err *e)
+{
+    uint64_t per_second = sandboxes ? TRIES_A_SECOND / sandboxes : 0, wait_ms = 0;
+
+    if (req->core->meters && sandboxes)
+        wait_ms = meters_admit(req->core->meters, "signed", "urls", per_second ? per_second : 1,
+                               clock_boot_ms() * 1000);
+    if (!wait_ms)
+        return 0;
+    req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
+    return cove_fail(e, COVE_QUOTA,
+                     "too many signed URLs that name no sandbox: send the header E2b-Sandbox-Id");
+}
+
+int envd_signature_owner(struct request *req, char ret_id[COVE_ID_LEN + 1], struct cove_err *e)
+{
+    struct signing s = begin_signing(req);
+    box_id *ids;
+    uint32_t count;
+
+    if (!req->core->token_secret || s.len > MSG_PATH_MAX)
+        return cove_fail(e, COVE_UNAUTHORIZED, "invalid signature");
+    count = list_living(req, &ids);
+    if (admit_search(req, count, e) < 0)
+        return -1;
+    for (uint32_t i = 0; i < count; i++)
+        if (signature_fits(req, &s, ids[i])) {
+            text_copy(ret_id, COVE_ID_LEN + 1, ids[i]);
             return 0;
         }
-    }
     return cove_fail(e, COVE_UNAUTHORIZED, "invalid signature");
 }
 
