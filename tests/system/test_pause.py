@@ -136,7 +136,7 @@ def test_a_sandbox_without_a_project_is_reached_by_its_id(server):
 
 def test_attributes_are_kept_with_a_sandbox_and_go_with_it(make_server):
     server = make_server()
-    box = claim_own(server, fds=[sealed(b"color=blue")])
+    box = claim_own(server, lifetime_ms=3600_000, fds=[sealed(b"color=blue")])
     path = f"{server.run_dir}/attributes/{box}"
     assert read(path) == "color=blue" and os.stat(path).st_mode & 0o777 == 0o640
     assert send(server, "ATTRIBUTES", which(box), [sealed(b"color=red")])[0] == DONE
