@@ -245,6 +245,42 @@ def test_a_header_that_comes_twice_is_refused(server):
 
 # ------------------------------------------------------------------ bad conditions
 
+def stalled(server, stack, method, path, headers, body=b""):
+    """A connection on which this request was sent, and whose client reads nothing."""
+    connection = stack.enter_context(socket.socket())
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.http))
+    connection.settimeout(60)
+    lines = [f"{method} {path} HTTP/1.0", *(f"{k}: {v}" for k, v in {**headers, "Content-Length": len(body)}.items()), "", ""]
+    connection.sendall("\r\n".join(lines).encode() + body)
+    return connection
+
+
+def read_all(connection):
+    length = 0
+    while data := connection.recv(1 << 16):
+        length += len(data)
+    return length
+
+
+def test_clients_of_e2b_may_stall_longer_than_others(make_server):
+    """Others are cut after send_timeout of the site, here a second. A stream or a download of e2b that has stalled for as long comes whole."""
+    server = make_server()
+    edit_site(server, (r"(?m)^    send_timeout            60s;", "    send_timeout            1s;"))
+    made = server.post("/v2/sandboxes", {"templateID": "base"}).json
+    envd = {"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"]}
+    start = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", "head -c 30000000 /dev/zero"]}, "stdin": False}).encode()
+    assert server.run("other", "head -c 30000000 /dev/zero > /workspace/big") == ""
+    with contextlib.ExitStack() as stack:
+        stream = stalled(server, stack, "POST", "/process.Process/Start", {**envd, "Content-Type": "application/connect+json"},
+                         len(start).to_bytes(5, "big") + start)
+        written = server.request("POST", "/files?path=/tmp/big", bytes(30_000_000), headers={**envd, "Content-Type": "application/octet-stream"})
+        assert written.status == 200, written
+        download = stalled(server, stack, "GET", "/files?path=/tmp/big", envd)
+        other = stalled(server, stack, "GET", "/raw_file?path=/workspace/big", {"X-API-Key": server.key, "X-Project-Id": "other"})
+        wait_for(lambda: other.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 7, 60, "the cut of the other connection")  # 7: TCP_CLOSE
+        assert read_all(stream) > 30_000_000 and read_all(download) > 30_000_000
+
 def test_slow_senders_hold_no_worker(make_server):
     server = make_server(threads=8, short_threads=2)
     server.execute("slow", "true")
