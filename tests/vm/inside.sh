@@ -44,8 +44,8 @@ wait_until() { # wait_until SECONDS COMMAND...
 
 # ------------------------------------------------------------------ calling it
 
-execute() { # execute PROJECT COMMAND: the reply
-    curl -s -m 60 --cacert $CERT "$URL/execute" -H "X-API-Key: $(cat /etc/cove/first-key)" \
+execute() { # execute PROJECT COMMAND: the reply; with $key, as whose it is
+    curl -s -m 60 --cacert $CERT "$URL/execute" -H "X-API-Key: ${key:-$(cat /etc/cove/first-key)}" \
         -d "$(jq -nc --arg p "$1" --arg c "$2" '{projectId: $p, commands: [$c]}')"
 }
 
@@ -513,15 +513,44 @@ disks() {
     on_quotas xfs /dev/vdd
 }
 
+# ------------------------------------------------------------------ shares of processes
+
+# A tenant's sandboxes take more than half of the processes that all sandboxes may have, within the limits that each has; the bound of all
+# sandboxes is lowered for that. The keeper then holds this tenant (its sandboxes keep what they have) and makes room for others.
+start_many() { execute "$1" "for i in \$(seq $2); do sleep 600 2>/dev/null & done; jobs -p | wc -l"; }
+others_start() { [ "$(key=$victim execute theirs 'for i in $(seq 20); do sleep 60 & done; jobs -p | wc -l; kill $(jobs -p)' | field .stdout)" = 20 ]; }
+limit_of() { cat "$(cgroup_of "$1")/pids.max"; }
+
+shares_hold() {
+    local corner victim bound raised one two refused
+    victim=$(cove key create victim --name victim | grep -ao 'e2b_[0-9a-f]*' | head -n 1)
+    wait_until 30 others_start || return
+    one=$(id_of many-a) two=$(id_of many-b)
+    corner=$(dirname "$(cgroup_of "$one")")
+    bound=$(($(cat "$corner/pids.current") + 70))
+    echo $bound >"$corner/pids.max" || return
+    start_many many-a 50 >/dev/null # the last of them may be refused already
+    wait_until 30 others_start || { printf 'others start none, %s of %s' "$(cat "$corner/pids.current")" "$(cat "$corner/pids.max")"; return 1; }
+    raised=$(cat "$corner/pids.max") one=$(limit_of "$one") two=$(limit_of "$two") # once: a minute later the tenant may be let go
+    refused=$(execute many-c true | field .error)
+    printf 'bound %s, then %s; its sandboxes have %s and %s of 64; a further one: %s' "$bound" "$raised" "$one" "$two" "$refused"
+    [ "$raised" = $((bound + bound / 6)) ] && [ "$one" -lt 64 ] && [ "$two" -lt 64 ] && [[ $refused == quota:* ]]
+}
+
+processes() {
+    check "a tenant with most processes leaves some to others" shares_hold
+    check "and starts over" small_limits # no tenant is held, and the bound is the kernel's again
+}
+
 # ------------------------------------------------------------------ two boots
 
-disks_only() {
+only() { # only disks|processes
     mkdir -p $BOOK
     : >$BOOK/verdicts
     check "the first chapter of docs/OPERATING.md, as it stands there" follow_the_manual
     check "stop, small limits, start" small_limits
     check "disk limit holds" disk_limit_holds
-    disks
+    "$1"
     result
 }
 
@@ -545,6 +574,7 @@ first_boot() {
     check "memory limit kills and is told" memory_limit_holds
     check "pids limit holds and is told" pids_limit_holds
     check "cpu limit holds" cpu_limit_holds
+    processes
     check "disk limit holds" disk_limit_holds
     check "a fork bomb hurts only itself" fork_bomb_is_harmless
     check "the deadline reaches a detached daemon" deadline_reaches_daemons
@@ -584,4 +614,4 @@ second_boot() {
     result
 }
 
-if [ -e /payload/disks-only ]; then disks_only; elif [ -e $BOOK/second ]; then second_boot; else first_boot; fi
+if [ -e /payload/only ]; then only "$(cat /payload/only)"; elif [ -e $BOOK/second ]; then second_boot; else first_boot; fi

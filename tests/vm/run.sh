@@ -7,7 +7,7 @@
 #   .cove/vm/ext4, xfs   empty disks, for state_dir with project quotas
 #   .cove/vm/console     all that the machine said
 #
-# --fresh makes the disk anew. --disks goes through the chapter about disks only. --same takes the package of the last run.
+# --fresh makes the disk anew. --disks and --processes go through that chapter only. --same takes the package of the last run.
 set -euo pipefail
 export LC_ALL=C
 umask 022
@@ -127,8 +127,8 @@ make_packages() {
 
 make_payload() {
     if [ "$same" = no ] || [ ! -s "$work/payload/cove-2.deb" ]; then make_packages; fi
-    rm -f "$work/payload.ext4" "$work/payload/disks-only" "$work/ext4" "$work/xfs"
-    [ "$disks_only" = no ] || touch "$work/payload/disks-only"
+    rm -f "$work/payload.ext4" "$work/payload/only" "$work/ext4" "$work/xfs"
+    [ -z "$only" ] || printf '%s\n' "$only" >"$work/payload/only"
     cp "$top/tests/vm/inside.sh" "$top/docs/OPERATING.md" "$work/payload/"
     truncate -s 1G "$work/ext4" "$work/xfs"
     quietly payload mke2fs -q -t ext4 -d "$work/payload" "$work/payload.ext4" 32M
@@ -156,13 +156,13 @@ run_machine() {
 }
 
 [ "$(id -u)" -eq 0 ] || die "needs root (debootstrap)."
-fresh=no disks_only=no same=no
+fresh=no only="" same=no
 for option; do
     case $option in
     --fresh) fresh=yes ;;
-    --disks) disks_only=yes ;;
+    --disks | --processes) only=${option#--} ;;
     --same) same=yes ;;
-    *) die "'$option' is not an option: --fresh, --disks, --same." ;;
+    *) die "'$option' is not an option: --fresh, --disks, --processes, --same." ;;
     esac
 done
 mkdir -p "$work"
