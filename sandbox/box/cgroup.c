@@ -18,6 +18,8 @@
 #include "sandbox/box/cgroup_private.h"
 #include "sandbox/box/tools.h"
 
+enum { SOCKETS_PART = 4 }; /* a quarter of the memory limit, beside that limit */
+
 /* The kernel goes through all cpu cgroups of the machine when a quota is written. A new cgroup has
  * none, so "none" needs no writing there. */
 static bool needs_quota(const struct cgroup_limits *l, bool fresh)
@@ -46,9 +48,11 @@ static int set_limits_v2(int dir, const bool on_v2[CGROUP_CONTROLLERS],
     return l->cpu_weight ? cgroup_set_number(dir, "cpu.weight", l->cpu_weight, e) : 0;
 }
 
-/* With swap accounting there are two limits: the one that includes swap may never be the lower one. */
+/* With swap accounting there are two limits: the one that includes swap may never be the lower one. What waits in
+ * sockets of the network is in neither of them on v1, and has a limit of its own. */
 static int set_memory_v1(int dir, uint64_t bytes, struct cove_err *e)
 {
+    cgroup_set_number(dir, "memory.kmem.tcp.limit_in_bytes", bytes / SOCKETS_PART, NULL);
     if (cgroup_set_number(dir, "memory.limit_in_bytes", bytes, NULL) < 0) {
         cgroup_set_number(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
         return cgroup_set_number(dir, "memory.limit_in_bytes", bytes, e);

@@ -276,6 +276,26 @@ static void bound_processes(const struct cgroups *cg)
                           all / 4 * 3, NULL);
 }
 
+/*
+ * The kernel has one bound on what waits in TCP sockets of all processes (the last number of tcp_mem, in pages). When it
+ * is reached each socket of the machine, nginx's included, gets along with a few KiB. All sandboxes together have half
+ * of it. On v2 there is no such limit, and a sandbox's sockets are in its memory limit.
+ */
+static void bound_sockets(const struct cgroups *cg)
+{
+    char text[96] = "", *last;
+    uint64_t pages;
+
+    if (cg->on_v2[CGROUP_MEMORY] ||
+        read_file_at(AT_FDCWD, "/proc/sys/net/ipv4/tcp_mem", text, sizeof(text)) <= 0)
+        return;
+    last = strrchr(text, '\t');
+    pages = last ? strtoull(last, NULL, 10) : 0;
+    if (pages)
+        cgroup_set_number(cg->v1[CGROUP_MEMORY], "memory.kmem.tcp.limit_in_bytes",
+                          pages / 2 * (uint64_t)sysconf(_SC_PAGESIZE), NULL);
+}
+
 static int init_v2(struct cgroups *cg, const char *mount, const char *name,
                    enum cgroup_place *ret_place, struct cove_err *e)
 {
@@ -329,6 +349,7 @@ int cgroup_init(struct cgroups *cg, const char *name, struct cove_err *e)
             return cove_fail(e, COVE_UNSUPPORTED, "this kernel offers no %s cgroup controller",
                              cgroup_controller_names[c]);
     bound_processes(cg);
+    bound_sockets(cg);
     if (place == CGROUP_AT_ROOT)
         weigh_corner(cg);
     return 0;
