@@ -2,6 +2,7 @@
 import concurrent.futures
 import contextlib
 import json
+import shlex
 import struct
 import time
 
@@ -13,6 +14,7 @@ from mcp import Mcp
 CLIENTS, BUDGET_MB, REPLY_BYTES = 40, 32, 6_000_000
 STREAMS, SUBSCRIPTIONS, ROUNDS = 6, 60, 60
 PROCESSES, WORDS = 40, 7000
+LIST_BUDGET_MB, FILES = 16, 30_000
 
 
 def peak_mb(pid):
@@ -86,4 +88,22 @@ def test_many_lists_of_long_commands_do_not_fill_the_machine(target, attempt):
     assert replies[-1].status == 200 and {r.status for r in replies} <= {200, 429, 503}, {r.status for r in replies}
     whole = {r.body for r in replies if r.status == 200}
     assert len(whole) == 1 and len(json.loads(whole.pop())["processes"]) == PROCESSES, "a list is whole or refused"
+    assert server.request("DELETE", f"/sandboxes/{sandbox}").status == 204
+
+
+@pytest.mark.weak(worker_memory="64G")
+def test_one_large_folder_does_not_fill_the_machine(target, attempt):
+    """A worker that lists a folder stops at its budget and says so."""
+    server = target(workers=1, pool=1, worker_memory=f"{LIST_BUDGET_MB}M")
+    sandbox = server.request("POST", "/v2/sandboxes", {"templateID": "base", "timeout": 300}).json["sandboxID"]
+    fill = f"import os; os.makedirs('/tmp/many'); [os.close(os.open('/tmp/many/%06d' % i + 'x' * 240, os.O_CREAT)) for i in range({FILES})]"
+    server.run(sandbox, f"python3 -c {shlex.quote(fill)}")
+    headers = {"Connect-Protocol-Version": "1", "E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983", "Content-Type": "application/json"}
+    worker = server.worker_pids[0]
+    before = peak_mb(worker)
+    reply = server.request("POST", "/filesystem.Filesystem/ListDir", json.dumps({"path": "/tmp/many"}).encode(), headers=headers, timeout=120)
+    grown = peak_mb(worker) - before
+    attempt("make a worker keep a large folder", (reply.status == 200 or grown > 2 * LIST_BUDGET_MB) and f"{grown} MB, {reply.status}")
+    assert reply.status in (429, 503), reply
+    assert server.worker_pids == [worker]
     assert server.request("DELETE", f"/sandboxes/{sandbox}").status == 204

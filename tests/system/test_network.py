@@ -113,6 +113,14 @@ def test_egress_reaches_public_addresses_and_names_of_both_families_and_nothing_
     assert get(server, "a", "rebinds.example", "metadata.example", "host.example") == {""}
 
 
+def test_a_link_has_one_queue_each_way_however_many_cpus_there_are(egress, server):
+    init = server.init_of(server.execute("a", "true"))
+    for where in (["ip", "netns", "exec", egress[0].host], ["nsenter", "-t", str(init), "--net"]):
+        links = json.loads(subprocess.run([*where, "ip", "-d", "-j", "link", "show", "type", "veth"], capture_output=True, check=True).stdout)
+        queues = {(link["num_tx_queues"], link["num_rx_queues"]) for link in links if link["ifname"].startswith(("cv", "eth0"))}
+        assert queues == {(1, 1)}, links
+
+
 def test_sandboxes_do_not_reach_each_other_nor_the_host_by_any_address(egress, server):
     world = egress[0]
     other = server.run("b", "python3 -m http.server --bind :: 80 >/dev/null 2>&1 & "

@@ -363,6 +363,27 @@ static void a_cgroup_that_is_used_again_tells_nothing_of_the_command_before(void
     }
 }
 
+/* Linux 6.18 kills what is cloned into a cgroup that was killed before. */
+static void a_cgroup_that_was_killed_is_not_used_again(void **state)
+{
+    struct box_signal sig = { .scope = SIGNAL_TREE, .signo = SIGKILL, .cause = END_KILLED };
+    struct box_spawned s;
+    char path[300];
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    for (int i = 0; i < 3; i++) {
+        s = sleeper(0);
+        find_cgroup(s.pid, path);
+        sig.proc = s.proc;
+        ASK(BOX_SIGNAL, sig, "");
+        expect(MSG_DONE, NULL);
+        expect_exit(s.proc);
+        assert_true(eventually(is_removed, path));
+    }
+}
+
 /* --------------------------------------------------------------- records */
 
 static void records_are_listed_page_by_page_and_the_oldest_go_first(void **state)
@@ -444,6 +465,7 @@ int main(void)
         CGROUP(what_a_tied_command_left_running_stays_when_the_connection_ends_later),
         CGROUP(no_two_commands_have_one_cgroup_at_a_time),
         CGROUP(a_cgroup_that_is_used_again_tells_nothing_of_the_command_before),
+        CGROUP(a_cgroup_that_was_killed_is_not_used_again),
         CGROUP(records_are_listed_page_by_page_and_the_oldest_go_first),
         CGROUP(a_running_process_is_listed_with_what_it_uses),
     };
