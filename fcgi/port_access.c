@@ -8,7 +8,8 @@
  *     nobody ID PORT   no credential; ports of this sandbox are private unless the port says otherwise
  *     gone ID PORT     no such sandbox, or it sleeps and may not be woken; for all cases the same
  *
- * After the port stands the generation of the keys by which that was decided. nginx keeps good news for a
+ * After the port stands the generation of the keys by which that was decided, and then how long the caller may stay
+ * connected: key=NAME, until=SECONDS, or "-" without an end of its own. nginx keeps good news for a
  * second (X-Accel-Expires; nginx/cove.conf says for which requests). Nothing is lost by that: the gate looks
  * the sandbox and the generation up again, and has nginx ask anew when either has changed or the port does
  * not answer.
@@ -26,6 +27,8 @@
  */
 #include "fcgi/port_access.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -117,6 +120,7 @@ struct credentials {
     bool stranger; /* the request has a key of this server that does not open this sandbox */
     bool passing;  /* the credential ends soon, or at a time that is not known here */
     char strip[4]; /* a: Authorization holds a key of ours, k: X-API-Key does */
+    char stays[KEY_ID_LEN + 16]; /* how long the caller may stay connected, in the gate's words */
 };
 
 static const struct key *find_key(const struct keys *keys, const char *value)
@@ -138,7 +142,13 @@ static bool key_opens(const struct key *key, const struct box_info *box)
 
 static void weigh_key(const struct key *key, const struct box_info *box, struct credentials *ret)
 {
-    ret->owner |= key_opens(key, box);
+    if (key_opens(key, box)) {
+        char id[KEY_ID_LEN + 1];
+
+        keys_id(key, id);
+        snprintf(ret->stays, sizeof(ret->stays), "key=%s", id);
+        ret->owner = true;
+    }
     ret->stranger |= key && !key_opens(key, box);
     ret->passing |= key && key_expired(key, clock_unix_ms() / 1000 + KEPT_S + 1);
 }
@@ -177,19 +187,24 @@ static bool has_traffic_token(const struct dialect *const *dialects, const struc
     return false;
 }
 
-static bool has_token(const struct dialect *const *dialects, const struct request *req,
-                      const struct port_place *place)
+/* A token lasts as long as the sandbox. Beside a key the cookie of a link does not count. */
+static void look_at_tokens(const struct dialect *const *dialects, const struct request *req,
+                           const struct port_place *place, struct credentials *ret)
 {
     const unsigned char *secret = req->core->token_secret;
     char cookie[PORT_TOKEN_MAX];
 
     if (!secret)
-        return false;
+        return;
     if (token_fits(secret, place->id, request_param(req, "HTTP_X_ACCESS_TOKEN")) ||
-        has_traffic_token(dialects, req, place->id))
-        return true;
-    return request_cookie(req, PORT_COOKIE, cookie, sizeof(cookie)) &&
-           port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000);
+        has_traffic_token(dialects, req, place->id)) {
+        ret->owner = true;
+        strcpy(ret->stays, "-");
+    } else if (!ret->owner && request_cookie(req, PORT_COOKIE, cookie, sizeof(cookie)) &&
+               port_token_fits(secret, place->id, place->port, cookie, clock_unix_ms() / 1000)) {
+        ret->owner = true;
+        snprintf(ret->stays, sizeof(ret->stays), "until=%llu", strtoull(cookie, NULL, 10));
+    }
 }
 
 /* ------------------------------------------------------------------ the verdict */
@@ -247,7 +262,7 @@ static const char *judge(const struct dialect *const *dialects, struct request *
     look_at_keys(req, keys, there ? &found->box : &nobody, credentials);
     if (!there)
         return "gone";
-    credentials->owner |= has_token(dialects, req, place);
+    look_at_tokens(dialects, req, place, credentials);
     req->tenant = arena_strdup(&req->arena, found->box.tenant);
     req->note.sandbox = arena_strdup(&req->arena, found->box.id);
     if (found->box.state == BOX_FROZEN) {
@@ -272,7 +287,7 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
     /* Read before the keys are: the keys are then of this generation or of a later one. */
     unsigned generation = atomic_load(&keys->generation_seen);
     struct live_ref *ref = live_get(keys);
-    struct credentials credentials = { 0 };
+    struct credentials credentials = { .stays = "-" };
     const char *next = request_param(req, "COVE_VERDICT_GOES_TO"), *verdict, *reason = "";
     struct which found;
     struct port_place place;
@@ -290,9 +305,9 @@ void port_access_serve(const struct dialect *const *dialects, struct live *keys,
             start_service(req, &place, &found);
         if (good && !credentials.passing)
             reply_header(rep, "X-Accel-Expires", "1");
-        reply_header(
-            rep, "X-Cove-Target",
-            arena_printf(&req->arena, "%s %s %u %u", verdict, place.id, place.port, generation));
+        reply_header(rep, "X-Cove-Target",
+                     arena_printf(&req->arena, "%s %s %u %u %s", verdict, place.id, place.port,
+                                  generation, credentials.stays));
         reply_header(rep, "X-Cove-Strip", arena_strdup(&req->arena, credentials.strip));
         reply_header(rep, "X-Cove-Reason", reason);
     }

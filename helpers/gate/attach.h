@@ -45,8 +45,6 @@ struct viewer_options { /* from nginx's line */
     uint64_t from;
     uint16_t rows, cols;
     char accept[32], protocol[32]; /* of the handshake */
-    char key[KEY_ID_LEN + 1];      /* public name of the caller's key; "": it came without one */
-    uint64_t until_s;              /* unix time at which the caller's session ends; 0: never */
 };
 
 struct line_cursor {           /* a place in the output: a byte of a record */

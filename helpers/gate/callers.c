@@ -1,7 +1,7 @@
 /*
- * How long the caller of a WebSocket on a process may stay: until the key is revoked or ends, or the console's session
- * does. A worker has looked at both when the WebSocket began. The keeper writes the public names of the keys that
- * hold into a file, in place, which the gate opened at its start.
+ * How long the caller of a port or of a WebSocket on a process may stay: until the key is revoked or ends, or the
+ * console's session or the signed link does. A worker has looked at them when the connection began. The keeper writes the
+ * public names of the keys that hold into a file, in place, which the gate opened at its start.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,11 +32,11 @@ static void refresh(struct gate *g)
 }
 
 /* Why the caller may no longer stay; NULL: it may. */
-static const char *why_not(const struct gate *g, const struct viewer_options *o, uint64_t now_s)
+static const char *why_not(const struct gate *g, const struct gate_caller *c, uint64_t now_s)
 {
-    if (o->until_s && now_s >= o->until_s)
+    if (c->until_s && now_s >= c->until_s)
         return "the session is over: sign in again";
-    if (*o->key && g->keys.lines && !key_names_hold(&g->keys, o->key, now_s))
+    if (*c->key && g->keys.lines && !key_names_hold(&g->keys, c->key, now_s))
         return "the key was revoked, or has expired";
     return NULL;
 }
@@ -50,9 +50,10 @@ void callers_sweep(struct gate *g)
     refresh(g);
     for (r = LIST_FIRST(&g->relays); r; r = next) {
         next = LIST_NEXT(r, link); /* a close may free the relay */
-        why =
-            r->viewer && !r->viewer->socket.closing ? why_not(g, &r->viewer->options, now_s) : NULL;
-        if (why)
+        why = why_not(g, &r->caller, now_s);
+        if (why && !r->viewer)
+            relay_close(r);
+        else if (why && !r->viewer->socket.closing)
             viewer_close(r->viewer, WEBSOCKET_REFUSED + 401, why);
     }
 }

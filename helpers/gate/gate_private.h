@@ -93,6 +93,11 @@ enum relay_stage {
     RELAY_LINGERING, /* an answer was sent; what the client still sends is thrown away */
 };
 
+struct gate_caller {          /* how long a connection may stay */
+    char key[KEY_ID_LEN + 1]; /* public name of the key that admitted it; "": it came without one */
+    uint64_t until_s;         /* unix time at which its session or link ends; 0: never */
+};
+
 struct relay { /* one connection: two ends and a target */
     LIST_ENTRY(relay) link;
     TAILQ_ENTRY(relay) turn;
@@ -102,6 +107,7 @@ struct relay { /* one connection: two ends and a target */
     struct viewer *viewer;   /* of a WebSocket on a process; else NULL */
     struct port_target target;
     struct box_traffic *usage; /* NULL until the target is known, and after it was lost */
+    struct gate_caller caller;
     enum relay_stage stage;
     struct watch end[2];
     struct asker *asker; /* the question to init, while it is open (connect.c) */
@@ -153,7 +159,8 @@ void shares_sweep(struct gate *g); /* take up what an operator has changed; coun
 /* ------------------------------------------------------------------ callers.c */
 
 int callers_open(struct gate *g, struct cove_err *e);
-void callers_sweep(struct gate *g); /* closes WebSockets of keys and sessions that have ended */
+/* Ends the connections whose key, session or link has ended. */
+void callers_sweep(struct gate *g);
 
 /* ------------------------------------------------------------------ bindings.c: bound ports */
 
@@ -182,6 +189,7 @@ void bindings_sweep(struct gate *g);
 
 /* ------------------------------------------------------------------ hosts.c: PORT-ID.DOMAIN */
 
+bool caller_read(const char *word, struct gate_caller *ret); /* key=NAME or until=SECONDS */
 int hosts_listen(struct gate *g, int fd, struct cove_err *e);
 
 /* ------------------------------------------------------------------ sockets.c: WebSockets */

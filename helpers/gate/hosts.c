@@ -5,11 +5,12 @@
  * request. The first header line, right after the request line, is nginx's:
  *
  *     GET /path HTTP/1.1
- *     Cove-Target: owner q1w2e3r4t5y6u7i8o9p0 8000 17 now html
+ *     Cove-Target: owner q1w2e3r4t5y6u7i8o9p0 8000 17 key=0123456789abcdef now html
  *     Host: ...
  *
  * We take that line away and from then on only move bytes: no HTTP is read here. The words are the
- * verdict (owner, anyone, nobody, gone), the sandbox, the port, the generation of the keys, whether the worker was
+ * verdict (owner, anyone, nobody, gone), the sandbox, the port, the generation of the keys, how long the caller may
+ * stay (key=NAME, until=SECONDS, or "-" for as long as it likes), whether the worker was
  * asked now or its verdict is one that nginx has kept, the kind of page for bad news, and then, if the caller owns
  * the sandbox, the reason in plain words. A WebSocket on a process has another line (sockets.c).
  *
@@ -40,17 +41,33 @@ static const struct way_in by_host = { .refused = answer_refusal, .half_close = 
 struct line {
     char verdict[8], id[24], asked[8], page[8];
     unsigned port, generation;
+    struct gate_caller caller;
     char reason[120];
 };
 
+bool caller_read(const char *word, struct gate_caller *ret)
+{
+    unsigned long long until_s;
+    int read = 0;
+
+    if (strncmp(word, "key=", 4) == 0)
+        return text_copy(ret->key, sizeof(ret->key), word + 4);
+    if (sscanf(word, "until=%20llu%n", &until_s, &read) != 1 || word[read])
+        return false;
+    ret->until_s = until_s;
+    return true;
+}
+
 static bool parse_line(const char *text, struct line *ret)
 {
+    char stays[32];
     int read = 0;
 
     *ret = (struct line){ 0 };
-    if (sscanf(text, "Cove-Target: %7s %23s %5u %10u %7s %7s%n", ret->verdict, ret->id, &ret->port,
-               &ret->generation, ret->asked, ret->page, &read) != 6 ||
-        !text_is_id(ret->id) || ret->port < 1 || ret->port > 65535)
+    if (sscanf(text, "Cove-Target: %7s %23s %5u %10u %31s %7s %7s%n", ret->verdict, ret->id,
+               &ret->port, &ret->generation, stays, ret->asked, ret->page, &read) != 7 ||
+        !text_is_id(ret->id) || ret->port < 1 || ret->port > 65535 ||
+        (strcmp(stays, "-") != 0 && !caller_read(stays, &ret->caller)))
         return false;
     read += text[read] == ' ';
     text_copy(ret->reason, sizeof(ret->reason), text + read);
@@ -111,6 +128,7 @@ static void follow_port(struct relay *r, const struct line *line)
 
     text_copy(target.id, sizeof(target.id), line->id);
     r->target = target;
+    r->caller = line->caller;
     r->html = strcmp(line->page, "html") == 0;
     r->kept = strcmp(line->asked, "kept") == 0;
     r->quiet = nothing_follows(r);

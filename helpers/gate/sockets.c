@@ -32,7 +32,7 @@ static bool read_number(const char *word, const char *name, uint64_t *ret)
     return *end == '\0';
 }
 
-static bool read_word(const char *word, struct viewer_options *o)
+static bool read_word(const char *word, struct viewer_options *o, struct gate_caller *caller)
 {
     uint64_t n;
 
@@ -42,9 +42,7 @@ static bool read_word(const char *word, struct viewer_options *o)
         return o->read_only = true;
     if (strcmp(word, "plain_text") == 0)
         return o->plain_text = true;
-    if (strncmp(word, "key=", 4) == 0)
-        return text_copy(o->key, sizeof(o->key), word + 4);
-    if (read_number(word, "until", &o->until_s))
+    if (caller_read(word, caller))
         return true;
     if (read_number(word, "from", &o->from))
         return o->has_from = true;
@@ -59,12 +57,12 @@ static bool read_word(const char *word, struct viewer_options *o)
     return false;
 }
 
-static bool read_options(char *words, struct viewer_options *o)
+static bool read_options(char *words, struct viewer_options *o, struct gate_caller *caller)
 {
     char *word;
 
     while ((word = strsep(&words, " ")))
-        if (*word && !read_word(word, o))
+        if (*word && !read_word(word, o, caller))
             return false;
     return true;
 }
@@ -97,7 +95,7 @@ static bool follow_socket(struct relay *r, const char *text)
         !text_copy(words, sizeof(words), text + read))
         return false;
     kind = find_kind(name);
-    if (!kind || !text_is_id(target.id) || !proc || !read_options(words, &options))
+    if (!kind || !text_is_id(target.id) || !proc || !read_options(words, &options, &r->caller))
         return false;
     r->way_in = &by_socket;
     if (relay_claim(r, &target))

@@ -22,9 +22,10 @@ import pytest
 
 from cove import alive, wait_for
 from executor import Executor
-from test_front_keys import cove
+from test_front_keys import cove, create
 from test_pause import ask
 from test_terminal import gate_pid
+from websocket import WebSocket
 
 # An app that tells what it was sent, streams, cuts, and speaks WebSocket (echo of small frames).
 APP = r"""
@@ -1192,3 +1193,24 @@ def test_a_websocket_lives_through_a_restart_of_the_server(make_server, project,
                 s.sendall(frame(b"still"))
                 assert read_exactly(s, 7) == b"\x81\x05still"
     wait_for(lambda: gate not in server.titles("cove: gate"), 60, "the old gate's end, with its last connection")
+
+
+def test_connections_end_with_the_key_or_link_that_opened_them(server, project):
+    """A token of the sandbox lasts as long as the sandbox."""
+    ports = Ports(server, project, key=create(server, project, "--name", project))
+    token = {"X-Access-Token": cove(server, "token", ports.id).stdout.strip()}
+    url = ports.ok("/port_link", port=8000, seconds=8)["url"]
+    cookie = ports.get(url[url.index("/.cove/open"):], credential=False).headers["Set-Cookie"].split(";")[0]
+    with WebSocket(server, "/ws", token, host=ports.host()) as by_token, begun_download(ports, 1 << 30) as (got, download), \
+            WebSocket(server, "/ws", {"X-Access-Token": ports.key}, host=ports.host()) as by_key:
+        with WebSocket(server, "/ws", {"Cookie": cookie}, host=ports.host()) as by_link:
+            assert by_link.socket.recv(1) == b""
+        other = create(server, project, "--name", f"{project}-2")  # a change of the keys that is not theirs
+        by_key.send(b"still here")
+        assert by_key.recv() == b"still here"
+        cove(server, "key", "revoke", project)
+        assert by_key.socket.recv(1) == b"" and got + read_rest(download) < 1 << 30
+        by_token.send(b"still here")
+        assert by_token.recv() == b"still here"
+    server.cleanup(project, key=other)
+    server.projects.discard((project, ports.key))
