@@ -1,5 +1,6 @@
 // Others' servers inside a sandbox, others' clients outside, through the sandbox's host names.
 import assert from 'node:assert/strict'
+import { X509Certificate, createHash } from 'node:crypto'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -22,7 +23,7 @@ const http = require('http'), { WebSocketServer } = require('ws')
 const page = \`<!doctype html><title>waiting</title><script>
   let ws, events = 0
   const show = () => { document.title = 'ws:' + ws + ' sse:' + events }
-  const socket = new WebSocket('ws://' + location.host + '/hot')
+  const socket = new WebSocket(location.protocol.replace('http', 'ws') + '//' + location.host + '/hot')
   socket.onopen = () => socket.send('reload?')
   socket.onmessage = e => { ws = e.data; show() }
   new EventSource('/events').onmessage = e => { events = +e.data; show() }
@@ -94,15 +95,25 @@ test('python http.server inside: pages and listings by host name', withSandbox(a
   assert.equal(body, 'hello from python')
 }))
 
-test('Chromium shows a page whose script uses WebSocket and server-sent events', { skip: !existsSync(CHROMIUM) && 'no Chromium' },
+// The server's self-signed certificate is trusted by its key, and no other certificate is.
+function trusted(file) {
+  const key = new X509Certificate(readFileSync(file)).publicKey.export({ type: 'spki', format: 'der' })
+  return '--ignore-certificate-errors-spki-list=' + createHash('sha256').update(key).digest('base64')
+}
+
+test('Chromium shows a page whose script uses WebSocket and server-sent events, over http and https', { skip: !existsSync(CHROMIUM) && 'no Chromium' },
   withSandbox(async sandbox => {
     const host = await serve(sandbox)
     const { chromium } = await import('playwright-core')
-    const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', trusted(process.env.COVE_CERT)] })
     try {
-      const page = await browser.newPage()
-      await page.goto(`http://${host}/`)
-      await page.waitForFunction(() => /^ws:echo reload\? sse:[1-9]/.test(document.title), null, { timeout: 20000 })
+      for (const [origin, protocol] of [[`http://${host}`, 'http/1.1'], [`https://3000-${sandbox.sandboxId}.${process.env.COVE_DOMAIN}`, 'h2']]) {
+        const page = await browser.newPage()
+        await page.goto(origin + '/')
+        await page.waitForFunction(() => /^ws:echo reload\? sse:[1-9]/.test(document.title), null, { timeout: 30000 })
+        assert.equal(await page.evaluate(() => performance.getEntriesByType('navigation')[0].nextHopProtocol), protocol)
+        await page.close()
+      }
     } finally {
       await browser.close()
     }
