@@ -67,10 +67,14 @@ worker_processes auto; pid {dir}/pid; error_log {dir}/error.log; worker_rlimit_n
 events {{ worker_connections 20000; }}
 http {{ access_log off; client_max_body_size 0; client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
 scgi_temp_path {dir}/s;
-map $http_upgrade $way {{ default upgrade; "" close; }}
+map $http_upgrade $way {{ default upgrade; "" close; }} {small}
 server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{app}; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
 proxy_set_header Connection $way; proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 1h; }} }} }}
 """
+# How little nginx can hold for a WebSocket that it passes on: buffers in which hardly a reply's head has room, the smallest pools.
+SMALLEST = "proxy_buffer_size 512; proxy_buffers 4 512; client_header_buffer_size 512; connection_pool_size 256; request_pool_size 1k;"
+# The same with the buffers that cove has for the head of an app's reply to a WebSocket.
+AS_OURS = "proxy_buffer_size 2k; proxy_buffers 4 2k;"
 
 
 def children_of(pids):
@@ -101,19 +105,19 @@ class Side:
 
 
 @contextlib.contextmanager
-def plain_side():
+def plain_side(name="plain nginx", small=""):
     with tempfile.TemporaryDirectory() as d:
         app, port = free_port(), free_port()
         with open(f"{d}/app.cjs", "w") as f:
             f.write(APP)
         with open(f"{d}/nginx.conf", "w") as f:
-            f.write(PLAIN.format(dir=d, port=port, app=app))
+            f.write(PLAIN.format(dir=d, port=port, app=app, small=small))
         node = subprocess.Popen(["node", f"{d}/app.cjs", str(app)])
         nginx = subprocess.Popen(["nginx", "-p", d, "-c", f"{d}/nginx.conf", "-e", f"{d}/error.log", "-g", "daemon off;"])
         try:
             for p in (app, port):
                 wait_for(lambda p=p: socket.socket().connect_ex(("127.0.0.1", p)) == 0, 20, f"port {p}")
-            yield Side("plain nginx", port, "127.0.0.1", places={"nginx": lambda: children_of([nginx.pid])})
+            yield Side(name, port, "127.0.0.1", places={"nginx": lambda: children_of([nginx.pid])})
         finally:
             nginx.terminate()
             node.terminate()
@@ -165,30 +169,64 @@ def pss(pids):
     return sum(int(x) for pid in pids for x in re.findall(r"^Pss:\s+(\d+)", read(f"/proc/{pid}/smaps_rollup"), re.M))
 
 
-def kernel_memory():
-    """What the kernel holds for sockets and files, of the whole machine, in KiB: all ends of all connections, the client's included."""
-    kinds = ("TCP", "UNIX", "sock_inode_cache", "filp", "eventpoll_epi")
-    rows = [line.split() for line in read("/proc/slabinfo").split("\n") if line.split(" ")[0] in kinds]
-    return sum(int(row[1]) * int(row[3]) for row in rows) / 1024
+# A connection's ends: the client's, nginx's, those of nginx and the gate on the unix socket between them, the gate's and the app's inside the
+# sandbox. The kernel holds for each the socket, an inode, a file, a directory entry, and an item of epoll where the end is waited for. Caches
+# of equal size are merged (UNIX with signal_cache, say), so others' objects may be counted with them.
+KINDS = ("TCP", "UNIX", "sock_inode_cache", "filp", "dentry", "eventpoll_epi", "ep_head", "lsm_inode_cache", "lsm_file_cache")
+
+
+def objects():
+    """How many objects of each kind the kernel holds, and the size of one: {kind: (count, bytes)}. 0 where there is no such kind."""
+    def figure(kind, name):
+        with contextlib.suppress(OSError):
+            return int(read(f"/sys/kernel/slab/{kind}/{name}").split()[0])
+        return 0
+
+    return {kind: (figure(kind, "objects"), figure(kind, "slab_size")) for kind in KINDS}
+
+
+def end_size(family, sizes):
+    """KiB that the kernel holds for one end of a connection that is in no epoll: that of this benchmark's client."""
+    return sum(sizes[kind][1] for kind in (family, "sock_inode_cache", "filp", "dentry", "lsm_inode_cache", "lsm_file_cache")) / 1024
 
 
 def memory(side):
-    """KiB by place."""
-    return {**{name: pss(pids()) for name, pids in side.places.items()}, "kernel": kernel_memory()}
+    """KiB by process."""
+    return {name: pss(pids()) for name, pids in side.places.items()}
 
 
 def idle_sockets(side, count):
-    before, held = memory(side), []
+    """KiB for each socket, by process and by kind of the kernel's objects; and how long a request beside them takes, in ms."""
+    before, kinds, held = memory(side), objects(), []
     try:
         for _ in range(count):
             held.append(side.socket())
-        after = memory(side)
+        after, more = memory(side), objects()
         begin = time.perf_counter()
         side.curl(side.url("/"))
-        return {place: (after[place] - before[place]) / count for place in after}, (time.perf_counter() - begin) * 1e3
+        other = (time.perf_counter() - begin) * 1e3
+        return ({place: (after[place] - before[place]) / count for place in after},
+                {kind: (more[kind][0] - kinds[kind][0]) * more[kind][1] / 1024 / count for kind in KINDS}, other)
     finally:
         for ws in held:
             ws.close()
+
+
+def idle_tables(sides, count):
+    """The client is this script: its end is in the kernel's figures, and is taken off in the last columns. Memory of the app and of the client is
+    in no figure."""
+    rows = [(s.name, *idle_sockets(s, count)) for s in sides]
+    client = end_size("TCP", objects())
+    print(f"| {count} idle WebSockets, KiB for each | nginx | gate | init | kernel, all ends | of it the client's | the server's in all |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, each, kinds, _ in rows:
+        kernel = sum(kinds.values())
+        print(f"| {name} | " + " | ".join(f"{each.get(x, 0):.1f}" for x in ("nginx", "gate", "init")) +
+              f" | {kernel:.1f} | {client:.1f} | {sum(each.values()) + kernel - client:.1f} |")
+    print("\n| of the kernel, KiB for each | " + " | ".join(KINDS) + " |\n" + "| --- " * (len(KINDS) + 1) + "|")
+    for name, _, kinds, _ in rows:
+        print(f"| {name} | " + " | ".join(f"{kinds[x]:.2f}" for x in KINDS) + " |")
+    return rows[-1][3]
 
 
 def first_answer(side, server, id, rounds=10):
@@ -229,10 +267,8 @@ def main():
             print(f"| {s.name} | {trip[0]:.3f} | {trip[1]:.3f} |")
         print(f"| ratio | {trips[1][0] / trips[0][0]:.2f} | |\n")
         count = IDLE if seconds >= 5 else 200
-        print(f"| {count} idle WebSockets, KiB for each | nginx | gate | init | kernel, all ends | all |\n| --- | --- | --- | --- | --- | --- |")
-        for s in sides:
-            each, other = idle_sockets(s, count)
-            print(f"| {s.name} | " + " | ".join(f"{each.get(x, 0):.1f}" for x in ("nginx", "gate", "init", "kernel")) + f" | {sum(each.values()):.1f} |")
+        with plain_side("plain nginx, buffers as cove's", AS_OURS) as same, plain_side("plain nginx, the smallest", SMALLEST) as smallest:
+            other = idle_tables((plain, same, smallest, inside), count)
         print("\n| | |\n| --- | --- |")
         print(f"| a request beside them | {other:.1f} ms |")
         print(f"| first answer of a paused sandbox, p50 | {first_answer(inside, server, id):.1f} ms |")
