@@ -35,10 +35,13 @@ UNIT_TESTS += tests/unit/test_manifest
 tests_unit_test_manifest_SOURCES = tests/unit/test_manifest.c
 tests_unit_test_manifest_LDADD = libbase.a $(UNIT_LIBS)
 
-UNIT_TESTS += tests/unit/test_netlist tests/unit/test_dns
+UNIT_TESTS += tests/unit/test_netlist tests/unit/test_dns tests/unit/test_resolver_allow
 tests_unit_test_netlist_SOURCES = tests/unit/test_netlist.c
 tests_unit_test_netlist_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_dns_SOURCES = tests/unit/test_dns.c helpers/resolver/dns.c
 tests_unit_test_dns_CPPFLAGS = $(AM_CPPFLAGS)
 tests_unit_test_dns_LDADD = $(UNIT_LIBS)
+tests_unit_test_resolver_allow_SOURCES = tests/unit/test_resolver_allow.c helpers/resolver/allow.c
+tests_unit_test_resolver_allow_CPPFLAGS = $(AM_CPPFLAGS)
+tests_unit_test_resolver_allow_LDADD = libbase.a $(UNIT_LIBS)
 endif
