@@ -24,8 +24,14 @@
 
 /* How long after a command's start or end the next process is made: meanwhile the command, or the
    worker that tells of its end, has the cpu to itself. When the client hangs up, the rest of the
-   time is only what its reply needs to get through nginx. */
-enum { MAKE_AFTER_US = 20000, MAKE_AFTER_CLIENT_US = 300, KEEP_US = 20000000 };
+   time is only what its reply needs to get through nginx. After a sandbox's first command it takes
+   longer: many sandboxes run no second one, and many may be made at the same time. */
+enum {
+    MAKE_AFTER_US = 20000,
+    MAKE_AFTER_CLIENT_US = 300,
+    MAKE_AFTER_FIRST_US = 1000000,
+    KEEP_US = 20000000
+};
 
 /* --------------------------------------------------------------- what the next command may need */
 
@@ -71,15 +77,20 @@ static void make_after(struct spare *s, uint32_t us)
     s->wanted = set_timer(s, us) == 0;
 }
 
+static bool is_first(const struct init *in)
+{
+    return in->last_number < 2;
+}
+
 void spare_soon(struct init *in)
 {
     if (!in->spare.pid)
-        make_after(&in->spare, MAKE_AFTER_US);
+        make_after(&in->spare, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_US);
 }
 
 void spare_hurry(struct init *in)
 {
-    if (in->spare.wanted)
+    if (in->spare.wanted && !is_first(in))
         make_after(&in->spare, MAKE_AFTER_CLIENT_US);
 }
 
