@@ -54,7 +54,7 @@ tests_unit_test_connect_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/fcgi_request.h
 tests_unit_test_stream_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_stream_LDADD = $(FCGI_TEST_LDADD)
-tests_unit_test_saver_SOURCES = tests/unit/test_saver.c helpers/saver/pack.c helpers/saver/read_back.c helpers/saver/digest.c
+tests_unit_test_saver_SOURCES = tests/unit/test_saver.c helpers/saver/pack.c helpers/saver/unpack.c helpers/saver/read_back.c helpers/saver/digest.c
 tests_unit_test_saver_LDFLAGS = -Wl,--wrap=read_back_end
 tests_unit_test_saver_LDADD = libclient.a libbase.a $(ARCHIVE_LIBS) $(NETTLE_LIBS) $(UNIT_LIBS) -lpthread
 tests_unit_test_saved_SOURCES = tests/unit/test_saved.c

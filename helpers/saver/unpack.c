@@ -15,6 +15,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,10 +26,22 @@
 #include "cove/mem.h"
 #include "helpers/saver/saver_private.h"
 
-enum { READ_BYTES = 256 * 1024, PATH_BYTES = 64 * 1024 };
+enum {
+    READ_BYTES = 256 * 1024,
+    PATH_BYTES = 64 * 1024,
+    EXTRACT = ARCHIVE_EXTRACT_OWNER | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME |
+              ARCHIVE_EXTRACT_XATTR | ARCHIVE_EXTRACT_ACL | ARCHIVE_EXTRACT_SECURE_SYMLINKS |
+              ARCHIVE_EXTRACT_SECURE_NODOTDOT,
+};
+
+struct deep_dir { /* a directory whose path is too long for one system call */
+    struct archive_entry *entry;
+    struct deep_dir *next;
+};
 
 struct unpack {
     struct archive *in, *out;
+    struct deep_dir *deep;
     const struct saver_order *order;
     int fd;
     struct sha sha;
@@ -126,7 +139,7 @@ static int place_member(struct archive_entry *entry, struct cove_err *e)
     return 0;
 }
 
-/* ------------------------------------------------------------------ one member */
+/* ------------------------------------------------------------------ attributes and data */
 
 /* As libarchive encodes an attribute's name in the header that it writes for other readers of tar. */
 static void encode_name(const char *name, char ret[3 * XATTR_NAME_MAX + 1])
@@ -198,11 +211,88 @@ static int copy_data(struct unpack *u, const char *path, struct cove_err *e)
     return rc == ARCHIVE_EOF ? 0 : saver_fail_archive(u->in, path, e);
 }
 
+/* ------------------------------------------------------------------ deep directories */
+
+/* libarchive sets the mode, times and ACL of directories last, when all members are there, and then by one system call
+ * for the whole path: at a path of PATH_MAX bytes or more that fails, and libarchive says nothing. */
+static int remember_deep(struct unpack *u, struct archive_entry *entry, struct cove_err *e)
+{
+    struct deep_dir *d;
+
+    if (archive_entry_filetype(entry) != AE_IFDIR ||
+        strlen(archive_entry_pathname(entry)) < PATH_MAX)
+        return 0;
+    d = calloc(1, sizeof(*d));
+    if (!d || !(d->entry = archive_entry_clone(entry))) {
+        free(d);
+        return cove_fail(e, COVE_INTERNAL, "out of memory");
+    }
+    d->next = u->deep;
+    u->deep = d;
+    return 0;
+}
+
+/* Changes into directories on the way until the rest of the path is short enough. */
+static int approach(char *path, const char **ret_rest)
+{
+    while (strlen(path) >= PATH_MAX) {
+        char *slash = memrchr(path, '/', PATH_MAX - 1);
+
+        if (!slash)
+            return -1;
+        *slash = '\0';
+        if (chdir(path) < 0)
+            return -1;
+        path = slash + 1;
+    }
+    *ret_rest = path;
+    return 0;
+}
+
+static int finish_deep(const struct deep_dir *d, struct cove_err *e)
+{
+    AUTO_FREE char *path = strdup(archive_entry_pathname(d->entry));
+    struct archive *out = archive_write_disk_new();
+    const char *rest;
+    int rc = -1;
+
+    if (out && path && approach(path, &rest) == 0) {
+        archive_entry_copy_pathname(d->entry, rest);
+        archive_write_disk_set_options(out, EXTRACT);
+        if (archive_write_header(out, d->entry) >= ARCHIVE_OK &&
+            archive_write_close(out) >= ARCHIVE_WARN)
+            rc = 0;
+    }
+    archive_write_free(out);
+    return rc < 0 ? cove_fail_errno(e, COVE_INVALID, "a directory of a long path") : 0;
+}
+
+/* The last directory comes first: those inside others are done before these. */
+static int finish_deep_dirs(struct unpack *u, struct cove_err *e)
+{
+    AUTO_CLOSE int top = u->deep ? open(".", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    int rc = 0;
+
+    for (struct deep_dir *d = u->deep, *next; d; d = next) {
+        next = d->next;
+        if (rc == 0 && (finish_deep(d, e) < 0 || fchdir(top) < 0))
+            rc = -1;
+        archive_entry_free(d->entry);
+        free(d);
+    }
+    u->deep = NULL;
+    return rc;
+}
+
+/* ------------------------------------------------------------------ one member */
+
 static int write_member(struct unpack *u, struct archive_entry *entry, struct cove_err *e)
 {
     const char *path = archive_entry_pathname(entry);
 
     saver_filter_attributes(entry, is_kept);
+    if (remember_deep(u, entry, e) < 0)
+        return -1;
     if (archive_write_header(u->out, entry) < ARCHIVE_OK)
         return saver_fail_archive(u->out, path, e);
     if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
@@ -257,10 +347,7 @@ static int open_both(struct unpack *u, struct cove_err *e)
     umask(0);
     archive_read_support_filter_zstd(u->in);
     archive_read_support_format_tar(u->in);
-    archive_write_disk_set_options(
-        u->out, ARCHIVE_EXTRACT_OWNER | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME |
-                    ARCHIVE_EXTRACT_XATTR | ARCHIVE_EXTRACT_ACL | ARCHIVE_EXTRACT_SECURE_SYMLINKS |
-                    ARCHIVE_EXTRACT_SECURE_NODOTDOT);
+    archive_write_disk_set_options(u->out, EXTRACT);
     if (archive_read_open(u->in, u, NULL, read_in, NULL) != ARCHIVE_OK)
         return saver_fail_archive(u->in, "archive", e);
     return 0;
@@ -289,6 +376,8 @@ static int unpack_all(struct unpack *u, struct cove_err *e)
         rc = read_rest(u, e);
     if (u->out && archive_write_close(u->out) < ARCHIVE_WARN && rc == 0)
         rc = saver_fail_archive(u->out, "archive", e);
+    if (finish_deep_dirs(u, rc == 0 ? e : NULL) < 0)
+        rc = -1;
     archive_read_free(u->in);
     archive_write_free(u->out);
     free(u->buf);

@@ -149,6 +149,96 @@ static void an_archive_that_is_given_up_is_not_waited_for(void **state)
     close(archive);
 }
 
+/* ------------------------------------------------------------------ there and back */
+
+enum { DEPTH = 30, NAME_BYTES = 200 }; /* a path of 6,000 bytes, which no system call takes */
+
+static void name_level(int level, char ret[NAME_BYTES + 1])
+{
+    memset(ret, 'a' + level % 26, NAME_BYTES);
+    ret[NAME_BYTES] = '\0';
+}
+
+static struct timespec time_of_level(int level)
+{
+    return (struct timespec){ 1000000000 + level, 100 + level };
+}
+
+static mode_t mode_of_level(int level)
+{
+    return level % 2 ? 0700 : 0750;
+}
+
+static int open_level(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void make_chain(int dir, int level)
+{
+    const struct timespec times[2] = { time_of_level(level), time_of_level(level) };
+    char name[NAME_BYTES + 1];
+    int own;
+
+    if (level == DEPTH)
+        return;
+    name_level(level, name);
+    assert_int_equal(mkdirat(dir, name, 0755), 0);
+    own = open_level(dir, name);
+    make_chain(own, level + 1);
+    assert_int_equal(fchmod(own, mode_of_level(level)), 0);
+    assert_int_equal(futimens(own, times), 0);
+    close(own);
+}
+
+static void check_and_remove_chain(int dir, int level)
+{
+    char name[NAME_BYTES + 1];
+    struct stat st;
+    int own;
+
+    if (level == DEPTH)
+        return;
+    name_level(level, name);
+    own = open_level(dir, name);
+    assert_int_equal(fstat(own, &st), 0);
+    assert_int_equal(st.st_mode & 07777, mode_of_level(level));
+    assert_int_equal(st.st_mtim.tv_sec, time_of_level(level).tv_sec);
+    assert_int_equal(st.st_mtim.tv_nsec, time_of_level(level).tv_nsec);
+    check_and_remove_chain(own, level + 1);
+    close(own);
+    assert_int_equal(unlinkat(dir, name, AT_REMOVEDIR), 0);
+}
+
+static void directories_below_the_longest_path_come_back_with_mode_and_times(void **state)
+{
+    struct saver_order order = { .work = SAVER_UNPACK_TREE };
+    struct saver_report report = { 0 };
+    struct cove_err e = { 0 };
+    int up = open("up", O_RDONLY | O_DIRECTORY | O_CLOEXEC), in;
+
+    (void)state;
+    disk = AS_WRITTEN;
+    make_chain(up, 0);
+    assert_int_equal(pack(&report, &e), 0);
+    order.expect = report;
+    in = open("archive", O_RDONLY | O_CLOEXEC);
+    assert_true(in >= 0 && mkdir("back", 0755) == 0 && chdir("back") == 0);
+    if (saver_unpack(in, &order, &report, &e) < 0)
+        fail_msg("%s", e.msg);
+    close(in);
+    in = open("up", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    check_and_remove_chain(in, 0);
+    close(in);
+    check_and_remove_chain(up, 0);
+    close(up);
+    assert_int_equal(unlink("up/file"), 0);
+    assert_true(rmdir("up") == 0 && rmdir("usr-up") == 0 && chdir("..") == 0 && rmdir("back") == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +246,7 @@ int main(void)
         cmocka_unit_test(an_archive_that_reads_differently_is_a_failure),
         cmocka_unit_test(a_large_archive_is_read_back_behind_its_writer),
         cmocka_unit_test(an_archive_that_is_given_up_is_not_waited_for),
+        cmocka_unit_test(directories_below_the_longest_path_come_back_with_mode_and_times),
     };
 
     return cmocka_run_group_tests(tests, enter_tree, leave_tree);
