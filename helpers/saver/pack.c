@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@
 #include "cove/mem.h"
 #include "helpers/saver/saver_private.h"
 
-enum { ZEROS = 1 << 20, PATH_BYTES = 64 * 1024, SMALL_BYTES = 4096 };
+enum { ZEROS = 1 << 20, PATH_BYTES = 64 * 1024, SMALL_BYTES = 4096, ROOM_LOOK = 8 << 20 };
 
 const struct saver_part saver_parts[SAVER_PARTS] = { { "up", "root" }, { "usr-up", "usr" } };
 
@@ -69,12 +70,26 @@ void saver_filter_attributes(struct archive_entry *entry, saver_keep_fn *keep)
 
 /* ------------------------------------------------------------------ out */
 
+/* Several savers write to one disk, so each of them looks now and then how much is really free. */
+static bool has_room(const struct pack *p, size_t len)
+{
+    struct statfs fs;
+
+    if (p->sha.bytes + len > p->order->max_bytes)
+        return false;
+    if (!p->back || p->sha.bytes / ROOM_LOOK == (p->sha.bytes + len) / ROOM_LOOK)
+        return true;
+    return fstatfs(p->fd, &fs) < 0 ||
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= p->order->reserve_bytes;
+}
+
 static la_ssize_t write_out(struct archive *a, void *arg, const void *bytes, size_t len)
 {
     struct pack *p = arg;
 
-    if (p->sha.bytes + len > p->order->max_bytes) {
-        archive_set_error(a, ENOSPC, "no room for the archive in the store");
+    if (!has_room(p, len)) {
+        archive_set_error(
+            a, ENOSPC, "no room for the archive in the store (tenant_saved_bytes, disk_reserve)");
         return -1;
     }
     if (write_all(p->fd, bytes, len) < 0) {

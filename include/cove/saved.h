@@ -64,10 +64,11 @@ enum saver_msg {
 
 enum saver_work { SAVER_PACK_TREE = 1, SAVER_UNPACK_TREE, SAVER_DIGEST_FILE };
 
-struct saver_order {    /* keeper to a saver process, with the sandbox's files as descriptors */
-    uint32_t work;      /* enum saver_work */
-    uint32_t attach;    /* the files are a mount that can be attached; else only a directory */
-    uint64_t max_bytes; /* PACK: an archive larger than this is given up */
+struct saver_order {        /* keeper to a saver process, with the sandbox's files as descriptors */
+    uint32_t work;          /* enum saver_work */
+    uint32_t attach;        /* the files are a mount that can be attached; else only a directory */
+    uint64_t max_bytes;     /* PACK: an archive larger than this is given up */
+    uint64_t reserve_bytes; /* PACK: likewise, when less than this is free where the archive lies */
     struct saver_report expect; /* UNPACK: the archive holds exactly this */
 };
 

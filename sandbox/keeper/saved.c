@@ -83,6 +83,7 @@ bool saved_stands_on(const struct keeper *k, const char *snapshot)
 
 struct tally {
     uint64_t count, bytes;
+    uint64_t bytes_here; /* of the archives that are on this machine's disk */
 };
 
 static struct tally tally_of(const struct keeper *k, const char *tenant)
@@ -96,6 +97,8 @@ static struct tally tally_of(const struct keeper *k, const char *tenant)
             continue;
         t.count++;
         t.bytes += s->stored_bytes;
+        if (k->saved[i].place < SAVED_IS_OURS)
+            t.bytes_here += s->stored_bytes;
     }
     return t;
 }
@@ -116,7 +119,22 @@ static uint64_t places_of_a_tenant(const struct cove_config *c)
     return c->tenant_saved ? c->tenant_saved : c->max_saved - c->max_saved / 4;
 }
 
-int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e)
+uint64_t saved_room(const struct keeper *k, const char *tenant)
+{
+    const struct disk *d = &k->disk;
+    struct tally t = tally_of(k, tenant);
+    uint64_t quota = k->config.tenant_saved_bytes, share = 0;
+    uint64_t room = d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
+
+    if (quota)
+        share = quota > t.bytes ? quota - t.bytes : 0;
+    else if (t.bytes_here < 3 * room)
+        share =
+            (3 * room - t.bytes_here) / 4; /* with this its archives are three times what is left */
+    return share < room ? share : room;
+}
+
+int saved_check_room(struct keeper *k, const char *tenant, uint64_t bytes, struct cove_err *e)
 {
     const struct cove_config *c = &k->config;
     struct tally t = tally_of(k, tenant);
@@ -126,7 +144,7 @@ int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e)
         return cove_fail(e, COVE_QUOTA,
                          "quota: this tenant has %llu saved sandboxes, and may have no more",
                          (unsigned long long)t.count);
-    if (c->tenant_saved_bytes && t.bytes >= c->tenant_saved_bytes)
+    if (c->tenant_saved_bytes && t.bytes + (bytes ? bytes : 1) > c->tenant_saved_bytes)
         return cove_fail(
             e, COVE_QUOTA, "quota: this tenant's saved sandboxes take %llu MiB, and may take %llu",
             (unsigned long long)(t.bytes >> 20), (unsigned long long)(c->tenant_saved_bytes >> 20));

@@ -134,7 +134,8 @@ static int commit(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if (saved_check_room(k, b->info.tenant, e) < 0 || move_into_store(k, b, e) < 0)
+    if (saved_check_room(k, b->info.tenant, b->saving->info.stored_bytes, e) < 0 ||
+        move_into_store(k, b, e) < 0)
         return -1;
     return saved_put(k, &b->saving->info, SAVED_IS_HERE, e);
 }
@@ -321,14 +322,6 @@ static int make_dir(struct keeper *k, uint32_t i, int *ret_archive, struct cove_
     return *ret_archive < 0 ? cove_fail_errno(e, COVE_LIMIT, "archive of a sandbox") : 0;
 }
 
-/* How large the archive may become: disk_reserve stays free on the host. */
-static uint64_t room_for_archive(const struct keeper *k)
-{
-    const struct disk *d = &k->disk;
-
-    return d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
-}
-
 /* Puts a process of age between the saver and the archive. */
 static int encrypt(struct keeper *k, uint32_t i, int archive, int *ret_out, struct cove_err *e)
 {
@@ -359,7 +352,9 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
         .ids = { b->info.id_base, (uint32_t)k->config.id_count },
         .files = &files,
         .in = -1,
-        .order = { .work = SAVER_PACK_TREE, .max_bytes = room_for_archive(k) },
+        .order = { .work = SAVER_PACK_TREE,
+                   .max_bytes = saved_room(k, b->info.tenant),
+                   .reserve_bytes = k->disk.reserve_bytes },
         .done = on_packed,
     };
 
@@ -451,7 +446,7 @@ static int check(struct keeper *k, const struct box *b, struct cove_err *e)
                          b->info.id);
     if (b->capture)
         return cove_fail(e, COVE_BUSY, "a snapshot of sandbox '%s' is being taken", b->info.id);
-    if (saved_check_room(k, b->info.tenant, e) < 0)
+    if (saved_check_room(k, b->info.tenant, 0, e) < 0)
         return -1;
     return disk_check_room(&k->disk, e);
 }

@@ -114,7 +114,11 @@ bool saved_find_project(const struct keeper *k, const char *tenant, const char *
                         uint32_t *ret);
 bool saved_knows(const struct keeper *k, const char *id); /* by its record on disk */
 uint32_t saved_places(const struct keeper *k);            /* the number of entries in k->saved */
-int saved_check_room(struct keeper *k, const char *tenant, struct cove_err *e);
+/* How large one more archive of this tenant may become. disk_reserve stays free on the host; a tenant without a quota
+ * leaves others a quarter of what its archives and the free room are together. */
+uint64_t saved_room(const struct keeper *k, const char *tenant);
+/* May one more sandbox of this tenant be saved? bytes: of its archive, 0 as long as that is unknown. */
+int saved_check_room(struct keeper *k, const char *tenant, uint64_t bytes, struct cove_err *e);
 int saved_put(struct keeper *k, const struct saved_info *info, enum saved_place place,
               struct cove_err *e);
 /* Sets what workers see of a saved sandbox: BOX_IS_WAKING, BOX_WAKE_FAILED. */

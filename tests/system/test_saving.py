@@ -605,6 +605,43 @@ def test_a_full_store_leaves_the_sandbox_running(make_server, project):
     server.cleanup("two")
 
 
+def test_no_archive_oversteps_the_quota_of_its_tenant(make_server):
+    server = make_server(tenant_saved_bytes="3M")
+    boxes = {name: bare(server.execute(name, f"head -c {size} /dev/urandom >/workspace/f; md5sum /workspace/f"))
+             for name, size in (("large", 5000000), ("one", 2000000), ("two", 2000000))}
+    assert "tenant_saved_bytes" in save(server, boxes["large"])
+    answers = []
+    threads = [threading.Thread(target=lambda name=name: answers.append(save(server, boxes[name]))) for name in ("one", "two")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(saved(server)) == 1 and answers.count(True) == 1 and all(a is True or "quota" in a or "tenant_saved_bytes" in a for a in answers), answers
+    for name in boxes:
+        assert server.run(name, "wc -c </workspace/f").strip() in ("2000000", "5000000")
+        server.cleanup(name)
+
+
+def test_a_tenant_that_fills_the_store_leaves_others_room_to_pause(tmp_path):
+    from cove import Server
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "cove-test", tmp_path], check=True)
+    server = Server(tmp_path, pool=0, workers=1, disk="tmpfs", disk_reserve="0", memory_max="1G", command_timeout="60s")
+    try:
+        other = server.up().add_key("other")
+        theirs = bare(wait_for(lambda: (r := server.execute("theirs", "head -c 8000000 /dev/urandom >/workspace/f", key=other)).status == 200 and r, 30, "the key"))
+        answers = []
+        for n in range(12):
+            box = bare(server.execute(f"p{n}", "head -c 15000000 /dev/urandom >/workspace/f"))
+            answers.append(save(server, box))
+            if answers[-1] is not True:
+                break
+        assert answers[:3] == [True] * 3 and "no room" in answers[-1], answers
+        assert save(server, theirs, tenant="other") is True
+    finally:
+        server.down()
+        subprocess.run(["umount", tmp_path], check=True)
+
+
 def test_without_a_quota_a_tenant_leaves_a_quarter_of_the_store_to_others(make_server):
     server = make_server(max_saved="4")
     other = server.add_key("other")
