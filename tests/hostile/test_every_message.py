@@ -108,7 +108,8 @@ def open_files(server):
 
 
 def more_than(before, now):
-    return {title: (before[title], now[title]) for title in before if now[title] > before[title]}
+    """What has grown by more than helpers may still have opened for the victim's sandbox at the first look. Each process got hundreds."""
+    return {title: (before[title], now[title]) for title in before if now[title] > before[title] + 8}
 
 
 def test_no_message_of_a_worker_ends_a_process_or_leaves_a_descriptor_open(target, attempt, tmp_path):
