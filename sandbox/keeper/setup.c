@@ -229,6 +229,16 @@ static void raise_file_limit(void)
     }
 }
 
+/*
+ * fs.file-max bounds the open files of all processes of the machine that are not root's, workers and nginx among them. The
+ * kernel makes it of the machine's memory, and two sandboxes can hold that many within their memory limits: 300 bytes each.
+ * systemd lifts the bound when a machine starts; this does the same where there is no systemd.
+ */
+static void lift_files_of_machine(void)
+{
+    write_file_at(AT_FDCWD, "/proc/sys/fs/file-max", "9223372036854775807", NULL);
+}
+
 static int setup_base(struct keeper *k, struct cove_err *e)
 {
     AUTO_CLOSE int sudo_exe = -1;
@@ -245,6 +255,7 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
                          "the keeper makes namespaces and must be started as root");
     umask(022);
     raise_file_limit();
+    lift_files_of_machine();
     if (resolve_user(k->config.worker_user, &k->worker_uid, &k->worker_gid, e) < 0 ||
         resolve_group(k->config.socket_group, &k->socket_gid, e) < 0 || setup_dirs(k, e) < 0 ||
         setup_pidfile(k, e) < 0 || loop_init(&k->loop, e) < 0 || setup_signals(k, e) < 0 ||
