@@ -143,7 +143,14 @@ second_runs() {
     rm "$results.now"
 }
 
-system_stage() { run_suite tests/system --durations=10; }
+# system_stage PATTERN... leaves these files out; template_stage takes them.
+readonly TEMPLATE_TESTS='tests/system/test_template*.py'
+system_stage() { run_suite tests/system --durations=10 "${@/#/--ignore-glob=$top/}"; }
+template_stage() {
+    local files
+    mapfile -t files < <(cd "$top" && compgen -G "$TEMPLATE_TESTS")
+    run_suite "${files[@]}"
+}
 escape_stage() { run_suite tests/escape; }
 hostile_stage() { run_suite tests/hostile "$@"; }
 
@@ -214,7 +221,13 @@ static_stages() { # neither instances nor sandboxes
     ! wanted dist || stage "make distcheck" dist_stage
 }
 
-system_stages() { ! wanted system || stage "system tests" system_stage; }
+system_stages() { # in a whole run the tests of templates belong to the attacks' turn, which would be over long before
+    if [ -z "$only" ]; then
+        stage "system tests" system_stage "$TEMPLATE_TESTS"
+    elif wanted system; then
+        stage "system tests" system_stage
+    fi
+}
 
 attack_stages() { # real nginx, real sandboxes
     ! wanted clients || stage "others' clients" clients_stage
@@ -222,6 +235,7 @@ attack_stages() { # real nginx, real sandboxes
     ! wanted hostile || stage "hostile suite" hostile_stage
     [ -n "$only" ] || stage "hostile suite, server weakened" hostile_stage --weak
     [ -n "$only" ] || stage "mutants" mutants_stage
+    [ -n "$only" ] || stage "system tests of templates" template_stage
 }
 
 # The suites wait for processes most of the time, so two run side by side. What needs nothing but processor time runs beside them, last
