@@ -1,6 +1,6 @@
 // class: kernel
 // promise: a process does not put its own listener over the policy's
-// refused: EPERM
+// refused: EINVAL
 // control: host
 #include "attempt.h"
 #include <linux/filter.h>
