@@ -2,6 +2,7 @@
  * that directory. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,41 +16,64 @@
 #include "cove/file.h"
 #include "cove/text.h"
 
-/* Passes the tool's output to this terminal, and to the progress that the console shows. */
-static void pass_on(struct progress *p, int from)
+/* Passes the tool's output to this terminal, and to the progress that the console shows. False: the time is over, and the tool has not
+ * ended. */
+static bool pass_on(struct progress *p, int from, uint64_t until_ms)
 {
+    struct pollfd said = { .fd = from, .events = POLLIN };
     char bytes[4096];
-    ssize_t n;
 
-    while ((n = read(from, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
-        if (n < 0)
-            continue;
-        write_all(STDERR_FILENO, bytes, (size_t)n);
-        progress_add(p, bytes, (size_t)n);
+    for (;;) {
+        uint64_t now_ms = clock_boot_ms();
+        int ready = now_ms < until_ms ? poll(&said, 1, (int)(until_ms - now_ms)) : 0;
+        ssize_t n = ready > 0 ? read(from, bytes, sizeof(bytes)) : -1;
+
+        if (ready == 0 || n == 0)
+            return n == 0;
+        if (n < 0 && errno != EINTR)
+            return true;
+        if (n > 0) {
+            write_all(STDERR_FILENO, bytes, (size_t)n);
+            progress_add(p, bytes, (size_t)n);
+        }
     }
 }
 
-static int run_tool(struct progress *p, const char *const argv[], struct cove_err *e)
+static pid_t start_tool(const char *const argv[], int out)
+{
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* the tool ends when this `cove` is killed */
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+/* A tool has build_timeout, as a step of a tenant's build has: buildah was seen to wait for ever after the disk was full, and whoever
+ * removes templates waits for it. */
+static int run_tool(struct store *s, const char *const argv[], struct cove_err *e)
 {
     int status = 0, out[2];
+    bool ended;
     pid_t pid;
 
     if (pipe2(out, O_CLOEXEC) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* the tool ends when this `cove` is killed */
-        dup2(out[1], STDOUT_FILENO);
-        dup2(out[1], STDERR_FILENO);
-        execvp(argv[0], (char *const *)(uintptr_t)argv);
-        _exit(127);
-    }
+    pid = start_tool(argv, out[1]);
     close(out[1]);
-    if (pid > 0)
-        pass_on(p, out[0]);
+    ended = pid < 0 || pass_on(&s->progress, out[0], clock_boot_ms() + s->config.build_timeout_ms);
     close(out[0]);
+    if (!ended)
+        kill(pid, SIGKILL);
     if (pid < 0 || waitpid(pid, &status, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
+    if (!ended)
+        return cove_fail(e, COVE_INVALID,
+                         "%s took longer than build_timeout (%llu s) and was ended", argv[0],
+                         (unsigned long long)s->config.build_timeout_ms / 1000);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return cove_fail(e, COVE_UNSUPPORTED, "%s is not installed (Debian: apt install %s)",
                          argv[0], argv[0]);
@@ -62,7 +86,7 @@ static const char *quietly(void)
     return progress_is_seen() ? "--quiet=false" : "--quiet";
 }
 
-static int run_skopeo(struct progress *p, const char *source, const char *into, struct cove_err *e)
+static int run_skopeo(struct store *s, const char *source, const char *into, struct cove_err *e)
 {
     char to[4200];
     const char *const argv[] = {
@@ -70,16 +94,15 @@ static int run_skopeo(struct progress *p, const char *source, const char *into, 
     };
 
     snprintf(to, sizeof(to), "oci:%s/image:image", into);
-    progress_say(p, "fetching %.200s", source);
-    return run_tool(p, argv, e);
+    progress_say(&s->progress, "fetching %.200s", source);
+    return run_tool(s, argv, e);
 }
 
 /*
  * The commands of a Dockerfile run as root of this machine (chroot isolation): this is for operators, and for
  * Dockerfiles that they trust. buildah keeps its files beside the image and nothing elsewhere.
  */
-static int run_buildah(struct progress *p, const char *context, const char *into,
-                       struct cove_err *e)
+static int run_buildah(struct store *s, const char *context, const char *into, struct cove_err *e)
 {
     char root[4200], run[4200], to[4200];
     const char *const build[] = { "buildah",     "--root",           root,       "--runroot",
@@ -93,7 +116,7 @@ static int run_buildah(struct progress *p, const char *context, const char *into
     snprintf(root, sizeof(root), "%s/root", into);
     snprintf(run, sizeof(run), "%s/run", into);
     snprintf(to, sizeof(to), "oci:%s/image:image", into);
-    return run_tool(p, build, e) < 0 || run_tool(p, push, e) < 0 ? -1 : 0;
+    return run_tool(s, build, e) < 0 || run_tool(s, push, e) < 0 ? -1 : 0;
 }
 
 /* The image is put beside the layers, where `cove template gc` finds what a killed process left. */
@@ -107,6 +130,6 @@ int oci_fetch(struct store *s, const char *source, char name[64], struct cove_er
     if (mkdirat(s->layers, name, 0700) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", path);
     if (strncmp(source, OCI_BUILD, strlen(OCI_BUILD)) == 0)
-        return run_buildah(&s->progress, source + strlen(OCI_BUILD), path, e);
-    return run_skopeo(&s->progress, source, path, e);
+        return run_buildah(s, source + strlen(OCI_BUILD), path, e);
+    return run_skopeo(s, source, path, e);
 }

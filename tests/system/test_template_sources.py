@@ -346,6 +346,22 @@ def test_a_killed_build_leaves_nothing_that_can_be_seen(store, tmp_path, base_ta
     assert os.listdir(layers) == []
 
 
+def test_a_tool_that_never_ends_is_ended_and_leaves_nothing(store, tmp_path):
+    """buildah was seen to wait for ever after a full disk: who removes templates would wait with it."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/buildah").write_text("#!/bin/sh\necho STEP 1; exec sleep 1000\n")
+    os.chmod(tmp_path / "bin/buildah", 0o755)
+    with open(f"{store.dir}/conf/cove.conf") as conf:
+        settings = [line for line in conf if not line.startswith("build_timeout")]
+    (tmp_path / "cove.conf").write_text("".join(settings) + "build_timeout = 1s\n")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    done = subprocess.run([COVE, "-c", f"{tmp_path}/cove.conf", "template", "build", "endless", str(tmp_path)], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, PATH=f"{tmp_path}/bin:{os.environ['PATH']}"))
+    assert done.returncode != 0 and "STEP 1" in done.stderr and "buildah took longer than build_timeout (1 s) and was ended" in done.stderr, done
+    assert "endless" not in store.template("ls")
+    store.template("gc")
+
+
 # ------------------------------------------------------------------ docs/TEMPLATES.md
 
 def commands_of(section):
