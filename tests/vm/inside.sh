@@ -360,8 +360,10 @@ nginx_says_503() { curl -s -o /dev/null -w '%{http_code}' -m 5 --cacert $CERT $U
 
 units_are_valid() { systemd-analyze verify --man=no /lib/systemd/system/cove*; } # finds nothing, says nothing
 operators_tool() {
+    local id
     cove doctor >$BOOK/doctor || { grep -av ' ok' $BOOK/doctor; return 1; }
-    cove ls --json | grep -q "$(id_of first | cut -d _ -f 2)" && printf 'doctor: %s' "$(tail -n 1 $BOOK/doctor)"
+    id=$(id_of first | cut -d _ -f 2) || return # before `cove ls` looks: this may be what makes the sandbox
+    cove ls --json | grep -q "$id" && printf 'doctor: %s' "$(tail -n 1 $BOOK/doctor)"
 }
 exposure() { systemd-analyze security --no-pager --threshold=70 cove.service | tail -n 1 | grep -o 'Overall.*'; }
 
