@@ -4,7 +4,7 @@
 
 readonly BUILD_PACKAGES=(autoconf automake gcc libc6-dev make pkg-config xz-utils
     libarchive-dev libcap-dev libcmocka-dev libfcgi-dev libjson-c-dev libmnl-dev libnftables-dev libpam0g-dev libpcre2-dev libprotobuf-c-dev libseccomp-dev libssl-dev libsystemd-dev
-    libwslay-dev nettle-dev protobuf-c-compiler zlib1g-dev libcurl4-openssl-dev)
+    libwslay-dev musl-tools nettle-dev protobuf-c-compiler zlib1g-dev libcurl4-openssl-dev)
 readonly RUN_PACKAGES=(btrfs-progs curl e2fsprogs iproute2 nginx openssl)
 readonly TEST_PACKAGES=(age bubblewrap buildah bzip2 checksec clang clang-format cppcheck libclang-rt-14-dev mandoc
     chromium-headless-shell docker-registry git jq mmdebstrap nftables nodejs procps python3 python3-h2 python3-httpx python3-pip python3-pytest python3-pytest-timeout python3-requests python3-yaml s3cmd shellcheck skopeo strace stress-ng swift-account swift-container swift-object swift-proxy systemd tmux wrk zstd)

@@ -53,7 +53,7 @@ static int set_limit(int which, uint64_t value, const char *name, struct cove_er
 {
     struct rlimit limit = { value, value };
 
-    if (setrlimit((__rlimit_resource_t)which, &limit) < 0)
+    if (prlimit(0, which, &limit, NULL) < 0)
         return cove_fail_errno(e, COVE_INVALID, "setting the limit of %s", name);
     return 0;
 }

@@ -16,10 +16,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "cove/libc.h"
 #include "sandbox/init/init_private.h"
 
 enum {
-    OPEN_ALLOWED = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | O_DIRECTORY | O_NOFOLLOW,
+    ACCESS_MODE = O_RDONLY | O_WRONLY | O_RDWR, /* O_ACCMODE has further bits in musl */
+    OPEN_ALLOWED = ACCESS_MODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | O_DIRECTORY | O_NOFOLLOW,
 };
 
 static const struct {
@@ -195,7 +197,7 @@ static int check_opened(int fd, const struct file_target *t, const struct box_fi
         return file_fail(e, t->given);
     if (!S_ISREG(ret->st_mode) && !S_ISDIR(ret->st_mode))
         return cove_fail(e, COVE_INVALID, "'%.160s' is %s", t->given, kind_of(ret->st_mode));
-    if (fs.f_type == PROC_SUPER_MAGIC && (args->open_flags & O_ACCMODE) != O_RDONLY)
+    if (fs.f_type == PROC_SUPER_MAGIC && (args->open_flags & ACCESS_MODE) != O_RDONLY)
         return cove_fail(e, COVE_FORBIDDEN, "'%.160s' is in /proc", t->given);
     fcntl(fd, F_SETFL, args->open_flags & O_APPEND); /* O_NONBLOCK was for us */
     return 0;

@@ -9,6 +9,7 @@
  */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <asm/unistd.h> /* knows newer calls than libc does */
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
@@ -18,7 +19,7 @@
 #include "sandbox/init/init_private.h"
 #include "sandbox/init/refused.h"
 
-#define ROW_NATIVE(name, x86, arm) SYS_##name,
+#define ROW_NATIVE(name, x86, arm) __NR_##name,
 #define ROW_X86(name, x86, arm)    x86,
 #define ROW_ARM(name, x86, arm)    arm,
 

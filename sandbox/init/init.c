@@ -34,6 +34,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cove/libc.h"
 #include "cove/setup_plan.h"
 #include "cove/text.h"
 #include "cove/weak.h"

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "cove/libc.h"
 #include "sandbox/init/init_private.h"
 
 enum { DEPTH_MAX = 1024 };

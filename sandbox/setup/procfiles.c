@@ -22,12 +22,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cove/buf.h"
+#include "cove/libc.h"
 #include "cove/mem.h"
 #include "cove/weak.h"
 #include "sandbox/setup/procfiles.h"

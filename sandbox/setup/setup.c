@@ -12,7 +12,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include <unistd.h>
 
 #include "cove/file.h"
+#include "cove/libc.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
 #include "cove/setup_plan.h"

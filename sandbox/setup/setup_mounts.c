@@ -6,12 +6,12 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cove/buf.h"
 #include "cove/file.h"
+#include "cove/libc.h"
 #include "cove/mem.h"
 #include "cove/weak.h"
 #include "sandbox/setup/procfiles.h"
