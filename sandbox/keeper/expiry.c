@@ -7,7 +7,7 @@
 #include "sandbox/keeper/quota.h"
 #include "sandbox/keeper/store.h"
 
-enum { REMOVE_RETRY_MS = 20, IDLE_TICK_MS = 1000, SAVE_RETRY_MS = 60000 };
+enum { REMOVE_RETRY_MS = 20, SWEEP_GATHER_MS = 100, IDLE_TICK_MS = 1000, SAVE_RETRY_MS = 60000 };
 
 /* What happens at the end of a lifetime: what the client has asked for, or else what the configuration
  * says. */
@@ -142,13 +142,29 @@ static uint64_t tick_ends(struct keeper *k, uint64_t now)
     return k->found.due_ms;
 }
 
+/*
+ * Sandboxes that end shortly after one another are removed by one child process: making a copy of the keeper's page tables
+ * for each of them cost more than the removal. Nobody waits for that while many slots are free.
+ */
+static bool may_wait(struct keeper *k, uint64_t now)
+{
+    if (!k->sweep_at_ms)
+        k->sweep_at_ms = now + SWEEP_GATHER_MS;
+    return now < k->sweep_at_ms && k->found.counts[PLACE_DEAD] < SWEEP_BATCH &&
+           k->found.counts[PLACE_FREE] >= k->config.max_sandboxes / 2;
+}
+
 static uint64_t tick_remains(struct keeper *k, uint64_t now, uint64_t next)
 {
     if (TAILQ_EMPTY(&k->found.places[PLACE_DEAD]))
         return next;
+    if (may_wait(k, now))
+        return earliest_ms(next, k->sweep_at_ms);
     death_remove_remains(k);
-    return TAILQ_EMPTY(&k->found.places[PLACE_DEAD]) ? next
-                                                     : earliest_ms(next, now + REMOVE_RETRY_MS);
+    if (!TAILQ_EMPTY(&k->found.places[PLACE_DEAD]))
+        return earliest_ms(next, now + REMOVE_RETRY_MS);
+    k->sweep_at_ms = 0;
+    return next;
 }
 
 uint64_t expiry_tick(struct keeper *k)

@@ -146,6 +146,7 @@ struct keeper {
     bool strict;                  /* the policy's seccomp profile is `strict` */
     struct box *boxes;            /* state_box_count() of them */
     struct boxes found;           /* ways to find one of them */
+    uint64_t sweep_at_ms;         /* when those that are dead are removed; 0: none is */
     pid_t sweepers[SWEEPERS_MAX]; /* child processes that remove dead sandboxes' files; 0: none */
     struct demand demands[DEMANDS];
     uint64_t pool_shrink_ms; /* no surplus sandbox is ended before this */
