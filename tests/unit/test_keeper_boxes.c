@@ -139,6 +139,42 @@ static void one_whose_cgroup_is_busy_does_not_keep_others_from_being_swept(void 
     assert_int_equal(f->k.found.counts[PLACE_FREE], FIXTURE_BOXES);
 }
 
+static void end_at_once(struct fixture *f, uint32_t i)
+{
+    death_begin(&f->k, i, END_KILLED, 0);
+    death_on_exit(&f->k, i);
+}
+
+static void one_that_dies_alone_is_swept_later_with_those_that_follow(void **state)
+{
+    struct fixture *f = *state;
+    struct keeper_box a = fixture_claimed(f, "acme", "a"), b = fixture_claimed(f, "acme", "b");
+
+    end_at_once(f, a.index);
+    expiry_tick(&f->k);
+    assert_int_equal(f->k.found.counts[PLACE_DEAD], 1);
+    end_at_once(f, b.index);
+    f->k.sweep_at_ms = clock_boot_ms(); /* the time is over */
+    expiry_tick(&f->k);
+    assert_int_equal(f->k.found.counts[PLACE_DEAD], 0);
+    assert_int_not_equal(f->k.sweepers[0], 0);
+    assert_int_equal(f->k.sweepers[1], 0);
+}
+
+static void nothing_waits_to_be_swept_when_most_slots_are_taken(void **state)
+{
+    struct fixture *f = *state;
+    char project[16];
+
+    for (int i = 0; i < FIXTURE_BOXES; i++) {
+        snprintf(project, sizeof(project), "p%d", i);
+        fixture_claimed(f, "acme", project);
+    }
+    end_at_once(f, 0);
+    expiry_tick(&f->k);
+    assert_int_equal(f->k.found.counts[PLACE_DEAD], 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -149,6 +185,8 @@ int main(void)
         T(the_slot_that_is_free_for_the_longest_time_is_used_first),
         T(those_that_die_together_are_swept_by_one_child),
         T(one_whose_cgroup_is_busy_does_not_keep_others_from_being_swept),
+        T(one_that_dies_alone_is_swept_later_with_those_that_follow),
+        T(nothing_waits_to_be_swept_when_most_slots_are_taken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
