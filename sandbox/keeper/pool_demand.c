@@ -62,24 +62,39 @@ void demand_forget(struct keeper *k, const char *template_name)
         d->heat = 0;
 }
 
+/* The pool never takes more than half of all slots: the others are for templates that it has not got ready. */
+static uint64_t within_half(const struct keeper *k, uint64_t count)
+{
+    uint64_t half = (k->config.max_sandboxes + 1) / 2;
+
+    return count < half ? count : half;
+}
+
+/* How many of the default template are always ready. */
+static uint64_t least(const struct keeper *k)
+{
+    return within_half(k, k->config.pool);
+}
+
 /* The most that the pool may hold. With `pool = 0` nothing is made ahead, whatever the demand. */
 static uint64_t most(const struct keeper *k)
 {
     if (k->config.pool == 0)
         return 0;
-    return k->config.pool_max > k->config.pool ? k->config.pool_max : k->config.pool;
+    return within_half(k,
+                       k->config.pool_max > k->config.pool ? k->config.pool_max : k->config.pool);
 }
 
 uint64_t demand_target(const struct keeper *k, const char *template_name, uint64_t now)
 {
-    uint64_t least = strcmp(template_name, k->config.template) == 0 ? k->config.pool : 0, want = 0;
+    uint64_t always = strcmp(template_name, k->config.template) == 0 ? least(k) : 0, want = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(k->demands); i++)
         if (strcmp(k->demands[i].template, template_name) == 0)
             want = (uint64_t)(cooled(&k->demands[i], now) + 0.5);
     if (want > most(k))
         want = most(k);
-    return want > least ? want : least;
+    return want > always ? want : always;
 }
 
 static uint64_t count_in(const struct keeper *k, enum box_place place, const char *template_name)
@@ -107,7 +122,7 @@ const char *demand_next(const struct keeper *k, uint64_t now)
 {
     bool full = k->found.counts[PLACE_SPARE] + k->found.counts[PLACE_RAW] >= most(k);
 
-    if (demand_spare(k, k->config.template) < k->config.pool)
+    if (demand_spare(k, k->config.template) < least(k))
         return k->config.template;
     if (full)
         return NULL;

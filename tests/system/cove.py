@@ -322,7 +322,7 @@ class Server:
         for project, key in self.projects:
             assert self.cleanup(project, key=key).status == 200
         self.projects.clear()
-        pool = int(self.settings.get("pool", 4))
+        pool = int(self.settings.get("pool", 16))
         wait_for(lambda: len(self.inits) <= pool, 15, f"{pool} sandboxes or fewer")
         wait_for(lambda: not any(self.inside(pid) for pid in self.inits.values()), 10, "empty warm sandboxes")
 

@@ -65,16 +65,35 @@ static void after_a_failure_the_pool_is_not_tried_in_a_tight_loop(void **state)
     assert_int_equal(fixture_count(f, BOX_WARM), 1);
 }
 
-static void a_full_table_leaves_no_room_for_the_pool_and_no_error(void **state)
+static void fill_for_a_while(struct fixture *f)
 {
-    struct fixture *f = *state;
-
-    f->k.config.pool = FIXTURE_BOXES + 5;
     for (int i = 0; i < 3; i++) {
         fake.now_ms += 2000;
         fill(f);
     }
-    assert_int_equal(fixture_count(f, BOX_WARM), FIXTURE_BOXES);
+}
+
+static void the_pool_takes_half_of_all_slots_at_most(void **state)
+{
+    struct fixture *f = *state;
+
+    f->k.config.pool = FIXTURE_BOXES + 5;
+    fill_for_a_while(f);
+    assert_int_equal(fixture_count(f, BOX_WARM), FIXTURE_BOXES / 2);
+}
+
+static void a_full_table_leaves_no_room_for_the_pool_and_no_error(void **state)
+{
+    struct fixture *f = *state;
+    char project[16];
+
+    for (int i = 0; i < FIXTURE_BOXES - 2; i++) {
+        snprintf(project, sizeof(project), "p%d", i);
+        fixture_claimed(f, "acme", project);
+    }
+    f->k.config.pool = FIXTURE_BOXES;
+    fill_for_a_while(f);
+    assert_int_equal(fixture_count(f, BOX_WARM), 2);
 }
 
 static void a_sandbox_of_another_size_is_built_for_who_has_other_limits(void **state)
@@ -204,6 +223,7 @@ int main(void)
         T(one_sandbox_is_begun_at_a_time),
         T(after_a_claim_the_pool_waits_while_it_has_one_left),
         T(after_a_failure_the_pool_is_not_tried_in_a_tight_loop),
+        T(the_pool_takes_half_of_all_slots_at_most),
         T(a_full_table_leaves_no_room_for_the_pool_and_no_error),
         T(a_sandbox_of_another_size_is_built_for_who_has_other_limits),
         T(after_new_limits_warm_sandboxes_of_the_old_size_go),
