@@ -439,6 +439,48 @@ static int bench_load(const struct http *h, int clients, int seconds)
     return 0;
 }
 
+struct burst {
+    pthread_t thread;
+    struct http http;
+    int number;
+};
+
+static pthread_barrier_t burst_start;
+
+static void *burst_thread(void *arg)
+{
+    struct burst *b = arg;
+    char project[32];
+
+    snprintf(project, sizeof(project), "burst-%d", b->number);
+    pthread_barrier_wait(&burst_start);
+    http_connect(&b->http);
+    run_http(&b->http, "execute", project);
+    return NULL;
+}
+
+/* So many clients, each with the first command of its own project, all at the same moment. Prints the seconds until
+ * the last one has its answer. */
+static int bench_burst(const struct http *h, int clients)
+{
+    static struct burst all[256];
+    double began;
+
+    if (clients > 256)
+        clients = 256;
+    pthread_barrier_init(&burst_start, NULL, (unsigned)clients + 1);
+    for (int i = 0; i < clients; i++) {
+        all[i] = (struct burst){ .http = *h, .number = i };
+        pthread_create(&all[i].thread, NULL, burst_thread, &all[i]);
+    }
+    began = now_ms();
+    pthread_barrier_wait(&burst_start);
+    for (int i = 0; i < clients; i++)
+        pthread_join(all[i].thread, NULL);
+    printf("%.3f\n", (now_ms() - began) / 1e3);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     unsetenv("LC_ALL"); /* the locale as commands in a sandbox have it: bash reads its files */
@@ -466,6 +508,11 @@ int main(int argc, char **argv)
         struct http h = { .host = argv[2], .port = argv[3], .key = argv[4] };
 
         return bench_load(&h, atoi(argv[5]), atoi(argv[6]));
+    }
+    if (argc == 6 && strcmp(argv[1], "burst") == 0) {
+        struct http h = { .host = argv[2], .port = argv[3], .key = argv[4] };
+
+        return bench_burst(&h, atoi(argv[5]));
     }
     fprintf(stderr, "usage: see bench/README.md\n");
     return 2;

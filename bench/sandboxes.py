@@ -54,15 +54,18 @@ def first_command(server, project):
     assert reply.status == 200, reply
 
 
-def burst(where):
-    server = start(where, "burst", max_sandboxes=256)
-    time.sleep(2)  # until the pool is full: nobody waits for it in the measurement
-    with concurrent.futures.ThreadPoolExecutor(100) as threads:
-        seconds, _ = timed(lambda: list(threads.map(lambda i: first_command(server, f"b{i}"), range(100))))
-    again, _ = timed(lambda: first_command(server, "after"))
-    server.down()
+def burst(where, rounds=3):
+    seconds = []
+    for i in range(rounds):  # each on a new instance: the pool of one that had a burst is larger for a while
+        server = start(where, f"burst{i}", max_sandboxes=256)
+        time.sleep(3)  # until the pool is full: nobody waits for it in the measurement
+        done = subprocess.run([f"{TOP}/.cove/build/cove-bench", "burst", "127.0.0.1", str(server.http), server.key, "100"],
+                              capture_output=True, text=True, check=True)
+        seconds.append(float(done.stdout))
+        again, _ = timed(lambda: first_command(server, "after"))
+        server.down()
     print("| burst | |\n| --- | --- |")
-    print(f"| 100 first commands at once, default pool: all answered after | {seconds:.2f} s |")
+    print(f"| 100 first commands at once, default pool: all answered after, median of {rounds} | {statistics.median(seconds):.2f} s |")
     print(f"| one more right after it | {again * 1000:.1f} ms |\n", flush=True)
 
 
