@@ -6,11 +6,13 @@
  * does       one order of the keeper, and ends
  * never      sees another sandbox's files, another archive, or the host's files once it has begun
  *
- * The keeper starts one process for each order (sandbox/box/boxed.c). Descriptor 0 is the archive to
- * read, 1 the archive to write, 3 the connection to the keeper, on which the order comes, with the
- * sandbox's files beside it, and the report goes. When the keeper dies, so does the saver.
+ * The keeper starts one process for each order (sandbox/box/boxed.c), and one ahead. Descriptor 3 is the connection to the
+ * keeper, on which the order comes and the report goes. Beside the order are the archive to read, which becomes
+ * descriptor 0, the one to write, descriptor 1, and the sandbox's files. Until then the process is nobody, in its
+ * namespaces and on the host. When the keeper dies, so does the saver.
  */
 #include <fcntl.h>
+#include <grp.h>
 #include <locale.h>
 #include <malloc.h>
 #include <signal.h>
@@ -30,10 +32,15 @@
 
 enum { KEEPER_FD = 3, MEMORY_MAX = 512 << 20, FILES_MAX = 1024 };
 
+static int place(int from, int at)
+{
+    return dup2(from, at) < 0 || close(from) < 0 ? -1 : 0;
+}
+
 static int take_order(struct saver_order *ret, int *ret_files, struct cove_err *e)
 {
     static const struct msg_rule rules[] = {
-        { SAVER_ORDER, sizeof(struct saver_order), 0, 0, 1 },
+        { SAVER_ORDER, sizeof(struct saver_order), 0, 2, 3 },
         { 0 },
     };
     char buf[sizeof(struct msg_head) + sizeof(struct saver_order)];
@@ -42,7 +49,21 @@ static int take_order(struct saver_order *ret, int *ret_files, struct cove_err *
     if (msg_recv(KEEPER_FD, buf, sizeof(buf), rules, 0, &m, e) != 1)
         return cove_fail(e, COVE_INTERNAL, "no order came");
     memcpy(ret, m.body, sizeof(*ret));
-    *ret_files = m.fd_count ? m.fds[0] : -1;
+    *ret_files = m.fd_count > 2 ? m.fds[2] : -1;
+    return place(m.fds[0], 0) < 0 || place(m.fds[1], 1) < 0
+               ? cove_fail_errno(e, COVE_INTERNAL, "descriptors")
+               : 0;
+}
+
+/* The keeper has mapped the ids: we become root of our user namespace, with the sandbox's ids on the host. The
+ * kernel forgets the signal of our parent's death whenever a process changes its ids. */
+static int take_identity(char *title, struct cove_err *e)
+{
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+        setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "becoming root of the sandbox's files");
+    prctl(PR_SET_NAME, "cove-saver");
+    strncpy(title, "cove: saver", strlen(title)); /* fills the rest with zeros */
     return 0;
 }
 
@@ -76,20 +97,13 @@ static int set_limits(struct cove_err *e)
     return 0;
 }
 
-static int work(struct saver_report *ret, struct cove_err *e)
+static int work(const struct saver_order *order, struct saver_report *ret, struct cove_err *e)
 {
-    struct saver_order order;
-    int files = -1;
-
-    if (take_order(&order, &files, e) < 0 || set_limits(e) < 0 ||
-        enter_files(files, order.attach, e) < 0 ||
-        confine(order.work == SAVER_UNPACK_TREE ? CONFINE_UNPACK : CONFINE_PACK, NULL, e) < 0)
-        return -1;
-    switch (order.work) {
+    switch (order->work) {
     case SAVER_PACK_TREE:
-        return saver_pack(1, &order, ret, e);
+        return saver_pack(1, order, ret, e);
     case SAVER_UNPACK_TREE:
-        return saver_unpack(0, &order, ret, e);
+        return saver_unpack(0, order, ret, e);
     case SAVER_DIGEST_FILE:
         if (fsync(0) < 0)
             return cove_fail_errno(e, COVE_LIMIT, "archive");
@@ -99,22 +113,67 @@ static int work(struct saver_report *ret, struct cove_err *e)
     }
 }
 
-int main(void)
+static void tell(int rc, const struct saver_report *report, const struct cove_err *e)
+{
+    if (rc == 0)
+        msg_send(KEEPER_FD, &(struct msg_out){ SAVER_REPORT, MSG_BODY(*report) }, 0, NULL);
+    else
+        msg_send(KEEPER_FD, &(struct msg_out){ MSG_ERROR, MSG_BODY(*e) }, 0, NULL);
+}
+
+/* All of them are sent on their way first, so that the file system knows their blocks when the first fsync() writes its
+ * journal: then it writes the journal once, not once for each. A file system that cannot send one off by itself does so in
+ * fsync(). */
+static int sync_all(const int *fds, size_t count, struct cove_err *e)
+{
+    for (size_t i = 0; i < count; i++)
+        sync_file_range(fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+    for (size_t i = 0; i < count; i++)
+        if (fsync(fds[i]) < 0)
+            return cove_fail_errno(e, COVE_LIMIT, "the store cannot be written to");
+    return 0;
+}
+
+/* The keeper has written more files beside the archive. */
+static void sync_what_comes(const struct saver_report *report)
+{
+    static const struct msg_rule rules[] = { { SAVER_SYNC, 0, 0, 1, SAVER_SYNC_MAX }, { 0 } };
+    char buf[sizeof(struct msg_head)];
+    struct cove_err e = { 0 };
+    struct msg m;
+
+    while (msg_recv(KEEPER_FD, buf, sizeof(buf), rules, 0, &m, NULL) == 1) {
+        tell(sync_all(m.fds, m.fd_count, &e), report, &e);
+        msg_close_fds(&m);
+    }
+}
+
+int main(int argc, char **argv)
 {
     struct saver_report report = { 0 };
+    struct saver_order order;
     struct cove_err e = { 0 };
-    int rc;
+    int files = -1, rc;
 
     log_init("saver", LOG_LEVEL_INFO);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_NAME, "cove-saver");
+    prctl(PR_SET_NAME, "cove-spare");
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     setlocale(LC_CTYPE, "C.UTF-8"); /* names in archives are UTF-8 */
-    rc = work(&report, &e);
+    if (argc < 1 || take_order(&order, &files, &e) < 0)
+        return 1;
+    rc = take_identity(argv[0], &e);
     if (rc == 0)
-        rc = msg_send(KEEPER_FD, &(struct msg_out){ SAVER_REPORT, MSG_BODY(report) }, 0, &e);
-    else
-        msg_send(KEEPER_FD, &(struct msg_out){ MSG_ERROR, MSG_BODY(e) }, 0, NULL);
+        rc = set_limits(&e);
+    if (rc == 0)
+        rc = enter_files(files, order.attach, &e);
+    if (rc == 0)
+        rc = confine(order.work == SAVER_UNPACK_TREE ? CONFINE_UNPACK : CONFINE_PACK, NULL, &e);
+    if (rc == 0)
+        rc = work(&order, &report, &e);
+    tell(rc, &report, &e);
+    if (rc == 0 && order.stays)
+        sync_what_comes(&report);
     return rc < 0;
 }

@@ -57,16 +57,21 @@ struct saver_report { /* what a saver process tells the keeper: only numbers */
 
 /* keeper to a saver process */
 enum saver_msg {
-    /* struct saver_order (+ files of the sandbox) -> SAVER_REPORT or MSG_ERROR */
+    /* struct saver_order (+ archive to read, archive to write, files of the sandbox) -> SAVER_REPORT or MSG_ERROR */
     SAVER_ORDER = 800,
     SAVER_REPORT, /* struct saver_report */
+    /* to one that stays (+ files and directories, up to SAVER_SYNC_MAX) -> SAVER_REPORT again, or MSG_ERROR */
+    SAVER_SYNC,
 };
+enum { SAVER_SYNC_MAX = 8 };
 
 enum saver_work { SAVER_PACK_TREE = 1, SAVER_UNPACK_TREE, SAVER_DIGEST_FILE };
 
-struct saver_order {        /* keeper to a saver process, with the sandbox's files as descriptors */
-    uint32_t work;          /* enum saver_work */
-    uint32_t attach;        /* the files are a mount that can be attached; else only a directory */
+struct saver_order { /* keeper to a saver process, with the sandbox's files as descriptors */
+    uint32_t work;   /* enum saver_work */
+    uint32_t attach; /* the files are a mount that can be attached; else only a directory */
+    uint32_t stays;  /* after its report it waits for SAVER_SYNC, until the keeper closes */
+    uint32_t unused;
     uint64_t max_bytes;     /* PACK: an archive larger than this is given up */
     uint64_t reserve_bytes; /* PACK: likewise, when less than this is free where the archive lies */
     struct saver_report expect; /* UNPACK: the archive holds exactly this */

@@ -10,29 +10,35 @@
 #include "sandbox/box/disk.h"
 #include "sandbox/box/userns.h"
 
-struct boxed_args {
+struct boxed_program {
     int exe;
     const char *title;
-    struct id_range ids;
-    int in, out;                    /* the process's descriptors 0 and 1; -1: none */
-    const struct disk_files *files; /* NULL: it gets none */
-    bool read_only;
-    uint32_t order_type; /* the first message to it, with the files beside it */
-    const void *order;
-    size_t order_size;
-    uint32_t *ret_attach; /* in the order: set to 1 when the files are a mount to attach */
 };
 
 struct boxed {
     pid_t pid;
     int pidfd;
-    int sock; /* the other end is the process's descriptor 3 */
+    int sock; /* the other end is the process's descriptor BOXED_SOCK_FD */
 };
-
-/* Never waits. The process is root of namespaces of its own (user, mount, pid, network, ipc, uts)
- * and nobody on the host. */
-int boxed_start(const struct boxed_args *args, struct boxed *ret, struct cove_err *e);
-
 enum { BOXED_SOCK_FD = 3 };
+
+/* Never waits. The process has namespaces of its own (user, mount, pid, network, ipc, uts), and is nobody in them and on
+ * the host. `owner` is an id that no process has outside of sandboxes. */
+int boxed_start(const struct boxed_program *program, uid_t owner, struct boxed *ret,
+                struct cove_err *e);
+
+struct
+    boxed_order { /* the first message to it; it may become root of its namespaces from then on */
+    struct id_range ids;
+    int in, out; /* the first two descriptors beside the message; -1: /dev/null */
+    const struct disk_files *files; /* the third; NULL: none */
+    bool read_only;
+    uint32_t type;
+    const void *body;
+    size_t size;
+    uint32_t *ret_attach; /* in the body: set to 1 when the files are a mount to attach */
+};
+/* A process that got its order takes no other. After a failure it is of no use any more. */
+int boxed_order(pid_t pid, int sock, const struct boxed_order *order, struct cove_err *e);
 
 #endif

@@ -177,6 +177,7 @@ uint64_t expiry_tick(struct keeper *k)
     waking_tick(k);
     ended_tick(k, now);
     next = bucket_tick(k, now, next);
+    next = saver_run_tick(k, now, next);
     next = creation_tick(k, now, next);
     next = starter_tick(k, now, next);
     next = cpu_shares_tick(k, now, next);

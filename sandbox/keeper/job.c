@@ -19,6 +19,7 @@ static void on_exit_of(struct watch *w, uint32_t events)
     int status = -1;
 
     (void)events;
+    watch_take(&j->news);
     watch_close(&j->exit);
     waitpid(j->pid, &status, 0);
     if (j->ended)
@@ -27,13 +28,25 @@ static void on_exit_of(struct watch *w, uint32_t events)
     free(j);
 }
 
+static void on_news(struct watch *w, uint32_t events)
+{
+    struct keeper *k = container_of(w->loop, struct keeper, loop);
+    struct job *j = container_of(w, struct job, news);
+
+    (void)events;
+    if (!j->said(k, j))
+        watch_take(&j->news); /* on_exit_of() comes next */
+}
+
 int job_watch(struct keeper *k, struct job *j, const struct boxed *b, struct cove_err *e)
 {
     j->pid = b->pid;
     j->sock = b->sock;
-    if (watch_start(&k->loop, &j->exit, b->pidfd, EPOLLIN, on_exit_of) == 0)
+    if ((!j->said || watch_start(&k->loop, &j->news, b->sock, EPOLLIN, on_news) == 0) &&
+        watch_start(&k->loop, &j->exit, b->pidfd, EPOLLIN, on_exit_of) == 0)
         return 0;
     cove_fail_errno(e, COVE_INTERNAL, "watching a job");
+    watch_take(&j->news);
     pidfd_send_signal(b->pidfd, SIGKILL, NULL, 0);
     waitpid(b->pid, NULL, 0);
     close(b->pidfd);
@@ -46,6 +59,7 @@ void job_abandon(struct job *j)
     if (!j)
         return;
     j->ended = NULL;
+    watch_take(&j->news);
     pidfd_send_signal(j->exit.fd, SIGKILL, NULL, 0);
 }
 

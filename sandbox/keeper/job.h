@@ -2,6 +2,7 @@
 #ifndef COVE_KEEPER_JOB_H
 #define COVE_KEEPER_JOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -14,11 +15,15 @@ struct job;
 
 /* The process has ended, with this status of waitpid(). The job is freed after the call. */
 typedef void (*job_ended)(struct keeper *k, struct job *j, int status);
+/* There is a message at `sock`. False: there was none, and none will come. */
+typedef bool (*job_said)(struct keeper *k, struct job *j);
 
 struct job {           /* the first member of the struct of its kind, which is on the heap */
     struct watch exit; /* its pidfd */
+    struct watch news; /* its socket, if there is a said() */
     int sock;          /* messages of the process can be read here; -1: it sends none */
     pid_t pid;
+    job_said said;   /* NULL: its messages are read when it has ended */
     job_ended ended; /* NULL: nobody is told */
 };
 

@@ -209,6 +209,7 @@ void keeper_stop(struct keeper *k, int signo)
         saving_before_stop(k);
         death_of_all(k);
     }
+    saver_run_stop(k);
     supervisor_stop(k, signo == SIGQUIT);
     snapshots_done(k, signo != SIGQUIT);
     disk_done(&k->disk, signo != SIGQUIT);

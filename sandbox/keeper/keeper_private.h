@@ -195,11 +195,13 @@ struct keeper {
     int saved_dir;       /* <state_dir>/saved */
     struct saved *saved; /* state_box_count(state_saved()) of them */
     int saver_exe, bucket_exe;
-    struct {                 /* bucket.c */
-        uint64_t due_ms;     /* when a saved sandbox may need its next step */
-        unsigned jobs;       /* uploads and releases that are under way */
-        bool gone;           /* there may be files saved/.gone-* */
-        struct job *removal; /* removes the objects that the file `removing` names */
+    struct saver_run *spare_saver; /* a saver that waits for its order (saver_run.c); or NULL */
+    uint64_t spare_due_ms;         /* when the next one is started */
+    struct {                       /* bucket.c */
+        uint64_t due_ms;           /* when a saved sandbox may need its next step */
+        unsigned jobs;             /* uploads and releases that are under way */
+        bool gone;                 /* there may be files saved/.gone-* */
+        struct job *removal;       /* removes the objects that the file `removing` names */
         char removing[96];
         uint64_t gone_at_ms;
         unsigned gone_tries;

@@ -9,7 +9,7 @@ libkeeper_a_SOURCES = \
 	sandbox/keeper/helper_resolver.c sandbox/keeper/publish.c sandbox/keeper/publish_watch.c sandbox/keeper/publish_profiles.c \
 	sandbox/keeper/snapshot_manifest.c sandbox/keeper/snapshot_names.c sandbox/keeper/snapshots.c sandbox/keeper/snapshot_layers.c sandbox/keeper/snapshot_info.c sandbox/keeper/capture.c sandbox/keeper/quota.c sandbox/keeper/box_limits.c sandbox/keeper/manager.h sandbox/keeper/notify.c sandbox/keeper/fdstore.c \
 	sandbox/keeper/token_secret.c sandbox/keeper/box_network.c sandbox/keeper/cpu_shares.c sandbox/keeper/process_shares.c sandbox/keeper/sampling.c \
-	sandbox/keeper/age.c sandbox/keeper/operator.h sandbox/keeper/operator.c sandbox/keeper/operator_verbs.c sandbox/keeper/operator_run.c sandbox/keeper/refusals.c sandbox/keeper/bucket_run.c sandbox/keeper/bucket.c sandbox/keeper/bucket_read.c sandbox/keeper/job.h sandbox/keeper/job.c sandbox/keeper/faults.c sandbox/keeper/saver_run.c sandbox/keeper/sync_run.c sandbox/keeper/saved.c sandbox/keeper/retention.c sandbox/keeper/saving.c sandbox/keeper/saving_notes.c sandbox/keeper/saving_stop.c sandbox/keeper/waking.c sandbox/keeper/ended.c
+	sandbox/keeper/age.c sandbox/keeper/operator.h sandbox/keeper/operator.c sandbox/keeper/operator_verbs.c sandbox/keeper/operator_run.c sandbox/keeper/refusals.c sandbox/keeper/bucket_run.c sandbox/keeper/bucket.c sandbox/keeper/bucket_read.c sandbox/keeper/job.h sandbox/keeper/job.c sandbox/keeper/faults.c sandbox/keeper/saver_run.c sandbox/keeper/saved.c sandbox/keeper/retention.c sandbox/keeper/saving.c sandbox/keeper/saving_notes.c sandbox/keeper/saving_stop.c sandbox/keeper/waking.c sandbox/keeper/ended.c
 
 sbin_PROGRAMS += coved
 coved_SOURCES = sandbox/keeper/main.c

@@ -4,7 +4,7 @@
  *   freeze    nothing in the sandbox runs                              it is frozen, as by a pause
  *   pack      a saver writes <state_dir>/saved/.new-ID and verifies    it is frozen
  *   sync      record, manifest and attributes beside the archive,
- *             and a child syncs all of them                            it is frozen
+ *             and the saver syncs all of them                          it is frozen
  *   commit    .new-ID is renamed to ID                                 it is saved
  *   end       the sandbox is killed and swept like any other           it is saved
  *
@@ -44,7 +44,7 @@ struct saving {
     uint64_t began_ms;
     uint64_t look_ms;       /* when saving_tick() is due next */
     int dir;                /* .new-ID */
-    struct job *run, *sync; /* the saver, the child that syncs; NULL: it does not run */
+    struct job *run;        /* the saver; NULL: none runs */
     struct saved_info info; /* from SAVING_SYNC on: what is written into the store */
     /* The rest is used only if the archive is encrypted. */
     bool encrypted;
@@ -66,7 +66,6 @@ static void forget(struct keeper *k, uint32_t i)
 
     job_abandon(b->saving->run);
     job_abandon(b->saving->age);
-    job_abandon(b->saving->sync);
     cove_close(b->saving->archive);
     cove_close(b->saving->dir);
     free(b->saving);
@@ -179,33 +178,30 @@ static void put_away(struct keeper *k, uint32_t i)
     fault_point("save-dying", b);
 }
 
-static void on_synced(struct keeper *k, uint32_t i, int status);
-
+/* The saver, which has read the archive back, syncs it with the files beside it. */
 static void begin_sync(struct keeper *k, uint32_t i)
 {
     static const char *const names[] = { SAVED_ARCHIVE, SAVED_AGE,      SAVED_ATTRIBUTES,
                                          SAVED_NETWORK, SAVED_MANIFEST, SAVED_RECORD,
                                          NULL };
     struct saving *s = k->boxes[i].saving;
-    struct sync_task task = { .box = i, .dir = s->dir, .names = names, .done = on_synced };
     struct cove_err err = { 0 };
 
     s->step = SAVING_SYNC;
-    if (sync_run_start(k, &task, &s->sync, &err) < 0)
+    if (saver_run_sync(s->run, s->dir, names, &err) < 0)
         fail(k, i, &err);
 }
 
-/* Anything that changed while the child was syncing is written and synced as well. */
-static void on_synced(struct keeper *k, uint32_t i, int status)
+/* Anything that changed while the saver was syncing is written and synced as well. */
+static void on_synced(struct keeper *k, uint32_t i, const struct cove_err *failed)
 {
     struct cove_err err = { 0 };
     bool changed = false;
 
-    k->boxes[i].saving->sync = NULL;
     fault_point("save-synced", &k->boxes[i]);
-    if (status != 0)
-        cove_fail(&err, COVE_LIMIT, "the store cannot be written to");
-    if (status != 0 || write_down(k, i, &changed, &err) < 0)
+    if (failed)
+        fail(k, i, failed);
+    else if (write_down(k, i, &changed, &err) < 0)
         fail(k, i, &err);
     else if (changed)
         begin_sync(k, i);
@@ -240,10 +236,8 @@ static void on_archive(struct keeper *k, uint32_t i, const struct saver_report *
 static void on_read_again(struct keeper *k, uint32_t i, const struct saver_report *stored,
                           struct cove_err *err)
 {
-    struct saving *s = k->boxes[i].saving;
-    const struct saver_report packed = s->packed;
+    const struct saver_report packed = k->boxes[i].saving->packed;
 
-    s->run = NULL;
     if (stored)
         on_archive(k, i, &packed, stored);
     else
@@ -262,6 +256,7 @@ static void read_again(struct keeper *k, uint32_t i)
         .out = -1,
         .order = { .work = SAVER_DIGEST_FILE },
         .done = on_read_again,
+        .synced = on_synced,
     };
 
     if (saver_run_start(k, &task, &b->saving->run, &err) < 0)
@@ -289,13 +284,14 @@ static void on_packed(struct keeper *k, uint32_t i, const struct saver_report *r
 {
     struct saving *s = k->boxes[i].saving;
 
-    s->run = NULL;
     fault_point("save-packed", &k->boxes[i]);
     if (!report) {
         fail(k, i, err);
     } else if (!s->encrypted) {
         on_archive(k, i, report, report);
     } else {
+        job_abandon(s->run);
+        s->run = NULL;
         s->packed = *report;
         s->step = SAVING_SEAL;
         if (!s->age)
@@ -320,6 +316,15 @@ static int make_dir(struct keeper *k, uint32_t i, int *ret_archive, struct cove_
         *ret_archive = openat(s->dir, s->encrypted ? SAVED_AGE : SAVED_ARCHIVE,
                               O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return *ret_archive < 0 ? cove_fail_errno(e, COVE_LIMIT, "archive of a sandbox") : 0;
+}
+
+/* The saver is at work: the files that its report will fill are made meanwhile. */
+static void make_notes(int dir)
+{
+    static const char *const names[] = { SAVED_MANIFEST, SAVED_RECORD };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        cove_close(openat(dir, names[i], O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 /* Puts a process of age between the saver and the archive. */
@@ -356,6 +361,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
                    .max_bytes = saved_room(k, b->info.tenant),
                    .reserve_bytes = k->disk.reserve_bytes },
         .done = on_packed,
+        .synced = b->saving->encrypted ? NULL : on_synced,
     };
 
     if (files.dir < 0) {
@@ -373,6 +379,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
     fault_point("save-frozen", b);
     if (saver_run_start(k, &task, &b->saving->run, e) < 0)
         return -1;
+    make_notes(b->saving->dir);
     fault_point("save-packing", b);
     return 0;
 }

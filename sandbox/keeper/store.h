@@ -14,6 +14,8 @@ struct waiter;
 
 typedef void (*saver_done)(struct keeper *k, uint32_t box, const struct saver_report *report,
                            struct cove_err *err); /* report NULL: it failed, err says why */
+typedef void (*saver_synced)(struct keeper *k, uint32_t box,
+                             const struct cove_err *err); /* err NULL: all is on the disk */
 
 struct saved {              /* a saved sandbox; its record is mirrored in state_saved() */
     struct saved_info info; /* box.state BOX_EMPTY: this place is free */
@@ -36,24 +38,20 @@ struct saver_task {
     int in, out;
     struct saver_order order;
     saver_done done;
+    saver_synced synced; /* NULL: it ends after its report; else it waits for saver_run_sync() */
 };
+/* The job is the caller's until it calls job_abandon(), which it does in `done` at the latest if the process ends then. */
 int saver_run_start(struct keeper *k, const struct saver_task *task, struct job **ret,
                     struct cove_err *e);
+/* Syncs these files of the directory, where they exist, and then the directory: on a busy disk that can take longer than the
+ * keeper's loop may stand still. The task's synced() is told, also when the process has died. */
+int saver_run_sync(struct job *j, int dir, const char *const *names, struct cove_err *e);
+uint64_t saver_run_tick(struct keeper *k, uint64_t now, uint64_t next); /* sees to the spare */
+void saver_run_stop(struct keeper *k);
 /* May one more saver run for this tenant? `has` tells whether a sandbox has a saver of the kind that is
  * counted. */
 typedef bool (*saver_has)(const struct box *b);
 bool saver_run_has_place(const struct keeper *k, const char *tenant, saver_has has);
-
-/* ------------------------------------------------------------------ sync_run.c */
-
-struct sync_task {
-    uint32_t box;
-    int dir;                  /* the directory, which is synced last */
-    const char *const *names; /* up to 8 files in it, synced before it where they exist; or NULL */
-    job_done done;            /* status 0: all is on the disk */
-};
-int sync_run_start(struct keeper *k, const struct sync_task *task, struct job **ret,
-                   struct cove_err *e);
 
 /* ------------------------------------------------------------------ age.c */
 
@@ -127,6 +125,9 @@ void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
 bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
 void saved_drop(struct keeper *k, uint32_t index); /* removes its files, its record and its entry */
+/* The same, but its files stay in the directory *ret_aside, for saved_remove_dir(). */
+enum { SAVED_ASIDE = 64 };
+void saved_forget(struct keeper *k, uint32_t index, char ret_aside[SAVED_ASIDE]);
 void saved_remove(struct keeper *k, uint32_t index, enum end_cause cause, const char *event);
 void saved_retire(struct keeper *k, const struct keeper_retire *args);
 void saved_remove_dir(const struct keeper *k, const char *name);    /* in a child process */

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from cove import status_field, title, wait_for
+from cove import namespace, status_field, title, wait_for
 from test_builds import Build
 from test_saving import bare, save
 
@@ -25,6 +25,7 @@ PROCESSES = [
     (r"cove: builder", True, True, False, 0),
     (r"cove: starter", True, True, False, 0),
     (r"cove: saver", True, True, False, None),  # root of the one sandbox's ids
+    (r"cove: spare saver", False, True, False, None),  # has no ids, has read nothing, and takes its filter with its order
     (r"cove: auth", True, True, True, None),   # PAM modules read the shadow file
     (r"cove: init .*", True, None, False, None),  # its capabilities are those of its own user namespace
     (r"cove: keeper|.*coved.*", False, None, True, None),  # makes namespaces, mounts and cgroups: it parses nothing that others wrote
@@ -77,7 +78,7 @@ def test_every_process_is_confined(target, attempt, tmp_path):
     (tmp_path / "stack").write_text("auth required pam_deny.so\naccount required pam_deny.so\n")
     server = target(pool=1, pam_dir=str(tmp_path), pam_service="stack")
     assert server.execute("confined", "sleep 60 & echo started").status == 200
-    for name in ("worker", "judge", "gate", "resolver", "fetch", "builder", "auth", "init"):
+    for name in ("worker", "judge", "gate", "resolver", "fetch", "builder", "auth", "init", "spare saver"):
         wait_for(lambda: server.titles(f"cove: {name}"), what=f"the {name}")
     ours = [pid for pid in server.pids() if title(pid).startswith("cove") or pid == server.keeper_pid]
     assert len(ours) >= 7
@@ -86,6 +87,17 @@ def test_every_process_is_confined(target, attempt, tmp_path):
     if hasattr(server, "false_gate"):
         server.false_gate.kill()
         server.false_gate.wait()
+
+
+def test_a_spare_saver_is_nobody(target, attempt):
+    """Until its order comes it has no ids of any sandbox, and its capabilities are those of namespaces in which it is alone."""
+    server = target(pool=1)
+    pid = [*wait_for(lambda: server.titles("cove: spare saver"), what="the spare saver")][0]
+    with open(f"/proc/{pid}/uid_map") as f:
+        attempt("a spare saver has ids", f.read().strip())
+    for kind in ("user", "mnt", "pid", "net", "ipc", "uts"):
+        attempt(f"a spare saver shares a namespace ({kind})", namespace(pid, kind) == namespace(server.keeper_pid, kind) and "the host's")
+    attempt("a spare saver is root", "0" in status_field(pid, "Uid").split() and status_field(pid, "Uid"))
 
 
 def test_what_runs_for_a_moment_is_confined_too(target, attempt):
