@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,12 +120,20 @@ static uint64_t places_of_a_tenant(const struct cove_config *c)
     return c->tenant_saved ? c->tenant_saved : c->max_saved - c->max_saved / 4;
 }
 
+/* As it is now: what disk_tick() found a second ago does not know the archives that were written since. */
+static uint64_t free_bytes(const struct keeper *k)
+{
+    struct statvfs fs;
+
+    return fstatvfs(k->saved_dir, &fs) < 0 ? k->disk.free_bytes
+                                           : (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
 uint64_t saved_room(const struct keeper *k, const char *tenant)
 {
-    const struct disk *d = &k->disk;
     struct tally t = tally_of(k, tenant);
-    uint64_t quota = k->config.tenant_saved_bytes, share = 0;
-    uint64_t room = d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
+    uint64_t quota = k->config.tenant_saved_bytes, share = 0, there = free_bytes(k);
+    uint64_t room = there > k->disk.reserve_bytes ? there - k->disk.reserve_bytes : 0;
 
     if (quota)
         share = quota > t.bytes ? quota - t.bytes : 0;
