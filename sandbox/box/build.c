@@ -3,7 +3,8 @@
  * detached mounts. The child (build_child.c) becomes cove-init at once, which begins with the set-up inside
  * the new namespaces (sandbox/setup/). The two meet twice: the set-up waits until its ids are mapped, and gets the
  * mounts with that word; then it puts its file systems together while the keeper connects its network,
- * and waits for that. After it the keeper only waits for the ready pipe.
+ * and waits for that. After it the keeper only waits for the ready pipe. A sandbox whose files are still being unpacked is
+ * built ahead up to its mounts, and its network is connected first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -217,32 +218,51 @@ static void reset_oom_score(pid_t pid)
     write_file_at(AT_FDCWD, path, "0", NULL);
 }
 
-/* The set-up has got its mounts before this: it mounts file systems meanwhile, on another cpu. */
-static int attach_network(int sock, const struct build_args *args, pid_t pid, struct cove_err *e)
+static int attach_network(const struct build_args *args, pid_t pid, struct buf *ret_inside,
+                          struct cove_err *e)
 {
-    AUTO_BUF struct buf inside = BUF(SETUP_REQUESTS_MAX);
-
-    if (!weak("net") && args->network.attach &&
-        args->network.attach(args->network.arg, args->slot, pid, &inside, e) < 0)
-        return -1;
-    return msg_send(
-        sock, &(struct msg_out){ MSG_DONE, .body = inside.data, .body_len = inside.len }, 0, e);
+    if (weak("net") || !args->network.attach)
+        return 0;
+    return args->network.attach(args->network.arg, args->slot, pid, ret_inside, e);
 }
 
-static int equip_child(const struct build_parts *p, const struct build_args *args, pid_t pid,
-                       struct cove_err *e)
+static int send_link(int sock, const struct buf *inside, struct cove_err *e)
+{
+    return msg_send(
+        sock, &(struct msg_out){ MSG_DONE, .body = inside->data, .body_len = inside->len }, 0, e);
+}
+
+static int map_ids(const struct build_args *args, pid_t pid, struct cove_err *e)
+{
+    reset_oom_score(pid);
+    return userns_write_maps(pid, &args->ids, e);
+}
+
+static int give_mounts(int sock, const struct build_args *args, const struct disk_files *files,
+                       pid_t pid, struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
     AUTO_CLOSE int userns = -1;
     int rc = -1;
 
-    reset_oom_score(pid);
-    if (userns_write_maps(pid, &args->ids, e) == 0 && open_userns(pid, &userns, e) == 0 &&
-        mounts_prepare(args->template, p->files.dir, p->files.is_mount, userns, &args->ids, &mounts,
+    if (open_userns(pid, &userns, e) == 0 &&
+        mounts_prepare(args->template, files->dir, files->is_mount, userns, &args->ids, &mounts,
                        e) == 0)
-        rc = send_plan(p->go_keeper, args, &mounts, e);
+        rc = send_plan(sock, args, &mounts, e);
     mounts_close(&mounts);
-    return rc < 0 ? -1 : attach_network(p->go_keeper, args, pid, e);
+    return rc;
+}
+
+/* The set-up gets its mounts before its network: it mounts file systems meanwhile, on another cpu. */
+static int equip_child(const struct build_parts *p, const struct build_args *args, pid_t pid,
+                       struct cove_err *e)
+{
+    AUTO_BUF struct buf inside = BUF(SETUP_REQUESTS_MAX);
+
+    if (map_ids(args, pid, e) < 0 || give_mounts(p->go_keeper, args, &p->files, pid, e) < 0 ||
+        attach_network(args, pid, &inside, e) < 0)
+        return -1;
+    return send_link(p->go_keeper, &inside, e);
 }
 
 /* Has the set-up written its result? End of file is none: a set-up that was killed has written nothing. */
@@ -270,35 +290,81 @@ static void prefer_the_childs_words(const struct build_parts *p, struct cove_err
     *e = remote;
 }
 
+static int make_child(const struct build_args *args, struct build_parts *p, struct box_build *b,
+                      struct cove_err *e)
+{
+    if (take_files(args, &p->files, e) == 0 &&
+        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p->cgroup, e) ==
+            0 &&
+        cgroup_open_v1(args->cgroups, args->id, &p->doors, e) == 0 &&
+        make_control_socket(args, &p->listen, e) == 0 && make_channels(p, e) == 0 &&
+        clone_child(p, args, b, e) == 0)
+        return 0;
+    parts_close(p);
+    return -1;
+}
+
+static int end_child(struct build_parts *p, const struct box_build *b, struct cove_err *e)
+{
+    kill(b->pid, SIGKILL);
+    waitpid(b->pid, NULL, 0);
+    prefer_the_childs_words(p, e);
+    close(b->pidfd);
+    parts_close(p);
+    return -1;
+}
+
+static void hand_out(struct build_parts *p, struct box_build *b, struct box_build *ret)
+{
+    b->ready = take_fd(&p->ready_read);
+    if (p->files.is_lost)
+        b->files = take_fd(&p->files.dir);
+    parts_close(p);
+    *ret = *b;
+}
+
 /* On failure whatever was made so far stays for the caller's sweep, which knows the id. */
 int build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e)
 {
     struct build_parts p = NO_BUILD_PARTS;
     struct box_build b = NO_BUILD;
 
-    if (take_files(args, &p.files, e) < 0 ||
-        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p.cgroup, e) <
-            0 ||
-        cgroup_open_v1(args->cgroups, args->id, &p.doors, e) < 0 ||
-        make_control_socket(args, &p.listen, e) < 0 || make_channels(&p, e) < 0 ||
-        clone_child(&p, args, &b, e) < 0) {
-        parts_close(&p);
+    if (make_child(args, &p, &b, e) < 0)
         return -1;
-    }
-    if (equip_child(&p, args, b.pid, e) < 0) {
-        kill(b.pid, SIGKILL);
-        waitpid(b.pid, NULL, 0);
-        prefer_the_childs_words(&p, e);
-        close(b.pidfd);
-        parts_close(&p);
-        return -1;
-    }
-    b.ready = take_fd(&p.ready_read);
-    if (p.files.is_lost)
-        b.files = take_fd(&p.files.dir);
-    parts_close(&p);
-    *ret = b;
+    if (equip_child(&p, args, b.pid, e) < 0)
+        return end_child(&p, &b, e);
+    hand_out(&p, &b, ret);
     return 0;
+}
+
+int build_start_ahead(const struct build_args *args, struct box_build *ret,
+                      struct build_ahead *ret_ahead, struct cove_err *e)
+{
+    struct build_parts p = NO_BUILD_PARTS;
+    struct box_build b = NO_BUILD;
+
+    ret_ahead->inside = BUF(SETUP_REQUESTS_MAX);
+    if (make_child(args, &p, &b, e) < 0)
+        return -1;
+    if (map_ids(args, b.pid, e) < 0 || attach_network(args, b.pid, &ret_ahead->inside, e) < 0)
+        return end_child(&p, &b, e);
+    ret_ahead->go = take_fd(&p.go_keeper);
+    hand_out(&p, &b, ret);
+    return 0;
+}
+
+int build_go_on(const struct build_args *args, const struct box_build *b,
+                const struct build_ahead *ahead, struct cove_err *e)
+{
+    if (give_mounts(ahead->go, args, &args->filled, b->pid, e) < 0)
+        return -1;
+    return send_link(ahead->go, &ahead->inside, e);
+}
+
+void build_ahead_done(struct build_ahead *ahead)
+{
+    ahead->go = cove_close(ahead->go);
+    buf_done(&ahead->inside);
 }
 
 int build_finish(struct box_build *b, struct cove_err *e)

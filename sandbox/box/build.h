@@ -58,6 +58,17 @@ enum { BUILD_HIGH_FD = 1024 };
 /* Makes the directory and the disk of a sandbox. build_start() does the same, unless args->filled has them. */
 int build_make_files(const struct build_args *args, struct disk_files *ret, struct cove_err *e);
 int build_start(const struct build_args *args, struct box_build *ret, struct cove_err *e);
+/* For files that are still being filled: the set-up waits for its mounts until build_go_on(), and nothing looks at the files
+ * before. Both need args->filled, the second one args->template. */
+struct build_ahead {
+    int go;            /* to the set-up; -1: none waits */
+    struct buf inside; /* what it is to ask of the kernel for its end of the network */
+};
+int build_start_ahead(const struct build_args *args, struct box_build *ret,
+                      struct build_ahead *ret_ahead, struct cove_err *e);
+int build_go_on(const struct build_args *args, const struct box_build *b,
+                const struct build_ahead *ahead, struct cove_err *e);
+void build_ahead_done(struct build_ahead *ahead);
 /* Has the set-up sent its result? build_finish() then returns it without waiting. */
 bool build_has_spoken(const struct box_build *b);
 /* To be called after `ready` became readable. 0: the sandbox runs; -1: e says why not. Closes `ready`. */

@@ -108,7 +108,7 @@ static int open_template(struct keeper *k, const struct box_info *b, struct temp
 }
 
 static int start_build(struct keeper *k, uint32_t i, const struct disk_files *filled,
-                       struct cove_err *e)
+                       const struct build_ahead *ahead, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
     struct template template = NO_TEMPLATE;
@@ -120,7 +120,7 @@ static int start_build(struct keeper *k, uint32_t i, const struct disk_files *fi
         return -1;
     if (filled)
         args.filled = *filled;
-    rc = build_start(&args, &b->build, e);
+    rc = ahead ? build_go_on(&args, &b->build, ahead, e) : build_start(&args, &b->build, e);
     template_close(&template);
     return rc;
 }
@@ -174,23 +174,58 @@ int creation_take_slot(struct keeper *k, const char *template_name, const struct
     return 0;
 }
 
-int creation_build(struct keeper *k, uint32_t i, const struct disk_files *filled,
-                   struct cove_err *e)
+static int watch_init(struct keeper *k, uint32_t i, struct cove_err *e)
 {
     struct box *b = &k->boxes[i];
 
-    if (start_build(k, i, filled, e) < 0 || boxes_watch_exit(k, i, e) < 0 ||
-        boxes_watch_ready(k, i, e) < 0) {
-        death_begin(k, i, END_GONE, 0);
+    if (boxes_watch_exit(k, i, e) < 0)
         return -1;
-    }
-    b->ready_by_ms = clock_boot_ms() + BUILD_MOST_MS;
-    if (!k->ready_due_ms)
-        k->ready_due_ms = b->ready_by_ms;
     b->info.init_pid = (uint32_t)b->build.pid;
     b->info.init_start = process_start_time(b->build.pid);
     boxes_save(k, i);
     return 0;
+}
+
+static int watch_ready(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+
+    if (boxes_watch_ready(k, i, e) < 0)
+        return -1;
+    b->ready_by_ms = clock_boot_ms() + BUILD_MOST_MS;
+    if (!k->ready_due_ms)
+        k->ready_due_ms = b->ready_by_ms;
+    return 0;
+}
+
+static int build(struct keeper *k, uint32_t i, struct cove_err *e)
+{
+    if (start_build(k, i, NULL, NULL, e) == 0 && watch_init(k, i, e) == 0 &&
+        watch_ready(k, i, e) == 0)
+        return 0;
+    death_begin(k, i, END_GONE, 0);
+    return -1;
+}
+
+int creation_build_ahead(struct keeper *k, uint32_t i, const struct disk_files *files,
+                         struct build_ahead *ret, struct cove_err *e)
+{
+    struct box *b = &k->boxes[i];
+    struct cgroup_limits limits = box_limits_cgroup(&b->limits);
+    struct build_args args = build_args_of(k, i, NULL, &limits);
+
+    args.filled = *files;
+    if (build_start_ahead(&args, &b->build, ret, e) < 0)
+        return -1;
+    return watch_init(k, i, e);
+}
+
+int creation_go_on(struct keeper *k, uint32_t i, const struct disk_files *files,
+                   const struct build_ahead *ahead, struct cove_err *e)
+{
+    if (start_build(k, i, files, ahead, e) < 0)
+        return -1;
+    return watch_ready(k, i, e);
 }
 
 /* Ends set-ups that take too long. A tenant may have made the files of the root, and could make the set-up
@@ -228,7 +263,7 @@ int creation_begin(struct keeper *k, const char *template_name, const struct sna
     text_new_id(id);
     if (creation_take_slot(k, template_name, snapshot, limits, id, ret, e) < 0)
         return -1;
-    return creation_build(k, *ret, NULL, e);
+    return build(k, *ret, e);
 }
 
 void creation_on_ready(struct keeper *k, uint32_t i)

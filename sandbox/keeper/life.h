@@ -40,9 +40,12 @@ int creation_take_slot(struct keeper *k, const char *template_name, const struct
                        struct cove_err *e);
 int creation_make_files(struct keeper *k, uint32_t index, struct disk_files *ret,
                         struct cove_err *e);
-/* Begins to build that sandbox on these files. */
-int creation_build(struct keeper *k, uint32_t index, const struct disk_files *filled,
-                   struct cove_err *e);
+/* Begins to build that sandbox while these files are still being unpacked. */
+int creation_build_ahead(struct keeper *k, uint32_t index, const struct disk_files *files,
+                         struct build_ahead *ret, struct cove_err *e);
+/* The files are there: the sandbox is finished. */
+int creation_go_on(struct keeper *k, uint32_t index, const struct disk_files *files,
+                   const struct build_ahead *ahead, struct cove_err *e);
 
 /* ------------------------------------------------------------------ pool.c */
 

@@ -223,23 +223,28 @@ void saved_remove_dir(const struct keeper *k, const char *name)
         waitpid(pid, NULL, 0);
 }
 
-void saved_drop(struct keeper *k, uint32_t i)
+void saved_forget(struct keeper *k, uint32_t i, char ret_aside[SAVED_ASIDE])
 {
     struct saved *s = &k->saved[i];
     struct cove_err gone = { .code = COVE_GONE, .msg = "the saved sandbox was removed" };
-    char aside[64];
 
-    snprintf(aside, sizeof(aside), SAVED_OLD "%s", s->info.box.id);
-    sweep_tree(k->saved_dir, aside, NULL);
+    snprintf(ret_aside, SAVED_ASIDE, SAVED_OLD "%s", s->info.box.id);
+    sweep_tree(k->saved_dir, ret_aside, NULL);
     bucket_forget(k, s);
-    if (renameat(k->saved_dir, s->info.box.id, k->saved_dir, aside) == 0) {
-        if (s->place != SAVED_IS_HERE)
-            bucket_gone(k, &s->info);
-        saved_remove_dir(k, aside);
-    }
+    if (renameat(k->saved_dir, s->info.box.id, k->saved_dir, ret_aside) == 0 &&
+        s->place != SAVED_IS_HERE)
+        bucket_gone(k, &s->info);
     waiters_fail_list(k, &s->waiters, &gone);
     s->info = (struct saved_info){ 0 };
     state_box_write(state_saved(k->state), i, &s->info.box);
+}
+
+void saved_drop(struct keeper *k, uint32_t i)
+{
+    char aside[SAVED_ASIDE];
+
+    saved_forget(k, i, aside);
+    saved_remove_dir(k, aside);
 }
 
 static bool is_meant(const struct saved_info *s, const struct keeper_retire *args)

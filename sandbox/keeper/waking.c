@@ -1,7 +1,7 @@
 /*
  * Waking a saved sandbox. A new one is made under the old id: a slot, a disk, then a saver unpacks the
- * archive into that disk, then the sandbox is built on it like any other. Its record in the store
- * goes in the moment in which the new one is live; until then every failure leaves the saved sandbox
+ * archive into that disk. Meanwhile the sandbox is built as far as it can be without its files; when they are there it
+ * is finished like any other. Its record in the store goes in the moment in which the new one is live; until then every failure leaves the saved sandbox
  * as it was, and what was made of the new one is swept.
  */
 #include <errno.h>
@@ -22,8 +22,9 @@ struct waking {
     uint64_t lifetime_ms; /* 0: the lifetime that it was claimed with */
     uint64_t created_unix_ms;
     struct disk_files files;
-    struct job *run; /* the saver */
-    struct job *age; /* decrypts the archive, if it is encrypted */
+    struct build_ahead ahead; /* the set-up that waits for the files */
+    struct job *run;          /* the saver */
+    struct job *age;          /* decrypts the archive, if it is encrypted */
     /* The rest is used only if the archive comes from the bucket. */
     struct job *fetch;
     struct cove_err why; /* why the saver failed, while the fetch was still under way */
@@ -45,6 +46,7 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
 {
     struct box *b = &k->boxes[i];
 
+    job_abandon(b->waking->run); /* it ends by itself now, and need not be waited for */
     b->waking->run = NULL;
     k->wakes_due = true;
     fault_point("wake-unpacked", b);
@@ -53,8 +55,11 @@ static void on_unpacked(struct keeper *k, uint32_t i, const struct saver_report 
     } else if (!report) {
         cove_context(err, "archive of '%s'", b->info.id);
         waking_fail(k, i, err);
-    } else if (creation_build(k, i, &b->waking->files, err) < 0) {
-        waking_fail(k, i, err);
+    } else if (creation_go_on(k, i, &b->waking->files, &b->waking->ahead, err) < 0) {
+        if (err->code == COVE_GONE)
+            waking_lost_init(k, i);
+        else
+            waking_fail(k, i, err);
     }
 }
 
@@ -153,7 +158,7 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
     if (saver_run_start(k, &task, &b->waking->run, e) < 0)
         return -1;
     fault_point("wake-unpacking", b);
-    return 0;
+    return creation_build_ahead(k, i, &b->waking->files, &b->waking->ahead, e);
 }
 
 /* ------------------------------------------------------------------ a slot for it */
@@ -225,7 +230,8 @@ static int begin(struct keeper *k, uint32_t saved, uint64_t lifetime_ms, uint32_
     }
     *w = (struct waking){ .lifetime_ms = lifetime_ms,
                           .created_unix_ms = s->box.created_unix_ms,
-                          .files = { .dir = -1 } };
+                          .files = { .dir = -1 },
+                          .ahead = { .go = -1 } };
     k->boxes[*ret].waking = w;
     fault_point("wake-slot", &k->boxes[*ret]);
     saved_flag(k, s->box.id, BOX_WAKE_FAILED, BOX_IS_WAKING);
@@ -383,22 +389,33 @@ void waking_set_times(struct keeper *k, uint32_t i, uint64_t now)
         b->info.reuse_until_ms = b->info.dies_at_ms;
 }
 
+static void forget(struct waking *w)
+{
+    job_abandon(w->run);
+    job_abandon(w->age);
+    job_abandon(w->fetch);
+    build_ahead_done(&w->ahead);
+    cove_close(w->files.dir);
+    free(w);
+}
+
 void waking_is_live(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
+    char aside[SAVED_ASIDE] = "";
     uint32_t saved;
 
     log_event(LOG_LEVEL_INFO, "saved sandbox woken", LOG_S("sandbox", b->info.id),
               LOG_S("tenant", b->info.tenant), LOG_S("project", b->info.project),
               LOG_N("duration_ms", clock_boot_ms() - b->build_began_ms));
-    job_abandon(b->waking->age);
-    job_abandon(b->waking->fetch);
-    cove_close(b->waking->files.dir);
-    free(b->waking);
+    forget(b->waking);
     b->waking = NULL;
     fault_point("wake-live", b);
     if (saved_find_id(k, b->info.tenant, b->info.id, &saved))
-        saved_drop(k, saved);
+        saved_forget(k, saved, aside);
+    waiters_answer_box(k, i, true); /* nobody has to wait until the store is tidied up */
+    if (aside[0])
+        saved_remove_dir(k, aside);
     fault_point("wake-dropped", b);
 }
 
@@ -409,11 +426,7 @@ void waking_on_death(struct keeper *k, uint32_t i)
     if (!w)
         return;
     saved_flag(k, k->boxes[i].info.id, BOX_IS_WAKING, 0);
-    job_abandon(w->run);
-    job_abandon(w->age);
-    job_abandon(w->fetch);
-    cove_close(w->files.dir);
-    free(w);
+    forget(w);
     k->bucket.due_ms = 0; /* its objects in the bucket may be released again */
     k->wakes_due = true;
     k->boxes[i].waking = NULL;

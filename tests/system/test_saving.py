@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from cove import TOP, read, status_field, wait_for
+from cove import TOP, alive, read, status_field, wait_for
 from test_pause import BOX, DONE, HEAD, MAGIC, which
 
 CALLS = re.findall(r"^    (KEEPER_\w+)(?: =|,)", read(f"{TOP}/include/cove/msg_keeper.h"), re.M)
@@ -471,8 +471,9 @@ def test_the_keeper_waits_for_one_sync_when_it_puts_a_sandbox_into_the_store(ser
 
 def test_all_of_a_saved_sandbox_is_synced_before_it_gets_its_name_in_the_store(server, project, tmp_path):
     box = bare(server.execute(project, "echo precious >/workspace/f"))
-    with subprocess.Popen(["strace", "-f", "-y", "-qq", "-o", tmp_path / "log", "-e", "trace=fsync,renameat", "-p", str(server.keeper_pid)]) as strace:
-        wait_for(lambda: status_field(server.keeper_pid, "TracerPid") == str(strace.pid), 30, "strace")
+    traced = [server.keeper_pid, spare(server)]
+    with subprocess.Popen(["strace", "-f", "-y", "-qq", "-o", tmp_path / "log", "-e", "trace=fsync,renameat", *(f"-p{pid}" for pid in traced)]) as strace:
+        wait_for(lambda: all(status_field(pid, "TracerPid") == str(strace.pid) for pid in traced), 30, "strace")
         assert save(server, box) is True
         strace.terminate()
     before, named, after = read(tmp_path / "log").partition(f'.new-{box}", ')
@@ -500,7 +501,7 @@ def test_a_keeper_killed_while_it_wakes_leaves_the_sandbox_running_or_saved(frag
     box, files = make_precious(fragile)
     assert save(fragile, box) is True
     set_fault(fragile, point)
-    assert wake(fragile, box) is None, "the keeper was to die"
+    assert wake(fragile, box) is (True if point == "wake-dropped" else None), "the keeper was to die"
     restart(fragile)
     assert settled(fragile, box) == where
     check_precious(fragile, box, files)
@@ -516,10 +517,11 @@ def test_an_init_killed_at_any_step_of_saving_leaves_the_sandbox_saved(fragile, 
     check_precious(fragile, box, files)
 
 
-def test_an_init_killed_while_its_sandbox_is_woken_leaves_it_saved(fragile):
+@pytest.mark.parametrize("point", ["wake-unpacked", "wake-built"])
+def test_an_init_killed_while_its_sandbox_is_woken_leaves_it_saved(fragile, point):
     box, files = make_precious(fragile)
     assert save(fragile, box) is True
-    set_fault(fragile, "wake-built:init")
+    set_fault(fragile, f"{point}:init")
     assert "died while it was being woken" in wake(fragile, box)
     set_fault(fragile, "")
     assert settled(fragile, box) == "saved"
@@ -535,6 +537,11 @@ def test_a_saver_killed_while_it_unpacks_leaves_the_sandbox_saved(server, projec
     thread.join()
     assert answers[1:] == [f"archive of '{box}': the saver ended without saying why"] and settled(server, box) == "saved"
     assert server.run(project, "cat /workspace/f; wc -c </workspace/noise") == "precious\n300000000\n"
+
+
+def spare(server):
+    """The saver that waits for its order."""
+    return wait_for(lambda: list(server.titles("cove: spare saver")), what="a spare saver")[0]
 
 
 def savers(server):
@@ -572,6 +579,35 @@ def test_a_killed_saver_leaves_the_sandbox_running(server, project):
     thread.join()
     assert answers == ["the saver ended without saying why"]
     assert server.run(project, "cat /workspace/f") == "precious\n" and saved(server) == set()
+
+
+def test_a_saver_waits_ahead_and_takes_one_order(server, project):
+    box = bare(server.execute(project, "echo precious >/workspace/f"))
+    seen = {spare(server)}
+    for call in (save, wake, save, wake):
+        assert call(server, box) is True
+        assert not set(server.titles("cove: spare saver")) & seen, "it has had its order"
+        seen.add(spare(server))
+    assert len(seen) == 5 and len(server.titles("cove: spare saver")) == 1
+    assert server.run(project, "cat /workspace/f") == "precious\n"
+
+
+def test_a_spare_saver_that_is_dead_or_hangs_is_replaced(server, project):
+    box = bare(server.execute(project, "echo precious >/workspace/f"))
+    os.kill(dead := spare(server), signal.SIGKILL)
+    wait_for(lambda: not alive(dead), what="its end")
+    assert save(server, box) is True and wake(server, box) is True
+    first = spare(server)
+    os.kill(first, signal.SIGSTOP)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(save(server, box)))
+    thread.start()
+    wait_for(lambda: os.path.exists(f"{store(server)}/.new-{box}/archive.tar.zst"))
+    os.kill(first, signal.SIGKILL)
+    thread.join()
+    assert answers == ["the saver ended without saying why"], "it had been given its order"
+    assert server.run(project, "cat /workspace/f") == "precious\n" and save(server, box) is True
+    assert server.run(project, "cat /workspace/f") == "precious\n"
 
 
 def test_the_files_of_a_sandbox_whose_init_is_killed_while_it_is_being_saved_are_saved(server, project):
