@@ -461,7 +461,7 @@ def test_a_key_without_this_dialect_does_not_open_it(make_server):
 
 def test_the_sites_locations_are_those_of_the_route_table():
     """A route that takes long, or a body of any size, is not cut off after two minutes; all others are."""
-    site = read(f"{TOP}/nginx/cove.conf")
+    site = read(f"{TOP}/nginx/snippets/cove-server.conf")
     short = re.compile(re.search(r"location ~ (\^/api/v1/agent/sandboxes\S+) \{", site).group(1))
     exact = set(re.findall(r"location = (\S+) \{", site))
     for method, path, flags in routes():

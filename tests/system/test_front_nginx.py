@@ -26,13 +26,13 @@ def workers_of(pid):
 
 def edit_site(server, *changes, times=0):
     """Change lines of the running site (all that match, or so many), as an operator would, and reload."""
-    path = f"{server.dir}/conf/nginx-cove.conf"
-    text = read(path)
+    files = {path: read(path) for path in (f"{server.dir}/conf/nginx-cove.conf", f"{server.dir}/conf/snippets/cove-server.conf")}
     for old, new in changes:
-        assert re.search(old, text), old
-        text = re.sub(old, new, text, count=times)
-    with open(path, "w") as f:
-        f.write(text)
+        assert any(re.search(old, text) for text in files.values()), old
+        files = {path: re.sub(old, new, text, count=times) for path, text in files.items()}
+    for path, text in files.items():
+        with open(path, "w") as f:
+            f.write(text)
     subprocess.run(["nginx", "-t", "-q", "-c", f"{server.dir}/conf/nginx.conf"], check=True)
     before, log = workers_of(nginx_pid(server)), f"{server.dir}/log/nginx-error.log"
     known = len(read(log))
@@ -165,10 +165,10 @@ def test_the_access_log_names_tenant_and_key_but_never_the_key_itself(make_serve
 
 def locations():
     """{name: what is in its braces} of every location in the site."""
-    site = read(f"{TOP}/nginx/cove.conf")
+    site = read(f"{TOP}/nginx/snippets/cove-server.conf")
     for name in ("cove-port.conf", "cove-attach.conf"):  # most of what such a location says
         site = site.replace(f"include @SNIPPETS@/{name};", f"# {name}\n" + read(f"{TOP}/nginx/snippets/{name}"))
-    return dict(re.findall(r"^    location (.+?) \{\n(.*?)^    \}", site, re.M | re.S))
+    return dict(re.findall(r"^location (.+?) \{\n(.*?)^\}", site, re.M | re.S))
 
 
 def test_a_location_without_sign_in_passes_no_tenant():
@@ -186,7 +186,7 @@ def test_a_location_without_sign_in_passes_no_tenant():
 
 def test_only_what_runs_or_streams_may_take_long():
     """The site's list of short routes against the tables of the code: a route is in it exactly when it is not ROUTE_LONG."""
-    short = re.search(r"location ~ (\S+) \{\n(?:.*\n)*?\s+fastcgi_read_timeout 2m;", read(f"{TOP}/nginx/cove.conf")).group(1)
+    short = re.search(r"location ~ (\S+) \{\n(?:.*\n)*?\s+fastcgi_read_timeout 2m;", read(f"{TOP}/nginx/snippets/cove-server.conf")).group(1)
     for file, rows in tables().items():
         for _, path, flags in rows:
             if path in SOCKETS:
@@ -266,7 +266,7 @@ def read_all(connection):
 def test_clients_of_e2b_may_stall_longer_than_others(make_server):
     """Others are cut after send_timeout of the site, here a second. A stream or a download of e2b that has stalled for as long comes whole."""
     server = make_server()
-    edit_site(server, (r"(?m)^    send_timeout            60s;", "    send_timeout            1s;"))
+    edit_site(server, (r"(?m)^send_timeout            60s;", "send_timeout            1s;"))
     made = server.post("/v2/sandboxes", {"templateID": "base"}).json
     envd = {"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"]}
     start = json.dumps({"process": {"cmd": "/bin/sh", "args": ["-c", "head -c 30000000 /dev/zero"]}, "stdin": False}).encode()

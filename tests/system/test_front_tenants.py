@@ -58,7 +58,7 @@ def test_every_route_is_tried():
 
 def test_the_sites_locations_are_those_of_the_route_tables():
     """Short routes have a location with a short timeout, raw ones one without a bound on their body; open ones need no key."""
-    site = read(f"{TOP}/nginx/cove.conf")
+    site = read(f"{TOP}/nginx/snippets/cove-server.conf")
     short = re.compile(re.search(r"location ~ (\S+write_file\S+) \{", site).group(1))
     exact = set(re.findall(r"location = (/\w+) \{", site))
     for file, path, flags in [(file, path, flags) for file, rows in tables().items() for _, path, flags in rows]:

@@ -1,4 +1,5 @@
 """The front door: what a client can make nginx do, and what it cannot."""
+import glob
 import json
 import os
 import socket
@@ -265,10 +266,12 @@ def test_every_reply_has_a_request_id_and_the_access_log_has_it_too(server):
 
 
 def test_the_installed_files_are_the_tested_ones(server):
-    """Only placeholders differ between nginx/cove.conf and what this nginx runs."""
-    template = read(f"{TOP}/nginx/cove.conf").splitlines()
-    running = read(f"{server.dir}/conf/nginx-cove.conf").splitlines()
-    assert len(template) == len(running)
-    for a, b in zip(template, running):
-        assert a == b or "@" in a
+    """Only placeholders differ between the files of nginx/ and what this nginx runs."""
+    files = {f"{TOP}/nginx/cove.conf": f"{server.dir}/conf/nginx-cove.conf"}
+    files |= {path: f"{server.dir}/conf/snippets/{os.path.basename(path)}" for path in glob.glob(f"{TOP}/nginx/snippets/*.conf")}
+    for path, ran in files.items():
+        template, running = read(path).splitlines(), read(ran).splitlines()
+        assert len(template) == len(running), path
+        for a, b in zip(template, running):
+            assert a == b or "@" in a, path
     assert "@" not in read(f"{server.dir}/conf/nginx.conf")
