@@ -104,6 +104,10 @@ static void add_listener(struct site *s, char *words)
               !colon || strcmp(words, "*") == 0 || strcmp(words, "0.0.0.0") == 0 ? "127.0.0.1"
               : strcmp(words, "[::]") == 0                                       ? "[::1]"
                                                                                  : words);
+    for (size_t i = 0; i < s->count; i++) /* the site's servers share their addresses */
+        if (strcmp(s->listeners[i].address, l->address) == 0 &&
+            strcmp(s->listeners[i].port, l->port) == 0)
+            return;
     s->count++;
 }
 
@@ -159,7 +163,7 @@ static void plain_name(const struct site *s, char *out, size_t size)
     text_copy(names, sizeof(names), s->names);
     text_copy(out, size, "localhost");
     while ((name = strsep(&rest, " "))) {
-        if (*name && !strpbrk(name, "*~_'")) {
+        if (*name && !strpbrk(name, "*~_'\"")) {
             text_copy(out, size, name);
             return;
         }
@@ -228,29 +232,34 @@ static void look_nginx(const struct patient *p, struct diagnosis *d)
 
 /* ------------------------------------------------------------------ the certificate */
 
-/* A name of the site that the certificate does not cover, or NULL. *.DOMAIN stands for any label. */
-static const char *uncovered(X509 *cert, const struct site *s, char *names, size_t size)
+/* Finds a name of the site that the certificate does not cover. Patterns are not looked at; sandboxes have names below each plain one. */
+static bool find_uncovered(X509 *cert, const struct site *s, char *ret, size_t size)
 {
-    char *rest = names, *name;
+    char names[512], *rest = names, *name;
 
-    text_copy(names, size, s->names);
+    text_copy(names, sizeof(names), s->names);
     while ((name = strsep(&rest, " "))) {
-        char host[300];
+        char below[300];
 
-        if (!*name || *name == '~' || strcmp(name, "_") == 0)
+        name += strncmp(name, "*.", 2) == 0 ? 2 : 0;
+        if (!*name || strchr("~\"_'", *name))
             continue;
-        snprintf(host, sizeof(host), "%s%s", *name == '*' ? "x" : "", name + (*name == '*'));
-        if (X509_check_host(cert, host, 0, 0, NULL) != 1)
-            return name;
+        snprintf(below, sizeof(below), "x.%s", name);
+        if (X509_check_host(cert, below, 0, 0, NULL) != 1)
+            snprintf(ret, size, "*.%s", name);
+        else if (X509_check_host(cert, name, 0, 0, NULL) != 1)
+            text_copy(ret, size, name);
+        else
+            continue;
+        return true;
     }
-    return NULL;
+    return false;
 }
 
 static void judge_certificate(X509 *cert, const struct site *s, struct diagnosis *d)
 {
     time_t soon = time(NULL) + CERT_DAYS * 86400;
-    char names[512];
-    const char *name = uncovered(cert, s, names, sizeof(names));
+    char name[300];
 
     if (X509_cmp_current_time(X509_get0_notAfter(cert)) < 0) {
         found(d, FOUND_BROKEN, "%.180s has expired", s->certificate);
@@ -261,9 +270,9 @@ static void judge_certificate(X509 *cert, const struct site *s, struct diagnosis
     } else if (X509_cmp_time(X509_get0_notAfter(cert), &soon) < 0) {
         found(d, FOUND_WARNING, "%.180s expires within %d days", s->certificate, CERT_DAYS);
         fix(d, "renew it and reload nginx");
-    } else if (name) {
+    } else if (find_uncovered(cert, s, name, sizeof(name))) {
         found(d, FOUND_WARNING, "%.120s does not cover %.100s", s->certificate, name);
-        fix(d, "get a certificate for all of: %.200s", s->names);
+        fix(d, "get a certificate for the site's name and for all names below it");
     } else {
         found(d, FOUND_OK, "%.180s covers its names", s->certificate);
     }

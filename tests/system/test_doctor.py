@@ -211,7 +211,9 @@ def test_a_foreign_owner_is_found(patient):
 
 
 @pytest.mark.parametrize("days, names, says", [(1, "DNS:localhost,DNS:*.localhost", "expires within"),
-                                               (365, "DNS:else.example", "does not cover")])
+                                               (365, "DNS:else.example", "does not cover *.cove.localhost"),
+                                               (365, "DNS:cove.localhost", "does not cover *.cove.localhost"),
+                                               (365, "DNS:*.cove.localhost", "does not cover cove.localhost")])
 def test_certificates_are_looked_at(patient, days, names, says):
     other = certificate(patient, days, names)
     with replaced(tls_file(patient, "ssl_certificate"), lambda _: other):
