@@ -169,8 +169,8 @@ auth_zone() {
 }
 
 fill_template() {
-    sed -e "s|@HTTP_LISTEN@|127.0.0.1:$http_port default_server|" \
-        -e "s|@HTTPS_LISTEN@|127.0.0.1:$https_port default_server|" \
+    sed -e "s|@HTTP_LISTEN@|127.0.0.1:$http_port|" -e "s|@HTTP_DEFAULT@|default_server|" \
+        -e "s|@HTTPS_LISTEN@|127.0.0.1:$https_port|" \
         -e "s|@RUN_DIR@|$run|g" -e "s|@DOMAIN@|$domain|g" -e "s|@CERT@|$cert|" -e "s|@CERT_KEY@|$cert_key|" \
         -e "s|@LOG_DIR@|$log|g" -e "s|@BODY_MAX@|$(nginx_body_max)|" -e "s|@SITE@|$conf/nginx-cove.conf|" \
         -e "s|@SNIPPETS@|$conf/snippets|g" -e "s|@ACME_DIR@|$dir/acme|g" -e "s|@HSTS@||" \

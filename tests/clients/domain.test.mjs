@@ -54,6 +54,20 @@ test('2.0.1: a paused sandbox is resumed by connect', async () => {
   }
 })
 
+test('a key of metadata with an underscore comes back with a dash', async () => {
+  const { Sandbox, InvalidArgumentError } = await import('e2b')
+  const sandbox = await Sandbox.create({ apiKey, domain })
+  try {
+    const written = await sandbox.files.write('m', 'x', { metadata: { some_name: 'a', 'my-key': 'b' } })
+    assert.deepEqual(written.metadata, { 'some-name': 'a', 'my-key': 'b' })
+    assert.deepEqual((await sandbox.files.getInfo('m')).metadata, { 'some-name': 'a', 'my-key': 'b' })
+    await assert.rejects(sandbox.files.write('m', 'y', { metadata: { a_b: '1', 'a-b': '2' } }), InvalidArgumentError)
+    assert.equal(await sandbox.files.read('m'), 'x')
+  } finally {
+    await sandbox.kill()
+  }
+})
+
 test('a program inside is reached at PORT-ID.DOMAIN, its files by a signed address', async () => {
   const { Sandbox } = await import('e2b')
   const sandbox = await Sandbox.create({ apiKey, domain })

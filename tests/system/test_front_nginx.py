@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
 
 import pytest
+from h2 import config as h2_config, connection as h2_connection, events as h2_events
 
 from cove import TOP, read, wait_for
 from test_front_keys import becomes, create
@@ -208,22 +210,107 @@ def ask(server, method, path, *headers, body=b"", tls=False):
         return reply.status, json.loads(reply.read() or b"null")
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_a_header_with_an_underscore_is_none(server, tls):
-    """FastCGI writes `-` as `_`: for a worker X_API_KEY would be X-API-Key. So nginx drops it, whatever name is asked for."""
+def ask_raw(server, target, *headers, host, sni=None, host_at=0):
+    """The status and JSON of a POST by HTTP/1.1 with these headers. The Host header is line `host_at`; by TLS if a name for its handshake is given."""
+    lines = [f"{name}: {value}" for name, value in (*headers, ("Content-Type", "application/octet-stream"), ("Content-Length", 1), ("Connection", "close"))]
+    lines.insert(host_at if host_at >= 0 else len(lines), f"Host: {host}")
+    with contextlib.closing(socket.create_connection(("127.0.0.1", server.https if sni else server.http), 30)) as plain:
+        connection = no_check().wrap_socket(plain, server_hostname=sni) if sni else plain
+        connection.sendall("\r\n".join([f"POST {target} HTTP/1.1", *lines, "", "x"]).encode())
+        head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+        if b"chunked" in head:
+            body = body.split(b"\r\n")[1]
+        return int(head.split()[1]), json.loads(body)
+
+
+def ask_h2(server, target, *headers, host, sni, first=()):
+    """The same by HTTP/2. `first` are headers in front of :authority, where no client puts any."""
+    context = no_check()
+    context.set_alpn_protocols(["h2"])
+    with contextlib.closing(socket.create_connection(("127.0.0.1", server.https), 30)) as plain:
+        connection = context.wrap_socket(plain, server_hostname=sni)
+        h2 = h2_connection.H2Connection(h2_config.H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False))
+        h2.initiate_connection()
+        h2.send_headers(1, [*first, (":method", "POST"), (":scheme", "https"), (":authority", host), (":path", target),
+                            *((name.lower(), value) for name, value in headers), ("content-type", "application/octet-stream")])
+        h2.send_data(1, b"x", end_stream=True)
+        connection.sendall(h2.data_to_send())
+        status, body = 0, b""
+        while data := connection.recv(65536):
+            for event in h2.receive_data(data):
+                if isinstance(event, h2_events.ResponseReceived):
+                    status = int(dict(event.headers)[b":status"])
+                elif isinstance(event, h2_events.DataReceived):
+                    body += event.data
+                elif isinstance(event, (h2_events.StreamEnded, h2_events.StreamReset, h2_events.ConnectionTerminated)):
+                    return status, json.loads(body or b"null")
+            connection.sendall(h2.data_to_send())
+        return status, json.loads(body or b"null")
+
+
+def no_check():
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@pytest.fixture
+def envd(server):
+    """A sandbox of the e2b API: its name for envd and its token."""
     made = server.post("/v2/sandboxes", {"templateID": "base"}).json
-    token = made["envdAccessToken"]
-    try:
-        for host in ("cove.localhost", f"49983-{made['sandboxID']}.cove.localhost", f"8000-{made['sandboxID']}.cove.localhost"):
-            assert ask(server, "GET", "/v2/sandboxes", ("Host", host), ("X_API_KEY", server.key), tls=tls)[0] in (401, 404, 502), host
-        envd = ("Host", f"49983-{made['sandboxID']}.cove.localhost")
-        assert ask(server, "GET", "/envs", envd, ("X_Access_Token", token), tls=tls)[0] == 401
-        assert ask(server, "GET", "/envs", envd, ("X-Access-Token", token), ("X_Access_Token", "x"), tls=tls)[0] == 200
-        status, (written, *_) = ask(server, "POST", "/files?path=/tmp/a", envd, ("X-Access-Token", token), ("Content-Type", "application/octet-stream"),
-                                    ("X-Metadata-my-key", "1"), ("X-Metadata-my_key", "2"), ("X-Metadata-a_b", "3"), ("X-Metadata-a.b", "4"), body=b"x", tls=tls)
-        assert (status, written["metadata"]) == (200, {"my-key": "1"}), written
-    finally:
-        server.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+    yield f"49983-{made['sandboxID']}.cove.localhost", made["envdAccessToken"]
+    server.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_header_with_an_underscore_is_none(server, envd, tls):
+    """FastCGI writes `-` as `_`: for a worker X_API_KEY would be X-API-Key. So nginx drops it, whatever name is asked for but envd's."""
+    box, token = envd[0].split(".")[0].removeprefix("49983-"), ("X-Access-Token", envd[1])
+    at_one_address = (("E2b-Sandbox-Id", box), ("E2b-Sandbox-Port", "49983"))
+    for host in ("cove.localhost", "api.cove.localhost", "127.0.0.1", f"8000-{box}.cove.localhost", f"sandbox-{box}-49983.cove.localhost"):
+        for at in (0, -1):
+            told = ask_raw(server, "/v2/sandboxes", ("X_API_KEY", server.key), host=host, host_at=at, sni=host if tls else None)
+            assert told[0] in (401, 404, 502), (host, told)
+    for host, headers in (("cove.localhost", at_one_address), (f"sandbox-{box}-49983.cove.localhost", ())):
+        status, told = ask_raw(server, "/files?path=/tmp/a", token, *headers, ("X-Metadata-my-key", "1"), ("X-Metadata-my_key", "2"), ("X-Metadata-a_b", "3"),
+                               ("X-Metadata-a.b", "4"), ("X_Access_Token", "x"), host=host, sni=host if tls else None)
+        assert (status, told[0]["metadata"]) == (200, {"my-key": "1"}), told
+
+
+@pytest.mark.parametrize("way", ["http", "tls", "h2"])
+def test_envd_reads_headers_with_underscores(server, envd, way):
+    """There a key of a file's metadata may have one, and comes back with `-`. Two headers that differ in that alone are refused."""
+    host, token = envd[0], ("X-Access-Token", envd[1])
+
+    def write(*headers):
+        if way == "h2":
+            return ask_h2(server, "/files?path=/tmp/a", *headers, host=host, sni=host)
+        return ask_raw(server, "/files?path=/tmp/a", *headers, host=host, sni=host if way == "tls" else None)
+
+    status, told = write(token, ("X-Metadata-some_name", "1"), ("X-Metadata-b-c_d", "2"), ("X_Metadata_e", "3"), ("X-Metadata-a.b", "4"))
+    assert (status, told[0]["metadata"]) == (200, {"some-name": "1", "b-c-d": "2", "e": "3"}), told
+    for twice in ((token, ("X_Access_Token", envd[1])), (("X_Access-Token", "x"), token), (token, ("X-API-Key", server.key), ("X-API_Key", server.key)),
+                  (token, ("X-Metadata-my-key", "1"), ("X-Metadata-my_key", "1")), (token, ("Authorization", "a"), ("Content_Type", "a"), ("Content-Length_", "1"), ("Content_Length_", "2")),
+                  (token, ("E2b-Sandbox-Id", "a"), ("E2b_Sandbox_Id", "b"))):
+        status, told = write(*twice)
+        assert status == 400 and "comes twice" in told["message"], (twice, told)
+    status, told = write(token, ("COVE_TENANT", "other"), ("Cove_Role", "auth"), ("HTTP_HOST", "cove.localhost"))
+    assert status == 200, "parameters of nginx's own cannot be named"
+
+
+@pytest.mark.parametrize("way", ["tls", "h2"])
+def test_a_connection_made_for_envd_serves_no_other_name(server, envd, way):
+    """nginx reads the lines before the Host header by the rules of the name in the TLS handshake: those of envd's would let X_API_KEY through."""
+    ask = ask_h2 if way == "h2" else ask_raw
+    for sni in (envd[0], envd[0].upper(), "49983-x.cove.localhost"):
+        for host in ("cove.localhost", "127.0.0.1", "8000-" + envd[0][6:], "49983-x.else.example"):
+            first = {"first": [("x_api_key", server.key)]} if way == "h2" else {"host_at": 1}
+            status, told = ask(server, "/v2/sandboxes", ("X_API_KEY", server.key), host=host, sni=sni, **first)
+            assert status == 421 or (way == "h2" and status in (0, 400)), (sni, host, told)  # HTTP/2 wants :authority first
+            status, told = ask(server, "/v2/sandboxes", ("X-API-Key", server.key), host=host, sni=sni)
+            assert (status, told["code"], told["message"]) == (421, 421, "this connection was made for another host name"), (sni, host, told)
+    status, told = ask(server, "/files?path=/tmp/a", ("X-Access-Token", envd[1]), ("X-Metadata-a_b", "1"), host=envd[0], sni="cove.localhost")
+    assert status == 200, "the other way round nothing is read that should not be"
 
 
 def test_a_header_that_comes_twice_is_refused(server):
