@@ -12,6 +12,7 @@ from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG = os.environ.get("COVE_TEST_LONG") == "yes"
+PATIENCE_S = 3000 if LONG else 300
 COVE = f"{TOP}/.cove/inst/bin/cove"
 
 
@@ -64,8 +65,8 @@ def test_suite(suite, workplace, clients_server):
     }
     command = ["node", "--test", "--test-reporter=spec", suite]
     if suite.startswith(("console", "cors")):  # in a browser
-        done = apart.run(command, clients_server.http, cwd=workplace, env=env, timeout=300)
+        done = apart.run(command, clients_server.http, cwd=workplace, env=env, timeout=PATIENCE_S)
     else:
-        done = subprocess.run(command, cwd=workplace, env=env, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(command, cwd=workplace, env=env, timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout)
     assert done.returncode == 0, done.stdout
