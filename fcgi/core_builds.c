@@ -78,7 +78,8 @@ static int ask_on(int sock, const struct question *q, struct cove_err *e)
     return rc;
 }
 
-/* A builder that has just died is replaced at once: a second is enough for the next one to listen. */
+/* The keeper holds the builder's socket: a question to a builder that has just died waits there for the next one (ANSWER_MS). Only while the
+ * server itself restarts, or in the moment before its first builder, nobody listens. */
 static int dial(struct core *c, struct cove_err *e)
 {
     char path[160];
