@@ -83,13 +83,41 @@ static const struct json_field link_fields[] = {
     JSON_END,
 };
 
+struct search {
+    const char *name;
+    bool found;
+};
+
+static int look(void *arg, const struct keeper_snapshot *s)
+{
+    struct search *search = arg;
+
+    search->found = strcmp(s->name, search->name) == 0;
+    return search->found;
+}
+
+/* Fails unless a build of this name was asked for, or has made a template. */
+static int check_template(struct request *req, const char *name, struct cove_err *e)
+{
+    struct build_listed *builds = arena_alloc(&req->arena, sizeof(*builds));
+    struct search search = { .name = name };
+
+    if (core_build_list(req->core, req->tenant, name, builds, e) < 0)
+        return -1;
+    if (builds->count == 0 && core_snapshot_list(req->core, req->tenant, look, &search, e) < 0)
+        return -1;
+    if (builds->count == 0 && !search.found)
+        return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", name);
+    return 0;
+}
+
 int e2b_build_file_link(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *hash = request_capture(req, "hash"), *name;
     struct link link = { 0 };
 
     req->note.operation = "build_file_link";
-    if (e2b_template_name(req, &name, e) < 0 ||
+    if (e2b_template_name(req, &name, e) < 0 || check_template(req, name, e) < 0 ||
         core_build_has_files(req->core, req->tenant, hash, &link.present, e) < 0)
         return -1;
     rep->status = 201;

@@ -68,6 +68,8 @@ def files_of(server):
 
 def upload(server, name, archive, hash=None, key=True):
     hash = hash or hashlib.sha256(archive).hexdigest()
+    if server.request("GET", f"/templates/{name}", key=key).status == 404:
+        assert server.post("/v3/templates", {"name": name}, key=key).status == 202
     link = server.request("GET", f"/templates/{name}/files/{hash}", key=key)
     assert link.status == 201, link
     if link.json["present"]:
@@ -302,6 +304,7 @@ def test_uploads_are_bounded_and_the_oldest_go(server):
 
 def test_an_upload_that_is_cut_off_leaves_nothing(server):
     hash = hashlib.sha256(os.urandom(8)).hexdigest()
+    assert server.post("/v3/templates", {"name": "x"}).status == 202
     url = server.request("GET", f"/templates/x/files/{hash}").json["url"]
     head = f"PUT /{url.split('/', 3)[3]} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode()
     connection = server.connect()
