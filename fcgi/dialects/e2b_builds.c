@@ -38,6 +38,10 @@ static int read_new(struct request *req, struct core_build *ret, struct buf *ret
 
     if (request_json(req, new_fields, &args, e) < 0)
         return -1;
+    if (args.cpus > 1 && args.cpus % 2)
+        return cove_fail(e, COVE_INVALID, "cpuCount: must be 1 or an even number");
+    if (args.memory_mb % 2)
+        return cove_fail(e, COVE_INVALID, "memoryMB: must be an even number");
     ret->cpus = (uint32_t)args.cpus;
     ret->memory_bytes = (uint64_t)args.memory_mb << 20;
     if (!args.name && !args.alias)
@@ -48,10 +52,8 @@ static int read_new(struct request *req, struct core_build *ret, struct buf *ret
     if (*tag)
         add_tag(ret_tags, tag);
     for (size_t i = 0; i < args.tags.count; i++) {
-        if (!e2b_is_tag(args.tags.items[i]))
-            return cove_fail(e, COVE_INVALID,
-                             "tags: '%.60s' must be lower-case letters, digits, '-', '_', '.'",
-                             args.tags.items[i]);
+        if (e2b_check_tag("tags", args.tags.items[i], e) < 0)
+            return -1;
         add_tag(ret_tags, args.tags.items[i]);
     }
     if (ret_tags->len == 0)

@@ -82,10 +82,8 @@ static int check_tags(const struct json_strings *tags, bool taken, struct cove_e
     if (tags->count == 0)
         return cove_fail(e, COVE_INVALID, "tags: must not be empty");
     for (size_t i = 0; i < tags->count; i++) {
-        if (!e2b_is_tag(tags->items[i]))
-            return cove_fail(e, COVE_INVALID,
-                             "tags: '%.60s' must be lower-case letters, digits, '-', '_', '.'",
-                             tags->items[i]);
+        if (e2b_check_tag("tags", tags->items[i], e) < 0)
+            return -1;
         if (taken && strcmp(tags->items[i], COVE_TAG_DEFAULT) == 0)
             return cove_fail(e, COVE_INVALID, "tags: the tag 'default' cannot be removed");
     }

@@ -1,4 +1,5 @@
 /* How clients name templates, tags and builds, and how the states of a build are called. */
+#include <ctype.h>
 #include <openssl/sha.h>
 #include <string.h>
 
@@ -13,16 +14,37 @@ const char *e2b_template_word(struct request *req, const char *given)
                : given;
 }
 
-bool e2b_is_tag(const char *tag)
+static bool is_word(const char *word)
 {
-    size_t len = strspn(tag, "abcdefghijklmnopqrstuvwxyz0123456789-_.");
+    size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789-_.");
 
-    return len > 0 && len < COVE_TAG_MAX && !tag[len];
+    return len > 0 && len < COVE_TAG_MAX && !word[len];
+}
+
+/* The form of a build's id: 8-4-4-4-12 hexadecimal digits. */
+static bool is_uuid(const char *word)
+{
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+
+    for (size_t i = 0; i < sizeof(form) - 1; i++)
+        if (form[i] == 'x' ? !isxdigit((unsigned char)word[i]) : word[i] != '-')
+            return false;
+    return word[sizeof(form) - 1] == '\0';
+}
+
+int e2b_check_tag(const char *field, const char *tag, struct cove_err *e)
+{
+    if (is_word(tag) && !is_uuid(tag))
+        return 0;
+    return cove_fail(
+        e, COVE_INVALID,
+        "%s: tag '%.60s' must be lower-case letters, digits, '-', '_', '.', and not a UUID", field,
+        tag);
 }
 
 static bool is_name(const char *name)
 {
-    return e2b_is_tag(name) && name[0] != '.' && name[0] != '-' && !text_is_id(name);
+    return is_word(name) && name[0] != '.' && name[0] != '-' && !text_is_id(name);
 }
 
 int e2b_template_split(struct request *req, const char *field, const char *given,
@@ -41,10 +63,8 @@ int e2b_template_split(struct request *req, const char *field, const char *given
             "%s: '%.60s' must be 1 to 63 lower-case letters, digits, '-', '_', and not "
             "look like an id",
             field, name);
-    if (colon && !e2b_is_tag(tag))
-        return cove_fail(e, COVE_INVALID,
-                         "%s: tag '%.60s' must be lower-case letters, digits, '-', '_', '.'", field,
-                         tag);
+    if (colon && e2b_check_tag(field, tag, e) < 0)
+        return -1;
     *ret_name = name;
     *ret_tag = tag;
     return 0;

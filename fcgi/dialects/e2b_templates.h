@@ -11,7 +11,8 @@ int e2b_template_name(struct request *req, const char **ret, struct cove_err *e)
 /* Splits NAME, TENANT/NAME, NAME:TAG or TENANT/NAME:TAG; tag "" = none is given. COVE_INVALID: it is none of these. */
 int e2b_template_split(struct request *req, const char *field, const char *given,
                        const char **ret_name, const char **ret_tag, struct cove_err *e);
-bool e2b_is_tag(const char *tag);
+/* COVE_INVALID: a tag cannot be called so. */
+int e2b_check_tag(const char *field, const char *tag, struct cove_err *e);
 const char *e2b_template_id(struct request *req, const char *name);
 /* A snapshot that no build made has an id like a build's, too. */
 const char *e2b_build_id(struct request *req, const struct keeper_snapshot *s);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { mkdtemp, mkdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -316,6 +316,8 @@ test('build: other tenants see nothing of it', withTemplate(async name => {
 
 test('uploads: a URL is good for its own name only, and not without its signature', async () => {
   const name = fresh('tpl'), hash = createHash('sha256').update(name).digest('hex')
+  assert.equal((await api('GET', `/templates/${name}/files/${hash}`)).status, 404, 'nobody has asked for a template of this name')
+  for (const key of [undefined, otherKey]) assert.equal((await api('POST', '/v3/templates', { key, body: { name } })).status, 202)
   const link = await api('GET', `/templates/${name}/files/${hash}`)
   assert.equal(link.status, 201)
   const { present, url } = await link.json()
@@ -334,6 +336,8 @@ test('bad orders are refused', async () => {
   for (const [body, what] of [
     [{}, /name/], [{ name: 'UPPER' }, /name/], [{ name: 'a/b' }, /name/], [{ name: '.x' }, /name/], [{ name: 'x:' }, /tag/],
     [{ name: 'x', tags: ['a b'] }, /tags/], [{ name: 'x', cpuCount: 0 }, /cpuCount/], [{ name: 'x', memoryMB: 1 }, /memoryMB/],
+    [{ name: 'x', cpuCount: 3 }, /cpuCount: must be 1 or an even number/], [{ name: 'x', memoryMB: 513 }, /memoryMB: must be an even number/],
+    [{ name: 'x', tags: [randomUUID()] }, /tags: .*UUID/], [{ name: `x:${randomUUID()}` }, /name: .*UUID/],
     [{ name: 'a'.repeat(64) }, /name/], [{ name: 5 }, /name/],
   ]) {
     const reply = await api('POST', '/v3/templates', { body })
