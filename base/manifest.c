@@ -223,27 +223,25 @@ static int set_version(struct manifest *m, char *value, struct cove_err *e)
     return text_parse_u64(value, &m->version, e);
 }
 
+static int set_made(struct manifest *m, char *value, struct cove_err *e)
+{
+    return text_parse_u64(value, &m->made_unix_ms, e);
+}
+
 /* ------------------------------------------------------------------ reading */
 
 static const struct {
     const char *key;
     int (*set)(struct manifest *m, char *value, struct cove_err *e);
 } keys[] = {
-    { "user", set_user },
-    { "workdir", set_workdir },
-    { "env", set_env },
-    { "start", set_start },
-    { "ready", set_ready },
-    { "ready_timeout_ms", set_ready_timeout },
-    { "service", set_service },
-    { "settings", set_settings },
-    { "policy", set_policy },
-    { "seccomp", set_seccomp },
-    { "tenants", set_tenants },
-    { "shell", set_shell },
-    { "version", set_version },
-    { "cpus", set_cpus },
-    { "memory_bytes", set_memory },
+    { "user", set_user },       { "workdir", set_workdir },
+    { "env", set_env },         { "start", set_start },
+    { "ready", set_ready },     { "ready_timeout_ms", set_ready_timeout },
+    { "service", set_service }, { "settings", set_settings },
+    { "policy", set_policy },   { "seccomp", set_seccomp },
+    { "tenants", set_tenants }, { "shell", set_shell },
+    { "version", set_version }, { "made_unix_ms", set_made },
+    { "cpus", set_cpus },       { "memory_bytes", set_memory },
 };
 
 static int set_line(struct manifest *m, char *line, struct cove_err *e)

@@ -124,6 +124,7 @@ struct core_template {
     char name[COVE_TEMPLATE_MAX];
     char policy[COVE_TEMPLATE_MAX]; /* the template's name in sections of the policy */
     char seccomp[64];               /* a profile instead of the policy's choice; "" = none */
+    uint64_t made_unix_ms;
 };
 /* Finds the template that this tenant means by a name. False: this worker does not know the name. *ret then has it
  * unchanged, and the keeper decides. */

@@ -30,6 +30,7 @@ bool core_template_resolve(struct core *c, const char *tenant, const char *name,
     text_copy(ret->name, sizeof(ret->name), m ? m->name : name);
     text_copy(ret->policy, sizeof(ret->policy), m && m->policy ? m->policy : ret->name);
     text_copy(ret->seccomp, sizeof(ret->seccomp), m && m->seccomp ? m->seccomp : "");
+    ret->made_unix_ms = m ? m->made_unix_ms : 0;
     live_put(ref);
     return m != NULL;
 }

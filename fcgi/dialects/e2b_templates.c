@@ -150,6 +150,8 @@ static void put_manifests(struct listing *l)
             .aliases = e2b_words(&l->req->arena, core_template_word(l->req->tenant, m->name)),
             .build = OPERATORS_BUILD,
             .public = !strchr(m->name, '/'),
+            .created_unix_ms = m->made_unix_ms,
+            .updated_unix_ms = m->made_unix_ms,
             .builds = 1,
         };
 
@@ -310,9 +312,12 @@ static int get_operators(struct request *req, struct reply *rep, struct cove_err
                      &(struct template){ .id = made.template,
                                          .names = e2b_words(&req->arena, made.template),
                                          .aliases = e2b_words(&req->arena, word),
-                                         .public = !strchr(made.template, '/') });
+                                         .public = !strchr(made.template, '/'),
+                                         .created_unix_ms = found.made_unix_ms,
+                                         .updated_unix_ms = found.made_unix_ms });
     json_open(&l.w, "builds", '[');
-    put_build(&l, OPERATORS_BUILD, e2b_build_state(BUILD_READY), &made, 0, 0);
+    put_build(&l, OPERATORS_BUILD, e2b_build_state(BUILD_READY), &made, found.made_unix_ms,
+              found.made_unix_ms);
     json_close(&l.w, ']');
     json_close(&l.w, '}');
     return 0;

@@ -20,6 +20,7 @@
  *   cpus N                    limit of cpus, and
  *   memory_bytes N            limit of memory: of templates that tenants have built; they only lower others
  *   version N                 only in the published file: another number when it was made anew
+ *   made_unix_ms N            only in the published file: when that was
  */
 #ifndef COVE_MANIFEST_H
 #define COVE_MANIFEST_H
@@ -60,7 +61,8 @@ struct manifest { /* strings point into `text`; NULL = it says nothing */
     size_t env_count, service_count;
     bool no_bash;
     uint64_t version; /* of the files that the keeper read it from */
-    char *damaged;    /* why the template cannot be used, for the keeper; NULL = it can */
+    uint64_t made_unix_ms;
+    char *damaged; /* why the template cannot be used, for the keeper; NULL = it can */
     char *text;
 };
 

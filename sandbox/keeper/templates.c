@@ -26,6 +26,15 @@ static uint64_t version_of(const struct keeper *k, const char *name)
            (uint64_t)st.st_ctim.tv_nsec;
 }
 
+static uint64_t made_unix_ms(const struct keeper *k, const char *name)
+{
+    struct stat st;
+
+    if (template_stat(k->state_dir, name, &st) < 0)
+        return 0;
+    return (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
+}
+
 /* Limits and network of a manifest are lines for the table that keys/ reads. Here they are only checked. */
 static int check_settings(const struct manifest *m, struct cove_err *e)
 {
@@ -62,8 +71,10 @@ static struct manifest *read_one(const struct keeper *k, const char *name)
         log_error("template cannot be used", &err, LOG_S("template", name));
         m = damaged(name, &err);
     }
-    if (m)
+    if (m) {
         m->version = version_of(k, name);
+        m->made_unix_ms = made_unix_ms(k, name);
+    }
     return m;
 }
 
@@ -117,7 +128,8 @@ static int publish_manifests(struct keeper *k, bool *ret_changed, struct cove_er
 
         if (m->damaged)
             continue;
-        buf_addf(&text, "template %s\nversion %llu\n", m->name, (unsigned long long)m->version);
+        buf_addf(&text, "template %s\nversion %llu\nmade_unix_ms %llu\n", m->name,
+                 (unsigned long long)m->version, (unsigned long long)m->made_unix_ms);
         manifest_format(m, &text);
     }
     if (text.overflow)

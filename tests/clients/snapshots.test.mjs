@@ -90,6 +90,8 @@ test('templates: listed, found by their names', withSandbox(async sandbox => {
   const listed = (await (await api('GET', '/templates')).json()).find(t => t.templateID === 'base')
   assert.deepEqual([shown.templateID, shown.names, shown.aliases, shown.public], ['base', listed.names, listed.aliases, true])
   assert.deepEqual(shown.builds.map(b => [b.buildID, b.status, b.memoryMB]), [[listed.buildID, 'ready', listed.memoryMB]])
+  for (const time of [listed.createdAt, listed.updatedAt, shown.createdAt, shown.builds[0].createdAt, shown.builds[0].finishedAt])
+    assert.ok(Date.parse(time) > Date.parse('2020-01-01') && Date.parse(time) <= Date.now(), `the operator's template was made at ${time}`)
   assert.equal((await api('GET', '/templates/no-such-template')).status, 404)
   assert.equal(await Template.exists('base'), true)
   assert.equal(await Template.exists(name), true)
