@@ -5,13 +5,21 @@
  * The pool is not written in an order that survives a power cut. An image that cannot be mounted is
  * put aside and a new one is made. No sandbox is lost by that, because none outlives a power cut, but
  * snapshots are.
+ *
+ * Data that cannot be written, because the host's disk is full, is lost to one file. Metadata that cannot be written
+ * makes the kernel stop all writing to the pool, for all sandboxes and until all of them have ended. So the places of
+ * the metadata in the image are taken from the host when btrfs sets them aside, some megabytes at first, and are not
+ * given back.
  */
 #include "sandbox/box/btrfs_pool.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
+#include <linux/btrfs_tree.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -139,6 +147,92 @@ static int mount_pool(const struct disk *d, struct cove_err *e)
     }
     return attach(d, mnt, e);
 }
+/* ------------------------------------------------------------------ room for metadata */
+
+static bool is_metadata(uint64_t flags)
+{
+    return flags & (BTRFS_BLOCK_GROUP_METADATA | BTRFS_BLOCK_GROUP_SYSTEM) &&
+           !(flags & BTRFS_SPACE_INFO_GLOBAL_RSV); /* a part of the metadata, told once more */
+}
+
+/* Bytes that btrfs has set aside for metadata; 0: not known. */
+static uint64_t metadata_bytes(int pool)
+{
+    struct {
+        struct btrfs_ioctl_space_args head;
+        struct btrfs_ioctl_space_info kinds[8];
+    } answer = { .head = { .space_slots = 8 } };
+    uint64_t sum = 0;
+
+    if (ioctl(pool, BTRFS_IOC_SPACE_INFO, &answer.head) < 0)
+        return 0;
+    for (uint64_t i = 0; i < answer.head.total_spaces && i < ARRAY_SIZE(answer.kinds); i++)
+        if (is_metadata(answer.kinds[i].flags))
+            sum += answer.kinds[i].total_bytes;
+    return sum;
+}
+
+/* The pool has one device, so addresses on it are places in the image. */
+static int fill_holes(int image, const struct btrfs_chunk *c)
+{
+    return fallocate(image, FALLOC_FL_KEEP_SIZE, (off_t)le64toh(c->stripe.offset),
+                     (off_t)le64toh(c->length));
+}
+
+/* -1 and errno: there is no room for some of it. */
+static int keep_chunks(int pool, int image)
+{
+    struct btrfs_ioctl_search_args args = {
+        .key = { .tree_id = BTRFS_CHUNK_TREE_OBJECTID,
+                 .min_objectid = BTRFS_FIRST_CHUNK_TREE_OBJECTID,
+                 .max_objectid = BTRFS_FIRST_CHUNK_TREE_OBJECTID,
+                 .min_type = BTRFS_CHUNK_ITEM_KEY,
+                 .max_type = BTRFS_CHUNK_ITEM_KEY,
+                 .max_offset = UINT64_MAX,
+                 .max_transid = UINT64_MAX },
+    };
+
+    for (;;) {
+        struct btrfs_ioctl_search_header head = { 0 };
+        size_t at = 0;
+
+        args.key.nr_items = UINT32_MAX;
+        if (ioctl(pool, BTRFS_IOC_TREE_SEARCH, &args) < 0)
+            return -1;
+        for (uint32_t i = 0; i < args.key.nr_items; i++) {
+            struct btrfs_chunk chunk;
+
+            memcpy(&head, args.buf + at, sizeof(head));
+            memcpy(&chunk, args.buf + at + sizeof(head), sizeof(chunk));
+            at += sizeof(head) + head.len;
+            if (is_metadata(le64toh(chunk.type)) && fill_holes(image, &chunk) < 0)
+                return -1;
+        }
+        if (args.key.nr_items == 0 || head.offset == UINT64_MAX)
+            return 0;
+        args.key.min_offset = head.offset + 1;
+    }
+}
+
+/* Metadata is set aside in steps of 256 MiB, the least that btrfs takes, instead of up to 1 GiB. Linux 6.0. */
+static void take_small_steps(const struct disk *d)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/allocation/metadata/chunk_size", d->pool.fsid);
+    write_file_at(AT_FDCWD, path, "268435456", NULL);
+}
+
+void btrfs_pool_keep_metadata(struct disk *d)
+{
+    uint64_t bytes = metadata_bytes(d->pool.boxes);
+    AUTO_CLOSE int image =
+        bytes == d->pool.metadata_bytes ? -1 : openat(d->dir, IMAGE, O_RDWR | O_CLOEXEC);
+
+    if (image >= 0 && (keep_chunks(d->pool.boxes, image) == 0 || errno != ENOSPC))
+        d->pool.metadata_bytes = bytes;
+}
+
 /* ------------------------------------------------------------------ opening it */
 
 static int enable_quotas(int pool, struct cove_err *e)
@@ -188,6 +282,8 @@ static int open_mounted(struct disk *d, struct cove_err *e)
         open_folder(pool, SNAPSHOTS, &d->pool.snapshots) < 0)
         return disk_fail(e);
     format_fsid(info.fsid, d->pool.fsid);
+    take_small_steps(d);
+    btrfs_pool_keep_metadata(d);
     return 0;
 }
 int btrfs_pool_open(struct disk *d, struct cove_err *e)
@@ -214,6 +310,7 @@ void btrfs_pool_close(struct disk *d, bool for_good, bool keep_image)
 
     d->pool.boxes = cove_close(d->pool.boxes);
     d->pool.snapshots = cove_close(d->pool.snapshots);
+    d->pool.metadata_bytes = 0;
     if (!for_good)
         return;
     if (image >= 0)

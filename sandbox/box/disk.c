@@ -314,6 +314,29 @@ pid_t disk_sweep_async(const struct disk *d, const char *const ids[], unsigned c
 
 /* ------------------------------------------------------------------ the host's disk */
 
+bool disk_flush(struct disk *d, int fs)
+{
+    pid_t pid = d->flusher ? -1 : fork();
+
+    if (pid == 0) {
+        title_set("cove: flush");
+        if (fs < 0)
+            sync();
+        else
+            syncfs(fs);
+        _exit(0);
+    }
+    if (pid > 0)
+        d->flusher = pid;
+    return pid > 0;
+}
+
+static void reap_flusher(struct disk *d)
+{
+    if (d->flusher && waitpid(d->flusher, NULL, WNOHANG) != 0)
+        d->flusher = 0;
+}
+
 bool disk_tick(struct disk *d, uint64_t now_ms)
 {
     struct statvfs fs;
@@ -322,6 +345,7 @@ bool disk_tick(struct disk *d, uint64_t now_ms)
     if (now_ms < d->next_tick_ms || fstatvfs(d->dir, &fs) < 0)
         return false;
     d->next_tick_ms = now_ms + TICK_MS;
+    reap_flusher(d);
     d->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     room = d->free_bytes > d->reserve_bytes ? d->free_bytes - d->reserve_bytes : 0;
     for (size_t i = 0; i < ARRAY_SIZE(backends); i++)

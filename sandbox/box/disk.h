@@ -31,11 +31,14 @@ struct disk_backend;
 
 enum { DISK_FSID_TEXT = 37 };
 
-struct disk_pool {  /* of the backend btrfs */
-    int boxes;      /* -1: there is no pool */
-    int snapshots;  /* directory with a subvolume for each snapshot */
-    DIR *list;      /* sandboxes that are still to be looked at in this round */
-    uint64_t limit; /* of all sandboxes together; 0 = none */
+struct disk_pool {           /* of the backend btrfs */
+    int boxes;               /* -1: there is no pool */
+    int snapshots;           /* directory with a subvolume for each snapshot */
+    DIR *list;               /* sandboxes that are still to be looked at in this round */
+    uint64_t limit;          /* of all sandboxes together; 0 = none */
+    uint64_t metadata_bytes; /* so much metadata has its room on the host's disk */
+    uint64_t last_room;      /* of the host's disk above the reserve, a second ago */
+    bool is_tight;           /* that room is nearly gone */
     char fsid[DISK_FSID_TEXT];
 };
 
@@ -56,6 +59,7 @@ struct disk {
     uint64_t reserve_bytes; /* of the host's file system: for writes under way and other programs */
     uint64_t free_bytes;    /* of the host's file system, a moment ago */
     uint64_t next_tick_ms;
+    pid_t flusher; /* a child that brings data to the disk; 0 = none */
 };
 
 int disk_init(struct disk *d, int state_dir, int boxes_dir, struct cove_err *e);

@@ -12,7 +12,9 @@
  *              template its whiteout must be written. So a sandbox that has reached its limit gets
  *              a little more, once, until it has freed some (review_limit()).
  *   the host   all quota groups are in one parent group. When the disk of the host gets full, the parent's
- *              limit is set to what is left: sandboxes see EDQUOT, and the image never fails to grow.
+ *              limit is set to what is left above disk_reserve: sandboxes see EDQUOT before the image fails
+ *              to grow. Where other programs take the reserve as well, data that is on its way is lost
+ *              (EIO or ENOSPC at fsync), and the pool itself stays whole (btrfs_pool.c).
  *   df         shows the pool, not the limit: btrfs has no other answer to statfs(). init is told
  *              the limit instead (struct disk_files).
  *
@@ -41,9 +43,11 @@
 #define GIB ((uint64_t)1 << 30)
 
 enum {
-    LIMIT_STEP = 64 * 1024,  /* a limit is a multiple of this */
-    LIMIT_RAISED = 4096,     /* added to a limit to mark that the reserve was given */
-    LIMIT_NEAR = 256 * 1024, /* this close to the limit writes are refused already */
+    LIMIT_STEP = 64 * 1024,   /* a limit is a multiple of this */
+    LIMIT_RAISED = 4096,      /* added to a limit to mark that the reserve was given */
+    LIMIT_NEAR = 256 * 1024,  /* this close to the limit writes are refused already */
+    FULL_BYTES = 16 << 20,    /* with less room than this the host's disk is as good as full */
+    DELETE_ROOM = 512 * 1024, /* on a full disk too: to delete a file takes room for a moment */
 };
 
 /* ------------------------------------------------------------------ quota groups */
@@ -304,10 +308,11 @@ static void review_limit(struct disk *d, const char *id, int box_dir, bool host_
         set_limit(fd, group, limit - MIB - LIMIT_RAISED);
 }
 
-/* While the host's disk has enough room, the sum has no limit, and nothing is written. */
+/* While the host's disk has enough room, the sum has no limit, and nothing is written. The less room there is, the
+ * closer the limit follows. */
 static void review_pool(struct disk *d, uint64_t room)
 {
-    uint64_t used, limit;
+    uint64_t used, limit, slack = room / 16 < 4 * MIB ? room / 16 : 4 * MIB;
 
     if (room > 8 * GIB) {
         if (d->pool.limit && set_limit(d->pool.boxes, BTRFS_ALL_GROUPS, UINT64_MAX) == 0)
@@ -315,18 +320,41 @@ static void review_pool(struct disk *d, uint64_t room)
         return;
     }
     used = group_used(d, BTRFS_ALL_GROUPS);
-    limit = used + room > 0 ? used + room : 1;
-    if (d->pool.limit < limit + 4 * MIB && limit < d->pool.limit + 4 * MIB)
+    limit = used + room + DELETE_ROOM;
+    if (d->pool.limit <= limit + slack && limit <= d->pool.limit + slack)
         return;
     if (set_limit(d->pool.boxes, BTRFS_ALL_GROUPS, limit) == 0)
         d->pool.limit = limit;
 }
 
+/*
+ * While the host's disk is full, or is being filled so fast that it will be full in a moment, what sandboxes have
+ * written is brought to the disk at once. The kernel would leave it in memory for half a minute, and other programs
+ * may have taken the reserve by then. Once more when there is room again: if anything was lost, the kernel lets no
+ * sandbox start until somebody has been told so by syncfs().
+ */
+static void review_flush(struct disk *d, uint64_t room)
+{
+    bool is_tight = room < FULL_BYTES;
+    bool is_news = is_tight != d->pool.is_tight;
+
+    if (!is_news && !(is_tight && read_figure(d, BTRFS_ALL_GROUPS, "rsv_data") > 0))
+        return;
+    if (disk_flush(d, d->pool.boxes))
+        d->pool.is_tight = is_tight;
+}
+
 static void btrfs_tick(struct disk *d, uint64_t room)
 {
+    uint64_t lost = d->pool.last_room > room ? d->pool.last_room - room : 0;
+
+    d->pool.last_room = room;
     if (d->pool.boxes < 0)
         return;
+    room = room > 2 * lost ? room - 2 * lost : 0; /* what is left soon if this goes on */
+    btrfs_pool_keep_metadata(d);
     review_pool(d, room);
+    review_flush(d, room);
     disk_some_boxes(d, &d->pool.list, d->pool.boxes, review_limit);
 }
 

@@ -326,7 +326,7 @@ static int image_find_files(const struct disk *d, const char *id, int box_dir, i
  * An image that cannot grow loses data that the sandbox has written successfully. So before the host's disk is
  * full, all free blocks of an image are declared reserved, which ext4 gives to nobody: writing inside fails
  * with ENOSPC. Data that is on its way to the disk at that moment has room in the host's reserve
- * (disk_reserve).
+ * (disk_reserve), and is sent there before other programs take the reserve.
  */
 static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {
@@ -350,8 +350,11 @@ static void image_tick(struct disk *d, uint64_t room)
 {
     bool full = room == 0;
 
-    if (full != d->images_squeezed)
-        disk_each_box(d, squeeze, full);
+    if (full == d->images_squeezed)
+        return;
+    disk_each_box(d, squeeze, full);
+    if (full && d->backend == &disk_image)
+        disk_flush(d, -1);
     d->images_squeezed = full;
 }
 

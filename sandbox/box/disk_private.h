@@ -37,6 +37,10 @@ void disk_each_box(struct disk *d, disk_look_fn *look, bool full);
  * that a tick stays short. *round is NULL between two rounds. */
 void disk_some_boxes(struct disk *d, DIR **round, int dir, disk_look_fn *look);
 
+/* Starts a child that brings what was written in this file system to the disk; fs -1: in all. False: one is at work
+ * already, or none could be started. */
+bool disk_flush(struct disk *d, int fs);
+
 /* disk_btrfs.c; these return -1 and errno. A shared snapshot is a clone of a sandbox in the pool, an empty one is
  * to be copied into. */
 bool btrfs_has(const struct disk *d, const char *id);
