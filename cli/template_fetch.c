@@ -46,6 +46,8 @@ static pid_t start_tool(const char *const argv[], int out)
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* the tool ends when this `cove` is killed */
+    setpgid(0, 0);                    /* with what it starts it can be ended as a whole */
+    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
     execvp(argv[0], (char *const *)(uintptr_t)argv);
@@ -66,8 +68,10 @@ static int run_tool(struct store *s, const char *const argv[], struct cove_err *
     close(out[1]);
     ended = pid < 0 || pass_on(&s->progress, out[0], clock_boot_ms() + s->config.build_timeout_ms);
     close(out[0]);
-    if (!ended)
+    if (!ended) {
+        kill(-pid, SIGKILL);
         kill(pid, SIGKILL);
+    }
     if (pid < 0 || waitpid(pid, &status, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
     if (!ended)

@@ -12,7 +12,7 @@ import tarfile
 
 import pytest
 
-from cove import free_port, wait_for
+from cove import alive, free_port, wait_for
 from test_snapshots import create, end_all, inside, take
 from test_template import COVE, instance, small_root, store  # noqa: F401 (fixtures)
 
@@ -349,7 +349,7 @@ def test_a_killed_build_leaves_nothing_that_can_be_seen(store, tmp_path, base_ta
 def test_a_tool_that_never_ends_is_ended_and_leaves_nothing(store, tmp_path):
     """buildah was seen to wait for ever after a full disk: who removes templates would wait with it."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/buildah").write_text("#!/bin/sh\necho STEP 1; exec sleep 1000\n")
+    (tmp_path / "bin/buildah").write_text(f"#!/bin/sh\necho STEP 1; sleep 1000 >/dev/null 2>&1 & echo $! > {tmp_path}/child; wait\n")
     os.chmod(tmp_path / "bin/buildah", 0o755)
     with open(f"{store.dir}/conf/cove.conf") as conf:
         settings = [line for line in conf if not line.startswith("build_timeout")]
@@ -358,6 +358,7 @@ def test_a_tool_that_never_ends_is_ended_and_leaves_nothing(store, tmp_path):
     done = subprocess.run([COVE, "-c", f"{tmp_path}/cove.conf", "template", "build", "endless", str(tmp_path)], capture_output=True, text=True, timeout=60,
                           env=dict(os.environ, PATH=f"{tmp_path}/bin:{os.environ['PATH']}"))
     assert done.returncode != 0 and "STEP 1" in done.stderr and "buildah took longer than build_timeout (1 s) and was ended" in done.stderr, done
+    wait_for(lambda: not alive(int((tmp_path / "child").read_text())), 10, "the end of what the tool had started")
     assert "endless" not in store.template("ls")
     store.template("gc")
 
