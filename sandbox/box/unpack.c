@@ -165,6 +165,7 @@ static int copy_data(struct unpack *u, const char *path, struct cove_err *e)
     return rc == ARCHIVE_EOF ? 0 : fail_archive(u->in, path, e);
 }
 
+/* Also for members that are left out: their bytes are read all the same. */
 static int count_size(struct unpack *u, struct archive_entry *entry, const char *path,
                       struct cove_err *e)
 {
@@ -182,8 +183,6 @@ static int write_member(struct unpack *u, struct archive_entry *entry, const cha
 {
     bool opaque = filter_attributes(entry);
 
-    if (count_size(u, entry, path, e) < 0)
-        return -1;
     if (archive_write_header(u->out, entry) < ARCHIVE_OK)
         return fail_archive(u->out, path, e);
     if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
@@ -201,7 +200,8 @@ static int unpack_member(struct unpack *u, struct archive_entry *entry, struct c
     if (++u->entries > u->limits->entries)
         return cove_fail(e, COVE_TOO_LARGE, "the layer has more than %llu files",
                          (unsigned long long)u->limits->entries);
-    if (check_name(path, e) < 0 || (link && check_name(link, e) < 0))
+    if (check_name(path, e) < 0 || (link && check_name(link, e) < 0) ||
+        count_size(u, entry, path, e) < 0)
         return -1;
     if (strncmp(base_name(path), WHITEOUT, strlen(WHITEOUT)) == 0)
         return make_oci_whiteout(path, e);

@@ -347,6 +347,17 @@ def test_an_archive_that_would_fill_the_machine_is_refused(store, tmp_path):
     assert "bomb" not in store.template("ls") and not store.layers()
 
 
+@pytest.mark.parametrize("name", [".wh.gone", "a", "a/.wh..wh..opq"])
+def test_a_member_that_claims_too_much_is_refused_before_its_bytes_are_read(store, tmp_path, name):
+    """Packed several times over, 100 GiB that are only skipped are some kilobytes, and hours."""
+    with open(tmp_path / "skipped.tar", "wb") as f:
+        info = tarfile.TarInfo(name)
+        info.size = 100 << 30
+        f.write(info.tobuf(tarfile.GNU_FORMAT) + bytes(4096))
+    assert "more than" in store.template("add", "skipped", tmp_path / "skipped.tar", ok=False)
+    assert not store.layers()
+
+
 def test_a_full_disk_ends_an_add_and_leaves_nothing(store, tmp_path):
     layers = f"{store.config['state_dir']}/layers"
     os.makedirs(layers, exist_ok=True)
