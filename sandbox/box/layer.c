@@ -199,8 +199,47 @@ int layer_unpack(int tree, int archive, const struct id_range *ids,
 /* ------------------------------------------------------------------ the digest */
 
 /* The digest covers, in order of name: type, mode, owner, name, then the target, the content or the entries
- * below. Times are not covered. */
+ * below, and extended attributes. Times are not covered. */
 static int digest_dir(EVP_MD_CTX *sha, int dir, unsigned depth, struct cove_err *e);
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int digest_attribute(EVP_MD_CTX *sha, int fd, const char *name, struct cove_err *e)
+{
+    static char value[64 * 1024]; /* not on the stack: directories are nested deep */
+    ssize_t n = fgetxattr(fd, name, value, sizeof(value));
+    uint64_t size = (uint64_t)n;
+
+    if (n < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "attribute %.100s", name);
+    EVP_DigestUpdate(sha, name, strlen(name) + 1);
+    EVP_DigestUpdate(sha, &size, sizeof(size));
+    EVP_DigestUpdate(sha, value, (size_t)n);
+    return 0;
+}
+
+/* user.* is all that unpacking keeps; what the overlay itself has set is covered elsewhere. */
+static int digest_attributes(EVP_MD_CTX *sha, int fd, struct cove_err *e)
+{
+    static char list[64 * 1024];
+    static char *names[sizeof(list) / 6];
+    ssize_t n = flistxattr(fd, list, sizeof(list));
+    size_t count = 0;
+
+    if (n < 0)
+        return errno == EOPNOTSUPP ? 0 : cove_fail_errno(e, COVE_INTERNAL, "attributes");
+    for (char *at = list; at < list + n; at += strlen(at) + 1)
+        if (strncmp(at, "user.", 5) == 0 && strcmp(at, "user.overlay.opaque") != 0)
+            names[count++] = at;
+    qsort(names, count, sizeof(names[0]), by_text);
+    for (size_t i = 0; i < count; i++)
+        if (digest_attribute(sha, fd, names[i], e) < 0)
+            return -1;
+    return 0;
+}
 
 static int digest_content(EVP_MD_CTX *sha, int dir, const char *name, struct cove_err *e)
 {
@@ -212,7 +251,8 @@ static int digest_content(EVP_MD_CTX *sha, int dir, const char *name, struct cov
         return cove_fail_errno(e, COVE_INTERNAL, "%.100s", name);
     while ((n = read(fd, block, sizeof(block))) > 0)
         EVP_DigestUpdate(sha, block, (size_t)n);
-    return n < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%.100s", name) : 0;
+    return n < 0 ? cove_fail_errno(e, COVE_INTERNAL, "%.100s", name)
+                 : digest_attributes(sha, fd, e);
 }
 
 static int digest_below(EVP_MD_CTX *sha, int dir, const char *name, unsigned depth,
@@ -225,6 +265,8 @@ static int digest_below(EVP_MD_CTX *sha, int dir, const char *name, unsigned dep
         return cove_fail_errno(e, COVE_INTERNAL, "%.100s", name);
     if (fgetxattr(fd, "user.overlay.opaque", &opaque, 1) == 1)
         EVP_DigestUpdate(sha, "opaque", 7);
+    if (digest_attributes(sha, fd, e) < 0)
+        return -1;
     return digest_dir(sha, fd, depth + 1, e);
 }
 

@@ -228,6 +228,17 @@ def test_a_program_with_a_capability_that_no_sandbox_has_runs_without_it(store, 
     assert re.search(r"CapEff:\s+0+$", store.run("p", "capable /proc/self/status", template="c"), re.M)
 
 
+def test_files_that_differ_in_their_attributes_alone_are_not_the_same(store, tmp_path):
+    def shown(value):
+        store.template("add", value, pack(tmp_path / "x.tar", ("d/f", b"x", {"pax_headers": {"SCHILY.xattr.user.color": value}})))
+        tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", value))["layers"][-1].removeprefix("sha256:")
+        return os.getxattr(f"{tree}/d/f", "user.color"), f"{tree}/d/f"
+
+    assert shown("red")[0] == b"red" and shown("blue")[0] == b"blue"
+    os.setxattr(shown("red")[1], "user.color", b"green")
+    assert "is damaged" in store.template("verify", "red", ok=False) and "ok" in store.template("verify", "blue")
+
+
 @pytest.mark.parametrize("name", ["base", "", ".", "..", "default", "a/b/c", "/b", "a/", "UPPER", "-x", ".hidden", "x" * 64, "sp ace"])
 def test_odd_names_are_refused(store, tmp_path, name):
     store.template("add", name, pack(tmp_path / "t.tar", ("x", b"x", {})), ok=False)
