@@ -142,7 +142,9 @@ static int put_files(int dir, const struct template_doc *d, struct cove_err *e)
     if (store_put_file(dir, "manifest.json", json.data, json.len, e) < 0 ||
         store_put_file(dir, "run", flat.data ? flat.data : "", flat.len, e) < 0)
         return -1;
-    return put_list(dir, &d->layers, e);
+    if (put_list(dir, &d->layers, e) < 0)
+        return -1;
+    return syncfs(dir) < 0 ? cove_fail_errno(e, COVE_INTERNAL, "files of the template") : 0;
 }
 
 /* Gives the template its name. A template that had this name is replaced in the same step. */
@@ -169,7 +171,7 @@ int template_change(struct store *s, const struct template_doc *d, struct cove_e
     if (mkdirat(s->templates, made, 0755) < 0 ||
         (dir = openat(s->templates, made, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "template '%s'", d->name);
-    if (put_files(dir, d, e) < 0 || syncfs(dir) < 0 || put_in_place(s, made, d->name, e) < 0) {
+    if (put_files(dir, d, e) < 0 || put_in_place(s, made, d->name, e) < 0) {
         sweep_tree(s->templates, made, NULL);
         return -1;
     }
