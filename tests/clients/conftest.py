@@ -1,14 +1,9 @@
 """One server for all clients, with an account of its own that may sign in with a password."""
-import glob
-import os
-
 import pytest
 
 from cove import Server, new_dir, stop, temporary_account
+from suites import LONG, SUITES
 
-LONG = os.environ.get("COVE_TEST_LONG") == "yes"
-# Each suite has two tenants of its own: what a suite that failed leaves behind is in nobody else's lists.
-SUITES = sorted(os.path.basename(path).removesuffix(".test.mjs") for path in glob.glob(f"{os.path.dirname(os.path.abspath(__file__))}/*.test.mjs"))
 LIMITED = ("poor", "slow", "many")
 TENANTS = "poor sandboxes=2\nslow requests=2\nmany sandboxes=2000\n"
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from bucket import Proxied
-from conftest import LONG
+from suites import LONG
 from cove import wait_for
 from rados import Rados
 from swift import Swift

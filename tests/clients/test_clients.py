@@ -7,11 +7,10 @@ import subprocess
 import pytest
 
 import apart
-from conftest import SUITES
+from suites import LONG, SUITES
 from cove import TOP
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONG = os.environ.get("COVE_TEST_LONG") == "yes"
 PATIENCE_S = 3000 if LONG else 300
 COVE = f"{TOP}/.cove/inst/bin/cove"
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import apart
-from conftest import LONG
+from suites import LONG
 from cove import TOP, read
 from test_clients import modules, workplace  # noqa: F401 (fixtures)
 

@@ -124,7 +124,7 @@ BACKENDS = ["btrfs", "image", "tmpfs"]
 @pytest.fixture(scope="module", params=BACKENDS)
 def small(request):
     """An instance with disks of 64 MiB, for each way to keep them."""
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=1, workers=1, command_timeout="20s", disk=request.param, disk_max="64M",
                     memory_max="512M", disk_reserve="0")

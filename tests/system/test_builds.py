@@ -21,7 +21,7 @@ WAITING = ("waiting", "building")
 
 @pytest.fixture(scope="module")
 def server():
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=0, workers=1, disk_max="400M", build_files="8M", builds_tenant=2, build_timeout="15s")
     yield server.up()

@@ -105,6 +105,12 @@ def test_files_that_documents_name_exist():
     assert not [(page, path) for page, path in sorted(named) if not os.path.exists(f"{TOP}/{path}")]
 
 
+def test_suites_can_run_in_one_call_of_pytest():
+    """Several folders have a conftest.py, and Python knows one module of a name."""
+    said = subprocess.run(["grep", "-rnE", "^ *(from|import) conftest", "--include=*.py", f"{TOP}/tests"], capture_output=True, text=True)
+    assert said.stdout == ""
+
+
 def test_every_mutant_still_applies():
     """A patch that no longer applies shows nothing, and only five are tried a day."""
     stale = [m for m in sorted(glob.glob(f"{TOP}/tests/mutants/*.patch"))

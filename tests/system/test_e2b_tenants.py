@@ -42,7 +42,7 @@ def rpc_methods():
 
 @pytest.fixture(scope="module")
 def server():
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=0, workers=1)
     yield server.up()

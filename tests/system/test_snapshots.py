@@ -17,7 +17,7 @@ BACKENDS = ["btrfs", "image", "tmpfs"]
 @pytest.fixture(scope="module", params=BACKENDS)
 def any_disk(request):
     """An instance for each way to keep sandboxes' files."""
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=0, workers=1, disk=request.param, disk_max="400M", command_timeout="30s")
     yield server.up()
@@ -26,7 +26,7 @@ def any_disk(request):
 
 @pytest.fixture(scope="module")
 def instance():
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=1, workers=1, command_timeout="30s")
     yield server.up()

@@ -42,7 +42,7 @@ def small_root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def instance():
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=0, workers=1)
     yield server.up()

@@ -320,7 +320,7 @@ def test_an_image_for_another_processor_is_refused(store, root, tmp_path):
 
 @pytest.fixture
 def pooled():
-    from conftest import new_dir, stop
+    from cove import new_dir, stop
     from cove import Server
     server = Server(new_dir(), pool=1, workers=1)
     yield server.up()
