@@ -228,8 +228,16 @@ def test_what_a_sandbox_wrote_is_gone_with_it(small, project):
     reply = small.execute(project, "head -c 20M /dev/urandom > /workspace/f")
     places = [f"{small.config['state_dir']}/boxes/{reply.id}", f"{small.config['state_dir']}/disk/pool/boxes/{reply.id}"]
     assert os.path.exists(places[0])
+    image = f"{small.config['state_dir']}/disk/pool.img"
+    sync = lambda: subprocess.run(["sync", "-f", f"{small.config['state_dir']}/disk/pool"], check=True)
+    taken = lambda: os.stat(image).st_blocks * 512
+    if small.backend == "btrfs":
+        sync()
+        before = taken()
     small.cleanup(project)
     wait_for(lambda: not any(map(os.path.exists, places)), 15, "the end of its files")
+    if small.backend == "btrfs":  # the kernel would do this by itself, up to half a minute later
+        wait_for(lambda: sync() or taken() < before - (15 << 20), 60, "space that goes back to the host")
 
 
 # ------------------------------------------------------------------ the server's own disk is full
