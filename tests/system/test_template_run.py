@@ -320,8 +320,7 @@ def test_an_image_for_another_processor_is_refused(store, root, tmp_path):
 
 @pytest.fixture
 def pooled():
-    from cove import new_dir, stop
-    from cove import Server
+    from cove import Server, new_dir, stop
     server = Server(new_dir(), pool=1, workers=1)
     yield server.up()
     stop(server)
@@ -344,3 +343,25 @@ def test_what_waits_in_the_pool_has_started_and_a_change_empties_the_pool(pooled
     assert server.run("p", "cat /etc/started") == "1\n"  # it goes on
     for project in ("drain", "p", "q"):
         server.cleanup(project)
+
+
+def test_a_removed_template_leaves_the_pool_and_its_sandboxes_go_on(pooled, root):
+    server = pooled
+    template = lambda *args: subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "template", *map(str, args)], check=True,
+                                            capture_output=True, text=True).stdout
+    template("add", "app", root, "--start", "echo 1 > /etc/started; sleep 1000", "--ready", "test -e /etc/started")
+    server.change_config(template="app")
+    server.run("drain", "true", template="base")
+    warm = lambda: [pid for pid in server.inits.values() if read(server.path_inside(pid, "/etc/started")) == "1\n"]
+    pid = wait_for(warm, 15, "a started sandbox in the pool")[0]
+    assert server.init_of(server.execute("p", "true")) == pid
+    wait_for(lambda: [p for p in warm() if p != pid], 15, "the next one in the pool")
+    template("rm", "app")
+    reply = server.execute("q", "true")
+    assert reply.status == 404 and "no template 'app'" in reply.body.decode(), reply
+    wait_for(lambda: warm() == [pid], 15, "a pool without it")
+    assert template("gc").startswith("0 layers") and server.run("p", "cat /etc/marker /etc/started") == "from the template\n1\n"
+    server.change_config(template="base")
+    for project in ("drain", "p"):
+        server.cleanup(project)
+    wait_for(lambda: template("gc").startswith("2 layers"), 15, "layers that nobody needs")
