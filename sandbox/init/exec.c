@@ -30,8 +30,6 @@
 #include "cove/weak.h"
 #include "sandbox/init/init_private.h"
 
-enum { EXIT_NOT_STARTED = 127 };
-
 static struct rlimit files_at_start; /* what the keeper gave us, before we raised our own */
 
 /* --------------------------------------------------------------- in the child, step by step */
@@ -266,7 +264,7 @@ static int exec_command(const struct exec_job *job, struct cove_err *e)
     return fail_exec(job, errno, e);
 }
 
-static void begin(void)
+void exec_begin(void)
 {
     setsid();
     umask(022);
@@ -275,7 +273,7 @@ static void begin(void)
 
 /* Of all that init has open the child keeps its socket only: a copy of somebody's pipe or
    connection would keep it open. */
-static int keep_only(int sock)
+int exec_keep_only(int sock)
 {
     int at = sock == 3 ? 3 : dup3(sock, 3, O_CLOEXEC);
 
@@ -287,8 +285,8 @@ static int child(struct exec_job *job)
 {
     struct cove_err e = { 0 };
 
-    begin();
-    if (set_stdio(job, &e) == 0 && (job->sock = keep_only(job->sock)) >= 0 &&
+    exec_begin();
+    if (set_stdio(job, &e) == 0 && (job->sock = exec_keep_only(job->sock)) >= 0 &&
         set_limits(job, &e) == 0 && set_identity(job, &e) == 0) {
         set_signals();
         if (set_filter(job, &e) == 0)
@@ -298,7 +296,7 @@ static int child(struct exec_job *job)
     return EXIT_NOT_STARTED;
 }
 
-static int fail_clone(int errnum, struct cove_err *e)
+int exec_fail_clone(int errnum, struct cove_err *e)
 {
     errno = errnum;
     if (errnum == EAGAIN)
@@ -306,87 +304,20 @@ static int fail_clone(int errnum, struct cove_err *e)
     return cove_fail_errno(e, errnum == ENOMEM ? COVE_LIMIT : COVE_INTERNAL, "starting a process");
 }
 
-/* --------------------------------------------------------------- the spare process */
+/* --------------------------------------------------------------- for the launcher, and set-up */
 
-/* Put the strings and descriptors of the job, as init has packed it, into their places in this
-   process's own memory. */
-static int unpack_job(const struct msg *m, struct exec_job *job)
+int exec_become(struct exec_job *job, uint64_t our_pass, struct cove_err *e)
 {
-    static LARGE char *argv[MAX_ARGS + 1], *env[MAX_ENV + 16];
-    const struct spare_job *body = m->body;
-    const char *at = (const char *)(body + 1), *end = (const char *)m->body + m->body_len;
-    size_t next = 0;
-
-    if (body->argc > MAX_ARGS || body->envc > MAX_ENV + 15 || body->group_count > MAX_GROUPS)
+    pass = our_pass;
+    if (set_limits(job, e) < 0 || set_stdio(job, e) < 0 || set_identity(job, e) < 0)
         return -1;
-    job->cwd = msg_next_str(&at, end);
-    for (uint32_t i = 0; i < body->argc; i++)
-        argv[i] = (char *)msg_next_str(&at, end);
-    for (uint32_t i = 0; i < body->envc; i++)
-        env[i] = (char *)msg_next_str(&at, end);
-    job->argv = argv;
-    job->env = env;
-    job->cwd_is_home = body->cwd_is_home;
-    job->pty = body->pty;
-    job->max_open_files = body->max_open_files;
-    job->max_file_bytes = body->max_file_bytes;
-    job->user.uid = body->uid;
-    job->user.gid = body->gid;
-    job->user.group_count = body->group_count;
-    memcpy(job->user.groups, body->groups, sizeof(body->groups));
-    memcpy(job->user.name, body->user, sizeof(body->user));
-    for (int fd = 0; fd < 3; fd++)
-        job->stdio[fd] = body->stdio & (1U << fd) && next < m->fd_count ? m->fds[next++] : fd;
-    return 0;
+    set_signals();
+    return exec_command(job, e);
 }
 
-static void become_job(struct exec_job *job, int sock)
+int exec_raise_all_caps(void)
 {
-    static const struct msg_rule taken[] = {
-        { SPARE_JOB, sizeof(struct spare_job), MSG_MAX_BYTES, 0, 3 },
-        { 0 },
-    };
-    static LARGE char buf[MSG_MAX_BYTES];
-    struct cove_err e = { 0 };
-    struct msg m;
-
-    if (msg_recv(sock, buf, sizeof(buf), taken, 0, &m, NULL) != 1 || unpack_job(&m, job) < 0)
-        return; /* init has closed the socket: this spare is not wanted any more */
-    if (set_limits(job, &e) == 0 && set_stdio(job, &e) == 0 && set_identity(job, &e) == 0) {
-        set_signals();
-        exec_command(job, &e);
-    }
-    msg_send(sock, &(struct msg_out){ MSG_ERROR, MSG_BODY(e) }, 0, NULL);
-}
-
-static int spare(const struct sock_fprog *filter, bool notify, int sock)
-{
-    static struct exec_job job;
-    struct cove_err e;
-
-    begin();
-    prctl(PR_SET_NAME, "cove-spare");
-    sock = keep_only(sock);
-    job.filter = *filter;
-    job.notify = notify;
-    job.sock = sock;
-    if (sock >= 0 && set_filter(&job, &e) == 0 && raise_caps(~0U, &e) == 0)
-        become_job(&job, sock);
-    return EXIT_NOT_STARTED;
-}
-
-pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd)
-{
-    struct clone_args args = {
-        .flags = CLONE_INTO_CGROUP,
-        .cgroup = (uint64_t)cgroup_fd,
-        .exit_signal = SIGCHLD,
-    };
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
-
-    if (pid == 0)
-        _exit(spare(filter, notify, sock));
-    return (pid_t)pid;
+    return raise_caps(~0U, NULL);
 }
 
 void exec_setup(void)
@@ -410,5 +341,5 @@ pid_t exec_start(const struct exec_job *job, int cgroup_fd, struct cove_err *e)
 
         _exit(child(&ours));
     }
-    return pid < 0 ? fail_clone(errno, e) : (pid_t)pid;
+    return pid < 0 ? exec_fail_clone(errno, e) : (pid_t)pid;
 }

@@ -266,7 +266,7 @@ int main(void)
     TAILQ_INIT(&in.running);
     TAILQ_INIT(&in.finished);
     TAILQ_INIT(&in.asks);
-    in.spare.listener = -1;
+    in.spare.listener = in.spare.launcher_fd = -1;
     if ((getenv(SETUP_ENV) && setup_enter(&e) < 0) || setup(&in, &e) < 0) {
         ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
 

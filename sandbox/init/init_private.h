@@ -142,7 +142,7 @@ struct command_cgroup {
 struct proc {
     TAILQ_ENTRY(proc) link; /* in init.running or init.finished */
     uint32_t number;
-    pid_t pid;
+    pid_t pid; /* 0 for a moment: made by the launcher, and not told yet */
     uint32_t flags;
     uint32_t context; /* as it came with the spawn, for the judge */
     bool running;
@@ -204,13 +204,17 @@ struct exec_job { /* all that the child needs, made ready by init: the child all
 };
 
 int on_spawn(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);
-/* Start a child that installs the filter, sends its listener over sock (notify), and then waits
- * there for a SPARE_JOB. */
-pid_t exec_spare(const struct sock_fprog *filter, bool notify, int sock, int cgroup_fd);
 /* Starts the child in that cgroup (-1: ours) and returns its pid. Whether its execve succeeds is told over
    job->sock. */
 pid_t exec_start(const struct exec_job *job, int cgroup_fd, struct cove_err *e);
 void exec_setup(void); /* before init raises its own limits */
+enum { EXIT_NOT_STARTED = 127 };
+int exec_fail_clone(int errnum, struct cove_err *e);
+/* Steps of a child, for the launcher. exec_become() returns only if it has failed. */
+void exec_begin(void);
+int exec_keep_only(int sock);
+int exec_raise_all_caps(void);
+int exec_become(struct exec_job *job, uint64_t our_pass, struct cove_err *e);
 
 /* --- from clone to execve (start.c) --- */
 /* Answer the client when the execve is through or has failed. Takes the socket. */
@@ -219,11 +223,18 @@ int start_watch(struct init *in, struct conn *c, uint32_t tag, struct proc *p, i
 void start_proc_ended(struct init *in, struct proc *p, int wait_status);
 void start_conn_closed(struct init *in, struct conn *c);
 void starts_expire(struct init *in, uint64_t now_ms);
+void starts_learn_pids(struct init *in);
 
-/* --- a process made ahead (spare.c) --- */
-enum {
-    SPARE_JOB = 900
-}; /* between init and its own child: struct spare_job, tail: cwd, argv..., env...; fds: stdio */
+/* --- a process made ahead (spare.c), by the launcher (launcher.c) --- */
+enum { /* between init and its own children */
+    SPARE_JOB = 900, /* to a spare: struct spare_job, tail: cwd, argv..., env...; fds: stdio */
+    SPARE_READY,     /* from it: struct spare_ready, with notify the listener */
+    SPARE_ORDER,     /* to the launcher: uint32_t notify; fds: the spare's end of its socket, its cgroup */
+};
+
+struct spare_ready {
+    uint32_t pid;
+};
 
 struct spare_job {
     uint32_t uid, gid, group_count;
@@ -236,26 +247,31 @@ struct spare_job {
 };
 
 struct spare {
-    struct watch watch; /* our end of its socket */
-    pid_t pid;          /* 0: there is none */
+    struct watch watch; /* our end of its socket; without a loop: there is no spare */
+    pid_t pid;          /* 0: it has not told it yet */
     struct command_cgroup cgroup;
-    int listener;       /* with notify, once the spare has sent it */
+    int listener; /* with notify, once the spare has sent it; -1: none */
+    bool notify;
     struct watch timer; /* says when to make one */
     bool wanted;        /* the timer runs */
+    pid_t launcher;     /* 0: there is none */
+    int launcher_fd;
     struct sock_fprog
         filter; /* the filter that was used last; len 0: none yet. `file` is where it came from */
     struct stat file;
-    bool notify;
 };
 
+/* Starts a process that installs the profile and then makes a process for each SPARE_ORDER on the socket. */
+pid_t launcher_start(const struct sock_fprog *profile, int sock);
 void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
                     bool notify);
 int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
 bool spare_reaped(struct init *in, pid_t pid);
-/* 0: the spare has become p, and what it says on *ret_sock decides over the answer to the
- * client. -1: p must be started in the ordinary way. */
+void spare_distrust(struct init *in); /* the launcher does not do its work: end it */
+/* 0: the spare, or one made at once, has become p, and what it says on *ret_sock decides over the answer to the
+ * client. p->pid may be 0 until SPARE_READY comes there. -1: p must be started in the ordinary way. */
 int spare_take(struct init *in, const struct exec_job *job, const struct stat *filter_file,
                struct proc *p, int *ret_sock);
 

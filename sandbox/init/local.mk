@@ -2,7 +2,7 @@
 pkglibexec_PROGRAMS += cove-init
 cove_init_SOURCES = \
 	include/cove/init_fds.h include/cove/libc.h sandbox/init/init_private.h include/cove/weak.h include/cove/ring.h \
-	sandbox/init/init.c sandbox/init/conn.c sandbox/init/proc.c sandbox/init/proc_cause.c sandbox/init/proc_verbs.c sandbox/init/spawn.c sandbox/init/start.c sandbox/init/spare.c \
+	sandbox/init/init.c sandbox/init/conn.c sandbox/init/proc.c sandbox/init/proc_cause.c sandbox/init/proc_verbs.c sandbox/init/spawn.c sandbox/init/start.c sandbox/init/spare.c sandbox/init/launcher.c \
 	sandbox/init/exec.c sandbox/init/log.c sandbox/init/cgroup.c sandbox/init/users.c \
 	sandbox/init/paths.c sandbox/init/files.c sandbox/init/files_look.c sandbox/init/watchers.c sandbox/init/marks.c sandbox/init/remove.c sandbox/init/ports.c sandbox/init/judge.c sandbox/init/exec_words.c sandbox/init/drain.c \
 	sandbox/init/landlock.c sandbox/init/filter.c sandbox/init/refused.h sandbox/init/meminfo.c \

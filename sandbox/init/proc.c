@@ -218,6 +218,10 @@ void proc_reap(struct watch *w, uint32_t events)
 
         if (!p && spare_reaped(in, pid))
             continue;
+        if (!p) {
+            starts_learn_pids(in);
+            p = running_by_pid(in, pid);
+        }
         if (p && p->start)
             start_proc_ended(in, p, status); /* it never got to its execve */
         else if (p)
@@ -252,6 +256,8 @@ void proc_kill_tree(struct init *in, struct proc *p)
 {
     if (p->cgroup.name && (cgroup_kill(in, p->number) == 0 || !p->running))
         return;
+    if (!p->pid)
+        return; /* as soon as its pid is known it is killed again */
     if (p->running)
         kill(-p->pid, SIGKILL);
     if (p->running ||

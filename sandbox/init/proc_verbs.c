@@ -32,6 +32,8 @@ static int send_signal(struct init *in, struct proc *p, const struct box_signal 
     }
     if (!p->running)
         return cove_fail(e, COVE_GONE, "process %u has ended", p->number);
+    if (!p->pid)
+        return cove_fail(e, COVE_BUSY, "process %u has not begun yet", p->number);
     if (kill(args->scope == SIGNAL_GROUP ? -p->pid : p->pid, args->signo) < 0)
         return cove_fail_errno(e, COVE_GONE, "process %u", p->number);
     return 0;

@@ -1,14 +1,15 @@
 /*
- * A process made ahead, the spare. Starting a command under a filter costs a clone into a new cgroup
- * and the kernel's reading of the filter, several times what execve costs. So when a command has
- * ended and its client has gone, init makes the next command's process in advance: in its own
- * cgroup, under the filter that was used last, waiting on a socket for what it is to become. A spawn
- * that fits takes the spare and sends the rest (argv, environment, user, stdio); a spawn that does
- * not fit starts in the ordinary way. The spare has init's rights, so what runs in the sandbox can
- * kill it or stop it, but not look into it or steer it. A spare that is gone costs only time.
+ * A process made ahead, the spare. Starting a command under a filter costs a clone into a cgroup and the kernel's
+ * reading of the filter, several times what execve costs. So once a command has run, init keeps a launcher
+ * (launcher.c), which has the filter that was used last and makes processes cheaply. When a command has ended and
+ * its client has gone, init has the next command's process made in advance: in its own cgroup, waiting on a
+ * socket for what it is to become. A spawn under the same filter takes the spare, or has one made at once, and sends it
+ * the rest (argv, environment, user, stdio); any other spawn starts in the ordinary way. Both have
+ * init's rights, so what runs in the sandbox can kill or stop them, but not look into them or steer
+ * them. A spare or a launcher that is gone costs only time.
  *
- * A spare that nobody wants for a while is ended: it takes a fifth of the memory of an idle sandbox, and
- * what the kernel does with every process of the machine takes longer with twice as many of them.
+ * When no command comes for a while both are ended: they take a quarter of the memory of an idle sandbox, and
+ * what the kernel does with every process of the machine takes longer with more of them.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "cove/text.h"
+#include "cove/weak.h"
 #include "sandbox/init/init_private.h"
 
 /* How long after a command's start or end the next process is made: meanwhile the command, or the
@@ -42,10 +44,16 @@ static bool same_file(const struct stat *a, const struct stat *b)
 }
 
 static void spare_drop(struct init *in);
+static void launcher_drop(struct init *in);
 
-static bool fits(const struct spare *s, const struct stat *file, bool notify)
+static bool is_there(const struct spare *s)
 {
-    return s->filter.len > 0 && s->notify == notify && same_file(&s->file, file);
+    return s->watch.loop != NULL;
+}
+
+static bool is_remembered(const struct spare *s, const struct stat *file)
+{
+    return s->filter.len > 0 && same_file(&s->file, file);
 }
 
 void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
@@ -54,13 +62,16 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
     static LARGE struct sock_filter kept[BPF_MAXINSNS];
     struct spare *s = &in->spare;
 
-    if (!fits(s, file, notify)) {
+    if (is_there(s) && s->notify != notify)
         spare_drop(in);
-        memcpy(kept, filter->filter, filter->len * sizeof(*kept));
-        s->filter = (struct sock_fprog){ filter->len, kept };
-        s->file = *file;
-        s->notify = notify;
-    }
+    s->notify = notify;
+    if (is_remembered(s, file))
+        return;
+    spare_drop(in);
+    launcher_drop(in);
+    memcpy(kept, filter->filter, filter->len * sizeof(*kept));
+    s->filter = (struct sock_fprog){ filter->len, kept };
+    s->file = *file;
 }
 
 /* Below a millisecond, which is what timers of the loop have: hence a timerfd. */
@@ -84,7 +95,7 @@ static bool is_first(const struct init *in)
 
 void spare_soon(struct init *in)
 {
-    if (!in->spare.pid)
+    if (!is_there(&in->spare))
         make_after(&in->spare, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_US);
 }
 
@@ -94,7 +105,76 @@ void spare_hurry(struct init *in)
         make_after(&in->spare, MAKE_AFTER_CLIENT_US);
 }
 
-/* --------------------------------------------------------------- its life */
+/* --------------------------------------------------------------- the launcher */
+
+static void launcher_forget(struct spare *s)
+{
+    s->launcher_fd = cove_close(s->launcher_fd);
+    s->launcher = 0;
+}
+
+static void launcher_drop(struct init *in)
+{
+    struct spare *s = &in->spare;
+
+    if (!s->launcher)
+        return;
+    kill(s->launcher, SIGKILL);
+    launcher_forget(s);
+}
+
+void spare_distrust(struct init *in)
+{
+    spare_drop(in);
+    launcher_drop(in);
+}
+
+static void launcher_make(struct spare *s)
+{
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+        return;
+    s->launcher = launcher_start(&s->filter, fds[1]);
+    s->launcher_fd = fds[0];
+    cove_close(fds[1]);
+    if (s->launcher < 0)
+        launcher_forget(s);
+}
+
+struct made { /* a process that the launcher was told to make */
+    int sock; /* our end of its socket */
+    struct command_cgroup cgroup;
+};
+
+static int order(struct init *in, bool notify, struct made *ret)
+{
+    AUTO_CLOSE int cgroup_fd = -1, ours = -1, theirs = -1;
+    const uint32_t body = notify;
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+        return -1;
+    ours = fds[0];
+    theirs = fds[1];
+    msg_prepare_socket(ours);
+    if (cgroup_make(in, &ret->cgroup, &cgroup_fd, NULL) < 0)
+        return -1;
+    fds[0] = theirs;
+    fds[1] = cgroup_fd;
+    if (cgroup_fd < 0 ||
+        msg_send(in->spare.launcher_fd,
+                 &(struct msg_out){ SPARE_ORDER, MSG_BODY(body), .fds = fds, .fd_count = 2 },
+                 MSG_DONTWAIT, NULL) < 0) {
+        cgroup_leave(in, 0, &ret->cgroup);
+        launcher_drop(in);
+        return -1;
+    }
+    ret->sock = take_fd(&ours);
+    return 0;
+}
+
+/* --------------------------------------------------------------- the spare's life */
 
 static void spare_forget(struct init *in)
 {
@@ -105,31 +185,39 @@ static void spare_forget(struct init *in)
     s->pid = 0;
 }
 
+/* Without its socket a spare ends by itself, also one whose pid we do not know yet. */
 static void spare_drop(struct init *in)
 {
     struct spare *s = &in->spare;
 
-    if (!s->pid)
+    if (!is_there(s))
         return;
-    kill(s->pid, SIGKILL);
+    if (s->pid)
+        kill(s->pid, SIGKILL);
     spare_forget(in);
     cgroup_leave(in, 0, &s->cgroup);
 }
 
 bool spare_reaped(struct init *in, pid_t pid)
 {
-    if (!in->spare.pid || in->spare.pid != pid)
+    struct spare *s = &in->spare;
+
+    if (!pid || (pid != s->pid && pid != s->launcher))
         return false;
+    if (pid == s->launcher)
+        launcher_forget(s);
     spare_drop(in);
     return true;
 }
 
-/* A spare says one thing only, if its filter notifies: here is the listener. */
+/* A spare says one thing only: who it is, with the listener if its filter notifies. */
 static void spare_ready(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
-    static const struct msg_rule taken[] = { { MSG_DONE, 0, 0, 1, 1 }, { 0 } };
-    char buf[64];
+    static const struct msg_rule taken[] = { { SPARE_READY, sizeof(struct spare_ready), 0, 0, 1 },
+                                             { 0 } };
+    _Alignas(8) char buf[64];
+    struct spare_ready ready;
     struct msg m;
 
     (void)events;
@@ -137,30 +225,26 @@ static void spare_ready(struct watch *w, uint32_t events)
         spare_drop(in); /* its set-up failed; the next start in the ordinary way will tell why */
         return;
     }
-    in->spare.listener = take_fd(&m.fds[0]);
+    memcpy(&ready, m.body, sizeof(ready));
+    in->spare.pid = (pid_t)ready.pid;
+    if (m.fd_count)
+        in->spare.listener = take_fd(&m.fds[0]);
 }
 
 static void spare_make(struct init *in)
 {
     struct spare *s = &in->spare;
-    AUTO_CLOSE int cgroup_fd = -1, theirs = -1;
-    int fds[2];
+    struct made made = { 0 };
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+    if (!s->launcher)
+        launcher_make(s);
+    if (!s->launcher || order(in, s->notify, &made) < 0)
         return;
-    theirs = fds[1];
-    msg_prepare_socket(fds[0]);
+    s->pid = 0;
     s->listener = -1;
-    if (cgroup_make(in, &s->cgroup, &cgroup_fd, NULL) < 0 || cgroup_fd < 0 ||
-        init_watch(in, &s->watch, fds[0], EPOLLIN, spare_ready, NULL) < 0) {
-        cove_close(fds[0]);
-        cgroup_leave(in, 0, &s->cgroup);
-        return;
-    }
-    s->pid = exec_spare(&s->filter, s->notify, theirs, cgroup_fd);
-    if (s->pid < 0) {
-        s->pid = 0;
-        watch_close(&s->watch);
+    s->cgroup = made.cgroup;
+    if (init_watch(in, &s->watch, made.sock, EPOLLIN, spare_ready, NULL) < 0) {
+        cove_close(made.sock);
         cgroup_leave(in, 0, &s->cgroup);
         return;
     }
@@ -177,11 +261,12 @@ static void spare_due(struct watch *w, uint32_t events)
         return; /* it was set anew meanwhile */
     if (!in->spare.wanted) {
         spare_drop(in);
+        launcher_drop(in);
         cgroup_tidy(in);
         return;
     }
     in->spare.wanted = false;
-    if (in->spare.filter.len > 0 && !in->spare.pid && in->has_cgroup)
+    if (in->spare.filter.len > 0 && !is_there(&in->spare) && in->has_cgroup && !weak("seccomp"))
         spare_make(in);
     else
         cgroup_prepare(in);
@@ -241,23 +326,47 @@ static int send_job(int sock, const struct exec_job *job)
                     MSG_DONTWAIT, NULL);
 }
 
-int spare_take(struct init *in, const struct exec_job *job, const struct stat *filter_file,
-               struct proc *p, int *ret_sock)
+/* The spare if there is one that fits, or one that is made now. */
+static int take_or_make(struct init *in, bool notify, struct proc *p, struct made *ret)
 {
     struct spare *s = &in->spare;
     struct cove_err e;
 
-    if (!s->pid)
-        return -1;
-    if (!fits(s, filter_file, job->notify) || send_job(s->watch.fd, job) < 0 ||
-        (s->listener >= 0 && judge_listen(in, p, &s->listener, &e) < 0)) {
+    if (!is_there(s) || s->notify != notify) {
+        spare_drop(in);
+        return order(in, notify, ret);
+    }
+    if (s->listener >= 0 && judge_listen(in, p, &s->listener, &e) < 0) {
         spare_drop(in);
         return -1;
     }
     p->pid = s->pid;
-    p->cgroup = s->cgroup;
+    ret->cgroup = s->cgroup;
+    ret->sock = watch_take(&s->watch);
     s->cgroup.name = 0;
-    *ret_sock = watch_take(&s->watch);
     spare_forget(in);
+    return 0;
+}
+
+int spare_take(struct init *in, const struct exec_job *job, const struct stat *filter_file,
+               struct proc *p, int *ret_sock)
+{
+    struct spare *s = &in->spare;
+    struct made made = { 0 };
+
+    if (!s->launcher || !is_remembered(s, filter_file) ||
+        take_or_make(in, job->notify, p, &made) < 0)
+        return -1;
+    if (send_job(made.sock, job) < 0) { /* it was killed, or the job is too long for it */
+        if (p->pid)
+            kill(p->pid, SIGKILL);
+        p->pid = 0;
+        cove_close(made.sock);
+        cgroup_leave(in, 0, &made.cgroup);
+        return -1;
+    }
+    s->notify = job->notify;
+    p->cgroup = made.cgroup;
+    *ret_sock = made.sock;
     return 0;
 }

@@ -22,7 +22,7 @@
 
 /* Below BOX_ANSWER_MS, after which the client gives up, and above the time that a judge may take
    for its verdict. */
-enum { START_MS = 8000 };
+enum { START_MS = 8000, LATE_MS = 200 };
 
 struct start { /* a spawn whose execve has not returned yet */
     LIST_ENTRY(start) link;
@@ -31,10 +31,12 @@ struct start { /* a spawn whose execve has not returned yet */
     uint32_t tag;
     struct proc *proc;
     uint64_t deadline_ms;
+    bool is_late; /* the deadline has passed once, and the launcher was ended for it */
 };
 
 static const struct msg_rule start_rules[] = {
     { MSG_DONE, 0, 0, 1, 1 }, /* the listener */
+    { SPARE_READY, sizeof(struct spare_ready), 0, 0, 1 },
     { MSG_ERROR, sizeof(struct cove_err), 0, 0, 0 },
     { 0 },
 };
@@ -71,6 +73,22 @@ static void start_succeeded(struct start *s)
     start_free(s);
 }
 
+/* A process that the launcher has made. It may have been killed while only its cgroup was known and it was not in
+   there yet: then once more. */
+static void start_made(struct init *in, struct start *s, struct msg *m)
+{
+    struct proc *p = s->proc;
+    struct spare_ready ready;
+    struct cove_err e;
+
+    memcpy(&ready, m->body, sizeof(ready));
+    p->pid = (pid_t)ready.pid;
+    if (m->fd_count)
+        judge_listen(in, p, &m->fds[0], &e);
+    if (p->cgroup.killed)
+        proc_kill_tree(in, p);
+}
+
 static void start_ready(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
@@ -81,8 +99,15 @@ static void start_ready(struct watch *w, uint32_t events)
     int n = msg_recv(w->fd, buf, sizeof(buf), start_rules, MSG_DONTWAIT, &m, &e);
 
     (void)events;
-    if (n == 0) {
+    if (n == 0 && s->proc->pid) {
         start_succeeded(s); /* execve has closed the child's end */
+    } else if (n == 0) {
+        cove_fail(&e, COVE_LIMIT, "command '%.100s' was ended in the sandbox before it began",
+                  s->proc->command);
+        start_failed(in, s, &e);
+    } else if (n > 0 && m.head.type == SPARE_READY) {
+        start_made(in, s, &m);
+        msg_close_fds(&m);
     } else if (n > 0 && m.head.type == MSG_DONE) {
         judge_listen(in, s->proc, &m.fds[0], &e);
         msg_close_fds(&m);
@@ -134,6 +159,20 @@ void start_proc_ended(struct init *in, struct proc *p, int wait_status)
         proc_ended(in, p, wait_status);
 }
 
+/* A process was reaped that nobody knows: one of those that were to tell their pid? */
+void starts_learn_pids(struct init *in)
+{
+    struct start *s = LIST_FIRST(&in->starts);
+
+    while (s) {
+        struct start *next = LIST_NEXT(s, link);
+
+        if (!s->proc->pid)
+            start_ready(&s->watch, EPOLLIN);
+        s = next;
+    }
+}
+
 void start_conn_closed(struct init *in, struct conn *c)
 {
     struct start *s;
@@ -141,6 +180,18 @@ void start_conn_closed(struct init *in, struct conn *c)
     for (s = LIST_FIRST(&in->starts); s; s = LIST_NEXT(s, link))
         if (s->conn == c)
             s->conn = NULL;
+}
+
+/* A launcher that was stopped holds the child's end of the socket open, also after the execve. Without the
+   launcher the socket tells whether the command runs. */
+static bool give_time(struct init *in, struct start *s, uint64_t now_ms)
+{
+    if (s->is_late)
+        return false;
+    s->is_late = true;
+    s->deadline_ms = now_ms + LATE_MS;
+    spare_distrust(in);
+    return true;
 }
 
 void starts_expire(struct init *in, uint64_t now_ms)
@@ -151,11 +202,11 @@ void starts_expire(struct init *in, uint64_t now_ms)
         struct start *next = LIST_NEXT(s, link);
         struct cove_err e;
 
-        if (s->deadline_ms <= now_ms) {
+        if (s->deadline_ms <= now_ms && !give_time(in, s, now_ms)) {
             cove_fail(&e, COVE_LIMIT, "command '%.100s' was held up in the sandbox before it began",
                       s->proc->command);
-            kill(s->proc->pid,
-                 SIGKILL); /* a child that leads no session yet is not reached by its group */
+            if (s->proc->pid) /* a child that leads no session yet is not reached by its group */
+                kill(s->proc->pid, SIGKILL);
             proc_kill_tree(in, s->proc);
             start_failed(in, s, &e);
         }

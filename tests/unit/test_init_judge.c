@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -87,6 +88,47 @@ static void every_execve_is_judged_and_a_denial_is_told(void **state)
     assert_int_equal(end.denied, 1);
     close(judge);
     close(cmd.fds[0]);
+}
+
+/* From the second command on, processes come from the launcher (sandbox/init/launcher.c), and its filter is the same for all
+   of them: each question must still be about the command that asks. */
+static void commands_with_one_filter_are_told_apart(void **state)
+{
+    struct command first = judged("exit 0");
+    unsigned right = 0;
+    int judge = become_judge();
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    for (int round = 0; round < 4; round++) {
+        struct command one = first, other = first;
+        struct box_spawned s = spawn(&first), a, b;
+
+        assert_int_equal(expect_exit(s.proc).exit_code, 0);
+        poll(NULL, 0, 50); /* a spare is made */
+        one.argv[2] = "rm /one; exit 3";
+        other.argv[2] = "rm /other; exit 3";
+        a = spawn(&one);
+        b = spawn(&other);
+        for (int i = 0; i < 2; i++) {
+            const struct box_exec_ask *ask = expect_on(judge, BOX_EXEC_ASK, NULL);
+            const char *words = (const char *)(ask + 1);
+            const char *path = words + strlen(words) + 1 + strlen("rm") + 1;
+
+            right += (ask->proc == a.proc && strcmp(path, "/one") == 0) ||
+                     (ask->proc == b.proc && strcmp(path, "/other") == 0);
+            send_verdict(judge, ask->ask, false);
+        }
+        for (int i = 0; i < 4; i++) { /* for each of the two: refused, ended */
+            assert_int_equal(receive_from(fx.sock, &last, 5000), 1);
+            if (last.head.type == BOX_EXITED)
+                assert_int_equal(((const struct box_exited *)last.body)->end.denied, 1);
+        }
+    }
+    assert_int_equal(right, 8);
+    close(judge);
+    close(first.fds[0]);
 }
 
 /* How many words stand in a file, and the last of them. */
@@ -324,6 +366,8 @@ int main(void)
 #define PLAIN(t) cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
     const struct CMUnitTest tests[] = {
         PLAIN(every_execve_is_judged_and_a_denial_is_told),
+        cmocka_unit_test_setup_teardown(commands_with_one_filter_are_told_apart,
+                                        fixture_start_with_cgroup, fixture_stop),
         PLAIN(a_command_that_is_refused_too_often_is_ended_and_told_why),
         PLAIN(ten_thousand_arguments_are_all_shown_to_the_judge),
         PLAIN(a_storm_of_execves_is_judged_one_after_the_other),

@@ -20,15 +20,17 @@
 #include "tests/unit/init_filters.h"
 #include "tests/unit/init_fixture.h"
 
+enum { HELD_MS = 12000 }; /* above START_MS of init */
+
 static pid_t spare_pid;
 
-/* The child of init that calls itself so. */
+/* The child of init that calls itself "cove-spare", or as `arg` says. */
 static bool find_spare(void *arg)
 {
+    const char *name = arg ? arg : "cove-spare";
     char path[64], line[512];
     FILE *f;
 
-    (void)arg;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)fx.init, (int)fx.init);
     f = fopen(path, "re");
     spare_pid = 0;
@@ -41,7 +43,7 @@ static bool find_spare(void *arg)
 
             snprintf(path, sizeof(path), "/proc/%s/comm", at);
             c = fopen(path, "re");
-            if (c && fgets(comm, sizeof(comm), c) && strncmp(comm, "cove-spare", 10) == 0)
+            if (c && fgets(comm, sizeof(comm), c) && strncmp(comm, name, strlen(name)) == 0)
                 spare_pid = atoi(at);
             if (c)
                 fclose(c);
@@ -131,6 +133,109 @@ static void one_that_was_killed_is_not_missed(void **state)
     close(filter);
 }
 
+static pid_t launcher_pid(void)
+{
+    assert_true(eventually(find_spare, NULL)); /* its launcher is there as well */
+    assert_true(eventually(find_spare, "cove-launcher"));
+    return spare_pid;
+}
+
+static void a_launcher_that_was_killed_is_not_missed(void **state)
+{
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    pid_t launcher;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    for (int i = 0; i < 3; i++) {
+        run_filtered("exit 0", filter, 0);
+        launcher = launcher_pid();
+        kill(launcher, SIGKILL);
+        if (i > 0)
+            assert_true(eventually(is_gone, &launcher));
+        run_filtered("exit 3", filter, 3);
+    }
+    close(filter);
+}
+
+/* Two commands: the spare, and one that waits for the launcher. The launcher is ended for them, the first one runs
+   on, the second one is told. */
+static void a_launcher_that_was_stopped_is_ended(void **state)
+{
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    struct command first = filtered("sleep 9; exit 7", filter);
+    struct command second = filtered("exit 0", filter);
+    unsigned began = 0, told = 0;
+    struct msg m;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    run_filtered("exit 0", filter, 0);
+    kill(launcher_pid(), SIGSTOP);
+    send_spawn(fx.sock, &first);
+    send_spawn(fx.sock, &second);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(receive_from(fx.sock, &m, HELD_MS), 1);
+        began += m.head.type == BOX_SPAWNED;
+        told += m.head.type == MSG_ERROR && ((const struct cove_err *)m.body)->code == COVE_LIMIT;
+    }
+    assert_true(began == 1 && told == 1);
+    assert_int_equal(((const struct box_exited *)expect(BOX_EXITED, NULL))->end.exit_code, 7);
+    run_filtered("exit 5", filter, 5);
+    close(filter);
+}
+
+static const struct sock_filter no_setsid[] = {
+    LOAD_NUMBER,
+    IF_ANSWER(SYS_setsid, SECCOMP_RET_ERRNO | EPERM),
+    IF_ANSWER(SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS),
+    IF_ANSWER(SYS_seccomp, SECCOMP_RET_ERRNO | EPERM),
+    RETURN(SECCOMP_RET_ALLOW),
+};
+
+static void calls_that_the_launcher_needs_stay_refused_to_commands(void **state)
+{
+    static const char script[] =
+        "read -r p c s ppid pgrp sid rest < /proc/$$/stat; test \"$sid\" = $$ || exit 1;"
+        "(setsid true) 2>/dev/null && exit 2; exit 9";
+    int filter = filter_file(no_setsid, sizeof(no_setsid));
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    run_filtered(script, filter, 9);
+    for (int i = 0; i < 3; i++) {
+        assert_true(eventually(find_spare, NULL));
+        run_filtered(script, filter, 9);
+    }
+    close(filter);
+}
+
+static void commands_that_come_at_once_have_a_process_each(void **state)
+{
+    enum { COUNT = 12 };
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    struct command cmd = filtered("mkdir /tmp/x 2>/dev/null && exit 1; sleep 0.3; exit 4", filter);
+    struct box_spawned s[COUNT];
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    run_filtered("exit 0", filter, 0);
+    launcher_pid();
+    for (int i = 0; i < COUNT; i++) {
+        s[i] = spawn(&cmd);
+        assert_true(s[i].pid > 1);
+        for (int j = 0; j < i; j++)
+            assert_int_not_equal(s[i].pid, s[j].pid);
+    }
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(((const struct box_exited *)expect(BOX_EXITED, NULL))->end.exit_code, 4);
+    close(filter);
+}
+
 static void another_filter_starts_in_the_ordinary_way(void **state)
 {
     int one = filter_file(no_mkdir, sizeof(no_mkdir)),
@@ -205,6 +310,10 @@ int main(void)
         WITH(the_next_command_becomes_of_the_process_made_ahead),
         WITH(it_is_under_the_filter_and_in_its_own_cgroup),
         WITH(one_that_was_killed_is_not_missed),
+        WITH(a_launcher_that_was_killed_is_not_missed),
+        WITH(a_launcher_that_was_stopped_is_ended),
+        WITH(calls_that_the_launcher_needs_stay_refused_to_commands),
+        WITH(commands_that_come_at_once_have_a_process_each),
         WITH(another_filter_starts_in_the_ordinary_way),
         WITH(what_it_cannot_do_is_told_as_ever),
         WITH(it_keeps_nobodys_pipe_open),
