@@ -3,8 +3,9 @@
  * sandbox/setup/, the first part of cove-init's life inside the new namespaces.
  *
  * With SETUP_ENV in its environment cove-init begins with the set-up. It finds the descriptors of
- * init_fds.h and, at SETUP_FD_KEEPER, a socket on which the keeper sends two messages: a struct setup_plan
- * once the ids are mapped, and the requests for the sandbox's end of its link once that is there.
+ * init_fds.h and, at SETUP_FD_KEEPER, a socket. On it the set-up says, with an empty MSG_DONE, that its network
+ * namespace is there, and the keeper sends two messages: a struct setup_plan once the ids are mapped, and the
+ * requests for the sandbox's end of its link once that is there.
  */
 #ifndef COVE_SETUP_PLAN_H
 #define COVE_SETUP_PLAN_H
@@ -23,15 +24,16 @@ enum {
 /* Where sandboxes with a network ask for names: an address of their own loopback interface. */
 #define RESOLVER_ADDRESS "127.0.0.53"
 
-/* First message. Its descriptors are detached mounts: the sandbox's files, its /dev, the layers of its root
+/* The keeper's first message. Its descriptors are detached mounts: the sandbox's files, its /dev, the layers of its root
  * and the layers of its /usr. */
 struct setup_plan {
     uint32_t slot; /* decides which cpus the sandbox gets */
     uint32_t cpus; /* how many it sees and runs on; 0 = all */
     uint32_t root_count, usr_count;
+    uint64_t disk_bytes; /* for INIT_DISK_ENV */
 };
 
-/* Second message: no descriptors, and as its body whole rtnetlink requests, one behind another, which name
+/* Its second message: no descriptors, and as its body whole rtnetlink requests, one behind another, which name
  * the interfaces by their numbers in the new namespace. Only the last request wants an answer, so
  * the kernel's first answer is either its acknowledgement or the first failure. No body: no network. */
 

@@ -1,7 +1,8 @@
 /*
- * Building a sandbox, the keeper's half: directories, cgroup, control socket, clone, id maps,
+ * Building a sandbox, the keeper's half: cgroup, control socket, clone, directories, id maps,
  * detached mounts. The child (build_child.c) becomes cove-init at once, which begins with the set-up inside
- * the new namespaces (sandbox/setup/). The two meet twice: the set-up waits until its ids are mapped, and gets the
+ * the new namespaces (sandbox/setup/). The two work side by side and meet three times: the set-up makes its network
+ * namespace while the keeper makes its files, and says when it has; it waits until its ids are mapped, and gets the
  * mounts with that word; then it puts its file systems together while the keeper connects its network,
  * and waits for that. After it the keeper only waits for the ready pipe. A sandbox whose files are still being unpacked is
  * built ahead up to its mounts, and its network is connected first.
@@ -128,11 +129,11 @@ static long clone_owned_by(uid_t owner, struct build_child *child, struct clone_
     return pid;
 }
 
+/* The network namespace, which takes longer than all others, is made by the set-up. */
 static uint64_t namespaces(void)
 {
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID;
 
-    flags |= weak("net") ? 0 : CLONE_NEWNET;
     flags |= weak("ipc") ? 0 : CLONE_NEWIPC;
     flags |= weak("uts") ? 0 : CLONE_NEWUTS;
     return flags;
@@ -166,9 +167,9 @@ static int clone_child(const struct build_parts *p, const struct build_args *arg
                        struct box_build *b, struct cove_err *e)
 {
     AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    char title[64], limit[48];
+    char title[64];
     char *const argv[] = { title, NULL };
-    char *const env[] = { limit, SETUP_ENV "=yes", weak_environment(), NULL };
+    char *const env[] = { SETUP_ENV "=yes", weak_environment(), NULL };
     struct build_child child = {
         .fds = { null, null, null, p->listen, p->ready_write, p->cgroup.v2, p->cgroup.memory,
                  p->cgroup.pids, p->go_child },
@@ -181,7 +182,6 @@ static int clone_child(const struct build_parts *p, const struct build_args *arg
     if (null < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "/dev/null");
     snprintf(title, sizeof(title), "cove: init %s", args->id);
-    snprintf(limit, sizeof(limit), INIT_DISK_ENV "=%llu", (unsigned long long)p->files.told_bytes);
     return start_child(&child, args->ids.base, p->cgroup.v2, b, e);
 }
 
@@ -194,10 +194,11 @@ static int open_userns(pid_t pid, int *ret, struct cove_err *e)
     return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "user namespace") : 0;
 }
 
-static int send_plan(int sock, const struct build_args *args, const struct box_mounts *m,
-                     struct cove_err *e)
+static int send_plan(int sock, const struct build_args *args, const struct disk_files *files,
+                     const struct box_mounts *m, struct cove_err *e)
 {
-    struct setup_plan plan = { args->slot, args->cpus, m->root.count, m->usr.count };
+    struct setup_plan plan = { args->slot, args->cpus, m->root.count, m->usr.count,
+                               files->told_bytes };
     int fds[2 + 2 * LAYERS_OPEN_MAX] = { m->files, m->dev };
 
     memcpy(fds + 2, m->root.fd, m->root.count * sizeof(int));
@@ -218,11 +219,28 @@ static void reset_oom_score(pid_t pid)
     write_file_at(AT_FDCWD, path, "0", NULL);
 }
 
-static int attach_network(const struct build_args *args, pid_t pid, struct buf *ret_inside,
-                          struct cove_err *e)
+/*
+ * Waits until the set-up has its network namespace. As a rule it has it by now, and nothing of a tenant has a part in
+ * that. If it dies instead, its end of the socket closes.
+ */
+static int wait_for_namespace(int sock, struct cove_err *e)
+{
+    static const struct msg_rule rules[] = { { MSG_DONE, 0, 0, 0, 0 }, { 0 } };
+    char buf[sizeof(struct msg_head)];
+    struct msg m;
+
+    if (msg_recv(sock, buf, sizeof(buf), rules, 0, &m, e) != 1)
+        return cove_fail(e, COVE_INTERNAL, "the sandbox's set-up ended early");
+    return 0;
+}
+
+static int attach_network(int sock, const struct build_args *args, pid_t pid,
+                          struct buf *ret_inside, struct cove_err *e)
 {
     if (weak("net") || !args->network.attach)
         return 0;
+    if (wait_for_namespace(sock, e) < 0)
+        return -1;
     return args->network.attach(args->network.arg, args->slot, pid, ret_inside, e);
 }
 
@@ -248,19 +266,20 @@ static int give_mounts(int sock, const struct build_args *args, const struct dis
     if (open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, files->dir, files->is_mount, userns, &args->ids, &mounts,
                        e) == 0)
-        rc = send_plan(sock, args, &mounts, e);
+        rc = send_plan(sock, args, files, &mounts, e);
     mounts_close(&mounts);
     return rc;
 }
 
 /* The set-up gets its mounts before its network: it mounts file systems meanwhile, on another cpu. */
-static int equip_child(const struct build_parts *p, const struct build_args *args, pid_t pid,
+static int equip_child(struct build_parts *p, const struct build_args *args, pid_t pid,
                        struct cove_err *e)
 {
     AUTO_BUF struct buf inside = BUF(SETUP_REQUESTS_MAX);
 
-    if (map_ids(args, pid, e) < 0 || give_mounts(p->go_keeper, args, &p->files, pid, e) < 0 ||
-        attach_network(args, pid, &inside, e) < 0)
+    if (map_ids(args, pid, e) < 0 || take_files(args, &p->files, e) < 0 ||
+        give_mounts(p->go_keeper, args, &p->files, pid, e) < 0 ||
+        attach_network(p->go_keeper, args, pid, &inside, e) < 0)
         return -1;
     return send_link(p->go_keeper, &inside, e);
 }
@@ -293,13 +312,14 @@ static void prefer_the_childs_words(const struct build_parts *p, struct cove_err
 static int make_child(const struct build_args *args, struct build_parts *p, struct box_build *b,
                       struct cove_err *e)
 {
-    if (take_files(args, &p->files, e) == 0 &&
-        cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p->cgroup, e) ==
+    if (cgroup_create_box(args->cgroups, args->id, args->limits, args->ids.base, &p->cgroup, e) ==
             0 &&
         cgroup_open_v1(args->cgroups, args->id, &p->doors, e) == 0 &&
         make_control_socket(args, &p->listen, e) == 0 && make_channels(p, e) == 0 &&
-        clone_child(p, args, b, e) == 0)
+        clone_child(p, args, b, e) == 0) {
+        p->go_child = cove_close(p->go_child); /* the child's copy closes when it dies */
         return 0;
+    }
     parts_close(p);
     return -1;
 }
@@ -346,7 +366,8 @@ int build_start_ahead(const struct build_args *args, struct box_build *ret,
     ret_ahead->inside = BUF(SETUP_REQUESTS_MAX);
     if (make_child(args, &p, &b, e) < 0)
         return -1;
-    if (map_ids(args, b.pid, e) < 0 || attach_network(args, b.pid, &ret_ahead->inside, e) < 0)
+    if (map_ids(args, b.pid, e) < 0 || take_files(args, &p.files, e) < 0 ||
+        attach_network(p.go_keeper, args, b.pid, &ret_ahead->inside, e) < 0)
         return end_child(&p, &b, e);
     ret_ahead->go = take_fd(&p.go_keeper);
     hand_out(&p, &b, ret);

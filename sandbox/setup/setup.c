@@ -14,6 +14,7 @@
 #include <grp.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -32,6 +33,16 @@
 static int fail_lonely(struct cove_err *e)
 {
     return cove_fail(e, COVE_INTERNAL, "the keeper went away");
+}
+
+/* Made here and not at our birth, so that the keeper makes the sandbox's files meanwhile. */
+static int make_network_namespace(struct cove_err *e)
+{
+    if (weak("net"))
+        return 0;
+    if (unshare(CLONE_NEWNET) < 0)
+        return cove_fail_errno(e, COVE_UNSUPPORTED, "network namespace");
+    return msg_send(SETUP_FD_KEEPER, &(struct msg_out){ MSG_DONE }, 0, e);
 }
 
 static int wait_for_plan(struct setup_plan *ret, struct box_mounts *ret_mounts, struct cove_err *e)
@@ -148,6 +159,14 @@ static void setup_cpus(const struct setup_plan *plan)
     sched_setaffinity(0, sizeof(own), &own);
 }
 
+static void tell_disk_limit(uint64_t bytes)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+    setenv(INIT_DISK_ENV, text, 1);
+}
+
 int setup_enter(struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
@@ -156,8 +175,9 @@ int setup_enter(struct cove_err *e)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* they have survived our execve */
     setsid();
     umask(022);
-    if (wait_for_plan(&plan, &mounts, e) < 0)
+    if (make_network_namespace(e) < 0 || wait_for_plan(&plan, &mounts, e) < 0)
         return -1;
+    tell_disk_limit(plan.disk_bytes);
     setup_cpus(&plan);
     if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_clock() < 0 ||
         setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0 || setup_hostname(e) < 0)
