@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <fcgiapp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cove/dialect.h"
@@ -186,6 +187,17 @@ static void send_rest(struct large_reply *l, FCGX_Stream *out)
     stream_cut_unended(l->req, l->rep);
 }
 
+/*
+ * libfcgi shuts a connection down for writing and waits until the other side has closed it, because a TCP connection
+ * that is closed with unread bytes loses the reply. On a unix socket the reply is with nginx as soon as it is written. With
+ * the request's body read to its end nginx has nothing left to send either, so the thread need not wait for it.
+ */
+static void close_at_once(FCGX_Request *fcgi)
+{
+    if (FCGX_HasSeenEOF(fcgi->in) == EOF)
+        fcgi->detached = 1;
+}
+
 void serve_request(struct core *core, struct router *router, struct callers *callers,
                    FCGX_Request *fcgi, bool promised)
 {
@@ -208,6 +220,7 @@ void serve_request(struct core *core, struct router *router, struct callers *cal
     /* the router did not serve the request, or refused it */
     slots_withdraw(&router->slots, &req.promised);
     send_rest(&large, fcgi->out);
+    close_at_once(fcgi);
     FCGX_Finish_r(fcgi); /* the client has its reply and does not wait for what follows */
     core_task_end(core);
     count_reply(core, &req, &rep);
