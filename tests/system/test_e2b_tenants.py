@@ -2,9 +2,11 @@
 
 The calls are made from the tables of routes in the code, so a new route is tried as soon as it is there. One with a name in its path that is
 not known here fails until it is said below what that name stands for."""
+import contextlib
 import glob
 import json
 import re
+import time
 import urllib.parse
 
 import pytest
@@ -79,6 +81,9 @@ def tell(server, method, pattern, names, key):
     """The status and the words of a reply, without the names that were asked for."""
     reply = server.request(method, fill(pattern + QUERIES.get(pattern, ""), names), body_of(method, pattern, names), key=key)
     text = reply.body.decode()
+    if reply.status >= 400:
+        told = reply.json
+        assert (told["code"], type(told["message"]), reply.headers["Should-Retry"]) == (reply.status, str, "false"), (text, reply.headers)
     for name in sorted({name for name in names.values() if len(name) > 1}, key=len, reverse=True):
         for form in (urllib.parse.quote(name, safe=""), name, name.removesuffix(":default")):
             text = text.replace(form, "NAME")
@@ -100,10 +105,33 @@ def test_another_tenant_finds_nothing(server, theirs, method, pattern, handler):
             assert status == 404, (status, text)
             never = template.replace("of-the-first", "never-was")  # a name of the same form: that alone decides about some words
             assert (status, text) == tell(server, method, pattern, {**NEVER, "template": never, "alias": never}, key), "told apart from what never was"
-            if handler != "e2b_build_file_link":  # which gives out an address for files before anything is built
-                assert tell(server, method, pattern, NEVER, key)[0] == 404, "a name of one's own that never was"
+            assert tell(server, method, pattern, NEVER, key)[0] == 404, "a name of one's own that never was"
         elif pattern not in OWN and method == "GET":
             assert status == 200 and "of-the-first" not in text, (status, text)
+
+
+@pytest.mark.parametrize("method, pattern", [("GET", "/sandboxes/{id}"), ("DELETE", "/sandboxes/{id}"), ("POST", "/sandboxes/{id}/timeout"), ("GET", "/sandboxes/{id}/logs"),
+                                             ("GET", "/templates/{template}"), ("GET", "/templates/aliases/{alias}")])
+def test_nor_does_the_time_of_an_answer_tell(server, theirs, method, pattern):
+    """Pairs of requests, for what is another tenant's and for what never was, in changing order: each is the slower one about as often."""
+    never = theirs["template"].replace("of-the-first", "never-was")
+    names = [{**theirs, "id": theirs["id"]}, {**NEVER, "template": never, "alias": never}]
+    calls = [(method, fill(pattern, n), json.dumps(body_of(method, pattern, n)), {"X-API-Key": theirs["key_of"]}) for n in names]
+    slower, pairs = 0, 600
+    with contextlib.closing(server.connect()) as connection:
+        def took(call):
+            begun = time.perf_counter_ns()
+            connection.request(*call)
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == 404
+            return time.perf_counter_ns() - begun
+
+        for i in range(pairs):
+            first, second = i % 2, 1 - i % 2
+            times = {first: took(calls[first]), second: took(calls[second])}
+            slower += times[0] > times[1]
+    assert 0.4 < slower / pairs < 0.6, f"another tenant's was slower in {slower} of {pairs} pairs"
 
 
 def test_another_tenants_key_is_no_token_for_any_call_of_envd(server, theirs):
