@@ -293,6 +293,16 @@ static void clean_up(struct request *req, struct core_session *s,
     free_output(&o);
 }
 
+/* What tar has said is the cause. If a limit ended it, it has said nothing, and the limit is named. */
+static int fail_restore(const struct output *o, const struct cove_end *end, struct cove_err *e)
+{
+    char why[120];
+
+    end_describe(end, why, sizeof(why));
+    return cove_fail(e, COVE_INVALID, "body: tar could not read it: %.120s",
+                     o->streams[RUN_STDERR].len ? o->streams[RUN_STDERR].data : why);
+}
+
 static int restore(struct request *req, struct reply *rep, struct core_session *s,
                    const char *command, const struct policy_filter *filter, struct cove_err *e)
 {
@@ -306,8 +316,7 @@ static int restore(struct request *req, struct reply *rep, struct core_session *
     rc = run(req, s, command, filter, &o, &end, e);
     clean_up(req, s, filter);
     if (rc == 0 && end_exit_code(&end) != 0)
-        rc = cove_fail(e, COVE_INVALID, "body: tar could not read it: %.120s",
-                       o.streams[RUN_STDERR].len ? o.streams[RUN_STDERR].data : "it is damaged");
+        rc = fail_restore(&o, &end, e);
     free_output(&o);
     if (rc < 0 || relay_agent_release(s, e) < 0)
         return -1;
