@@ -43,13 +43,18 @@ static const char *where_is(const struct store_entry *entry)
 /* The size of the archive; while it is being written, the bytes that are there by now. */
 static uint64_t bytes_of(const struct store_place *p, const struct store_entry *entry)
 {
+    static const char *const names[] = { SAVED_ARCHIVE, SAVED_AGE };
     char path[320];
     struct stat st;
 
     if (entry->whole)
         return entry->info.stored_bytes;
-    snprintf(path, sizeof(path), "%s/" SAVED_ARCHIVE, entry->name);
-    return fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", entry->name, names[i]);
+        if (fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            return (uint64_t)st.st_size;
+    }
+    return 0;
 }
 
 static const struct json_field news_fields[] = {

@@ -18,9 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Fault:
     """times: how many requests it meets; which: of (method, path with query). What it does to them is one of the others."""
 
-    def __init__(self, which, times, status=None, cut=None, stall=False, flip=False, etag=None, meet=None, slow=False):
+    def __init__(self, which, times, status=None, cut=None, stall=False, flip=False, etag=None, meet=None, slow=False, spoil=False):
         self.which, self.left, self.met = re.compile(which), times, 0
-        self.status, self.cut, self.stall, self.flip, self.etag, self.meet, self.slow = status, cut, stall, flip, etag, meet, slow
+        self.status, self.cut, self.stall, self.flip, self.etag, self.meet, self.slow, self.spoil = status, cut, stall, flip, etag, meet, slow, spoil
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,6 +54,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if not (bucket.adds and self.extra(bucket, body)):
             status, headers, content = bucket.forward(self.command, self.path, dict(self.headers), body)
+            if fault and fault.spoil:  # the reply, with the ETag of what was sent, stays as it is
+                bucket.spoil(self.path.partition("?")[0])
             if fault and fault.flip and content:
                 content = content[:len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1:]
             if fault and fault.etag:
@@ -150,6 +152,14 @@ class Proxied:
         content = reply.read()
         link.close()
         return reply.status, reply.getheaders(), content
+
+    def spoil(self, key):
+        """Changes one byte of an object in the directory of s3rver."""
+        with open(f"{self.directory}{key}._S3rver_object", "r+b") as f:
+            f.seek(os.path.getsize(f.name) // 2)
+            byte = f.read(1)[0]
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([byte ^ 1]))
 
     def note(self, method, path, status, content):
         pass

@@ -225,6 +225,18 @@ def test_while_the_bucket_is_away_nothing_is_lost_and_afterwards_it_goes_there(s
     is_empty(bucket, box)
 
 
+def test_etags_that_lie_are_not_believed(server, bucket, project):
+    """One that is right for bytes that were not kept, and one that is wrong for bytes that were."""
+    spoilt = bucket.fault("PUT .*archive", 1, spoil=True)
+    box, noise = saved_one(server, project)
+    wait_for(lambda: "the archive in the bucket is not the one that was saved" in log_of(server), 30)
+    assert spoilt.met == 1 and os.path.exists(f"{server.dir}/state/saved/{box}/archive.tar.zst"), "nothing was given up"
+    wrong = bucket.fault("PUT .*archive", 1, etag='"00000000000000000000000000000000"')
+    in_bucket(server, box)
+    assert wrong.met == 1
+    comes_back(server, project, box, noise)
+
+
 def test_a_bucket_that_changes_bytes_is_noticed_before_anything_is_given_up(server, bucket, project):
     bucket.fault("GET [^?]*archive", 1, flip=True)
     box, noise = saved_one(server, project)

@@ -870,11 +870,31 @@ def test_what_nobody_can_wake_is_found_and_collected(server, project):
 
 # --- encrypted
 
-def test_an_encrypted_archive_is_read_by_age_alone_and_comes_back(make_server, tmp_path):
+def encryption(tmp_path):
+    """Settings of a store that encrypts."""
     identity = tmp_path / "identity"
     made = subprocess.run(["age-keygen", "-o", identity], capture_output=True, text=True, check=True)
-    recipient = re.search(r"age1\w+", made.stderr + made.stdout).group(0)
-    server = make_server(store_recipient=recipient, store_identity=identity)
+    return {"store_recipient": re.search(r"age1\w+", made.stderr + made.stdout).group(0), "store_identity": identity}
+
+
+def test_the_operator_sees_how_far_an_encrypted_save_has_come(make_server, tmp_path):
+    server = make_server(**encryption(tmp_path))
+    box = bare(server.execute("p", "head -c 200000000 /dev/urandom >/workspace/noise", timeout=60))
+    thread = threading.Thread(target=lambda: save(server, box))
+    thread.start()
+    pid = hold_saver(server)
+    os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: os.path.getsize(f"{store(server)}/.new-{box}/archive.tar.zst.age") > 1 << 20)
+    os.kill(pid, signal.SIGSTOP)
+    (entry,) = json.loads(cove_store(server, "ls", "--json").stdout)
+    assert entry["state"] == "saving" and entry["bytes"] > 1 << 20, entry
+    os.kill(pid, signal.SIGCONT)
+    thread.join()
+    server.cleanup("p")
+
+
+def test_an_encrypted_archive_is_read_by_age_alone_and_comes_back(make_server, tmp_path):
+    server = make_server(**encryption(tmp_path))
     reply = server.execute("p", "echo kept-secret >/workspace/f; head -c 3000000 /dev/urandom >/workspace/n; md5sum </workspace/n")
     box, noise = bare(reply), reply.json["stdout"]
     assert save(server, box) is True
