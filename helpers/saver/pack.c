@@ -9,6 +9,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,7 @@ struct pack {
     struct sha sha;
     struct read_back *back; /* NULL: a pipe, which has nothing to read back */
     struct saver_report report;
+    uint64_t dirs_bytes; /* what the directories will take when they are unpacked */
     char *zeros;
 };
 
@@ -191,6 +193,17 @@ static int copy_data(struct pack *p, const char *path, struct cove_err *e)
     return rc == ARCHIVE_EOF ? 0 : saver_fail_archive(p->disk, path, e);
 }
 
+static int check_dir(struct pack *p, const char *path, struct cove_err *e)
+{
+    size_t len = strlen(path);
+
+    p->dirs_bytes += len < PATH_MAX ? len + 256 : 2 * len + 2048;
+    if (p->dirs_bytes <= SAVER_DIRS_BYTES)
+        return 0;
+    return cove_fail(e, COVE_TOO_LARGE,
+                     "%.120s...: so many directories of so long paths cannot be saved", path);
+}
+
 static void count(struct saver_report *r, struct archive_entry *entry)
 {
     r->entries++;
@@ -208,6 +221,8 @@ static int write_member(struct pack *p, struct archive_entry *entry, struct cove
 {
     const char *path = archive_entry_pathname(entry);
 
+    if (archive_entry_filetype(entry) == AE_IFDIR && check_dir(p, path ? path : "?", e) < 0)
+        return -1;
     if (archive_write_header(p->out, entry) < ARCHIVE_WARN)
         return saver_fail_archive(p->out, path ? path : "?", e);
     count(&p->report, entry);

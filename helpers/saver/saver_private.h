@@ -22,6 +22,10 @@ extern const struct saver_part saver_parts[SAVER_PARTS];
 
 #define SAVER_OPAQUE "user.overlay.opaque"
 
+/* Unpacking remembers all directories, because their times and modes are set last; those with paths that are too long for one
+ * call it remembers twice. What needs more memory than this could not be unpacked, so it is not packed. */
+enum { SAVER_DIRS_BYTES = 384 << 20 };
+
 int saver_fail_archive(struct archive *a, const char *path, struct cove_err *e);
 /* Removes from an entry the file flags and the extended attributes that `keep` does not want. keep() sees a copy of
  * the entry that has all of its attributes. */

@@ -682,6 +682,20 @@ def test_no_archive_oversteps_the_quota_of_its_tenant(make_server):
         server.cleanup(name)
 
 
+def test_directories_that_could_not_come_back_are_not_saved(server, project):
+    """Unpacking remembers the path of each directory: thousands of 57 KiB need more memory than a saver has."""
+    make = ("import os\nos.chdir('/workspace')\nfor _ in range(230): os.mkdir('d' * 250); os.chdir('d' * 250)\n"
+            "for n in range(%d): os.mkdir(f'{n}'); os.chmod(f'{n}', 0o751)")
+    look = ("import os\nos.chdir('/workspace')\nwhile os.path.isdir('d' * 250): os.chdir('d' * 250)\n"
+            "print(len(os.listdir('.')), {oct(os.stat(n).st_mode) for n in os.listdir('.')})")
+    box = bare(server.execute(project, f"python3 -c \"{make % 2500}\"", timeout=60))
+    assert save(server, box) is True and wake(server, box) is True
+    assert server.run(project, f"python3 -c \"{look}\"") == "2500 {'0o40751'}\n"
+    server.run(project, f"python3 -c \"{look}\nfor n in range(2500, 4000): os.mkdir(f'{{n}}')\"")
+    assert "cannot be saved" in save(server, box)
+    assert server.run(project, f"python3 -c \"{look}\"").startswith("4000 "), "it goes on"
+
+
 def test_a_tenant_that_fills_the_store_leaves_others_room_to_pause(tmp_path):
     from cove import Server
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "cove-test", tmp_path], check=True)
