@@ -1,12 +1,14 @@
 // The e2b dialect measured with the official SDK: Sandbox.create() until the first output of `echo hi`, one after another and in a
-// burst; files; many commands at once. Every round takes one sample of each contestant: the SDK against this server, the SDK against
+// burst; files, also by curl beside an nginx alone; many commands at once. Every round takes one sample of each contestant: the SDK against this server, the SDK against
 // a canned server that does nothing (its own cost), bubblewrap and a bare spawn. Prints Markdown.
 //
 //   bench/e2b.sh [--rounds 100] [--burst 100] [--mb 100] [--commands 1000]
 //
 // e2b.sh starts a server and puts this file beside a node_modules that has `e2b`.
 import { spawn } from 'node:child_process'
+import fs from 'node:fs'
 import http from 'node:http'
+import os from 'node:os'
 import { parseArgs } from 'node:util'
 import { Sandbox } from 'e2b'
 
@@ -122,6 +124,45 @@ async function files() {
   }
 }
 
+// An nginx that keeps what is put and serves it: its port, and how to end it.
+async function plainNginx(folder) {
+  const probe = http.createServer()
+  await new Promise(resolve => probe.listen(0, '127.0.0.1', resolve))
+  const { port } = probe.address()
+  await new Promise(resolve => probe.close(resolve))
+  const temp = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(name => `${name}_temp_path ${folder}/${name};`).join(' ')
+  fs.writeFileSync(`${folder}/nginx.conf`, `user root; worker_processes auto; pid ${folder}/pid; error_log ${folder}/log; daemon off; events { }
+    http { access_log off; sendfile on; client_max_body_size 0; ${temp} server { listen 127.0.0.1:${port}; root ${folder}; dav_methods PUT; } }`)
+  const child = spawn('nginx', ['-c', `${folder}/nginx.conf`, '-e', `${folder}/log`], { stdio: 'inherit' })
+  for (let i = 0; i < 100 && !fs.existsSync(`${folder}/pid`); i++) await new Promise(resolve => setTimeout(resolve, 50))
+  return [port, () => new Promise(resolve => { child.on('close', resolve); child.kill('SIGQUIT') })]
+}
+
+const curl = (...args) => run('curl', '-sf', '-o', '/dev/null', ...args).then(([took]) => took)
+
+// The same file by curl, in turns: through cove into a sandbox and back, and an nginx alone. (An nginx keeps what is put in a file first and then moves it.)
+async function filesByCurl() {
+  const folder = fs.mkdtempSync(`${os.tmpdir()}/e2b-bench-`), rounds = 7
+  const [port, stop] = await plainNginx(folder)
+  const sandbox = await Sandbox.create(), samples = { cove: [[], []], 'nginx alone': [[], []] }
+  const where = [`${process.env.E2B_SANDBOX_URL}/files?path=big`, '-H', `E2b-Sandbox-Id: ${sandbox.sandboxId}`, '-H', 'E2b-Sandbox-Port: 49983', '-H', `X-Access-Token: ${sandbox.envdAccessToken}`]
+  try {
+    fs.writeFileSync(`${folder}/big`, payload)
+    for (let i = -1; i < rounds; i++) {
+      const took = {
+        cove: [await curl('-X', 'POST', '-H', 'Content-Type: application/octet-stream', '-T', `${folder}/big`, ...where), await curl(...where)],
+        'nginx alone': [await curl('-T', `${folder}/big`, `http://127.0.0.1:${port}/put`), await curl(`http://127.0.0.1:${port}/put`)] }
+      if (i >= 0) for (const [name, both] of Object.entries(took)) both.forEach((value, k) => samples[name][k].push(value))
+    }
+  } finally {
+    await sandbox.kill()
+    await stop()
+    fs.rmSync(folder, { recursive: true })
+  }
+  table(`a file of ${options.mb} MB by curl, median of ${rounds} (ms)`, 'what', 'up', 'down')
+  for (const [name, both] of Object.entries(samples)) row(name, ...both.map(list => ms(quantile(list, 0.5))))
+}
+
 async function manyCommands() {
   const sandbox = await Sandbox.create({ timeoutMs: 600_000 })
   const [took, failed] = await timed(async () => {
@@ -139,5 +180,6 @@ async function manyCommands() {
 await inSequence()
 await atOnce()
 await files()
+await filesByCurl()
 await manyCommands()
 canned.close()
