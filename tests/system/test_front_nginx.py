@@ -313,6 +313,23 @@ def test_a_connection_made_for_envd_serves_no_other_name(server, envd, way):
     assert status == 200, "the other way round nothing is read that should not be"
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_request_with_two_names_lets_no_underscore_through(server, envd, tls):
+    """In two Host headers, in the request line and a Host header, and in two requests on one connection."""
+    name, key = envd[0], f"X_API_KEY: {server.key}"
+    for target, *lines, want in (("/v2/sandboxes", f"Host: {name}", key, "Host: cove.localhost", 400),
+                                 ("/v2/sandboxes", "Host: cove.localhost", f"Host: {name}", key, 400),
+                                 (f"http://{name}/v2/sandboxes", key, "Host: cove.localhost", 404),  # as envd, which has no such path
+                                 ("http://cove.localhost/v2/sandboxes", f"Host: {name}", key, 401)):
+        with contextlib.closing(socket.create_connection(("127.0.0.1", server.https if tls else server.http), 30)) as plain:
+            connection = no_check().wrap_socket(plain, server_hostname="cove.localhost") if tls else plain
+            connection.sendall(f"GET /health HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+            assert connection.recv(65536).startswith(b"HTTP/1.1 204")
+            connection.sendall("\r\n".join([f"GET {target} HTTP/1.1", *lines, "Connection: close", "", ""]).encode())
+            reply = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert reply.split()[1] == str(want).encode(), (target, lines, reply)
+
+
 def test_a_header_that_comes_twice_is_refused(server):
     """Who is admitted by the first of two keys and served by the second has smuggled one in. Lists may have several lines."""
     host, key = ("Host", "cove.localhost"), ("X-API-Key", server.key)
