@@ -6,6 +6,7 @@
 
 #include "cove/base64.h"
 #include "cove/dialect.h"
+#include "cove/ring.h"
 #include "cove/text.h"
 #include "fcgi/attach.h"
 #include "fcgi/check.h"
@@ -19,7 +20,7 @@
 
 enum {
     CLONE_MS = 10 * 60 * 1000,
-    CLONE_WORDS_MAX = 4096,
+    CLONE_WORDS_MAX = 2 * RING_REC_MAX, /* core_log_read() wants room for a whole record */
     CLONE_LOOK_MS = 50,
     CLONE_PIECES_MAX = 1024,
     SECRET_MAX = 1024,
@@ -266,14 +267,20 @@ static const char *secret_header(struct request *req, const char *url, struct co
 /* git's last line says what was wrong; it names the address that git was given, without the secret. */
 static const char *last_line(struct core_session *s, struct buf *words)
 {
-    struct core_log_piece piece = { .text = words, .more = true };
+    AUTO_BUF struct buf text = BUF(CLONE_WORDS_MAX);
+    struct core_log_piece piece = { .text = &text, .more = true };
     char *line;
 
     for (int pieces = 0; piece.more && pieces < CLONE_PIECES_MAX; pieces++) {
-        buf_clear(words);
-        if (core_log_read(s, CLONE_LABEL, piece.next, &piece, NULL) < 0 || !words->len)
-            return "git said nothing";
+        buf_clear(&text);
+        if (core_log_read(s, CLONE_LABEL, piece.next, &piece, NULL) < 0)
+            break;
+        if (words->len + text.len > CLONE_WORDS_MAX)
+            buf_clear(words); /* only the end is wanted */
+        buf_add(words, text.data, text.len);
     }
+    if (!words->len)
+        return "git said nothing";
     while (words->len > 0 && strchr("\r\n", words->data[words->len - 1]))
         words->data[--words->len] = '\0';
     line = strrchr(words->data, '\n');

@@ -466,7 +466,7 @@ def test_a_repository_is_cloned_into_the_workspace_and_its_password_is_kept_nowh
     logs = subprocess.run(["grep", "-rE", "pa(%20| )ss|Ym90OnBhIHNz", f"{server.dir}/log"], capture_output=True, text=True)
     assert logs.stdout == ""
     wrong = call("POST", "/r-clone-wrong", {"repoUrl": f"http://{PUBLIC}:8000/repo.git"})
-    assert wrong.status == 400 and "git clone failed" in wrong.json["error"]
+    assert wrong.status == 400 and "repoUrl: git clone failed: fatal: " in wrong.json["error"], wrong
     assert call("GET", "/r-clone-wrong/status").status == 404
 
 
