@@ -101,10 +101,14 @@ uint64_t cgroup_memory_limit(const struct init *in)
     return number_in(in->memory_fds[MEMORY_LIMIT]);
 }
 
+uint64_t cgroup_memory_used(const struct init *in)
+{
+    return number_in(in->memory_fds[MEMORY_USED]);
+}
+
 bool cgroup_memory_now(const struct init *in, struct memory_now *ret)
 {
-    struct memory_now now = { .limit = cgroup_memory_limit(in),
-                              .used = number_in(in->memory_fds[MEMORY_USED]) };
+    struct memory_now now = { .limit = cgroup_memory_limit(in), .used = cgroup_memory_used(in) };
     char text[4096];
 
     if (now.limit == 0 || now.limit > (uint64_t)1

@@ -306,6 +306,7 @@ uint64_t cgroup_cpu_us(const struct command_cgroup *g);
 uint64_t cgroup_oom_kills(const struct init *in);
 uint64_t cgroup_pids_refused(const struct init *in);
 uint64_t cgroup_memory_limit(const struct init *in);
+uint64_t cgroup_memory_used(const struct init *in);
 enum { MEMORY_LIMIT, MEMORY_USED, MEMORY_STAT, MEMORY_FILES };
 struct memory_now {
     uint64_t limit, used, cache, shmem; /* bytes */
@@ -405,6 +406,8 @@ struct init {
     size_t idle_count;
     int oom_fd, pids_fd; /* the counters' files, -1: none */
     int memory_fds[MEMORY_FILES];
+    struct memory_now meminfo_told; /* what meminfo_fd says; limit 0: nothing yet */
+    uint64_t meminfo_told_ms;
     int meminfo_fd; /* the file that is mounted over /proc/meminfo, -1 if there is none */
     struct lingering *lingering; /* cgroups that were not empty yet */
     size_t lingering_count, lingering_room, sweep_at;
