@@ -19,6 +19,9 @@ tests_unit_test_hostile_init_LDADD = libclient.a libbase.a $(UNIT_LIBS) -lpthrea
 tests_unit_test_hostile_init_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_boot_ms
 tests_unit_test_tree_copy_SOURCES = tests/unit/test_tree_copy.c
 tests_unit_test_tree_copy_LDADD = libbox.a libbase.a $(UNIT_LIBS)
+UNIT_TESTS += tests/unit/test_unpack
+tests_unit_test_unpack_SOURCES = tests/unit/test_unpack.c
+tests_unit_test_unpack_LDADD = liblayer.a libbox.a libbase.a $(ARCHIVE_LIBS) $(CRYPTO_LIBS) $(UNIT_LIBS)
 tests_unit_test_disk_project_SOURCES = tests/unit/test_disk_project.c
 tests_unit_test_disk_project_LDADD = libbox.a libbase.a $(UNIT_LIBS)
 tests_unit_test_disk_project_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=project_check -Wl,--wrap=project_get -Wl,--wrap=project_set -Wl,--wrap=project_mark
