@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -32,12 +33,20 @@ struct unpack {
     uint64_t declared; /* sizes that members claim; unlike `bytes` it includes holes */
 };
 
+/* libarchive forgets why it could not make a directory. */
+static bool disk_is_full(int number)
+{
+    struct statvfs fs;
+
+    return number == ENOSPC || number == EDQUOT ||
+           (statvfs(".", &fs) == 0 && (fs.f_bavail == 0 || (fs.f_files && fs.f_favail == 0)));
+}
+
 static int fail_archive(struct archive *a, const char *path, struct cove_err *e)
 {
     const char *why = archive_error_string(a);
-    int number = archive_errno(a);
 
-    if (number == ENOSPC || number == EDQUOT)
+    if (disk_is_full(archive_errno(a)))
         return cove_fail(e, COVE_LIMIT, "%.80s: No space left on the server's disk", path);
     return cove_fail(e, COVE_INVALID, "%.80s: %.120s", path, why ? why : "cannot be unpacked");
 }

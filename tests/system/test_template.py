@@ -377,6 +377,10 @@ def test_a_full_disk_ends_an_add_and_leaves_nothing(store, tmp_path):
         out = store.template("add", "big", pack(tmp_path / "big.tar", ("big", os.urandom(8 << 20), {})), ok=False)
         assert "No space left" in out, out
         assert "big" not in store.template("ls") and os.listdir(layers) == []
+        subprocess.run(["mount", "-o", "remount,nr_inodes=20", layers], check=True)
+        assert "No space left" in store.template("add", "wide", pack(tmp_path / "wide.tar", *[(f"d/{n}/e/f", b"", {}) for n in range(50)]), ok=False)
+        assert "wide" not in store.template("ls") and os.listdir(layers) == []
+        subprocess.run(["mount", "-o", "remount,nr_inodes=2000", layers], check=True)
         store.template("add", "small", pack(tmp_path / "small.tar", ("x", b"x", {})))
         store.template("rm", "small")
     finally:
