@@ -10,5 +10,7 @@ cove_init_SOURCES = \
 	sandbox/setup/setup.c sandbox/setup/setup_mounts.c sandbox/setup/setup_network.c sandbox/setup/procfiles.c \
 	sandbox/client/ring.c base/err.c base/mem.c base/budget.c base/buf.c base/file.c base/msg.c base/text.c base/loop.c
 cove_init_CFLAGS = $(COVE_CFLAGS) $(INIT_LIBC_CFLAGS) -Os -fno-pie -ffunction-sections -fdata-sections
+# Objects that were made for another C library do not link: a build from before is made anew when configure has changed its mind.
+$(cove_init_OBJECTS): config.status
 cove_init_LDFLAGS = -static -no-pie -Wl,--gc-sections -Wl,--sort-section=name -Wl,-z,noexecstack
 EXTRA_DIST += sandbox/init/README.md sandbox/setup/README.md
