@@ -264,12 +264,16 @@ static int spool(struct request *req, struct core_session *s, struct cove_err *e
  * The archive is read by the sandbox's own tar, as the sandbox's user: whatever is in it can hurt nobody
  * else. It is unpacked into a directory of its own first, and only when all of it is there do its files
  * take their places, as hard links, which need no room. So an archive that is damaged, or larger than the
- * sandbox's disk, or of too many members, changes nothing.
+ * sandbox's disk, or of too many members, changes nothing. The directories that a backup has are there
+ * from the beginning, as they are outside: an archive that does not name them does not change them.
  */
 static const char unpack[] =
     "rm -rf " STAGE "; mkdir " STAGE " || exit 1; result=0; "
     "if [ $(tar --list --file " SPOOL " 2>/dev/null | head -n 1000001 | wc -l) -gt 1000000 ]; "
     "then echo \"more than 1000000 members\" >&2; exit 1; fi; "
+    "for dir in workspace data data/agent; do if [ -d /$dir ]; then mkdir " STAGE "/$dir; "
+    "chown --reference=/$dir " STAGE "/$dir 2>/dev/null; "
+    "chmod --reference=/$dir " STAGE "/$dir; fi; done; "
     "tar --extract --directory " STAGE " --file " SPOOL " || exit; "
     "for file in " STAGE "/* " STAGE "/.[!.]*; do "
     "if [ -e \"$file\" ] || [ -L \"$file\" ]; then "

@@ -333,6 +333,21 @@ def test_what_was_backed_up_can_be_restored_elsewhere(relay):
     assert relay("POST", "/r-to/bridge/exec", {"command": "cat /workspace/w /data/agent/a"}).json["stdout"] == "w\na\n"
 
 
+def test_a_restore_leaves_directories_that_the_archive_does_not_name_as_they_are(relay):
+    look = {"command": "mkdir -p /data/agent; chmod 1777 /data/agent; stat -c '%n %a %u %g' /workspace /data /data/agent; cat /workspace/g"}
+    relay("POST", "/r-dirs", {})
+    before = relay("POST", "/r-dirs/bridge/exec", look).json["stdout"]
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name in ("workspace/g", "data/agent/g"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 5
+            tar.addfile(entry, io.BytesIO(b"good\n"))
+    assert relay("POST", "/r-dirs/bridge/restore", out.getvalue()).status == 200
+    look["command"] = look["command"].replace("chmod 1777 /data/agent; ", "")
+    assert relay("POST", "/r-dirs/bridge/exec", look).json["stdout"] == before + "good\n"
+
+
 def test_a_damaged_archive_is_refused_and_changes_nothing(relay):
     relay("POST", "/r-damaged", {})
     relay("POST", "/r-damaged/bridge/exec", {"command": "echo old > /workspace/w"})

@@ -122,3 +122,40 @@ def test_disks_are_made_ahead_and_nothing_of_them_stays(write):
     wait_for(lambda: len(ahead()) == 4 and set(ahead()) != before, 15, "others in their place")
     server.down()
     assert ahead() == []
+
+
+def paused_by_the_agent_dialect(server, **kw):
+    """What a pause did to a sandbox: "saved", or "frozen"."""
+    base = "/api/v1/agent/sandboxes"
+    name = server.request("POST", f"{base}/create", {"user_id": "u"}, **kw).json["data"]["sandbox_id"]
+    assert server.request("POST", f"{base}/{name}/pause", **kw).status == 200
+    box = name.removeprefix("sandbox-")
+    is_saved = os.path.exists(f"{server.dir}/state/saved/{box}")
+    assert is_saved != (box in server.inits)
+    assert server.request("DELETE", f"{base}/{name}", **kw).status == 200
+    return "saved" if is_saved else "frozen"
+
+
+def test_what_a_pause_means_is_said_for_single_tenants_and_templates(write):
+    server, table = write(pause="freeze")
+    saves, keeps = server.add_key("saves"), server.add_key("keeps")
+    table("tenants", "saves pause=save\nkeeps pause=freeze\n")
+    assert [paused_by_the_agent_dialect(server, key=k) for k in (server.key, saves, keeps)] == ["frozen", "saved", "frozen"]
+    table("templates", "base pause=save\n")
+    assert [paused_by_the_agent_dialect(server, key=k) for k in (server.key, saves, keeps)] == ["saved", "saved", "frozen"]
+
+
+def test_what_the_end_of_a_lifetime_means_is_said_for_single_tenants_and_templates(write):
+    server, table = write(on_timeout="kill", lifetime="2s", reuse="2s")
+    keys = {name: server.add_key(name) for name in ("saves", "freezes", "ends")}
+    box_of = lambda name: server.execute("p", "echo kept >/workspace/f", key=keys[name]).id
+    table("tenants", "saves on_timeout=save\nfreezes on_timeout=freeze save_frozen_after=1s\n")
+    boxes = {name: box_of(name) for name in keys}
+    wait_for(lambda: set(os.listdir(f"{server.dir}/state/saved")) == {boxes["saves"], boxes["freezes"]}, 30, "the end of both, and a second in memory for one")
+    wait_for(lambda: boxes["ends"] not in server.inits, 30, "its end")
+    frozen = [e for e in server.log_lines() if e["event"] == "sandbox frozen at the end of its lifetime"]
+    assert [e["sandbox"] for e in frozen] == [boxes["freezes"]]
+    assert server.run("p", "cat /workspace/f", key=keys["saves"]) == "kept\n"
+    table("templates", "base on_timeout=save\n")
+    last = box_of("ends")
+    wait_for(lambda: last in os.listdir(f"{server.dir}/state/saved"), 30, "its end, by its template's line")
