@@ -134,6 +134,9 @@ int core_file_write(struct core_file *f, const char *bytes, size_t len, struct c
     if (len > max - f->written)
         return cove_fail(e, COVE_TOO_LARGE, "'%.160s': larger than file_max (%llu bytes)", f->given,
                          (unsigned long long)max);
+    /* The file stays open when its sandbox ends, and would go on taking space that nobody sees. */
+    if (box_has_ended(&f->session->conn))
+        return cove_fail(e, COVE_GONE, "'%.160s': the sandbox has ended", f->given);
     if (write_all(f->fd, bytes, len) < 0)
         return cove_fail_errno(e, COVE_LIMIT, "'%.160s'", f->given);
     f->written += len;

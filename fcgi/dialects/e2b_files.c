@@ -401,6 +401,14 @@ static void announce(struct request *req, struct reply *rep, const struct file *
                                   (unsigned long long)f->st.bytes));
 }
 
+/* The file stays open when its sandbox ends. */
+static bool sandbox_is_there(const struct request *req)
+{
+    struct which found;
+
+    return which_sandbox_id(req->core->state, NULL, req->note.sandbox, &found) != WHICH_NONE;
+}
+
 static int answer(struct request *req, struct reply *rep, struct file *f, struct cove_err *e)
 {
     struct stream stream;
@@ -423,6 +431,7 @@ static int answer(struct request *req, struct reply *rep, struct file *f, struct
     f->gzip = f->gzip && rep->status == 200 && f->st.bytes > 0 && req->method == GET;
     announce(req, rep, f);
     stream_init(&stream, req, rep, &framing_bytes);
+    stream.stands = sandbox_is_there;
     stream_begin(&stream);
     if ((f->gzip ? send_packed(&stream, f->fd)
                  : transfer_bytes(&stream, f->fd, left, !f->endless)) < 0)

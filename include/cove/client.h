@@ -127,6 +127,7 @@ bool box_is_unanswered(const struct cove_err *e);
 
 int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e);
 void box_close(struct box_conn *c);
+bool box_has_ended(const struct box_conn *c); /* the init has ended */
 
 struct spawn_args {
     const char *user;  /* NULL = root */

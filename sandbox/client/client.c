@@ -125,6 +125,13 @@ int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct c
     return 0;
 }
 
+bool box_has_ended(const struct box_conn *c)
+{
+    struct pollfd p = { .fd = c->sock };
+
+    return poll(&p, 1, 0) > 0; /* poll() tells of an end without being asked for it */
+}
+
 void box_close(struct box_conn *c)
 {
     c->sock = cove_close(c->sock);
