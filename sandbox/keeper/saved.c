@@ -239,7 +239,7 @@ void saved_forget(struct keeper *k, uint32_t i, char ret_aside[SAVED_ASIDE])
     state_box_write(state_saved(k->state), i, &s->info.box);
 }
 
-void saved_drop(struct keeper *k, uint32_t i)
+static void drop(struct keeper *k, uint32_t i)
 {
     char aside[SAVED_ASIDE];
 
@@ -261,7 +261,7 @@ void saved_remove(struct keeper *k, uint32_t i, enum end_cause cause, const char
 
     log_event(LOG_LEVEL_INFO, event, LOG_S("sandbox", box.id), LOG_S("tenant", box.tenant),
               LOG_S("project", box.project));
-    saved_drop(k, i);
+    drop(k, i);
     if (!ended_put(k, &box, cause))
         attributes_remove(k, box.id);
 }
@@ -383,6 +383,6 @@ void saved_settle(struct keeper *k)
         if (b->state == BOX_FROZEN)
             death_begin(k, i, END_SAVED, 0);
         else if (b->state == BOX_LIVE || b->state == BOX_AGEING)
-            saved_drop(k, s);
+            drop(k, s);
     }
 }

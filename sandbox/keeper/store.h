@@ -124,8 +124,7 @@ void saved_flag(struct keeper *k, const char *id, uint32_t take, uint32_t add);
 /* Looks for a saved sandbox that `cove store` has brought here since the keeper started. */
 bool saved_find_new(struct keeper *k, const char *tenant, const char *id, uint32_t *ret);
 int saved_open_dir(const struct keeper *k, const char *id, int *ret, struct cove_err *e);
-void saved_drop(struct keeper *k, uint32_t index); /* removes its files, its record and its entry */
-/* The same, but its files stay in the directory *ret_aside, for saved_remove_dir(). */
+/* Removes its record and its entry. Its files stay in the directory *ret_aside, for saved_remove_dir(). */
 enum { SAVED_ASIDE = 64 };
 void saved_forget(struct keeper *k, uint32_t index, char ret_aside[SAVED_ASIDE]);
 void saved_remove(struct keeper *k, uint32_t index, enum end_cause cause, const char *event);
