@@ -226,10 +226,11 @@ void starts_expire(struct init *in, uint64_t now_ms);
 void starts_learn_pids(struct init *in);
 
 /* --- a process made ahead (spare.c), by the launcher (launcher.c) --- */
-enum { /* between init and its own children */
+/* Messages between init and its own children. */
+enum {
     SPARE_JOB = 900, /* to a spare: struct spare_job, tail: cwd, argv..., env...; fds: stdio */
     SPARE_READY,     /* from it: struct spare_ready, with notify the listener */
-    SPARE_ORDER,     /* to the launcher: uint32_t notify; fds: the spare's end of its socket, its cgroup */
+    SPARE_ORDER, /* to the launcher: uint32_t notify; fds: the spare's end of its socket, its cgroup */
 };
 
 struct spare_ready {
