@@ -269,8 +269,11 @@ static int spool(struct request *req, struct core_session *s, struct cove_err *e
  */
 static const char unpack[] =
     "rm -rf " STAGE "; mkdir " STAGE " || exit 1; result=0; "
-    "if [ $(tar --list --file " SPOOL " 2>/dev/null | head -n 1000001 | wc -l) -gt 1000000 ]; "
-    "then echo \"more than 1000000 members\" >&2; exit 1; fi; "
+    "refused=$(tar --list --file " SPOOL " 2>/dev/null | sed -n "
+    "-e '\\,^/,{s,,a member with an absolute name: /,p;q}' "
+    "-e '\\,^\\(.*/\\)*[.][.]\\(/\\|$\\),{s,^,a member that leads out: ,p;q}' "
+    "-e '1000001{s/.*/more than 1000000 members/p;q}'); "
+    "if [ \"$refused\" ]; then echo \"$refused\" >&2; exit 1; fi; "
     "for dir in workspace data data/agent; do if [ -d /$dir ]; then mkdir " STAGE "/$dir; "
     "chown --reference=/$dir " STAGE "/$dir 2>/dev/null; "
     "chmod --reference=/$dir " STAGE "/$dir; fi; done; "
