@@ -190,7 +190,6 @@ static inline __attribute__((always_inline)) long clone3_sharing(struct clone_ar
                      : "=a"(result)
                      : "a"(SYS_clone3), "D"(args), "S"(sizeof(*args)), "r"(sixth)
                      : "rcx", "r11", "memory");
-    return result;
 #elif defined(__aarch64__)
     register long result __asm__("x0") = (long)args;
     register long size __asm__("x1") = sizeof(*args);
@@ -198,8 +197,11 @@ static inline __attribute__((always_inline)) long clone3_sharing(struct clone_ar
     register long number __asm__("x8") = SYS_clone3;
 
     __asm__ volatile("svc #0" : "+r"(result) : "r"(size), "r"(sixth), "r"(number) : "memory");
-    return result;
+#else
+#error "clone3() for this machine"
+    long result = -1;
 #endif
+    return result;
 }
 
 static __attribute__((noinline)) void launch(int sock, int cgroup_fd, bool notify)
