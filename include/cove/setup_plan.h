@@ -23,7 +23,6 @@ enum {
 
 /* Where sandboxes with a network ask for names: an address of their own loopback interface. */
 #define RESOLVER_ADDRESS "127.0.0.53"
-#define RESOLV_CONF_TEXT "nameserver " RESOLVER_ADDRESS "\n"
 
 /* The keeper's first message. Its descriptors are detached mounts: the sandbox's files, its /dev, the layers of its root
  * and the layers of its /usr. */

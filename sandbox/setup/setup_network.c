@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <net/if.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -54,40 +52,27 @@ static int ask_kernel(const void *requests, size_t len, struct cove_err *e)
     return read_answer(sock, e);
 }
 
-static const char resolv_conf[] = "/etc/resolv.conf", nameserver[] = RESOLV_CONF_TEXT;
-
-/* `base` has the right text already. To write it again would copy the file into the sandbox's own layer. */
-static bool is_right(void)
-{
-    AUTO_CLOSE int fd = open(resolv_conf, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    char text[sizeof(nameserver)];
-    struct stat st;
-
-    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-           read(fd, text, sizeof(text)) == sizeof(text) - 1 &&
-           memcmp(text, nameserver, sizeof(text) - 1) == 0;
-}
-
 /* In many templates /etc/resolv.conf is a link to a file of a service that does not run in a sandbox. A tenant may
  * have made a FIFO of it, on which open() would wait. What is no regular file is replaced. */
 static int open_resolv_conf(void)
 {
+    static const char path[] = "/etc/resolv.conf";
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
     struct stat st;
 
-    if (lstat(resolv_conf, &st) == 0 && !S_ISREG(st.st_mode) && unlink(resolv_conf) < 0)
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && unlink(path) < 0)
         return -1;
-    return open(resolv_conf, flags, 0644);
+    return open(path, flags, 0644);
 }
 
 static int write_resolv_conf(struct cove_err *e)
 {
+    static const char text[] = "nameserver " RESOLVER_ADDRESS "\n";
     AUTO_CLOSE int fd = open_resolv_conf();
-    const size_t len = sizeof(nameserver) - 1;
 
     if (fd < 0 && errno == ENOENT)
         return 0; /* without /etc no program of the template looks up names */
-    if (fd < 0 || write(fd, nameserver, len) != (ssize_t)len)
+    if (fd < 0 || write(fd, text, sizeof(text) - 1) != sizeof(text) - 1)
         return cove_fail_errno(e, COVE_INTERNAL, "/etc/resolv.conf");
     return 0;
 }
@@ -100,7 +85,5 @@ int setup_network(const void *requests, size_t len, struct cove_err *e)
         return -1;
     if (len == 0)
         return 0;
-    if (ask_kernel(requests, len, e) < 0)
-        return -1;
-    return is_right() ? 0 : write_resolv_conf(e);
+    return ask_kernel(requests, len, e) < 0 ? -1 : write_resolv_conf(e);
 }
