@@ -79,10 +79,11 @@ for (const [how, end] of [['is killed', sandbox => sandbox.kill()], ['reaches it
   test(`a sandbox that ${how} cuts a command, a terminal, a watch, a download and an upload`, withSandbox(async sandbox => {
     const slowly = () => new Promise(resolve => setTimeout(resolve, 20))
     const started = new Set()
+    let over = false
     const download = async () => {
-      for await (const _ of await sandbox.files.read('big', { format: 'stream', requestTimeoutMs: 0 })) { started.add('download'); await slowly() }
+      for await (const _ of await sandbox.files.read('big', { format: 'stream', requestTimeoutMs: 0 })) { started.add('download'); await slowly(); if (over) return }
     }
-    const endless = new ReadableStream({ async pull(to) { started.add('upload'); await slowly(); to.enqueue(new Uint8Array(100_000)) } })
+    const endless = new ReadableStream({ async pull(to) { started.add('upload'); await slowly(); over ? to.close() : to.enqueue(new Uint8Array(100_000)) } })
     await sandbox.commands.run('truncate -s 200G big || truncate -s 2G big')
     const cut = [sandbox.commands.run('sleep 100', { timeoutMs: 0 }), (await sandbox.pty.create({ cols: 80, rows: 24, onData() {}, timeoutMs: 0 })).wait(),
       new Promise((resolve, reject) => sandbox.files.watchDir('/tmp', () => {}, { timeoutMs: 0, onExit: reject }).then(() => started.add('watch'), reject))]
@@ -91,7 +92,7 @@ for (const [how, end] of [['is killed', sandbox => sandbox.kill()], ['reaches it
     await until(async () => started.size === 3 && (await sandbox.commands.list()).length === 2, 'all of them')
     await end(sandbox)
     for (const promise of cut) await rejects(promise, TimeoutError, /killed or reached its end of life/)
-    for (const promise of broken) await assert.rejects(Promise.race([promise, new Promise(resolve => setTimeout(resolve, 20_000))]))
+    for (const promise of broken) await assert.rejects(Promise.race([promise, new Promise(resolve => setTimeout(() => { over = true; resolve() }, 20_000))]))
   }))
 
 test('setTimeout: shorter and longer; at the end the sandbox is gone', withSandbox(async sandbox => {
