@@ -2,6 +2,7 @@
 
 An init that waited for such a child would answer nobody, and every request to the sandbox would hold a thread of a worker.
 """
+import os
 import socket
 import struct
 
@@ -12,6 +13,7 @@ from cove import all_pids, namespace, status_field, title, wait_for
 STOPPER = b"""
 import os, signal
 me = os.getpid()
+os.close(os.open('/tmp/attacking', os.O_CREAT))
 while True:
     last = max(int(n) for n in os.listdir('/proc') if n.isdigit())
     for pid in range(last, last + 8):
@@ -40,6 +42,14 @@ def answers(run_dir, box):
             return False
 
 
+def exists(run_dir, box, path):
+    with Box(run_dir, box) as b:
+        fd = b.open(path)
+    if fd is not None:
+        os.close(fd)
+    return fd is not None
+
+
 def in_namespace(init):
     ns = namespace(init, "pid")
     return [pid for pid in all_pids() if namespace(pid, "pid") == ns]
@@ -58,6 +68,7 @@ def test_an_init_whose_children_are_stopped_still_answers(target, attempt):
     with Box(server.run_dir, reply.id) as b:
         b.put("/tmp/stopper.py", STOPPER)
     server.execute("hostile", "setsid python3 /tmp/stopper.py > /dev/null 2>&1 &")
+    wait_for(lambda: exists(server.run_dir, reply.id, "/tmp/attacking"), what="an attack that has begun")
     with Box(server.run_dir, reply.id) as asking:
         for n in range(ROUNDS):
             asking.sock.send(spawn_message("/bin/sleep", "30"))
