@@ -49,17 +49,17 @@ def test_at_the_end_of_its_life_a_sandbox_is_gone_with_all_that_runs_in_it(make_
 
 
 def test_an_idle_sandbox_is_one_process(make_server):
-    """The process that init makes ahead for the next command ends when no command comes."""
+    """The launcher, and the process that it makes ahead for the next command, end when no command comes."""
     server = make_server()
     init = server.init_of(server.execute("p", "true"))
 
     def processes():
         return [p for p in all_pids() if namespace(p, "pid") == namespace(init, "pid") and alive(p)]
 
-    wait_for(lambda: len(processes()) == 2, 10, "the process made ahead")
-    wait_for(lambda: processes() == [init], 60, "its end")
+    wait_for(lambda: len(processes()) == 3, 10, "the launcher and the process made ahead")
+    wait_for(lambda: processes() == [init], 60, "their end")
     assert server.run("p", "echo again") == "again\n"
-    wait_for(lambda: len(processes()) == 2, 10, "the next one")
+    wait_for(lambda: len(processes()) == 3, 10, "the next ones")
 
 
 def test_a_command_that_outlives_its_sandbox_is_answered(make_server):
