@@ -142,6 +142,17 @@ static uint64_t tick_ends(struct keeper *k, uint64_t now)
     return k->found.due_ms;
 }
 
+/* A sandbox that was saved cannot be woken before its remains are gone, and may be asked for at once. */
+static bool one_was_saved(const struct keeper *k)
+{
+    const struct box *b;
+
+    TAILQ_FOREACH(b, &k->found.places[PLACE_DEAD], in_place)
+    if (b->info.end_cause == END_SAVED)
+        return true;
+    return false;
+}
+
 /*
  * Sandboxes that end shortly after one another are removed by one child process: making a copy of the keeper's page tables
  * for each of them cost more than the removal. Nobody waits for that while many slots are free.
@@ -151,7 +162,7 @@ static bool may_wait(struct keeper *k, uint64_t now)
     if (!k->sweep_at_ms)
         k->sweep_at_ms = now + SWEEP_GATHER_MS;
     return now < k->sweep_at_ms && k->found.counts[PLACE_DEAD] < SWEEP_BATCH &&
-           k->found.counts[PLACE_FREE] >= k->config.max_sandboxes / 2;
+           k->found.counts[PLACE_FREE] >= k->config.max_sandboxes / 2 && !one_was_saved(k);
 }
 
 static uint64_t tick_remains(struct keeper *k, uint64_t now, uint64_t next)

@@ -161,6 +161,17 @@ static void one_that_dies_alone_is_swept_later_with_those_that_follow(void **sta
     assert_int_equal(f->k.sweepers[1], 0);
 }
 
+static void a_saved_sandbox_is_swept_at_once_because_it_may_be_woken(void **state)
+{
+    struct fixture *f = *state;
+    struct keeper_box a = fixture_claimed(f, "acme", "a");
+
+    death_begin(&f->k, a.index, END_SAVED, 0);
+    death_on_exit(&f->k, a.index);
+    expiry_tick(&f->k);
+    assert_int_equal(f->k.found.counts[PLACE_DEAD], 0);
+}
+
 static void nothing_waits_to_be_swept_when_most_slots_are_taken(void **state)
 {
     struct fixture *f = *state;
@@ -186,6 +197,7 @@ int main(void)
         T(those_that_die_together_are_swept_by_one_child),
         T(one_whose_cgroup_is_busy_does_not_keep_others_from_being_swept),
         T(one_that_dies_alone_is_swept_later_with_those_that_follow),
+        T(a_saved_sandbox_is_swept_at_once_because_it_may_be_woken),
         T(nothing_waits_to_be_swept_when_most_slots_are_taken),
     };
 
