@@ -125,7 +125,7 @@ static void an_archive_within_its_limits_is_unpacked(void **state)
     assert_int_equal(st.st_size, sizeof(content));
 }
 
-/* It unpacks where it is: the child that it is for has nothing else to be in. */
+/* unpack.c writes into the current directory, so each test gets a new one. */
 static char here[64];
 
 static int enter(void **state)
