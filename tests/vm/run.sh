@@ -7,14 +7,15 @@
 #   .cove/vm/ext4, xfs   empty disks, for state_dir with project quotas
 #   .cove/vm/console     all that the machine said
 #
-# --fresh makes the disk anew. --disks and --processes go through that chapter only. --same takes the package of the last run.
+# --fresh makes the disk anew. --disks and --processes go through that chapter only; --many measures the memory of a thousand sandboxes and is
+# no part of the whole. --same takes the package of the last run.
 set -euo pipefail
 export LC_ALL=C
 umask 022
 
 readonly SUITE=bookworm
 readonly MINUTES=30          # one run, two boots; without KVM and among others a boot takes most of a minute
-readonly MEMORY=1024         # MiB; the machine must manage with little
+memory=1024                  # MiB; the machine must manage with little
 readonly HOST_PACKAGES=(debhelper debootstrap dpkg-dev e2fsprogs qemu-system-x86)
 readonly GUEST_PACKAGES=(systemd systemd-sysv udev kmod procps iproute2 linux-image-cloud-amd64
     btrfs-progs xfsprogs
@@ -140,7 +141,7 @@ run_machine() {
     local began=$SECONDS status=0
     say "booting (console: $work/console)"
     # snapshot=on: what is written lives as long as this qemu does, reboots of the machine included.
-    timeout "$((MINUTES * 60))" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY" \
+    timeout "$((MINUTES * 60))" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
         -nodefaults -no-user-config -display none -serial "file:$work/console" -device virtio-rng-pci \
         -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/payload.ext4,format=raw,if=virtio,readonly=on" \
@@ -161,8 +162,9 @@ for option; do
     case $option in
     --fresh) fresh=yes ;;
     --disks | --processes) only=${option#--} ;;
+    --many) only=many memory=4096 ;;
     --same) same=yes ;;
-    *) die "'$option' is not an option: --fresh, --disks, --processes, --same." ;;
+    *) die "'$option' is not an option: --fresh, --disks, --processes, --many, --same." ;;
     esac
 done
 mkdir -p "$work"
