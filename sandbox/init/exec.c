@@ -113,7 +113,7 @@ static int set_identity(const struct exec_job *job, struct cove_err *e)
     return 0;
 }
 
-/* Put those of the wanted capabilities into force that this process is permitted to have. */
+/* Put those of the wanted capabilities into force, beside those that are, that this process is permitted to have. */
 static int raise_caps(uint32_t wanted, struct cove_err *e)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -121,8 +121,7 @@ static int raise_caps(uint32_t wanted, struct cove_err *e)
 
     if (syscall(SYS_capget, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
-    caps[0].effective = caps[0].permitted & wanted;
-    caps[1].effective = 0;
+    caps[0].effective |= caps[0].permitted & wanted;
     if (syscall(SYS_capset, &head, caps) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "setting capabilities");
     return 0;
