@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
@@ -18,7 +17,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -31,6 +29,20 @@
 #include "sandbox/init/init_private.h"
 
 static struct rlimit files_at_start; /* what the keeper gave us, before we raised our own */
+
+/*
+ * A random number in the sixth argument, which none of these calls has, tells our calls from those of
+ * commands. Our own execve needs no verdict: the worker has checked this argv before it asked for the spawn,
+ * and no code of the sandbox runs yet. Letting it pass spares two wake-ups. A child of the launcher has the command's
+ * filter already, which may refuse what the child needs, or answer as if it were done (`else pretend`). The number is
+ * gone with the memory that execve replaces, and nobody inside can read a filter.
+ */
+static uint64_t pass;
+
+static long call(long number, long a, long b, long c)
+{
+    return syscall(number, a, b, c, 0L, 0L, pass);
+}
 
 /* --------------------------------------------------------------- in the child, step by step */
 
@@ -51,7 +63,7 @@ static int set_limit(int which, uint64_t value, const char *name, struct cove_er
 {
     struct rlimit limit = { value, value };
 
-    if (prlimit(0, which, &limit, NULL) < 0)
+    if (call(SYS_prlimit64, 0, which, (long)&limit) < 0)
         return cove_fail_errno(e, COVE_INVALID, "setting the limit of %s", name);
     return 0;
 }
@@ -74,7 +86,7 @@ static int set_limits(const struct exec_job *job, struct cove_err *e)
         return -1;
     if (job->max_open_files)
         return set_limit(RLIMIT_NOFILE, job->max_open_files, "open files", e);
-    setrlimit(RLIMIT_NOFILE, &files_at_start);
+    call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long)&files_at_start);
     return 0;
 }
 
@@ -97,18 +109,21 @@ static enum cove_code code_of_cwd(void)
     return errno == EACCES ? COVE_FORBIDDEN : errno == ENOENT ? COVE_NOT_FOUND : COVE_INVALID;
 }
 
-/* Groups first, then the directory, which is looked up with the user's rights, then the user. The
-   capability that installing a filter needs stays. */
+/* Groups first, then the directory, which is looked up with the user's rights, then the user. Capabilities
+   stay permitted: installing a filter needs one, and no process of the same user that has fewer can look into this
+   one, which may share the launcher's memory. */
 static int set_identity(const struct exec_job *job, struct cove_err *e)
 {
     const struct user *u = &job->user;
 
-    if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0)
+    if (call(SYS_setgroups, (long)u->group_count, (long)u->groups, 0) < 0 ||
+        call(SYS_setresgid, u->gid, u->gid, u->gid) < 0)
         return cove_fail_errno(e, COVE_INVALID, "becoming group %u", u->gid);
-    setfsuid(u->uid);
+    call(SYS_setfsuid, u->uid, 0, 0);
     if (chdir(job->cwd) < 0 && !(job->cwd_is_home && chdir("/") == 0))
         return cove_fail_errno(e, code_of_cwd(), "cwd '%s'", job->cwd);
-    if (prctl(PR_SET_KEEPCAPS, 1) < 0 || setresuid(u->uid, u->uid, u->uid) < 0)
+    if (call(SYS_prctl, PR_SET_KEEPCAPS, 1, 0) < 0 ||
+        call(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
         return cove_fail_errno(e, COVE_INVALID, "becoming user '%s'", u->name);
     return 0;
 }
@@ -127,40 +142,38 @@ static int raise_caps(uint32_t wanted, struct cove_err *e)
     return 0;
 }
 
-/*
- * Our own execve needs no verdict: the worker has checked this argv before it asked for the spawn,
- * and no code of the sandbox runs yet. Letting it pass spares two wake-ups. A random number in the
- * sixth argument, which execve does not have, tells our execve from all others. The number is gone
- * with the memory that execve replaces, and nobody inside can read a filter.
- */
-static uint64_t pass;
+#define LOAD(offset) (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)
+#define IF_EQUAL(value, yes, no)                                                                   \
+    (struct sock_filter)                                                                           \
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), (uint8_t)(yes), (uint8_t)(no))
 
-static struct sock_fprog let_ours_pass(const struct sock_fprog *filter)
+struct sock_fprog exec_let_pass(const struct sock_fprog *profile, const int *calls, size_t count,
+                                uint64_t number)
 {
     static LARGE struct sock_filter code[BPF_MAXINSNS];
-    const uint32_t args5 = offsetof(struct seccomp_data, args[5]);
-    const struct sock_filter prefix[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 7),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 5),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, args5),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)pass, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, args5 + 4),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(pass >> 32), 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
+    const uint32_t sixth = offsetof(struct seccomp_data, args[5]);
+    const size_t prefix = count + 8;
+    struct sock_filter *at = code;
 
-    if (filter->len > BPF_MAXINSNS - ARRAY_SIZE(prefix))
-        return *filter; /* our own execve is then asked about like any other */
-    memcpy(code, prefix, sizeof(prefix));
-    memcpy(code + ARRAY_SIZE(prefix), filter->filter, filter->len * sizeof(*code));
-    return (struct sock_fprog){ (unsigned short)(filter->len + ARRAY_SIZE(prefix)), code };
+    if (profile->len > BPF_MAXINSNS - prefix)
+        return (struct sock_fprog){ 0 };
+    *at++ = LOAD(offsetof(struct seccomp_data, arch));
+    *at++ = IF_EQUAL(NATIVE_ARCH, 0, prefix - 2);
+    *at++ = LOAD(offsetof(struct seccomp_data, nr));
+    for (size_t i = 1; i <= count; i++)
+        *at++ = IF_EQUAL(calls[i - 1], count - i, i == count ? 5 : 0);
+    *at++ = LOAD(sixth);
+    *at++ = IF_EQUAL(number, 0, 3);
+    *at++ = LOAD(sixth + 4);
+    *at++ = IF_EQUAL(number >> 32, 0, 1);
+    *at++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    memcpy(at, profile->filter, profile->len * sizeof(*at));
+    return (struct sock_fprog){ (unsigned short)(profile->len + prefix), code };
 }
 
 static int exec_ours(const char *file, char **argv, char **env)
 {
-    return (int)syscall(SYS_execve, file, argv, env, 0L, 0L, pass);
+    return (int)call(SYS_execve, (long)file, (long)argv, (long)env);
 }
 
 static int send_listener(const struct exec_job *job, int listener, struct cove_err *e)
@@ -187,7 +200,9 @@ static int set_filter(const struct exec_job *job, struct cove_err *e)
     if (job->notify) {
         flags |= SECCOMP_FILTER_FLAG_NEW_LISTENER;
         text_random(&pass, sizeof(pass));
-        filter = let_ours_pass(&job->filter);
+        filter = exec_let_pass(&job->filter, &(int){ SYS_execve }, 1, pass);
+        if (filter.len == 0)
+            filter = job->filter; /* too long: our own execve is asked about like any other */
     }
     listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter);
     if (listener < 0)

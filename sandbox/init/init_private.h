@@ -214,6 +214,10 @@ int exec_fail_clone(int errnum, struct cove_err *e);
 void exec_begin(void);
 int exec_keep_only(int sock);
 int exec_raise_all_caps(void);
+/* The program with a prefix that lets these calls pass if `number` stands in their sixth argument, in a buffer
+   of its own; len 0: it would be too long. */
+struct sock_fprog exec_let_pass(const struct sock_fprog *profile, const int *calls, size_t count,
+                                uint64_t number);
 int exec_become(struct exec_job *job, uint64_t our_pass, struct cove_err *e);
 
 /* --- from clone to execve (start.c) --- */

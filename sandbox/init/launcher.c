@@ -12,7 +12,7 @@
  * waits for a SPARE_JOB. Where exec-time policy holds, each first installs a second, short filter,
  * which asks about execve: the listener of a filter belongs to one command and all that it starts.
  *
- * The filter that the launcher installs lets three calls pass that a profile may refuse, if a random
+ * The filter that the launcher installs lets some calls pass that a profile may refuse, if a random
  * number stands in their sixth argument, which none of them has. That number is known in this process's memory
  * only, which nothing in the sandbox can read.
  */
@@ -41,37 +41,28 @@ enum { COMPAT_EXECVE = 11, COMPAT_EXECVEAT = 387 };
 enum { ARG5 = offsetof(struct seccomp_data, args[5]) };
 
 static uint64_t pass;
+/* The profile asks about execve. Then every process does, also one whose spawn lacks SPAWN_NOTIFY. */
+static bool asks;
 
 /* --------------------------------------------------------------- filters */
 
-/* The profile's program for all commands: our three calls pass, and where the program asks about an
+/* Calls that a profile may refuse to commands: those of this file, then those of exec.c. */
+static const int our_calls[] = {
+    SYS_clone3,    SYS_seccomp,   SYS_setsid,   SYS_prctl,     SYS_prlimit64,
+    SYS_setgroups, SYS_setresgid, SYS_setfsuid, SYS_setresuid,
+};
+
+/* The profile's program for all commands: our calls pass, and where the program asks about an
    execve, it allows it here and the second filter asks. */
 static struct sock_fprog filter_of_all(const struct sock_fprog *profile)
 {
-    static LARGE struct sock_filter code[BPF_MAXINSNS];
-    const struct sock_filter prefix[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 0, 9),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_seccomp, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsid, 0, 5),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARG5),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)pass, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARG5 + 4),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(pass >> 32), 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog all = { .filter = code };
+    struct sock_fprog all = exec_let_pass(profile, our_calls, ARRAY_SIZE(our_calls), pass);
 
-    if (profile->len > BPF_MAXINSNS - ARRAY_SIZE(prefix))
-        return all; /* too long: its commands are started in the ordinary way */
-    memcpy(code, prefix, sizeof(prefix));
-    memcpy(code + ARRAY_SIZE(prefix), profile->filter, profile->len * sizeof(*code));
-    all.len = (unsigned short)(profile->len + ARRAY_SIZE(prefix));
-    for (size_t i = ARRAY_SIZE(prefix); i < all.len; i++)
-        if (code[i].code == (BPF_RET | BPF_K) && code[i].k == SECCOMP_RET_USER_NOTIF)
-            code[i].k = SECCOMP_RET_ALLOW;
+    for (size_t i = 0; i < all.len; i++)
+        if (all.filter[i].code == (BPF_RET | BPF_K) && all.filter[i].k == SECCOMP_RET_USER_NOTIF) {
+            all.filter[i].k = SECCOMP_RET_ALLOW;
+            asks = true;
+        }
     return all;
 }
 
@@ -231,7 +222,7 @@ static int set_up(const struct sock_fprog *profile)
     filter = filter_of_all(profile);
     if (exec_raise_all_caps() < 0)
         return -1;
-    return filter.len == 0 ? -1
+    return filter.len == 0 ? -1 /* too long: its commands are started in the ordinary way */
                            : (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                                           SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter);
 }
@@ -251,7 +242,7 @@ static int launcher(const struct sock_fprog *profile, int sock)
         uint32_t notify;
 
         memcpy(&notify, m.body, sizeof(notify));
-        launch(m.fds[0], m.fds[1], notify);
+        launch(m.fds[0], m.fds[1], notify || asks);
         msg_close_fds(&m);
     }
     return 0;
