@@ -274,6 +274,7 @@ int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);  /* a command has started or ended: another may come */
 void spare_hurry(struct init *in); /* a client has gone: now is a good time */
 bool spare_reaped(struct init *in, pid_t pid);
+void spare_continue(struct init *in); /* the launcher goes on, if somebody has stopped it */
 void spare_distrust(struct init *in); /* the launcher does not do its work: end it */
 /* 0: the spare, or one made at once, has become p, and what it says on *ret_sock decides over the answer to the
  * client. p->pid may be 0 until SPARE_READY comes there. -1: p must be started in the ordinary way. */

@@ -6,7 +6,8 @@
  * socket for what it is to become. A spawn under the same filter takes the spare, or has one made at once, and sends it
  * the rest (argv, environment, user, stdio); any other spawn starts in the ordinary way. Both have
  * init's rights, so what runs in the sandbox can kill or stop them, but not look into them or steer
- * them. A spare or a launcher that is gone costs only time.
+ * them. A spare or a launcher that is gone costs time, or, if it was killed with a command in its hands, that command,
+ * whose client is told.
  *
  * When no command comes for a while both are ended: they take a quarter of the memory of an idle sandbox, and
  * what the kernel does with every process of the machine takes longer with more of them.
@@ -127,6 +128,12 @@ void spare_distrust(struct init *in)
 {
     spare_drop(in);
     launcher_drop(in);
+}
+
+void spare_continue(struct init *in)
+{
+    if (in->spare.launcher)
+        kill(in->spare.launcher, SIGCONT);
 }
 
 static void launcher_make(struct spare *s)

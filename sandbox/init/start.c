@@ -5,8 +5,8 @@
  * client waits for that.
  *
  * We never wait for the child itself: it belongs to the sandbox, whose root can stop it at any
- * instruction. A child that has not come to its execve within START_MS is killed, and the client is
- * told.
+ * instruction. After SLOW_MS it is told to go on, again and again. A child that has not come to its execve
+ * within START_MS is killed, and the client is told.
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -23,6 +23,9 @@
 /* Below BOX_ANSWER_MS, after which the client gives up, and above the time that a judge may take
    for its verdict. */
 enum { START_MS = 8000, LATE_MS = 200 };
+
+/* A start that takes longer than this was stopped by somebody in the sandbox, or has to wait for a disk. */
+enum { SLOW_MS = 100 };
 
 struct start { /* a spawn whose execve has not returned yet */
     LIST_ENTRY(start) link;
@@ -182,6 +185,14 @@ void start_conn_closed(struct init *in, struct conn *c)
             s->conn = NULL;
 }
 
+/* Whoever was stopped goes on: the process itself, or the launcher that has to make it. It harms nobody else. */
+static void start_continue(struct init *in, const struct start *s)
+{
+    if (s->proc->pid)
+        kill(s->proc->pid, SIGCONT);
+    spare_continue(in);
+}
+
 /* A launcher that was stopped holds the child's end of the socket open, also after the execve. Without the
    launcher the socket tells whether the command runs. */
 static bool give_time(struct init *in, struct start *s, uint64_t now_ms)
@@ -202,6 +213,8 @@ void starts_expire(struct init *in, uint64_t now_ms)
         struct start *next = LIST_NEXT(s, link);
         struct cove_err e;
 
+        if (s->deadline_ms < now_ms + START_MS - SLOW_MS)
+            start_continue(in, s);
         if (s->deadline_ms <= now_ms && !give_time(in, s, now_ms)) {
             cove_fail(&e, COVE_LIMIT, "command '%.100s' was held up in the sandbox before it began",
                       s->proc->command);
