@@ -242,7 +242,8 @@ static void listener_ready(struct watch *w, uint32_t events)
     }
     if (ioctl(w->fd, SECCOMP_IOCTL_NOTIF_RECV, &u.req) < 0)
         return; /* ENOENT: killed before we came */
-    if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat)
+    if (u.req.data.nr == SYS_execve || u.req.data.nr == SYS_execveat ||
+        u.req.data.arch != NATIVE_ARCH)
         new_ask(in, l, &u.req);
     else
         answer_kernel(w->fd, u.req.id,
