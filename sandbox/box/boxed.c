@@ -11,7 +11,6 @@
 #include "sandbox/box/boxed.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,26 +28,6 @@
 
 /* ------------------------------------------------------------------ in the child */
 
-/* While no ids are mapped nobody is root of the user namespace, and execve leaves a process only the capabilities of
- * its ambient set. All of them are those of the new namespaces, and say nothing about the host. */
-static int keep_capabilities(void)
-{
-    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct caps[2];
-
-    if (syscall(SYS_capget, &head, caps) < 0)
-        return -1;
-    caps[0].inheritable = caps[0].permitted;
-    caps[1].inheritable = caps[1].permitted;
-    if (syscall(SYS_capset, &head, caps) < 0)
-        return -1;
-    for (int cap = 0; cap < 64; cap++)
-        if (caps[cap / 32].permitted & 1U << cap % 32 &&
-            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
-            return -1;
-    return 0;
-}
-
 static void become(const struct boxed_program *program, int sock)
 {
     char *const env[] = { "LC_ALL=C.UTF-8", NULL };
@@ -62,7 +41,8 @@ static void become(const struct boxed_program *program, int sock)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || keep_capabilities() < 0 ||
+    /* All capabilities are those of the new namespaces, and say nothing about the host. */
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || userns_keep_capabilities(~0ULL, NULL) < 0 ||
         dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(high, BOXED_SOCK_FD) < 0)
         _exit(127);
     execveat(exe, "", argv, env, AT_EMPTY_PATH);

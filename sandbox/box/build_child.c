@@ -14,7 +14,6 @@
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "cove/setup_plan.h"
 #include "sandbox/box/build.h"
 #include "sandbox/box/build_private.h"
+#include "sandbox/box/userns.h"
 
 /*
  * The child begins with the keeper's own table of descriptors. It takes a copy of the table's lower
@@ -56,31 +56,13 @@ static int place_fds(const struct build_child *c, int *ret_exe, struct cove_err 
     return 0;
 }
 
-/*
- * While the ids of the new user namespace are not mapped, no process is its root, and execve takes away all
- * capabilities but those of the ambient set. So the capabilities that the set-up and init use are put into it; both
- * give them up. The bounding set, from which commands of the sandbox's root get theirs, is lowered by init.
- */
-static int keep_capabilities(struct cove_err *e)
-{
-    static const int kept[] = {
-        CAP_CHOWN,     CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_FSETID,    CAP_KILL,
-        CAP_SETGID,    CAP_SETUID,       CAP_SETPCAP,  CAP_NET_ADMIN, CAP_SYS_PTRACE,
-        CAP_SYS_ADMIN, CAP_SYS_RESOURCE, CAP_SYS_TIME,
-    };
-    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct caps[2];
-
-    if (syscall(SYS_capget, &head, caps) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "reading capabilities");
-    caps[0].inheritable = caps[0].permitted;
-    if (syscall(SYS_capset, &head, caps) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "capabilities for the set-up");
-    for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
-        if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, kept[i], 0, 0) < 0)
-            return cove_fail_errno(e, COVE_INTERNAL, "capability %d for the set-up", kept[i]);
-    return 0;
-}
+/* What the set-up and init use; both give it up. The bounding set, from which commands of the sandbox's root get theirs,
+ * is lowered by init. */
+#define CAP(c) (1ULL << CAP_##c)
+static const uint64_t setup_caps = CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(FSETID) |
+                                   CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETPCAP) |
+                                   CAP(NET_ADMIN) | CAP(SYS_PTRACE) | CAP(SYS_ADMIN) |
+                                   CAP(SYS_RESOURCE) | CAP(SYS_TIME);
 
 static void run(void *arg)
 {
@@ -88,7 +70,7 @@ static void run(void *arg)
     int exe;
 
     if (take_own_table(c, &c->err) == 0 && cgroup_enter_v1(c->doors, &c->err) == 0 &&
-        place_fds(c, &exe, &c->err) == 0 && keep_capabilities(&c->err) == 0) {
+        place_fds(c, &exe, &c->err) == 0 && userns_keep_capabilities(setup_caps, &c->err) == 0) {
         execveat(exe, "", c->argv, c->env, AT_EMPTY_PATH);
         cove_fail_errno(&c->err, COVE_INTERNAL, "executing cove-init");
     }

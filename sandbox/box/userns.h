@@ -13,4 +13,10 @@ struct id_range {
 
 int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e);
 
+/*
+ * While the ids of a new user namespace are not mapped, no process is its root, and execve takes away all capabilities
+ * but those of the ambient set. This puts those into it that this process has of `wanted` (a bit for each).
+ */
+int userns_keep_capabilities(uint64_t wanted, struct cove_err *e);
+
 #endif
