@@ -2,6 +2,7 @@
 import base64
 import hashlib
 import os
+import select
 import signal
 import threading
 import time
@@ -212,6 +213,31 @@ def test_an_upload_that_breaks_leaves_the_old_file_and_nothing_beside_it(box):
     c.close()
     wait_for(lambda: box.ok("/list_dir", path="/tmp") == {"entries": ["f"]}, 10, "the part to go")
     assert box.ok("/read_file", path="/tmp/f") == {"content": "old"}
+
+
+def test_an_upload_ends_with_its_sandbox(box):
+    """The worker has the file open, which would go on growing where no limit counts it."""
+    box.sh("true")
+    c = box.server.connect(10)
+    c.putrequest("PUT", "/raw_file?path=/tmp/f")
+    for name, value in {**box.headers, "Content-Length": str(1 << 30)}.items():
+        c.putheader(name, value)
+    c.endheaders()
+    c.send(b"x" * 300000)
+    wait_for(lambda: any(name.endswith(".part") for name in box.ok("/list_dir", path="/tmp")["entries"]), what="an upload that has begun")
+    init = box.init
+    assert box.server.cleanup(box.project).status == 200
+    wait_for(lambda: not os.path.exists(f"/proc/{init}"), what="the sandbox's end")
+    for _ in range(200):  # 20 MB in 4 s at least
+        try:
+            c.send(b"x" * 100000)
+        except OSError:
+            break
+        if select.select([c.sock], [], [], 0.02)[0]:
+            break
+    else:
+        pytest.fail("the upload goes on")
+    c.close()
 
 
 def test_a_raw_file_above_the_limit_is_413(make_server):
