@@ -285,6 +285,22 @@ bool eventually(bool (*condition)(void *), void *arg)
     return false;
 }
 
+uint64_t status_number(pid_t pid, const char *field, int base)
+{
+    char path[64], line[256];
+    uint64_t value = UINT64_MAX;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f))
+        if (strncmp(line, field, strlen(field)) == 0 && line[strlen(field)] == ':')
+            value = strtoull(line + strlen(field) + 1, NULL, base);
+    fclose(f);
+    return value;
+}
+
 const char *in_dir(const char *name)
 {
     static char paths[4][256];

@@ -34,6 +34,8 @@ int init_fd_count(void); /* of init */
 bool eventually(bool (*condition)(void *), void *arg);
 bool process_exists(void *pid);
 bool init_holds_only(void *fd_count);
+/* A number in /proc/PID/status; UINT64_MAX if there is none. */
+uint64_t status_number(pid_t pid, const char *field, int base);
 const char *in_dir(const char *name); /* fx.dir/name, in a buffer of a few that take turns */
 
 /* A message as it came; the body is in a static buffer until the next one. */

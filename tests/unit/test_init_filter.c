@@ -100,22 +100,6 @@ static void init_and_its_commands_are_refused_what_no_profile_allows(void **stat
     assert_true(shown > ARRAY_SIZE(calls) / 2);
 }
 
-static uint64_t status_number(pid_t pid, const char *field, int base)
-{
-    char path[64], line[256];
-    uint64_t value = UINT64_MAX;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    f = fopen(path, "re");
-    assert_non_null(f);
-    while (fgets(line, sizeof(line), f))
-        if (strncmp(line, field, strlen(field)) == 0 && line[strlen(field)] == ':')
-            value = strtoull(line + strlen(field) + 1, NULL, base);
-    fclose(f);
-    return value;
-}
-
 #define CAP(c) (1ULL << CAP_##c)
 
 static void init_has_only_the_capabilities_it_uses(void **state)

@@ -1,8 +1,10 @@
 /* cove-init, the process made ahead: it makes commands quicker and changes nothing else. */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,6 +26,7 @@
 #include "tests/unit/init_fixture.h"
 
 enum { HELD_MS = 12000 }; /* above START_MS of init */
+enum { SOON_MS = 3000 };  /* far below it */
 
 static pid_t spare_pid;
 
@@ -152,17 +158,46 @@ static void a_launcher_that_was_killed_is_not_missed(void **state)
         run_filtered("exit 0", filter, 0);
         launcher = launcher_pid();
         kill(launcher, SIGKILL);
-        if (i > 0)
-            assert_true(eventually(is_gone, &launcher));
+        assert_true(eventually(is_gone, &launcher));
         run_filtered("exit 3", filter, 3);
+    }
+    close(filter);
+}
+
+/* The launcher may die with the order in its hands: then the client is told, and the next command runs. */
+static void a_launcher_that_dies_over_an_order_costs_one_command_at_most(void **state)
+{
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    struct command cmd = filtered("exit 3", filter);
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    for (int i = 0; i < 3; i++) {
+        struct msg m;
+        pid_t launcher;
+
+        run_filtered("exit 0", filter, 0);
+        launcher = launcher_pid();
+        assert_true(find_spare(NULL));
+        kill(spare_pid, SIGKILL);
+        kill(launcher, SIGKILL);
+        send_spawn(fx.sock, &cmd);
+        assert_int_equal(receive_from(fx.sock, &m, SOON_MS), 1);
+        if (m.head.type == BOX_SPAWNED)
+            expect(BOX_EXITED, NULL);
+        else
+            assert_int_equal(((const struct cove_err *)m.body)->code, COVE_LIMIT);
+        assert_true(eventually(is_gone, &launcher));
     }
     close(filter);
 }
 
 /* Two commands: the spare, and one that waits for the launcher. The launcher is ended for them, the first one runs
    on, the second one is told. */
-static void a_launcher_that_was_stopped_is_ended(void **state)
+static void a_launcher_that_is_held_is_ended(void **state)
 {
+    pid_t launcher;
     int filter = filter_file(no_mkdir, sizeof(no_mkdir));
     struct command first = filtered("sleep 9; exit 7", filter);
     struct command second = filtered("exit 0", filter);
@@ -173,7 +208,10 @@ static void a_launcher_that_was_stopped_is_ended(void **state)
     if (!fx.cgroup[0])
         skip();
     run_filtered("exit 0", filter, 0);
-    kill(launcher_pid(), SIGSTOP);
+    launcher = launcher_pid();
+    if (ptrace(PTRACE_SEIZE, launcher, NULL, NULL) < 0)
+        skip();                                     /* needs CAP_SYS_PTRACE */
+    ptrace(PTRACE_INTERRUPT, launcher, NULL, NULL); /* of this stop SIGCONT is no end */
     send_spawn(fx.sock, &first);
     send_spawn(fx.sock, &second);
     for (int i = 0; i < 2; i++) {
@@ -183,7 +221,37 @@ static void a_launcher_that_was_stopped_is_ended(void **state)
     }
     assert_true(began == 1 && told == 1);
     assert_int_equal(((const struct box_exited *)expect(BOX_EXITED, NULL))->end.exit_code, 7);
+    assert_int_equal(waitpid(launcher, NULL, __WALL), launcher); /* the last stop, or the end */
     run_filtered("exit 5", filter, 5);
+    close(filter);
+}
+
+static void run_two_at_once(int filter)
+{
+    struct command cmd = filtered("exit 6", filter);
+    struct msg m;
+
+    send_spawn(fx.sock, &cmd);
+    send_spawn(fx.sock, &cmd);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(receive_from(fx.sock, &m, SOON_MS), 1);
+        assert_true(m.head.type == BOX_SPAWNED || m.head.type == BOX_EXITED);
+    }
+}
+
+static void one_that_was_stopped_goes_on(void **state)
+{
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    run_filtered("exit 0", filter, 0);
+    kill(launcher_pid(), SIGSTOP);
+    run_two_at_once(filter);
+    assert_true(eventually(find_spare, NULL));
+    kill(spare_pid, SIGSTOP);
+    run_two_at_once(filter);
     close(filter);
 }
 
@@ -210,6 +278,232 @@ static void calls_that_the_launcher_needs_stay_refused_to_commands(void **state)
         assert_true(eventually(find_spare, NULL));
         run_filtered(script, filter, 9);
     }
+    close(filter);
+}
+
+/* A profile may also answer as if a call were done. What the launcher's process does to become the command is done. */
+static const struct sock_filter pretends[] = {
+    LOAD_NUMBER,
+    IF_ANSWER(SYS_setgroups, SECCOMP_RET_ERRNO | 0),
+    IF_ANSWER(SYS_setresgid, SECCOMP_RET_ERRNO | 0),
+    IF_ANSWER(SYS_setresuid, SECCOMP_RET_ERRNO | 0),
+    IF_ANSWER(SYS_setfsuid, SECCOMP_RET_ERRNO | 0),
+    IF_ANSWER(SYS_prctl, SECCOMP_RET_ERRNO | 0),
+    IF_ANSWER(SYS_prlimit64, SECCOMP_RET_ERRNO | 0),
+    RETURN(SECCOMP_RET_ALLOW),
+};
+
+static void what_a_profile_only_pretends_is_done_for_the_command(void **state)
+{
+    static const char script[] =
+        "test \"$(id -u)\" != 0 && test \"$(id -g)\" != 0 &&"
+        "grep -q 'open files  *77 ' /proc/self/limits &&"
+        "grep -Eq 'CapPrm:.0{16}' /proc/self/status &&"
+        "! grep -Eq '^Groups:.*[[:space:]]0[[:space:]]' /proc/self/status && exit 9";
+    int filter = filter_file(pretends, sizeof(pretends));
+    struct command cmd = filtered(script, filter);
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    cmd.max_open_files = 77;
+    for (int i = 0; i < 3; i++) {
+        struct box_spawned s = spawn(&cmd);
+
+        assert_int_equal(expect_exit(s.proc).exit_code, 9);
+        assert_true(eventually(find_spare, NULL));
+    }
+    close(filter);
+}
+
+/* Root may run a program in a directory of somebody else, by the first command as by those of the launcher. */
+static void root_reaches_a_program_whichever_way_it_is_started(void **state)
+{
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    struct command cmd = filtered("", filter);
+    FILE *f;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    assert_int_equal(mkdir(in_dir("closed"), 0700), 0);
+    f = fopen(in_dir("closed/run"), "we");
+    assert_non_null(f);
+    fputs("#!/bin/sh\nexit 8\n", f);
+    fclose(f);
+    assert_int_equal(chmod(in_dir("closed/run"), 0755), 0);
+    assert_int_equal(chown(in_dir("closed"), 65534, 65534), 0);
+    cmd.user = "root";
+    cmd.argv[0] = in_dir("closed/run");
+    cmd.argv[1] = NULL;
+    for (int i = 0; i < 3; i++) {
+        struct box_spawned s = spawn(&cmd);
+
+        assert_int_equal(expect_exit(s.proc).exit_code, 8);
+        assert_true(eventually(find_spare, NULL));
+    }
+    close(filter);
+}
+
+/* ------------------------------------------------------------------ the number that lets the launcher's calls pass */
+
+/* The program run as a command: does this call pass with this number in its sixth argument? */
+static int try_call(const char *call, const char *number)
+{
+    errno = 0;
+    syscall(atol(call), -1L, -1L, -1L, 0L, 0L, strtoull(number, NULL, 16));
+    return errno == ENOTTY ? 1 : 0;
+}
+
+/* Only the host's root can read a filter. 0: this kernel, or a filter of our own, does not let us. */
+static uint64_t number_of(pid_t launcher)
+{
+    static struct sock_filter code[BPF_MAXINSNS];
+    const uint32_t sixth = offsetof(struct seccomp_data, args[5]);
+    uint32_t low = 0, high = 0;
+    long len = 0, n;
+
+    if (ptrace(PTRACE_SEIZE, launcher, NULL, NULL) < 0 ||
+        ptrace(PTRACE_INTERRUPT, launcher, NULL, NULL) < 0 ||
+        waitpid(launcher, NULL, __WALL) != launcher)
+        return 0;
+    for (long i = 0; (n = ptrace(PTRACE_SECCOMP_GET_FILTER, launcher, (void *)i, code)) > 0; i++)
+        len = n; /* the last one is the newest */
+    for (long i = 0; i + 1 < len && i < 40; i++) {
+        if (code[i].code == (BPF_LD | BPF_W | BPF_ABS) && code[i].k == sixth)
+            low = code[i + 1].k;
+        if (code[i].code == (BPF_LD | BPF_W | BPF_ABS) && code[i].k == sixth + 4)
+            high = code[i + 1].k;
+    }
+    ptrace(PTRACE_DETACH, launcher, NULL, NULL);
+    return (uint64_t)high << 32 | low;
+}
+
+static const struct sock_filter odd_answers[] = {
+    LOAD_NUMBER,
+    IF_ANSWER(SYS_setfsuid, SECCOMP_RET_ERRNO | ENOTTY),
+    IF_ANSWER(SYS_fchmod, SECCOMP_RET_ERRNO | ENOTTY),
+    RETURN(SECCOMP_RET_ALLOW),
+};
+
+static bool passes(int filter, long call, uint64_t number)
+{
+    struct command cmd = filtered("", filter);
+    char call_text[32], number_text[32], own[4096];
+    ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    struct box_spawned s;
+
+    own[len > 0 ? len : 0] = '\0';
+    snprintf(call_text, sizeof(call_text), "%ld", call);
+    snprintf(number_text, sizeof(number_text), "%llx", (unsigned long long)number);
+    cmd.user = "root";
+    cmd.argv[0] = own;
+    cmd.argv[1] = call_text;
+    cmd.argv[2] = number_text;
+    s = spawn(&cmd);
+    return expect_exit(s.proc).exit_code == 0;
+}
+
+static void only_the_whole_number_lets_only_the_launchers_calls_pass(void **state)
+{
+    int filter = filter_file(odd_answers, sizeof(odd_answers));
+    uint64_t number;
+    pid_t launcher;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    run_filtered("exit 0", filter, 0);
+    launcher = launcher_pid();
+    assert_true(find_spare(NULL));
+    kill(spare_pid,
+         SIGKILL); /* the launcher sleeps while a spare waits, and cannot be stopped then */
+    number = number_of(launcher);
+    if (!number)
+        skip();
+    assert_true(passes(filter, SYS_setfsuid, number));
+    assert_false(passes(filter, SYS_setfsuid, number ^ 1));
+    assert_false(passes(filter, SYS_setfsuid, number ^ 1ULL << 32));
+    assert_false(passes(filter, SYS_setfsuid, number ^ 1ULL << 63));
+    assert_false(passes(filter, SYS_setfsuid, 0));
+    assert_false(passes(filter, SYS_setfsuid, ~0ULL));
+    assert_false(passes(filter, SYS_fchmod, number));
+    assert_true(find_spare("cove-launcher") && spare_pid == launcher); /* one number all the time */
+    close(filter);
+}
+
+/* ------------------------------------------------------------------ what a command can see of both */
+
+static int fd_count_of(pid_t pid)
+{
+    char path[64];
+    int count = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *d = readdir(dir); d; d = readdir(dir))
+        count += d->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+/* By somebody with all capabilities but CAP_SYS_PTRACE in force: only a process that is not dumpable refuses him. */
+static bool can_be_traced(pid_t pid)
+{
+    pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct caps[2];
+
+        syscall(SYS_capget, &head, caps);
+        caps[0].effective &= ~(1U << CAP_SYS_PTRACE);
+        if (syscall(SYS_capset, &head, caps) < 0)
+            _exit(2);
+        _exit(ptrace(PTRACE_SEIZE, pid, NULL, NULL) == 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    return WEXITSTATUS(status) == 1;
+}
+
+static bool has_four_descriptors(void *pid)
+{
+    return fd_count_of(*(pid_t *)pid) == 4; /* /dev/null three times, and its socket to init */
+}
+
+static void assert_closed(pid_t pid)
+{
+    assert_false(can_be_traced(pid));
+    /* More than a command of root can have: the kernel refuses those who have fewer. */
+    assert_true(status_number(pid, "CapPrm", 16) & ~status_number(pid, "CapBnd", 16));
+    assert_int_equal(status_number(pid, "Seccomp_filters", 10),
+                     status_number(fx.init, "Seccomp_filters", 10) + 1);
+}
+
+static void neither_can_be_looked_into_or_holds_anything_of_inits(void **state)
+{
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    pid_t launcher, spare;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    run_filtered("exit 0", filter, 0);
+    run_filtered("exit 0", filter,
+                 0); /* the launcher has made a process that became another user */
+    launcher = launcher_pid();
+    assert_true(eventually(find_spare, NULL));
+    spare = spare_pid;
+    assert_closed(spare);
+    assert_true(eventually(has_four_descriptors, &spare));
+    assert_closed(launcher);
+    kill(spare, SIGKILL);
+    assert_true(eventually(has_four_descriptors, &launcher));
     close(filter);
 }
 
@@ -303,7 +597,7 @@ static void it_keeps_nobodys_pipe_open(void **state)
     close(filter);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define WITH(t) cmocka_unit_test_setup_teardown(t, fixture_start_with_cgroup, fixture_stop)
     const struct CMUnitTest tests[] = {
@@ -311,14 +605,22 @@ int main(void)
         WITH(it_is_under_the_filter_and_in_its_own_cgroup),
         WITH(one_that_was_killed_is_not_missed),
         WITH(a_launcher_that_was_killed_is_not_missed),
-        WITH(a_launcher_that_was_stopped_is_ended),
+        WITH(a_launcher_that_dies_over_an_order_costs_one_command_at_most),
+        WITH(a_launcher_that_is_held_is_ended),
+        WITH(one_that_was_stopped_goes_on),
         WITH(calls_that_the_launcher_needs_stay_refused_to_commands),
+        WITH(what_a_profile_only_pretends_is_done_for_the_command),
+        WITH(root_reaches_a_program_whichever_way_it_is_started),
+        WITH(only_the_whole_number_lets_only_the_launchers_calls_pass),
+        WITH(neither_can_be_looked_into_or_holds_anything_of_inits),
         WITH(commands_that_come_at_once_have_a_process_each),
         WITH(another_filter_starts_in_the_ordinary_way),
         WITH(what_it_cannot_do_is_told_as_ever),
         WITH(it_keeps_nobodys_pipe_open),
     };
 
+    if (argc == 3)
+        return try_call(argv[1], argv[2]);
     if (geteuid() != 0) {
         printf("skipped: init has to change users, which needs root\n");
         return 77;
