@@ -5,6 +5,7 @@ An init that waited for such a child would answer nobody, and every request to t
 import os
 import socket
 import struct
+import time
 
 from box import HEAD, MAGIC, NUMBERS, Box
 from cove import all_pids, namespace, status_field, title, wait_for
@@ -74,3 +75,27 @@ def test_an_init_whose_children_are_stopped_still_answers(target, attempt):
             asking.sock.send(spawn_message("/bin/sleep", "30"))
             attempt(f"stop what init starts, round {n}", not answers(server.run_dir, reply.id))
         assert wait_for(lambda: stopped(init), what="a process that was stopped"), "the attack reached nothing"
+
+
+STOP_BOTH = """
+sleep 0.3
+for process in /proc/[0-9]*; do
+    case $(cat $process/comm 2>/dev/null) in cove-launcher|cove-spare) kill -STOP ${process#/proc/} && echo stopped ;; esac
+done
+"""
+
+
+def test_a_stopped_launcher_delays_commands_for_a_moment_only(target, attempt):
+    """The launcher (sandbox/init/launcher.c) and the process that waits for the next command: init lets them go on."""
+    server = target(pool=1)
+    server.execute("hostile", "true")
+    server.execute("hostile", "true")
+    reached = 0
+    for n in range(5):
+        reached += server.run("hostile", STOP_BOTH).count("stopped")
+        began = time.monotonic()
+        reply = server.execute("hostile", "true")
+        took = time.monotonic() - began
+        attempt(f"stop the launcher, round {n}", (reply.status != 200 or not reply.json["success"]) and str(reply))
+        attempt(f"stop the launcher for long, round {n}", took > 4 and f"a command took {took:.1f} s")
+    assert reached >= 5, "the attack reached nothing"
