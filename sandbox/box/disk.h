@@ -55,6 +55,7 @@ struct disk {
         last_project;  /* backend project: the number tried last, counted from its range's first */
     DIR *project_list; /* sandboxes that are still to be looked at in this round */
     bool projects_squeezed; /* the host's disk is full: nothing can be written in projects */
+    DIR *image_list;        /* of the backend image, likewise */
     bool images_squeezed;   /* the host's disk is full: nothing can be written in images */
     uint64_t reserve_bytes; /* of the host's file system: for writes under way and other programs */
     uint64_t free_bytes;    /* of the host's file system, a moment ago */

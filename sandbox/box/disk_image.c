@@ -9,6 +9,9 @@
  * image is mounted without "discard", which ext4 without a journal does at once, file by file: a
  * creation took some 4 ms longer with it. So bytes of deleted files are free again inside at once, and
  * on the host when the sandbox ends.
+ *
+ * ext4 keeps some blocks back for changes of its own that must not fail. At the limit a sandbox gets half of
+ * them, once, until it has freed some: to delete a file of the template its whiteout must be written.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,27 +30,26 @@
 #define IMAGE     "disk.img"
 #define LOOP_LINK "loop" /* a symbolic link whose target is the number of the loop device */
 
+enum {
+    BLOCK = 4096,
+    NEAR_BLOCKS = 64, /* this close to the limit a sandbox gets more */
+};
+
 /* ------------------------------------------------------------------ the pattern, once */
 
 static int run_mke2fs(int image, uint64_t inodes, struct cove_err *e)
 {
     char count[24], path[32];
     const char *const argv[] = {
-        "mke2fs",
-        "-q",
-        "-F",
-        "-t",
-        "ext4",
-        "-m",
-        "0",
-        "-N",
-        count,
-        "-O",
-        "^has_journal,^resize_inode",
-        "-E",
-        "lazy_itable_init=1,nodiscard,packed_meta_blocks=1",
-        path,
-        NULL,
+        "mke2fs", "-q",
+        "-F",     "-t",
+        "ext4",   "-b",
+        "4096", /* BLOCK; mke2fs by itself gives small images smaller ones */
+        "-m",     "0",
+        "-N",     count,
+        "-O",     "^has_journal,^resize_inode",
+        "-E",     "lazy_itable_init=1,nodiscard,packed_meta_blocks=1",
+        path,     NULL,
     };
 
     snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
@@ -59,7 +61,7 @@ static int run_mke2fs(int image, uint64_t inodes, struct cove_err *e)
 /* A table of inodes takes room itself: a small disk gets no more inodes than it has blocks. */
 static uint64_t inodes_for(const struct disk_size *size)
 {
-    uint64_t most = size->bytes / 4096;
+    uint64_t most = size->bytes / BLOCK;
 
     return size->inodes < most ? size->inodes : most;
 }
@@ -84,7 +86,7 @@ static int open_pattern(const struct disk *d, const struct disk_size *size, int 
 {
     char name[64];
 
-    snprintf(name, sizeof(name), "%llu-%llu.img", (unsigned long long)size->bytes,
+    snprintf(name, sizeof(name), "%llu-%llu.ext4", (unsigned long long)size->bytes,
              (unsigned long long)size->inodes);
     if (faccessat(d->dir, name, F_OK, 0) < 0 && make_pattern(d, name, size, e) < 0)
         return -1;
@@ -143,6 +145,16 @@ static int remember_loop(int dir, int number, struct cove_err *e)
 
     snprintf(text, sizeof(text), "%d", number);
     return symlinkat(text, dir, LOOP_LINK) < 0 ? disk_fail(e) : 0;
+}
+
+static bool recall_loop(int dir, int *ret)
+{
+    char text[16] = "";
+
+    if (readlinkat(dir, LOOP_LINK, text, sizeof(text) - 1) <= 0)
+        return false;
+    *ret = atoi(text);
+    return true;
 }
 
 static int make_image(const struct disk *d, const struct disk_size *size, int dir, const char *name,
@@ -283,14 +295,13 @@ static int image_make(struct disk *d, const struct disk_size *size, const char *
 
 static void image_release(const struct disk *d, const char *id, int box_dir)
 {
-    char number[16] = "";
-    ssize_t n = readlinkat(box_dir, LOOP_LINK, number, sizeof(number) - 1);
+    int loop;
 
     (void)d;
     (void)id;
     unlinkat(box_dir, IMAGE, 0);
-    if (n > 0)
-        loop_remove(atoi(number));
+    if (recall_loop(box_dir, &loop))
+        loop_remove(loop);
 }
 
 static bool image_used(const struct disk *d, const char *id, int box_dir, uint64_t *ret)
@@ -310,52 +321,132 @@ static bool image_used(const struct disk *d, const char *id, int box_dir, uint64
 static int image_find_files(const struct disk *d, const char *id, int box_dir, int *ret,
                             struct cove_err *e)
 {
-    char number[16] = "", device[LOOP_PATH_MAX];
+    char device[LOOP_PATH_MAX];
+    int loop;
 
     (void)d;
     (void)id;
-    if (readlinkat(box_dir, LOOP_LINK, number, sizeof(number) - 1) <= 0)
+    if (!recall_loop(box_dir, &loop))
         return 1;
-    loop_path(atoi(number), device);
+    loop_path(loop, device);
     return mount_image(device, ret, e);
 }
 
-/* ------------------------------------------------------------------ when the host's disk is full */
+/* ------------------------------------------------------------------ once a second */
+
+struct image {
+    int loop;
+    uint64_t blocks, written; /* in all; on the host's disk */
+    uint64_t kept_back;       /* as ext4 itself sets it */
+};
+
+static bool find_image(int box_dir, struct image *ret)
+{
+    struct stat st;
+
+    if (!recall_loop(box_dir, &ret->loop) || fstatat(box_dir, IMAGE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    ret->blocks = (uint64_t)st.st_size / BLOCK;
+    ret->written = (uint64_t)st.st_blocks * 512 / BLOCK;
+    ret->kept_back = ret->blocks / 50 < 4096 ? ret->blocks / 50 : 4096;
+    return true;
+}
+
+static void keep_back(const struct image *im, uint64_t blocks)
+{
+    char path[64], text[32];
+
+    snprintf(path, sizeof(path), "/sys/fs/ext4/loop%d/reserved_clusters", im->loop);
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)blocks);
+    write_file_at(AT_FDCWD, path, text, NULL);
+}
+
+static uint64_t figure(const struct image *im, const char *name)
+{
+    char path[64], text[32] = "";
+
+    snprintf(path, sizeof(path), "/sys/fs/ext4/loop%d/%s", im->loop, name);
+    return read_file_at(AT_FDCWD, path, text, sizeof(text)) <= 0 ? 0 : strtoull(text, NULL, 10);
+}
+
+/*
+ * The free blocks of all groups, as ext4 lists them: "#GROUP: FREE ...". To mount the image once more and ask
+ * statfs() is no choice: a mount waits as long as anybody inside is in sync(), and the keeper with it.
+ */
+static bool count_free(const struct image *im, uint64_t *ret)
+{
+    char path[64], line[256];
+    unsigned long long blocks;
+    FILE *list;
+
+    snprintf(path, sizeof(path), "/proc/fs/ext4/loop%d/mb_groups", im->loop);
+    list = fopen(path, "re");
+    if (!list)
+        return false;
+    *ret = 0;
+    while (fgets(line, sizeof(line), list))
+        if (sscanf(line, "#%*u : %llu", &blocks) == 1)
+            *ret += blocks;
+    fclose(list);
+    return true;
+}
+
+/* Of most images less than half is ever written: they need no closer look. */
+static void review(struct disk *d, const char *id, int box_dir, bool host_is_full)
+{
+    uint64_t blocks, taken, kept;
+    struct image im;
+
+    (void)d;
+    (void)id;
+    (void)host_is_full;
+    if (!find_image(box_dir, &im) || im.written < im.blocks / 2 || !count_free(&im, &blocks))
+        return;
+    taken = figure(&im, "delayed_allocation_blocks"); /* promised to data that waits in memory */
+    kept = figure(&im, "reserved_clusters");
+    if (kept == im.kept_back && blocks < taken + kept + NEAR_BLOCKS)
+        keep_back(&im, im.kept_back / 2);
+    else if (kept < im.kept_back && blocks > taken + im.kept_back + 2 * NEAR_BLOCKS)
+        keep_back(&im, im.kept_back);
+}
 
 /*
  * An image that cannot grow loses data that the sandbox has written successfully. So before the host's disk is
- * full, all free blocks of an image are declared reserved, which ext4 gives to nobody: writing inside fails
+ * full, ext4 is told to keep all free blocks of an image back: writing inside fails
  * with ENOSPC. Data that is on its way to the disk at that moment has room in the host's reserve
  * (disk_reserve), and is sent there before other programs take the reserve.
  */
 static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {
-    char number[16] = "", path[64], text[32];
-    struct stat st;
-    uint64_t blocks, usual;
+    struct image im;
 
     (void)d;
     (void)id;
-    if (readlinkat(box_dir, LOOP_LINK, number, sizeof(number) - 1) <= 0 ||
-        fstatat(box_dir, IMAGE, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return;
-    blocks = (uint64_t)st.st_size / 4096;
-    usual = blocks / 50 < 4096 ? blocks / 50 : 4096; /* as ext4 itself sets it */
-    snprintf(path, sizeof(path), "/sys/fs/ext4/loop%d/reserved_clusters", atoi(number));
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)(on ? blocks - 1 : usual));
-    write_file_at(AT_FDCWD, path, text, NULL);
+    if (find_image(box_dir, &im))
+        keep_back(&im, on ? im.blocks - 1 : im.kept_back);
 }
 
 static void image_tick(struct disk *d, uint64_t room)
 {
     bool full = room == 0;
 
-    if (full == d->images_squeezed)
+    if (full == d->images_squeezed) {
+        if (!full)
+            disk_some_boxes(d, &d->image_list, d->boxes_dir, review);
         return;
+    }
     disk_each_box(d, squeeze, full);
     if (full && d->backend == &disk_image)
         disk_flush(d, -1);
     d->images_squeezed = full;
+}
+
+static void image_leave(struct disk *d, bool for_good)
+{
+    (void)for_good;
+    if (d->image_list)
+        closedir(d->image_list);
+    d->image_list = NULL;
 }
 
 const struct disk_backend disk_image = {
@@ -366,5 +457,6 @@ const struct disk_backend disk_image = {
     .used = image_used,
     .find_files = image_find_files,
     .tick = image_tick,
+    .leave = image_leave,
     .drop_ahead = drop_ready,
 };

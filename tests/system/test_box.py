@@ -160,8 +160,12 @@ def test_every_disk_has_its_limit_tells_it_and_lives_on(small, project):
 
 def test_at_the_limit_a_file_of_the_template_can_be_deleted(small, project):
     small.execute(project, "head -c 70M /dev/zero > /workspace/f; for i in $(seq 2000); do echo > /workspace/$i || break; done")
-    wait_for(lambda: small.execute(project, "rm -f /etc/hostname").json["success"], 10, "room for a whiteout")
-    assert small.run(project, "ls /etc/hostname 2>&1 | wc -l; rm -r /workspace/*; ls /workspace | wc -l").split()[-1] == "0"
+    deep = next(f"{folder}/{names[0]}" for folder, _, names in os.walk("/usr/share") if names and folder.count("/") > 3)
+    for name in ("/etc/hostname", deep):  # of a directory that has been copied already, and of one that must be first
+        wait_for(lambda: small.execute(project, f"rm -f '{name}'").json["success"], 20, "room for a whiteout")
+        assert small.run(project, f"ls '{name}' 2>&1 | grep -c 'No such'") == "1\n"
+    assert is_told(small.execute(project, "head -c 70M /dev/zero > /workspace/g").json["stderr"])
+    assert small.run(project, "rm -r /workspace/*; ls /workspace | wc -l").split()[-1] == "0"
 
 
 def test_files_on_a_disk_are_nobody_s_on_the_host(small, project):
