@@ -102,11 +102,14 @@ static const char skopeo_script[] =
     "fi\n";
 
 /*
- * $1 is a layer. Its whiteouts are applied first: they delete files of the layers below. Then its own files are
- * unpacked. What it has in /dev is left out: /dev is cove's, and a sandbox cannot make device nodes.
+ * $1 is a layer. Its whiteouts are applied first: they delete files of the layers below. So are directories of the
+ * layers below where this one has a file or a link of the same name: tar deletes empty ones only. Then its own files
+ * are unpacked. What it has in /dev is left out: /dev is cove's. A sandbox cannot make device nodes, so those
+ * elsewhere are left out, too: if tar complains of them and of nothing else, the layer is unpacked. What tar says is
+ * kept in memory: on a full disk a line of it could be lost.
  */
 static const char layer_script[] =
-    "set -e; umask 022; b=/.fetch/i/$1; r=/" COVE_IMAGE_DIR "; mkdir -p $r\n"
+    "set -e; umask 022; export LC_ALL=C; b=/.fetch/i/$1; r=/" COVE_IMAGE_DIR "; mkdir -p $r\n"
     "tar -tf $b --quoting-style=literal > /.fetch/names\n"
     "{ grep -E '(^|/)\\.wh\\.[^/]+$' /.fetch/names || true; } > /.fetch/gone\n"
     "while IFS= read -r n; do\n"
@@ -118,9 +121,17 @@ static const char layer_script[] =
     "    *) rm -rf -- \"$d/${f#.wh.}\";;\n"
     "  esac\n"
     "done < /.fetch/gone\n"
+    "sed -n -e 's,^[./]*/,,' -e '/[^/]$/p' /.fetch/names | sort > /.fetch/files\n"
+    "find $r -mindepth 1 -type d -printf '%P\\n' | sort | comm -12 - /.fetch/files |\n"
+    "while IFS= read -r n; do rm -rf -- \"$r/$n\"; done\n"
     "tar -xpf $b -C $r --numeric-owner --same-owner --no-anchored --exclude='.wh.*' "
-    "--anchored --exclude='dev/*' --exclude='./dev/*' --exclude='/dev/*'\n"
-    "rm -f $b /.fetch/names /.fetch/gone\n";
+    "--anchored --exclude='dev/*' --exclude='./dev/*' --exclude='/dev/*' "
+    "2> /dev/shm/said || {\n"
+    "  if ! grep -q 'Cannot mknod' /dev/shm/said || ! grep -q 'Exiting with' /dev/shm/said ||\n"
+    "    grep -qvE 'Cannot mknod|Exiting with failure|Removing leading' /dev/shm/said\n"
+    "  then grep -v 'Cannot mknod' /dev/shm/said >&2; exit 1; fi\n"
+    "}\n"
+    "rm -f $b /.fetch/[a-hj-z]*\n";
 
 /* Adds the files that every sandbox needs, as `cove template add` does (cli/template_image.c). */
 static const char complete_script[] =

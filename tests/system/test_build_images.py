@@ -190,6 +190,18 @@ def test_layers_that_lead_out_stay_within_the_image(place, server, tmp_path, bas
     build(server, "after", f"{PUBLIC}:{OPEN}/app:1").ready()
 
 
+def test_files_take_the_place_of_directories_and_device_nodes_are_left_out(place, server, tmp_path, base_tar):
+    below = tar(("own/a b/c/file", b"below\n", {}), ("own/link/file", b"below\n", {}), ("own/stays/file", b"below\n", {}), ("own/end/x", b"", {}))
+    above = tar(("./own/a b", b"above\n", {}), ("own/link", None, {"type": tarfile.SYMTYPE, "linkname": "stays"}),
+                ("own/stays", None, {"type": tarfile.DIRTYPE, "mode": 0o755}),
+                ("own/node", None, {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3}), ("own/end", b"the end\n", {}))
+    place[2](Image(tmp_path / "swaps").write(base_tar, below, above), "swaps:1")
+    build(server, "swaps", f"{PUBLIC}:{OPEN}/swaps:1").ready()
+    reply = server.execute("p", "cd /own; cat 'a b' link/file stays/file end; ls", template="swaps")
+    assert reply.json["stdout"] == "above\nbelow\nbelow\nthe end\na b\nend\nlink\nstays\n", reply
+    server.cleanup("p")
+
+
 def test_an_image_that_does_not_fit_is_an_error_that_says_so(place, server, tmp_path, base_tar):
     place[2](Image(tmp_path / "large").write(base_tar, tar(("large", bytes(200 << 20), {}))), "large:1")
     assert "layer 2" in (error := error_of(build(server, "large", f"{PUBLIC}:{OPEN}/large:1"))) or "fetched" in error, error
