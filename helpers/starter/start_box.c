@@ -239,10 +239,10 @@ static int await_ready(struct start *s, struct cove_err *e)
             return cove_fail(e, COVE_NOT_READY, "its ready command did not end within %llu s",
                              (unsigned long long)(s->manifest->ready_timeout_ms + 999) / 1000);
         }
-        if (!end.signal && !end.exit_code)
-            return 0;
         if (check_start(s, e) < 0)
             return -1;
+        if (!end.signal && !end.exit_code)
+            return 0;
         pause_for(s, &pause_ms);
     }
     return fail_late(s, &end, e);

@@ -172,6 +172,7 @@ def test_a_sandbox_is_handed_out_when_its_ready_command_succeeds(store, root):
     (["--ready", "exit 3", "--ready-timeout", "0.5"], "ready command did not succeed within 1 s (exit code 3)"),
     (["--ready", "sleep 1000", "--ready-timeout", "0.5"], "ready command did not end within 1 s"),
     (["--start", "exit 7", "--ready", "false"], "start command ended with code 7"),
+    (["--start", "exit 7", "--ready", "sleep 1"], "start command ended with code 7"),  # the ready command alone would have succeeded
     (["--start", "kill -9 $$", "--ready", "false"], "start command was ended by signal 9"),
     (["--start", "true", "--user", "nosuchuser"], "nosuchuser"),
     (["--start", "rm -rf /"], "policy forbids"),
