@@ -354,6 +354,7 @@ int e2b_template_get(struct request *req, struct reply *rep, struct cove_err *e)
 int e2b_template_delete(struct request *req, struct reply *rep, struct cove_err *e)
 {
     const char *given = request_capture(req, "template"), *word = e2b_template_word(req, given);
+    struct build_listed *builds = arena_alloc(&req->arena, sizeof(*builds));
     struct listing l = { .req = req };
     struct cove_err none = { 0 };
     int rc = 0;
@@ -367,7 +368,8 @@ int e2b_template_delete(struct request *req, struct reply *rep, struct cove_err 
     for (size_t i = 0; rc == 0 && i < l.count; i++)
         rc = core_snapshot_remove(req->core, req->tenant, l.items[i].id, e);
     free(l.items);
-    if (rc == 0 && l.count == 0)
+    core_build_list(req->core, req->tenant, l.only, builds, NULL); /* the first may be under way */
+    if (rc == 0 && l.count == 0 && builds->count == 0)
         return cove_fail(e, COVE_NOT_FOUND, "template '%.60s' not found", given);
     if (rc == 0 && req->core->config->builds_tenant)
         core_build_forget(req->core, req->tenant, l.only, NULL);

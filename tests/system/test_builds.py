@@ -170,14 +170,17 @@ def test_a_build_whose_sandbox_is_killed_says_so(server):
     assert server.request("GET", "/templates/aliases/no-sandbox").status == 404
 
 
-def test_deleting_a_template_ends_its_build(server):
-    Build(server, "deleted").ready()
+@pytest.mark.parametrize("was_built_before", [True, False])
+def test_deleting_a_template_ends_its_build(server, was_built_before):
+    if was_built_before:
+        Build(server, "deleted").ready()
     build = Build(server, "deleted", [("RUN", "echo begun; sleep 300")])
     wait_for(lambda: "begun" in build.messages(), what="the step")
     assert server.request("DELETE", "/templates/deleted").status == 204
     wait_for(lambda: not sandboxes(server), what="the end of its sandbox")
     assert server.request("GET", "/templates/aliases/deleted").status == 404
     assert build.status().status == 404
+    assert server.request("DELETE", "/templates/deleted").status == 404
 
 
 # ------------------------------------------------------------------ bounds
