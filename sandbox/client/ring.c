@@ -63,6 +63,8 @@ int ring_create(uint64_t capacity, struct ring *ret, struct cove_err *e)
     map = mmap(NULL, RING_HEAD_BYTES + capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return cove_fail_errno(e, COVE_LIMIT, "mapping a log ring");
+    /* Children of init would keep the ring's memory taken, and the launcher lives for hours. */
+    madvise(map, RING_HEAD_BYTES + capacity, MADV_DONTFORK);
     *ret = (struct ring){
         .head = (struct ring_head *)map,
         .data = map + RING_HEAD_BYTES,

@@ -597,6 +597,32 @@ static void it_keeps_nobodys_pipe_open(void **state)
     close(filter);
 }
 
+/* It lives as long as commands come, and a ring that it had mapped would take memory as long. */
+static void the_launcher_holds_no_log(void **state)
+{
+    struct command logged = {
+        .cwd = "/", .argv = { "/bin/sleep", "1000" }, .flags = SPAWN_LOG, .log_bytes = 65536
+    };
+    int filter = filter_file(no_mkdir, sizeof(no_mkdir));
+    char path[64], line[512];
+    bool has_ring = false;
+    FILE *f;
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    spawn(&logged);
+    run_filtered("exit 0", filter, 0);
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)launcher_pid());
+    f = fopen(path, "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f))
+        has_ring |= strstr(line, "cove-ring") != NULL;
+    fclose(f);
+    assert_false(has_ring);
+    close(filter);
+}
+
 int main(int argc, char **argv)
 {
 #define WITH(t) cmocka_unit_test_setup_teardown(t, fixture_start_with_cgroup, fixture_stop)
@@ -617,6 +643,7 @@ int main(int argc, char **argv)
         WITH(another_filter_starts_in_the_ordinary_way),
         WITH(what_it_cannot_do_is_told_as_ever),
         WITH(it_keeps_nobodys_pipe_open),
+        WITH(the_launcher_holds_no_log),
     };
 
     if (argc == 3)
