@@ -10,12 +10,12 @@ import tarfile
 import pytest
 
 from cove import Server, new_dir, stop, wait_for
-from internet import PRIVATE, PUBLIC, RESOLVER, World
+from internet import HOST, METADATA, OTHER_PUBLIC, PRIVATE, PUBLIC, RESOLVER, World
 from test_builds import Build
 from test_template import small_root  # noqa: F401 (fixture)
 from test_template_sources import CONFIG, TOP as SECOND, Image, base_tar, tar  # noqa: F401 (fixture)
 
-OPEN, CLOSED = 5000, 5001  # ports of the two registries: the second wants a name and a password
+OPEN, CLOSED, HOSTILE = 5000, 5001, 5002  # ports of the registries: the second wants a name and a password
 NAME, PASSWORD = "reader", "the-word-that-nobody-may-find"
 
 
@@ -26,6 +26,38 @@ def registry(world, path, port, access=""):
                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
 
+# A registry whose images are named after what it does with them.
+HOSTILE_REGISTRY = f"""
+import hashlib, http.server, json, time
+CONFIG = json.dumps({{"architecture": "amd64", "os": "linux", "config": {{}}, "rootfs": {{"type": "layers", "diff_ids": ["sha256:" + "0" * 64]}}}}).encode()
+name = lambda content: "sha256:" + hashlib.sha256(content).hexdigest()
+MANIFEST = json.dumps({{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+    "config": {{"mediaType": "application/vnd.oci.image.config.v1+json", "digest": name(CONFIG), "size": len(CONFIG)}},
+    "layers": [{{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": "sha256:" + "1" * 64, "size": 4096}}]}}).encode()
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        words = self.path.split("/")  # /v2/IMAGE/KIND/NAME
+        image, kind = (words + ["", ""])[2:4]
+        if image.startswith("turn-"):
+            self.send_response(307)
+            self.send_header("Location", "http://" + image[5:] + ":{OPEN}/v2/app/" + "/".join(words[3:]))
+            return self.end_headers()
+        if image == "slow":
+            time.sleep(1000)
+        self.send_response(200)
+        if kind == "manifests":
+            self.send_header("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+        self.end_headers()
+        if kind == "manifests":
+            self.wfile.write(MANIFEST)
+        while (image, kind) == ("endless-manifest", "manifests") or (image == "endless" and words[-1].endswith("1" * 64)):
+            self.wfile.write(bytes(1 << 16))
+        if kind == "blobs":
+            self.wfile.write(b"x" * len(CONFIG) if image == "wrong-config" or words[-1] != name(CONFIG) else CONFIG)
+http.server.ThreadingHTTPServer(("", {HOSTILE}), Answer).serve_forever()
+"""
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """(world, server, push): push(image, name) puts an OCI directory into both registries."""
@@ -33,6 +65,7 @@ def place(tmp_path_factory):
     (path / "users").write_text(f"{NAME}:{crypt.crypt(PASSWORD, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))}\n")
     with World() as world:
         registry(world, path, OPEN)
+        world.servers.append(subprocess.Popen(["ip", "netns", "exec", world.internet, "python3", "-c", HOSTILE_REGISTRY], stderr=subprocess.DEVNULL))
         registry(world, path, CLOSED, f"auth: {{ htpasswd: {{ realm: test, path: {path}/users }} }}\n")
 
         def push(image, name):
@@ -40,9 +73,9 @@ def place(tmp_path_factory):
                        image, f"docker://127.0.0.1:{OPEN}/{name}"]
             wait_for(lambda: subprocess.run(command, capture_output=True).returncode == 0, 20, "the registry")
 
-        server = Server(new_dir(), network="none", pool=0, workers=1, disk_max="150M").up()
+        server = Server(new_dir(), network="none", pool=0, workers=1, disk_max="150M", build_timeout="25s").up()
         try:
-            plain = " ".join(f"{host}:{port}" for host in (PUBLIC, PRIVATE, "public.example") for port in (OPEN, CLOSED))
+            plain = " ".join(f"{host}:{port}" for host in (PUBLIC, PRIVATE, "public.example") for port in (OPEN, CLOSED, HOSTILE))
             world.move_keeper(server, network="egress", network_dns=RESOLVER, build_insecure_registries=plain)
             yield world, server, push
         finally:
@@ -132,6 +165,18 @@ def test_a_sandbox_of_an_image_is_saved_and_comes_back_and_outlives_the_keeper(p
 def test_a_registry_at_an_address_that_sandboxes_may_not_reach_is_not_reached(server):
     for host in (PRIVATE, "10.99.0.1", "rebinds.example"):
         assert "was not fetched" in error_of(build(server, "inwards", f"{host}:{OPEN}/app:1", build_timeout="5s")), host
+
+
+def test_a_registry_leads_skopeo_nowhere_that_sandboxes_may_not_reach(server):
+    build(server, "turned", f"{PUBLIC}:{HOSTILE}/turn-{OTHER_PUBLIC}:1").ready()  # skopeo does follow
+    for host in (PRIVATE, METADATA, HOST, "127.0.0.1", "rebinds.example", "metadata.example"):
+        assert "was not fetched" in error_of(build(server, "inwards", f"{PUBLIC}:{HOSTILE}/turn-{host}:1")), host
+
+
+def test_a_registry_that_is_slow_endless_or_lies_ends_the_build(server):
+    for image in ("wrong-config", "wrong-layer", "endless", "endless-manifest", "slow"):
+        assert "was not fetched" in error_of(build(server, "bad", f"{PUBLIC}:{HOSTILE}/{image}:1")), image
+        wait_for(lambda: not server.inits, 20, "the end of its sandbox")
 
 
 def test_credentials_open_a_registry_and_are_kept_nowhere(server):
