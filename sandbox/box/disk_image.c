@@ -334,13 +334,13 @@ static int image_find_files(const struct disk *d, const char *id, int box_dir, i
 
 /* ------------------------------------------------------------------ once a second */
 
-struct image {
+struct image_figures {
     int loop;
     uint64_t blocks, written; /* in all; on the host's disk */
     uint64_t kept_back;       /* as ext4 itself sets it */
 };
 
-static bool find_image(int box_dir, struct image *ret)
+static bool find_image(int box_dir, struct image_figures *ret)
 {
     struct stat st;
 
@@ -352,7 +352,7 @@ static bool find_image(int box_dir, struct image *ret)
     return true;
 }
 
-static void keep_back(const struct image *im, uint64_t blocks)
+static void keep_back(const struct image_figures *im, uint64_t blocks)
 {
     char path[64], text[32];
 
@@ -361,7 +361,7 @@ static void keep_back(const struct image *im, uint64_t blocks)
     write_file_at(AT_FDCWD, path, text, NULL);
 }
 
-static uint64_t figure(const struct image *im, const char *name)
+static uint64_t figure(const struct image_figures *im, const char *name)
 {
     char path[64], text[32] = "";
 
@@ -373,7 +373,7 @@ static uint64_t figure(const struct image *im, const char *name)
  * The free blocks of all groups, as ext4 lists them: "#GROUP: FREE ...". To mount the image once more and ask
  * statfs() is no choice: a mount waits as long as anybody inside is in sync(), and the keeper with it.
  */
-static bool count_free(const struct image *im, uint64_t *ret)
+static bool count_free(const struct image_figures *im, uint64_t *ret)
 {
     char path[64], line[256];
     unsigned long long blocks;
@@ -395,7 +395,7 @@ static bool count_free(const struct image *im, uint64_t *ret)
 static void review(struct disk *d, const char *id, int box_dir, bool host_is_full)
 {
     uint64_t blocks, taken, kept;
-    struct image im;
+    struct image_figures im;
 
     (void)d;
     (void)id;
@@ -418,7 +418,7 @@ static void review(struct disk *d, const char *id, int box_dir, bool host_is_ful
  */
 static void squeeze(struct disk *d, const char *id, int box_dir, bool on)
 {
-    struct image im;
+    struct image_figures im;
 
     (void)d;
     (void)id;
