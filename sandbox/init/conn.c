@@ -37,7 +37,6 @@ static void conn_free(struct init *in, struct conn *c)
     assert(in->conn_count > 0);
     in->conn_count--;
     free(c);
-    spare_hurry(in);
 }
 
 void conn_cut(struct conn *c)

@@ -271,8 +271,8 @@ pid_t launcher_start(const struct sock_fprog *profile, int sock);
 void spare_remember(struct init *in, const struct stat *file, const struct sock_fprog *filter,
                     bool notify);
 int spare_setup(struct init *in, struct cove_err *e);
-void spare_soon(struct init *in);  /* a command has started or ended: another may come */
-void spare_hurry(struct init *in); /* a client has gone: now is a good time */
+void spare_soon(struct init *in);      /* a command has started: another may come beside it */
+void spare_after_end(struct init *in); /* a command has ended, and its client was told */
 bool spare_reaped(struct init *in, pid_t pid);
 void spare_continue(struct init *in); /* the launcher goes on, if somebody has stopped it */
 void spare_distrust(struct init *in); /* the launcher does not do its work: end it */

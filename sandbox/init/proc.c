@@ -169,7 +169,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
     if (p->flags & SPAWN_RECORD)
         p->cpu_us = cgroup_cpu_us(&p->cgroup);
     cgroup_leave(in, p->number, &p->cgroup);
-    spare_soon(in);
+    spare_after_end(in);
     proc_drop_if_done(in, p);
 }
 

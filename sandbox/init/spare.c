@@ -2,7 +2,7 @@
  * A process made ahead, the spare. Starting a command under a filter costs a clone into a cgroup and the kernel's
  * reading of the filter, several times what execve costs. So once a command has run, init keeps a launcher
  * (launcher.c), which has the filter that was used last and makes processes cheaply. When a command has ended and
- * its client has gone, init has the next command's process made in advance: in its own cgroup, waiting on a
+ * its client has its reply, init has the next command's process made in advance: in its own cgroup, waiting on a
  * socket for what it is to become. A spawn under the same filter takes the spare, or has one made at once, and sends it
  * the rest (argv, environment, user, stdio); any other spawn starts in the ordinary way. Both have
  * init's rights, so what runs in the sandbox can kill or stop them, but not look into them or steer
@@ -26,12 +26,11 @@
 #include "sandbox/init/init_private.h"
 
 /* How long after a command's start or end the next process is made: meanwhile the command, or the
-   worker that tells of its end, has the cpu to itself. When the client hangs up, the rest of the
-   time is only what its reply needs to get through nginx. After a sandbox's first command it takes
+   worker and nginx with its reply, have the cpu to themselves. After a sandbox's first command it takes
    longer: many sandboxes run no second one, and many may be made at the same time. */
 enum {
     MAKE_AFTER_US = 20000,
-    MAKE_AFTER_CLIENT_US = 300,
+    MAKE_AFTER_END_US = 500,
     MAKE_AFTER_FIRST_US = 1000000,
     KEEP_US = 20000000
 };
@@ -100,10 +99,10 @@ void spare_soon(struct init *in)
         make_after(&in->spare, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_US);
 }
 
-void spare_hurry(struct init *in)
+void spare_after_end(struct init *in)
 {
-    if (in->spare.wanted && !is_first(in))
-        make_after(&in->spare, MAKE_AFTER_CLIENT_US);
+    if (!is_there(&in->spare))
+        make_after(&in->spare, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_END_US);
 }
 
 /* --------------------------------------------------------------- the launcher */
