@@ -23,6 +23,7 @@
 #include "process/policy_live.h"
 
 struct caller;
+struct kept_conns;
 struct meters;
 struct shares;
 struct stream;
@@ -39,6 +40,7 @@ struct core { /* one per thread */
     const struct caller *caller;       /* of the request at hand; NULL: no scopes */
     const unsigned char *token_secret; /* of sandboxes' tokens (cove/keys.h); NULL in tests */
     struct shares *tenant_shares, *box_shares; /* the worker's (shares.h); NULL = no limit */
+    struct kept_conns *kept; /* the worker's connections to inits (kept.h); NULL: none is kept */
     /* what all requests of this worker may keep in memory; NULL = any */
     struct budget *worker_bytes;
     /* memory of the request at hand: the tenant's budget, which is part of the worker's */

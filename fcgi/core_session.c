@@ -12,6 +12,7 @@
 #include "cove/which.h"
 #include "fcgi/caller.h"
 #include "fcgi/core_snapshots.h"
+#include "fcgi/kept.h"
 #include "fcgi/shares.h"
 
 /* ------------------------------------------------------------------ finding */
@@ -195,7 +196,8 @@ static int connect_box(struct core_session *s, struct cove_err *e)
                          "this sandbox has %u requests under way, try again in a second",
                          c->box_shares->most);
     }
-    if (box_open(c->config->run_dir, s->box.id, &s->conn, e) == 0)
+    if (kept_take(c->kept, &s->box, &s->conn) ||
+        box_open(c->config->run_dir, s->box.id, &s->conn, e) == 0)
         return 0;
     shares_release(c->box_shares, s->box.id, true);
     return -1;
@@ -301,10 +303,10 @@ void core_session_close(struct core_session *s)
         core_session_distrust(s);
     core_template_end(s);
     shares_release(s->core->box_shares, s->box.id, true);
-    if (s->core->task && s->conn.sock > 0) {
+    kept_put(s->core->kept, &s->box, &s->conn);
+    if (s->core->task && s->conn.sock > 0)
         core_task_close_later(s->core, take_fd(&s->conn.sock));
-        if (!s->core->messages)
-            s->core->messages = take_ptr(s->conn.buf);
-    }
+    if (s->core->task && !s->core->messages)
+        s->core->messages = take_ptr(s->conn.buf);
     box_close(&s->conn);
 }

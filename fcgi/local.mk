@@ -3,7 +3,7 @@ libfcgicore_a_CPPFLAGS = $(AM_CPPFLAGS) $(FCGI_CFLAGS) $(JSONC_CFLAGS) \
 	$(SECCOMP_CFLAGS) $(CRYPTO_CFLAGS) $(PROTOBUFC_CFLAGS) $(ZLIB_CFLAGS)
 libfcgicore_a_SOURCES = \
 	fcgi/http.h fcgi/http.c fcgi/reply.h fcgi/reply.c fcgi/wire.h fcgi/wire.c \
-	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/shares.h fcgi/shares.c fcgi/cors.c \
+	fcgi/router.h fcgi/router.c fcgi/slots.h fcgi/slots.c fcgi/shares.h fcgi/shares.c fcgi/kept.h fcgi/kept.c fcgi/cors.c \
 	fcgi/basic.h fcgi/basic.c fcgi/metrics.h fcgi/metrics.c fcgi/caller.h fcgi/caller.c \
 	fcgi/console_session.h fcgi/console_session.c fcgi/auth.h fcgi/auth.c fcgi/port_access.h fcgi/port_access.c fcgi/port_links.h fcgi/port_links.c fcgi/attach.h fcgi/attach.c \
 	fcgi/transfer.h fcgi/transfer.c \

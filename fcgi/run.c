@@ -385,6 +385,7 @@ int run_command(struct box_conn *conn, const struct run_args *args, struct run_r
         .started_unix_ms = clock_unix_ms(),
         .result = ret,
     };
+    bool was_settled = box_is_settled(conn);
     int rc;
 
     *ret = (struct run_result){ 0 };
@@ -393,6 +394,9 @@ int run_command(struct box_conn *conn, const struct run_args *args, struct run_r
         while (!r.over)
             wait_once(&r);
         drain_all(&r);
+        /* the end of a command that was not killed is the last that init says of it */
+        if (was_settled && r.kill_cause == END_OWN && ret->end.cause != END_GONE)
+            conn->settled = conn->tag;
         leave_pipes(&r);
     }
     cove_close(r.out[RUN_STDOUT]);

@@ -199,6 +199,7 @@ static void *thread_main(void *arg)
         .token_secret = w->token_secret,
         .tenant_shares = &w->tenant_shares,
         .box_shares = &w->box_shares,
+        .kept = &w->kept,
         .keeper = KEEPER_LINK(w->config.run_dir),
         .leaving = &w->leaving,
     };

@@ -9,6 +9,7 @@
 #include "cove/config.h"
 #include "cove/keys.h"
 #include "cove/state.h"
+#include "fcgi/kept.h"
 #include "fcgi/router.h"
 #include "fcgi/serve.h"
 #include "fcgi/shares.h"
@@ -24,6 +25,7 @@ struct worker {
     struct callers callers;
     struct router router;
     struct shares tenant_shares, box_shares;
+    struct kept_conns kept;
     struct budget bytes; /* what all requests may keep in memory together */
     int listen_fd;
     struct {                  /* who may wait in accept() */

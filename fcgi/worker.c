@@ -96,6 +96,7 @@ static int setup_router(struct worker *w, struct cove_err *e)
                     e) < 0)
         return -1;
     shares_halve_among(&w->tenant_shares, threads - spare);
+    pthread_mutex_init(&w->kept.lock, NULL);
     w->bytes.max = w->config.worker_memory_bytes;
     w->tenant_shares.all = &w->bytes;
     w->tenant_shares.bytes_max = w->bytes.max / 100 * w->config.tenant_memory;
@@ -110,7 +111,7 @@ static int setup_router(struct worker *w, struct cove_err *e)
 static void setup_limits(const struct worker *w)
 {
     struct rlimit limit;
-    rlim_t want = 64 + 12 * w->config.threads;
+    rlim_t want = 64 + KEPT_MAX + 12 * w->config.threads;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < want) {
         limit.rlim_cur = want < limit.rlim_max ? want : limit.rlim_max;
@@ -171,9 +172,10 @@ static void beat_until_told(struct worker *w, const sigset_t *signals)
     const struct timespec second = { .tv_sec = 1 };
     int signo;
 
-    do
+    do {
         state_worker_beat(w->state, w->index);
-    while ((signo = sigtimedwait(signals, NULL, &second)) < 0);
+        kept_expire(&w->kept, clock_boot_ms());
+    } while ((signo = sigtimedwait(signals, NULL, &second)) < 0);
     atomic_store(&w->leaving, signo == SIGINT);
 }
 
@@ -211,6 +213,7 @@ int main(int argc, char **argv)
     live_done(&worker.callers.tenants);
     live_done(&worker.callers.templates);
     live_done(&worker.callers.manifests);
+    kept_done(&worker.kept);
     shares_done(&worker.tenant_shares);
     shares_done(&worker.box_shares);
     meters_close(worker.meters);

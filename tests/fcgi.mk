@@ -5,7 +5,7 @@ EXTRA_DIST += tests/clients/README.md tests/clients/package.json tests/clients/p
 
 # Unit tests of fcgi/. They link the core and what is below it; nothing here needs a sandbox, nginx or root.
 if HAVE_CMOCKA
-FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_wire tests/unit/test_auth tests/unit/test_console_session \
+FCGI_TESTS = tests/unit/test_json tests/unit/test_router tests/unit/test_slots tests/unit/test_kept tests/unit/test_wire tests/unit/test_auth tests/unit/test_console_session \
 	tests/unit/test_run tests/unit/test_execute tests/unit/test_confine tests/unit/test_lines tests/unit/test_stream tests/unit/test_which tests/unit/test_core_session tests/unit/test_e2b_signed tests/unit/test_saved tests/unit/test_saver tests/unit/test_connect tests/unit/test_multipart tests/unit/test_fetch_address
 UNIT_TESTS += $(FCGI_TESTS)
 FCGI_TEST_CPPFLAGS = $(libfcgicore_a_CPPFLAGS)
@@ -21,6 +21,9 @@ tests_unit_test_router_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_wire_SOURCES = tests/unit/test_wire.c
 tests_unit_test_wire_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_wire_LDADD = $(FCGI_TEST_LDADD)
+tests_unit_test_kept_SOURCES = tests/unit/test_kept.c
+tests_unit_test_kept_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
+tests_unit_test_kept_LDADD = $(FCGI_TEST_LDADD)
 tests_unit_test_slots_SOURCES = tests/unit/test_slots.c
 tests_unit_test_slots_CPPFLAGS = $(FCGI_TEST_CPPFLAGS)
 tests_unit_test_slots_LDADD = $(FCGI_TEST_LDADD)

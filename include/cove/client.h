@@ -119,6 +119,8 @@ struct box_conn { /* one conversation with one init */
     char *buf;         /* MSG_MAX_BYTES, made when first needed */
     uint64_t until_ms; /* in CLOCK_BOOTTIME: the deadline of a call of several questions; 0: none */
     bool unanswered;   /* one of the calls so far met an init that does not answer */
+    uint32_t
+        settled; /* after the request of this tag init owed nothing any more, see box_is_settled() */
     uint32_t file_flags; /* FILE_* that every request for a file has besides its own */
 };
 
@@ -128,6 +130,8 @@ bool box_is_unanswered(const struct cove_err *e);
 int box_open(const char *run_dir, const char *id, struct box_conn *ret, struct cove_err *e);
 void box_close(struct box_conn *c);
 bool box_has_ended(const struct box_conn *c); /* the init has ended */
+/* All requests so far are over: init has answered each of them and will send nothing more on account of them. */
+bool box_is_settled(const struct box_conn *c);
 
 struct spawn_args {
     const char *user;  /* NULL = root */

@@ -132,6 +132,11 @@ bool box_has_ended(const struct box_conn *c)
     return poll(&p, 1, 0) > 0; /* poll() tells of an end without being asked for it */
 }
 
+bool box_is_settled(const struct box_conn *c)
+{
+    return c->sock >= 0 && !c->unanswered && c->tag == c->settled;
+}
+
 void box_close(struct box_conn *c)
 {
     c->sock = cove_close(c->sock);

@@ -422,6 +422,64 @@ static void run_case(size_t i)
     buf_done(&got.text[1]);
 }
 
+/* ------------------------------------------------------------------ what init still owes afterwards */
+
+/* Runs a command on a connection where all earlier requests were settled, or were not. */
+static bool settles(void (*init)(struct fake_init *f), bool before)
+{
+    static const char *const argv[] = { "bash", "-c", "true", NULL };
+    struct collected got = { .in_order = true };
+    struct run_result result;
+    struct cove_err e;
+    struct stage stage;
+    bool after;
+
+    buf_init(&got.text[0], 100000);
+    buf_init(&got.text[1], 100000);
+    stage_init(&stage, init);
+    stage.conn.tag = 5;
+    stage.conn.settled = before ? 5 : 4;
+    run_command(&stage.conn,
+                &(struct run_args){
+                    .argv = argv,
+                    .timeout_ms = timeout_for(init),
+                    .output_max_bytes = OUTPUT_MAX,
+                    .filter_fd = -1,
+                    .client_fd = stage.client_fd,
+                    .sink = collect,
+                    .sink_arg = &got,
+                },
+                &result, &e);
+    after = box_is_settled(&stage.conn);
+    stage_done(&stage);
+    buf_done(&got.text[0]);
+    buf_done(&got.text[1]);
+    return after;
+}
+
+static void only_a_command_that_ended_and_left_nothing_settles_a_connection(void **state)
+{
+    static const struct {
+        void (*init)(struct fake_init *f);
+        bool before, after;
+        const char *because;
+    } ends[] = {
+        { writes_and_exits, true, true, "its end is the last word" },
+        { writes_and_exits, false, false, "an earlier request was not settled" },
+        { is_killed_by_its_memory_limit, true, true, "we have not killed it" },
+        { leaves_a_child_that_never_stops_writing, true, false, "init answers to the drain" },
+        { sleeps_for_ever, true, false, "init answers to the kill" },
+        { vanishes, true, false, "there is nobody any more" },
+        { talks_nonsense, true, false, "not our init" },
+        { refuses_to_spawn, true, false, "rare, so not looked at" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+        if (settles(ends[i].init, ends[i].before) != ends[i].after)
+            fail_msg("%zu: %s", i, ends[i].because);
+}
+
 /* ------------------------------------------------------------------ output, of both streams */
 
 /* Run against `init` with `used` bytes of the limit gone already. */
@@ -577,6 +635,7 @@ int main(void)
         cmocka_unit_test(what_earlier_commands_wrote_counts),
         cmocka_unit_test(our_ends_of_the_pipes_do_not_block),
         cmocka_unit_test(a_silent_init_is_given_up_soon),
+        cmocka_unit_test(only_a_command_that_ended_and_left_nothing_settles_a_connection),
     };
 
     signal(SIGPIPE, SIG_IGN);
