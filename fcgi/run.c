@@ -126,6 +126,15 @@ static size_t read_some(struct run *r, enum run_stream stream, size_t max)
     return 0;
 }
 
+/* Where all writers have gone and nothing is left in the pipe, poll() says POLLHUP alone. */
+static void on_output(struct run *r, enum run_stream stream, short revents)
+{
+    if (revents == POLLHUP)
+        r->out[stream] = cove_close(r->out[stream]);
+    else if (revents)
+        read_some(r, stream, READ_BYTES);
+}
+
 /* Has init gone, or is it there and breaks the protocol? */
 static bool has_closed(int sock)
 {
@@ -260,10 +269,8 @@ static void wait_once(struct run *r)
         end_unless_wanted(r, stream_tick(stream));
     if (ready <= 0)
         return;
-    if (fds[0].revents)
-        read_some(r, RUN_STDOUT, READ_BYTES);
-    if (fds[1].revents)
-        read_some(r, RUN_STDERR, READ_BYTES);
+    on_output(r, RUN_STDOUT, fds[0].revents);
+    on_output(r, RUN_STDERR, fds[1].revents);
     if (fds[3].revents & (POLLRDHUP | POLLHUP | POLLERR))
         on_client_left(r);
     else if (fds[3].revents & POLLOUT)
