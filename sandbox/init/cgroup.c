@@ -137,19 +137,65 @@ static void name_of(const struct command_cgroup *g, const char *file, char out[4
     snprintf(out, 48, "c%" PRIu32 "%s%s", g->name, *file ? "/" : "", file);
 }
 
-static void read_file_of(const struct command_cgroup *g, const char *file, char *out, size_t size)
+static void files_close(struct cgroup_files *f)
 {
-    char name[48];
-
-    name_of(g, file, name);
-    read_at(INIT_FD_CGROUP, name, out, size);
+    if (!f->name)
+        return;
+    f->name = 0;
+    cove_close(f->dir_fd);
+    cove_close(f->events_fd);
+    cove_close(f->cpu_fd);
 }
 
-static uint64_t cpu_usage(const struct command_cgroup *g)
+static void files_forget(struct init *in, uint32_t name)
 {
-    char text[1024];
+    for (size_t i = 0; i < OPEN_CGROUPS; i++)
+        if (in->open_cgroups[i].name == name)
+            files_close(&in->open_cgroups[i]);
+}
 
-    read_file_of(g, "cpu.stat", text, sizeof(text));
+static const struct cgroup_files *files_find(const struct init *in, const struct command_cgroup *g)
+{
+    for (size_t i = 0; i < OPEN_CGROUPS; i++)
+        if (in->open_cgroups[i].name == g->name)
+            return &in->open_cgroups[i];
+    return NULL;
+}
+
+/* NULL: the cgroup cannot be opened. */
+static const struct cgroup_files *files_open(struct init *in, const struct command_cgroup *g)
+{
+    const struct cgroup_files *found = files_find(in, g);
+    struct cgroup_files *f = &in->open_cgroups[in->next_open];
+    char name[48];
+    int dir_fd;
+
+    if (found)
+        return found;
+    name_of(g, "", name);
+    dir_fd = openat(INIT_FD_CGROUP, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0)
+        return NULL;
+    in->next_open = (in->next_open + 1) % OPEN_CGROUPS;
+    files_close(f);
+    *f = (struct cgroup_files){
+        .name = g->name,
+        .dir_fd = dir_fd,
+        .events_fd = openat(dir_fd, "cgroup.events", O_RDONLY | O_CLOEXEC),
+        .cpu_fd = openat(dir_fd, "cpu.stat", O_RDONLY | O_CLOEXEC),
+    };
+    return f;
+}
+
+static uint64_t cpu_usage(const struct init *in, const struct command_cgroup *g)
+{
+    const struct cgroup_files *files = files_find(in, g);
+    char text[1024], name[48];
+
+    if (files)
+        return counter(files->cpu_fd, "usage_usec");
+    name_of(g, "cpu.stat", name);
+    read_at(INIT_FD_CGROUP, name, text, sizeof(text));
     return field(text, "usage_usec");
 }
 
@@ -176,27 +222,26 @@ void cgroup_prepare(struct init *in)
 
 int cgroup_make(struct init *in, struct command_cgroup *ret, int *ret_fd, struct cove_err *e)
 {
+    const struct cgroup_files *files;
     struct command_cgroup g;
     char name[48];
-    int fd;
 
-    if (!in->has_cgroup) {
-        *ret_fd = -1;
+    *ret_fd = -1;
+    if (!in->has_cgroup)
         return 0;
-    }
     if (in->idle_count > 0)
         g = in->idle[--in->idle_count];
     else if (make_one(in, &g, e) < 0)
         return -1;
-    name_of(&g, "", name);
-    fd = openat(INIT_FD_CGROUP, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
+    files = files_open(in, &g);
+    if (!files) {
         cove_fail_errno(e, COVE_LIMIT, "opening a control group");
+        name_of(&g, "", name);
         unlinkat(INIT_FD_CGROUP, name, AT_REMOVEDIR);
         return -1;
     }
     *ret = g;
-    *ret_fd = fd;
+    *ret_fd = files->dir_fd;
     return 0;
 }
 
@@ -225,19 +270,20 @@ int cgroup_kill(struct init *in, uint32_t number)
     return -1;
 }
 
-uint64_t cgroup_cpu_us(const struct command_cgroup *g)
+uint64_t cgroup_cpu_us(const struct init *in, const struct command_cgroup *g)
 {
-    uint64_t now = g->name ? cpu_usage(g) : 0;
+    uint64_t now = g->name ? cpu_usage(in, g) : 0;
 
     return now > g->cpu_before_us ? now - g->cpu_before_us : 0;
 }
 
 /* --------------------------------------------------------------- leaving one, once it is empty */
 
-static bool remove_one(const struct command_cgroup *g)
+static bool remove_one(struct init *in, const struct command_cgroup *g)
 {
     char name[48];
 
+    files_forget(in, g->name);
     name_of(g, "", name);
     return unlinkat(INIT_FD_CGROUP, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
@@ -263,19 +309,19 @@ static void remember(struct init *in, uint32_t number, const struct command_cgro
  */
 static bool keep(struct init *in, const struct command_cgroup *g)
 {
-    char text[256], name[48];
+    const struct cgroup_files *files;
+    char text[256];
     struct stat st;
 
-    if (g->killed || in->idle_count == IDLE_CGROUPS)
+    if (g->killed || in->idle_count == IDLE_CGROUPS || !(files = files_open(in, g)))
         return false;
-    read_file_of(g, "cgroup.events", text, sizeof(text));
+    read_again(files->events_fd, text, sizeof(text));
     if (!strstr(text, "populated 0\n") || strstr(text, "frozen 1\n"))
         return false;
-    name_of(g, "", name);
-    if (fstatat(INIT_FD_CGROUP, name, &st, 0) < 0 || st.st_nlink != 2)
+    if (fstat(files->dir_fd, &st) < 0 || st.st_nlink != 2)
         return false;
     in->idle[in->idle_count++] =
-        (struct command_cgroup){ .name = g->name, .cpu_before_us = cpu_usage(g) };
+        (struct command_cgroup){ .name = g->name, .cpu_before_us = cpu_usage(in, g) };
     return true;
 }
 
@@ -284,7 +330,7 @@ void cgroup_leave(struct init *in, uint32_t number, struct command_cgroup *g)
 {
     if (!g->name)
         return;
-    if (keep(in, g) || remove_one(g))
+    if (keep(in, g) || remove_one(in, g))
         g->name = 0;
     else
         remember(in, number, g);
@@ -293,7 +339,9 @@ void cgroup_leave(struct init *in, uint32_t number, struct command_cgroup *g)
 void cgroup_tidy(struct init *in)
 {
     while (in->idle_count > 0)
-        remove_one(&in->idle[--in->idle_count]);
+        remove_one(in, &in->idle[--in->idle_count]);
+    for (size_t i = 0; i < OPEN_CGROUPS; i++)
+        files_close(&in->open_cgroups[i]);
 }
 
 /* Called when something was reaped. A few at a time, in turn: thousands of daemons must not slow
@@ -302,7 +350,7 @@ void cgroup_sweep(struct init *in)
 {
     for (int i = 0; i < SWEEP_AT_A_TIME && in->lingering_count > 0; i++) {
         in->sweep_at = (in->sweep_at + 1) % in->lingering_count;
-        if (remove_one(&in->lingering[in->sweep_at].cgroup))
+        if (remove_one(in, &in->lingering[in->sweep_at].cgroup))
             in->lingering[in->sweep_at] = in->lingering[--in->lingering_count];
     }
 }

@@ -49,6 +49,7 @@ enum {
     MAX_MARKS = 64,       /* extended attributes of one file that a client may set */
     MAX_GROUPS = 64,
     IDLE_CGROUPS = 4, /* cgroups that are kept for the next commands */
+    OPEN_CGROUPS = 8, /* cgroups whose files stay open */
     MAX_ARGS = 8192,
     MAX_ENV = 2048,
     MAX_LABEL = 256,
@@ -137,6 +138,12 @@ struct command_cgroup {
     uint32_t name;          /* the directory cNAME; 0: none */
     uint64_t cpu_before_us; /* cpu time of commands that had this cgroup before */
     bool killed; /* cgroup.kill was written: Linux 6.18 kills what is cloned into it afterwards */
+};
+
+/* Files of a command's cgroup that stay open, because every command that has this cgroup in turn needs them. */
+struct cgroup_files {
+    uint32_t name; /* of the cgroup; 0: the row is free */
+    int dir_fd, events_fd, cpu_fd;
 };
 
 struct proc {
@@ -302,13 +309,13 @@ int on_log_arm(struct init *in, struct conn *c, struct msg *m, struct cove_err *
 /* --- cgroups (cgroup.c) --- */
 void cgroup_setup(struct init *in);
 void cgroup_prepare(struct init *in);
-int cgroup_make(struct init *in, struct command_cgroup *ret, int *ret_fd,
-                struct cove_err *e);               /* *ret_fd -1: there are no cgroups */
+/* *ret_fd is its directory, -1: there are no cgroups. It stays ours, and is open until the next call here. */
+int cgroup_make(struct init *in, struct command_cgroup *ret, int *ret_fd, struct cove_err *e);
 int cgroup_kill(struct init *in, uint32_t number); /* 0, or -1 and errno */
 void cgroup_leave(struct init *in, uint32_t number, struct command_cgroup *g);
 void cgroup_sweep(struct init *in);
 void cgroup_tidy(struct init *in); /* no command came for a while: remove those that are kept */
-uint64_t cgroup_cpu_us(const struct command_cgroup *g);
+uint64_t cgroup_cpu_us(const struct init *in, const struct command_cgroup *g);
 uint64_t cgroup_oom_kills(const struct init *in);
 uint64_t cgroup_pids_refused(const struct init *in);
 uint64_t cgroup_memory_limit(const struct init *in);
@@ -410,6 +417,8 @@ struct init {
     uint32_t last_cgroup;
     struct command_cgroup idle[IDLE_CGROUPS]; /* empty, for the next commands */
     size_t idle_count;
+    struct cgroup_files open_cgroups[OPEN_CGROUPS];
+    size_t next_open;    /* the row that is used for another cgroup next */
     int oom_fd, pids_fd; /* the counters' files, -1: none */
     int memory_fds[MEMORY_FILES];
     struct memory_now meminfo_told; /* what meminfo_fd says; limit 0: nothing yet */

@@ -167,7 +167,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
         log_tick(in, p);
     tell_waiting(p); /* told before the tidying up that follows, which nobody should wait for */
     if (p->flags & SPAWN_RECORD)
-        p->cpu_us = cgroup_cpu_us(&p->cgroup);
+        p->cpu_us = cgroup_cpu_us(in, &p->cgroup);
     cgroup_leave(in, p->number, &p->cgroup);
     spare_after_end(in);
     proc_drop_if_done(in, p);

@@ -233,7 +233,7 @@ static uint64_t resident_bytes(pid_t pid)
 }
 
 /* Append one entry; false when it does not fit any more. */
-static bool add_entry(const struct proc *p, char *page, size_t *len)
+static bool add_entry(const struct init *in, const struct proc *p, char *page, size_t *len)
 {
     size_t label = strlen(p->label) + 1, command = strlen(p->command) + 1;
     size_t size = (sizeof(struct box_proc) + label + command + 7) & ~(size_t)7;
@@ -248,7 +248,7 @@ static bool add_entry(const struct proc *p, char *page, size_t *len)
     if (size > PAGE_BYTES - *len)
         return false;
     if (p->running) {
-        entry.cpu_us = cgroup_cpu_us(&p->cgroup);
+        entry.cpu_us = cgroup_cpu_us(in, &p->cgroup);
         entry.memory_bytes = resident_bytes(p->pid);
     }
     memset(page + *len, 0, size);
@@ -274,7 +274,7 @@ int on_procs(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 
         if (!p->running && !(p->flags & SPAWN_RECORD))
             continue; /* only its log is still open */
-        if (!add_entry(p, init_page, &len)) {
+        if (!add_entry(in, p, init_page, &len)) {
             head.more = 1;
             break;
         }

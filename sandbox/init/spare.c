@@ -155,9 +155,9 @@ struct made { /* a process that the launcher was told to make */
 
 static int order(struct init *in, bool notify, struct made *ret)
 {
-    AUTO_CLOSE int cgroup_fd = -1, ours = -1, theirs = -1;
+    AUTO_CLOSE int ours = -1, theirs = -1;
     const uint32_t body = notify;
-    int fds[2];
+    int fds[2], cgroup_fd;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         return -1;

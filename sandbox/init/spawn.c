@@ -321,7 +321,7 @@ static struct proc *make_proc(struct init *in, const struct spawn *s, struct cov
 
 static int start(struct init *in, struct spawn *s, struct proc *p, struct cove_err *e)
 {
-    AUTO_CLOSE int cgroup_fd = -1;
+    int cgroup_fd;
 
     if (make_socket(s, e) < 0 || cgroup_make(in, &p->cgroup, &cgroup_fd, e) < 0)
         return -1;

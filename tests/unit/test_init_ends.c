@@ -384,6 +384,20 @@ static void a_cgroup_that_was_killed_is_not_used_again(void **state)
     }
 }
 
+/* Init holds files of eight cgroups open, three of each. */
+static void many_commands_do_not_fill_inits_descriptors(void **state)
+{
+    enum { MANY = 40, OPEN = 8 * 3, SPARE = 8 };
+    int before = init_fd_count();
+
+    (void)state;
+    if (!fx.cgroup[0])
+        skip();
+    for (int i = 0; i < MANY; i++)
+        sleeper(0);
+    assert_in_range(init_fd_count(), 1, before + OPEN + SPARE);
+}
+
 /* --------------------------------------------------------------- records */
 
 static void records_are_listed_page_by_page_and_the_oldest_go_first(void **state)
@@ -466,6 +480,7 @@ int main(void)
         CGROUP(no_two_commands_have_one_cgroup_at_a_time),
         CGROUP(a_cgroup_that_is_used_again_tells_nothing_of_the_command_before),
         CGROUP(a_cgroup_that_was_killed_is_not_used_again),
+        CGROUP(many_commands_do_not_fill_inits_descriptors),
         CGROUP(records_are_listed_page_by_page_and_the_oldest_go_first),
         CGROUP(a_running_process_is_listed_with_what_it_uses),
     };
