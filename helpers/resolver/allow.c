@@ -2,6 +2,7 @@
  * What a sandbox may ask for and be told: the rules of the operator, of its template, its tenant and its client. Where one
  * of them is a list of what is allowed, the addresses of an answer are pinned, so that the sandbox can reach them.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cove/msg_helpers.h"
@@ -51,6 +52,21 @@ void allow_strip(const struct resolver *r, struct dns_answer *a)
 
 /* ------------------------------------------------------------------ pins */
 
+static bool make_room(struct known_box *b)
+{
+    size_t room = b->pin_room ? 2 * b->pin_room : BOX_PINS_FIRST;
+    struct pinned *pins;
+
+    if (b->pin_count < b->pin_room)
+        return true;
+    if (room > BOX_PINS_MAX || !(pins = realloc(b->pins, room * sizeof(*pins))))
+        return false;
+    memset(pins + b->pin_room, 0, (room - b->pin_room) * sizeof(*pins));
+    b->pins = pins;
+    b->pin_room = room;
+    return true;
+}
+
 /* The address's place among the sandbox's pins: the place it has already, that of a pin that ran out, or
  * a free one. NULL: there is no room. */
 static struct pinned *pin_place(struct known_box *b, const struct dns_address *a, uint64_t now)
@@ -65,7 +81,7 @@ static struct pinned *pin_place(struct known_box *b, const struct dns_address *a
         if (p->until_ms <= now)
             old = p;
     }
-    if (!old && b->pin_count == BOX_PINS_MAX)
+    if (!old && !make_room(b))
         return NULL;
     if (!old)
         old = &b->pins[b->pin_count++];

@@ -68,8 +68,8 @@ static struct known_box *find_box(struct resolver *r, uint32_t slot, uint32_t ge
 {
     struct known_box *b;
 
-    LIST_FOREACH(b, &r->boxes, link)
-    if (b->slot == slot && b->generation == generation && !b->gone)
+    LIST_FOREACH(b, &r->boxes[slot % BOX_LISTS], link)
+    if (b->slot == slot && b->generation == generation)
         return b;
     return NULL;
 }
@@ -81,7 +81,8 @@ static void on_rules(struct resolver *r, const struct resolver_rules *m)
     if (m->slot == RESOLVER_ALL) {
         r->rules = m->rules;
         take_upstreams(r, m->upstreams);
-        LIST_FOREACH(b, &r->boxes, link)
+        for (int i = 0; i < BOX_LISTS; i++)
+            LIST_FOREACH(b, &r->boxes[i], link)
         b->pin_count = 0; /* new rules begin without pins */
         return;
     }
@@ -104,7 +105,7 @@ static void on_box(struct resolver *r, const struct resolver_box *m, const int f
     }
     b->slot = m->slot;
     b->generation = m->generation;
-    LIST_INSERT_HEAD(&r->boxes, b, link);
+    LIST_INSERT_HEAD(&r->boxes[b->slot % BOX_LISTS], b, link);
     if (clients_listen(r, b, fds) < 0)
         log_event(LOG_LEVEL_ERROR, "a sandbox cannot be listened to", LOG_N("errno", errno));
 }
@@ -116,6 +117,8 @@ static void on_gone(struct resolver *r, const struct resolver_box *m)
     if (!b)
         return;
     b->gone = true;
+    LIST_REMOVE(b, link);
+    LIST_INSERT_HEAD(&r->gone, b, link);
     watch_close(&b->udp);
     watch_close(&b->tcp);
     resolver_need_tick(r);
@@ -179,15 +182,16 @@ static void keeper_ready(struct watch *w, uint32_t events)
 /* Boxes that nothing refers to any more: their jobs and connections ended in the tick. */
 static void free_boxes(struct resolver *r)
 {
-    struct known_box *b = LIST_FIRST(&r->boxes);
+    struct known_box *b = LIST_FIRST(&r->gone);
 
     while (b) {
         struct known_box *next = LIST_NEXT(b, link);
 
-        if (b->gone && !b->jobs && !b->conns) {
+        if (!b->jobs && !b->conns) {
             LIST_REMOVE(b, link);
             for (int i = 0; i < NET_STAGES; i++)
                 free(b->own[i]);
+            free(b->pins);
             free(b);
         }
         b = next;

@@ -18,8 +18,11 @@ enum {
     JOBS_MAX = 4096,    /* questions under way */
     BOX_JOBS_MAX = 64,  /* of one sandbox */
     BOX_CONNS_MAX = 16, /* TCP connections of one sandbox */
-    BOX_PINS_MAX = 512, /* addresses pinned for one sandbox */
-    PIN_FLOOR_S = 60,   /* programs hold on to an address longer than they were told */
+    BOX_PINS_MAX =
+        512, /* addresses pinned for one sandbox; room for them is doubled from BOX_PINS_FIRST on */
+    BOX_PINS_FIRST = 8,
+    BOX_LISTS = 1024, /* sandboxes are found by their slot modulo this */
+    PIN_FLOOR_S = 60, /* programs hold on to an address longer than they were told */
     PIN_CEILING_S = 86400,
 };
 
@@ -36,8 +39,9 @@ struct known_box {
     struct net_rules *own[NET_STAGES]; /* NULL: none */
     unsigned jobs, conns;
     bool gone; /* the sandbox ended; freed when no job or connection refers to this box any more */
-    size_t pin_count;
-    struct pinned pins[BOX_PINS_MAX];
+    size_t pin_count, pin_room;
+    struct pinned
+        *pins; /* NULL until the first address is pinned: most sandboxes never need a pin */
 };
 
 struct tcp_client { /* a sandbox's TCP connection: one question after the other */
@@ -77,7 +81,8 @@ struct resolver {
     struct net_rules rules;
     struct sockaddr_storage upstreams[UPSTREAMS_MAX];
     unsigned upstream_count;
-    LIST_HEAD(known_boxes, known_box) boxes;
+    LIST_HEAD(known_boxes, known_box)
+    boxes[BOX_LISTS], gone; /* living ones by slot; those that ended, until free_boxes() */
     LIST_HEAD(tcp_client_list, tcp_client)
     conns, closed;                          /* closed: freed when the current callback is over */
     LIST_HEAD(job_list, lookup) jobs, done; /* likewise */

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ static int teardown(void **state)
     (void)state;
     cove_close(resolver.keeper.fd);
     cove_close(keeper);
+    free(box.pins);
     return 0;
 }
 
@@ -193,12 +195,17 @@ static void a_sandbox_has_a_bounded_number_of_pins(void **state)
     struct dns_address a = address("192.0.2.7", 300);
 
     (void)state;
+    assert_null(box.pins); /* room is made when the first address is pinned, */
     for (int i = 0; i < BOX_PINS_MAX; i++) {
         a.bytes[1] = (uint8_t)(i >> 8);
         a.bytes[2] = (uint8_t)i;
         assert_int_equal(allow_pin(&resolver, &j, &a), 0);
         assert_int_equal(next_request().seconds, 360);
+        assert_true(box.pin_room <= 2 * box.pin_count + BOX_PINS_FIRST); /* and grows with them */
     }
+    a.bytes[1] = a.bytes[2] = 0; /* the first one has kept its place while room was made */
+    assert_int_equal(allow_pin(&resolver, &j, &a), 0);
+    assert_int_equal(next_request().seconds, 0);
     a.bytes[3]++;
     assert_int_equal(allow_pin(&resolver, &j, &a), -1);
     assert_int_equal(next_request().seconds, 0);
