@@ -179,6 +179,11 @@ static const struct config_key keys[] = {
     BYTES("tenant_port_rate", tenant_port_rate_bytes, 0, UINT64_C(1) << 40),
 };
 
+uint64_t config_first_id(const struct cove_config *c, uint64_t slot)
+{
+    return c->id_base + slot * (c->id_count + 1);
+}
+
 void config_default(struct cove_config *c)
 {
     *c = (struct cove_config){

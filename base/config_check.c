@@ -105,7 +105,7 @@ int config_check(const struct cove_config *c, struct cove_err *e)
         return cove_fail(e, COVE_INVALID, "reuse: must not be above lifetime");
     if (c->pool > c->max_sandboxes)
         return cove_fail(e, COVE_INVALID, "pool: must not be above max_sandboxes");
-    if (c->id_base + c->max_sandboxes * c->id_count > UINT32_MAX)
+    if (config_first_id(c, c->max_sandboxes) > UINT32_MAX)
         return cove_fail(e, COVE_INVALID,
                          "id_base: max_sandboxes x id_count ids do not fit above it");
     if (c->run_dir[0] != '/' || c->state_dir[0] != '/')

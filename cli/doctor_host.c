@@ -162,7 +162,7 @@ static bool overlaps(const char *path, uint64_t base, uint64_t end, char line[25
 
 static void look_ids(const struct patient *p, struct diagnosis *d)
 {
-    uint64_t base = p->config.id_base, end = base + p->config.id_count * p->config.max_sandboxes;
+    uint64_t base = p->config.id_base, end = config_first_id(&p->config, p->config.max_sandboxes);
     char line[256];
 
     if (overlaps("/etc/subuid", base, end, line) || overlaps("/etc/subgid", base, end, line)) {

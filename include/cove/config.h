@@ -61,7 +61,7 @@ struct cove_config {
     uint64_t pool;          /* sandboxes of the default template that are kept ready */
     uint64_t pool_max;      /* most sandboxes kept ready, of all templates together */
     uint64_t max_sandboxes;
-    uint64_t id_base, id_count; /* host ids: sandbox n has id_base + n * id_count and up */
+    uint64_t id_base, id_count; /* host ids: config_first_id() */
     uint64_t reuse_ms, lifetime_ms;
     uint64_t paused_lifetime_ms; /* of a sandbox that was frozen at the end of its lifetime */
 
@@ -178,6 +178,13 @@ int config_number(const char *name, const char *value, uint64_t *ret, struct cov
 
 /* Checks settings against each other (short_threads < threads, ...). */
 int config_check(const struct cove_config *c, struct cove_err *e);
+
+/*
+ * The first of a sandbox's id_count host ids. The ranges lie one id apart: the kernel has 128 lists of the users it
+ * knows and chooses a user's list by the lowest seven bits of id + id / 128. If the ranges began at multiples of
+ * 65536 after id_base, all sandboxes would be in one list, and each change of a user id would read it to its end.
+ */
+uint64_t config_first_id(const struct cove_config *c, uint64_t slot);
 
 /* All keys with their current values, one "key = value" a line (coved --show-config). */
 struct buf;

@@ -123,7 +123,7 @@ static void file_owner(struct keeper *k, struct box *b)
  * while they lived. */
 static void file_ids(struct keeper *k, struct box *b)
 {
-    uint64_t own = k->config.id_base + (uint64_t)(b - k->boxes) * k->config.id_count;
+    uint64_t own = config_first_id(&k->config, (uint64_t)(b - k->boxes));
     bool moved = b->info.state != BOX_EMPTY && b->info.id_base != own;
 
     assert(moved || !b->has_moved_ids || k->found.moved_ids > 0);

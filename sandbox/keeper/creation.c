@@ -41,7 +41,7 @@ static int find_slot(struct keeper *k, uint32_t *ret, struct id_range *ret_ids)
     TAILQ_FOREACH(b, &k->found.places[PLACE_FREE], in_place)
     {
         uint32_t i = (uint32_t)(b - k->boxes);
-        struct id_range ids = { (uint32_t)(c->id_base + i * c->id_count), (uint32_t)c->id_count };
+        struct id_range ids = { (uint32_t)config_first_id(c, i), (uint32_t)c->id_count };
 
         if (i >= c->max_sandboxes || !ids_free(k, ids.base, ids.count))
             continue;

@@ -140,6 +140,28 @@ static void what_is_printed_can_be_read_again(void **state)
     buf_done(&text);
 }
 
+/* The kernel's way from a user id to one of its 128 lists of users (include/linux/sched/user.h, kernel/user.c). */
+static unsigned kernel_list(uint64_t id)
+{
+    return (unsigned)(id / 128 + id) % 128;
+}
+
+static void ids_of_many_sandboxes_are_spread_over_the_kernel_s_lists(void **state)
+{
+    enum { SLOTS = 5120, EVEN = SLOTS / 128 };
+    unsigned used[128] = { 0 };
+    struct cove_config c;
+
+    (void)state;
+    config_default(&c);
+    for (uint64_t slot = 0; slot < SLOTS; slot++) {
+        used[kernel_list(config_first_id(&c, slot))]++;
+        assert_true(config_first_id(&c, slot + 1) >= config_first_id(&c, slot) + c.id_count);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(used); i++)
+        assert_true(used[i] <= 2 * EVEN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +170,7 @@ int main(void)
         cmocka_unit_test(values_have_units_and_comments_are_skipped),
         cmocka_unit_test(a_mistake_is_told_by_line_and_key_and_changes_nothing),
         cmocka_unit_test(what_is_printed_can_be_read_again),
+        cmocka_unit_test(ids_of_many_sandboxes_are_spread_over_the_kernel_s_lists),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
