@@ -39,13 +39,20 @@ static int refuse(struct keeper *k, const char *whose, uint64_t have, const char
                      whose, (unsigned long long)have, what);
 }
 
-static int check(struct keeper *k, const char *whose, const struct tally *t, uint64_t limit,
-                 struct cove_err *e)
+/* key: NULL for all sandboxes of the tenant. They are counted one by one, so only if there are so many of all tenants
+ * together that the limit can be reached. */
+static int check(struct keeper *k, const char *whose, const struct keeper_claim *args,
+                 const char *key, uint64_t limit, struct cove_err *e)
 {
-    if (limit && t->current >= limit)
-        return refuse(k, whose, t->current, "", e);
-    if (limit && t->ending >= limit)
-        return refuse(k, whose, t->ending, " that wait for their end", e);
+    struct tally t;
+
+    if (!limit || state_box_count(k->state) - k->found.counts[PLACE_FREE] < limit)
+        return 0;
+    t = count_boxes(k, args->tenant, args->project, key);
+    if (t.current >= limit)
+        return refuse(k, whose, t.current, "", e);
+    if (t.ending >= limit)
+        return refuse(k, whose, t.ending, " that wait for their end", e);
     return 0;
 }
 
@@ -143,17 +150,12 @@ int quota_check_claim(struct keeper *k, const struct keeper_claim *args, struct 
 {
     const struct quota defaults = { .sandboxes = k->config.tenant_sandboxes };
     struct quota q = tenants_quota(&k->tenants, args->tenant, &defaults);
-    struct tally t;
 
     if (check_disk(k, args->tenant, quota_disk(k, args->tenant), e) < 0 ||
         check_processes(k, args->tenant, e) < 0 ||
         (!q.sandboxes && check_share(k, args->tenant, e) < 0))
         return -1;
-    if (!q.sandboxes && !args->key_sandboxes)
-        return 0;
-    t = count_boxes(k, args->tenant, args->project, NULL);
-    if (check(k, "tenant", &t, q.sandboxes, e) < 0)
+    if (check(k, "tenant", args, NULL, q.sandboxes, e) < 0)
         return -1;
-    t = count_boxes(k, args->tenant, args->project, args->key);
-    return check(k, "key", &t, args->key_sandboxes, e);
+    return check(k, "key", args, args->key, args->key_sandboxes, e);
 }
