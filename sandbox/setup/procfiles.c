@@ -92,12 +92,6 @@ static void write_stat(FILE *real, struct buf *out)
     }
 }
 
-static void write_swaps(FILE *real, struct buf *out)
-{
-    (void)real;
-    buf_addf(out, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
-}
-
 /* The machine's load would tell about other tenants, so it is shown as zero; make -l then counts only the jobs
  * that it started itself. */
 static void write_loadavg(FILE *real, struct buf *out)
@@ -136,7 +130,6 @@ static const struct stand_in {
     { "meminfo", "meminfo", write_meminfo, false },
     { "cpuinfo", "cpuinfo", write_cpuinfo, true },
     { "stat", "stat", write_stat, true },
-    { "swaps", "swaps", write_swaps, false },
     { "loadavg", "loadavg", write_loadavg, false },
     { "boot_id", "sys/kernel/random/boot_id", write_boot_id, false },
 };
@@ -148,7 +141,7 @@ static const char *const hidden[] = {
     "kallsyms",   "kcore",      "kpagecount", "kpageflags",  "kpagecgroup",  "sysrq-trigger",
     "interrupts", "key-users",  "mtrr",       "modules",     "iomem",        "ioports",
     "diskstats",  "partitions", "slabinfo",   "vmallocinfo", "pagetypeinfo", "timer_stats",
-    "vmstat",     "zoneinfo",   "softirqs",   "buddyinfo",
+    "vmstat",     "zoneinfo",   "softirqs",   "buddyinfo",   "swaps",
 };
 static const char *const readonly[] = { "sys", "bus", "fs", "irq" };
 static const char *const emptied[] = { "acpi", "asound", "scsi", "driver", "pressure" };
