@@ -7,9 +7,6 @@
 #ifndef COVE_INIT_FDS_H
 #define COVE_INIT_FDS_H
 
-/* The disk limit in bytes, where statfs() does not show it; 0 or unset: statfs() shows it. */
-#define INIT_DISK_ENV "COVE_DISK"
-
 enum init_fd {
     INIT_FD_LISTEN = 3, /* listening SEQPACKET socket; its path does not exist inside */
     INIT_FD_READY,      /* pipe: a struct cove_err, COVE_OK when ready, else why it failed */

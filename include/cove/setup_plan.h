@@ -30,7 +30,7 @@ struct setup_plan {
     uint32_t slot; /* decides which cpus the sandbox gets */
     uint32_t cpus; /* how many it sees and runs on; 0 = all */
     uint32_t root_count, usr_count;
-    uint64_t disk_bytes; /* for INIT_DISK_ENV */
+    uint64_t disk_bytes; /* its limit, where statfs() does not show it; else 0 */
 };
 
 /* Its second message: no descriptors, and as its body whole rtnetlink requests, one behind another, which name

@@ -435,6 +435,7 @@ struct init {
     unsigned watcher_count;
 
     struct spare spare;
+    uint64_t disk_bytes; /* the disk's limit where statfs() does not show it, else 0 */
 
     struct conn *judge;
     uint32_t judge_tag;

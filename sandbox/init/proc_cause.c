@@ -50,14 +50,12 @@ static bool quota_is_full(void)
     return full;
 }
 
-static bool disk_is_full(uint64_t *ret_limit)
+static bool disk_is_full(const struct init *in, uint64_t *ret_limit)
 {
-    const char *told = getenv(INIT_DISK_ENV);
-    uint64_t limit = told ? strtoull(told, NULL, 10) : 0;
     struct statfs fs;
 
-    if (limit) {
-        *ret_limit = limit;
+    if (in->disk_bytes) {
+        *ret_limit = in->disk_bytes;
         return quota_is_full();
     }
     if (statfs("/", &fs) < 0 || fs.f_blocks == 0 ||
@@ -80,7 +78,7 @@ void proc_tell_cause(struct init *in, struct proc *p)
     } else if ((end->signal || end->exit_code) && cgroup_pids_refused(in) > p->pids_before) {
         end->cause = END_PIDS;
         end->limit = cgroup_pids_limit();
-    } else if ((end->signal || end->exit_code) && disk_is_full(&end->limit)) {
+    } else if ((end->signal || end->exit_code) && disk_is_full(in, &end->limit)) {
         end->cause = END_DISK;
     }
 }

@@ -159,15 +159,7 @@ static void setup_cpus(const struct setup_plan *plan)
     sched_setaffinity(0, sizeof(own), &own);
 }
 
-static void tell_disk_limit(uint64_t bytes)
-{
-    char text[24];
-
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-    setenv(INIT_DISK_ENV, text, 1);
-}
-
-int setup_enter(struct cove_err *e)
+int setup_enter(uint64_t *ret_disk_bytes, struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
     struct setup_plan plan;
@@ -177,11 +169,11 @@ int setup_enter(struct cove_err *e)
     umask(022);
     if (make_network_namespace(e) < 0 || wait_for_plan(&plan, &mounts, e) < 0)
         return -1;
-    tell_disk_limit(plan.disk_bytes);
     setup_cpus(&plan);
     if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_clock() < 0 ||
         setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0 || setup_hostname(e) < 0)
         return -1;
+    *ret_disk_bytes = plan.disk_bytes;
     malloc_trim(0); /* init lives on with less than we needed, and closes all that we leave open */
     return 0;
 }
