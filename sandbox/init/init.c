@@ -58,64 +58,55 @@ static int on_ping(struct init *in, struct conn *c, struct msg *m, struct cove_e
 }
 
 /* clang-format off */
-static const struct verb {
-    struct msg_rule rule; /* type, body, tail, fds */
-    verb_fn handle;
-} verbs[] = {
-    { { BOX_PING,        0,                              0,              0, 0 }, on_ping },
-    { { BOX_SPAWN,       sizeof(struct box_spawn),       MSG_MAX_BYTES,  0, 4 }, on_spawn },
-    { { BOX_SIGNAL,      sizeof(struct box_signal),      MAX_LABEL,      0, 0 }, on_signal },
-    { { BOX_WAIT,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_wait },
-    { { BOX_PROCS,       sizeof(struct box_procs),       0,              0, 0 }, on_procs },
-    { { BOX_FORGET,      sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_forget },
-    { { BOX_STDIN,       sizeof(struct box_stdin),       MAX_LABEL,      0, 0 }, on_stdin },
-    { { BOX_RESIZE,      sizeof(struct box_resize),      MAX_LABEL,      0, 0 }, on_resize },
-    { { BOX_LOG,         sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_log },
-    { { BOX_LOG_ARM,     sizeof(struct box_log_arm),     0,              0, 0 }, on_log_arm },
-    { { BOX_OPEN,        sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_open },
-    { { BOX_STAT,        sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_stat },
-    { { BOX_LIST,        sizeof(struct box_list),        PATH_TAIL,      0, 0 }, on_list },
-    { { BOX_MKDIR,       sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_mkdir },
-    { { BOX_RENAME,      sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0 }, on_rename },
-    { { BOX_REMOVE,      sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_remove },
-    { { BOX_CHMOD,       sizeof(struct box_file),        PATH_TAIL,      0, 0 }, on_chmod },
-    { { BOX_WATCH,       sizeof(struct box_watch),       PATH_TAIL,      0, 1 }, on_watch },
-    { { BOX_CONNECT,     sizeof(struct box_connect),     0,              0, 0 }, on_connect },
-    { { BOX_DRAIN,       0,                              0,              1, 2 }, on_drain },
-    { { BOX_JUDGE,       0,                              0,              0, 0 }, on_judge },
-    { { BOX_EXEC_ANSWER, sizeof(struct box_exec_answer), 1024,           0, 0 }, on_exec_answer },
-    { { BOX_WATCH_KEEP,  sizeof(struct box_kept_dir),    PATH_TAIL,      0, 1 }, on_watch_keep },
-    { { BOX_WATCH_KEPT,  sizeof(struct box_list),        MAX_LABEL,      0, 0 }, on_watch_kept },
-    { { BOX_WATCH_DROP,  0,                              MAX_LABEL,      0, 0 }, on_watch_drop },
-    { { BOX_MARK,        sizeof(struct box_file),        MARKS_TAIL,     0, 0 }, on_mark },
-    { { BOX_MARKS,       sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0 }, on_marks },
-    { { BOX_NOTE,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0 }, on_note },
-    { { BOX_INPUT,       sizeof(struct box_input),       BOX_INPUT_MAX,  0, 0 }, on_input },
-};
+#define VERBS(V) /* type, body, tail, fewest and most descriptors, handler */ \
+    V(BOX_PING,        0,                              0,              0, 0, on_ping) \
+    V(BOX_SPAWN,       sizeof(struct box_spawn),       MSG_MAX_BYTES,  0, 4, on_spawn) \
+    V(BOX_SIGNAL,      sizeof(struct box_signal),      MAX_LABEL,      0, 0, on_signal) \
+    V(BOX_WAIT,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0, on_wait) \
+    V(BOX_PROCS,       sizeof(struct box_procs),       0,              0, 0, on_procs) \
+    V(BOX_FORGET,      sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0, on_forget) \
+    V(BOX_STDIN,       sizeof(struct box_stdin),       MAX_LABEL,      0, 0, on_stdin) \
+    V(BOX_RESIZE,      sizeof(struct box_resize),      MAX_LABEL,      0, 0, on_resize) \
+    V(BOX_LOG,         sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0, on_log) \
+    V(BOX_LOG_ARM,     sizeof(struct box_log_arm),     0,              0, 0, on_log_arm) \
+    V(BOX_OPEN,        sizeof(struct box_file),        PATH_TAIL,      0, 0, on_open) \
+    V(BOX_STAT,        sizeof(struct box_file),        PATH_TAIL,      0, 0, on_stat) \
+    V(BOX_LIST,        sizeof(struct box_list),        PATH_TAIL,      0, 0, on_list) \
+    V(BOX_MKDIR,       sizeof(struct box_file),        PATH_TAIL,      0, 0, on_mkdir) \
+    V(BOX_RENAME,      sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0, on_rename) \
+    V(BOX_REMOVE,      sizeof(struct box_file),        PATH_TAIL,      0, 0, on_remove) \
+    V(BOX_CHMOD,       sizeof(struct box_file),        PATH_TAIL,      0, 0, on_chmod) \
+    V(BOX_WATCH,       sizeof(struct box_watch),       PATH_TAIL,      0, 1, on_watch) \
+    V(BOX_CONNECT,     sizeof(struct box_connect),     0,              0, 0, on_connect) \
+    V(BOX_DRAIN,       0,                              0,              1, 2, on_drain) \
+    V(BOX_JUDGE,       0,                              0,              0, 0, on_judge) \
+    V(BOX_EXEC_ANSWER, sizeof(struct box_exec_answer), 1024,           0, 0, on_exec_answer) \
+    V(BOX_WATCH_KEEP,  sizeof(struct box_kept_dir),    PATH_TAIL,      0, 1, on_watch_keep) \
+    V(BOX_WATCH_KEPT,  sizeof(struct box_list),        MAX_LABEL,      0, 0, on_watch_kept) \
+    V(BOX_WATCH_DROP,  0,                              MAX_LABEL,      0, 0, on_watch_drop) \
+    V(BOX_MARK,        sizeof(struct box_file),        MARKS_TAIL,     0, 0, on_mark) \
+    V(BOX_MARKS,       sizeof(struct box_file),        TWO_PATHS_TAIL, 0, 0, on_marks) \
+    V(BOX_NOTE,        sizeof(struct box_proc_ref),    MAX_LABEL,      0, 0, on_note) \
+    V(BOX_INPUT,       sizeof(struct box_input),       BOX_INPUT_MAX,  0, 0, on_input)
 /* clang-format on */
 
-static const struct verb *find_verb(uint32_t type)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-        if (verbs[i].rule.type == type)
-            return &verbs[i];
-    return NULL;
-}
+#define RULE(type, body, tail, min_fds, max_fds, handler)    { type, body, tail, min_fds, max_fds },
+#define HANDLER(type, body, tail, min_fds, max_fds, handler) handler,
+static const struct msg_rule rules[] = { VERBS(RULE){ 0 } };
+static const verb_fn handlers[] = { VERBS(HANDLER) };
 
 const struct msg_rule *init_rules(void)
 {
-    static struct msg_rule rules[ARRAY_SIZE(verbs) + 1];
-
-    if (rules[0].type == 0)
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-            rules[i] = verbs[i].rule;
     return rules;
 }
 
 int dispatch(struct init *in, struct conn *c, struct msg *m, struct cove_err *e)
 {
-    /* msg_recv() took the message, so its type is in the table. */
-    return find_verb(m->head.type)->handle(in, c, m, e);
+    size_t i = 0;
+
+    while (rules[i].type != m->head.type) /* msg_recv() took the message, so its type is there */
+        i++;
+    return handlers[i](in, c, m, e);
 }
 
 /* --------------------------------------------------------------- the loop */
