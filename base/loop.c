@@ -92,7 +92,7 @@ void timer_stop(struct timer *t)
 /* The list is looked at anew after each callback, which may have stopped or freed any of them. */
 static void fire_timers(struct loop *l)
 {
-    uint64_t now = clock_boot_ms();
+    uint64_t now = TAILQ_EMPTY(&l->timers) ? 0 : clock_boot_ms();
     struct timer *t;
 
     while (!l->stopped && (t = TAILQ_FIRST(&l->timers)) && t->at_ms <= now) {
@@ -104,10 +104,11 @@ static void fire_timers(struct loop *l)
 static int time_left(const struct loop *l, int most_ms)
 {
     const struct timer *t = TAILQ_FIRST(&l->timers);
-    uint64_t now = clock_boot_ms(), left;
+    uint64_t now, left;
 
     if (!t)
         return most_ms;
+    now = clock_boot_ms();
     left = t->at_ms > now ? t->at_ms - now : 0;
     if (left > INT_MAX)
         left = INT_MAX;
