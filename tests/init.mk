@@ -3,7 +3,7 @@ if HAVE_CMOCKA
 UNIT_TESTS += tests/unit/test_msg tests/unit/test_end tests/unit/test_ring \
 	tests/unit/test_init tests/unit/test_init_ends tests/unit/test_init_logs \
 	tests/unit/test_init_judge tests/unit/test_init_files tests/unit/test_init_spare \
-	tests/unit/test_init_held tests/unit/test_init_filter
+	tests/unit/test_init_held tests/unit/test_init_filter tests/unit/test_init_idle
 tests_unit_test_msg_SOURCES = tests/unit/test_msg.c
 tests_unit_test_msg_LDADD = libbase.a $(UNIT_LIBS)
 tests_unit_test_end_SOURCES = tests/unit/test_end.c
@@ -35,6 +35,9 @@ tests_unit_test_init_spare_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)
 tests_unit_test_init_files_SOURCES = tests/unit/test_init_files.c
 tests_unit_test_init_files_LDADD = $(INIT_TEST_LIBS) $(UNIT_LIBS)
 tests_unit_test_init_files_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)
+tests_unit_test_init_idle_SOURCES = tests/unit/test_init_idle.c
+tests_unit_test_init_idle_LDADD = $(INIT_TEST_LIBS) $(UNIT_LIBS)
+tests_unit_test_init_idle_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)
 tests_unit_test_init_held_SOURCES = tests/unit/test_init_held.c
 tests_unit_test_init_held_LDADD = $(INIT_TEST_LIBS) $(UNIT_LIBS)
 tests_unit_test_init_held_DEPENDENCIES = $(INIT_TEST_LIBS) cove-init$(EXEEXT)

@@ -42,28 +42,39 @@ static uint64_t field(const char *text, const char *key)
 
 /* --------------------------------------------------------------- counters and limits */
 
-static int open_first(int dir_fd, const char *v2, const char *v1)
-{
-    int fd = openat(dir_fd, v2, O_RDONLY | O_CLOEXEC);
-
-    return fd >= 0 || !v1 ? fd : openat(dir_fd, v1, O_RDONLY | O_CLOEXEC);
-}
+static const struct {
+    int dir_fd;
+    const char *v2, *v1; /* v1 NULL: the name is the same */
+} counter_files[] = {
+    [COUNTER_OOM] = { INIT_FD_MEMORY, "memory.events", "memory.oom_control" },
+    [COUNTER_PIDS] = { INIT_FD_PIDS, "pids.events", NULL },
+    [COUNTER_LIMIT] = { INIT_FD_MEMORY, "memory.max", "memory.limit_in_bytes" },
+    [COUNTER_USED] = { INIT_FD_MEMORY, "memory.current", "memory.usage_in_bytes" },
+    [COUNTER_STAT] = { INIT_FD_MEMORY, "memory.stat", NULL },
+};
 
 void cgroup_setup(struct init *in)
 {
     struct stat st;
 
     in->has_cgroup = fstat(INIT_FD_CGROUP, &st) == 0 && S_ISDIR(st.st_mode);
-    in->oom_fd = open_first(INIT_FD_MEMORY, "memory.events", "memory.oom_control");
-    in->pids_fd = open_first(INIT_FD_PIDS, "pids.events", NULL);
-    in->memory_fds[MEMORY_LIMIT] =
-        open_first(INIT_FD_MEMORY, "memory.max", "memory.limit_in_bytes");
-    in->memory_fds[MEMORY_USED] =
-        open_first(INIT_FD_MEMORY, "memory.current", "memory.usage_in_bytes");
-    in->memory_fds[MEMORY_STAT] = open_first(INIT_FD_MEMORY, "memory.stat", NULL);
+    for (int i = 0; i < COUNTERS; i++)
+        in->counter_fds[i] = -1;
 }
 
-/* Reads a file that stays open: reading from its start gives the current value each time. */
+static int counter_fd(struct init *in, enum counter which)
+{
+    int dir_fd = counter_files[which].dir_fd, *fd = &in->counter_fds[which];
+
+    if (*fd < 0)
+        *fd = openat(dir_fd, counter_files[which].v2, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0 && counter_files[which].v1)
+        *fd = openat(dir_fd, counter_files[which].v1, O_RDONLY | O_CLOEXEC);
+    return *fd;
+}
+
+/* Reads a file that stays open while commands come: reading it from its start gives the current value each time, and takes
+   less than opening it. */
 static const char *read_again(int fd, char *out, size_t size)
 {
     ssize_t n = fd < 0 ? -1 : pread(fd, out, size - 1, 0);
@@ -79,34 +90,34 @@ static uint64_t number_in(int fd)
     return strtoull(read_again(fd, text, sizeof(text)), NULL, 10); /* "max" becomes 0: no figure */
 }
 
-static uint64_t counter(int fd, const char *key)
+static uint64_t field_in(int fd, const char *key)
 {
     char text[512];
 
     return field(read_again(fd, text, sizeof(text)), key);
 }
 
-uint64_t cgroup_oom_kills(const struct init *in)
+uint64_t cgroup_oom_kills(struct init *in)
 {
-    return counter(in->oom_fd, "oom_kill");
+    return field_in(counter_fd(in, COUNTER_OOM), "oom_kill");
 }
 
-uint64_t cgroup_pids_refused(const struct init *in)
+uint64_t cgroup_pids_refused(struct init *in)
 {
-    return counter(in->pids_fd, "max");
+    return field_in(counter_fd(in, COUNTER_PIDS), "max");
 }
 
-uint64_t cgroup_memory_limit(const struct init *in)
+uint64_t cgroup_memory_limit(struct init *in)
 {
-    return number_in(in->memory_fds[MEMORY_LIMIT]);
+    return number_in(counter_fd(in, COUNTER_LIMIT));
 }
 
-uint64_t cgroup_memory_used(const struct init *in)
+uint64_t cgroup_memory_used(struct init *in)
 {
-    return number_in(in->memory_fds[MEMORY_USED]);
+    return number_in(counter_fd(in, COUNTER_USED));
 }
 
-bool cgroup_memory_now(const struct init *in, struct memory_now *ret)
+bool cgroup_memory_now(struct init *in, struct memory_now *ret)
 {
     struct memory_now now = { .limit = cgroup_memory_limit(in), .used = cgroup_memory_used(in) };
     char text[4096];
@@ -114,7 +125,7 @@ bool cgroup_memory_now(const struct init *in, struct memory_now *ret)
     if (now.limit == 0 || now.limit > (uint64_t)1
                                           << 50) /* v1 writes "none" as a very large number */
         return false;
-    read_again(in->memory_fds[MEMORY_STAT], text, sizeof(text));
+    read_again(counter_fd(in, COUNTER_STAT), text, sizeof(text));
     now.cache = field(text, "file") + field(text, "cache");
     now.shmem = field(text, "shmem");
     *ret = now;
@@ -193,7 +204,7 @@ static uint64_t cpu_usage(const struct init *in, const struct command_cgroup *g)
     char text[1024], name[48];
 
     if (files)
-        return counter(files->cpu_fd, "usage_usec");
+        return field_in(files->cpu_fd, "usage_usec");
     name_of(g, "cpu.stat", name);
     read_at(INIT_FD_CGROUP, name, text, sizeof(text));
     return field(text, "usage_usec");
@@ -342,6 +353,18 @@ void cgroup_tidy(struct init *in)
         remove_one(in, &in->idle[--in->idle_count]);
     for (size_t i = 0; i < OPEN_CGROUPS; i++)
         files_close(&in->open_cgroups[i]);
+}
+
+/* The kernel has a page for each open file of a cgroup that was read. */
+void cgroup_rest(struct init *in)
+{
+    for (int i = 0; i < COUNTERS; i++)
+        in->counter_fds[i] = cove_close(in->counter_fds[i]);
+    if (in->lingering_count == 0) {
+        free(in->lingering);
+        in->lingering = NULL;
+        in->lingering_room = 0;
+    }
 }
 
 /* Called when something was reaped. A few at a time, in turn: thousands of daemons must not slow

@@ -12,6 +12,27 @@
 
 LARGE char init_page[PAGE_BYTES];
 
+/* The judge's connection lasts as long as the sandbox. For it alone an idle init would keep malloc()'s pages and page tables, so
+   the first connections have places of their own. */
+static struct conn *conn_new(struct init *in)
+{
+    for (int i = 0; i < FIRST_CONNS; i++) {
+        struct conn *c = &in->first_conns[i];
+
+        if (watch_is_on(&c->watch))
+            continue;
+        *c = (struct conn){ 0 };
+        return c;
+    }
+    return calloc(1, sizeof(struct conn));
+}
+
+static void conn_delete(struct init *in, struct conn *c)
+{
+    if (c < in->first_conns || c >= in->first_conns + FIRST_CONNS)
+        free(c);
+}
+
 static void conn_free(struct init *in, struct conn *c)
 {
     struct want *w;
@@ -36,7 +57,8 @@ static void conn_free(struct init *in, struct conn *c)
     LIST_REMOVE(c, link);
     assert(in->conn_count > 0);
     in->conn_count--;
-    free(c);
+    conn_delete(in, c);
+    spare_client_gone(in);
 }
 
 void conn_cut(struct conn *c)
@@ -98,13 +120,13 @@ void conn_accept(struct watch *w, uint32_t events)
     }
     if (in->conn_count >= MAX_CONNS)
         return;
-    c = calloc(1, sizeof(*c));
+    c = conn_new(in);
     if (!c)
         return;
     TAILQ_INIT(&c->wants);
     msg_prepare_socket(fd);
     if (init_watch(in, &c->watch, fd, EPOLLIN, conn_ready, NULL) < 0) {
-        free(c);
+        conn_delete(in, c);
         return;
     }
     take_fd(&fd);

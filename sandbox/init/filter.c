@@ -86,7 +86,7 @@ static struct sock_filter *add_list(struct sock_filter *at, int *list, size_t co
 
 int filter_setup(struct cove_err *e)
 {
-    static struct sock_filter code[16 + 3 * ARRAY_SIZE(native) + 3 * ARRAY_SIZE(compat)];
+    static LARGE struct sock_filter code[16 + 3 * ARRAY_SIZE(native) + 3 * ARRAY_SIZE(compat)];
     struct sock_filter *at = code, *jump;
     struct sock_fprog program = { .filter = code };
 

@@ -28,14 +28,16 @@
 #endif
 
 /*
- * For buffers that are far longer than what is mostly in them. Each begins with a page, behind all other variables
- * (the linker sorts sections by name): between them, a variable of a few bytes would cost a page of its own in every sandbox.
+ * For large variables. They stand together behind all others (the linker sorts sections by name), which then have room in one page.
+ * While the sandbox is idle the pages of LARGE variables are given back and some of their bytes become zero (idle.c), so each of them
+ * is either filled and used by one event, or forgotten by a *_rest() function.
  */
-#define LARGE __attribute__((section(".bss.zzzz_large"), aligned(4096)))
+#define LARGE __attribute__((section(".bss.zzzz_large")))
 
 /* Everything a client can make many of has a number here. */
 enum {
     MAX_CONNS = 1024,
+    FIRST_CONNS = 4,     /* of these, the first ones need no malloc() */
     MAX_WANTS = 256,     /* of one connection: exits and ticks it waits for */
     MAX_PROCS = 8192,    /* running and finished */
     MAX_FINISHED = 1024, /* records of finished processes; the oldest goes first */
@@ -126,6 +128,7 @@ int user_find(const char *name_or_number, struct user *ret, struct cove_err *e);
 int group_find(const char *name_or_number, gid_t *ret); /* for cove-sudo */
 /* An absolute path as it is, a relative one below the user's home. */
 int user_path(const struct user *u, const char *path, char out[MSG_PATH_MAX], struct cove_err *e);
+void user_rest(void); /* see idle.c */
 /* Between these two calls file access is checked with that user's rights; for root, with root's. */
 int user_enter(const struct user *u, struct cove_err *e);
 void user_leave(void);
@@ -183,6 +186,7 @@ int proc_add(struct init *in, struct proc *p, struct cove_err *e);
 void proc_free(struct init *in, struct proc *p);
 void proc_drop_if_done(struct init *in, struct proc *p);
 void proc_kill_tree(struct init *in, struct proc *p);
+void proc_rest(struct init *in); /* see idle.c */
 void proc_reap(struct watch *w, uint32_t events);
 void proc_ended(struct init *in, struct proc *p, int wait_status);
 void proc_tell_cause(struct init *in, struct proc *p); /* fills in p->end.cause and its limit */
@@ -264,8 +268,8 @@ struct spare {
     struct command_cgroup cgroup;
     int listener; /* with notify, once the spare has sent it; -1: none */
     bool notify;
-    struct watch timer; /* says when to make one */
-    bool wanted;        /* the timer runs */
+    struct watch timer;
+    enum { DUE_NOTHING, DUE_MAKE, DUE_END, DUE_REST } due; /* what the timer is set for */
     pid_t launcher;     /* 0: there is none */
     int launcher_fd;
     struct sock_fprog
@@ -280,6 +284,8 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
 int spare_setup(struct init *in, struct cove_err *e);
 void spare_soon(struct init *in);      /* a command has started: another may come beside it */
 void spare_after_end(struct init *in); /* a command has ended, and its client was told */
+void spare_client_gone(struct init *in);
+void spare_rest(struct init *in); /* see idle.c */
 bool spare_reaped(struct init *in, pid_t pid);
 void spare_continue(struct init *in); /* the launcher goes on, if somebody has stopped it */
 void spare_distrust(struct init *in); /* the launcher does not do its work: end it */
@@ -315,16 +321,18 @@ int cgroup_kill(struct init *in, uint32_t number); /* 0, or -1 and errno */
 void cgroup_leave(struct init *in, uint32_t number, struct command_cgroup *g);
 void cgroup_sweep(struct init *in);
 void cgroup_tidy(struct init *in); /* no command came for a while: remove those that are kept */
+void cgroup_rest(struct init *in); /* see idle.c */
 uint64_t cgroup_cpu_us(const struct init *in, const struct command_cgroup *g);
-uint64_t cgroup_oom_kills(const struct init *in);
-uint64_t cgroup_pids_refused(const struct init *in);
-uint64_t cgroup_memory_limit(const struct init *in);
-uint64_t cgroup_memory_used(const struct init *in);
-enum { MEMORY_LIMIT, MEMORY_USED, MEMORY_STAT, MEMORY_FILES };
+/* The sandbox's counters and limits; 0 where there is no such file. */
+enum counter { COUNTER_OOM, COUNTER_PIDS, COUNTER_LIMIT, COUNTER_USED, COUNTER_STAT, COUNTERS };
+uint64_t cgroup_oom_kills(struct init *in);
+uint64_t cgroup_pids_refused(struct init *in);
+uint64_t cgroup_memory_limit(struct init *in);
+uint64_t cgroup_memory_used(struct init *in);
 struct memory_now {
     uint64_t limit, used, cache, shmem; /* bytes */
 };
-bool cgroup_memory_now(const struct init *in,
+bool cgroup_memory_now(struct init *in,
                        struct memory_now *ret); /* false: no limit, or no cgroup */
 uint64_t cgroup_pids_limit(void);
 
@@ -405,6 +413,7 @@ struct init {
     struct watch listen, signals;
     LIST_HEAD(conn_list, conn) conns;
     unsigned conn_count;
+    struct conn first_conns[FIRST_CONNS]; /* those that do not watch are free */
 
     struct proc **procs; /* all, by number: numbers only grow, so adding keeps the order */
     size_t proc_count, proc_room;
@@ -418,9 +427,8 @@ struct init {
     struct command_cgroup idle[IDLE_CGROUPS]; /* empty, for the next commands */
     size_t idle_count;
     struct cgroup_files open_cgroups[OPEN_CGROUPS];
-    size_t next_open;    /* the row that is used for another cgroup next */
-    int oom_fd, pids_fd; /* the counters' files, -1: none */
-    int memory_fds[MEMORY_FILES];
+    size_t next_open;          /* the row that is used for another cgroup next */
+    int counter_fds[COUNTERS]; /* -1: not open */
     struct memory_now meminfo_told; /* what meminfo_fd says; limit 0: nothing yet */
     uint64_t meminfo_told_ms;
     int meminfo_fd; /* the file that is mounted over /proc/meminfo, -1 if there is none */
@@ -450,6 +458,9 @@ static inline struct init *init_of(const struct watch *w)
 {
     return container_of(w->loop, struct init, loop);
 }
+
+/* --- giving memory back (idle.c); called by the loop only, since large buffers lose what is in them --- */
+void idle_rest(struct init *in);
 
 /* --- /proc/meminfo (meminfo.c) --- */
 void meminfo_setup(struct init *in);

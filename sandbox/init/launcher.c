@@ -148,7 +148,7 @@ static void become_job(int sock)
         { 0 },
     };
     static LARGE char buf[MSG_MAX_BYTES];
-    static struct exec_job job;
+    static LARGE struct exec_job job;
     struct cove_err e = { 0 };
     struct msg m;
 

@@ -30,7 +30,7 @@ static bool is_about(uint64_t a, uint64_t b)
     return a > b ? a - b < SAME_BYTES : b - a < SAME_BYTES;
 }
 
-static bool is_current(const struct init *in)
+static bool is_current(struct init *in)
 {
     const struct memory_now *told = &in->meminfo_told;
 

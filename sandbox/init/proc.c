@@ -72,6 +72,15 @@ int proc_add(struct init *in, struct proc *p, struct cove_err *e)
     return 0;
 }
 
+void proc_rest(struct init *in)
+{
+    if (in->proc_count > 0)
+        return;
+    free(in->procs);
+    in->procs = NULL;
+    in->proc_room = 0;
+}
+
 static void unlink_from_table(struct init *in, struct proc *p)
 {
     size_t at = proc_position(in, p->number);

@@ -10,7 +10,8 @@
  * whose client is told.
  *
  * When no command comes for a while both are ended: they take a quarter of the memory of an idle sandbox, and
- * what the kernel does with every process of the machine takes longer with more of them.
+ * what the kernel does with every process of the machine takes longer with more of them. A moment later init gives back what
+ * it does not need itself (idle.c).
  */
 #include "config.h" /* _GNU_SOURCE */
 
@@ -32,7 +33,8 @@ enum {
     MAKE_AFTER_US = 20000,
     MAKE_AFTER_END_US = 500,
     MAKE_AFTER_FIRST_US = 1000000,
-    KEEP_US = 20000000
+    KEEP_US = 20000000,
+    REST_AFTER_US = 500000, /* when both have been reaped, and their cgroup is gone */
 };
 
 /* --------------------------------------------------------------- what the next command may need */
@@ -75,17 +77,13 @@ void spare_remember(struct init *in, const struct stat *file, const struct sock_
 }
 
 /* Below a millisecond, which is what timers of the loop have: hence a timerfd. */
-static int set_timer(const struct spare *s, uint32_t us)
+static void set_timer(struct spare *s, int due, uint32_t us)
 {
     const struct itimerspec when = { .it_value = { .tv_sec = us / 1000000,
                                                    .tv_nsec = us % 1000000 * 1000L } };
 
-    return timerfd_settime(s->timer.fd, 0, &when, NULL);
-}
-
-static void make_after(struct spare *s, uint32_t us)
-{
-    s->wanted = set_timer(s, us) == 0;
+    if (timerfd_settime(s->timer.fd, 0, &when, NULL) == 0)
+        s->due = due;
 }
 
 static bool is_first(const struct init *in)
@@ -96,13 +94,20 @@ static bool is_first(const struct init *in)
 void spare_soon(struct init *in)
 {
     if (!is_there(&in->spare))
-        make_after(&in->spare, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_US);
+        set_timer(&in->spare, DUE_MAKE, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_US);
 }
 
 void spare_after_end(struct init *in)
 {
     if (!is_there(&in->spare))
-        make_after(&in->spare, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_END_US);
+        set_timer(&in->spare, DUE_MAKE, is_first(in) ? MAKE_AFTER_FIRST_US : MAKE_AFTER_END_US);
+}
+
+/* A client that started no command has filled buffers, too. */
+void spare_client_gone(struct init *in)
+{
+    if (in->spare.due == DUE_NOTHING)
+        set_timer(&in->spare, DUE_REST, KEEP_US);
 }
 
 /* --------------------------------------------------------------- the launcher */
@@ -252,30 +257,51 @@ static void spare_make(struct init *in)
     if (init_watch(in, &s->watch, made.sock, EPOLLIN, spare_ready, NULL) < 0) {
         cove_close(made.sock);
         cgroup_leave(in, 0, &s->cgroup);
-        return;
     }
-    set_timer(s, KEEP_US);
+}
+
+static void make_ahead(struct init *in)
+{
+    if (in->spare.filter.len > 0 && !is_there(&in->spare) && in->has_cgroup && !weak("seccomp"))
+        spare_make(in);
+    else
+        cgroup_prepare(in);
+}
+
+static void end_all(struct init *in)
+{
+    spare_drop(in);
+    launcher_drop(in);
+    cgroup_tidy(in);
+}
+
+/* The next command will tell its filter again. */
+void spare_rest(struct init *in)
+{
+    end_all(in);
+    in->spare.filter.len = 0;
 }
 
 static void spare_due(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
+    struct spare *s = &in->spare;
+    int due = s->due;
     uint64_t times;
 
     (void)events;
     if (read(w->fd, &times, sizeof(times)) != sizeof(times))
         return; /* it was set anew meanwhile */
-    if (!in->spare.wanted) {
-        spare_drop(in);
-        launcher_drop(in);
-        cgroup_tidy(in);
-        return;
+    s->due = DUE_NOTHING;
+    if (due == DUE_MAKE) {
+        make_ahead(in);
+        set_timer(s, DUE_END, KEEP_US);
+    } else if (due == DUE_END) {
+        end_all(in);
+        set_timer(s, DUE_REST, REST_AFTER_US);
+    } else {
+        idle_rest(in);
     }
-    in->spare.wanted = false;
-    if (in->spare.filter.len > 0 && !is_there(&in->spare) && in->has_cgroup && !weak("seccomp"))
-        spare_make(in);
-    else
-        cgroup_prepare(in);
 }
 
 int spare_setup(struct init *in, struct cove_err *e)

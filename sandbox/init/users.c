@@ -185,13 +185,19 @@ static bool has_settled(const struct version *v)
     return v->ino && changed_ms + SETTLED_AFTER_MS < clock_unix_ms();
 }
 
+static LARGE struct {
+    struct version passwd, group; /* passwd.ino 0: there is no answer */
+    char name[64];
+    struct user user;
+} last;
+
+void user_rest(void)
+{
+    last.passwd.ino = 0;
+}
+
 int user_find(const char *name, struct user *ret, struct cove_err *e)
 {
-    static struct {
-        struct version passwd, group;
-        char name[64];
-        struct user user;
-    } last;
     struct version passwd = version_of("/etc/passwd"), group = version_of("/etc/group");
 
     if (!name[0])

@@ -2,6 +2,7 @@
 import concurrent.futures
 import os
 import random
+import re
 import signal
 import time
 
@@ -60,6 +61,24 @@ def test_an_idle_sandbox_is_one_process(make_server):
     wait_for(lambda: processes() == [init], 60, "their end")
     assert server.run("p", "echo again") == "again\n"
     wait_for(lambda: len(processes()) == 3, 10, "the next ones")
+
+
+def test_after_an_idle_time_memory_is_told_as_before(make_server):
+    """An idle init has closed the files that it knows the sandbox's memory from."""
+    server = make_server(memory_max="256M")
+    init = server.init_of(server.execute("p", "true"))
+
+    def counters():
+        links = [os.readlink(f"/proc/{init}/fd/{fd}") for fd in os.listdir(f"/proc/{init}/fd")]
+        return [link for link in links if "/memory." in link or "/pids." in link]
+
+    assert counters()
+    wait_for(lambda: not counters(), 60, "the closing of these files")
+    server.run("p", "head -c 50000000 /dev/zero > /dev/shm/file")
+    shmem = re.search(r"Shmem:\s+(\d+) kB", server.run("p", "cat /proc/meminfo"))
+    assert 48000 < int(shmem.group(1)) < 60000, shmem
+    reply = server.execute("p", "head -c 1000000000 /dev/zero | tail -c 999999999 > /dev/null")
+    assert reply.json["success"] is False and "256 MiB" in str(reply.json), reply
 
 
 def test_a_command_that_outlives_its_sandbox_is_answered(make_server):
