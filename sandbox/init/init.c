@@ -258,6 +258,7 @@ int main(void)
     TAILQ_INIT(&in.finished);
     TAILQ_INIT(&in.asks);
     in.spare.listener = in.spare.launcher_fd = -1;
+    clock_leave_vdso();
     if ((getenv(SETUP_ENV) && setup_enter(&in.disk_bytes, &e) < 0) || setup(&in, &e) < 0) {
         ssize_t n = write(INIT_FD_READY, &e, sizeof(e));
 

@@ -462,6 +462,9 @@ static inline struct init *init_of(const struct watch *w)
 /* --- giving memory back (idle.c); called by the loop only, since large buffers lose what is in them --- */
 void idle_rest(struct init *in);
 
+/* --- the clock without the vdso (clock.c) --- */
+void clock_leave_vdso(void); /* before the first malloc() */
+
 /* --- /proc/meminfo (meminfo.c) --- */
 void meminfo_setup(struct init *in);
 void meminfo_refresh(struct init *in);
