@@ -270,7 +270,7 @@ struct spare {
     bool notify;
     struct watch timer;
     enum { DUE_NOTHING, DUE_MAKE, DUE_END, DUE_REST } due; /* what the timer is set for */
-    pid_t launcher;     /* 0: there is none */
+    pid_t launcher;                                        /* 0: there is none */
     int launcher_fd;
     struct sock_fprog
         filter; /* the filter that was used last; len 0: none yet. `file` is where it came from */
@@ -332,8 +332,7 @@ uint64_t cgroup_memory_used(struct init *in);
 struct memory_now {
     uint64_t limit, used, cache, shmem; /* bytes */
 };
-bool cgroup_memory_now(struct init *in,
-                       struct memory_now *ret); /* false: no limit, or no cgroup */
+bool cgroup_memory_now(struct init *in, struct memory_now *ret); /* false: no limit, or no cgroup */
 uint64_t cgroup_pids_limit(void);
 
 /* --- paths (paths.c): no magic links, nothing of a process in /proc; errno EACCES or ELOOP --- */
@@ -427,8 +426,8 @@ struct init {
     struct command_cgroup idle[IDLE_CGROUPS]; /* empty, for the next commands */
     size_t idle_count;
     struct cgroup_files open_cgroups[OPEN_CGROUPS];
-    size_t next_open;          /* the row that is used for another cgroup next */
-    int counter_fds[COUNTERS]; /* -1: not open */
+    size_t next_open;               /* the row that is used for another cgroup next */
+    int counter_fds[COUNTERS];      /* -1: not open */
     struct memory_now meminfo_told; /* what meminfo_fd says; limit 0: nothing yet */
     uint64_t meminfo_told_ms;
     int meminfo_fd; /* the file that is mounted over /proc/meminfo, -1 if there is none */

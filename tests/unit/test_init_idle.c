@@ -88,7 +88,8 @@ static void an_idle_init_gives_pages_and_files_back_and_goes_on(void **state)
     assert_string_equal(out, "nobody\n");
     run_as("root", "id -un", out, sizeof(out));
     assert_string_equal(out, "root\n");
-    end = run_as("root", "echo oom_kill 4 > memory/memory.oom_control; kill -9 $$", out, sizeof(out));
+    end =
+        run_as("root", "echo oom_kill 4 > memory/memory.oom_control; kill -9 $$", out, sizeof(out));
     assert_int_equal(end.cause, END_MEMORY);
     assert_int_equal(end.limit, 536870912);
     end = run_as("root", "kill -9 $$", out, sizeof(out));
