@@ -116,3 +116,9 @@ def test_every_mutant_still_applies():
     stale = [m for m in sorted(glob.glob(f"{TOP}/tests/mutants/*.patch"))
              if subprocess.run(["git", "apply", "--check", m], cwd=TOP, capture_output=True).returncode]
     assert not stale
+
+
+def test_the_list_of_mutants_names_each_and_no_other():
+    patches = {os.path.basename(m)[:-len(".patch")].lstrip("0") for m in glob.glob(f"{TOP}/tests/mutants/*.patch")}
+    rows = re.findall(r"^\| (\d+) \| ([\w-]+) \|", read(f"{TOP}/docs/MUTANTS.md"), re.M)
+    assert sorted("-".join(row) for row in rows) == sorted(patches)
