@@ -126,12 +126,11 @@ static size_t read_some(struct run *r, enum run_stream stream, size_t max)
     return 0;
 }
 
-/* Where all writers have gone and nothing is left in the pipe, poll() says POLLHUP alone. */
+/* POLLHUP alone is no proof of an empty pipe: poll() looks for bytes first and for writers then, so a last write and the close
+ * after it may both come between these looks. */
 static void on_output(struct run *r, enum run_stream stream, short revents)
 {
-    if (revents == POLLHUP)
-        r->out[stream] = cove_close(r->out[stream]);
-    else if (revents)
+    if (revents)
         read_some(r, stream, READ_BYTES);
 }
 
