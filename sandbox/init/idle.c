@@ -7,12 +7,13 @@
  */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #include "sandbox/init/init_private.h"
 
 enum {
-    PAGE = 4096,
+    PAGE = 4096,              /* the smallest there is */
     STACK_DEPTH = 256 * 1024, /* init's own frames never go deeper */
     STACK_IN_USE = 1024,      /* below our own frame, for the calls from here */
 };
@@ -24,8 +25,10 @@ static char large_end[PAGE] __attribute__((section(".bss.zzzz_the_end")));
 
 static void give_back(uintptr_t begin, uintptr_t end)
 {
-    begin = (begin + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-    end &= ~(uintptr_t)(PAGE - 1);
+    uintptr_t page = getauxval(AT_PAGESZ);
+
+    begin = (begin + page - 1) & ~(page - 1);
+    end &= ~(page - 1);
     if (begin < end)
         madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
