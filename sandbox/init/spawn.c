@@ -364,6 +364,7 @@ static int carry_out(struct init *in, struct spawn *s, struct conn *c, uint32_t 
         log_hold(p, c, 0);
     if (start_watch(in, c, tag, p, take_fd(&s->sock), e) < 0) {
         proc_kill_tree(in, p); /* its end is reaped as nobody's */
+        cgroup_leave(in, p->number, &p->cgroup);
         proc_free(in, p);
         return -1;
     }
