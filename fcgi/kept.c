@@ -77,15 +77,20 @@ void kept_put(struct kept_conns *k, const struct core_box *box, struct box_conn 
         .since_ms = clock_boot_ms(),
     };
 
+    int oldest = -1;
+
     if (!k || !box_is_settled(c))
         return;
     text_copy(new.id, sizeof(new.id), box->id);
     pthread_mutex_lock(&k->lock);
-    if (k->count < KEPT_MAX && count_of_locked(k, box) < KEPT_OF_ONE_BOX) {
+    if (!k->closed && count_of_locked(k, box) < KEPT_OF_ONE_BOX) {
+        if (k->count == KEPT_MAX)
+            oldest = remove_at_locked(k, 0).sock;
         new.sock = take_fd(&c->sock);
         k->conns[k->count++] = new;
     }
     pthread_mutex_unlock(&k->lock);
+    cove_close(oldest);
 }
 
 void kept_expire(struct kept_conns *k, uint64_t now_ms)
@@ -99,6 +104,14 @@ void kept_expire(struct kept_conns *k, uint64_t now_ms)
     pthread_mutex_unlock(&k->lock);
     while (count > 0)
         cove_close(old[--count]);
+}
+
+void kept_close(struct kept_conns *k)
+{
+    pthread_mutex_lock(&k->lock);
+    k->closed = true;
+    pthread_mutex_unlock(&k->lock);
+    kept_expire(k, UINT64_MAX);
 }
 
 void kept_done(struct kept_conns *k)

@@ -34,16 +34,19 @@ struct kept_conn {
 struct kept_conns { /* all zero, with an initialized lock: none */
     pthread_mutex_t lock;
     size_t count;
+    bool closed;                      /* nothing is kept any more */
     struct kept_conn conns[KEPT_MAX]; /* the one that was put last stands last */
 };
 
 /* k may be NULL: nothing is kept. false: there is none for this sandbox, or it was closed by its init, or init has said
  * something on it that nobody asked for. */
 bool kept_take(struct kept_conns *k, const struct core_box *box, struct box_conn *ret);
-/* Takes the socket if it may be kept; else the caller closes the connection. */
+/* Takes the socket if it may be kept, and closes the oldest if there are too many; else the caller closes the connection. */
 void kept_put(struct kept_conns *k, const struct core_box *box, struct box_conn *c);
 /* Closes what has been there for KEPT_MS. Called every second. */
 void kept_expire(struct kept_conns *k, uint64_t now_ms);
+/* Closes them all. Later ones are not kept: the worker drains, and nobody would take them. */
+void kept_close(struct kept_conns *k);
 void kept_done(struct kept_conns *k);
 
 #endif

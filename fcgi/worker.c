@@ -206,6 +206,7 @@ int main(int argc, char **argv)
     }
     log_event(LOG_LEVEL_INFO, "worker ready", LOG_N("threads", worker.thread_count));
     beat_until_told(&worker, &signals);
+    kept_close(&worker.kept);
     threads_drain(&worker);
     log_event(LOG_LEVEL_INFO, "worker drained");
     live_done(&worker.policy);

@@ -159,6 +159,45 @@ static void one_sandbox_has_a_few_and_all_have_more(void **state)
     }
 }
 
+/* So that a tenant with many sandboxes does not keep a worker's room from all others. */
+static void the_oldest_makes_room_for_a_new_one(void **state)
+{
+    int inits[KEPT_MAX + 1];
+    struct core_box of = box;
+    struct box_conn c;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(inits); i++) {
+        of.generation++;
+        inits[i] = settled(1, &c);
+        kept_put(&kept, &of, &c);
+        assert_int_equal(c.sock, -1);
+    }
+    assert_true(is_closed(inits[0]));
+    assert_false(is_closed(inits[1]));
+    assert_true(kept_take(&kept, &of, &c));
+    box_close(&c);
+    for (size_t i = 0; i < ARRAY_SIZE(inits); i++)
+        close(inits[i]);
+}
+
+static void a_worker_that_drains_keeps_none(void **state)
+{
+    struct box_conn c;
+    int before = settled(1, &c), after;
+
+    (void)state;
+    kept_put(&kept, &box, &c);
+    kept_close(&kept);
+    assert_true(is_closed(before));
+    after = settled(1, &c);
+    kept_put(&kept, &box, &c);
+    assert_true(c.sock >= 0);
+    box_close(&c);
+    close(before);
+    close(after);
+}
+
 static void an_idle_one_is_closed_after_a_while(void **state)
 {
     struct box_conn c;
@@ -182,6 +221,7 @@ int main(void)
         TEST(the_same_sandbox_gets_it_again),         TEST(no_other_sandbox_gets_it),
         TEST(one_whose_init_has_ended_is_closed),     TEST(one_on_which_init_has_spoken_is_closed),
         TEST(one_that_is_owed_an_answer_is_not_kept), TEST(one_sandbox_has_a_few_and_all_have_more),
+        TEST(the_oldest_makes_room_for_a_new_one),    TEST(a_worker_that_drains_keeps_none),
         TEST(an_idle_one_is_closed_after_a_while),
     };
 
