@@ -21,6 +21,18 @@ int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e)
     return write_file_at(AT_FDCWD, path, map, e);
 }
 
+uint32_t userns_count(pid_t pid, uint32_t base)
+{
+    char path[48], map[64];
+    unsigned inside, outside, count;
+
+    snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+    if (read_file_at(AT_FDCWD, path, map, sizeof(map)) < 0 ||
+        sscanf(map, "%u %u %u", &inside, &outside, &count) != 3)
+        return 0;
+    return inside == 0 && outside == base ? count : 0;
+}
+
 int userns_keep_capabilities(uint64_t wanted, struct cove_err *e)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };

@@ -12,6 +12,8 @@ struct id_range {
 };
 
 int userns_write_maps(pid_t pid, const struct id_range *ids, struct cove_err *e);
+/* How many ids from `base` on a process's user namespace was given; 0: it is gone, or its ids begin elsewhere. */
+uint32_t userns_count(pid_t pid, uint32_t base);
 
 /*
  * While the ids of a new user namespace are not mapped, no process is its root, and execve takes away all capabilities

@@ -27,6 +27,7 @@ static bool lives(const struct keeper *k, const struct box_info *b)
 static int adopt_box(struct keeper *k, uint32_t i)
 {
     struct box *b = &k->boxes[i];
+    uint32_t id_count;
 
     b->build.pid = (pid_t)b->info.init_pid;
     b->build.pidfd = fdstore_take_box(&k->fdstore, b->info.id, b->build.pid);
@@ -44,6 +45,8 @@ static int adopt_box(struct keeper *k, uint32_t i)
         return -1;
     }
     b->promised = b->info.tenant[0] != '\0';
+    if ((id_count = userns_count(b->build.pid, b->info.id_base)) > 0)
+        b->id_count = id_count;
     boxes_file(k, i);
     if (b->info.flags & BOX_CAPTURED)
         capture_thaw(k, i);
@@ -65,6 +68,7 @@ static unsigned adopt_all(struct keeper *k)
             state_box_write(k->state, i, &b->info);
             continue;
         }
+        b->id_count = (uint32_t)k->config.id_count;
         boxes_file(k, i);
         if (adopt_box(k, i) < 0 || !boxes_runs(k, i))
             death_begin(k, i, END_GONE, 0);

@@ -120,11 +120,12 @@ static void file_owner(struct keeper *k, struct box *b)
 }
 
 /* Counts the sandboxes whose user ids are not those of their slot, because an operator has changed id_base
- * while they lived. */
+ * or id_count while they lived. */
 static void file_ids(struct keeper *k, struct box *b)
 {
     uint64_t own = config_first_id(&k->config, (uint64_t)(b - k->boxes));
-    bool moved = b->info.state != BOX_EMPTY && b->info.id_base != own;
+    bool moved =
+        b->info.state != BOX_EMPTY && (b->info.id_base != own || b->id_count != k->config.id_count);
 
     assert(moved || !b->has_moved_ids || k->found.moved_ids > 0);
     if (moved != b->has_moved_ids)

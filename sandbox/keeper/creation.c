@@ -17,15 +17,17 @@ enum {
 };
 
 /* Is this range of user ids free? Each slot has a range of its own, but living sandboxes may have others if
- * id_base was changed. */
+ * id_base or id_count was changed. */
 static bool ids_free(const struct keeper *k, uint32_t base, uint32_t count)
 {
     if (k->found.moved_ids == 0)
         return true;
     for (uint32_t i = 0; i < state_box_count(k->state); i++) {
-        const struct box_info *o = &k->boxes[i].info;
+        const struct box *o = &k->boxes[i];
+        uint64_t first = o->info.id_base;
 
-        if (o->state != BOX_EMPTY && o->id_base < base + count && base < o->id_base + count)
+        if (o->info.state != BOX_EMPTY && first < (uint64_t)base + count &&
+            base < first + o->id_count)
             return false;
     }
     return true;
@@ -83,7 +85,7 @@ static struct build_args build_args_of(struct keeper *k, uint32_t i, const struc
         .boxes_dir = k->boxes_dir,
         .init_exe = k->init_exe,
         .worker_gid = k->worker_gid,
-        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .ids = { b->info.id_base, b->id_count },
         .disk = &k->disk,
         .disk_size = { b->limits.disk_max_bytes, b->limits.inodes_max },
         .filled = { .dir = -1 },
@@ -157,6 +159,7 @@ int creation_take_slot(struct keeper *k, const char *template_name, const struct
     b = &k->boxes[i];
     generation = b->info.generation + 1;
     renew(b, limits);
+    b->id_count = ids.count;
     b->info = (struct box_info){
         .state = BOX_BUILDING,
         .generation = generation,

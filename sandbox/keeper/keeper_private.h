@@ -72,6 +72,7 @@ enum { SWEEPERS_MAX = 4, SWEEP_BATCH = 64 };
 
 struct box { /* what the keeper knows of a sandbox; `info` is mirrored in shared memory */
     struct box_info info;
+    uint32_t id_count; /* it has this many host ids, from info.id_base on */
     TAILQ_ENTRY(box) in_place;
     LIST_ENTRY(box) same_id, same_project, same_tenant; /* its neighbours in the hash tables */
     enum box_place place;

@@ -251,7 +251,7 @@ static void read_again(struct keeper *k, uint32_t i)
     struct cove_err err = { 0 };
     struct saver_task task = {
         .box = i,
-        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .ids = { b->info.id_base, b->id_count },
         .in = b->saving->archive,
         .out = -1,
         .order = { .work = SAVER_DIGEST_FILE },
@@ -354,7 +354,7 @@ static int pack(struct keeper *k, uint32_t i, struct cove_err *e)
     struct disk_files files = { .dir = b->build.files, .is_mount = true, .is_lost = true };
     struct saver_task task = {
         .box = i,
-        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .ids = { b->info.id_base, b->id_count },
         .files = &files,
         .in = -1,
         .order = { .work = SAVER_PACK_TREE,

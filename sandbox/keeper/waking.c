@@ -142,7 +142,7 @@ static int unpack(struct keeper *k, uint32_t i, const struct saved_info *s, stru
     AUTO_CLOSE int pipe_end = -1;
     struct saver_task task = {
         .box = i,
-        .ids = { b->info.id_base, (uint32_t)k->config.id_count },
+        .ids = { b->info.id_base, b->id_count },
         .files = &b->waking->files,
         .out = -1,
         .order = { .work = SAVER_UNPACK_TREE, .expect = s->report },

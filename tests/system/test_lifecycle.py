@@ -197,6 +197,23 @@ def test_sigquit_hands_over_to_the_next_keeper(make_server):
     assert server.execute("p", "true").id == first.id
 
 
+def host_ids(init):
+    """(first, one after the last) of the host's user ids that a sandbox has."""
+    _, first, count = map(int, read(f"/proc/{init}/uid_map").split())
+    return first, first + count
+
+
+def test_after_a_change_of_id_count_living_sandboxes_have_their_ids_for_themselves(make_server):
+    server = make_server(id_count=131072, pool=0)
+    old = host_ids(server.init_of(server.execute("old", "true")))
+    assert old[1] - old[0] == 131072
+    server.quickstart("up", "--no-install", "--set", "id_count=65536")
+    for project in ("new-1", "new-2"):
+        first, end = host_ids(server.init_of(server.execute(project, "true")))
+        assert end - first == 65536 and (end <= old[0] or first >= old[1]), project
+    assert host_ids(server.init_of(server.execute("old", "true"))) == old
+
+
 def test_kill_9_at_random_moments_leaves_a_table_that_is_still_right(make_server):
     server = make_server(pool=2, workers=2)
     keep = server.execute("keep", TICKER)

@@ -218,6 +218,21 @@ static void a_new_id_base_does_not_cover_ranges_in_use(void **state)
     }
 }
 
+static void a_smaller_id_count_does_not_cover_ranges_in_use(void **state)
+{
+    struct fixture *f = *state;
+    struct keeper_box box;
+
+    f->k.config.id_count = 2 * 65536;
+    box = fixture_claimed(f, "acme", "old");
+    f->k.config.id_count = 65536;
+    boxes_file(&f->k, box.index);
+    fixture_claimed(f, "acme", "p1");
+    fixture_claimed(f, "acme", "p2");
+    assert_false(overlap(&fake.ids[1], &fake.ids[0]));
+    assert_false(overlap(&fake.ids[2], &fake.ids[0]));
+}
+
 /* ------------------------------------------------------------------ sandboxes without a project */
 
 static struct keeper_box claim_own(struct fixture *f, uint32_t flags, int attributes)
@@ -492,6 +507,7 @@ int main(void)
         T(when_all_slots_are_taken_the_answer_is_busy),
         T(no_two_sandboxes_share_a_user_id),
         T(a_new_id_base_does_not_cover_ranges_in_use),
+        T(a_smaller_id_count_does_not_cover_ranges_in_use),
         T(a_sandbox_without_a_project_is_its_own),
         T(attributes_live_and_die_with_their_sandbox),
         T(attributes_of_another_tenant_cannot_be_set),
