@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import ssl
+import struct
 import subprocess
 
 import pytest
@@ -235,6 +236,25 @@ def shakes_hands_at_all(port):
         return shakes_hands(port, ssl.TLSVersion.TLSv1_2, "ALL:@SECLEVEL=0")
     except OSError:
         return None
+
+
+# ------------------------------------------------------------------ between nginx and a worker
+
+def fastcgi_record(kind, content=b""):
+    return struct.pack(">BBHHBx", 1, kind, 1, len(content), 0) + content
+
+
+def test_a_worker_closes_a_connection_after_its_reply_although_it_is_asked_to_keep_it(server):
+    begin, end, params, stdin, keep = 1, 3, 4, 5, 1
+    words = {b"REQUEST_METHOD": b"GET", b"REQUEST_URI": b"/health", b"PATH_INFO": b"/health", b"COVE_ROLE": b"api"}
+    pairs = b"".join(bytes([len(name), len(value)]) + name + value for name, value in words.items())
+    with socket.socket(socket.AF_UNIX) as worker:
+        worker.settimeout(10)
+        worker.connect(f"{server.run_dir}/fcgi.sock")
+        worker.sendall(fastcgi_record(begin, struct.pack(">HB5x", 1, keep)) + fastcgi_record(params, pairs)
+                       + fastcgi_record(params) + fastcgi_record(stdin))
+        reply = b"".join(iter(lambda: worker.recv(65536), b""))  # up to the end of file: a kept connection would time out
+    assert b"Status: " in reply and reply[-16:-8] == fastcgi_record(end, bytes(8))[:8], reply
 
 
 # ------------------------------------------------------------------ when nobody answers behind it
