@@ -134,6 +134,7 @@ int user_enter(const struct user *u, struct cove_err *e);
 void user_leave(void);
 
 /* --- processes (proc.c, proc_cause.c, proc_verbs.c) --- */
+struct listener;
 struct log;
 struct start;
 
@@ -173,6 +174,8 @@ struct proc {
     uint64_t cpu_us;                  /* cpu time of its tree, once it has ended */
     uint64_t kept_bytes;              /* of its ring, as counted in finished_ring_bytes */
     struct start *start;              /* until execve is through */
+    struct listener
+        *hung_up; /* its seccomp listener, closed when its end has been told (judge.c) */
 };
 TAILQ_HEAD(proc_list, proc);
 
@@ -394,7 +397,8 @@ void exec_words_read(struct exec_words *w, pid_t pid, uint64_t file, uint64_t ar
 
 /* --- exec-time policy (judge.c) --- */
 int judge_listen(struct init *in, const struct proc *p, int *listener,
-                 struct cove_err *e); /* takes the listener */
+                 struct cove_err *e);                   /* takes the listener */
+void judge_proc_ended(struct init *in, struct proc *p); /* and its clients have been told */
 void judge_conn_closed(struct init *in, struct conn *c);
 void judge_expire(struct init *in, uint64_t now_ms);
 int on_judge(struct init *in, struct conn *c, struct msg *m, struct cove_err *e);

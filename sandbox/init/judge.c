@@ -227,6 +227,28 @@ static void listener_free(struct init *in, struct listener *l)
     free(l);
 }
 
+/*
+ * The last process with this filter is ending. Closing the listener makes the kernel free the filter, in a thread of
+ * the kernel that would take the cpu from the very process that is ending. If that is the command, whose client waits
+ * for its end, the listener stays open until the client has been told.
+ */
+static void listener_hung_up(struct init *in, struct listener *l)
+{
+    struct proc *p = proc_by_number(in, l->proc);
+
+    if (p && p->running && !p->hung_up && watch_want(&l->watch, 0) == 0)
+        p->hung_up = l;
+    else
+        listener_free(in, l);
+}
+
+void judge_proc_ended(struct init *in, struct proc *p)
+{
+    if (p->hung_up)
+        listener_free(in, p->hung_up);
+    p->hung_up = NULL;
+}
+
 static void listener_ready(struct watch *w, uint32_t events)
 {
     struct init *in = init_of(w);
@@ -236,8 +258,8 @@ static void listener_ready(struct watch *w, uint32_t events)
         char space[512];
     } u = { .space = { 0 } };
 
-    if (!(events & EPOLLIN)) { /* hung up: the last process with this filter has ended */
-        listener_free(in, l);
+    if (!(events & EPOLLIN)) {
+        listener_hung_up(in, l);
         return;
     }
     if (ioctl(w->fd, SECCOMP_IOCTL_NOTIF_RECV, &u.req) < 0)

@@ -106,6 +106,7 @@ void proc_free(struct init *in, struct proc *p)
         return;
     unlink_from_table(in, p);
     timer_stop(&p->deadline);
+    judge_proc_ended(in, p); /* for a command whose start has failed */
     while ((w = TAILQ_FIRST(&p->wants)))
         want_free(w);
     log_free(in, p);
@@ -177,6 +178,7 @@ void proc_ended(struct init *in, struct proc *p, int wait_status)
     tell_waiting(p); /* told before the tidying up that follows, which nobody should wait for */
     if (p->flags & SPAWN_RECORD)
         p->cpu_us = cgroup_cpu_us(in, &p->cgroup);
+    judge_proc_ended(in, p);
     cgroup_leave(in, p->number, &p->cgroup);
     spare_after_end(in);
     proc_drop_if_done(in, p);

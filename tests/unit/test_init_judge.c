@@ -1,6 +1,7 @@
 /* cove-init, exec-time policy: every execve waits for a verdict. */
 #include "config.h" /* _GNU_SOURCE */
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -433,6 +437,124 @@ static void a_command_that_is_refused_too_often_is_ended_and_told_why(void **sta
     close(cmd.fds[0]);
 }
 
+/* ------------------------------------------------------------------ listeners come and go with their commands */
+
+/* Descriptors of init that are seccomp listeners. */
+static int listener_count(void)
+{
+    char path[320], target[64];
+    int count = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)fx.init);
+    dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *d = readdir(dir); d; d = readdir(dir)) {
+        ssize_t len;
+
+        snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)fx.init, d->d_name);
+        len = readlink(path, target, sizeof(target) - 1);
+        target[len > 0 ? len : 0] = '\0';
+        count += strstr(target, "seccomp") != NULL;
+    }
+    closedir(dir);
+    return count;
+}
+
+static bool there_is_no_listener(void *arg)
+{
+    (void)arg;
+    return listener_count() == 0;
+}
+
+static bool is_zombie(void *pid)
+{
+    char path[64], line[256] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)*(pid_t *)pid);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    if (!fgets(line, sizeof(line), f))
+        line[0] = '\0';
+    fclose(f);
+    return strstr(line, ") Z ") != NULL;
+}
+
+/* The filter is freed when its listener is closed, and this work would delay the end of the command. A process that
+   is traced is not told to init as ended before its tracer has seen the end. */
+static void a_listener_is_closed_when_the_end_has_been_told(void **state)
+{
+    struct command cmd = judged("read -r line; exit 3");
+    struct box_spawned s;
+    int ends[2];
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    cmd.flags |= SPAWN_FD_STDIN;
+    cmd.fds[1] = cmd.fds[0];
+    cmd.fds[0] = ends[0];
+    cmd.fd_count = 2;
+    s = spawn(&cmd);
+    pid = (pid_t)s.pid;
+    assert_int_equal(listener_count(), 1);
+    if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
+        skip(); /* needs CAP_SYS_PTRACE */
+    assert_int_equal(write(ends[1], "\n", 1), 1);
+    assert_true(eventually(is_zombie, &pid));
+    assert_init_answers();
+    assert_init_answers(); /* by now init has seen all that happened before */
+    assert_int_equal(listener_count(), 1);
+    assert_int_equal(waitpid(pid, NULL, __WALL), pid);
+    assert_int_equal(expect_exit(s.proc).exit_code, 3);
+    assert_true(eventually(there_is_no_listener, NULL));
+    close(ends[0]);
+    close(ends[1]);
+    close(cmd.fds[1]);
+}
+
+static void no_listener_outlives_its_command(void **state)
+{
+    struct command cmd = judged("exit 0"), none = cmd;
+
+    (void)state;
+    none.argv[0] = "there-is-no-such-program";
+    for (int i = 0; i < 20; i++) {
+        struct box_spawned s = spawn(&cmd);
+
+        assert_int_equal(expect_exit(s.proc).exit_code, 0);
+        send_spawn(fx.sock, &none);
+        assert_int_equal(expect_error(), COVE_NOT_FOUND);
+    }
+    assert_true(eventually(there_is_no_listener, NULL));
+    close(cmd.fds[0]);
+}
+
+static void what_a_command_leaves_behind_is_judged_until_it_ends(void **state)
+{
+    struct command cmd = judged("(read -r line < $FIFO; /bin/rm -rf /nothing) & exit 0");
+    int judge = become_judge(), fifo;
+    struct box_spawned s;
+    char env[128];
+
+    (void)state;
+    snprintf(env, sizeof(env), "FIFO=%s", in_dir("fifo"));
+    assert_int_equal(mkfifo(in_dir("fifo"), 0666), 0);
+    assert_int_equal(chmod(in_dir("fifo"), 0666), 0);
+    cmd.env[1] = env;
+    s = spawn(&cmd);
+    assert_int_equal(expect_exit(s.proc).exit_code, 0);
+    fifo = open(in_dir("fifo"), O_WRONLY | O_CLOEXEC);
+    assert_int_equal(write(fifo, "\n", 1), 1);
+    assert_int_equal(listener_count(), 1);
+    judge_one(judge, "/rm");
+    assert_true(eventually(there_is_no_listener, NULL));
+    close(fifo);
+    close(judge);
+    close(cmd.fds[0]);
+}
+
 int main(int argc, char **argv)
 {
 #define PLAIN(t)       cmocka_unit_test_setup_teardown(t, fixture_start, fixture_stop)
@@ -454,6 +576,10 @@ int main(int argc, char **argv)
         PLAIN(a_new_judge_takes_the_place_of_the_one_before),
         PLAIN(an_answer_that_is_not_the_judges_counts_for_nothing),
         PLAIN(a_late_answer_does_not_answer_the_next_question),
+        PLAIN(a_listener_is_closed_when_the_end_has_been_told),
+        PLAIN(no_listener_outlives_its_command),
+        WITH_CGROUP(no_listener_outlives_its_command),
+        PLAIN(what_a_command_leaves_behind_is_judged_until_it_ends),
     };
 
 #if defined(__x86_64__)
