@@ -17,6 +17,9 @@ UNIT_TESTS += tests/unit/test_hostile_init
 tests_unit_test_hostile_init_SOURCES = tests/unit/test_hostile_init.c
 tests_unit_test_hostile_init_LDADD = libclient.a libbase.a $(UNIT_LIBS) -lpthread
 tests_unit_test_hostile_init_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_boot_ms
+UNIT_TESTS += tests/unit/test_empty_ns
+tests_unit_test_empty_ns_SOURCES = tests/unit/test_empty_ns.c
+tests_unit_test_empty_ns_LDADD = libbox.a libbase.a $(UNIT_LIBS)
 tests_unit_test_tree_copy_SOURCES = tests/unit/test_tree_copy.c
 tests_unit_test_tree_copy_LDADD = libbox.a libbase.a $(UNIT_LIBS)
 UNIT_TESTS += tests/unit/test_unpack

@@ -21,6 +21,9 @@ enum {
     SETUP_REQUESTS_MAX = 1024, /* bytes of rtnetlink requests; there are 300 */
 };
 
+/* A set-up begins in an empty mount namespace (sandbox/box/empty_ns.c), which has a /proc and this directory. */
+#define SETUP_LAYERS "/layers"
+
 /* Where sandboxes with a network ask for names: an address of their own loopback interface. */
 #define RESOLVER_ADDRESS "127.0.0.53"
 

@@ -129,6 +129,20 @@ static long clone_owned_by(uid_t owner, struct build_child *child, struct clone_
     return pid;
 }
 
+/* The child's mount namespace is a copy of the one that the keeper is in. Neither the child until its execve nor the keeper
+ * looks up a path meanwhile. */
+static long clone_in_empty_ns(const struct build_args *args, struct build_child *child,
+                              struct clone_args *clone)
+{
+    long pid;
+
+    if (empty_ns_enter(args->birthplace) < 0)
+        return -1;
+    pid = clone_owned_by(args->ids.base, child, clone);
+    empty_ns_leave(args->birthplace);
+    return pid;
+}
+
 /* The network namespace, which takes longer than all others, is made by the set-up. */
 static uint64_t namespaces(void)
 {
@@ -139,8 +153,8 @@ static uint64_t namespaces(void)
     return flags;
 }
 
-static int start_child(struct build_child *child, uid_t owner, int cgroup, struct box_build *b,
-                       struct cove_err *e)
+static int start_child(const struct build_args *args, struct build_child *child, int cgroup,
+                       struct box_build *b, struct cove_err *e)
 {
     struct clone_args clone = {
         .flags = namespaces() | CLONE_FILES | CLONE_PIDFD | CLONE_INTO_CGROUP,
@@ -148,7 +162,7 @@ static int start_child(struct build_child *child, uid_t owner, int cgroup, struc
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)cgroup,
     };
-    long pid = clone_owned_by(owner, child, &clone);
+    long pid = clone_in_empty_ns(args, child, &clone);
 
     if (pid < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "creating namespaces");
@@ -182,7 +196,7 @@ static int clone_child(const struct build_parts *p, const struct build_args *arg
     if (null < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "/dev/null");
     snprintf(title, sizeof(title), "cove: init %s", args->id);
-    return start_child(&child, args->ids.base, p->cgroup.v2, b, e);
+    return start_child(args, &child, p->cgroup.v2, b, e);
 }
 
 static int open_userns(pid_t pid, int *ret, struct cove_err *e)

@@ -9,6 +9,7 @@
 #include "cove/err.h"
 #include "sandbox/box/cgroup.h"
 #include "sandbox/box/disk.h"
+#include "sandbox/box/empty_ns.h"
 #include "sandbox/box/template.h"
 #include "sandbox/box/userns.h"
 
@@ -30,6 +31,7 @@ struct build_args {
     const char *run_dir;
     int boxes_dir; /* state_dir/boxes */
     int init_exe;
+    const struct empty_ns *birthplace;
     gid_t worker_gid;
     struct id_range ids;
     struct disk *disk;

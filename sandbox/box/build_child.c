@@ -61,8 +61,8 @@ static int place_fds(const struct build_child *c, int *ret_exe, struct cove_err 
 #define CAP(c) (1ULL << CAP_##c)
 static const uint64_t setup_caps = CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(FSETID) |
                                    CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETPCAP) |
-                                   CAP(NET_ADMIN) | CAP(SYS_PTRACE) | CAP(SYS_ADMIN) |
-                                   CAP(SYS_RESOURCE) | CAP(SYS_TIME);
+                                   CAP(NET_ADMIN) | CAP(SYS_CHROOT) | CAP(SYS_PTRACE) |
+                                   CAP(SYS_ADMIN) | CAP(SYS_RESOURCE) | CAP(SYS_TIME);
 
 static void run(void *arg)
 {

@@ -84,6 +84,7 @@ static struct build_args build_args_of(struct keeper *k, uint32_t i, const struc
         .run_dir = k->config.run_dir,
         .boxes_dir = k->boxes_dir,
         .init_exe = k->init_exe,
+        .birthplace = &k->empty_ns,
         .worker_gid = k->worker_gid,
         .ids = { b->info.id_base, b->id_count },
         .disk = &k->disk,

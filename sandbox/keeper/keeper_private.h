@@ -129,6 +129,7 @@ struct keeper {
     int end_signal;         /* the signal that ended the loop; 0: none did */
     int fcgi_listen;        /* <run_dir>/fcgi.sock, shared by the workers */
     int state_dir, boxes_dir, init_exe;
+    struct empty_ns empty_ns; /* where sandboxes begin */
     int spool_dir; /* workers make files without a name in it, for uploads (fcgi/spool.h) */
     uid_t worker_uid;
     gid_t worker_gid, socket_gid;

@@ -30,6 +30,7 @@ void keeper_init(struct keeper *k)
         .fetch_listen = -1,
         .builder_listen = -1,
         .gate_before = -1,
+        .empty_ns = NO_EMPTY_NS,
         .rules_changed = true,
         .disk = { .dir = -1, .pool.boxes = -1 },
     };
@@ -261,7 +262,8 @@ int keeper_setup(struct keeper *k, struct cove_err *e)
         setup_pidfile(k, e) < 0 || loop_init(&k->loop, e) < 0 || setup_signals(k, e) < 0 ||
         open_exe(k, "cove-init", O_PATH, &k->init_exe, e) < 0 ||
         open_exe(k, "cove-saver", O_PATH, &k->saver_exe, e) < 0 ||
-        open_exe(k, "cove-bucket", O_PATH, &k->bucket_exe, e) < 0 || supervisor_init(k, e) < 0 ||
+        open_exe(k, "cove-bucket", O_PATH, &k->bucket_exe, e) < 0 ||
+        empty_ns_make(&k->empty_ns, e) < 0 || supervisor_init(k, e) < 0 ||
         cgroup_init(&k->cgroups, k->config.cgroup, e) < 0 || setup_base(k, e) < 0 ||
         disk_init(&k->disk, k->state_dir, k->boxes_dir, e) < 0 || setup_state(k, e) < 0 ||
         publish_all(k, e) < 0 || publish_secret(k, e) < 0 || audit_log_open(k, e) < 0 ||

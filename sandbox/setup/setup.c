@@ -3,7 +3,7 @@
  * yet, and ends where init.c goes on. The keeper's half, and where the two meet, is in box/build.c.
  *
  *   privilege  the ids of one sandbox and the capabilities of its user namespace that box/build_child.c
- *              lists; it sees the host's files, but as nobody, until pivot_root
+ *              lists; it sees no file of the host's from its first moment on (box/empty_ns.c)
  *   does       cgroup namespace, clock, file systems, network, name
  *   never      follows a path that a tenant's files could lead elsewhere, runs anything
  */
@@ -170,8 +170,9 @@ int setup_enter(uint64_t *ret_disk_bytes, struct cove_err *e)
     if (make_network_namespace(e) < 0 || wait_for_plan(&plan, &mounts, e) < 0)
         return -1;
     setup_cpus(&plan);
-    if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_clock() < 0 ||
-        setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0 || setup_hostname(e) < 0)
+    if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_proc(e) < 0 ||
+        setup_clock() < 0 || setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0 ||
+        setup_hostname(e) < 0)
         return -1;
     *ret_disk_bytes = plan.disk_bytes;
     malloc_trim(0); /* init lives on with less than we needed, and closes all that we leave open */

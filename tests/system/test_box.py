@@ -39,6 +39,17 @@ def test_few_file_systems_are_a_sandbox_s_own(server, project):
     assert len(devices) <= 5, devices
 
 
+def test_a_sandbox_lists_only_mounts_of_its_own(server, project):
+    """Its root is the only mount whose parent it does not see: an empty tmpfs, in which the sandbox began."""
+    lines = [line.split() for line in server.run(project, "cat /proc/self/mountinfo").splitlines()]
+    seen = {line[0] for line in lines}
+    assert [line[4] for line in lines if line[1] not in seen] == ["/"]
+    points = [line[4] for line in lines]
+    assert len(points) == len(set(points)), "nothing is mounted twice at one place"
+    others = {point for point in points if not point.startswith("/proc/")}
+    assert others == {"/", "/usr", "/proc", "/dev", "/dev/pts", "/dev/shm"}
+
+
 # ------------------------------------------------------------------ /proc
 
 HIDDEN = ["kcore", "keys", "kmsg", "timer_list", "sched_debug", "latency_stats", "kallsyms", "cmdline", "kpagecount",
