@@ -7,10 +7,11 @@
  *   /        an empty tmpfs, read-only
  *   /proc    a /proc that shows no process. A user namespace may mount a /proc of its own only where it sees another
  *            one in full. This one belongs to a pid namespace whose only process has ended
- *   /layers  where the set-up attaches the sandbox's layers for a moment (setup/setup_mounts.c)
+ *   /layers  where the set-up attaches the sandbox's layers (setup/setup_mounts.c)
  *
  * The set-up mounts the sandbox's root over "/". What is below can be reached by no path, as the initramfs below the root of
- * every Linux: "..", chroot() and setns() all end in the topmost mount. And below there is nothing but this.
+ * every Linux: "..", chroot() and setns() all end in the topmost mount. And below there is nothing but this
+ * and the sandbox's own layers.
  */
 #include "sandbox/box/empty_ns.h"
 
