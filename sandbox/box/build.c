@@ -1,10 +1,10 @@
 /*
  * Building a sandbox, the keeper's half: cgroup, control socket, clone, directories, id maps,
  * detached mounts. The child (build_child.c) becomes cove-init at once, which begins with the set-up inside
- * the new namespaces (sandbox/setup/). The two work side by side and meet three times: the set-up makes its network
- * namespace while the keeper makes its files, and says when it has; it waits until its ids are mapped, and gets the
- * mounts with that word; then it puts its file systems together while the keeper connects its network,
- * and waits for that. After it the keeper only waits for the ready pipe. A sandbox whose files are still being unpacked is
+ * the new namespaces (sandbox/setup/). The two work side by side and meet four times: the set-up makes its network
+ * namespace, and says when it has; it waits until its ids are mapped, gets its /dev with that word, and arranges /proc and
+ * /dev while the keeper makes its files; with these it puts its root together while the keeper connects its network, and
+ * waits for that. After it the keeper only waits for the ready pipe. A sandbox whose files are still being unpacked is
  * built ahead up to its mounts, and its network is connected first.
  */
 #include <errno.h>
@@ -208,18 +208,28 @@ static int open_userns(pid_t pid, int *ret, struct cove_err *e)
     return *ret < 0 ? cove_fail_errno(e, COVE_INTERNAL, "user namespace") : 0;
 }
 
-static int send_plan(int sock, const struct build_args *args, const struct disk_files *files,
-                     const struct box_mounts *m, struct cove_err *e)
+static int give_plan(int sock, const struct build_args *args, struct cove_err *e)
 {
-    struct setup_plan plan = { args->slot, args->cpus, m->root.count, m->usr.count,
-                               files->told_bytes };
-    int fds[2 + 2 * LAYERS_OPEN_MAX] = { m->files, m->dev };
+    struct setup_plan plan = { args->slot, args->cpus };
+    AUTO_CLOSE int dev = -1;
 
-    memcpy(fds + 2, m->root.fd, m->root.count * sizeof(int));
-    memcpy(fds + 2 + m->root.count, m->usr.fd, m->usr.count * sizeof(int));
+    if (mounts_make_dev(&args->ids, &dev, e) < 0)
+        return -1;
+    return msg_send(sock, &(struct msg_out){ MSG_DONE, MSG_BODY(plan), .fds = &dev, .fd_count = 1 },
+                    0, e);
+}
+
+static int send_layers(int sock, const struct disk_files *files, const struct box_mounts *m,
+                       struct cove_err *e)
+{
+    struct setup_layers layers = { m->root.count, m->usr.count, files->told_bytes };
+    int fds[1 + 2 * LAYERS_OPEN_MAX] = { m->files };
+
+    memcpy(fds + 1, m->root.fd, m->root.count * sizeof(int));
+    memcpy(fds + 1 + m->root.count, m->usr.fd, m->usr.count * sizeof(int));
     return msg_send(sock,
-                    &(struct msg_out){ MSG_DONE, MSG_BODY(plan), .fds = fds,
-                                       .fd_count = 2 + m->root.count + m->usr.count },
+                    &(struct msg_out){ MSG_DONE, MSG_BODY(layers), .fds = fds,
+                                       .fd_count = 1 + m->root.count + m->usr.count },
                     0, e);
 }
 
@@ -270,7 +280,7 @@ static int map_ids(const struct build_args *args, pid_t pid, struct cove_err *e)
     return userns_write_maps(pid, &args->ids, e);
 }
 
-static int give_mounts(int sock, const struct build_args *args, const struct disk_files *files,
+static int give_layers(int sock, const struct build_args *args, const struct disk_files *files,
                        pid_t pid, struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
@@ -280,19 +290,20 @@ static int give_mounts(int sock, const struct build_args *args, const struct dis
     if (open_userns(pid, &userns, e) == 0 &&
         mounts_prepare(args->template, files->dir, files->is_mount, userns, &args->ids, &mounts,
                        e) == 0)
-        rc = send_plan(sock, args, files, &mounts, e);
+        rc = send_layers(sock, files, &mounts, e);
     mounts_close(&mounts);
     return rc;
 }
 
-/* The set-up gets its mounts before its network: it mounts file systems meanwhile, on another cpu. */
+/* The set-up gets each part as soon as it is there: it works on it meanwhile, on another cpu. */
 static int equip_child(struct build_parts *p, const struct build_args *args, pid_t pid,
                        struct cove_err *e)
 {
     AUTO_BUF struct buf inside = BUF(SETUP_REQUESTS_MAX);
 
-    if (map_ids(args, pid, e) < 0 || take_files(args, &p->files, e) < 0 ||
-        give_mounts(p->go_keeper, args, &p->files, pid, e) < 0 ||
+    if (map_ids(args, pid, e) < 0 || give_plan(p->go_keeper, args, e) < 0 ||
+        take_files(args, &p->files, e) < 0 ||
+        give_layers(p->go_keeper, args, &p->files, pid, e) < 0 ||
         attach_network(p->go_keeper, args, pid, &inside, e) < 0)
         return -1;
     return send_link(p->go_keeper, &inside, e);
@@ -380,7 +391,8 @@ int build_start_ahead(const struct build_args *args, struct box_build *ret,
     ret_ahead->inside = BUF(SETUP_REQUESTS_MAX);
     if (make_child(args, &p, &b, e) < 0)
         return -1;
-    if (map_ids(args, b.pid, e) < 0 || take_files(args, &p.files, e) < 0 ||
+    if (map_ids(args, b.pid, e) < 0 || give_plan(p.go_keeper, args, e) < 0 ||
+        take_files(args, &p.files, e) < 0 ||
         attach_network(p.go_keeper, args, b.pid, &ret_ahead->inside, e) < 0)
         return end_child(&p, &b, e);
     ret_ahead->go = take_fd(&p.go_keeper);
@@ -391,7 +403,7 @@ int build_start_ahead(const struct build_args *args, struct box_build *ret,
 int build_go_on(const struct build_args *args, const struct box_build *b,
                 const struct build_ahead *ahead, struct cove_err *e)
 {
-    if (give_mounts(ahead->go, args, &args->filled, b->pid, e) < 0)
+    if (give_layers(ahead->go, args, &args->filled, b->pid, e) < 0)
         return -1;
     return send_link(ahead->go, &ahead->inside, e);
 }

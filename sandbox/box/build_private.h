@@ -28,7 +28,7 @@ struct build_parts { /* what the keeper has open for one sandbox while it is mad
         { -1, -1, -1 }, { { -1, -1, -1 } }, { .dir = -1 }, -1, -1, -1, -1, -1                      \
     }
 
-static_assert(2 + LAYERS_OPEN_MAX + 1 <= MSG_MAX_FDS, "a template's mounts fit into one message");
+static_assert(1 + LAYERS_OPEN_MAX + 1 <= MSG_MAX_FDS, "a template's mounts fit into one message");
 
 enum { BUILD_CHILD_FDS = SETUP_FD_KEEPER + 1 };
 

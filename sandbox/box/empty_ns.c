@@ -7,6 +7,7 @@
  *   /        an empty tmpfs, read-only
  *   /proc    a /proc that shows no process. A user namespace may mount a /proc of its own only where it sees another
  *            one in full. This one belongs to a pid namespace whose only process has ended
+ *   /dev     where the set-up attaches the sandbox's /dev until it has a root
  *   /layers  where the set-up attaches the sandbox's layers (setup/setup_mounts.c)
  *
  * The set-up mounts the sandbox's root over "/". What is below can be reached by no path, as the initramfs below the root of
@@ -44,7 +45,8 @@ static int mount_root(struct cove_err *e)
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("tmpfs", PLACE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=0755") < 0)
         return cove_fail_errno(e, COVE_UNSUPPORTED, "an empty tmpfs");
-    if (mkdir(PLACE "/proc", 0555) < 0 || mkdir(PLACE SETUP_LAYERS, 0555) < 0)
+    if (mkdir(PLACE "/proc", 0555) < 0 || mkdir(PLACE "/dev", 0555) < 0 ||
+        mkdir(PLACE SETUP_LAYERS, 0555) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "an empty tmpfs");
     return 0;
 }

@@ -74,7 +74,7 @@ static int fill_dev(int dev, const struct id_range *ids, struct cove_err *e)
 
 /* The keeper makes this tmpfs in the host's user namespace, so that device nodes in it work; each sandbox has
  * its own. /dev/shm lies in it too, so its size is that of shared memory and a little more. */
-static int make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
+int mounts_make_dev(const struct id_range *ids, int *ret, struct cove_err *e)
 {
     AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
     AUTO_CLOSE int mnt = -1;
@@ -148,7 +148,7 @@ int mounts_prepare(const struct template *t, int files, bool is_mount, int usern
 
     if (prepare_files(files, is_mount, userns_fd, ids, &m.files, e) < 0 ||
         prepare_layers(&t->root, userns_fd, &m.root, e) < 0 ||
-        prepare_layers(&t->usr, userns_fd, &m.usr, e) < 0 || make_dev(ids, &m.dev, e) < 0) {
+        prepare_layers(&t->usr, userns_fd, &m.usr, e) < 0) {
         mounts_close(&m);
         return -1;
     }
@@ -159,7 +159,6 @@ int mounts_prepare(const struct template *t, int files, bool is_mount, int usern
 void mounts_close(struct box_mounts *m)
 {
     m->files = cove_close(m->files);
-    m->dev = cove_close(m->dev);
     layers_close(&m->root);
     layers_close(&m->usr);
 }

@@ -22,19 +22,20 @@
 
 struct box_mounts { /* detached mounts: the keeper makes them, the sandbox's set-up attaches them */
     int files;
-    int dev; /* a tmpfs with device nodes */
     struct layers root, usr;
 };
 
 #define NO_MOUNTS                                                                                  \
     {                                                                                              \
-        .files = -1, .dev = -1                                                                     \
+        .files = -1                                                                                \
     }
 
 /* `files`: a directory of a host's file system, or (is_mount) a detached mount of the sandbox's
  * own. The descriptor stays the caller's. */
 int mounts_prepare(const struct template *t, int files, bool is_mount, int userns_fd,
                    const struct id_range *ids, struct box_mounts *ret, struct cove_err *e);
+/* Makes a detached tmpfs with device nodes, for /dev. */
+int mounts_make_dev(const struct id_range *ids, int *ret, struct cove_err *e);
 /* Makes a detached mount of a sandbox's files whose ids are those of the user namespace. */
 int mounts_map_files(int files, int userns_fd, bool read_only, int *ret, struct cove_err *e);
 void mounts_close(struct box_mounts *m);

@@ -7,7 +7,7 @@
 enum { PROC_DIR_MODE = 0755 };
 #define PROC_DIR ".proc" /* below /dev: files that stand in for some of /proc's */
 
-/* To be called in the new root: makes these files, puts them in place, and hides the entries of /proc that are not
+/* To be called when /proc and /dev are there: makes these files, puts them in place, and hides the entries of /proc that are not
  * for sandboxes. */
 int procfiles_setup(struct cove_err *e);
 

@@ -45,26 +45,44 @@ static int make_network_namespace(struct cove_err *e)
     return msg_send(SETUP_FD_KEEPER, &(struct msg_out){ MSG_DONE }, 0, e);
 }
 
-static int wait_for_plan(struct setup_plan *ret, struct box_mounts *ret_mounts, struct cove_err *e)
+/* Waits until the ids of our user namespace are mapped. */
+static int wait_for_plan(struct setup_plan *ret, int *ret_dev, struct cove_err *e)
 {
     static const struct msg_rule rules[] = {
-        { MSG_DONE, sizeof(struct setup_plan), 0, 3, MSG_MAX_FDS },
+        { MSG_DONE, sizeof(struct setup_plan), 0, 1, 1 },
         { 0 },
     };
     char buf[sizeof(struct msg_head) + sizeof(struct setup_plan)];
-    struct box_mounts *to = ret_mounts;
     struct msg m;
 
     if (msg_recv(SETUP_FD_KEEPER, buf, sizeof(buf), rules, 0, &m, e) != 1)
         return fail_lonely(e);
     memcpy(ret, m.body, sizeof(*ret));
-    assert(2 + ret->root_count + ret->usr_count == m.fd_count);
-    to->files = m.fds[0];
-    to->dev = m.fds[1];
-    to->root.count = ret->root_count;
-    to->usr.count = ret->usr_count;
-    memcpy(to->root.fd, m.fds + 2, ret->root_count * sizeof(int));
-    memcpy(to->usr.fd, m.fds + 2 + ret->root_count, ret->usr_count * sizeof(int));
+    *ret_dev = m.fds[0];
+    return 0;
+}
+
+/* Waits until the keeper has made the sandbox's files. */
+static int wait_for_layers(struct box_mounts *ret, uint64_t *ret_disk_bytes, struct cove_err *e)
+{
+    static const struct msg_rule rules[] = {
+        { MSG_DONE, sizeof(struct setup_layers), 0, 2, MSG_MAX_FDS },
+        { 0 },
+    };
+    char buf[sizeof(struct msg_head) + sizeof(struct setup_layers)];
+    struct setup_layers layers;
+    struct msg m;
+
+    if (msg_recv(SETUP_FD_KEEPER, buf, sizeof(buf), rules, 0, &m, e) != 1)
+        return fail_lonely(e);
+    memcpy(&layers, m.body, sizeof(layers));
+    assert(1 + layers.root_count + layers.usr_count == m.fd_count);
+    ret->files = m.fds[0];
+    ret->root.count = layers.root_count;
+    ret->usr.count = layers.usr_count;
+    memcpy(ret->root.fd, m.fds + 1, layers.root_count * sizeof(int));
+    memcpy(ret->usr.fd, m.fds + 1 + layers.root_count, layers.usr_count * sizeof(int));
+    *ret_disk_bytes = layers.disk_bytes;
     return 0;
 }
 
@@ -163,18 +181,19 @@ int setup_enter(uint64_t *ret_disk_bytes, struct cove_err *e)
 {
     struct box_mounts mounts = NO_MOUNTS;
     struct setup_plan plan;
+    int dev = -1;
 
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* they have survived our execve */
     setsid();
     umask(022);
-    if (make_network_namespace(e) < 0 || wait_for_plan(&plan, &mounts, e) < 0)
+    if (make_network_namespace(e) < 0 || wait_for_plan(&plan, &dev, e) < 0)
         return -1;
     setup_cpus(&plan);
     if (setup_cgroup_view(e) < 0 || setup_identity(e) < 0 || setup_proc(e) < 0 ||
-        setup_clock() < 0 || setup_mounts(&mounts, e) < 0 || wait_for_link(e) < 0 ||
-        setup_hostname(e) < 0)
+        setup_clock() < 0 || setup_dev(dev, e) < 0 || setup_hostname(e) < 0 ||
+        wait_for_layers(&mounts, ret_disk_bytes, e) < 0 || setup_root(&mounts, e) < 0 ||
+        wait_for_link(e) < 0)
         return -1;
-    *ret_disk_bytes = plan.disk_bytes;
     malloc_trim(0); /* init lives on with less than we needed, and closes all that we leave open */
     return 0;
 }

@@ -66,8 +66,8 @@ static void nothing_of_the_host_is_in_it(void **state)
     usr = access("/usr", F_OK);
     above = count_names("/..", isgraph);
     empty_ns_leave(ns);
-    assert_int_equal(names, 2); /* proc and layers */
-    assert_int_equal(above, 2);
+    assert_int_equal(names, 3); /* dev, layers and proc */
+    assert_int_equal(above, 3);
     assert_int_equal(layers, 0);
     assert_int_equal(processes, 0); /* not even those of this one's own pid namespace */
     assert_int_equal(usr, -1);
