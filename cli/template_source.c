@@ -145,7 +145,8 @@ int source_merge(struct store *s, size_t count, source_open_fn open_archive, voi
 
 /* ------------------------------------------------------------------ a directory or an archive */
 
-/* Starts a program whose output is the archive. */
+/* Starts a program whose output is the archive. It has a process group of its own: when mmdebstrap cannot write
+ * its archive, it sends SIGHUP to its whole group, and this `cove` and the shell that waits for it would die of that. */
 static pid_t run_writer(char *const argv[], int *ret_fd)
 {
     int pipe_fds[2];
@@ -156,6 +157,8 @@ static pid_t run_writer(char *const argv[], int *ret_fd)
     pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
+        setpgid(0, 0);
+        dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
         dup2(pipe_fds[1], STDOUT_FILENO);
         execvp(argv[0], argv);
         _exit(127);

@@ -419,3 +419,14 @@ def test_a_debian_that_cannot_be_had_leaves_nothing(store, source, says):
     assert "bad" not in store.template("ls")
     store.template("gc")
     assert store.layers() == []
+
+
+def test_a_debian_that_finds_no_room_is_told_to_who_asked_for_it(store, tmp_path):
+    """mmdebstrap sends a signal to its whole process group when nobody reads its archive any more."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/mmdebstrap").write_text("#!/bin/sh\ntrap '' PIPE\nhead -c 1M /dev/zero | tr '\\0' x 2>/dev/null || true\nkill -HUP 0\nexit 1\n")
+    os.chmod(tmp_path / "bin/mmdebstrap", 0o755)
+    done = subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "add", "bad", "debootstrap:bookworm"], capture_output=True, text=True,
+                          timeout=60, start_new_session=True, env=dict(os.environ, PATH=f"{tmp_path}/bin:{os.environ['PATH']}"))
+    assert done.returncode > 0 and "template 'bad': " in done.stderr, done
+    assert "bad" not in store.template("ls") and store.layers() == []
