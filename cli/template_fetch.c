@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,17 +42,25 @@ static bool pass_on(struct progress *p, int from, uint64_t until_ms)
     }
 }
 
+/* The tool is the first process of a PID namespace, so all that it starts ends with it, also a RUN command
+ * that detached itself. Its mounts are its own and end with it, too. */
 static pid_t start_tool(const char *const argv[], int out)
 {
-    pid_t pid = fork();
+    pid_t pid =
+        (pid_t)syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, NULL, NULL, NULL, 0);
 
     if (pid != 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* the tool ends when this `cove` is killed */
-    setpgid(0, 0);                    /* with what it starts it can be ended as a whole */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the tool ends when this `cove` is killed */
+    setpgid(0, 0);                    /* Ctrl-C ends this `cove`, and by that the tool */
     dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
+        perror("/proc");
+        _exit(1);
+    }
     execvp(argv[0], (char *const *)(uintptr_t)argv);
     _exit(127);
 }
@@ -68,10 +79,8 @@ static int run_tool(struct store *s, const char *const argv[], struct cove_err *
     close(out[1]);
     ended = pid < 0 || pass_on(&s->progress, out[0], clock_boot_ms() + s->config.build_timeout_ms);
     close(out[0]);
-    if (!ended) {
-        kill(-pid, SIGKILL);
+    if (!ended)
         kill(pid, SIGKILL);
-    }
     if (pid < 0 || waitpid(pid, &status, 0) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "%s", argv[0]);
     if (!ended)

@@ -7,12 +7,13 @@ import os
 import re
 import random
 import shutil
+import signal
 import subprocess
 import tarfile
 
 import pytest
 
-from cove import alive, free_port, wait_for
+from cove import alive, free_port, title, wait_for
 from test_snapshots import create, end_all, inside, take
 from test_template import COVE, instance, small_root, store  # noqa: F401 (fixtures)
 
@@ -346,10 +347,33 @@ def test_a_killed_build_leaves_nothing_that_can_be_seen(store, tmp_path, base_ta
     assert os.listdir(layers) == []
 
 
+CHILD = 91357  # seconds that no other sleep has
+
+
+def running(command):
+    return [pid for pid in filter(str.isdigit, os.listdir("/proc")) if title(pid) == command and alive(pid)]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_what_a_dockerfile_runs_ends_with_its_build(store, tmp_path, base_tar, end):
+    """It runs as root of the machine: it must not go on when nobody waits for it any more."""
+    (tmp_path / "root.tar").write_bytes(base_tar)
+    (tmp_path / "Dockerfile").write_text(f"FROM scratch\nADD root.tar /\nRUN sleep {CHILD}\n")
+    build = subprocess.Popen([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "build", "app", tmp_path], stderr=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, start_new_session=True)
+    wait_for(lambda: running(f"sleep {CHILD}"), 60, "RUN")
+    build.send_signal(end)
+    build.wait(30)
+    wait_for(lambda: not running(f"sleep {CHILD}"), 10, "the end of RUN")
+    wait_for(lambda: "removed" in subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "template", "gc"], capture_output=True, text=True).stdout, 20, "gc")
+    assert "app" not in store.template("ls") and os.listdir(f"{store.config['state_dir']}/layers") == []
+    assert store.config["state_dir"] + "/layers" not in open("/proc/mounts").read()
+
+
 def test_a_tool_that_never_ends_is_ended_and_leaves_nothing(store, tmp_path):
     """buildah was seen to wait for ever after a full disk: who removes templates would wait with it."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/buildah").write_text(f"#!/bin/sh\necho STEP 1; sleep 1000 >/dev/null 2>&1 & echo $! > {tmp_path}/child; wait\n")
+    (tmp_path / "bin/buildah").write_text(f"#!/bin/sh\necho STEP 1; setsid sleep {CHILD} >/dev/null 2>&1 & wait\n")
     os.chmod(tmp_path / "bin/buildah", 0o755)
     with open(f"{store.dir}/conf/cove.conf") as conf:
         settings = [line for line in conf if not line.startswith("build_timeout")]
@@ -358,7 +382,7 @@ def test_a_tool_that_never_ends_is_ended_and_leaves_nothing(store, tmp_path):
     done = subprocess.run([COVE, "-c", f"{tmp_path}/cove.conf", "template", "build", "endless", str(tmp_path)], capture_output=True, text=True, timeout=60,
                           env=dict(os.environ, PATH=f"{tmp_path}/bin:{os.environ['PATH']}"))
     assert done.returncode != 0 and "STEP 1" in done.stderr and "buildah took longer than build_timeout (1 s) and was ended" in done.stderr, done
-    wait_for(lambda: not alive(int((tmp_path / "child").read_text())), 10, "the end of what the tool had started")
+    wait_for(lambda: not running(f"sleep {CHILD}"), 10, "the end of what the tool had started")
     assert "endless" not in store.template("ls")
     store.template("gc")
 
