@@ -8,14 +8,15 @@
  */
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <linux/openat2.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli/template.h"
-#include "cove/file.h"
 #include "cove/mem.h"
 #include "cove/msg.h"
 #include "cove/text.h"
@@ -98,6 +99,18 @@ static const struct json_field image_fields[] = {
 
 /* ------------------------------------------------------------------ blobs */
 
+/* A file of the image, and never what a link of the image names. */
+static int open_plain(int dir, const char *path, struct stat *ret_st)
+{
+    struct open_how how = { .flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC,
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+    AUTO_CLOSE int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+
+    if (fd < 0 || fstat(fd, ret_st) < 0 || !S_ISREG(ret_st->st_mode))
+        return -1;
+    return take_fd(&fd);
+}
+
 static int open_blob(int dir, const struct descriptor *d, int *ret, struct cove_err *e)
 {
     const char *hex = d->digest + strlen("sha256:");
@@ -108,8 +121,8 @@ static int open_blob(int dir, const struct descriptor *d, int *ret, struct cove_
     if (strncmp(d->digest, "sha256:", strlen("sha256:")) != 0 || !layer_is_name(hex))
         return cove_fail(e, COVE_INVALID, "digest '%.80s': only sha256 is known", d->digest);
     snprintf(path, sizeof(path), "blobs/sha256/%s", hex);
-    fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+    fd = open_plain(dir, path, &st);
+    if (fd < 0)
         return cove_fail(e, COVE_NOT_FOUND, "the image has no blob %.19s", d->digest);
     if (st.st_size != d->size)
         return cove_fail(e, COVE_CONFLICT, "blob %.19s has %lld bytes instead of %lld", d->digest,
@@ -223,12 +236,18 @@ static int read_index(struct arena *a, int dir, const char *tag, struct descript
 {
     struct json_object *tree;
     struct oci_index index = { 0 };
-    char *text = arena_alloc(a, DOCUMENT_MAX);
-    ssize_t len = read_file_at(dir, "index.json", text, DOCUMENT_MAX);
+    struct stat st;
+    AUTO_CLOSE int fd = open_plain(dir, "index.json", &st);
+    char *text;
 
-    if (len < 0)
+    if (fd < 0)
         return cove_fail(e, COVE_NOT_FOUND, "the image has no index.json");
-    if (json_parse(text, (size_t)len, &tree, e) < 0 ||
+    if (st.st_size > DOCUMENT_MAX)
+        return cove_fail(e, COVE_TOO_LARGE, "index.json has more than %d bytes", DOCUMENT_MAX);
+    text = arena_alloc(a, (size_t)st.st_size + 1);
+    if (pread(fd, text, (size_t)st.st_size, 0) != st.st_size)
+        return cove_fail_errno(e, COVE_INTERNAL, "index.json");
+    if (json_parse(text, (size_t)st.st_size, &tree, e) < 0 ||
         json_read(a, tree, index_fields, &index, e) < 0)
         return cove_context(e, "index.json");
     if (choose(&index, tag, ret, e) < 0)

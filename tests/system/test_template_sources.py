@@ -280,10 +280,17 @@ def spoil(image, how):
         layer = blob(manifest["layers"][-1])
         os.rename(layer, path / "elsewhere")
         os.symlink("/etc/shadow", layer)
+    elif how in ("index is a link", "index is a pipe"):
+        os.rename(path / "index.json", path.parent / "elsewhere")  # a good one, but not of the image
+        os.symlink("../elsewhere", path / "index.json") if how == "index is a link" else os.mkfifo(path / "index.json")
+    elif how == "blobs are elsewhere":
+        os.rename(path / "blobs/sha256", path.parent / "elsewhere")
+        os.symlink("../../elsewhere", path / "blobs/sha256")
 
 
 @pytest.mark.parametrize("how", ["no index", "no manifest", "manifest of another digest", "layer of another digest", "layer missing", "layer cut",
-                                 "two images", "index is no JSON", "layer of an unknown kind", "index that names itself", "blob is a link"])
+                                 "two images", "index is no JSON", "layer of an unknown kind", "index that names itself", "blob is a link",
+                                 "index is a link", "index is a pipe", "blobs are elsewhere"])
 def test_a_spoilt_image_is_refused_and_leaves_nothing(store, tmp_path, base_tar, how):
     image = Image(tmp_path / "image")
     source = image.write(base_tar, TOP, packed=False)
