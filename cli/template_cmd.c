@@ -279,15 +279,16 @@ static int verify_layer(struct store *s, const char *layer, struct cove_err *e)
     return 0;
 }
 
-static int verify_one(struct store *s, const char *name, void *bad, struct cove_err *e)
+static int verify_one(struct store *s, const char *dir, void *bad, struct cove_err *e)
 {
-    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1];
+    char layers[LAYERS_MAX][LAYER_NAME_LEN + 1], name[COVE_TEMPLATE_MAX];
     unsigned count = 0;
     struct cove_err why = { 0 };
     int rc = 0;
 
     (void)e;
-    if (store_read_list(s->templates, name, layers, &count, NULL) < 0)
+    if (!template_name_of(dir, name) ||
+        store_read_list(s->templates, dir, layers, &count, NULL) < 0)
         return 0; /* `base`: made from the host */
     for (unsigned i = 0; rc == 0 && i < count; i++)
         rc = verify_layer(s, layers[i], &why);

@@ -120,6 +120,12 @@ def test_every_command_has_json_for_scripts(store, small_root):
     assert all(set(one) == {"layer", "state"} for one in ask("gc")) and ask("gc") == []
 
 
+def test_verify_names_templates_as_everybody_does(store, small_root):
+    store.template("add", "acme/mine", small_root)
+    assert re.search(r"^acme/mine\s+ok$", store.template("verify"), re.M)
+    assert json.loads(store.template("verify", "acme/mine", "--json")) == [{"name": "acme/mine", "state": "whole"}]
+
+
 def test_a_template_s_own_sudo_counts(store, small_root, tmp_path):
     root = tmp_path / "root"
     shutil.copytree(small_root, root, symlinks=True)
