@@ -127,19 +127,40 @@ static int run_ls(struct store *s, int argc, char **argv, struct cove_err *e)
     return store_each(s, s->templates, false, list_one, NULL, e);
 }
 
-static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
+/* The manifest of a template as it was written. *ret_len < 0: it has none. */
+static char *read_manifest(struct store *s, struct arena *a, const char *dir, ssize_t *ret_len)
 {
-    char dir[COVE_TEMPLATE_MAX], path[COVE_TEMPLATE_MAX + 16], text[64 * 1024];
+    char path[COVE_TEMPLATE_MAX + 16], *text = arena_alloc(a, DOC_MAX + 1);
 
-    (void)argc;
+    snprintf(path, sizeof(path), "%s/manifest.json", dir);
+    *ret_len = read_file_at(s->templates, path, text, DOC_MAX + 1);
+    return text;
+}
+
+static int show(struct store *s, struct arena *a, char **argv, struct cove_err *e)
+{
+    char dir[COVE_TEMPLATE_MAX];
+    const char *text;
+    ssize_t len;
+
     if (store_find(s, argv[1], dir, e) < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/manifest.json", dir);
-    if (read_file_at(s->templates, path, text, sizeof(text)) < 0)
+    text = read_manifest(s, a, dir, &len);
+    if (len < 0)
         return cove_fail(e, COVE_NOT_FOUND, "'%.60s' has no manifest, because coved itself made it",
                          argv[1]);
     fputs(text, stdout);
     return 0;
+}
+
+static int run_show(struct store *s, int argc, char **argv, struct cove_err *e)
+{
+    struct arena a = { 0 };
+    int rc = show(s, &a, argv, e);
+
+    (void)argc;
+    arena_done(&a);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ add, rm */
@@ -211,7 +232,7 @@ static int run_builds(struct store *s, int argc, char **argv, struct cove_err *e
 static int set(struct store *s, struct arena *a, int argc, char **argv, struct cove_err *e)
 {
     struct template_doc d = { 0 }, asked = { 0 };
-    char dir[COVE_TEMPLATE_MAX], path[COVE_TEMPLATE_MAX + 16], text[64 * 1024];
+    char dir[COVE_TEMPLATE_MAX], *text;
     char **again = arena_alloc(a, ((size_t)argc + 1) * sizeof(char *));
     const char *name;
     ssize_t len;
@@ -223,9 +244,8 @@ static int set(struct store *s, struct arena *a, int argc, char **argv, struct c
     name = asked.name;
     if (store_find(s, name, dir, e) < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/manifest.json", dir);
-    len = read_file_at(s->templates, path, text, sizeof(text));
-    if (len < 0 || doc_read(a, arena_strdup(a, text), (size_t)len, &d, e) < 0)
+    text = read_manifest(s, a, dir, &len);
+    if (len < 0 || doc_read(a, text, (size_t)len, &d, e) < 0)
         return cove_fail(e, COVE_INVALID, "the manifest of '%.60s' cannot be read", name);
     if (template_options(a, argc, again, &d, e) < 0)
         return -1;

@@ -49,7 +49,8 @@ static const struct json_field fields[] = {
     JSON_STR(struct template_doc, shell, "shell", JSON_OPTIONAL, 8),
     JSON_STR_ARRAY(struct template_doc, tenants, "tenants", JSON_OPTIONAL, LIST_MAX,
                    COVE_TENANT_MAX),
-    JSON_STR_MAP(struct template_doc, labels, "labels", JSON_OPTIONAL, 64, 1024),
+    JSON_STR_MAP(struct template_doc, labels, "labels", JSON_OPTIONAL, DOC_LABELS_MAX,
+                 DOC_LABEL_MAX),
     JSON_END,
 };
 

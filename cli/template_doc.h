@@ -28,6 +28,12 @@ struct template_doc { /* strings belong to the arena or the tree that was read *
     struct json_strings tenants;
 };
 
+enum {
+    DOC_MAX = 1 << 20, /* bytes of a manifest's JSON text */
+    DOC_LABELS_MAX = 64,
+    DOC_LABEL_MAX = 1024,
+};
+
 /* Reads a manifest's JSON text. Unknown fields are refused: a typo must not go unnoticed. */
 int doc_read(struct arena *a, const char *text, size_t len, struct template_doc *ret,
              struct cove_err *e);

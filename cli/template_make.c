@@ -20,8 +20,6 @@
 #include "sandbox/box/layer.h"
 #include "sandbox/box/sweep.h"
 
-enum { DOC_MAX = 1 << 20 };
-
 int store_put_file(int dir, const char *path, const void *bytes, size_t len, struct cove_err *e)
 {
     AUTO_CLOSE int fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -33,6 +31,20 @@ int store_put_file(int dir, const char *path, const void *bytes, size_t len, str
 
 /* ------------------------------------------------------------------ what the source says */
 
+static void take_missing(struct arena *a, struct json_map *into, const struct json_map *found,
+                         size_t most)
+{
+    for (size_t i = 0; i < found->count && into->count < most; i++) {
+        const struct pair *p = &found->items[i];
+        bool given = false;
+
+        for (size_t n = 0; n < into->count; n++)
+            given |= strcmp(into->items[n].name, p->name) == 0;
+        if (!given)
+            doc_set(a, into, p->name, p->value);
+    }
+}
+
 /* The source's own settings apply where the options have none. */
 static void take_defaults(struct arena *a, struct template_doc *d, const struct template_doc *found)
 {
@@ -40,17 +52,8 @@ static void take_defaults(struct arena *a, struct template_doc *d, const struct 
     d->workdir = d->workdir ? d->workdir : found->workdir;
     d->start = d->start ? d->start : found->start;
     d->architecture = d->architecture ? d->architecture : found->architecture;
-    for (size_t i = 0; i < found->env.count; i++) {
-        const struct pair *p = &found->env.items[i];
-        bool given = false;
-
-        for (size_t n = 0; n < d->env.count; n++)
-            given |= strcmp(d->env.items[n].name, p->name) == 0;
-        if (!given)
-            doc_set(a, &d->env, p->name, p->value);
-    }
-    for (size_t i = 0; i < found->labels.count; i++)
-        doc_set(a, &d->labels, found->labels.items[i].name, found->labels.items[i].value);
+    take_missing(a, &d->env, &found->env, SIZE_MAX);
+    take_missing(a, &d->labels, &found->labels, DOC_LABELS_MAX);
 }
 
 /* ------------------------------------------------------------------ the layers */

@@ -24,7 +24,7 @@
 
 enum {
     DOCUMENT_MAX = 4 << 20,
-    LABEL_MAX = 64,
+    IMAGE_LABELS_MAX = 4096, /* what an image may have; a template takes less (template_doc.h) */
     IMAGE_LAYERS_MAX = 512,
     IMAGE_LAYERS_KEPT = 15, /* of an image with more layers the lowest ones are merged */
     MERGE_STEP = 8,         /* the number of merged layers is a multiple of this */
@@ -81,7 +81,8 @@ static const struct json_field config_fields[] = {
     JSON_STR_ARRAY(struct oci_config, env, "Env", JSON_OPTIONAL, MANIFEST_ENV_MAX, 8192),
     JSON_STR_ARRAY(struct oci_config, entrypoint, "Entrypoint", JSON_OPTIONAL, 256, 8192),
     JSON_STR_ARRAY(struct oci_config, cmd, "Cmd", JSON_OPTIONAL, 256, 8192),
-    JSON_STR_MAP(struct oci_config, labels, "Labels", JSON_OPTIONAL, LABEL_MAX, 1024),
+    JSON_STR_MAP(struct oci_config, labels, "Labels", JSON_OPTIONAL, IMAGE_LABELS_MAX,
+                 DOCUMENT_MAX),
     JSON_END,
 };
 
@@ -383,8 +384,9 @@ static void take_config(struct arena *a, const struct oci_config *c, struct temp
             doc_set(a, &ret->env, arena_strndup(a, c->env.items[i], (size_t)(eq - c->env.items[i])),
                     eq + 1);
     }
-    for (size_t i = 0; i < c->labels.count; i++)
-        doc_set(a, &ret->labels, c->labels.items[i].name, c->labels.items[i].value);
+    for (size_t i = 0; i < c->labels.count && i < DOC_LABELS_MAX; i++)
+        if (strlen(c->labels.items[i].value) <= DOC_LABEL_MAX)
+            doc_set(a, &ret->labels, c->labels.items[i].name, c->labels.items[i].value);
     ret->start = start_of(a, c);
 }
 

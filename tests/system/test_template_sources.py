@@ -318,6 +318,18 @@ def test_an_image_that_cannot_be_used_is_refused_with_the_reason(store, tmp_path
     assert says in out and "bad" not in store.template("ls"), out
 
 
+def test_labels_of_an_image_never_stand_in_the_way(store, tmp_path, base_tar):
+    """They are for people: the operator's own go first, and those that do not fit are left out."""
+    labels = {"maker": "the image", "long": "x" * 5000, **{f"label-{n}": "y" * 1000 for n in range(100)}}
+    env = [f"V{n}=" + "z" * 7000 for n in range(5)]
+    store.template("add", "app", Image(tmp_path / "i").write(base_tar, config=dict(CONFIG, config={"Labels": labels, "Env": env})), "--label", "maker=me")
+    shown = json.loads(store.template("show", "app"))
+    assert shown["labels"]["maker"] == "me" and "long" not in shown["labels"] and len(shown["labels"]) > 50, shown
+    store.template("set", "app", "--env", "MORE=yes")
+    again = json.loads(store.template("show", "app"))
+    assert again["labels"] == shown["labels"] and again["env"] == {**shown["env"], "MORE": "yes"}
+
+
 def test_root_of_an_image_is_nobody_on_the_host(store, tmp_path, base_tar):
     """A set-uid file of root in a layer is of no use on the host: nosuid, below a directory that only root can enter."""
     store.template("add", "app", Image(tmp_path / "i").write(base_tar, tar(("usr/bin/gain", b"#!/bin/sh\nid\n", {"mode": 0o4755, "uid": 0}))),
