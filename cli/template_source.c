@@ -1,5 +1,6 @@
 /* Where templates come from: a directory, an archive or a fresh Debian becomes one layer, an image several
  * (template_oci.c). */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -233,24 +234,50 @@ static int end_source(pid_t pid, struct cove_err *e)
     return status ? cove_fail(e, COVE_INTERNAL, "the source could not be read whole") : 0;
 }
 
+static bool is_empty(int tree)
+{
+    AUTO_CLOSE int fd = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *all = fd < 0 ? NULL : fdopendir(take_fd(&fd));
+    unsigned count = 0;
+
+    while (all && count <= 2 && readdir(all))
+        count++; /* "." and ".." are two */
+    if (all)
+        closedir(all);
+    return count <= 2;
+}
+
+/* An archive without a single file is what a command that failed has left: a layer of an image may be like that,
+ * a template may not. */
+static int unpack_whole(struct store *s, const char *source, int tree, struct cove_err *e)
+{
+    AUTO_CLOSE int archive = -1;
+    pid_t pid;
+    int rc;
+
+    if (open_source(source, &archive, &pid, e) < 0)
+        return -1;
+    rc = unpack(s, tree, archive, e);
+    archive = cove_close(archive);
+    if (end_source(pid, rc == 0 ? e : NULL) < 0)
+        rc = -1;
+    if (rc == 0 && is_empty(tree))
+        rc = cove_fail(e, COVE_INVALID, "%.160s has no files", source);
+    return rc;
+}
+
 int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,
                   struct template_doc *ret_found, struct cove_err *e)
 {
-    AUTO_CLOSE int archive = -1;
-    struct source_layer made = { 0 };
-    pid_t pid;
-    int rc;
+    char name[LAYER_NAME_LEN + 1], digest[LAYER_NAME_LEN + 1];
+    AUTO_CLOSE int tree = -1;
 
     if (oci_is_source(source))
         return oci_unpack(s, a, source, ret, ret_found, e);
     progress_say(&s->progress, "reading %.200s", source);
-    if (open_source(source, &archive, &pid, e) < 0)
+    if (layer_begin(s->layers, name, &tree, e) < 0)
         return -1;
-    rc = source_layer(s, archive, &made, e);
-    archive = cove_close(archive);
-    if (rc == 0)
-        rc = layer_list_add(ret, made.digest, e);
-    if (end_source(pid, rc == 0 ? e : NULL) < 0)
-        rc = -1;
-    return rc;
+    if (unpack_whole(s, source, tree, e) < 0 || layer_keep(s->layers, name, digest, e) < 0)
+        return drop(s, name);
+    return layer_list_add(ret, digest, e);
 }

@@ -174,6 +174,19 @@ def test_what_is_no_archive_is_refused(store, tmp_path, content):
     assert "bad" not in store.template("ls") and not store.layers()
 
 
+@pytest.mark.parametrize("what", ["file of no bytes", "archive of nothing", "folder"])
+def test_what_has_no_files_is_refused_and_the_template_stays(store, small_root, tmp_path, what):
+    """`find | cpio > FILE` on a machine without cpio leaves such a file."""
+    store.template("add", "app", small_root)
+    before, source = store.layers(), tmp_path / "nothing"
+    if what == "folder":
+        source.mkdir()
+    else:
+        source.write_bytes(bytes(10240 if what == "archive of nothing" else 0))
+    assert "has no files" in store.template("add", "app", source, ok=False)
+    assert store.layers() == before and store.run("p", "cat /etc/marker", template="app") == "from the template\n"
+
+
 def test_a_cut_archive_is_refused(store, small_root, tmp_path):
     subprocess.run(["tar", "-C", small_root, "-czf", tmp_path / "whole.tgz", "."], check=True)
     (tmp_path / "cut.tgz").write_bytes((tmp_path / "whole.tgz").read_bytes()[:100_000])
