@@ -334,7 +334,11 @@ static int run_verify(struct store *s, int argc, char **argv, struct cove_err *e
     } else if (store_each(s, s->templates, false, verify_one, &bad, e) < 0) {
         return -1;
     }
-    return bad ? cove_fail(e, COVE_CONFLICT, "damaged: add these templates again") : 0;
+    return bad ? cove_fail(
+                     e, COVE_CONFLICT,
+                     "damaged: remove these templates, run `cove template gc` when their sandboxes "
+                     "have ended, and add them again")
+               : 0;
 }
 
 static int run_gc(struct store *s, int argc, char **argv, struct cove_err *e)

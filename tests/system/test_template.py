@@ -272,7 +272,14 @@ def test_a_changed_file_is_found(store, small_root):
     tree = f"{store.config['state_dir']}/layers/" + json.loads(store.template("show", "small"))["layers"][-1].removeprefix("sha256:")
     with open(f"{tree}/etc/marker", "r+") as f:
         f.write("F")
-    assert "is damaged" in store.template("verify", "small", ok=False)
+    told = store.template("verify", "small", ok=False)
+    assert "is damaged" in told and "remove" in told and "cove template gc" in told, told
+    store.template("add", "small", small_root)  # this alone changes nothing: there is a layer of that name
+    store.template("verify", "small", ok=False)
+    store.template("rm", "small")
+    store.template("gc")
+    store.template("add", "small", small_root)
+    assert re.search(r"small\s+ok", store.template("verify"))
 
 
 def test_sandboxes_outlive_their_template_and_gc_waits_for_them(store, small_root):
