@@ -103,6 +103,15 @@ def test_user_directory_and_variables_hold_in_every_dialect(store, root):
     assert store.request("DELETE", f"/sandboxes/{made.json['sandboxID']}").status == 204
 
 
+def test_relay_s_way_of_naming_a_template_reaches_it(store, root):
+    add(store, root, "--env", "A=from template")
+    assert store.post("/api/sandboxes/named", {"template": "app"}).status in (200, 201)
+    ran = store.post("/api/sandboxes/named/bridge/exec", {"command": "cat /etc/marker; echo $A"})
+    assert ran.json["stdout"] == "from the template\nfrom template\n", ran
+    assert store.post("/api/sandboxes/other", {"template": "nosuch"}).status == 404
+    assert store.request("DELETE", "/api/sandboxes/named").status in (200, 204)
+
+
 def test_limits_and_network_of_a_manifest_hold(store, root):
     add(store, root, "--limit", "pids_max=37", "--network", "none")
     reply = use(store, "true")
