@@ -13,6 +13,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,6 +32,7 @@ struct unpack {
     const struct layer_limits *limits;
     uint64_t bytes, entries;
     uint64_t declared; /* sizes that members claim; unlike `bytes` it includes holes */
+    bool has_whiteouts;
 };
 
 /* libarchive forgets why it could not make a directory. */
@@ -81,39 +83,96 @@ static const char *base_name(const char *path)
 
 /* ------------------------------------------------------------------ whiteouts */
 
-static void make_parents(const char *path)
+static bool is_whiteout(const struct stat *st)
 {
-    char parent[4096];
-
-    if ((size_t)snprintf(parent, sizeof(parent), "%s", path) >= sizeof(parent))
-        return;
-    for (char *at = strchr(parent, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(parent, 0755);
-        *at = '/';
-    }
+    return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0);
 }
 
-static int make_whiteout(const char *path, struct cove_err *e)
+static int set_opaque(const char *dir, struct cove_err *e)
 {
-    make_parents(path);
-    if (mknod(path, S_IFCHR | 0000, makedev(0, 0)) < 0 && errno != EEXIST)
+    return setxattr(dir, OPAQUE, "y", 1, 0) < 0
+               ? cove_fail_errno(e, COVE_INTERNAL, "opaque directory %.120s", dir)
+               : 0;
+}
+
+/* A directory above a member. If the layer has a whiteout in its place, both count: what the layers below
+ * have there is gone, and the directory is new. Returns 1 if the layer has a file or a link there. */
+static int make_parent(const char *dir, struct cove_err *e)
+{
+    struct stat st;
+    bool was = lstat(dir, &st) == 0;
+
+    if (was && !is_whiteout(&st))
+        return S_ISDIR(st.st_mode) ? 0 : 1;
+    if ((was && unlink(dir) < 0) || mkdir(dir, 0755) < 0)
+        return cove_fail_errno(e, disk_is_full(errno) ? COVE_LIMIT : COVE_INTERNAL,
+                               "directory %.120s", dir);
+    return was ? set_opaque(dir, e) : 0;
+}
+
+/* Returns 1 where a file or a link is in the way: it hides what the layers below have, so a whiteout has nothing
+ * to do there; for any other member libarchive replaces a link by a directory, and refuses a file. */
+static int make_parents(const char *path, struct cove_err *e)
+{
+    char parent[4096];
+    int rc = 0;
+
+    if ((size_t)snprintf(parent, sizeof(parent), "%s", path) >= sizeof(parent))
+        return 0;
+    for (char *at = strchr(parent, '/'); rc == 0 && at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        rc = make_parent(parent, e);
+        *at = '/';
+    }
+    return rc;
+}
+
+/* A whiteout concerns the layers below. What this layer itself has under the name stays; a directory only has to
+ * hide the one below it. */
+static int make_whiteout(struct unpack *u, const char *path, struct cove_err *e)
+{
+    struct stat st;
+    int rc = make_parents(path, e);
+
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    u->has_whiteouts = true;
+    if (mknod(path, S_IFCHR | 0000, makedev(0, 0)) == 0)
+        return 0;
+    if (errno != EEXIST || lstat(path, &st) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "whiteout %.120s", path);
-    return 0;
+    return S_ISDIR(st.st_mode) ? set_opaque(path, e) : 0;
+}
+
+/* Whether a whiteout was in the way of a new directory: then the directory must be opaque. */
+static bool remove_whiteout(const char *path)
+{
+    char name[4096];
+    struct stat st;
+    size_t len = strlen(path);
+
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    if (len >= sizeof(name))
+        return false;
+    snprintf(name, sizeof(name), "%.*s", (int)len, path);
+    return lstat(name, &st) == 0 && is_whiteout(&st) && unlink(name) == 0;
 }
 
 static int make_opaque(const char *dir, struct cove_err *e)
 {
-    make_parents(dir);
+    int rc = make_parents(dir, e);
+
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    remove_whiteout(dir);
     if (mkdir(dir, 0755) < 0 && errno != EEXIST)
         return cove_fail_errno(e, COVE_INTERNAL, "directory %.120s", dir);
-    if (setxattr(dir, OPAQUE, "y", 1, 0) < 0)
-        return cove_fail_errno(e, COVE_INTERNAL, "opaque directory %.120s", dir);
-    return 0;
+    return set_opaque(dir, e);
 }
 
 /* ".wh.NAME" in its directory stands for NAME being deleted, ".wh..wh..opq" for all below. */
-static int make_oci_whiteout(const char *path, struct cove_err *e)
+static int make_oci_whiteout(struct unpack *u, const char *path, struct cove_err *e)
 {
     const char *name = base_name(path);
     char target[4096];
@@ -128,7 +187,37 @@ static int make_oci_whiteout(const char *path, struct cove_err *e)
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return cove_fail(e, COVE_INVALID, "%.120s: a whiteout of nothing", path);
     snprintf(target, sizeof(target), "%.*s%s", (int)(base_name(path) - path), path, name);
-    return make_whiteout(target, e);
+    return make_whiteout(u, target, e);
+}
+
+static bool is_below_opaque(const char *path)
+{
+    char above[4096], value[8];
+
+    if ((size_t)snprintf(above, sizeof(above), "%s", path) >= sizeof(above))
+        return false;
+    for (char *at; (at = strrchr(above, '/'));) {
+        *at = '\0';
+        if (getxattr(above, OPAQUE, value, sizeof(value)) > 0)
+            return true;
+    }
+    return false;
+}
+
+static int drop_useless(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+    (void)kind;
+    (void)where;
+    return is_whiteout(st) && is_below_opaque(path) ? unlink(path) : 0;
+}
+
+/* An opaque directory hides all below it by itself. The overlay does not look for whiteouts there, and would show
+ * one as a file that cannot be opened. */
+static int drop_useless_whiteouts(const struct unpack *u, struct cove_err *e)
+{
+    if (u->has_whiteouts && nftw(".", drop_useless, 64, FTW_PHYS) != 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "whiteouts");
+    return 0;
 }
 
 /* ------------------------------------------------------------------ one member */
@@ -192,6 +281,10 @@ static int write_member(struct unpack *u, struct archive_entry *entry, const cha
 {
     bool opaque = filter_attributes(entry);
 
+    if (make_parents(path, e) < 0)
+        return -1;
+    if (archive_entry_filetype(entry) == AE_IFDIR && remove_whiteout(path))
+        opaque = true;
     if (archive_write_header(u->out, entry) < ARCHIVE_OK)
         return fail_archive(u->out, path, e);
     if (archive_entry_filetype(entry) == AE_IFREG && !archive_entry_hardlink(entry) &&
@@ -213,10 +306,10 @@ static int unpack_member(struct unpack *u, struct archive_entry *entry, struct c
         count_size(u, entry, path, e) < 0)
         return -1;
     if (strncmp(base_name(path), WHITEOUT, strlen(WHITEOUT)) == 0)
-        return make_oci_whiteout(path, e);
+        return make_oci_whiteout(u, path, e);
     switch (archive_entry_filetype(entry)) {
     case AE_IFCHR:
-        return archive_entry_rdev(entry) == makedev(0, 0) ? make_whiteout(path, e) : 0;
+        return archive_entry_rdev(entry) == makedev(0, 0) ? make_whiteout(u, path, e) : 0;
     case AE_IFBLK:
     case AE_IFSOCK:
         return 0;
@@ -255,6 +348,8 @@ int unpack_archive(int archive, const struct layer_limits *limits, struct cove_e
     }
     if (archive_write_close(u.out) < ARCHIVE_WARN && rc == 0)
         rc = fail_archive(u.out, "archive", e);
+    if (rc == 0)
+        rc = drop_useless_whiteouts(&u, e);
     archive_read_free(u.in);
     archive_write_free(u.out);
     return rc;

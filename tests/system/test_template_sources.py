@@ -243,6 +243,27 @@ def test_a_layer_whose_top_is_opaque_hides_all_below_it(store, tmp_path, base_ta
     assert store.run("q", "ls /etc/old* 2>&1; ls /etc/marker", template="many").endswith("No such file or directory\n/etc/marker\n")
 
 
+GONE = [("w/a/.wh.foo", b"", {})]
+ANEW = [("w/a/foo", None, FOLDER), ("w/a/foo/new", b"x", {})]
+REPLACED = {
+    "whiteout first": tar(*GONE, *ANEW),
+    "whiteout last": tar(*ANEW, *GONE),
+    "no member for the directory": tar(*GONE, ANEW[1]),
+    "opaque, too": tar(*GONE, ("w/a/foo/.wh..wh..opq", b"", {}), ("w/a/foo/.wh.old", b"", {}), ANEW[1]),
+    "device": tar(("w/a/foo", None, {"type": tarfile.CHRTYPE, "devmajor": 0, "devminor": 0}), *ANEW),
+}
+
+
+@pytest.mark.parametrize("how", REPLACED)
+def test_a_directory_that_a_layer_deletes_and_makes_anew_has_only_the_new_files(store, tmp_path, base_tar, how):
+    """Alike whether layers lie on each other or are merged."""
+    below, more = tar(("w/a/foo/old", b"x", {}), ("w/a/kept", b"x", {})), [tar((f"etc/l{n}", b"x", {})) for n in range(20)]
+    for name, layers in (("stacked", [base_tar, below, REPLACED[how]]), ("merged", [base_tar, below, REPLACED[how], *more]),
+                         ("on-merged", [base_tar, below, *more, REPLACED[how]])):
+        store.template("add", name, Image(tmp_path / name).write(*layers, config=PLAIN))
+        assert store.run(name, "cd /w/a; ls; ls -A foo 2>&1", template=name).split() == ["foo", "kept", "new"], name
+
+
 # ------------------------------------------------------------------ images that are wrong
 
 def spoil(image, how):
