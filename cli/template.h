@@ -3,6 +3,7 @@
 #define CLI_TEMPLATE_H
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "cli/template_doc.h"
 #include "cli/template_progress.h"
@@ -74,6 +75,19 @@ struct image { /* opened layers of a template, the topmost first */
 int image_check(const struct image *im, bool *ret_no_bash, struct cove_err *e);
 /* Adds the files that every sandbox needs to the topmost layer, `tree`. */
 int image_complete(const struct image *im, int tree, const char *workdir, struct cove_err *e);
+
+/* template_implied.c: directories that an archive only implies */
+struct implied_dir {
+    bool is_implied; /* the topmost layer that has it only implies it */
+    bool is_known;   /* a layer has it as a member of its archive: */
+    struct stat st;
+};
+/* Finds out what a directory of the image is like. Returns whether there is one. */
+bool implied_resolve(const struct image *im, const char *path, struct implied_dir *ret);
+/* Gives the implied directories of a layer mode and owner of those in the layer below. */
+int implied_correct(int tree, int below, struct cove_err *e);
+/* Adds directories to the topmost layer where mode or owner would else be wrong. */
+int implied_complete(const struct image *im, int tree, struct cove_err *e);
 
 /* template_source.c: makes the layers of a source, and reads the defaults that the source has for running it. */
 int source_unpack(struct store *s, struct arena *a, const char *source, struct layer_list *ret,

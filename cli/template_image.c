@@ -177,14 +177,18 @@ static int add_account(const struct image *im, int tree, size_t i, struct cove_e
                          : store_put_file(tree, accounts[i].path, text.data, text.len, e);
 }
 
-/* A directory of this layer hides the owner and mode that lower layers give it, so these are copied. */
+/* A directory of this layer hides the owner and mode that lower layers give it, so these are copied; not from one
+ * that an archive only implies. */
 static int make_dir(const struct image *im, int tree, const char *path, mode_t mode, uid_t owner,
                     struct cove_err *e)
 {
     AUTO_CLOSE int below = open_of_image(im, path, O_PATH | O_DIRECTORY);
     struct stat st = { .st_mode = mode, .st_uid = owner, .st_gid = owner };
+    struct implied_dir found;
 
-    if (below >= 0)
+    if (implied_resolve(im, path, &found) && found.is_implied)
+        st = found.is_known ? found.st : st;
+    else if (below >= 0)
         fstat(below, &st);
     if (mkdirat(tree, path, 0755) < 0) {
         if (errno == EEXIST)
@@ -230,5 +234,7 @@ int image_complete(const struct image *im, int tree, const char *workdir, struct
     for (size_t i = 0; i < ARRAY_SIZE(accounts); i++)
         if (add_account(im, tree, i, e) < 0)
             return -1;
-    return workdir ? make_workdir(im, tree, workdir, e) : 0;
+    if (workdir && make_workdir(im, tree, workdir, e) < 0)
+        return -1;
+    return implied_complete(im, tree, e);
 }

@@ -100,6 +100,8 @@ static int lay_over(struct store *s, struct merge *m, int tree, struct cove_err 
         if (merge_begin(s, m, e) < 0)
             return -1;
     }
+    if (implied_correct(tree, m->tree, e) < 0)
+        return -1;
     return tree_copy_over(tree, m->tree, &copy, e);
 }
 

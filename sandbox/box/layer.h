@@ -25,6 +25,10 @@ struct layer_watch { /* a function that hears now and then how much of the archi
     void *arg;
 };
 
+/* A directory with this attribute is no member of the archive, only a part of members' names: its mode and owner are
+ * those that the layers below give it. The overlay shows the attribute to nobody. */
+#define LAYER_IMPLIED "user.overlay.implied"
+
 /* Unpacks an archive (tar in any compression, cpio, zip) into a tree. The archive is not trusted: a child
  * process reads it, with the ids of a sandbox and the tree as its root. */
 int layer_unpack(int tree, int archive, const struct id_range *ids,

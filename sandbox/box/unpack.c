@@ -9,6 +9,7 @@
  *   translated whiteouts and opaque directories, in the spelling of OCI (".wh.NAME",
  *              ".wh..wh..opq") and in overlayfs's own (a character device 0/0, an attribute
  *              overlay.opaque)
+ *   marked     directories that no member describes: LAYER_IMPLIED
  */
 #include <archive.h>
 #include <archive_entry.h>
@@ -95,6 +96,13 @@ static int set_opaque(const char *dir, struct cove_err *e)
                : 0;
 }
 
+static int set_implied(const char *dir, struct cove_err *e)
+{
+    return setxattr(dir, LAYER_IMPLIED, "y", 1, 0) < 0
+               ? cove_fail_errno(e, COVE_INTERNAL, "directory %.120s", dir)
+               : 0;
+}
+
 /* A directory above a member. If the layer has a whiteout in its place, both count: what the layers below
  * have there is gone, and the directory is new. Returns 1 if the layer has a file or a link there. */
 static int make_parent(const char *dir, struct cove_err *e)
@@ -107,7 +115,7 @@ static int make_parent(const char *dir, struct cove_err *e)
     if ((was && unlink(dir) < 0) || mkdir(dir, 0755) < 0)
         return cove_fail_errno(e, disk_is_full(errno) ? COVE_LIMIT : COVE_INTERNAL,
                                "directory %.120s", dir);
-    return was ? set_opaque(dir, e) : 0;
+    return was ? set_opaque(dir, e) : set_implied(dir, e);
 }
 
 /* Returns 1 where a file or a link is in the way: it hides what the layers below have, so a whiteout has nothing
@@ -141,7 +149,10 @@ static int make_whiteout(struct unpack *u, const char *path, struct cove_err *e)
         return 0;
     if (errno != EEXIST || lstat(path, &st) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "whiteout %.120s", path);
-    return S_ISDIR(st.st_mode) ? set_opaque(path, e) : 0;
+    if (!S_ISDIR(st.st_mode))
+        return 0;
+    lremovexattr(path, LAYER_IMPLIED);
+    return set_opaque(path, e);
 }
 
 /* Whether a whiteout was in the way of a new directory: then the directory must be opaque. */
@@ -162,12 +173,16 @@ static bool remove_whiteout(const char *path)
 static int make_opaque(const char *dir, struct cove_err *e)
 {
     int rc = make_parents(dir, e);
+    bool is_new;
 
     if (rc != 0)
         return rc < 0 ? -1 : 0;
-    remove_whiteout(dir);
-    if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+    is_new = remove_whiteout(dir);
+    rc = mkdir(dir, 0755);
+    if (rc < 0 && errno != EEXIST)
         return cove_fail_errno(e, COVE_INTERNAL, "directory %.120s", dir);
+    if (rc == 0 && !is_new && set_implied(dir, e) < 0)
+        return -1;
     return set_opaque(dir, e);
 }
 
@@ -292,6 +307,8 @@ static int write_member(struct unpack *u, struct archive_entry *entry, const cha
         return -1;
     if (archive_write_finish_entry(u->out) < ARCHIVE_WARN)
         return fail_archive(u->out, path, e);
+    if (archive_entry_filetype(entry) == AE_IFDIR)
+        lremovexattr(path, LAYER_IMPLIED); /* a member below it may have come before */
     return opaque ? make_opaque(path, e) : 0;
 }
 
@@ -328,7 +345,7 @@ int unpack_archive(int archive, const struct layer_limits *limits, struct cove_e
     struct archive_entry *entry;
     int rc = 0, got;
 
-    umask(0);
+    umask(022); /* for directories that no member describes; members' modes do not depend on it */
     archive_read_support_filter_all(u.in);
     archive_read_support_format_tar(u.in);
     archive_read_support_format_cpio(u.in);

@@ -258,6 +258,41 @@ static void a_whiteout_hides_what_lies_below_and_nothing_of_its_own_layer(void *
     }
 }
 
+static bool is_implied(const char *dir)
+{
+    char value[8];
+    struct stat st;
+
+    assert_int_equal(lstat(dir, &st), 0);
+    assert_true(S_ISDIR(st.st_mode));
+    assert_int_equal(st.st_mode & 07777, 0755);
+    return lgetxattr(dir, LAYER_IMPLIED, value, sizeof(value)) > 0;
+}
+
+static void a_directory_that_is_no_member_is_marked(void **state)
+{
+    struct cove_err err = { 0 };
+
+    (void)state;
+    assert_int_equal(
+        unpack_these((const char *const[]){ "a/b/x", "given/", "given/x", "late/x", "late/", NULL },
+                     &err),
+        0);
+    assert_true(is_implied("a"));
+    assert_true(is_implied("a/b"));
+    assert_false(is_implied("given"));
+    assert_false(is_implied("late"));
+    assert_int_equal(
+        unpack_these((const char *const[]){ "emptied/.wh..wh..opq", "emptied/x", ".wh.new", "new/x",
+                                            "fresh/x", ".wh.fresh", NULL },
+                     &err),
+        0);
+    assert_true(
+        is_implied("emptied")); /* its content is gone, the directory is that of the layers below */
+    assert_false(is_implied("new"));
+    assert_false(is_implied("fresh"));
+}
+
 /* unpack.c writes into the current directory, so each test gets a new one. */
 static char here[64];
 
@@ -282,6 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_archive_within_its_limits_is_unpacked, enter, leave),
         cmocka_unit_test_setup_teardown(
             a_whiteout_hides_what_lies_below_and_nothing_of_its_own_layer, enter, leave),
+        cmocka_unit_test_setup_teardown(a_directory_that_is_no_member_is_marked, enter, leave),
     };
 
     alarm(60); /* a limit that does not hold would have no end */
