@@ -54,6 +54,16 @@ static int fail_archive(struct archive *a, const char *path, struct cove_err *e)
     return cove_fail(e, COVE_INVALID, "%.80s: %.120s", path, why ? why : "cannot be unpacked");
 }
 
+/* A zip has modes and links at its end, and nowhere else. EILSEQ is libarchive's number for what no format fits. */
+static int fail_format(struct archive *in, struct cove_err *e)
+{
+    if (archive_format(in) != 0 || archive_errno(in) != EILSEQ)
+        return fail_archive(in, "archive", e);
+    return cove_fail(e, COVE_INVALID,
+                     "neither a tar nor a cpio, nor a zip that can be read from its end "
+                     "(a whole file, neither from a pipe nor compressed once more)");
+}
+
 /* ------------------------------------------------------------------ names */
 
 static bool climbs(const char *path)
@@ -349,17 +359,17 @@ int unpack_archive(int archive, const struct layer_limits *limits, struct cove_e
     archive_read_support_filter_all(u.in);
     archive_read_support_format_tar(u.in);
     archive_read_support_format_cpio(u.in);
-    archive_read_support_format_zip_streamable(u.in);
+    archive_read_support_format_zip_seekable(u.in);
     archive_read_support_format_empty(u.in);
     archive_write_disk_set_options(
         u.out, ARCHIVE_EXTRACT_OWNER | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME |
                    ARCHIVE_EXTRACT_UNLINK | ARCHIVE_EXTRACT_XATTR |
                    ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT);
     if (archive_read_open_fd(u.in, archive, 128 * 1024) != ARCHIVE_OK)
-        rc = fail_archive(u.in, "archive", e);
+        rc = fail_format(u.in, e);
     while (rc == 0 && (got = archive_read_next_header(u.in, &entry)) != ARCHIVE_EOF) {
         if (got < ARCHIVE_WARN)
-            rc = fail_archive(u.in, "archive", e);
+            rc = fail_format(u.in, e);
         else
             rc = unpack_member(&u, entry, e);
     }

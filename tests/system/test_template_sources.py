@@ -8,8 +8,10 @@ import re
 import random
 import shutil
 import signal
+import stat
 import subprocess
 import tarfile
+import zipfile
 
 import pytest
 
@@ -137,6 +139,39 @@ def test_a_dockerfile_becomes_a_template(store, small_root, base_tar, tmp_path):
     assert "buildah has failed" in store.template("build", "bad", context, ok=False)
     assert "bad" not in store.template("ls")
     assert [x for x in os.listdir(f"{store.config['state_dir']}/layers") if x.startswith(".")] == []
+
+
+def zip_of(root, path):
+    """As `zip --symlinks` has it: kinds and modes stand in the directory at the end of the archive alone."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as z:
+        for folder, folders, files in os.walk(root):
+            for name in sorted(folders + files):
+                whole = os.path.join(folder, name)
+                st, inner = os.lstat(whole), os.path.relpath(whole, root)
+                info = zipfile.ZipInfo(inner + "/" * stat.S_ISDIR(st.st_mode))
+                info.create_system, info.external_attr, info.compress_type = 3, st.st_mode << 16, zipfile.ZIP_DEFLATED
+                z.writestr(info, os.readlink(whole) if os.path.islink(whole) else open(whole, "rb").read() if os.path.isfile(whole) else b"")
+    return path
+
+
+def test_a_zip_keeps_links_and_modes(store, small_root, tmp_path):
+    store.template("add", "zipped", zip_of(small_root, tmp_path / "root.zip"))
+    assert store.run("p", "cat /etc/marker; stat -c %F:%a /bin /usr/bin/cat /usr/bin/true", template="zipped") == \
+        "from the template\nsymbolic link:777\nregular file:755\nregular file:4755\n"
+
+
+@pytest.mark.parametrize("how", ["pipe", "gzip"])
+def test_a_zip_that_cannot_be_read_from_its_end_is_refused(store, small_root, tmp_path, how):
+    """Its links would be files and no program could be started."""
+    path = zip_of(small_root, tmp_path / "root.zip")
+    if how == "gzip":
+        subprocess.run(["gzip", path], check=True)
+        out = store.template("add", "bad", f"{path}.gz", ok=False)
+    else:
+        done = subprocess.run(["sh", "-c", f'cat {path} | {COVE} -c {store.dir}/conf/cove.conf template add bad /dev/stdin'], capture_output=True, text=True)
+        assert done.returncode != 0
+        out = done.stderr
+    assert "zip" in out and "bad" not in store.template("ls") and not store.layers(), out
 
 
 # ------------------------------------------------------------------ images of many layers
