@@ -283,20 +283,21 @@ static int run_rm(struct store *s, int argc, char **argv, struct cove_err *e)
 
 /* ------------------------------------------------------------------ verify */
 
+/* What is damaged is marked, so that the next `add` makes it anew. */
 static int verify_layer(struct store *s, const char *layer, struct cove_err *e)
 {
     AUTO_CLOSE int tree = openat(s->layers, layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char digest[LAYER_NAME_LEN + 1];
+    int rc;
 
     if (tree < 0)
         return cove_fail_errno(e, COVE_NOT_FOUND, "layer %.12s", layer);
-    if (layer_digest(tree, digest, e) < 0)
-        return -1;
-    if (strcmp(digest, layer) != 0)
-        return cove_fail(e, COVE_CONFLICT,
-                         "layer %.12s is damaged: its content has the digest %.12s now", layer,
-                         digest);
-    return 0;
+    rc = layer_digest(tree, digest, e);
+    if (rc == 0 && strcmp(digest, layer) != 0)
+        rc = cove_fail(e, COVE_CONFLICT,
+                       "layer %.12s is damaged: its content has the digest %.12s now", layer,
+                       digest);
+    return layer_mark(s->layers, layer, rc < 0, rc == 0 ? e : NULL) < 0 ? -1 : rc;
 }
 
 static int verify_one(struct store *s, const char *dir, void *bad, struct cove_err *e)
@@ -310,8 +311,9 @@ static int verify_one(struct store *s, const char *dir, void *bad, struct cove_e
     if (!template_name_of(dir, name) ||
         store_read_list(s->templates, dir, layers, &count, NULL) < 0)
         return 0; /* `base`: made from the host */
-    for (unsigned i = 0; rc == 0 && i < count; i++)
-        rc = verify_layer(s, layers[i], &why);
+    for (unsigned i = 0; i < count; i++)
+        if (verify_layer(s, layers[i], rc == 0 ? &why : NULL) < 0)
+            rc = -1;
     if (s->json)
         template_tell(s, &(struct template_news){ .name = name,
                                                   .state = rc == 0 ? "whole" : NULL,
@@ -334,10 +336,8 @@ static int run_verify(struct store *s, int argc, char **argv, struct cove_err *e
     } else if (store_each(s, s->templates, false, verify_one, &bad, e) < 0) {
         return -1;
     }
-    return bad ? cove_fail(
-                     e, COVE_CONFLICT,
-                     "damaged: remove these templates, run `cove template gc` when their sandboxes "
-                     "have ended, and add them again")
+    return bad ? cove_fail(e, COVE_CONFLICT,
+                           "damaged: add these templates again. Sandboxes that run on them go on")
                : 0;
 }
 

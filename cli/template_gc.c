@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/template.h"
 #include "cove/mem.h"
@@ -53,6 +54,47 @@ static int collect_layer(struct store *s, const char *layer, void *removed, stru
     return sweep_tree(s->layers, layer, e);
 }
 
+/* The digest in the name of a file beside the layers. */
+static bool digest_in(const char *name, const char *prefix, char ret[LAYER_NAME_LEN + 1])
+{
+    size_t len = strlen(prefix);
+
+    if (strncmp(name, prefix, len) != 0)
+        return false;
+    snprintf(ret, LAYER_NAME_LEN + 1, "%s", name + len);
+    return layer_is_name(ret);
+}
+
+/* A damaged layer that was replaced: sandboxes may still run on it. Those that were made later name the same layer,
+ * so it may stay longer than it must. */
+static int collect_replaced(struct store *s, const char *name, void *removed, struct cove_err *e)
+{
+    AUTO_CLOSE int boxes = openat(s->state_dir, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char digest[LAYER_NAME_LEN + 1];
+    struct need need = { .dir = boxes, .layer = digest };
+
+    if (!digest_in(name, LAYER_REPLACED, digest))
+        return 0;
+    if (boxes >= 0 && store_each(s, boxes, false, look_for, &need, e) < 0)
+        return -1;
+    if (need.found)
+        return 0;
+    ++*(unsigned *)removed;
+    template_tell(s, &(struct template_news){ .layer = digest, .state = "removed" });
+    return sweep_tree(s->layers, name, e);
+}
+
+/* A mark whose layer is gone. */
+static int collect_mark(struct store *s, const char *name, void *arg, struct cove_err *e)
+{
+    char digest[LAYER_NAME_LEN + 1];
+
+    (void)arg;
+    if (!digest_in(name, LAYER_DAMAGED, digest) || faccessat(s->layers, digest, F_OK, 0) == 0)
+        return 0;
+    return layer_mark(s->layers, digest, false, e);
+}
+
 /* The caller holds the lock, so whatever is half-made was left by a process that was killed. */
 static int collect_half_made(struct store *s, const char *name, void *dir, struct cove_err *e)
 {
@@ -66,7 +108,9 @@ int template_gc(struct store *s, struct cove_err *e)
 
     if (store_each(s, s->layers, true, collect_half_made, &s->layers, e) < 0 ||
         store_each(s, s->templates, true, collect_half_made, &s->templates, e) < 0 ||
-        store_each(s, s->layers, false, collect_layer, &removed, e) < 0)
+        store_each(s, s->layers, false, collect_layer, &removed, e) < 0 ||
+        store_each(s, s->layers, true, collect_replaced, &removed, e) < 0 ||
+        store_each(s, s->layers, true, collect_mark, NULL, e) < 0)
         return -1;
     if (!s->json)
         printf("%u layers removed that no template and no sandbox needs\n", removed);

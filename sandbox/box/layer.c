@@ -34,7 +34,7 @@
 #include "cove/text.h"
 #include "sandbox/box/sweep.h"
 
-enum { TREE_DEPTH_MAX = 512, WATCH_MS = 100 };
+enum { TREE_DEPTH_MAX = 512, WATCH_MS = 100, MARK_NAME_MAX = LAYER_NAME_LEN + 16 };
 
 int layers_open(int state_dir, enum layers_lock lock, int *ret, struct cove_err *e)
 {
@@ -338,6 +338,54 @@ int layer_digest(int tree, char digest[LAYER_NAME_LEN + 1], struct cove_err *e)
     return rc;
 }
 
+/* ------------------------------------------------------------------ keeping it */
+
+static void mark_name(const char *digest, char ret[MARK_NAME_MAX])
+{
+    snprintf(ret, MARK_NAME_MAX, LAYER_DAMAGED "%.64s", digest);
+}
+
+int layer_mark(int layers, const char *digest, bool is_damaged, struct cove_err *e)
+{
+    char mark[MARK_NAME_MAX];
+    AUTO_CLOSE int fd = -1;
+
+    mark_name(digest, mark);
+    if (!is_damaged) {
+        unlinkat(layers, mark, 0);
+        return 0;
+    }
+    fd = openat(layers, mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? cove_fail_errno(e, COVE_INTERNAL, "marking layer %.12s as damaged", digest) : 0;
+}
+
+static bool is_marked(int layers, const char *digest)
+{
+    char mark[MARK_NAME_MAX];
+
+    mark_name(digest, mark);
+    return faccessat(layers, mark, F_OK, 0) == 0;
+}
+
+/* Puts a new tree in the place of a damaged one, which stays beside it for the sandboxes that run on it. The new tree
+ * has the name of a replaced one first: then no moment is without a layer of that digest, and whoever is killed in
+ * between leaves nothing behind that gc would take for half-made. */
+static int replace_damaged(int layers, const char *name, const char *digest, struct cove_err *e)
+{
+    char id[COVE_ID_LEN + 1], replaced[MARK_NAME_MAX + COVE_ID_LEN];
+
+    text_new_id(id);
+    snprintf(replaced, sizeof(replaced), LAYER_REPLACED "%.64s-%s", digest, id);
+    if (renameat(layers, name, layers, replaced) < 0)
+        return cove_fail_errno(e, COVE_INTERNAL, "new layer");
+    if (renameat2(layers, replaced, layers, digest, RENAME_EXCHANGE) < 0) {
+        cove_fail_errno(e, COVE_INTERNAL, "replacing damaged layer %.12s", digest);
+        sweep_tree(layers, replaced, NULL);
+        return -1;
+    }
+    return layer_mark(layers, digest, false, e);
+}
+
 int layer_keep(int layers, const char *name, char digest[LAYER_NAME_LEN + 1], struct cove_err *e)
 {
     AUTO_CLOSE int tree = openat(layers, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -349,7 +397,8 @@ int layer_keep(int layers, const char *name, char digest[LAYER_NAME_LEN + 1], st
     if (fchmod(tree, 0755) < 0 || syncfs(tree) < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "new layer");
     if (faccessat(layers, digest, F_OK, 0) == 0)
-        return sweep_tree(layers, name, e);
+        return is_marked(layers, digest) ? replace_damaged(layers, name, digest, e)
+                                         : sweep_tree(layers, name, e);
     if (renameat2(layers, name, layers, digest, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno == EEXIST) /* another process has made the same one at the same time */

@@ -34,9 +34,15 @@ struct layer_watch { /* a function that hears now and then how much of the archi
 int layer_unpack(int tree, int archive, const struct id_range *ids,
                  const struct layer_limits *limits, const struct layer_watch *watch,
                  struct cove_err *e);
-/* Makes the tree the layer of its digest, or removes it if that layer exists already. */
+/* Makes the tree the layer of its digest, or removes it if that layer exists already and is not marked as damaged. */
 int layer_keep(int layers, const char *name, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
 int layer_digest(int tree, char digest[LAYER_NAME_LEN + 1], struct cove_err *e);
+
+/* A file LAYER_DAMAGED<digest> beside the layers says that the layer of that digest is damaged: the next layer_keep() of
+ * that digest replaces it. The damaged tree is then LAYER_REPLACED<digest>-<id>, as long as sandboxes run on it. */
+#define LAYER_DAMAGED  ".damaged-"
+#define LAYER_REPLACED ".replaced-"
+int layer_mark(int layers, const char *digest, bool is_damaged, struct cove_err *e);
 
 /* unpack.c: runs in that child. */
 int unpack_archive(int archive, const struct layer_limits *limits, struct cove_err *e);
