@@ -397,8 +397,10 @@ static int read_image(struct arena *a, int dir, const struct descriptor *config,
 
     if (read_document(a, dir, config, image_fields, &image, e) < 0)
         return -1;
-    if (image.os && strcmp(image.os, "linux") != 0)
+    if (image.os && *image.os && strcmp(image.os, "linux") != 0)
         return cove_fail(e, COVE_UNSUPPORTED, "the image is for %.40s", image.os);
+    if (image.architecture && !*image.architecture)
+        image.architecture = NULL; /* some tools write it so when they do not know */
     if (image.architecture && *own_architecture() &&
         strcmp(image.architecture, own_architecture()) != 0)
         return cove_fail(e, COVE_UNSUPPORTED, "the image is for %.40s, and this machine is %s",

@@ -401,6 +401,12 @@ def test_an_image_that_cannot_be_used_is_refused_with_the_reason(store, tmp_path
     assert says in out and "bad" not in store.template("ls"), out
 
 
+def test_an_image_that_names_no_processor_is_taken(store, tmp_path, base_tar):
+    store.template("add", "app", Image(tmp_path / "i").write(base_tar, config={"architecture": "", "os": "", "config": {}}))
+    assert "architecture" not in json.loads(store.template("show", "app"))
+    assert store.run("p", "cat /etc/marker", template="app") == "from the template\n"
+
+
 def test_labels_of_an_image_never_stand_in_the_way(store, tmp_path, base_tar):
     """They are for people: the operator's own go first, and those that do not fit are left out."""
     labels = {"maker": "the image", "long": "x" * 5000, **{f"label-{n}": "y" * 1000 for n in range(100)}}
