@@ -35,7 +35,7 @@ void store_close(struct store *s);
 /* Reads the names of a list of layers, the topmost first, from the file `layers` in dir/name. */
 int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_LEN + 1],
                     unsigned *ret_count, struct cove_err *e);
-/* Calls a function for every name in a directory that does not begin with a dot; with `hidden`: that does. */
+/* Calls a function for every name in a directory that does not begin with a dot, in their order; with `hidden`: that does. */
 typedef int (*store_each_fn)(struct store *s, const char *name, void *arg, struct cove_err *e);
 int store_each(struct store *s, int dir, bool hidden, store_each_fn fn, void *arg,
                struct cove_err *e);

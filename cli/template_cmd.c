@@ -114,9 +114,9 @@ static int list_one(struct store *s, const char *dir, void *arg, struct cove_err
         put_template(s->json, &s->config, name, count,
                      known < 0 ? "" : layers[count > 1 ? count - 1 : 0]);
     else if (known < 0)
-        printf("%-24s host's /usr\n", name);
+        printf("%-24s  %6s  %s\n", name, "-", "host's /usr");
     else
-        printf("%-24s %u layers, %.12s\n", name, count, layers[count > 1 ? count - 1 : 0]);
+        printf("%-24s  %6u  %.12s\n", name, count, layers[count > 1 ? count - 1 : 0]);
     return 0;
 }
 
@@ -124,6 +124,8 @@ static int run_ls(struct store *s, int argc, char **argv, struct cove_err *e)
 {
     (void)argc;
     (void)argv;
+    if (!s->json)
+        printf("%-24s  %6s  %s\n", "NAME", "LAYERS", "LOWEST LAYER");
     return store_each(s, s->templates, false, list_one, NULL, e);
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,22 +65,28 @@ int store_read_list(int dir, const char *name, char ret[LAYERS_MAX][LAYER_NAME_L
     return 0;
 }
 
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 int store_each(struct store *s, int dir, bool hidden, store_each_fn fn, void *arg,
                struct cove_err *e)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    DIR *all = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *d;
+    struct dirent **all;
+    int rc = 0, count = scandirat(dir, ".", &all, NULL, by_name);
 
-    if (!all)
+    if (count < 0)
         return cove_fail_errno(e, COVE_INTERNAL, "reading a directory");
-    while (rc == 0 && (d = readdir(all))) {
-        bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
+    for (int i = 0; i < count; i++) {
+        const char *name = all[i]->d_name;
+        bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 
-        if (!dots && (d->d_name[0] == '.') == hidden)
-            rc = fn(s, d->d_name, arg, e);
+        if (rc == 0 && !dots && (name[0] == '.') == hidden)
+            rc = fn(s, name, arg, e);
+        free(all[i]);
     }
-    closedir(all);
+    free(all);
     return rc;
 }
 

@@ -120,6 +120,15 @@ def test_every_command_has_json_for_scripts(store, small_root):
     assert all(set(one) == {"layer", "state"} for one in ask("gc")) and ask("gc") == []
 
 
+def test_ls_is_a_table_in_the_order_of_names(store, tmp_path):
+    for name in ("zz", "aa", "acme/mine", "mm"):
+        store.template("add", name, pack(tmp_path / "t.tar", ("x", b"x", {})))
+    rows = [line.split() for line in store.template("ls").splitlines()]
+    assert rows[0] == ["NAME", "LAYERS", "LOWEST", "LAYER"] and [row[0] for row in rows[1:]] == ["aa", "acme/mine", "base", "mm", "zz"], rows
+    assert rows[1][1] == "2" and len(rows[1][2]) == 12 and rows[3][1] == "-"
+    assert [one["name"] for one in json.loads(store.template("ls", "--json"))] == [row[0] for row in rows[1:]]
+
+
 def test_verify_names_templates_as_everybody_does(store, small_root):
     store.template("add", "acme/mine", small_root)
     assert re.search(r"^acme/mine\s+ok$", store.template("verify"), re.M)
