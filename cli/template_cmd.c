@@ -149,8 +149,9 @@ static int show(struct store *s, struct arena *a, char **argv, struct cove_err *
         return -1;
     text = read_manifest(s, a, dir, &len);
     if (len < 0)
-        return cove_fail(e, COVE_NOT_FOUND, "'%.60s' has no manifest, because coved itself made it",
-                         argv[1]);
+        return cove_fail(
+            e, COVE_NOT_FOUND,
+            "'%.60s' has no manifest, because coved itself made it from the host's /usr", argv[1]);
     fputs(text, stdout);
     return 0;
 }
@@ -302,6 +303,15 @@ static int verify_layer(struct store *s, const char *layer, struct cove_err *e)
     return layer_mark(s->layers, layer, rc < 0, rc == 0 ? e : NULL) < 0 ? -1 : rc;
 }
 
+static int tell_base(struct store *s, const char *name)
+{
+    if (s->json)
+        template_tell(s, &(struct template_news){ .name = name, .state = "host" });
+    else
+        printf("%-24s made from the host's /usr: there is nothing to verify\n", name);
+    return 0;
+}
+
 static int verify_one(struct store *s, const char *dir, void *bad, struct cove_err *e)
 {
     char layers[LAYERS_MAX][LAYER_NAME_LEN + 1], name[COVE_TEMPLATE_MAX];
@@ -310,9 +320,11 @@ static int verify_one(struct store *s, const char *dir, void *bad, struct cove_e
     int rc = 0;
 
     (void)e;
-    if (!template_name_of(dir, name) ||
-        store_read_list(s->templates, dir, layers, &count, NULL) < 0)
-        return 0; /* `base`: made from the host */
+    if (!template_name_of(dir, name))
+        return 0;
+    if (strcmp(name, "base") == 0)
+        return tell_base(s, name);
+    rc = store_read_list(s->templates, dir, layers, &count, &why);
     for (unsigned i = 0; i < count; i++)
         if (verify_layer(s, layers[i], rc == 0 ? &why : NULL) < 0)
             rc = -1;

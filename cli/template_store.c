@@ -92,6 +92,8 @@ int store_each(struct store *s, int dir, bool hidden, store_each_fn fn, void *ar
 
 int store_find(struct store *s, const char *name, char dir[COVE_TEMPLATE_MAX], struct cove_err *e)
 {
+    if (strcmp(name, "default") == 0) /* as coved calls it, too */
+        name = "base";
     if (!template_dir_of(name, dir) || faccessat(s->templates, dir, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return cove_fail(e, COVE_NOT_FOUND, "no template '%.60s' (`cove template ls` shows them)",
                          name);

@@ -129,6 +129,24 @@ def test_ls_is_a_table_in_the_order_of_names(store, tmp_path):
     assert [one["name"] for one in json.loads(store.template("ls", "--json"))] == [row[0] for row in rows[1:]]
 
 
+@pytest.mark.parametrize("name", ["base", "default"])
+def test_base_has_neither_manifest_nor_files_to_verify(store, name):
+    assert "host's /usr" in store.template("show", name, ok=False)
+    assert "nothing to verify" in store.template("verify", name)
+    assert json.loads(store.template("verify", name, "--json")) == [{"name": "base", "state": "host"}]
+
+
+def test_a_template_whose_list_of_layers_is_lost_is_not_whole(store, small_root):
+    store.template("add", "small", small_root)
+    path = f"{store.config['state_dir']}/templates/small/layers"
+    before = read(path)
+    for text in ("nonsense\n", None):
+        os.unlink(path) if text is None else open(path, "w").write(text)
+        assert re.search(r"small\s+.*layers of 'small'", store.template("verify", "small", ok=False)), text
+    with open(path, "w") as f:
+        f.write(before)
+
+
 def test_verify_names_templates_as_everybody_does(store, small_root):
     store.template("add", "acme/mine", small_root)
     assert re.search(r"^acme/mine\s+ok$", store.template("verify"), re.M)
