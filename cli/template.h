@@ -71,8 +71,13 @@ struct image { /* opened layers of a template, the topmost first */
     int trees[LAYERS_MAX];
     unsigned count;
 };
-/* Checks that the image's programs can run here, and whether bash is among them. */
-int image_check(const struct image *im, bool *ret_no_bash, struct cove_err *e);
+enum image_shell {
+    SHELL_BASH,
+    SHELL_SH,
+    SHELL_NONE
+}; /* what runs commands: the first that the image has */
+/* Checks that the image's programs can run here, and which shell is among them. */
+int image_check(const struct image *im, enum image_shell *ret, struct cove_err *e);
 /* Adds the files that every sandbox needs to the topmost layer, `tree`. */
 int image_complete(const struct image *im, int tree, const char *workdir, struct cove_err *e);
 
@@ -112,7 +117,8 @@ int oci_unpack(struct store *s, struct arena *a, const char *source, struct laye
 int oci_fetch(struct store *s, const char *source, char name[64], struct cove_err *e);
 
 /* template_make.c: makes a template of a source. `d` is what was asked for; d->name and d->source are set. */
-int template_make(struct store *s, struct arena *a, struct template_doc *d, struct cove_err *e);
+int template_make(struct store *s, struct arena *a, struct template_doc *d,
+                  enum image_shell *ret_shell, struct cove_err *e);
 /* Writes a new manifest for a template that exists. */
 int template_change(struct store *s, const struct template_doc *d, struct cove_err *e);
 

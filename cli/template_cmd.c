@@ -192,26 +192,49 @@ static int read_words(struct arena *a, int argc, char **argv, int words, struct 
     return may_change(d->name, e);
 }
 
+static bool cannot_start(const struct template_doc *d, enum image_shell shell)
+{
+    return shell == SHELL_NONE && ((d->start && *d->start) || (d->ready && *d->ready));
+}
+
+static void warn_of_shell(const struct template_doc *d, enum image_shell shell)
+{
+    if (shell == SHELL_SH)
+        fprintf(stderr, "cove: template '%s' has no bash: its commands run with sh\n", d->name);
+    if (shell == SHELL_NONE)
+        fprintf(
+            stderr,
+            "cove: template '%s' has neither bash nor sh: what needs a shell fails with "
+            "\"/bin/bash: No such file or directory\"; `cove exec` starts programs without one\n",
+            d->name);
+}
+
 static int add(struct store *s, struct arena *a, int argc, char **argv, struct cove_err *e)
 {
     bool builds = strcmp(argv[0], "build") == 0;
     struct template_doc d = { 0 };
+    enum image_shell shell = SHELL_BASH;
 
     if (read_words(a, argc, argv, 2, &d, e) < 0)
         return -1;
     progress_begin(&s->progress, &s->config, d.name, d.source);
     if (builds)
         d.source = arena_printf(a, OCI_BUILD "%s", d.source);
-    if (template_make(s, a, &d, e) < 0) {
+    if (template_make(s, a, &d, &shell, e) < 0) {
         progress_end(&s->progress, e);
         return cove_context(e, "template '%.60s'", d.name);
     }
     progress_end(&s->progress, NULL);
-    if (d.shell)
-        fprintf(stderr, "cove: template '%s' has no bash: its commands run with sh\n", d.name);
+    warn_of_shell(&d, shell);
     if (s->json)
         return tell_made(s, d.name, e);
-    printf("template '%s' is ready: new sandboxes can be made of it\n", d.name);
+    if (cannot_start(&d, shell))
+        printf("template '%s' is made, but no sandbox can be made of it: its start and ready "
+               "commands need a "
+               "shell. `--start \"\" --ready \"\"` leave them out\n",
+               d.name);
+    else
+        printf("template '%s' is ready: new sandboxes can be made of it\n", d.name);
     return 0;
 }
 

@@ -101,18 +101,19 @@ static bool runs_here(int machine)
     return machine < 0 || machine == own || (own == EM_X86_64 && machine == EM_386);
 }
 
-int image_check(const struct image *im, bool *ret_no_bash, struct cove_err *e)
+int image_check(const struct image *im, enum image_shell *ret, struct cove_err *e)
 {
-    static const char *const bash[] = { "bin/bash", "usr/bin/bash", NULL };
-    static const char *const others[] = { "bin/sh", "usr/bin/sh",      "usr/bin/env",
-                                          "bin/ls", "usr/bin/busybox", NULL };
-    AUTO_CLOSE int shell = open_first(im, bash);
+    static const char *const bash_names[] = { "bin/bash", "usr/bin/bash", NULL };
+    static const char *const sh_names[] = { "bin/sh", "usr/bin/sh", NULL };
+    static const char *const others[] = { "usr/bin/env", "bin/ls", "usr/bin/busybox", NULL };
+    AUTO_CLOSE int bash = open_first(im, bash_names);
+    AUTO_CLOSE int sh = open_first(im, sh_names);
     AUTO_CLOSE int other = open_first(im, others);
 
-    if (!runs_here(machine_of(shell >= 0 ? shell : other)))
+    if (!runs_here(machine_of(bash >= 0 ? bash : sh >= 0 ? sh : other)))
         return cove_fail(e, COVE_UNSUPPORTED,
                          "its programs are for another processor than this machine's");
-    *ret_no_bash = shell < 0;
+    *ret = bash >= 0 ? SHELL_BASH : sh >= 0 ? SHELL_SH : SHELL_NONE;
     return 0;
 }
 

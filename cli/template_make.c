@@ -102,23 +102,22 @@ static int make_above(struct store *s, const struct image *im, const char *workd
 }
 
 static int complete(struct store *s, struct layer_list *l, struct template_doc *d,
-                    struct cove_err *e)
+                    enum image_shell *ret_shell, struct cove_err *e)
 {
     struct image im = { 0 };
-    bool no_bash = false;
     char above[LAYER_NAME_LEN + 1];
     int rc;
 
     if (d->workdir && d->workdir[0] != '/')
         return cove_fail(e, COVE_INVALID, "workdir: must be an absolute path");
-    rc = image_open(s, l, &im, e) < 0 || image_check(&im, &no_bash, e) < 0 ||
+    rc = image_open(s, l, &im, e) < 0 || image_check(&im, ret_shell, e) < 0 ||
                  make_above(s, &im, d->workdir, above, e) < 0
              ? -1
              : 0;
     image_close(&im);
     if (rc < 0)
         return -1;
-    d->shell = no_bash ? "sh" : NULL;
+    d->shell = *ret_shell == SHELL_SH ? "sh" : NULL;
     return layer_list_add(l, above, e);
 }
 
@@ -189,7 +188,8 @@ static int check_early(const struct template_doc *d, struct cove_err *e)
     return doc_flatten(d, &flat, e);
 }
 
-int template_make(struct store *s, struct arena *a, struct template_doc *d, struct cove_err *e)
+int template_make(struct store *s, struct arena *a, struct template_doc *d,
+                  enum image_shell *ret_shell, struct cove_err *e)
 {
     struct layer_list l = { .count = 0 };
     struct template_doc found = { 0 };
@@ -201,7 +201,7 @@ int template_make(struct store *s, struct arena *a, struct template_doc *d, stru
         return -1;
     take_defaults(a, d, &found);
     progress_say(&s->progress, "checking the layers, and adding what every sandbox needs");
-    if (complete(s, &l, d, e) < 0)
+    if (complete(s, &l, d, ret_shell, e) < 0)
         return -1;
     for (unsigned i = 0; i < l.count; i++)
         doc_add(a, &d->layers, arena_printf(a, "sha256:%s", l.names[i]));

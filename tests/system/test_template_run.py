@@ -316,6 +316,26 @@ def test_an_image_without_bash_uses_sh_and_says_so_once(store, root, tmp_path):
     assert executor(store, "/run", {"cmd": "echo three"}).json["stdout"] == "three\n"
 
 
+def test_an_image_without_any_shell_is_told_what_it_can_do(store, small_root, tmp_path):
+    tree = tmp_path / "noshell"
+    subprocess.run(["cp", "-a", small_root, tree], check=True)
+    os.unlink(tree / "usr/bin/bash")
+    os.unlink(tree / "usr/bin/sh")
+    said = add(store, tree)
+    assert "neither bash nor sh" in said and "start" not in said.split("without one")[1] and "run with sh" not in said, said
+    assert "shell" not in json.loads(store.template("show", "app"))
+    reply = use(store, "echo one")
+    assert reply.status == 400 and "/bin/bash': No such file" in reply.json["error"], reply
+    direct = subprocess.run([COVE, "-c", f"{store.dir}/conf/cove.conf", "exec", reply.id, "cat", "/etc/marker"], capture_output=True, text=True)
+    assert direct.stdout == "from the template\n", direct
+    said = add(store, tree, "--start", "sleep 100")
+    assert '--start ""' in said, said
+    reply = use(store, "true", project="q")
+    assert reply.status == 422 and "start command" in reply.json["error"], reply
+    assert '--start ""' not in add(store, tree, "--start", "")
+
+
+
 def test_an_image_for_another_processor_is_refused(store, root, tmp_path):
     tree = tmp_path / "arm"
     (tree / "bin").mkdir(parents=True)
