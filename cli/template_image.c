@@ -18,6 +18,7 @@
 #include "cove/mem.h"
 #include "cove/msg.h"
 #include "cove/text.h"
+#include "sandbox/box/tree_copy.h"
 
 enum { ACCOUNTS_MAX = 256 * 1024, LINKS_MAX = 8 };
 
@@ -47,7 +48,33 @@ static bool follow(int fd, char path[MSG_PATH_MAX])
     return text_copy(path, MSG_PATH_MAX, whole);
 }
 
-/* The topmost layer that has the path decides. ENOENT: that layer has a whiteout there. */
+/* Whether a layer hides what the layers below have at a path, by a whiteout, a file or an opaque directory above it. */
+static bool hides_below(int tree, const char *path)
+{
+    char names[MSG_PATH_MAX], *rest = names;
+    AUTO_CLOSE int dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    snprintf(names, sizeof(names), "%s", path);
+    for (const char *name; dir >= 0 && (name = strsep(&rest, "/")) && rest;) {
+        struct stat st;
+        int below;
+
+        if (strcmp(name, "..") == 0)
+            return false; /* of a link, and not worth following */
+        if (!*name)
+            continue;
+        below = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below < 0)
+            return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode);
+        cove_close(dir);
+        dir = below;
+        if (tree_is_opaque(dir))
+            return true;
+    }
+    return false;
+}
+
+/* The topmost layer that has the path decides. ENOENT: a layer has a whiteout there, or hides those below. */
 static int open_of_image(const struct image *im, const char *path, int flags)
 {
     char at[MSG_PATH_MAX];
@@ -58,8 +85,11 @@ static int open_of_image(const struct image *im, const char *path, int flags)
         struct stat st;
         unsigned i;
 
-        for (i = 0; i < im->count && found < 0; i++)
+        for (i = 0; i < im->count && found < 0; i++) {
             found = open_in(im->trees[i], at, O_PATH | O_NOFOLLOW);
+            if (found < 0 && hides_below(im->trees[i], at))
+                break;
+        }
         if (found < 0 || fstat(found, &st) < 0)
             return -1;
         if (S_ISLNK(st.st_mode) && follow(found, at))

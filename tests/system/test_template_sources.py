@@ -299,6 +299,14 @@ def test_a_directory_that_a_layer_deletes_and_makes_anew_has_only_the_new_files(
         assert store.run(name, "cd /w/a; ls; ls -A foo 2>&1", template=name).split() == ["foo", "kept", "new"], name
 
 
+@pytest.mark.parametrize("how", [".wh.etc", "etc/.wh..wh..opq"])
+def test_accounts_that_a_layer_hides_are_not_in_the_template(store, tmp_path, base_tar, how):
+    """The template's topmost layer has the image's accounts and `user`. It must not bring back what a layer deleted."""
+    store.template("add", "app", Image(tmp_path / "i").write(base_tar, tar((how, b"", {}), ("etc/new", b"x", {})), config=PLAIN))
+    assert store.run("p", "cat /etc/passwd; ls /etc/marker 2>&1; true", template="app").splitlines() == [
+        "root:x:0:0:root:/root:/bin/bash", "user:x:1000:1000:user:/home/user:/bin/bash", "ls: cannot access '/etc/marker': No such file or directory"]
+
+
 def folder(name, mode, owner=0):
     return name, None, {"type": tarfile.DIRTYPE, "mode": mode, "uid": owner, "gid": owner}
 
