@@ -360,16 +360,21 @@ static int bench_exec(const char *run_dir, struct http *h, int rounds)
 static int bench_create(struct http *h, int rounds, const char *name)
 {
     struct samples create = { .name = name }, bare = { .name = "" };
+    struct samples wrap = { .name = "(b) bubblewrap, in turns with it" };
     char project[64];
 
     for (int i = 0; i < rounds; i++) {
         snprintf(project, sizeof(project), "create-%d-%d", (int)getpid(), i);
         add(&bare, run_bare());
+        poll(NULL, 0, 150);
+        add(&wrap, run_bwrap());
+        poll(NULL, 0, 150);
         add(&create, run_http(h, "execute", project));
         run_http(h, "cleanup", project);
-        poll(NULL, 0, 300);
+        poll(NULL, 0, 150);
     }
     print_row(&create, quantile(&bare, 0.5));
+    print_row(&wrap, quantile(&bare, 0.5));
     return 0;
 }
 
