@@ -120,7 +120,8 @@ def test_a_pool_that_cannot_grow_refuses_and_goes_on_when_there_is_room(on_small
         assert server.run(p, "sha256sum -c /workspace/sum; stat -c %s /workspace/more") == f"/workspace/keep: OK\n{20 * MIB}\n"
     wait_for(lambda: new().status == 200, 15, "a new sandbox")
     assert server.run("new", "head -c 20M /dev/zero | sha256sum > /workspace/x; wc -l < /workspace/x") == "1\n"
-    subprocess.run([COVE, "-c", f"{server.dir}/conf/cove.conf", "snapshot", "fork", boxes["b"]], check=True, capture_output=True)
+    fork = [COVE, "-c", f"{server.dir}/conf/cove.conf", "snapshot", "fork", boxes["b"]]
+    wait_for(lambda: subprocess.run(fork, capture_output=True).returncode == 0, 30, "a fork: the space of deleted files comes back little by little")
     assert server.keeper_pid == keeper
     os.kill(keeper, signal.SIGKILL)
     server.up()
